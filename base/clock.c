@@ -1,0 +1,19 @@
+/* The machine's clock: see clock.h. */
+#include "base/clock.h"
+
+#include <stddef.h>
+#include <time.h>
+
+static uint64_t machine_now_us(void *user)
+{
+    struct timespec t;
+
+    (void)user;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
+}
+
+struct rn_clock rn_clock_machine(void)
+{
+    return (struct rn_clock){machine_now_us, NULL};
+}

@@ -1,0 +1,77 @@
+/* Error sentences: see status.h. */
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+void rn_error_clear(runnel_error *error)
+{
+    if (error != NULL) {
+        error->status = RUNNEL_OK;
+        error->message[0] = '\0';
+    }
+}
+
+/* Copies `in` with control bytes as "\xNN"; truncates at the end of `out`. */
+static void escape(char *out, size_t capacity, const char *in)
+{
+    static const char hex[] = "0123456789abcdef";
+    size_t n = 0;
+
+    for (; *in != '\0' && n + 5 < capacity; in++) {
+        unsigned char c = (unsigned char)*in;
+        if (c >= 0x20 && c != 0x7f) {
+            out[n++] = (char)c;
+        } else {
+            out[n++] = '\\';
+            out[n++] = 'x';
+            out[n++] = hex[c >> 4];
+            out[n++] = hex[c & 15];
+        }
+    }
+    out[n] = '\0';
+}
+
+runnel_status rn_error_set(runnel_error *error, runnel_status status, const char *format, ...)
+{
+    char raw[RUNNEL_ERROR_BYTES];
+    va_list args;
+
+    if (error == NULL)
+        return status;
+    if (error->status != RUNNEL_OK)
+        return error->status;
+    va_start(args, format);
+    vsnprintf(raw, sizeof raw, format, args);
+    va_end(args);
+    error->status = status;
+    escape(error->message, sizeof error->message, raw);
+    return status;
+}
+
+#define CASE_NAME(name, value, sentence) \
+    case RUNNEL_##name:                  \
+        return #name;
+#define CASE_TEXT(name, value, sentence) \
+    case RUNNEL_##name:                  \
+        return sentence;
+
+const char *runnel_status_name(runnel_status status)
+{
+    switch (status) {
+        RUNNEL_STATUS_MAP(CASE_NAME)
+    default:
+        break;
+    }
+    return "UNKNOWN";
+}
+
+const char *runnel_status_text(runnel_status status)
+{
+    switch (status) {
+        RUNNEL_STATUS_MAP(CASE_TEXT)
+    default:
+        break;
+    }
+    return "unknown status";
+}

@@ -1,0 +1,23 @@
+/* Status codes and error texts that cross rooms.
+ *
+ * The codes themselves are public (include/runnel.h). A function that can fail for a reason
+ * worth a sentence takes a `runnel_error *`: it holds the code and one sentence that names
+ * the file, tensor, key or parameter at fault. A NULL error is allowed everywhere. */
+#ifndef RN_BASE_STATUS_H
+#define RN_BASE_STATUS_H
+
+#include <stddef.h>
+
+#include "runnel.h"
+
+/* Sets *error (when not NULL) to the code and the formatted sentence, and returns the code, so
+ * that `return rn_error_set(...)` reads as one step. Control bytes that come in through "%s"
+ * arguments (names from a hostile file) are written as "\xNN". Keeps the first error: a second
+ * call on an error that is already set changes nothing and returns the first code. */
+runnel_status rn_error_set(runnel_error *error, runnel_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Makes *error OK with an empty sentence. */
+void rn_error_clear(runnel_error *error);
+
+#endif

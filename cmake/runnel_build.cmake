@@ -1,0 +1,116 @@
+# How a room, the library and a test are built. Included once by the top CMakeLists.txt.
+include(GNUInstallDirs)
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+pkg_check_modules(LIBUV REQUIRED IMPORTED_TARGET libuv>=1.44.2)
+pkg_check_modules(CK REQUIRED IMPORTED_TARGET ck)
+if(RUNNEL_JEMALLOC)
+    pkg_check_modules(JEMALLOC IMPORTED_TARGET jemalloc)
+endif()
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_EXTENSIONS ON) # gnu11: uv.h needs it
+set(CMAKE_CXX_STANDARD 17)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+if(RN_TOP)
+    set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+endif()
+set(RN_ROOT ${CMAKE_CURRENT_SOURCE_DIR})
+
+# Flags of every target of ours. No -ffast-math, no -march: SIMD files carry their own flags. No
+# contraction: the same expression gives the same bits in every function it is inlined into.
+add_library(rn_flags INTERFACE)
+target_include_directories(rn_flags INTERFACE ${RN_ROOT} ${RN_ROOT}/include)
+target_compile_options(rn_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -ffp-contract=off>)
+if(RUNNEL_WERROR)
+    target_compile_options(rn_flags INTERFACE -Werror)
+endif()
+if(RUNNEL_SANITIZE)
+    add_compile_options(-fsanitize=${RUNNEL_SANITIZE} -fno-omit-frame-pointer -g)
+    add_link_options(-fsanitize=${RUNNEL_SANITIZE})
+    if(RUNNEL_SANITIZE MATCHES "undefined")
+        add_compile_options(-fno-sanitize-recover=undefined)
+    endif()
+endif()
+
+# rn_room(name SOURCE...): the objects of one room; they go into both libraries.
+function(rn_room name)
+    add_library(rn_${name} OBJECT ${ARGN})
+    target_link_libraries(rn_${name} PRIVATE rn_flags)
+    set_property(GLOBAL APPEND PROPERTY RN_ROOMS ${name})
+endfunction()
+
+# rn_simd(SOURCE FLAG...): flags of one SIMD file.
+function(rn_simd source)
+    string(JOIN " " flags ${ARGN})
+    set_source_files_properties(${source} PROPERTIES COMPILE_FLAGS "${flags}")
+endfunction()
+
+# The two libraries. The static one may carry jemalloc; the shared one takes the host's allocator
+# through the hook, because Debian's libjemalloc cannot be loaded by dlopen (static TLS).
+function(rn_library)
+    get_property(rooms GLOBAL PROPERTY RN_ROOMS)
+    foreach(room ${rooms})
+        list(APPEND objects $<TARGET_OBJECTS:rn_${room}>)
+        if(NOT room STREQUAL "base")
+            list(APPEND plain $<TARGET_OBJECTS:rn_${room}>)
+        endif()
+    endforeach()
+
+    add_library(runnel_shared SHARED ${objects})
+    set_target_properties(runnel_shared PROPERTIES OUTPUT_NAME runnel VERSION ${PROJECT_VERSION}
+        SOVERSION ${PROJECT_VERSION_MAJOR} EXPORT_NAME runnel_shared LINKER_LANGUAGE C)
+    target_link_options(runnel_shared PRIVATE -Wl,--version-script=${RN_ROOT}/cmake/runnel.map -Wl,--exclude-libs,ALL)
+    set_target_properties(runnel_shared PROPERTIES LINK_DEPENDS ${RN_ROOT}/cmake/runnel.map)
+
+    add_library(runnel_static STATIC ${plain} $<TARGET_OBJECTS:rn_base_static>)
+    set_target_properties(runnel_static PROPERTIES OUTPUT_NAME runnel LINKER_LANGUAGE C)
+    if(JEMALLOC_FOUND)
+        target_link_libraries(runnel_static PRIVATE PkgConfig::JEMALLOC)
+    endif()
+
+    foreach(library runnel_shared runnel_static)
+        target_include_directories(${library} PUBLIC $<BUILD_INTERFACE:${RN_ROOT}/include>
+            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+        target_link_libraries(${library} PRIVATE PkgConfig::LIBUV PkgConfig::CK Threads::Threads m)
+    endforeach()
+    add_library(runnel::runnel ALIAS runnel_static)
+    add_library(runnel::runnel_shared ALIAS runnel_shared)
+    rn_install()
+endfunction()
+
+function(rn_install)
+    include(CMakePackageConfigHelpers)
+    set(RN_PC_PRIVATE_LIBS "-lm -lpthread")
+    if(JEMALLOC_FOUND)
+        set(RN_PC_PRIVATE_REQUIRES "libuv ck jemalloc")
+    else()
+        set(RN_PC_PRIVATE_REQUIRES "libuv ck")
+    endif()
+    configure_file(${RN_ROOT}/cmake/runnel.pc.in ${CMAKE_CURRENT_BINARY_DIR}/runnel.pc @ONLY)
+    configure_package_config_file(${RN_ROOT}/cmake/runnel-config.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/runnel-config.cmake
+        INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/runnel)
+    write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/runnel-config-version.cmake COMPATIBILITY SameMinorVersion)
+    set_target_properties(runnel_static PROPERTIES EXPORT_NAME runnel)
+    install(TARGETS runnel_shared runnel_static EXPORT runnel-targets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    install(FILES ${RN_ROOT}/include/runnel.h ${RN_ROOT}/include/runnel_uv.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+    install(FILES ${CMAKE_CURRENT_BINARY_DIR}/runnel.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+    install(EXPORT runnel-targets NAMESPACE runnel:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/runnel)
+    install(FILES ${CMAKE_CURRENT_BINARY_DIR}/runnel-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/runnel-config-version.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/runnel)
+endfunction()
+
+# rn_test(name SOURCE... [LABELS ...]): a cmocka program over the static library's inside.
+function(rn_test name)
+    cmake_parse_arguments(T "" "TIMEOUT" "LABELS;LIBS;ARGS" ${ARGN})
+    add_executable(test_${name} ${T_UNPARSED_ARGUMENTS})
+    target_link_libraries(test_${name} PRIVATE rn_flags runnel_static PkgConfig::CMOCKA PkgConfig::LIBUV Threads::Threads m ${T_LIBS})
+    add_test(NAME ${name} COMMAND test_${name} ${T_ARGS} WORKING_DIRECTORY ${RN_ROOT})
+    if(NOT T_TIMEOUT)
+        set(T_TIMEOUT 300)
+    endif()
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS}" SKIP_RETURN_CODE 77)
+endfunction()

@@ -1,0 +1,457 @@
+/* runnel: token streams from language models on your own event loop.
+ *
+ * In short:
+ *
+ *     runnel_engine *engine;  runnel_engine_new(NULL, &engine, NULL);
+ *     runnel_model *model;    runnel_model_load(engine, "model.gguf", NULL, &model, NULL);
+ *     runnel_request r;       runnel_request_default(&r);
+ *     r.prompt = "Once upon a time"; r.prompt_bytes = 16; r.on_event = print;
+ *     runnel_stream s;        runnel_generate(model, &r, &s, NULL);
+ *
+ * and then let your loop call runnel_engine_dispatch() whenever runnel_engine_fd() is readable, or
+ * attach a libuv loop (runnel_uv.h), or call runnel_stream_next(), or let a thread of the engine
+ * deliver (runnel_engine_options.delivery).
+ *
+ * Rules that hold everywhere
+ *  - Threads: every function may be called from any thread, and inside any callback, unless its
+ *    comment says otherwise. Callbacks of one engine never run on two threads at once.
+ *  - A function that returns an error has done nothing and calls nothing back. A submit that
+ *    returns RUNNEL_OK ends in exactly one terminal event: done, cancelled or failed.
+ *  - Nothing here blocks, but for the functions that say so.
+ *  - Pointers handed to a callback are valid until it returns. Pointers handed to a function are
+ *    copied before it returns, unless its comment says otherwise.
+ *  - Parameter structs start with struct_size and are filled by their _default() function.
+ *  - The library never exits, prints, forks, reads the environment or installs a signal handler. */
+#ifndef RUNNEL_H
+#define RUNNEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define RUNNEL_API __attribute__((visibility("default")))
+#else
+#define RUNNEL_API
+#endif
+
+#define RUNNEL_VERSION_MAJOR 0
+#define RUNNEL_VERSION_MINOR 1
+#define RUNNEL_VERSION_PATCH 0
+
+/* "0.1.0" of the library in use, which may be newer than this header. */
+RUNNEL_API const char *runnel_version(void);
+
+/* ---- Status and errors ------------------------------------------------------------------- */
+
+/* name, value, sentence */
+#define RUNNEL_STATUS_MAP(X)                                                        \
+    X(OK, 0, "success")                                                             \
+    X(INVALID, -1, "an argument is invalid")                                        \
+    X(NO_MEMORY, -2, "the allocator refused memory")                                \
+    X(BUSY, -3, "a limit is reached; try again later")                              \
+    X(NOT_FOUND, -4, "there is no such thing")                                      \
+    X(IO, -5, "a file could not be read or written")                                \
+    X(FORMAT, -6, "a file is malformed")                                            \
+    X(UNSUPPORTED, -7, "the file asks for something this build does not support")   \
+    X(CONTEXT, -8, "the prompt does not fit the context")                           \
+    X(CANCELLED, -9, "cancelled by the host")                                       \
+    X(TIMEOUT, -10, "the time given has passed")                                    \
+    X(CLOSED, -11, "the engine or model is being closed")                           \
+    X(NUMERIC, -12, "the model produced logits that are not numbers")               \
+    X(DEVICE, -13, "the compute device failed")                                     \
+    X(STATE, -14, "not allowed in this state")
+
+#define RUNNEL_STATUS_ENUM(name, value, sentence) RUNNEL_##name = value,
+typedef enum runnel_status { RUNNEL_STATUS_MAP(RUNNEL_STATUS_ENUM) RUNNEL_STATUS_MAX_ = 0x7fffffff } runnel_status;
+#undef RUNNEL_STATUS_ENUM
+
+RUNNEL_API const char *runnel_status_name(runnel_status status); /* "NO_MEMORY" */
+RUNNEL_API const char *runnel_status_text(runnel_status status); /* "the allocator refused memory" */
+
+#define RUNNEL_ERROR_BYTES 256
+
+/* Where a function takes a `runnel_error *` it may be NULL; on failure it gets the code and one
+ * sentence that names the file, tensor, key or parameter at fault. */
+typedef struct runnel_error {
+    runnel_status status;
+    char message[RUNNEL_ERROR_BYTES];
+} runnel_error;
+
+/* ---- Handles ----------------------------------------------------------------------------- */
+
+typedef struct runnel_engine runnel_engine; /* threads, memory, device */
+typedef struct runnel_model runnel_model;   /* one loaded file; several per engine */
+typedef struct runnel_file runnel_file;     /* a GGUF file opened for inspection only */
+
+/* Ids carry a generation: one that has ended is recognised, never mistaken for a newer one. */
+typedef struct runnel_stream {
+    uint64_t id; /* 0 is never a stream */
+} runnel_stream;
+typedef struct runnel_session {
+    uint64_t id; /* 0 is never a session */
+} runnel_session;
+
+/* ---- Engine ------------------------------------------------------------------------------ */
+
+/* alloc: `bytes` aligned to `alignment` (a power of two), or NULL. free: gets the same size back.
+ * Both may be called from any thread. */
+typedef struct runnel_allocator {
+    void *(*alloc)(void *user, size_t bytes, size_t alignment);
+    void (*free)(void *user, void *ptr, size_t bytes);
+    void *user;
+} runnel_allocator;
+
+typedef enum runnel_log_level {
+    RUNNEL_LOG_NONE = 0,
+    RUNNEL_LOG_ERROR = 1,
+    RUNNEL_LOG_WARNING = 2,
+    RUNNEL_LOG_INFO = 3,
+    RUNNEL_LOG_DEBUG = 4
+} runnel_log_level;
+
+/* One line without a newline; called on any thread. */
+typedef void (*runnel_log_fn)(void *user, runnel_log_level level, const char *line);
+
+typedef enum runnel_delivery {
+    RUNNEL_DELIVER_HOST = 0,  /* callbacks run inside runnel_engine_dispatch (fd or libuv) */
+    RUNNEL_DELIVER_THREAD = 1 /* callbacks run on a thread of the engine */
+} runnel_delivery;
+
+typedef struct runnel_engine_options {
+    size_t struct_size;
+    uint32_t scheduler_threads; /* threads that run actors; 0: chosen (1) */
+    uint32_t compute_threads;   /* threads of the CPU compute team; 0: one per physical core allowed */
+    uint32_t max_streams;       /* streams alive at once over all models; more are refused with BUSY; 0: 1024 */
+    uint32_t max_sessions;      /* sessions alive at once; 0: 1024 */
+    runnel_delivery delivery;
+    runnel_allocator allocator; /* all zero: the default allocator */
+    runnel_log_fn on_log;       /* NULL: silent */
+    void *log_user;
+    runnel_log_level log_level;
+} runnel_engine_options;
+
+RUNNEL_API void runnel_engine_options_default(runnel_engine_options *options);
+
+/* Starts the threads. options NULL: defaults. */
+RUNNEL_API runnel_status runnel_engine_new(const runnel_engine_options *options, runnel_engine **engine, runnel_error *error);
+
+/* Cancels every stream and load, delivers their terminal events on this thread, joins the threads
+ * and frees everything. Blocks for at most the step that is running. Inside a callback of this
+ * engine it is carried out when the callback's dispatch returns; `engine` is invalid after either.
+ * NULL is allowed. */
+RUNNEL_API void runnel_engine_free(runnel_engine *engine);
+
+/* A file descriptor that polls readable while events wait to be dispatched. Owned by the engine. */
+RUNNEL_API int runnel_engine_fd(runnel_engine *engine);
+
+/* Runs the callbacks of at most max_events waiting events (0: all that wait now) on this thread and
+ * returns how many ran. One thread at a time: a second caller gets 0 at once, as does one inside a
+ * callback. Not for RUNNEL_DELIVER_THREAD (returns 0). */
+RUNNEL_API size_t runnel_engine_dispatch(runnel_engine *engine, size_t max_events);
+
+/* Blocks until events wait to be dispatched or timeout_ms has passed (negative: for ever).
+ * RUNNEL_OK or RUNNEL_TIMEOUT. For hosts without a loop: wait, dispatch, repeat. */
+RUNNEL_API runnel_status runnel_engine_wait(runnel_engine *engine, int64_t timeout_ms);
+
+typedef struct runnel_engine_stats {
+    size_t struct_size;      /* set by the caller to sizeof(runnel_engine_stats) */
+    uint64_t streams;        /* not yet ended, or ended with events not yet delivered */
+    uint64_t sessions;
+    uint64_t models;
+    uint64_t messages;       /* in mailboxes or being handled */
+    uint64_t blocks_used;    /* KV blocks leased, all models */
+    uint64_t blocks_total;
+    uint64_t heap_bytes;     /* from the allocator, now */
+    uint64_t steps;          /* forward passes done */
+    uint64_t prompt_tokens;  /* positions prefilled */
+    uint64_t tokens;         /* tokens generated */
+} runnel_engine_stats;
+
+RUNNEL_API void runnel_engine_get_stats(runnel_engine *engine, runnel_engine_stats *stats);
+
+/* ---- Model ------------------------------------------------------------------------------- */
+
+typedef enum runnel_kv_type { RUNNEL_KV_F16 = 0, RUNNEL_KV_F32 = 1, RUNNEL_KV_BF16 = 2 } runnel_kv_type;
+
+typedef enum runnel_load_state {
+    RUNNEL_LOAD_PROGRESS = 0, /* fraction in [0, 1] */
+    RUNNEL_LOAD_READY = 1,    /* terminal */
+    RUNNEL_LOAD_CANCELLED = 2,/* terminal */
+    RUNNEL_LOAD_FAILED = 3    /* terminal; error says why */
+} runnel_load_state;
+
+typedef struct runnel_load_event {
+    runnel_model *model;
+    runnel_load_state state;
+    float fraction;
+    const runnel_error *error; /* NULL but for RUNNEL_LOAD_FAILED */
+} runnel_load_event;
+
+typedef void (*runnel_load_fn)(void *user, const runnel_load_event *event);
+
+typedef struct runnel_model_options {
+    size_t struct_size;
+    uint32_t context_tokens;  /* longest sequence; 0: the model's own, at most 8192 */
+    uint64_t kv_bytes;        /* memory for KV blocks, shared by all streams; 0: room for 8 full contexts, at least
+                                 one, at most a quarter of the machine's memory */
+    runnel_kv_type kv_type;
+    uint32_t batch_tokens;    /* positions in one forward pass: prompt chunks and decoding together; 0: 256 */
+    const char *device;       /* NULL or "cpu": the fast CPU path; "reference": plain C in double precision */
+    uint8_t vocab_only;       /* 1: only what runnel_tokenize needs; generate is refused with STATE */
+    runnel_load_fn on_load;   /* NULL: no events; see runnel_model_wait */
+    void *load_user;
+} runnel_model_options;
+
+RUNNEL_API void runnel_model_options_default(runnel_model_options *options);
+
+/* Begins to load a GGUF file (of a split file: its first part) and returns at once. on_load gets
+ * progress and one terminal event. The handle must be freed whatever the outcome. A path that
+ * cannot be opened and options out of range are errors from this call. */
+RUNNEL_API runnel_status runnel_model_load(runnel_engine *engine, const char *path, const runnel_model_options *options,
+                                           runnel_model **model, runnel_error *error);
+
+/* Blocks until the load has ended, at most timeout_ms (negative: for ever). RUNNEL_OK when ready,
+ * the load's error, RUNNEL_CANCELLED, or RUNNEL_TIMEOUT. Independent of the load event. */
+RUNNEL_API runnel_status runnel_model_wait(runnel_model *model, int64_t timeout_ms, runnel_error *error);
+
+/* Cancels the load (its terminal event says so) or, once ready, every stream and session of the
+ * model; frees the model when the last of them has ended. Returns at once; the handle is invalid
+ * from now on. NULL is allowed. */
+RUNNEL_API void runnel_model_free(runnel_model *model);
+
+/* Cancels a load that is under way; its terminal event is RUNNEL_LOAD_CANCELLED. No effect later. */
+RUNNEL_API void runnel_model_cancel_load(runnel_model *model);
+
+typedef struct runnel_model_info {
+    size_t struct_size;
+    uint32_t vocab_tokens;
+    uint32_t context_tokens;  /* longest sequence as loaded */
+    uint32_t trained_tokens;  /* longest sequence the model was trained for */
+    uint32_t embedding;
+    uint32_t layers;
+    int32_t bos, eos;         /* token ids, -1 where there is none */
+    uint8_t add_bos;          /* the model wants BOS in front of a text */
+    uint64_t parameters;
+    uint64_t weight_bytes;
+    uint64_t kv_bytes;        /* reserved for KV blocks */
+    uint64_t kv_bytes_per_token;
+    uint32_t block_tokens;    /* positions per KV block */
+} runnel_model_info;
+
+/* RUNNEL_STATE before the load has ended well. */
+RUNNEL_API runnel_status runnel_model_get_info(runnel_model *model, runnel_model_info *info);
+
+/* ---- Text and tokens --------------------------------------------------------------------- */
+
+enum {
+    RUNNEL_TOKENIZE_BOS = 1,    /* BOS/EOS as the model's metadata asks for */
+    RUNNEL_TOKENIZE_SPECIAL = 2 /* control tokens written in the text become control tokens */
+};
+
+/* Text [text_bytes] (UTF-8) to token ids. Writes at most `capacity` ids to `tokens` and the whole
+ * count to *count, so that capacity 0 measures. Runs on this thread, in linear time.
+ * INVALID: not UTF-8. STATE: the model is not loaded. */
+RUNNEL_API runnel_status runnel_tokenize(runnel_model *model, const char *text, size_t text_bytes, uint32_t flags,
+                                         int32_t *tokens, size_t capacity, size_t *count);
+
+/* Token ids to the bytes they stand for (not NUL-terminated; whole UTF-8 only if the tokens are).
+ * special: write control tokens as their names instead of nothing. Sizes as in runnel_tokenize. */
+RUNNEL_API runnel_status runnel_detokenize(runnel_model *model, const int32_t *tokens, size_t count, int special,
+                                           char *text, size_t capacity, size_t *text_bytes);
+
+/* ---- Requests ---------------------------------------------------------------------------- */
+
+typedef struct runnel_logit_bias {
+    int32_t token;
+    float bias; /* added to the logit; -INFINITY forbids the token */
+} runnel_logit_bias;
+
+typedef struct runnel_sampling {
+    float temperature;        /* 0: greedy */
+    uint32_t top_k;           /* 0: off */
+    float top_p;              /* (0, 1]; 1: off */
+    float min_p;              /* [0, 1]; 0: off */
+    float repetition_penalty; /* > 0; 1: off. Divides positive logits, multiplies negative ones (CTRL, Keskar 2019) */
+    float frequency_penalty;  /* subtracted per occurrence; 0: off */
+    float presence_penalty;   /* subtracted once; 0: off */
+    uint32_t penalty_tokens;  /* the last so many tokens of prompt and answer count; 0: all */
+    uint64_t seed;            /* one coin per (seed, position): the same request gives the same text */
+    const runnel_logit_bias *biases;
+    size_t n_biases;
+} runnel_sampling;
+
+typedef struct runnel_logprob {
+    int32_t token;
+    float logprob; /* natural logarithm, of the distribution before any sampling parameter */
+} runnel_logprob;
+
+typedef enum runnel_event_type {
+    RUNNEL_EVENT_TOKEN = 0,    /* a token, and the text that is certain by now */
+    RUNNEL_EVENT_PROGRESS = 1, /* prompt positions done; only if asked for */
+    RUNNEL_EVENT_LOGITS = 2,   /* logits of one position of the prompt; only if asked for */
+    RUNNEL_EVENT_DONE = 3,     /* terminal */
+    RUNNEL_EVENT_CANCELLED = 4,/* terminal */
+    RUNNEL_EVENT_FAILED = 5    /* terminal */
+} runnel_event_type;
+
+typedef enum runnel_finish {
+    RUNNEL_FINISH_NONE = 0,   /* not a terminal event, cancelled or failed */
+    RUNNEL_FINISH_STOP = 1,   /* end of text, a stop token or a stop string */
+    RUNNEL_FINISH_LENGTH = 2  /* max_tokens or the context is reached */
+} runnel_finish;
+
+typedef struct runnel_usage {
+    uint64_t prompt_tokens;     /* of this request; in a session: of this turn, and what it continues */
+    uint64_t cached_tokens;     /* of prompt_tokens: not computed, taken from the session */
+    uint64_t completion_tokens; /* includes the token that ended the text */
+} runnel_usage;
+
+typedef struct runnel_timings { /* microseconds from submit */
+    uint64_t admitted_us;       /* blocks leased, prefill begins */
+    uint64_t first_token_us;    /* first token sampled; 0: none */
+    uint64_t end_us;
+} runnel_timings;
+
+typedef struct runnel_event {
+    runnel_event_type type;
+    runnel_stream stream;
+    const char *text;           /* TOKEN: whole UTF-8, not NUL-terminated; may be empty while bytes are held back.
+                                   The concatenated texts are the answer: stop strings are cut off */
+    size_t text_bytes;
+    int32_t token;              /* TOKEN: its id; -1: only text, held back until the end */
+    float logprob;              /* TOKEN: of the chosen token, if logprobs were asked for */
+    const runnel_logprob *top;  /* TOKEN: [n_top], best first */
+    uint32_t n_top;
+    const float *logits;        /* LOGITS: [n_logits], of the token that follows `position` */
+    uint32_t n_logits;
+    uint64_t position;          /* LOGITS: position in the prompt */
+    uint64_t prompt_done;       /* PROGRESS */
+    uint64_t prompt_total;
+    runnel_finish finish;       /* DONE */
+    runnel_status status;       /* FAILED; RUNNEL_OK else */
+    const char *error;          /* FAILED: one sentence; "" else */
+    runnel_usage usage;         /* terminal events */
+    runnel_timings timings;
+} runnel_event;
+
+typedef void (*runnel_event_fn)(void *user, const runnel_event *event);
+
+#define RUNNEL_MAX_STOPS 16
+#define RUNNEL_MAX_STOP_BYTES 256
+#define RUNNEL_MAX_TOP_LOGPROBS 20
+
+typedef struct runnel_request {
+    size_t struct_size;
+    const char *prompt;          /* UTF-8; BOS is added where the model asks for it */
+    size_t prompt_bytes;
+    const int32_t *tokens;       /* instead of prompt: ids, taken as they are */
+    size_t n_tokens;
+    uint8_t parse_special;       /* 1: control tokens written in the prompt become control tokens */
+    uint8_t ignore_eos;          /* 1: the model's end-of-text tokens do not end the answer */
+    uint8_t want_logprobs;       /* 1: logprob of each chosen token, and of n_top others */
+    uint8_t want_progress;       /* 1: PROGRESS events while the prompt is computed */
+    uint8_t want_logits;         /* 1: a LOGITS event for each position of the prompt */
+    uint32_t n_top;              /* at most RUNNEL_MAX_TOP_LOGPROBS */
+    int64_t max_tokens;          /* -1: until the context is full; 0: only the prompt is computed */
+    runnel_sampling sampling;
+    const char *const *stops;    /* [n_stops] non-empty UTF-8 strings, NUL-terminated; the answer ends before them */
+    size_t n_stops;
+    const int32_t *stop_tokens;  /* [n_stop_tokens]; the answer ends with them, their text is not delivered */
+    size_t n_stop_tokens;
+    runnel_session session;      /* id 0: none. Else the prompt continues the session's tokens, and prompt and answer
+                                    become part of it */
+    runnel_event_fn on_event;    /* NULL: the stream is read with runnel_stream_next */
+    void *user;
+} runnel_request;
+
+/* Greedy, up to the context, no stops, seed 0. */
+RUNNEL_API void runnel_request_default(runnel_request *request);
+
+/* Submits. Every parameter is checked here: INVALID names the bad one in *error, CONTEXT: the
+ * prompt (with its session) is longer than the context less one, or than all KV blocks; BUSY: too
+ * many streams; STATE: model not ready; NOT_FOUND: no such session. A prompt of more bytes than
+ * the context has tokens is tokenized on this thread, any other in the engine. */
+RUNNEL_API runnel_status runnel_generate(runnel_model *model, const runnel_request *request, runnel_stream *stream,
+                                         runnel_error *error);
+
+/* Ends the stream early: its terminal event is CANCELLED unless another one was already on its
+ * way. Takes effect within one step in every state. Idempotent; NOT_FOUND if it has ended. */
+RUNNEL_API runnel_status runnel_stream_cancel(runnel_engine *engine, runnel_stream stream);
+
+/* No more events of this stream until it is resumed; the stream itself stops after a bounded
+ * number of undelivered tokens and costs the others nothing. A cancelled stream delivers its
+ * terminal event even while paused. */
+RUNNEL_API runnel_status runnel_stream_pause(runnel_engine *engine, runnel_stream stream);
+RUNNEL_API runnel_status runnel_stream_resume(runnel_engine *engine, runnel_stream stream);
+
+/* The next event of a stream without a callback; blocks at most timeout_ms (negative: for ever).
+ * The pointers in *event are valid until the next call for this stream; after a terminal event the
+ * stream is gone. TIMEOUT, NOT_FOUND; STATE: the stream has a callback, or another thread is
+ * inside this call. */
+RUNNEL_API runnel_status runnel_stream_next(runnel_engine *engine, runnel_stream stream, int64_t timeout_ms,
+                                            runnel_event *event);
+
+/* ---- Sessions ---------------------------------------------------------------------------- */
+
+/* A conversation: its KV blocks stay between requests. One request at a time; a second one waits. */
+RUNNEL_API runnel_status runnel_session_new(runnel_model *model, runnel_session *session);
+
+/* The session's blocks are freed once its running requests have ended. */
+RUNNEL_API runnel_status runnel_session_free(runnel_model *model, runnel_session session);
+
+/* ---- Looking into a file ----------------------------------------------------------------- */
+
+/* Opens and checks a GGUF file (with all its parts) without loading it. Blocks on the disk. */
+RUNNEL_API runnel_status runnel_file_open(const char *path, runnel_file **file, runnel_error *error);
+RUNNEL_API void runnel_file_close(runnel_file *file);
+
+typedef struct runnel_file_info {
+    size_t struct_size;
+    uint32_t version, parts;
+    uint32_t alignment;
+    uint64_t n_metadata, n_tensors;
+    uint64_t file_bytes;
+    uint64_t parameters;
+    uint64_t weight_bytes;
+} runnel_file_info;
+RUNNEL_API void runnel_file_get_info(const runnel_file *file, runnel_file_info *info);
+
+typedef struct runnel_metadata {
+    const char *key;        /* valid while the file is open */
+    size_t key_bytes;
+    const char *type;       /* "u32", "string", "array of f32", ... */
+    uint64_t count;         /* elements of an array, else 1 */
+} runnel_metadata;
+RUNNEL_API runnel_status runnel_file_metadata(const runnel_file *file, uint64_t index, runnel_metadata *metadata);
+
+/* Writes element `element` of entry `index` as text: numbers in decimal, strings as they are.
+ * Sizes as in runnel_tokenize; not NUL-terminated. */
+RUNNEL_API runnel_status runnel_file_metadata_text(const runnel_file *file, uint64_t index, uint64_t element, char *text,
+                                                   size_t capacity, size_t *text_bytes);
+
+typedef struct runnel_tensor {
+    const char *name;       /* valid while the file is open */
+    size_t name_bytes;
+    const char *type;       /* "Q4_K" */
+    uint32_t n_dims;
+    uint64_t dims[4];       /* fastest first; 1 beyond n_dims */
+    uint64_t bytes;
+    uint32_t part;          /* of a split file */
+    uint64_t offset;        /* in that part's file */
+} runnel_tensor;
+RUNNEL_API runnel_status runnel_file_tensor(const runnel_file *file, uint64_t index, runnel_tensor *tensor);
+
+/* Bytes of KV that one position needs; RUNNEL_UNSUPPORTED with a sentence where the architecture
+ * is not known. */
+RUNNEL_API runnel_status runnel_file_kv_bytes_per_token(const runnel_file *file, runnel_kv_type kv_type, uint64_t *bytes,
+                                                        runnel_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

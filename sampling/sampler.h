@@ -1,0 +1,52 @@
+/* From logits to a token: a pure function of the logits, the parameters, the tokens so far and one
+ * coin per (seed, position).
+ *
+ *   logits → NaN/Inf check → logprobs (if asked) → bias → penalties → temperature 0: argmax
+ *                                                  → / temperature → top-k → top-p → min-p → coin
+ *
+ * Ties are broken towards the lower token id everywhere, so that no result depends on how a
+ * selection algorithm walks the vocabulary. Sums run in double, in descending order of logit then
+ * ascending id. */
+#ifndef RN_SAMPLING_SAMPLER_H
+#define RN_SAMPLING_SAMPLER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+
+/* Checks every field against the ranges in runnel.h (NaN fails; bias tokens in [0, n_vocab), biases not
+ * NaN and not +inf). INVALID names the field. */
+runnel_status rn_sampling_check(const runnel_sampling *params, uint32_t n_vocab, runnel_error *error);
+
+/* The state of one sequence: its parameters and the token counts that penalties need. Single owner. */
+struct rn_sampler;
+
+/* Copies params (which passed rn_sampling_check). max_tokens: longest sequence that will be accepted
+ * (bounds the count table; only taken from the heap when a penalty is on). NULL on refusal. */
+struct rn_sampler *rn_sampler_new(struct rn_heap *heap, const runnel_sampling *params, uint32_t n_vocab, uint32_t max_tokens);
+void rn_sampler_free(struct rn_sampler *sampler);
+
+/* Tells the state of the next token of the sequence, prompt and answer alike. Allocates nothing. */
+void rn_sampler_accept(struct rn_sampler *sampler, int32_t token);
+
+/* Working memory for one pick, shared by all sequences of one owner. NULL on refusal. */
+struct rn_sampler_scratch;
+struct rn_sampler_scratch *rn_sampler_scratch_new(struct rn_heap *heap, uint32_t n_vocab);
+void rn_sampler_scratch_free(struct rn_sampler_scratch *scratch);
+
+struct rn_pick {
+    int32_t token;
+    float logprob;                                  /* of `token`, if want_logprobs */
+    uint32_t n_top;
+    runnel_logprob top[RUNNEL_MAX_TOP_LOGPROBS];     /* best first */
+};
+
+/* Draws the token for `position` (its index in the sequence) from logits[n_vocab], which stay as
+ * they are. NUMERIC: a logit is NaN or +inf, or all are -inf (also after the biases): no token.
+ * Allocates nothing. */
+runnel_status rn_sampler_pick(const struct rn_sampler *sampler, struct rn_sampler_scratch *scratch, const float *logits,
+                              uint64_t position, bool want_logprobs, uint32_t n_top, struct rn_pick *pick);
+
+#endif

@@ -1,0 +1,47 @@
+/* From token pieces to text that can be shown: whole UTF-8 only, never a part of a stop string.
+ *
+ * Bytes go in as tokens arrive; text comes out as soon as it is certain. Held back are an incomplete
+ * character at the end and the longest suffix that may still become a stop string. Bytes that can
+ * not be part of well-formed UTF-8 come out as U+FFFD, one per maximal ill-formed subpart (Unicode
+ * 15, 3.9 "U+FFFD substitution of maximal subparts"). The concatenated output depends on the
+ * concatenated input alone, not on how it was cut into pieces.
+ *
+ * A plain struct without heap: lives inside the state of a stream. Single owner. */
+#ifndef RN_TEXT_PIECE_STREAM_H
+#define RN_TEXT_PIECE_STREAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runnel.h"
+
+/* Text held back at most: a stop string less its last byte, and less than one character. */
+#define RN_PIECE_HELD_BYTES (RUNNEL_MAX_STOP_BYTES + 4)
+
+struct rn_piece_stream {
+    const char *stops[RUNNEL_MAX_STOPS]; /* borrowed; valid UTF-8, 1..RUNNEL_MAX_STOP_BYTES bytes each */
+    uint32_t stop_bytes[RUNNEL_MAX_STOPS];
+    uint32_t n_stops;
+    bool strip_space; /* the next byte of text, if a space, is dropped (SentencePiece's first) */
+    bool stopped;     /* a stop string was found; everything after it is ignored */
+    uint8_t n_partial; /* bytes of an incomplete character */
+    char partial[4];
+    uint32_t n_held;   /* whole characters that may begin a stop string */
+    char held[RN_PIECE_HELD_BYTES];
+};
+
+void rn_piece_stream_init(struct rn_piece_stream *s, const char *const *stops, const uint32_t *stop_bytes, uint32_t n_stops,
+                          bool strip_first_space);
+
+/* Most bytes that feeding a piece of n bytes, or ending, can put out. */
+size_t rn_piece_stream_bound(size_t n);
+
+/* Feeds a piece; writes the text that is now certain to out[rn_piece_stream_bound(n)] and returns
+ * its length. After a stop string was found (s->stopped) it writes nothing more. */
+size_t rn_piece_stream_feed(struct rn_piece_stream *s, const char *piece, size_t n, char *out);
+
+/* The end of the text: an incomplete character becomes U+FFFD, and what was held back comes out. */
+size_t rn_piece_stream_end(struct rn_piece_stream *s, char *out);
+
+#endif

@@ -1,0 +1,75 @@
+/* A vocabulary: token ids, the bytes they stand for, and how text becomes ids.
+ *
+ * Built once per model from GGUF metadata (tokenizer.ggml.*), immutable afterwards: any thread may
+ * use it without a lock. Kinds so far: SentencePiece with score merges ("llama"), byte-level BPE
+ * ("gpt2") with the pre-tokenizers listed in splitter.h, and plain bytes (for the oracle model). */
+#ifndef RN_TEXT_VOCAB_H
+#define RN_TEXT_VOCAB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "model/gguf.h"
+
+enum rn_token_kind { /* tokenizer.ggml.token_type */
+    RN_TOKEN_NORMAL = 1, RN_TOKEN_UNKNOWN = 2, RN_TOKEN_CONTROL = 3, RN_TOKEN_USER = 4, RN_TOKEN_UNUSED = 5,
+    RN_TOKEN_BYTE = 6
+};
+
+struct rn_vocab; /* opaque */
+
+/* From a file's metadata. FORMAT, UNSUPPORTED (a tokenizer or pre-tokenizer that is not known: named
+ * in *error), NO_MEMORY. "no_vocab" files give a vocabulary of n_vocab_hint tokens without text (tokenizing
+ * is then refused with UNSUPPORTED). Copies what it needs: the file may be closed afterwards. */
+runnel_status rn_vocab_new(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t n_vocab_hint,
+                           struct rn_vocab **out, runnel_error *error);
+
+/* 256 tokens, each a byte; no BOS, no EOS. For the oracle model. NULL on refusal. */
+struct rn_vocab *rn_vocab_new_bytes(struct rn_heap *heap);
+void rn_vocab_free(struct rn_vocab *vocab);
+
+uint32_t rn_vocab_count(const struct rn_vocab *vocab);
+int32_t rn_vocab_bos(const struct rn_vocab *vocab);     /* -1: none */
+int32_t rn_vocab_eos(const struct rn_vocab *vocab);     /* -1: none */
+bool rn_vocab_add_bos(const struct rn_vocab *vocab);
+bool rn_vocab_add_eos(const struct rn_vocab *vocab);
+enum rn_token_kind rn_vocab_kind(const struct rn_vocab *vocab, int32_t token);
+
+/* True for tokens that end an answer: EOS, EOT, EOM and the control tokens by which known chat
+ * formats end a turn (<|im_end|>, <|eot_id|>, <end_of_turn>, ...). */
+bool rn_vocab_is_end(const struct rn_vocab *vocab, int32_t token);
+
+/* The raw bytes a token stands for: spaces as spaces, byte tokens as their byte; control tokens as
+ * nothing, or as their name when `special`. Unknown and out-of-range ids: nothing. Borrowed. */
+struct rn_view rn_vocab_piece(const struct rn_vocab *vocab, int32_t token, bool special);
+
+/* Longest piece in bytes, names of control tokens included; at least 1. */
+uint32_t rn_vocab_longest_piece(const struct rn_vocab *vocab);
+
+/* True when the piece of the first token of a text starts with a space that the tokenizer put there
+ * (SentencePiece's prefix) and that detokenizing from the start of a text takes away. */
+bool rn_vocab_strips_first_space(const struct rn_vocab *vocab);
+
+/* The id of a token by its exact text as stored ("<|im_start|>"), or -1. */
+int32_t rn_vocab_find(const struct rn_vocab *vocab, const char *text, size_t n);
+
+/* Text to ids. flags: RUNNEL_TOKENIZE_*. *tokens is taken from `heap` (free with rn_free), also when
+ * *count is 0. INVALID: not UTF-8. UNSUPPORTED: no text vocabulary. NO_MEMORY. Linear time (n log n
+ * at most) on any input; pure: no state is shared. */
+runnel_status rn_tokenize(const struct rn_vocab *vocab, struct rn_heap *heap, const char *text, size_t n, uint32_t flags,
+                          int32_t **tokens, size_t *count, runnel_error *error);
+
+/* Upper bound of the ids that rn_tokenize can give for n bytes: what admission may rely on. */
+size_t rn_tokenize_bound(const struct rn_vocab *vocab, size_t n);
+
+/* Ids to bytes, the inverse where the vocabulary is lossless: writes at most `capacity` bytes,
+ * *n gets the whole size. Takes SentencePiece's first space away. */
+void rn_detokenize(const struct rn_vocab *vocab, const int32_t *tokens, size_t count, bool special, char *text,
+                   size_t capacity, size_t *n);
+
+/* True when text[n] is well-formed UTF-8 (RFC 3629: no surrogates, no overlong forms). */
+bool rn_utf8_valid(const char *text, size_t n);
+
+#endif
