@@ -1,0 +1,28 @@
+/* The CPU keeps the backend contract twice: the reference, plain C with double accumulation and no
+ * thought of speed, which judges every other path; and the fast one, SIMD kernels chosen at run time
+ * on a team of threads. */
+#ifndef RN_CPU_CPU_H
+#define RN_CPU_CPU_H
+
+#include "model/backend.h"
+
+/* A team of compute threads, shared by the backends of one engine. */
+struct rn_team;
+
+/* n_threads 0: one per physical core that the process may use (affinity mask, cgroup quota).
+ * NULL on refusal of memory or threads. */
+struct rn_team *rn_team_new(struct rn_heap *heap, uint32_t n_threads);
+
+/* Joins the threads; nothing is queued or running. NULL is allowed. */
+void rn_team_free(struct rn_team *team);
+uint32_t rn_team_threads(const struct rn_team *team);
+
+/* Both run their steps on the team (the reference on one of its threads), one step at a time, and
+ * never block the submitter. NULL on refusal. The team must outlive the backend. */
+struct rn_backend *rn_cpu_reference_new(struct rn_heap *heap, struct rn_team *team);
+struct rn_backend *rn_cpu_backend_new(struct rn_heap *heap, struct rn_team *team);
+
+/* Names the SIMD level in use: "avx512", "avx2", "c". */
+const char *rn_cpu_level(void);
+
+#endif

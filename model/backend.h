@@ -1,0 +1,86 @@
+/* The contract that a device keeps: what cpu/ and gpu/ implement and actors/ submit to.
+ *
+ * A backend owns the device memory of one model: prepared weights, the KV blocks and the activation
+ * slots. It knows blocks only by number; which sequence has which block is said in each step.
+ *
+ *   new → prepare(plan, limits) → { submit_async(step) → step->on_done(step) }* → free
+ *
+ * Law 5: a row's logits depend on the tokens of its sequence up to its position and on nothing else,
+ * bit for bit on the CPU: not on the other rows of the step, not on how the sequence was cut into
+ * steps, not on which block numbers it has, not on the number of threads. */
+#ifndef RN_MODEL_BACKEND_H
+#define RN_MODEL_BACKEND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "model/plan.h"
+
+struct rn_backend_limits {
+    uint32_t max_rows;       /* rows of one step */
+    uint32_t max_seqs;       /* sequences of one step */
+    uint32_t max_outs;       /* rows of one step whose logits are wanted */
+    uint32_t n_blocks;       /* KV blocks */
+    uint32_t block_tokens;   /* positions per block, a power of two */
+    uint32_t context_tokens; /* positions are below this */
+    runnel_kv_type kv_type;
+};
+
+/* Rows of one sequence stand together, at ascending consecutive positions. */
+struct rn_step_row {
+    int32_t token;     /* in [0, n_vocab) */
+    uint32_t position; /* in its sequence */
+    uint32_t seq;      /* index of rn_step.seqs */
+    int32_t out;       /* index of this row's logits, or -1: not wanted. Ascending without gaps over the step */
+};
+
+struct rn_step_seq {
+    const uint32_t *blocks; /* block of positions [i * block_tokens, (i+1) * block_tokens); borrowed while in flight */
+    uint32_t n_blocks;      /* covers every position of its rows */
+};
+
+/* One forward pass. Owned by the submitter before submit and after on_done, by the backend between. */
+struct rn_step {
+    uint32_t n_rows, n_seqs, n_outs;
+    struct rn_step_row *rows;       /* [n_rows], n_rows >= 1 */
+    struct rn_step_seq *seqs;       /* [n_seqs] */
+    float *logits;                  /* [n_outs, n_vocab], written by the backend */
+    runnel_status status;           /* set before on_done: OK, DEVICE, CANCELLED (the backend is being freed) */
+    void (*on_done)(struct rn_step *step); /* called once, on a thread of the backend; must not block */
+    void *user;                     /* the submitter's */
+    struct rn_step *next;           /* the backend's, while in flight */
+};
+
+/* Fraction in [0, 1]; false cancels. */
+typedef bool (*rn_progress_fn)(void *user, float fraction);
+
+struct rn_backend {
+    const struct rn_backend_ops *ops;
+};
+
+struct rn_backend_ops {
+    const char *name;
+
+    /* Can this backend run the op with a weight of this type? type_id is ignored for ops without weights. */
+    bool (*supports)(const struct rn_backend *backend, const struct rn_op *op, uint32_t type_id);
+
+    /* Takes the memory that steps need and readies the weights (which stay borrowed from the plan's file).
+     * May take long and use threads; called once. UNSUPPORTED names the op and tensor; NO_MEMORY, CANCELLED. */
+    runnel_status (*prepare)(struct rn_backend *backend, const struct rn_plan *plan, const struct rn_backend_limits *limits,
+                             rn_progress_fn progress, void *user, runnel_error *error);
+
+    /* Queues a step and returns at once. Steps run in the order of submission. Any one thread at a time.
+     * Before a block is reused for other tokens every step that reads it must be done. */
+    void (*submit_async)(struct rn_backend *backend, struct rn_step *step);
+
+    /* No step is in flight. */
+    void (*free)(struct rn_backend *backend);
+};
+
+/* True when a step keeps the contract above (ranges, order, coverage); for debug builds and tests. */
+bool rn_step_check(const struct rn_step *step, const struct rn_plan *plan, const struct rn_backend_limits *limits);
+
+#endif

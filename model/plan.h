@@ -1,0 +1,137 @@
+/* The forward plan: a model's forward pass as data.
+ *
+ * A plan is a list of ops over slots (activations, [rows, width] each) and weights (tensors of the
+ * file). It is built from the architecture name and the metadata by one table row and a small
+ * builder per architecture (arch.c); a backend runs it. There is no other copy of a forward pass.
+ *
+ *   tokens → EMBED → x ─┬─ NORM → MATMUL q,k,v → ROPE → KV_STORE → ATTENTION → MATMUL ─┐
+ *                       └──────────────────────────── ADD ─────────────────────────────┘ ... → SELECT → NORM → MATMUL → logits
+ *
+ * Rows: one row is one position of one sequence. Every op but KV_STORE and ATTENTION works on each
+ * row by itself, so that a row's result never depends on the rows beside it (law 5). SELECT keeps
+ * only the rows whose logits are wanted; the ops behind it run on those alone.
+ *
+ * Threads: immutable after rn_plan_new; any thread may read. */
+#ifndef RN_MODEL_PLAN_H
+#define RN_MODEL_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "model/gguf.h"
+#include "model/quant.h"
+
+enum rn_op_kind {
+    RN_OP_EMBED,          /* out[r] = weight.row[token[r]] * scale */
+    RN_OP_RMS_NORM,       /* out[r] = a[r] / sqrt(mean(a[r]^2) + eps) * weight. Per group of `group` values where
+                             group != width (per-head norms): the weight has `group` values */
+    RN_OP_LAYER_NORM,     /* out[r] = (a[r] - mean) / sqrt(variance + eps) * weight + bias */
+    RN_OP_MATMUL,         /* out[r] = weight · a[r] (+ bias) */
+    RN_OP_ADD,            /* out[r] = a[r] + b[r] */
+    RN_OP_SCALE,          /* out[r] = a[r] * scale */
+    RN_OP_SOFTCAP,        /* out[r] = scale * tanh(a[r] / scale) */
+    RN_OP_ACTIVATE,       /* out[r] = act(a[r]) */
+    RN_OP_GATE,           /* out[r] = act(a[r]) * b[r] */
+    RN_OP_ROPE,           /* out[r] = rotate(a[r], position[r]); a is [heads, head_dim]; out may be a */
+    RN_OP_KV_STORE,       /* cache of `layer` at (sequence, position) of row r = a[r] (keys), b[r] (values) */
+    RN_OP_ATTENTION,      /* out[r] = softmax(scale * a[r]·K^T, causal within the sequence)·V, a = queries */
+    RN_OP_ROUTE,          /* out (I32)[r] = ids of the `used` best of a[r]'s experts, best first (ties: lower id);
+                             out2[r] = their weights */
+    RN_OP_EXPERT_MATMUL,  /* out[r][j] = weight[id[r][j]] · a[r] (or a[r][j] where per_expert_input) (+ bias) */
+    RN_OP_EXPERT_SUM,     /* out[r] = sum over j, in order, of b[r][j] * a[r][j] */
+    RN_OP_SELECT,         /* out[i] = a[r] for the i-th row r whose logits are wanted */
+    RN_OP_KINDS
+};
+
+enum rn_activation { RN_ACT_SILU, RN_ACT_GELU_TANH, RN_ACT_GELU_ERF, RN_ACT_RELU, RN_ACT_RELU2 };
+
+/* A slot holds one value of `width` elements for each row. */
+struct rn_slot {
+    uint32_t width;
+    bool is_i32;    /* else f32 */
+    bool selected;  /* one per wanted row, behind SELECT; else one per row */
+};
+
+/* A weight: a matrix [rows, cols] (cols run fastest), or `experts` of them, or a vector (rows = 1). */
+struct rn_weight {
+    const struct rn_tensor *tensor;
+    const struct rn_type *type;
+    uint32_t type_id;
+    uint32_t cols;    /* inputs */
+    uint32_t rows;    /* outputs */
+    uint32_t experts; /* 1 but for expert tensors */
+    size_t row_bytes;
+};
+
+/* Rotation by angle position * inv_freq[i] of the pair i, both halves scaled by `magnitude`. All
+ * scalings (linear, YaRN, llama3, longrope, rope_freqs) are folded into the table. */
+struct rn_rope {
+    uint32_t dims;         /* rotated dimensions of each head, even; the rest passes through */
+    bool neox;             /* pairs (i, i + dims/2); else (2i, 2i + 1) */
+    double magnitude;
+    double *inv_freq;      /* [dims / 2] */
+};
+
+struct rn_op {
+    enum rn_op_kind kind;
+    int16_t out, out2, a, b; /* slots; -1: none */
+    int32_t weight, bias;    /* weights; -1: none */
+    int32_t layer;           /* cache layer of KV_STORE and ATTENTION; else the block it belongs to, -1: none */
+    float scale;
+    double eps;
+    enum rn_activation act;
+    uint32_t group;          /* RMS_NORM */
+    uint32_t rope;           /* index of rn_plan.ropes */
+    uint32_t heads, kv_heads;/* ATTENTION, ROPE (heads of a) */
+    uint32_t k_dim, v_dim;   /* per head: ATTENTION; ROPE: k_dim = head_dim */
+    uint32_t window;         /* ATTENTION: the last so many positions, itself included; 0: all */
+    float softcap;           /* ATTENTION: scores = softcap * tanh(scores / softcap); 0: off */
+    uint32_t experts, used;  /* ROUTE, EXPERT_* */
+    bool sigmoid;            /* ROUTE: sigmoid instead of softmax over all experts */
+    bool normalise;          /* ROUTE: weights of the chosen divided by their sum */
+    bool per_expert_input;   /* EXPERT_MATMUL */
+};
+
+struct rn_kv_layer {
+    uint32_t k_width, v_width; /* values per position: kv_heads * head_dim */
+};
+
+struct rn_plan {
+    struct rn_heap *heap;
+    const struct rn_gguf *gguf;    /* borrowed: must outlive the plan */
+    const char *architecture;      /* static string of the table row */
+    uint32_t n_vocab, embedding, n_layers;
+    uint32_t trained_tokens;       /* context the model was trained for */
+    uint32_t context_tokens;       /* longest position + 1 that will be run */
+    uint32_t n_ops, n_slots, n_weights, n_ropes, n_kv_layers;
+    struct rn_op *ops;
+    struct rn_slot *slots;
+    struct rn_weight *weights;
+    struct rn_rope *ropes;
+    struct rn_kv_layer *kv_layers;
+    int16_t logits_slot;           /* [n_vocab], selected */
+    uint64_t parameters, weight_bytes;
+};
+
+/* Builds the plan. context_tokens: what will be run; 0: the trained context, at most 8192. More than
+ * trained is allowed (the rope is not stretched by itself). UNSUPPORTED: architecture, named; FORMAT:
+ * missing or misshaped tensor or key, named; NO_MEMORY. */
+runnel_status rn_plan_new(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens, struct rn_plan **out,
+                          runnel_error *error);
+void rn_plan_free(struct rn_plan *plan);
+
+/* Bytes of KV cache that one position needs over all layers. */
+uint64_t rn_plan_kv_bytes(const struct rn_plan *plan, runnel_kv_type kv_type);
+
+/* Bytes of one stored key or value element. */
+static inline uint32_t rn_kv_element_bytes(runnel_kv_type type)
+{
+    return type == RUNNEL_KV_F32 ? 4 : 2;
+}
+
+/* Every slot defined before use, every index in range, every shape matching. For tests and backends. */
+bool rn_plan_check(const struct rn_plan *plan);
+
+#endif
