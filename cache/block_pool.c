@@ -1,0 +1,103 @@
+/* KV blocks by number: see block_pool.h.
+ *
+ *   free_stack   [ 7 | 2 | 5 | ..... ]      references   [ 1 | 3 | 0 | 1 | 1 | 0 | 2 | 0 ]
+ *                          ^ n_free          block          0   1   2   3   4   5   6   7
+ *
+ * Invariant: the numbers in free_stack[0..n_free) are exactly the blocks whose count is 0, each once. */
+#include "cache/block_pool.h"
+
+#include <string.h>
+
+#include "base/check.h"
+
+#define MOST_BLOCKS (1u << 31)
+
+runnel_status rn_block_pool_init(struct rn_block_pool *pool, struct rn_heap *heap, uint32_t n_blocks)
+{
+    if (n_blocks == 0 || n_blocks > MOST_BLOCKS)
+        return RUNNEL_INVALID;
+    *pool = (struct rn_block_pool){.heap = heap, .n_blocks = n_blocks, .n_free = n_blocks};
+    pool->free_stack = rn_alloc(heap, n_blocks, sizeof *pool->free_stack);
+    if (pool->free_stack == NULL)
+        goto fail_stack;
+    pool->references = rn_calloc(heap, n_blocks, sizeof *pool->references);
+    if (pool->references == NULL)
+        goto fail_references;
+    for (uint32_t i = 0; i < n_blocks; i++)
+        pool->free_stack[i] = n_blocks - 1 - i;
+    return RUNNEL_OK;
+
+fail_references:
+    rn_free(heap, pool->free_stack);
+fail_stack:
+    memset(pool, 0, sizeof *pool);
+    return RUNNEL_NO_MEMORY;
+}
+
+void rn_block_pool_fini(struct rn_block_pool *pool)
+{
+    if (pool->heap == NULL)
+        return;
+    rn_free(pool->heap, pool->references);
+    rn_free(pool->heap, pool->free_stack);
+    memset(pool, 0, sizeof *pool);
+}
+
+bool rn_block_pool_take(struct rn_block_pool *pool, uint32_t n, uint32_t *blocks)
+{
+    if (n > pool->n_free)
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        blocks[i] = pool->free_stack[--pool->n_free];
+        RN_ASSERT(pool->references[blocks[i]] == 0);
+        pool->references[blocks[i]] = 1;
+    }
+    return true;
+}
+
+void rn_block_pool_ref(struct rn_block_pool *pool, const uint32_t *blocks, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t block = blocks[i];
+
+        RN_CHECK(block < pool->n_blocks);
+        RN_CHECK(pool->references[block] > 0 && pool->references[block] < UINT32_MAX);
+        pool->references[block]++;
+    }
+}
+
+void rn_block_pool_unref(struct rn_block_pool *pool, const uint32_t *blocks, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t block = blocks[i];
+
+        RN_CHECK(block < pool->n_blocks);
+        RN_CHECK(pool->references[block] > 0);
+        if (--pool->references[block] == 0)
+            pool->free_stack[pool->n_free++] = block;
+    }
+}
+
+bool rn_block_pool_check(const struct rn_block_pool *pool)
+{
+    uint8_t *seen;
+    uint32_t unused = 0;
+    bool good = pool->n_free <= pool->n_blocks;
+
+    if (!good)
+        return false;
+    seen = rn_calloc(pool->heap, (size_t)pool->n_blocks / 8 + 1, 1);
+    if (seen == NULL)
+        return true;
+    for (uint32_t i = 0; good && i < pool->n_free; i++) {
+        uint32_t block = pool->free_stack[i];
+
+        good = block < pool->n_blocks && pool->references[block] == 0 && (seen[block / 8] >> block % 8 & 1) == 0;
+        if (good)
+            seen[block / 8] |= (uint8_t)(1u << block % 8);
+    }
+    for (uint32_t i = 0; i < pool->n_blocks; i++)
+        unused += pool->references[i] == 0;
+    rn_free(pool->heap, seen);
+    return good && unused == pool->n_free;
+}
