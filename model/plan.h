@@ -39,7 +39,8 @@ enum rn_op_kind {
     RN_OP_ATTENTION,      /* out[r] = softmax(scale * a[r]·K^T, causal within the sequence)·V, a = queries */
     RN_OP_ROUTE,          /* out (I32)[r] = ids of the `used` best of a[r]'s experts, best first (ties: lower id);
                              out2[r] = their weights */
-    RN_OP_EXPERT_MATMUL,  /* out[r][j] = weight[id[r][j]] · a[r] (or a[r][j] where per_expert_input) (+ bias) */
+    RN_OP_EXPERT_MATMUL,  /* out[r][j] = weight[b[r][j]] · a[r] (or a[r][j] where per_expert_input) (+ bias[b[r][j]]);
+                             b = ids from ROUTE */
     RN_OP_EXPERT_SUM,     /* out[r] = sum over j, in order, of b[r][j] * a[r][j] */
     RN_OP_SELECT,         /* out[i] = a[r] for the i-th row r whose logits are wanted */
     RN_OP_KINDS
