@@ -5,8 +5,11 @@
  *                                                  → / temperature → top-k → top-p → min-p → coin
  *
  * Ties are broken towards the lower token id everywhere, so that no result depends on how a
- * selection algorithm walks the vocabulary. Sums run in double, in descending order of logit then
- * ascending id. */
+ * selection algorithm walks the vocabulary. Sums run in double in a fixed order: those over the whole
+ * vocabulary by ascending id, those over what a filter keeps and the running sums by descending logit,
+ * then ascending id. A bias and the penalties of a token are computed in double, each rounded once to
+ * float; a finite logit stays finite (it is clamped to the largest float). Penalties in this order:
+ * repetition, then frequency × count and presence. */
 #ifndef RN_SAMPLING_SAMPLER_H
 #define RN_SAMPLING_SAMPLER_H
 
@@ -28,7 +31,8 @@ struct rn_sampler;
 struct rn_sampler *rn_sampler_new(struct rn_heap *heap, const runnel_sampling *params, uint32_t n_vocab, uint32_t max_tokens);
 void rn_sampler_free(struct rn_sampler *sampler);
 
-/* Tells the state of the next token of the sequence, prompt and answer alike. Allocates nothing. */
+/* Tells the state of the next token of the sequence, prompt and answer alike; token in [0, n_vocab)
+ * (RN_CHECK). Constant time; allocates nothing. */
 void rn_sampler_accept(struct rn_sampler *sampler, int32_t token);
 
 /* Working memory for one pick, shared by all sequences of one owner. NULL on refusal. */
