@@ -70,7 +70,11 @@ static void gather(struct rn_order *order)
 void rn_order_begin(struct rn_order *order, const float *logits, uint32_t n_vocab, float best, double temperature,
                     uint64_t *heap)
 {
-    *order = (struct rn_order){.logits = logits, .heap = heap, .n_vocab = n_vocab, .ceiling = INFINITY, .best = best,
+    *order = (struct rn_order){.logits = logits,
+                               .heap = heap,
+                               .n_vocab = n_vocab,
+                               .ceiling = INFINITY,
+                               .best = best,
                                .temperature = temperature};
 }
 
@@ -81,7 +85,7 @@ bool rn_order_next(struct rn_order *order, int32_t *token)
             return false;
         gather(order);
     }
-    *token = (int32_t)~(uint32_t)order->heap[0];
+    *token = (int32_t) ~(uint32_t)order->heap[0];
     order->heap[0] = order->heap[--order->n_heap];
     if (order->n_heap > 1)
         sift_down(order->heap, order->n_heap, 0);

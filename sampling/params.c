@@ -17,8 +17,8 @@ static runnel_status check_biases(const runnel_sampling *params, uint32_t n_voca
         const runnel_logit_bias *b = &params->biases[i];
 
         if (b->token < 0 || (uint32_t)b->token >= n_vocab)
-            return rn_error_set(error, RUNNEL_INVALID, "sampling.biases[%zu].token is %d; the vocabulary has %u tokens", i,
-                                (int)b->token, (unsigned)n_vocab);
+            return rn_error_set(error, RUNNEL_INVALID, "sampling.biases[%zu].token is %d; the vocabulary has %u tokens",
+                                i, (int)b->token, (unsigned)n_vocab);
         if (isnan(b->bias) || b->bias == INFINITY)
             return rn_error_set(error, RUNNEL_INVALID, "sampling.biases[%zu].bias is %g; finite or -inf is allowed", i,
                                 (double)b->bias);

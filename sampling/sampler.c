@@ -32,10 +32,10 @@ struct rn_sampler {
 struct rn_sampler_scratch {
     struct rn_heap *heap;
     uint32_t n_vocab;
-    float *adjusted;   /* [n_vocab] logits after biases and penalties */
-    uint64_t *keys;    /* [n_vocab] for rn_order */
-    int32_t *tokens;   /* [n_vocab] what the filters have kept so far, best first */
-    double *weights;   /* [n_vocab] its weights */
+    float *adjusted; /* [n_vocab] logits after biases and penalties */
+    uint64_t *keys;  /* [n_vocab] for rn_order */
+    int32_t *tokens; /* [n_vocab] what the filters have kept so far, best first */
+    double *weights; /* [n_vocab] its weights */
 };
 
 struct rn_sampler *rn_sampler_new(struct rn_heap *heap, const runnel_sampling *params, uint32_t n_vocab,
@@ -209,8 +209,7 @@ static void put_logprobs(struct rn_sampler_scratch *scratch, const float *logits
     pick->logprob = (float)((double)logits[pick->token] - (double)best - norm);
     rn_order_begin(&order, logits, n_vocab, best, 1, scratch->keys);
     while (pick->n_top < n_top && pick->n_top < RUNNEL_MAX_TOP_LOGPROBS && rn_order_next(&order, &token))
-        pick->top[pick->n_top++] =
-            (runnel_logprob){token, (float)((double)logits[token] - (double)best - norm)};
+        pick->top[pick->n_top++] = (runnel_logprob){token, (float)((double)logits[token] - (double)best - norm)};
 }
 
 /* Without filters: the coin against the whole vocabulary, which is walked only as far as the coin reaches. */
@@ -234,7 +233,8 @@ static int32_t draw_from_all(struct rn_order *order, double coin)
 
 /* Takes tokens off the order until there are `most`, or their weights sum to `enough`, or the next is below
  * `least`. Returns how many were kept. */
-static uint32_t keep(struct rn_order *order, struct rn_sampler_scratch *kept, uint32_t most, double enough, double least)
+static uint32_t keep(struct rn_order *order, struct rn_sampler_scratch *kept, uint32_t most, double enough,
+                     double least)
 {
     double sum = 0;
     uint32_t n = 0;
@@ -316,9 +316,8 @@ runnel_status rn_sampler_pick(const struct rn_sampler *s, struct rn_sampler_scra
     adjusted = adjust(s, scratch, logits);
     if (adjusted != logits && scan(adjusted, s->n_vocab, &best) != RUNNEL_OK)
         return RUNNEL_NUMERIC;
-    pick->token = s->params.temperature == 0
-                      ? argmax(adjusted, best)
-                      : draw(s, scratch, adjusted, best, rn_coin(s->params.seed, position));
+    pick->token = s->params.temperature == 0 ? argmax(adjusted, best)
+                                             : draw(s, scratch, adjusted, best, rn_coin(s->params.seed, position));
     if (want_logprobs)
         put_logprobs(scratch, logits, s->n_vocab, raw_best, n_top, pick);
     return RUNNEL_OK;

@@ -28,7 +28,8 @@ struct rn_sampler;
 
 /* Copies params (which passed rn_sampling_check). max_tokens: longest sequence that will be accepted
  * (bounds the count table; only taken from the heap when a penalty is on). NULL on refusal. */
-struct rn_sampler *rn_sampler_new(struct rn_heap *heap, const runnel_sampling *params, uint32_t n_vocab, uint32_t max_tokens);
+struct rn_sampler *rn_sampler_new(struct rn_heap *heap, const runnel_sampling *params, uint32_t n_vocab,
+                                  uint32_t max_tokens);
 void rn_sampler_free(struct rn_sampler *sampler);
 
 /* Tells the state of the next token of the sequence, prompt and answer alike; token in [0, n_vocab)
@@ -42,9 +43,9 @@ void rn_sampler_scratch_free(struct rn_sampler_scratch *scratch);
 
 struct rn_pick {
     int32_t token;
-    float logprob;                                  /* of `token`, if want_logprobs */
+    float logprob; /* of `token`, if want_logprobs */
     uint32_t n_top;
-    runnel_logprob top[RUNNEL_MAX_TOP_LOGPROBS];     /* best first */
+    runnel_logprob top[RUNNEL_MAX_TOP_LOGPROBS]; /* best first */
 };
 
 /* Draws the token for `position` (its index in the sequence) from logits[n_vocab], which stay as

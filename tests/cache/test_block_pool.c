@@ -253,8 +253,8 @@ static void breaches_end_the_process(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_operations),       cmocka_unit_test(order_is_last_in_first_out),
-        cmocka_unit_test(refusals_and_ranges),     cmocka_unit_test(check_sees_planted_breaches),
+        cmocka_unit_test(random_operations),        cmocka_unit_test(order_is_last_in_first_out),
+        cmocka_unit_test(refusals_and_ranges),      cmocka_unit_test(check_sees_planted_breaches),
         cmocka_unit_test(breaches_end_the_process),
     };
 

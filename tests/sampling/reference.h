@@ -11,10 +11,10 @@
 #define REFERENCE_VOCAB 40000
 
 struct reference {
-    int numeric;           /* 1: no token can be drawn; the rest is unset */
-    uint32_t n;            /* tokens kept by all filters, best first */
+    int numeric; /* 1: no token can be drawn; the rest is unset */
+    uint32_t n;  /* tokens kept by all filters, best first */
     int32_t token[REFERENCE_VOCAB];
-    long double p[REFERENCE_VOCAB]; /* their probabilities; sum 1 */
+    long double p[REFERENCE_VOCAB];       /* their probabilities; sum 1 */
     long double logprob[REFERENCE_VOCAB]; /* by id: log-softmax of the raw logits */
     uint32_t n_top;
     int32_t top[RUNNEL_MAX_TOP_LOGPROBS]; /* best raw logits */

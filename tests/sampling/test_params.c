@@ -52,7 +52,8 @@ static void field(size_t offset, const char *name, const float *good, size_t n_g
 static void floats(void **state)
 {
     (void)state;
-    FIELD(temperature, LIST(0.0f, -0.0f, FLT_TRUE_MIN, 1.0f, FLT_MAX), LIST(-FLT_TRUE_MIN, -1.0f, INFINITY, -INFINITY, NAN));
+    FIELD(temperature, LIST(0.0f, -0.0f, FLT_TRUE_MIN, 1.0f, FLT_MAX),
+          LIST(-FLT_TRUE_MIN, -1.0f, INFINITY, -INFINITY, NAN));
     FIELD(top_p, LIST(FLT_TRUE_MIN, 0.5f, 1.0f), LIST(0.0f, -0.5f, 1.0000001f, INFINITY, NAN));
     FIELD(min_p, LIST(0.0f, FLT_TRUE_MIN, 0.5f, 1.0f), LIST(-FLT_TRUE_MIN, 1.0000001f, INFINITY, NAN));
     FIELD(repetition_penalty, LIST(FLT_TRUE_MIN, 1.0f, 2.0f, FLT_MAX), LIST(0.0f, -1.0f, INFINITY, NAN));

@@ -62,12 +62,24 @@ static void fill(uint32_t n, uint64_t *rng)
         double normal = sqrt(-2 * log(1 - u)) * cos(6.283185307179586 * v);
 
         switch (shape) {
-        case 0: logits[i] = (float)(normal * 3); break;
-        case 1: logits[i] = (float)(floor(normal * 4) / 4); break;            /* many ties, both zeros */
-        case 2: logits[i] = u < 0.7 ? -INFINITY : (float)(normal * 8); break; /* masked */
-        case 3: logits[i] = (float)(normal * 1e-3); break;                    /* flat */
-        case 4: logits[i] = (float)(normal * 60 - 100); break;                /* peaked, weights underflow */
-        default: logits[i] = i % 2 ? 0.0f : -0.0f; break;                     /* all the same */
+        case 0:
+            logits[i] = (float)(normal * 3);
+            break;
+        case 1:
+            logits[i] = (float)(floor(normal * 4) / 4);
+            break; /* many ties, both zeros */
+        case 2:
+            logits[i] = u < 0.7 ? -INFINITY : (float)(normal * 8);
+            break; /* masked */
+        case 3:
+            logits[i] = (float)(normal * 1e-3);
+            break; /* flat */
+        case 4:
+            logits[i] = (float)(normal * 60 - 100);
+            break; /* peaked, weights underflow */
+        default:
+            logits[i] = i % 2 ? 0.0f : -0.0f;
+            break; /* all the same */
         }
     }
     if (shape == 2)
@@ -349,13 +361,13 @@ static void penalties_by_hand(void **state)
         uint32_t window;
         int32_t right;
     } cases[] = {
-        {1, 0, 0, 0, 0},          /* 4.0 3.5 3.0 -1 */
-        {1.2f, 0, 0, 0, 1},       /* 3.33 3.5 */
-        {1, 0.2f, 0, 0, 1},       /* 4 - 3 × 0.2 = 3.4 */
-        {1, 0, 0.6f, 0, 1},       /* 4 - 0.6 = 3.4 */
-        {1, 0.2f, 0, 2, 0},       /* two of the three are out of the window: 4 - 0.2 */
-        {1, 0, 0.6f, 1, 0},       /* all are out */
-        {1, -0.5f, 0, 0, 0},      /* a reward */
+        {1, 0, 0, 0, 0},     /* 4.0 3.5 3.0 -1 */
+        {1.2f, 0, 0, 0, 1},  /* 3.33 3.5 */
+        {1, 0.2f, 0, 0, 1},  /* 4 - 3 × 0.2 = 3.4 */
+        {1, 0, 0.6f, 0, 1},  /* 4 - 0.6 = 3.4 */
+        {1, 0.2f, 0, 2, 0},  /* two of the three are out of the window: 4 - 0.2 */
+        {1, 0, 0.6f, 1, 0},  /* all are out */
+        {1, -0.5f, 0, 0, 0}, /* a reward */
         {FLT_MAX, 0, 0, 0, 1},
     };
     const float values[] = {4, 3.5f, 3, -1};
@@ -456,7 +468,10 @@ static void logprobs_in_closed_form(void **state)
 /* Same state, same position: same token, from another sampler, in another order, with a dirty scratch. */
 static void picks_do_not_depend_on_the_schedule(void **state)
 {
-    enum { N = 300, PICKS = 64 };
+    enum {
+        N = 300,
+        PICKS = 64
+    };
     struct rn_heap heap;
     runnel_sampling p = reference_plain();
     struct rn_sampler *a, *b;
