@@ -118,7 +118,7 @@ struct rn_plan {
 
 /* Builds the plan. context_tokens: what will be run; 0: the trained context, at most 8192. More than
  * trained is allowed (the rope is not stretched by itself). UNSUPPORTED: architecture, named; FORMAT:
- * missing or misshaped tensor or key, named; NO_MEMORY. */
+ * missing or misshaped tensor or key, named; INVALID: more than 2^28 positions; NO_MEMORY. */
 runnel_status rn_plan_new(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens, struct rn_plan **out,
                           runnel_error *error);
 void rn_plan_free(struct rn_plan *plan);
@@ -132,7 +132,8 @@ static inline uint32_t rn_kv_element_bytes(runnel_kv_type type)
     return type == RUNNEL_KV_F32 ? 4 : 2;
 }
 
-/* Every slot defined before use, every index in range, every shape matching. For tests and backends. */
+/* Every slot defined before use, every index in range, every shape matching, cache layers numbered in the
+ * order of their KV_STOREs. For tests and backends. */
 bool rn_plan_check(const struct rn_plan *plan);
 
 #endif

@@ -1,0 +1,240 @@
+/* Pieces of blocks that many architectures share: see build.h. */
+#include "model/build.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "model/rope.h"
+
+/* ---- Rotation ---- */
+
+static const char *const divisor_names[] = {"rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"};
+
+bool rn_build_is_divisors(struct rn_view name)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof divisor_names / sizeof divisor_names[0]; i++)
+        if (strlen(divisor_names[i]) == name.n && memcmp(divisor_names[i], name.bytes, name.n) == 0)
+            return true;
+    return false;
+}
+
+/* The tensor's values [n] in *out (allocated; NULL where the file has no such tensor). */
+static void read_divisors(struct rn_build *b, const char *name, uint32_t n, float **out)
+{
+    const struct rn_tensor *tensor = rn_gguf_find_tensor(b->plan->gguf, name);
+    const struct rn_type *type;
+    uint32_t i;
+
+    *out = NULL;
+    if (tensor == NULL || b->status != RUNNEL_OK)
+        return;
+    b->n_rope_tensors++;
+    type = rn_type(tensor->type);
+    if (tensor->elements != n || tensor->dims[0] != n || (tensor->type != RN_F32 && tensor->type != RN_F16)) {
+        rn_build_fail(b, RUNNEL_FORMAT, "tensor %s is not %u numbers of type F32 or F16", name, n);
+        return;
+    }
+    *out = rn_alloc(b->plan->heap, n, sizeof **out);
+    if (*out == NULL) {
+        rn_build_fail(b, RUNNEL_NO_MEMORY, "no memory for the plan");
+        return;
+    }
+    type->decode(tensor->data, *out, n);
+    for (i = 0; i < n; i++) {
+        if (!isfinite((*out)[i]) || !((*out)[i] > 0)) {
+            rn_build_fail(b, RUNNEL_FORMAT, "tensor %s holds a value that is not a positive number", name);
+            return;
+        }
+    }
+}
+
+static void add_rope(struct rn_build *b, const float *divisors, bool neox)
+{
+    const struct rn_rope_hparams *h = &b->hparams.rope;
+    struct rn_plan *plan = b->plan;
+    struct rn_rope *bigger;
+
+    if (b->status != RUNNEL_OK)
+        return;
+    bigger = rn_realloc(plan->heap, plan->ropes, plan->n_ropes + 1, sizeof *bigger);
+    if (bigger != NULL) {
+        plan->ropes = bigger;
+        bigger[plan->n_ropes] = (struct rn_rope){.dims = h->dims, .neox = neox};
+        bigger[plan->n_ropes].inv_freq = rn_alloc(plan->heap, h->dims / 2, sizeof(double));
+    }
+    if (bigger == NULL || bigger[plan->n_ropes].inv_freq == NULL) {
+        rn_build_fail(b, RUNNEL_NO_MEMORY, "no memory for the plan");
+        return;
+    }
+    rn_rope_fill(h, divisors, &bigger[plan->n_ropes++]);
+}
+
+uint32_t rn_build_rope_table(struct rn_build *b, bool neox)
+{
+    const struct rn_rope_hparams *h = &b->hparams.rope;
+    struct rn_heap *heap = b->plan->heap;
+    float *always, *near, *far, *chosen;
+
+    read_divisors(b, divisor_names[0], h->dims / 2, &always);
+    read_divisors(b, divisor_names[1], h->dims / 2, &near);
+    read_divisors(b, divisor_names[2], h->dims / 2, &far);
+    chosen = always != NULL ? always : rn_rope_is_long(h, b->plan->context_tokens) ? far : near;
+    if (h->scaling == RN_ROPE_LONGROPE && chosen == NULL)
+        rn_build_fail(b, RUNNEL_FORMAT, "tensor rope_factors_%s.weight is missing",
+                      rn_rope_is_long(h, b->plan->context_tokens) ? "long" : "short");
+    add_rope(b, chosen, neox);
+    rn_free(heap, always);
+    rn_free(heap, near);
+    rn_free(heap, far);
+    return b->status == RUNNEL_OK ? b->plan->n_ropes - 1 : 0;
+}
+
+/* ---- Attention ---- */
+
+/* The number of the block's cache, which holds k_width and v_width values per position. */
+static int32_t add_kv_layer(struct rn_build *b, uint32_t k_width, uint32_t v_width)
+{
+    struct rn_plan *plan = b->plan;
+    struct rn_kv_layer *layers;
+
+    if (b->status != RUNNEL_OK)
+        return 0;
+    if (plan->kv_layers == NULL) {
+        layers = rn_calloc(plan->heap, b->hparams.n_layers, sizeof *layers);
+        if (layers == NULL) {
+            rn_build_fail(b, RUNNEL_NO_MEMORY, "no memory for the plan");
+            return 0;
+        }
+        plan->kv_layers = layers;
+    }
+    plan->kv_layers[plan->n_kv_layers] = (struct rn_kv_layer){.k_width = k_width, .v_width = v_width};
+    return (int32_t)plan->n_kv_layers++;
+}
+
+static int16_t attend(struct rn_build *b, int16_t q, int16_t k, int16_t v, const struct rn_attention_style *style)
+{
+    const struct rn_layer_hparams *layer = &b->hparams.layers[b->layer];
+    struct rn_op store = rn_build_empty(b, RN_OP_KV_STORE), op = rn_build_empty(b, RN_OP_ATTENTION);
+
+    store.a = k;
+    store.b = v;
+    store.layer = op.layer = add_kv_layer(b, layer->kv_heads * b->hparams.k_dim, layer->kv_heads * b->hparams.v_dim);
+    rn_build_op(b, &store);
+    op.a = q;
+    op.heads = layer->heads;
+    op.kv_heads = layer->kv_heads;
+    op.k_dim = b->hparams.k_dim;
+    op.v_dim = b->hparams.v_dim;
+    op.scale = (float)b->hparams.attention_scale;
+    op.window = style->window;
+    op.softcap = style->softcap;
+    op.out = rn_build_slot(b, layer->heads * b->hparams.v_dim, false);
+    rn_build_op(b, &op);
+    return op.out;
+}
+
+int16_t rn_build_attention(struct rn_build *b, int16_t normed, const struct rn_attention_style *style, int16_t *residual)
+{
+    const struct rn_layer_hparams *layer = &b->hparams.layers[b->layer];
+    int16_t q = rn_build_linear(b, normed, "blk.%d.attn_q", layer->heads * b->hparams.k_dim);
+    int16_t k = rn_build_linear(b, normed, "blk.%d.attn_k", layer->kv_heads * b->hparams.k_dim);
+    int16_t v = rn_build_linear(b, normed, "blk.%d.attn_v", layer->kv_heads * b->hparams.v_dim);
+    int16_t mixed, out;
+
+    rn_build_rope(b, style->rope, q, layer->heads);
+    rn_build_rope(b, style->rope, k, layer->kv_heads);
+    mixed = attend(b, q, k, v, style);
+    rn_build_release(b, normed);
+    rn_build_release(b, q);
+    rn_build_release(b, k);
+    rn_build_release(b, v);
+    if ((uint32_t)b->layer + 1 == b->hparams.n_layers) {
+        mixed = rn_build_select(b, mixed);
+        *residual = rn_build_select(b, *residual);
+    }
+    out = rn_build_linear(b, mixed, "blk.%d.attn_output", b->hparams.embedding);
+    rn_build_release(b, mixed);
+    return out;
+}
+
+/* ---- Feed-forward ---- */
+
+int16_t rn_build_ffn_gated(struct rn_build *b, int16_t x, enum rn_activation act)
+{
+    uint32_t width = b->hparams.layers[b->layer].feed_forward;
+    int16_t gate, up, out;
+
+    if (width == 0)
+        rn_build_fail(b, RUNNEL_FORMAT, "key %s.feed_forward_length is missing", b->hparams.architecture);
+    gate = rn_build_linear(b, x, "blk.%d.ffn_gate", width);
+    up = rn_build_linear(b, x, "blk.%d.ffn_up", width);
+    rn_build_release(b, x);
+    gate = rn_build_gate(b, act, gate, up);
+    out = rn_build_linear(b, gate, "blk.%d.ffn_down", b->hparams.embedding);
+    rn_build_release(b, gate);
+    return out;
+}
+
+/* One matrix of each chosen expert. `cols` -> `rows` values; per_expert: `a` has a row for each. Keeps a and ids. */
+static int16_t expert_matmul(struct rn_build *b, int16_t a, int16_t ids, const char *name, uint32_t cols, uint32_t rows,
+                             bool per_expert)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_EXPERT_MATMUL);
+
+    op.a = a;
+    op.b = ids;
+    op.experts = b->hparams.experts;
+    op.used = b->hparams.experts_used;
+    op.per_expert_input = per_expert;
+    op.weight = rn_build_matrix(b, name, cols, rows, op.experts, false);
+    op.out = rn_build_slot(b, op.used * rows, false);
+    rn_build_op(b, &op);
+    return op.out;
+}
+
+/* ids and weights of the chosen experts; releases the router's logits. */
+static struct rn_op route(struct rn_build *b, int16_t logits, const struct rn_moe_style *style)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_ROUTE);
+
+    op.a = logits;
+    op.experts = b->hparams.experts;
+    op.used = b->hparams.experts_used;
+    op.sigmoid = style->sigmoid;
+    op.normalise = style->normalise;
+    op.out = rn_build_slot(b, op.used, true);
+    op.out2 = rn_build_slot(b, op.used, false);
+    rn_build_op(b, &op);
+    rn_build_release(b, logits);
+    return op;
+}
+
+int16_t rn_build_moe(struct rn_build *b, int16_t x, const struct rn_moe_style *style)
+{
+    uint32_t embedding = b->hparams.embedding, width = style->feed_forward, used = b->hparams.experts_used;
+    struct rn_op chosen, sum = rn_build_empty(b, RN_OP_EXPERT_SUM);
+    int16_t gate, up, down;
+
+    if (width == 0 || (uint64_t)used * (width > embedding ? width : embedding) > RN_MAX_WIDTH)
+        rn_build_fail(b, RUNNEL_FORMAT, "key %s.feed_forward_length is missing or too large for %u experts",
+                      b->hparams.architecture, used);
+    chosen = route(b, rn_build_linear(b, x, "blk.%d.ffn_gate_inp", b->hparams.experts), style);
+    gate = expert_matmul(b, x, chosen.out, "blk.%d.ffn_gate_exps.weight", embedding, width, false);
+    up = expert_matmul(b, x, chosen.out, "blk.%d.ffn_up_exps.weight", embedding, width, false);
+    rn_build_release(b, x);
+    gate = rn_build_gate(b, style->act, gate, up);
+    down = expert_matmul(b, gate, chosen.out, "blk.%d.ffn_down_exps.weight", width, embedding, true);
+    rn_build_release(b, gate);
+    rn_build_release(b, chosen.out);
+    sum.a = down;
+    sum.b = chosen.out2;
+    sum.used = used;
+    sum.experts = b->hparams.experts;
+    sum.out = rn_build_slot(b, embedding, false);
+    rn_build_op(b, &sum);
+    rn_build_release(b, down);
+    rn_build_release(b, chosen.out2);
+    return sum.out;
+}

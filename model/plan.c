@@ -1,0 +1,168 @@
+/* Making, freeing and measuring plans: see plan.h. The checker is in plan_check.c. */
+#include "model/plan.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "model/build.h"
+
+/* The context of a request for 0: what most machines can hold. */
+enum { DEFAULT_CONTEXT = 8192 };
+
+static runnel_status read_arch(const struct rn_gguf *gguf, const struct rn_arch **arch, runnel_error *error)
+{
+    struct rn_view name = {"", 0};
+    runnel_status status = rn_gguf_get_string(gguf, "general.architecture", true, &name, error);
+
+    if (status != RUNNEL_OK)
+        return status;
+    *arch = rn_arch_find(name);
+    if (*arch == NULL)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s: architecture '%.*s' is not supported", rn_gguf_path(gguf),
+                            (int)(name.n < 60 ? name.n : 60), name.bytes);
+    return RUNNEL_OK;
+}
+
+/* The vocabulary has as many tokens as the embedding has rows; where the file also lists or counts
+ * the tokens, that must agree. */
+static runnel_status read_vocab(struct rn_build *b)
+{
+    const struct rn_gguf *gguf = b->plan->gguf;
+    const struct rn_tensor *embedding = rn_gguf_find_tensor(gguf, "token_embd.weight");
+    const struct rn_gguf_entry *tokens = rn_gguf_find(gguf, "tokenizer.ggml.tokens");
+    char key[RN_KEY_BYTES];
+    uint64_t n;
+
+    if (embedding == NULL) {
+        rn_build_fail(b, RUNNEL_FORMAT, "tensor token_embd.weight is missing");
+        return b->status;
+    }
+    n = embedding->dims[1];
+    if (n > RN_MAX_VOCAB)
+        rn_build_fail(b, RUNNEL_FORMAT, "tensor token_embd.weight has too many rows");
+    b->plan->n_vocab = (uint32_t)n;
+    rn_hparams_key(&b->hparams, "vocab_size", key);
+    if (tokens != NULL && tokens->type == RN_GGUF_ARRAY && tokens->count != n)
+        rn_build_fail(b, RUNNEL_FORMAT, "tensor token_embd.weight has %llu rows, key tokenizer.ggml.tokens %llu",
+                      (unsigned long long)n, (unsigned long long)tokens->count);
+    else if (tokens == NULL && b->status == RUNNEL_OK)
+        b->status = rn_gguf_get_u64(gguf, key, false, n, n, &n, b->error);
+    return b->status;
+}
+
+static void fill_sizes(struct rn_build *b, uint32_t context_tokens)
+{
+    struct rn_plan *plan = b->plan;
+
+    plan->embedding = b->hparams.embedding;
+    plan->n_layers = b->hparams.n_layers;
+    plan->trained_tokens = b->hparams.trained_tokens;
+    plan->context_tokens = context_tokens;
+    if (context_tokens == 0)
+        plan->context_tokens = plan->trained_tokens < DEFAULT_CONTEXT ? plan->trained_tokens : DEFAULT_CONTEXT;
+    if (context_tokens > RN_MAX_CONTEXT)
+        rn_build_fail(b, RUNNEL_INVALID, "a context of %u positions is more than the %d allowed", context_tokens,
+                      RN_MAX_CONTEXT);
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const struct rn_tensor *const *x = a, *const *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* A tensor that no op reads would change the result if it were read: refused by name. Each weight is
+ * another tensor, so that counting finds out whether there is one. */
+static void refuse_unread(struct rn_build *b)
+{
+    struct rn_plan *plan = b->plan;
+    const struct rn_tensor **read, *tensor;
+    uint64_t i, n = rn_gguf_n_tensors(plan->gguf);
+
+    if (b->status != RUNNEL_OK || n == (uint64_t)plan->n_weights + b->n_rope_tensors)
+        return;
+    read = rn_alloc(plan->heap, plan->n_weights, sizeof *read);
+    if (read == NULL) {
+        rn_build_fail(b, RUNNEL_NO_MEMORY, "no memory for the plan");
+        return;
+    }
+    for (i = 0; i < plan->n_weights; i++)
+        read[i] = plan->weights[i].tensor;
+    qsort(read, plan->n_weights, sizeof *read, by_address);
+    for (i = 0; i < n && b->status == RUNNEL_OK; i++) {
+        tensor = rn_gguf_tensor(plan->gguf, i);
+        if (rn_build_is_divisors(tensor->name))
+            continue;
+        if (bsearch(&tensor, read, plan->n_weights, sizeof *read, by_address) == NULL)
+            rn_build_fail(b, RUNNEL_UNSUPPORTED, "tensor %.*s is not part of architecture %s as it is known here",
+                          (int)(tensor->name.n < 64 ? tensor->name.n : 64), tensor->name.bytes, plan->architecture);
+    }
+    rn_free(plan->heap, read);
+}
+
+static void build(struct rn_build *b, const struct rn_arch *arch, uint32_t context_tokens)
+{
+    struct rn_heap *heap = b->plan->heap;
+
+    b->status = rn_hparams_read(heap, b->plan->gguf, arch->name, &b->hparams, b->error);
+    if (b->status != RUNNEL_OK)
+        return;
+    fill_sizes(b, context_tokens);
+    if (read_vocab(b) == RUNNEL_OK)
+        arch->build(b, arch);
+    refuse_unread(b);
+    rn_hparams_fini(heap, &b->hparams);
+    rn_free(heap, b->slot_free);
+}
+
+runnel_status rn_plan_new(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens, struct rn_plan **out,
+                          runnel_error *error)
+{
+    const struct rn_arch *arch;
+    struct rn_build b = {.error = error, .layer = -1};
+    runnel_status status = read_arch(gguf, &arch, error);
+
+    if (status != RUNNEL_OK)
+        return status;
+    b.plan = rn_calloc(heap, 1, sizeof *b.plan);
+    if (b.plan == NULL)
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "%s: no memory for the plan", rn_gguf_path(gguf));
+    b.plan->heap = heap;
+    b.plan->gguf = gguf;
+    b.plan->architecture = arch->name;
+    build(&b, arch, context_tokens);
+    if (b.status != RUNNEL_OK) {
+        rn_plan_free(b.plan);
+        return b.status;
+    }
+    RN_ASSERT(rn_plan_check(b.plan));
+    *out = b.plan;
+    return RUNNEL_OK;
+}
+
+void rn_plan_free(struct rn_plan *plan)
+{
+    uint32_t i;
+
+    if (plan == NULL)
+        return;
+    for (i = 0; i < plan->n_ropes; i++)
+        rn_free(plan->heap, plan->ropes[i].inv_freq);
+    rn_free(plan->heap, plan->ops);
+    rn_free(plan->heap, plan->slots);
+    rn_free(plan->heap, plan->weights);
+    rn_free(plan->heap, plan->ropes);
+    rn_free(plan->heap, plan->kv_layers);
+    rn_free(plan->heap, plan);
+}
+
+uint64_t rn_plan_kv_bytes(const struct rn_plan *plan, runnel_kv_type kv_type)
+{
+    uint64_t values = 0;
+    uint32_t i;
+
+    for (i = 0; i < plan->n_kv_layers; i++)
+        values += (uint64_t)plan->kv_layers[i].k_width + plan->kv_layers[i].v_width;
+    return values * rn_kv_element_bytes(kv_type);
+}

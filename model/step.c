@@ -1,0 +1,62 @@
+/* The checker of steps: see rn_step_check in backend.h. */
+#include "model/backend.h"
+
+static bool seqs_ok(const struct rn_step *step, const struct rn_backend_limits *limits)
+{
+    uint32_t s, i;
+
+    for (s = 0; s < step->n_seqs; s++) {
+        if (step->seqs[s].n_blocks == 0 || step->seqs[s].blocks == NULL)
+            return false;
+        for (i = 0; i < step->seqs[s].n_blocks; i++)
+            if (step->seqs[s].blocks[i] >= limits->n_blocks)
+                return false;
+    }
+    return true;
+}
+
+static bool row_ok(const struct rn_step *step, const struct rn_step_row *row, const struct rn_plan *plan,
+                   const struct rn_backend_limits *limits)
+{
+    return row->token >= 0 && (uint32_t)row->token < plan->n_vocab && row->seq < step->n_seqs &&
+           row->position < limits->context_tokens &&
+           row->position / limits->block_tokens < step->seqs[row->seq].n_blocks;
+}
+
+/* Rows of one sequence stand together and ascend by one. Sequences appear in the order of their
+ * first rows, each once: so that "together" can be seen from neighbours alone, a sequence that comes
+ * back is found by walking to the front of the step. */
+static bool order_ok(const struct rn_step *step, uint32_t r)
+{
+    const struct rn_step_row *row = &step->rows[r], *before = row - 1;
+    uint32_t i;
+
+    if (r == 0)
+        return true;
+    if (row->seq == before->seq)
+        return row->position == before->position + 1;
+    for (i = 0; i < r; i++)
+        if (step->rows[i].seq == row->seq)
+            return false;
+    return true;
+}
+
+bool rn_step_check(const struct rn_step *step, const struct rn_plan *plan, const struct rn_backend_limits *limits)
+{
+    uint32_t r, outs = 0;
+
+    if (step->n_rows == 0 || step->n_rows > limits->max_rows || step->n_seqs == 0 || step->n_seqs > limits->max_seqs ||
+        step->n_outs > limits->max_outs || (step->n_outs > 0 && step->logits == NULL) || step->on_done == NULL ||
+        !seqs_ok(step, limits))
+        return false;
+    for (r = 0; r < step->n_rows; r++) {
+        if (!row_ok(step, &step->rows[r], plan, limits) || !order_ok(step, r))
+            return false;
+        if (step->rows[r].out == -1)
+            continue;
+        if (step->rows[r].out < 0 || (uint32_t)step->rows[r].out != outs)
+            return false;
+        outs++;
+    }
+    return outs == step->n_outs;
+}
