@@ -89,6 +89,7 @@ function(rn_install)
     else()
         set(RN_PC_PRIVATE_REQUIRES "libuv ck")
     endif()
+    file(RELATIVE_PATH RN_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
     configure_file(${RN_ROOT}/cmake/runnel.pc.in ${CMAKE_CURRENT_BINARY_DIR}/runnel.pc @ONLY)
     configure_package_config_file(${RN_ROOT}/cmake/runnel-config.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/runnel-config.cmake
         INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/runnel)

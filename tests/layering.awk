@@ -1,0 +1,253 @@
+# The rules behind layering.sh. Plain awk (mawk, gawk, busybox): no \b, no character classes beyond POSIX.
+
+BEGIN {
+    # room: the rooms whose headers it may include besides its own and include/
+    may["include"] = ""
+    may["base"] = ""
+    may["mailbox"] = "base"
+    may["model"] = "base"
+    may["text"] = "model base"
+    may["cpu"] = "model base"
+    may["gpu"] = "model base"
+    may["cache"] = "model base"
+    may["sampling"] = "model text base"
+    may["actors"] = "mailbox cache sampling text model base"
+    may["apps"] = ""
+    may["examples"] = ""
+    may["bindings"] = ""
+
+    # foreign header (prefix): where it is at home, as prefixes of paths
+    home["uv.h"] = "actors/ apps/ examples/"
+    home["uv/"] = "actors/ apps/ examples/"
+    home["ck_"] = "mailbox/"
+    home["cuda"] = "gpu/"
+    home["cublas"] = "gpu/"
+    home["cooperative_groups"] = "gpu/"
+    home["mma.h"] = "gpu/"
+    home["jemalloc/"] = "base/alloc.c"
+    home["utf8proc.h"] = "text/"
+    home["histedit.h"] = "apps/"
+    home["editline/"] = "apps/"
+    home["immintrin.h"] = "cpu/"
+    home["x86intrin.h"] = "cpu/"
+    home["xmmintrin.h"] = "cpu/"
+    home["emmintrin.h"] = "cpu/"
+    home["cpuid.h"] = "cpu/"
+    home["arm_neon.h"] = "cpu/"
+    home["arm_sve.h"] = "cpu/"
+    home["arm_acle.h"] = "cpu/"
+    threads = "mailbox/ cpu/team actors/ apps/ examples/ bindings/"
+    home["pthread.h"] = threads
+    home["threads.h"] = threads
+    home["semaphore.h"] = threads
+    home["linux/futex.h"] = threads
+    home["sanitizer/"] = "base/ mailbox/"
+    home["Python.h"] = "bindings/"
+    home["node_api.h"] = "bindings/"
+
+    # C and POSIX: at home everywhere but in include/, which may have only the first line
+    n = split("stddef.h stdint.h stdbool.h", list, " ")
+    for (i = 1; i <= n; i++)
+        plain[list[i]] = public[list[i]] = 1
+    n = split("assert.h complex.h ctype.h errno.h fenv.h float.h inttypes.h iso646.h limits.h locale.h math.h setjmp.h" \
+              " signal.h stdalign.h stdarg.h stdatomic.h stdio.h stdlib.h stdnoreturn.h string.h tgmath.h time.h" \
+              " uchar.h wchar.h wctype.h arpa/inet.h dirent.h dlfcn.h fcntl.h fnmatch.h getopt.h glob.h langinfo.h" \
+              " libgen.h linux/mempolicy.h netdb.h netinet/in.h netinet/tcp.h poll.h pwd.h sched.h spawn.h" \
+              " strings.h sys/auxv.h sys/epoll.h sys/eventfd.h sys/file.h sys/ioctl.h sys/mman.h sys/random.h" \
+              " sys/resource.h sys/socket.h sys/stat.h sys/statvfs.h sys/syscall.h sys/sysinfo.h sys/time.h" \
+              " sys/timerfd.h sys/types.h sys/uio.h sys/un.h sys/utsname.h sys/wait.h termios.h unistd.h", \
+              list, " ")
+    for (i = 1; i <= n; i++)
+        plain[list[i]] = 1
+
+    # words that are calls (followed by a parenthesis) or names: where the library may have them
+    n_rules = 0
+    rule("call", "malloc calloc realloc reallocarray free posix_memalign aligned_alloc memalign valloc strdup strndup", \
+         "base/alloc.c", "the heap is behind base/alloc.h")
+    rule("call", "abort exit _exit _Exit quick_exit", "base/check.c", "only base/check.c ends the process")
+    rule("call", "printf vprintf puts putchar perror", "", "the library prints nothing")
+    rule("name", "stderr stdout", "base/log.c", "the library prints nothing but base/log.c's last words")
+    rule("prefix", "pthread_ thrd_ mtx_ cnd_", "mailbox/ cpu/team actors/", \
+         "only mailbox/, the compute team and actors/ know of threads")
+    rule("call", "getenv secure_getenv setenv putenv unsetenv", "", "the library does not read the environment")
+    rule("call", "fork vfork system popen execv execve execvp posix_spawn", "", "the library does not fork")
+    rule("call", "signal sigaction atexit on_exit", "", "the library installs no handlers")
+    violations = 0
+}
+
+function rule(kind, words, where, why)
+{
+    rule_kind[++n_rules] = kind
+    rule_words[n_rules] = words
+    rule_where[n_rules] = where
+    rule_why[n_rules] = why
+}
+
+function report(what)
+{
+    print FILENAME ":" FNR ": " what
+    violations++
+}
+
+# True when path begins with one of the prefixes in `where`.
+function inside(path, where, parts, i, n)
+{
+    n = split(where, parts, " ")
+    for (i = 1; i <= n; i++)
+        if (index(path, parts[i]) == 1)
+            return 1
+    return 0
+}
+
+function has_word(list, word)
+{
+    return index(" " list " ", " " word " ") > 0
+}
+
+function exists(path, line, status)
+{
+    status = (getline line < path)
+    close(path)
+    return status >= 0
+}
+
+# #include "path"
+function quoted(path, first, here)
+{
+    if (path ~ /(^|\/)\.\.\//) {
+        report("\"" path "\": an include does not climb; name it from the root")
+        return
+    }
+    if (path == "runnel.h" || path == "runnel_uv.h")
+        return
+    first = path
+    sub(/\/.*/, "", first)
+    here = FILENAME
+    sub(/[^\/]*$/, "", here)
+    if (path !~ /\// || !(first in may)) {
+        if (room == "include" || !exists(here path))
+            report("\"" path "\": neither a room's header nor one that lies beside this file")
+        return
+    }
+    if (first == room || first == "include")
+        return
+    if (FILENAME == "actors/engine.c" && (first == "cpu" || first == "gpu"))
+        return
+    if (!has_word(may[room], first))
+        report("\"" path "\": " room "/ may not include " first "/")
+}
+
+# #include <path>
+function angled(path, prefix, found)
+{
+    if (room == "include") {
+        if (!(path in public))
+            report("<" path ">: include/ has only <stddef.h>, <stdint.h> and <stdbool.h>")
+        return
+    }
+    if (path in plain)
+        return
+    found = ""
+    for (prefix in home)
+        if (index(path, prefix) == 1 && length(prefix) > length(found))
+            found = prefix
+    if (found == "")
+        report("<" path ">: a foreign header without a home in tests/layering.awk")
+    else if (!inside(FILENAME, home[found]))
+        report("<" path ">: at home only in " home[found])
+}
+
+# The line without comments, and with "" and '' for its string and character literals.
+function bare(line, out, at, quote, text)
+{
+    out = ""
+    while (line != "") {
+        if (in_comment) {
+            at = index(line, "*/")
+            if (at == 0)
+                return out
+            line = substr(line, at + 2)
+            in_comment = 0
+            out = out " "
+        } else if (match(line, /\/\*|\/\/|"|'/) == 0) {
+            return out line
+        } else {
+            text = substr(line, RSTART, RLENGTH)
+            out = out substr(line, 1, RSTART - 1)
+            line = substr(line, RSTART + RLENGTH)
+            if (text == "//")
+                return out
+            if (text == "/*") {
+                in_comment = 1
+                continue
+            }
+            quote = text
+            while (line != "" && substr(line, 1, 1) != quote)
+                line = substr(line, substr(line, 1, 1) == "\\" ? 3 : 2)
+            line = substr(line, 2)
+            out = out quote quote
+        }
+    }
+    return out
+}
+
+function check_words(line, i, k, n, words, pattern)
+{
+    for (i = 1; i <= n_rules; i++) {
+        if (inside(FILENAME, rule_where[i]))
+            continue
+        n = split(rule_words[i], words, " ")
+        for (k = 1; k <= n; k++) {
+            if (index(line, words[k]) == 0)
+                continue
+            pattern = "(^|[^A-Za-z0-9_.>])" words[k]
+            if (rule_kind[i] == "call")
+                pattern = pattern "[ \t]*\\("
+            else if (rule_kind[i] == "name")
+                pattern = pattern "([^A-Za-z0-9_]|$)"
+            if (line ~ pattern)
+                report(words[k] ": " rule_why[i])
+        }
+    }
+}
+
+FNR == 1 {
+    in_comment = 0
+    room = FILENAME
+    sub(/\/.*/, "", room)
+    library = room != "apps" && room != "examples" && room != "bindings"
+}
+
+!in_comment && /^[ \t]*#[ \t]*include[ \t]*["<]/ {
+    path = $0
+    sub(/^[ \t]*#[ \t]*include[ \t]*/, "", path)
+    if (path ~ /^"/) {
+        sub(/^"/, "", path)
+        sub(/".*/, "", path)
+        quoted(path)
+    } else {
+        sub(/^</, "", path)
+        sub(/>.*/, "", path)
+        angled(path)
+    }
+    next
+}
+
+{
+    line = bare($0)
+    if (line ~ /^[ \t]*#[ \t]*(if|ifdef|ifndef|elif)/) {
+        # an include guard may be named after what it guards
+        if (line !~ /ifndef[ \t]+RN_[A-Z0-9_]*_H[ \t]*$/ && FILENAME !~ /\.cuh?$/ &&
+            line ~ /CUDA|CUBLAS|NVCC|HIP|ROCM|METAL|VULKAN|OPENCL|BACKEND|GPU|AVX|SSE|NEON|SVE/)
+            report("a preprocessor line about a backend; what is absent is a stub file with the same symbols")
+    }
+    if (library)
+        check_words(line)
+}
+
+END {
+    if (violations > 0) {
+        print violations " violation" (violations == 1 ? "" : "s") " of the layers in HOUSE.md"
+        exit 1
+    }
+}

@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# Shows that tests/layering.sh can fail: plants one violation of each rule in a copy of the rooms and
+# expects each to be named by file and line, and nothing else; plants look-alikes and expects silence.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+
+for room in include base mailbox model text cpu gpu cache sampling actors apps examples bindings; do
+    mkdir -p "$copy/$room"
+    [ ! -d "$here/../$room" ] || (cd "$here/.." && find "$room" -type f \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) \
+        -exec cp --parents -t "$copy" {} +)
+done
+if ! "$here/layering.sh" "$copy" >"$copy/before"; then
+    echo "the rooms themselves break the layers; see the test layering" >&2
+    cat "$copy/before" >&2
+    exit 1
+fi
+
+expected=()
+# plant FILE LINE FRAGMENT: appends LINE to FILE; the report must name FILE, its last line and FRAGMENT.
+plant() {
+    printf '%s\n' "$2" >>"$copy/$1"
+    expected+=("$1:$(wc -l <"$copy/$1"): $3")
+}
+# innocent FILE LINE: appends a line that must not be reported.
+innocent() {
+    printf '%s\n' "$2" >>"$copy/$1"
+}
+
+plant base/planted.c '#include "mailbox/mailbox.h"' '"mailbox/mailbox.h": base/ may not include mailbox/'
+plant mailbox/planted.c '#include "model/gguf.h"' '"model/gguf.h": mailbox/ may not include model/'
+plant model/planted.c '#  include "cpu/cpu.h"' '"cpu/cpu.h": model/ may not include cpu/'
+plant text/planted.c '#include "cache/block_pool.h"' '"cache/block_pool.h": text/ may not include cache/'
+plant cpu/planted.c '#include "gpu/gpu.h"' '"gpu/gpu.h": cpu/ may not include gpu/'
+plant gpu/planted.c '#include "cpu/cpu.h"' '"cpu/cpu.h": gpu/ may not include cpu/'
+plant gpu/planted.cu '#include "actors/runtime.h"' '"actors/runtime.h": gpu/ may not include actors/'
+plant cache/planted.c '#include "cpu/team.h"' '"cpu/team.h": cache/ may not include cpu/'
+plant sampling/planted.c '#include "actors/protocol.h"' '"actors/protocol.h": sampling/ may not include actors/'
+plant actors/planted.c '#include "cpu/cpu.h"' '"cpu/cpu.h": actors/ may not include cpu/'
+plant apps/planted.c '#include "base/alloc.h"' '"base/alloc.h": apps/ may not include base/'
+plant examples/planted.c '#include "actors/runtime.h"' '"actors/runtime.h": examples/ may not include actors/'
+plant bindings/planted.c '#include "base/alloc.h"' '"base/alloc.h": bindings/ may not include base/'
+plant base/planted.c '#include "../model/gguf.h"' '"../model/gguf.h": an include does not climb'
+plant base/planted.c '#include "nowhere.h"' '"nowhere.h": neither a room'
+plant include/planted.h '#include "base/alloc.h"' '"base/alloc.h": include/ may not include base/'
+plant include/planted.h '#include <uv.h>' '<uv.h>: include/ has only'
+plant include/planted.h '#include <stdio.h>' '<stdio.h>: include/ has only'
+
+plant mailbox/planted.c '#include <uv.h>' '<uv.h>: at home only in actors/'
+plant actors/planted.c '#include <ck_ring.h>' '<ck_ring.h>: at home only in mailbox/'
+plant cpu/planted.c '#include <cuda_runtime.h>' '<cuda_runtime.h>: at home only in gpu/'
+plant base/planted.c '#include <jemalloc/jemalloc.h>' '<jemalloc/jemalloc.h>: at home only in base/alloc.c'
+plant model/planted.c '#include <immintrin.h>' '<immintrin.h>: at home only in cpu/'
+plant sampling/planted.c '#include <arm_neon.h>' '<arm_neon.h>: at home only in cpu/'
+plant model/planted.c '#include <utf8proc.h>' '<utf8proc.h>: at home only in text/'
+plant model/planted.c '#include <pthread.h>' '<pthread.h>: at home only in mailbox/'
+plant cpu/planted.c '#include <threads.h>' '<threads.h>: at home only in mailbox/'
+plant text/planted.c '#include <zstd.h>' '<zstd.h>: a foreign header without a home'
+
+plant model/planted.c '    char *p = malloc(12);' 'malloc: the heap is behind'
+plant model/planted.c '    p = (char *)realloc (p, 13);' 'realloc: the heap is behind'
+plant actors/planted.c 'free(p);' 'free: the heap is behind'
+plant base/planted.c '    x = strdup(y); /* a comment' 'strdup: the heap is behind'
+innocent base/planted.c '       that goes on with malloc(1); */'
+plant base/planted.c '/* closed */ abort();' 'abort: only base/check.c'
+plant cache/planted.c 'if (bad) exit(1);' 'exit: only base/check.c'
+plant gpu/planted.cu 'if (bad) _exit(1);' '_exit: only base/check.c'
+plant text/planted.c 'fprintf(stderr, "%s", "x");' 'stderr: the library prints nothing'
+plant text/planted.c 'printf("hello");' 'printf: the library prints nothing'
+plant sampling/planted.c 'pthread_mutex_lock(&m);' 'pthread_: only mailbox/'
+plant cpu/planted.c 'thrd_create(&t, f, 0);' 'thrd_: only mailbox/'
+plant cpu/planted.c 'if (getenv("RUNNEL_THREADS")) {}' 'getenv: the library does not read'
+plant actors/planted.c 'if (fork() == 0) {}' 'fork: the library does not fork'
+plant actors/planted.c 'signal(SIGPIPE, SIG_IGN);' 'signal: the library installs no handlers'
+plant actors/planted.c '#ifdef RUNNEL_CUDA' 'a preprocessor line about a backend'
+plant cpu/planted.c '#if defined(__AVX2__)' 'a preprocessor line about a backend'
+plant apps/planted.c '#  elif HAVE_GPU' 'a preprocessor line about a backend'
+
+innocent model/innocent.c '#include <stdio.h>'
+innocent model/innocent.c '#include "base/alloc.h"'
+innocent model/innocent.c '/* malloc(1); #include <uv.h>'
+innocent model/innocent.c '#include "actors/runtime.h"'
+innocent model/innocent.c '   exit(1); */ int a; // free(p) and stderr'
+innocent model/innocent.c 'const char *s = "malloc(1) \" free(2) /*"; char c = '"'\"'"'; heap->hook.free(heap, p);'
+innocent model/innocent.c 'rn_free(heap, p); vocab_free(p); p->free(q); my_exit(1); stderr_like = 1; snprintf(a, 1, "x");'
+innocent model/innocent.c 'void (*free)(void *user); int exits; __attribute__((format(printf, 1, 2)))'
+innocent gpu/gpu.h '#ifndef RN_GPU_GPU_H'
+innocent actors/engine.c '#include "cpu/cpu.h"'
+innocent apps/innocent.c '#include <pthread.h>'
+innocent apps/innocent.c 'int main(void) { free(malloc(1)); exit(0); }'
+innocent cpu/team_innocent.c '#include <pthread.h>'
+
+if "$here/layering.sh" "$copy" >"$copy/report"; then
+    echo "layering.sh found nothing wrong with ${#expected[@]} planted violations" >&2
+    exit 1
+fi
+failed=0
+for line in "${expected[@]}"; do
+    if ! grep -qF -- "$line" "$copy/report"; then
+        echo "not reported: $line" >&2
+        failed=1
+    fi
+done
+found=$(grep -c ': ' "$copy/report")
+if [ "$found" != "${#expected[@]}" ]; then
+    echo "$found reports for ${#expected[@]} violations:" >&2
+    cat "$copy/report" >&2
+    failed=1
+fi
+[ "$failed" = 1 ] || echo "all ${#expected[@]} planted violations were named, and nothing else"
+exit "$failed"
