@@ -50,11 +50,21 @@ char *rn_strndup(struct rn_heap *heap, const char *bytes, size_t n);
 /* a × b and a + b; false on overflow (then *out is untouched). */
 static inline bool rn_mul_size(size_t a, size_t b, size_t *out)
 {
-    return !__builtin_mul_overflow(a, b, out);
+    size_t result;
+
+    if (__builtin_mul_overflow(a, b, &result))
+        return false;
+    *out = result;
+    return true;
 }
 static inline bool rn_add_size(size_t a, size_t b, size_t *out)
 {
-    return !__builtin_add_overflow(a, b, out);
+    size_t result;
+
+    if (__builtin_add_overflow(a, b, &result))
+        return false;
+    *out = result;
+    return true;
 }
 
 #endif

@@ -1,0 +1,94 @@
+/* Errors keep the first cause, and a hostile name cannot write control bytes into the sentence. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "base/status.h"
+
+static void test_sets_code_and_sentence(void **state)
+{
+    runnel_error error = {0};
+
+    (void)state;
+    assert_int_equal(rn_error_set(&error, RUNNEL_FORMAT, "tensor \"%s\" has %d dims", "wq", 9), RUNNEL_FORMAT);
+    assert_int_equal(error.status, RUNNEL_FORMAT);
+    assert_string_equal(error.message, "tensor \"wq\" has 9 dims");
+}
+
+static void test_null_error(void **state)
+{
+    (void)state;
+    assert_int_equal(rn_error_set(NULL, RUNNEL_IO, "nobody hears %d", 1), RUNNEL_IO);
+    rn_error_clear(NULL);
+}
+
+static void test_first_error_stays(void **state)
+{
+    runnel_error error = {0};
+
+    (void)state;
+    rn_error_set(&error, RUNNEL_IO, "the cause");
+    assert_int_equal(rn_error_set(&error, RUNNEL_FORMAT, "a consequence"), RUNNEL_IO);
+    assert_int_equal(error.status, RUNNEL_IO);
+    assert_string_equal(error.message, "the cause");
+    rn_error_clear(&error);
+    assert_int_equal(error.status, RUNNEL_OK);
+    assert_string_equal(error.message, "");
+    assert_int_equal(rn_error_set(&error, RUNNEL_FORMAT, "a new cause"), RUNNEL_FORMAT);
+    assert_string_equal(error.message, "a new cause");
+}
+
+static void test_control_bytes_are_escaped(void **state)
+{
+    runnel_error error = {0};
+
+    (void)state;
+    rn_error_set(&error, RUNNEL_FORMAT, "key %s", "a\nb\x1b[31m\x7f\t\xc3\xa9");
+    assert_string_equal(error.message, "key a\\x0ab\\x1b[31m\\x7f\\x09\xc3\xa9"); /* UTF-8 passes */
+}
+
+/* Every byte value at every distance from the end: terminated, inside the array, no control byte. */
+static void test_never_overflows(void **state)
+{
+    char name[RUNNEL_ERROR_BYTES + 8];
+
+    (void)state;
+    for (size_t length = RUNNEL_ERROR_BYTES / 4 - 4; length < sizeof name; length++) {
+        for (int byte = 1; byte < 256; byte += length % 7 + 1) {
+            runnel_error error = {0};
+            size_t n;
+
+            memset(name, byte, length);
+            name[length] = '\0';
+            rn_error_set(&error, RUNNEL_FORMAT, "%s", name);
+            n = strnlen(error.message, sizeof error.message);
+            assert_in_range(n, 1, sizeof error.message - 1);
+            for (size_t i = 0; i < n; i++)
+                assert_false((unsigned char)error.message[i] < 0x20 || error.message[i] == 0x7f);
+        }
+    }
+}
+
+static void test_names_and_texts(void **state)
+{
+    (void)state;
+    assert_string_equal(runnel_status_name(RUNNEL_OK), "OK");
+    assert_string_equal(runnel_status_name(RUNNEL_NO_MEMORY), "NO_MEMORY");
+    assert_string_equal(runnel_status_text(RUNNEL_NO_MEMORY), "the allocator refused memory");
+    assert_string_equal(runnel_status_name((runnel_status)12345), "UNKNOWN");
+    assert_string_equal(runnel_status_text((runnel_status)-12345), "unknown status");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sets_code_and_sentence),    cmocka_unit_test(test_null_error),
+        cmocka_unit_test(test_first_error_stays),         cmocka_unit_test(test_control_bytes_are_escaped),
+        cmocka_unit_test(test_never_overflows),           cmocka_unit_test(test_names_and_texts),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
