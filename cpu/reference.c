@@ -1,0 +1,282 @@
+/* The reference backend: its life, its memory and its queue. The ops are in reference_ops.c.
+ *
+ * Plain C, sums in double, one thread, no thought of speed: it judges every other backend. The step
+ * runs on worker 0 of the team; the others return at once.
+ *
+ *   submit ─push─▶ inbox (newest first) ─exchange─▶ queue (oldest first) ─▶ run ─▶ done ─▶ on_done
+ *                    pending: 0 → 1 hands the job to the team; done hands it over again while pending > 0
+ *
+ * Invariant: the job is with the team, or about to be, exactly while pending > 0. Nothing of the
+ * backend is touched behind on_done: whoever gets that call may free it. */
+#include "cpu/reference.h"
+
+#include <string.h>
+
+#include "base/check.h"
+
+static const char *const op_names[RN_OP_KINDS] = {
+    [RN_OP_EMBED] = "EMBED",           [RN_OP_RMS_NORM] = "RMS_NORM",           [RN_OP_LAYER_NORM] = "LAYER_NORM",
+    [RN_OP_MATMUL] = "MATMUL",         [RN_OP_ADD] = "ADD",                     [RN_OP_SCALE] = "SCALE",
+    [RN_OP_SOFTCAP] = "SOFTCAP",       [RN_OP_ACTIVATE] = "ACTIVATE",           [RN_OP_GATE] = "GATE",
+    [RN_OP_ROPE] = "ROPE",             [RN_OP_KV_STORE] = "KV_STORE",           [RN_OP_ATTENTION] = "ATTENTION",
+    [RN_OP_ROUTE] = "ROUTE",           [RN_OP_EXPERT_MATMUL] = "EXPERT_MATMUL", [RN_OP_EXPERT_SUM] = "EXPERT_SUM",
+    [RN_OP_SELECT] = "SELECT",
+};
+
+static struct rn_reference *self(struct rn_backend *backend)
+{
+    return (struct rn_reference *)backend;
+}
+
+static bool supports(const struct rn_backend *backend, const struct rn_op *op, uint32_t type_id)
+{
+    (void)backend;
+    if ((unsigned)op->kind >= RN_OP_KINDS)
+        return false;
+    return op->weight < 0 || rn_type(type_id) != NULL;
+}
+
+/* ---- Memory ---- */
+
+static void release(struct rn_reference *ref)
+{
+    uint32_t i;
+
+    for (i = 0; ref->slots != NULL && i < ref->plan->n_slots; i++)
+        rn_free(ref->heap, ref->slots[i]);
+    for (i = 0; ref->k != NULL && i < ref->plan->n_kv_layers; i++)
+        rn_free(ref->heap, ref->k[i]);
+    for (i = 0; ref->v != NULL && i < ref->plan->n_kv_layers; i++)
+        rn_free(ref->heap, ref->v[i]);
+    rn_free(ref->heap, ref->slots);
+    rn_free(ref->heap, ref->k);
+    rn_free(ref->heap, ref->v);
+    rn_free(ref->heap, ref->row);
+    rn_free(ref->heap, ref->bias);
+    rn_free(ref->heap, ref->scores);
+    rn_free(ref->heap, ref->sums);
+    ref->slots = NULL;
+    ref->k = ref->v = NULL;
+    ref->row = ref->bias = NULL;
+    ref->scores = ref->sums = NULL;
+    ref->plan = NULL;
+}
+
+static bool take_slots(struct rn_reference *ref)
+{
+    const struct rn_plan *plan = ref->plan;
+    uint32_t i, rows;
+    size_t bytes;
+
+    ref->slots = rn_calloc(ref->heap, plan->n_slots, sizeof *ref->slots);
+    if (ref->slots == NULL)
+        return false;
+    for (i = 0; i < plan->n_slots; i++) {
+        rows = plan->slots[i].selected ? ref->limits.max_outs : ref->limits.max_rows;
+        if (!rn_mul_size(rows, plan->slots[i].width, &bytes))
+            return false;
+        ref->slots[i] = rn_alloc(ref->heap, bytes, 4);
+        if (ref->slots[i] == NULL)
+            return false;
+    }
+    return true;
+}
+
+/* [n_blocks * block_tokens, width] elements of the cache format. */
+static unsigned char *take_cache(const struct rn_reference *ref, uint32_t width)
+{
+    size_t elements;
+
+    if (!rn_mul_size((size_t)ref->limits.n_blocks * ref->limits.block_tokens, width, &elements))
+        return NULL;
+    return rn_alloc(ref->heap, elements, rn_kv_element_bytes(ref->limits.kv_type));
+}
+
+static bool take_caches(struct rn_reference *ref)
+{
+    const struct rn_plan *plan = ref->plan;
+    uint32_t i;
+
+    ref->k = rn_calloc(ref->heap, plan->n_kv_layers, sizeof *ref->k);
+    ref->v = rn_calloc(ref->heap, plan->n_kv_layers, sizeof *ref->v);
+    if (ref->k == NULL || ref->v == NULL)
+        return false;
+    for (i = 0; i < plan->n_kv_layers; i++) {
+        ref->k[i] = take_cache(ref, plan->kv_layers[i].k_width);
+        ref->v[i] = take_cache(ref, plan->kv_layers[i].v_width);
+        if (ref->k[i] == NULL || ref->v[i] == NULL)
+            return false;
+    }
+    return true;
+}
+
+static bool take_scratch(struct rn_reference *ref)
+{
+    const struct rn_plan *plan = ref->plan;
+    uint32_t i, cols = 1, head = 1;
+
+    for (i = 0; i < plan->n_weights; i++)
+        cols = plan->weights[i].cols > cols ? plan->weights[i].cols : cols;
+    for (i = 0; i < plan->n_ops; i++)
+        if (plan->ops[i].kind == RN_OP_ATTENTION && plan->ops[i].v_dim > head)
+            head = plan->ops[i].v_dim;
+    ref->row = rn_alloc(ref->heap, cols, sizeof *ref->row);
+    ref->bias = rn_alloc(ref->heap, cols, sizeof *ref->bias);
+    ref->scores = rn_alloc(ref->heap, ref->limits.context_tokens, sizeof *ref->scores);
+    ref->sums = rn_alloc(ref->heap, head, sizeof *ref->sums);
+    return ref->row != NULL && ref->bias != NULL && ref->scores != NULL && ref->sums != NULL;
+}
+
+static bool limits_ok(const struct rn_backend_limits *l)
+{
+    return l->max_rows > 0 && l->max_seqs > 0 && l->max_outs > 0 && l->n_blocks > 0 && l->block_tokens > 0 &&
+           (l->block_tokens & (l->block_tokens - 1)) == 0 && l->context_tokens > 0;
+}
+
+static runnel_status check_ops(const struct rn_reference *ref, const struct rn_plan *plan, runnel_error *error)
+{
+    const struct rn_weight *weight;
+    uint32_t i;
+
+    for (i = 0; i < plan->n_ops; i++) {
+        weight = plan->ops[i].weight < 0 ? NULL : &plan->weights[plan->ops[i].weight];
+        if (!supports(&ref->base, &plan->ops[i], weight == NULL ? 0 : weight->type_id))
+            return rn_error_set(error, RUNNEL_UNSUPPORTED, "op %s with tensor %.*s cannot be computed",
+                                (unsigned)plan->ops[i].kind < RN_OP_KINDS ? op_names[plan->ops[i].kind] : "?",
+                                weight == NULL ? 0 : (int)weight->tensor->name.n,
+                                weight == NULL ? "" : weight->tensor->name.bytes);
+    }
+    return RUNNEL_OK;
+}
+
+static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *plan, const struct rn_backend_limits *limits,
+                             rn_progress_fn progress, void *user, runnel_error *error)
+{
+    struct rn_reference *ref = self(backend);
+    runnel_status status;
+
+    RN_CHECK(ref->plan == NULL);
+    RN_ASSERT(rn_plan_check(plan));
+    if (!limits_ok(limits))
+        return rn_error_set(error, RUNNEL_INVALID, "the limits of the backend hold a zero or a bad block size");
+    status = check_ops(ref, plan, error);
+    if (status != RUNNEL_OK)
+        return status;
+    if (progress != NULL && !progress(user, 0))
+        return rn_error_set(error, RUNNEL_CANCELLED, "loading was cancelled");
+    ref->plan = plan;
+    ref->limits = *limits;
+    if (!take_slots(ref) || !take_caches(ref) || !take_scratch(ref))
+        status = rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the activations and %u KV blocks", limits->n_blocks);
+    else if (progress != NULL && !progress(user, 1))
+        status = rn_error_set(error, RUNNEL_CANCELLED, "loading was cancelled");
+    if (status != RUNNEL_OK)
+        release(ref);
+    return status;
+}
+
+/* ---- The queue ---- */
+
+/* The oldest step that has not run; there is one. */
+static struct rn_step *next_step(struct rn_reference *ref)
+{
+    struct rn_step *newest, *next, *step;
+
+    if (ref->queue == NULL) {
+        /* acquire: pairs with the release in submit, else the step's fields might be read too early. */
+        newest = atomic_exchange_explicit(&ref->inbox, NULL, memory_order_acquire);
+        for (; newest != NULL; newest = next) {
+            next = newest->next;
+            newest->next = ref->queue;
+            ref->queue = newest;
+        }
+    }
+    step = ref->queue;
+    RN_CHECK(step != NULL);
+    ref->queue = step->next;
+    return step;
+}
+
+static void compute(struct rn_reference *ref, struct rn_step *step)
+{
+    const struct rn_plan *plan = ref->plan;
+    uint32_t i;
+
+    RN_ASSERT(rn_step_check(step, plan, &ref->limits));
+    for (i = 0; i < plan->n_ops; i++)
+        rn_reference_op(ref, &plan->ops[i], step);
+    if (step->n_outs > 0)
+        memcpy(step->logits, ref->slots[plan->logits_slot], (size_t)step->n_outs * plan->n_vocab * sizeof(float));
+    step->status = RUNNEL_OK;
+}
+
+static struct rn_reference *of_job(struct rn_job *job)
+{
+    return (struct rn_reference *)((char *)job - offsetof(struct rn_reference, job));
+}
+
+static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
+{
+    struct rn_reference *ref = of_job(job);
+
+    (void)n_workers;
+    if (worker != 0)
+        return;
+    ref->current = next_step(ref);
+    compute(ref, ref->current);
+}
+
+static void done(struct rn_job *job)
+{
+    struct rn_reference *ref = of_job(job);
+    struct rn_step *step = ref->current;
+
+    /* acq_rel: pairs with the addition in submit. Who sees 0 there has the job for itself; who sees more here
+     * also sees that step in the inbox. */
+    if (atomic_fetch_sub_explicit(&ref->pending, 1, memory_order_acq_rel) > 1)
+        rn_team_submit(ref->team, &ref->job);
+    step->on_done(step);
+}
+
+static void submit_async(struct rn_backend *backend, struct rn_step *step)
+{
+    struct rn_reference *ref = self(backend);
+    struct rn_step *head = atomic_load_explicit(&ref->inbox, memory_order_relaxed);
+
+    RN_CHECK(ref->plan != NULL);
+    do
+        step->next = head;
+    while (!atomic_compare_exchange_weak_explicit(&ref->inbox, &head, step, memory_order_release, /* pairs with next_step */
+                                                  memory_order_relaxed));
+    /* acq_rel: pairs with the subtraction in done, and comes after the push, so that done finds the step. */
+    if (atomic_fetch_add_explicit(&ref->pending, 1, memory_order_acq_rel) == 0)
+        rn_team_submit(ref->team, &ref->job);
+}
+
+/* ---- Life ---- */
+
+static void free_reference(struct rn_backend *backend)
+{
+    struct rn_reference *ref = self(backend);
+
+    RN_ASSERT(atomic_load_explicit(&ref->pending, memory_order_relaxed) == 0);
+    if (ref->plan != NULL)
+        release(ref);
+    rn_free(ref->heap, ref);
+}
+
+static const struct rn_backend_ops reference_ops = {
+    .name = "reference", .supports = supports, .prepare = prepare, .submit_async = submit_async, .free = free_reference};
+
+struct rn_backend *rn_cpu_reference_new(struct rn_heap *heap, struct rn_team *team)
+{
+    struct rn_reference *ref = rn_calloc(heap, 1, sizeof *ref);
+
+    if (ref == NULL)
+        return NULL;
+    ref->base.ops = &reference_ops;
+    ref->heap = heap;
+    ref->team = team;
+    ref->job = (struct rn_job){.run = run, .done = done};
+    return &ref->base;
+}

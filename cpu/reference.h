@@ -1,0 +1,38 @@
+/* The reference backend's inside, shared by reference.c (life, queue) and reference_ops.c (the ops). */
+#ifndef RN_CPU_REFERENCE_H
+#define RN_CPU_REFERENCE_H
+
+#include <stdatomic.h>
+
+#include "cpu/cpu.h"
+#include "cpu/team.h"
+#include "model/backend.h"
+
+struct rn_reference {
+    struct rn_backend base;          /* first: the contract's pointer is this */
+    struct rn_heap *heap;
+    struct rn_team *team;
+    const struct rn_plan *plan;      /* NULL before prepare */
+    struct rn_backend_limits limits;
+
+    /* Memory of prepare. */
+    void **slots;                    /* [plan->n_slots]: float or int32_t [rows, width] */
+    unsigned char **k, **v;          /* [plan->n_kv_layers]: [n_blocks * block_tokens, width] of limits.kv_type */
+    float *row;                      /* one decoded row of a weight */
+    float *bias;                     /* one decoded bias */
+    double *scores;                  /* [context_tokens] of one head of one row */
+    double *sums;                    /* [widest head] */
+
+    /* The queue. */
+    struct rn_job job;               /* one for all steps: it is in the team's hands while pending > 0 */
+    _Atomic(struct rn_step *) inbox; /* submitted, newest first */
+    struct rn_step *queue;           /* taken out, oldest first; worker 0's */
+    struct rn_step *current;         /* the step of the running job; worker 0 writes it, done reads it behind the
+                                        team's barrier */
+    _Atomic uint32_t pending;        /* submitted and not done */
+};
+
+/* One op of one step: all its rows. */
+void rn_reference_op(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+
+#endif

@@ -1,0 +1,421 @@
+/* The ops of the reference backend: the definition that other backends are judged by.
+ *
+ * Each function below is its op's line in plan.h, written out. Slots hold f32; inside an op every sum
+ * and every function of the C library is in double, and a value is rounded to f32 once, when it is
+ * written. Keys and values are rounded to the cache's format when they are stored, and attention
+ * reads them through the block table. Weights of any format go through their decoder, a row at a time.
+ *
+ * Runs on worker 0 of the team only. */
+#include <math.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "cpu/reference.h"
+
+static float *floats(const struct rn_reference *ref, int16_t slot)
+{
+    return ref->slots[slot];
+}
+
+static int32_t *ints(const struct rn_reference *ref, int16_t slot)
+{
+    return ref->slots[slot];
+}
+
+static uint32_t width_of(const struct rn_reference *ref, int16_t slot)
+{
+    return ref->plan->slots[slot].width;
+}
+
+/* Rows of the step that this slot has. */
+static uint32_t rows_of(const struct rn_reference *ref, int16_t slot, const struct rn_step *step)
+{
+    return ref->plan->slots[slot].selected ? step->n_outs : step->n_rows;
+}
+
+/* Row `row` of expert `expert` of a weight, decoded; valid until the next call with the same `into`. */
+static const float *weight_row(const struct rn_reference *ref, int32_t weight, uint64_t expert, uint64_t row, float *into)
+{
+    const struct rn_weight *w = &ref->plan->weights[weight];
+    const unsigned char *bytes = w->tensor->data;
+
+    w->type->decode(bytes + (expert * w->rows + row) * w->row_bytes, into, w->cols);
+    return into;
+}
+
+/* NULL where there is none. */
+static const float *bias_row(const struct rn_reference *ref, int32_t bias, uint64_t row)
+{
+    return bias < 0 ? NULL : weight_row(ref, bias, 0, row, ref->bias);
+}
+
+static double dot(const float *a, const float *b, uint32_t n)
+{
+    double sum = 0;
+    uint32_t i;
+
+    for (i = 0; i < n; i++)
+        sum += (double)a[i] * b[i];
+    return sum;
+}
+
+/* ---- Row by row ---- */
+
+static void embed(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    uint32_t r, i, width = width_of(ref, op->out);
+    const float *row;
+    float *out = floats(ref, op->out);
+
+    for (r = 0; r < step->n_rows; r++) {
+        row = weight_row(ref, op->weight, 0, (uint32_t)step->rows[r].token, ref->row);
+        for (i = 0; i < width; i++)
+            out[(size_t)r * width + i] = (float)((double)row[i] * op->scale);
+    }
+}
+
+static void normalise_group(const struct rn_op *op, const float *a, const float *w, const float *bias, uint32_t n, float *out)
+{
+    double mean = 0, square = 0, d, y;
+    uint32_t i;
+
+    if (op->kind == RN_OP_LAYER_NORM) {
+        for (i = 0; i < n; i++)
+            mean += a[i];
+        mean /= n;
+    }
+    for (i = 0; i < n; i++) {
+        d = a[i] - mean;
+        square += d * d;
+    }
+    d = sqrt(square / n + op->eps);
+    for (i = 0; i < n; i++) {
+        y = (a[i] - mean) / d;
+        if (w != NULL)
+            y *= w[i];
+        out[i] = (float)(bias != NULL ? y + bias[i] : y);
+    }
+}
+
+static void norm(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    uint32_t width = width_of(ref, op->out), group = op->group == 0 || op->kind == RN_OP_LAYER_NORM ? width : op->group;
+    size_t i, n = (size_t)rows_of(ref, op->out, step) * width;
+    const float *w = op->weight < 0 ? NULL : weight_row(ref, op->weight, 0, 0, ref->row);
+    const float *bias = bias_row(ref, op->bias, 0);
+
+    for (i = 0; i < n; i += group)
+        normalise_group(op, floats(ref, op->a) + i, w, bias, group, floats(ref, op->out) + i);
+}
+
+static void matmul(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    const struct rn_weight *w = &ref->plan->weights[op->weight];
+    const float *a = floats(ref, op->a), *bias = bias_row(ref, op->bias, 0), *row;
+    uint32_t i, r, n_rows = rows_of(ref, op->out, step);
+    float *out = floats(ref, op->out);
+    double sum;
+
+    for (i = 0; i < w->rows; i++) {
+        row = weight_row(ref, op->weight, 0, i, ref->row);
+        for (r = 0; r < n_rows; r++) {
+            sum = dot(row, a + (size_t)r * w->cols, w->cols);
+            out[(size_t)r * w->rows + i] = (float)(bias != NULL ? sum + bias[i] : sum);
+        }
+    }
+}
+
+static double activate(enum rn_activation act, double x)
+{
+    const double root = 0.79788456080286535588; /* sqrt(2 / pi) */
+
+    switch (act) {
+    case RN_ACT_SILU:
+        return x / (1 + exp(-x));
+    case RN_ACT_GELU_TANH: /* Hendrycks and Gimpel 2016, arXiv 1606.08415 */
+        return 0.5 * x * (1 + tanh(root * (x + 0.044715 * x * x * x)));
+    case RN_ACT_GELU_ERF:
+        return 0.5 * x * (1 + erf(x * 0.70710678118654752440));
+    case RN_ACT_RELU:
+        return x > 0 || isnan(x) ? x : 0;
+    case RN_ACT_RELU2:
+        return x > 0 || isnan(x) ? x * x : 0;
+    }
+    return x;
+}
+
+static void elementwise(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    size_t i, n = (size_t)rows_of(ref, op->out, step) * width_of(ref, op->out);
+    const float *a = floats(ref, op->a), *b = op->b < 0 ? NULL : floats(ref, op->b);
+    float *out = floats(ref, op->out);
+
+    for (i = 0; i < n; i++) {
+        if (op->kind == RN_OP_ADD)
+            out[i] = (float)((double)a[i] + b[i]);
+        else if (op->kind == RN_OP_SCALE)
+            out[i] = (float)((double)a[i] * op->scale);
+        else if (op->kind == RN_OP_SOFTCAP)
+            out[i] = (float)(op->scale * tanh((double)a[i] / op->scale));
+        else if (op->kind == RN_OP_ACTIVATE)
+            out[i] = (float)activate(op->act, a[i]);
+        else
+            out[i] = (float)(activate(op->act, a[i]) * b[i]);
+    }
+}
+
+static void rotate_head(const struct rn_rope *rope, uint32_t position, const float *a, uint32_t n, float *out)
+{
+    uint32_t i, x, y, half = rope->dims / 2;
+    double angle, c, s, ax, ay;
+
+    for (i = 0; i < half; i++) {
+        angle = position * rope->inv_freq[i];
+        c = cos(angle) * rope->magnitude;
+        s = sin(angle) * rope->magnitude;
+        x = rope->neox ? i : 2 * i;
+        y = rope->neox ? i + half : 2 * i + 1;
+        ax = a[x];
+        ay = a[y];
+        out[x] = (float)(ax * c - ay * s);
+        out[y] = (float)(ax * s + ay * c);
+    }
+    for (i = rope->dims; i < n; i++)
+        out[i] = a[i];
+}
+
+static void rope_rows(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    const struct rn_rope *rope = &ref->plan->ropes[op->rope];
+    size_t at;
+    uint32_t r, h;
+
+    for (r = 0; r < step->n_rows; r++) {
+        for (h = 0; h < op->heads; h++) {
+            at = ((size_t)r * op->heads + h) * op->k_dim;
+            rotate_head(rope, step->rows[r].position, floats(ref, op->a) + at, op->k_dim, floats(ref, op->out) + at);
+        }
+    }
+}
+
+static void select_rows(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    uint32_t r, width = width_of(ref, op->out);
+    float *out = floats(ref, op->out);
+
+    for (r = 0; r < step->n_rows; r++)
+        if (step->rows[r].out >= 0)
+            memcpy(out + (size_t)step->rows[r].out * width, floats(ref, op->a) + (size_t)r * width, width * sizeof *out);
+}
+
+/* ---- The cache ---- */
+
+static void put(runnel_kv_type type, unsigned char *cache, size_t index, float value)
+{
+    uint16_t half = type == RUNNEL_KV_BF16 ? rn_f32_to_bf16(value) : rn_f32_to_f16(value);
+
+    if (type == RUNNEL_KV_F32)
+        memcpy(cache + index * 4, &value, sizeof value);
+    else
+        memcpy(cache + index * 2, &half, sizeof half);
+}
+
+static float get(runnel_kv_type type, const unsigned char *cache, size_t index)
+{
+    uint16_t half;
+    float value;
+
+    if (type == RUNNEL_KV_F32) {
+        memcpy(&value, cache + index * 4, sizeof value);
+        return value;
+    }
+    memcpy(&half, cache + index * 2, sizeof half);
+    return type == RUNNEL_KV_BF16 ? rn_bf16_to_f32(half) : rn_f16_to_f32(half);
+}
+
+/* Where a position of a sequence lies, in positions from the start of a layer's cache. */
+static size_t place(const struct rn_reference *ref, const struct rn_step_seq *seq, uint32_t position)
+{
+    const uint32_t tokens = ref->limits.block_tokens;
+
+    return (size_t)seq->blocks[position / tokens] * tokens + position % tokens;
+}
+
+static void kv_store(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    const struct rn_kv_layer *layer = &ref->plan->kv_layers[op->layer];
+    uint32_t r, i;
+    size_t at;
+
+    for (r = 0; r < step->n_rows; r++) {
+        at = place(ref, &step->seqs[step->rows[r].seq], step->rows[r].position);
+        for (i = 0; i < layer->k_width; i++)
+            put(ref->limits.kv_type, ref->k[op->layer], at * layer->k_width + i,
+                floats(ref, op->a)[(size_t)r * layer->k_width + i]);
+        for (i = 0; i < layer->v_width; i++)
+            put(ref->limits.kv_type, ref->v[op->layer], at * layer->v_width + i,
+                floats(ref, op->b)[(size_t)r * layer->v_width + i]);
+    }
+}
+
+static double score(const struct rn_reference *ref, const struct rn_op *op, const float *q, size_t key)
+{
+    double sum = 0;
+    uint32_t i;
+
+    for (i = 0; i < op->k_dim; i++)
+        sum += (double)q[i] * get(ref->limits.kv_type, ref->k[op->layer], key + i);
+    sum *= op->scale;
+    return op->softcap > 0 ? op->softcap * tanh(sum / op->softcap) : sum;
+}
+
+/* One head of one row: scores over the positions [first, last], softmax, mix of values. */
+static void attend(struct rn_reference *ref, const struct rn_op *op, const struct rn_step_seq *seq, uint32_t first,
+                   uint32_t last, uint32_t head, const float *q, float *out)
+{
+    const struct rn_kv_layer *layer = &ref->plan->kv_layers[op->layer];
+    const uint32_t kv_head = head / (op->heads / op->kv_heads);
+    double max = -INFINITY, total = 0, weight;
+    uint32_t p, i;
+    size_t value;
+
+    for (p = first; p <= last; p++) {
+        ref->scores[p] = score(ref, op, q, place(ref, seq, p) * layer->k_width + (size_t)kv_head * op->k_dim);
+        max = fmax(max, ref->scores[p]);
+    }
+    memset(ref->sums, 0, op->v_dim * sizeof *ref->sums);
+    for (p = first; p <= last; p++) {
+        weight = exp(ref->scores[p] - max);
+        total += weight;
+        value = place(ref, seq, p) * layer->v_width + (size_t)kv_head * op->v_dim;
+        for (i = 0; i < op->v_dim; i++)
+            ref->sums[i] += weight * get(ref->limits.kv_type, ref->v[op->layer], value + i);
+    }
+    for (i = 0; i < op->v_dim; i++)
+        out[i] = (float)(ref->sums[i] / total);
+}
+
+static void attention(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    uint32_t r, h, first, last;
+    size_t head;
+
+    for (r = 0; r < step->n_rows; r++) {
+        last = step->rows[r].position;
+        first = op->window == 0 || last < op->window ? 0 : last - op->window + 1;
+        for (h = 0; h < op->heads; h++) {
+            head = (size_t)r * op->heads + h;
+            attend(ref, op, &step->seqs[step->rows[r].seq], first, last, h, floats(ref, op->a) + head * op->k_dim,
+                   floats(ref, op->out) + head * op->v_dim);
+        }
+    }
+}
+
+/* ---- Experts ---- */
+
+static bool chosen(const int32_t *ids, uint32_t n, uint32_t id)
+{
+    uint32_t i;
+
+    for (i = 0; i < n; i++)
+        if ((uint32_t)ids[i] == id)
+            return true;
+    return false;
+}
+
+/* The best expert that is not among the n chosen; of equals, and of what cannot be compared, the lowest id. */
+static uint32_t best(const float *logits, uint32_t experts, const int32_t *ids, uint32_t n)
+{
+    uint32_t e, found = experts;
+
+    for (e = 0; e < experts; e++)
+        if (!chosen(ids, n, e) && (found == experts || logits[e] > logits[found]))
+            found = e;
+    return found;
+}
+
+/* Both gatings grow with the logit, so that the best logits are the best experts. */
+static void route_row(const struct rn_op *op, const float *logits, int32_t *ids, float *weights)
+{
+    double max = -INFINITY, total = 0, sum = 0, w;
+    uint32_t e, j;
+
+    for (e = 0; e < op->experts; e++)
+        max = fmax(max, logits[e]);
+    for (e = 0; e < op->experts; e++)
+        total += exp(logits[e] - max);
+    for (j = 0; j < op->used; j++) {
+        ids[j] = (int32_t)best(logits, op->experts, ids, j);
+        w = op->sigmoid ? 1 / (1 + exp(-(double)logits[ids[j]])) : exp(logits[ids[j]] - max) / total;
+        sum += w;
+        weights[j] = (float)w;
+    }
+    for (j = 0; op->normalise && j < op->used; j++) {
+        w = op->sigmoid ? 1 / (1 + exp(-(double)logits[ids[j]])) : exp(logits[ids[j]] - max) / total;
+        weights[j] = (float)(w / sum);
+    }
+}
+
+static void route(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    uint32_t r, n_rows = rows_of(ref, op->out, step);
+
+    for (r = 0; r < n_rows; r++)
+        route_row(op, floats(ref, op->a) + (size_t)r * op->experts, ints(ref, op->out) + (size_t)r * op->used,
+                  floats(ref, op->out2) + (size_t)r * op->used);
+}
+
+static void expert_matmul(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    const struct rn_weight *w = &ref->plan->weights[op->weight];
+    size_t i, n = (size_t)rows_of(ref, op->out, step) * op->used; /* pairs of a row and one of its experts */
+    float *out = floats(ref, op->out);
+    const float *a, *bias;
+    uint32_t row, id;
+    double sum;
+
+    for (i = 0; i < n; i++) {
+        id = (uint32_t)ints(ref, op->b)[i];
+        RN_CHECK(id < w->experts);
+        a = floats(ref, op->a) + (op->per_expert_input ? i : i / op->used) * w->cols;
+        bias = bias_row(ref, op->bias, id);
+        for (row = 0; row < w->rows; row++) {
+            sum = dot(weight_row(ref, op->weight, id, row, ref->row), a, w->cols);
+            out[i * w->rows + row] = (float)(bias != NULL ? sum + bias[row] : sum);
+        }
+    }
+}
+
+static void expert_sum(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    uint32_t r, i, j, width = width_of(ref, op->out), n_rows = rows_of(ref, op->out, step);
+    const float *a = floats(ref, op->a), *b = floats(ref, op->b);
+    double sum;
+
+    for (r = 0; r < n_rows; r++) {
+        for (i = 0; i < width; i++) {
+            sum = 0;
+            for (j = 0; j < op->used; j++)
+                sum += (double)b[(size_t)r * op->used + j] * a[((size_t)r * op->used + j) * width + i];
+            floats(ref, op->out)[(size_t)r * width + i] = (float)sum;
+        }
+    }
+}
+
+/* ---- The table ---- */
+
+typedef void (*op_fn)(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
+
+static const op_fn table[RN_OP_KINDS] = {
+    [RN_OP_EMBED] = embed,           [RN_OP_RMS_NORM] = norm,           [RN_OP_LAYER_NORM] = norm,
+    [RN_OP_MATMUL] = matmul,         [RN_OP_ADD] = elementwise,         [RN_OP_SCALE] = elementwise,
+    [RN_OP_SOFTCAP] = elementwise,   [RN_OP_ACTIVATE] = elementwise,    [RN_OP_GATE] = elementwise,
+    [RN_OP_ROPE] = rope_rows,        [RN_OP_KV_STORE] = kv_store,       [RN_OP_ATTENTION] = attention,
+    [RN_OP_ROUTE] = route,           [RN_OP_EXPERT_MATMUL] = expert_matmul, [RN_OP_EXPERT_SUM] = expert_sum,
+    [RN_OP_SELECT] = select_rows,
+};
+
+void rn_reference_op(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    table[op->kind](ref, op, step);
+}
