@@ -1,0 +1,70 @@
+/* A model file, its plan and a backend, for tests that ask "which logits?".
+ *
+ * Every sequence has a block table of its own, drawn from a shuffled list of all blocks, so that no
+ * two of its blocks are neighbours but by chance. Steps are submitted and waited for. */
+#ifndef RN_TESTS_ORACLE_RUN_PLAN_H
+#define RN_TESTS_ORACLE_RUN_PLAN_H
+
+#include "cpu/cpu.h"
+#include "model/backend.h"
+
+struct run_options {
+    const char *backend;      /* "reference" or "fast" */
+    uint32_t threads;         /* of the team; 0: 2 */
+    uint32_t block_tokens;    /* 0: 16 */
+    uint32_t context_tokens;  /* 0: 512, but not more than trained */
+    uint32_t max_seqs;        /* 0: 4; each gets room for a full context */
+    runnel_kv_type kv_type;
+    uint64_t seed;            /* of the shuffle of blocks */
+};
+
+struct run {
+    struct rn_heap heap;
+    struct rn_gguf *gguf;
+    struct rn_plan *plan;
+    struct rn_team *team;
+    struct rn_backend *backend;
+    struct rn_backend_limits limits;
+    uint32_t *blocks;         /* [max_seqs, blocks_per_seq], all different */
+    uint32_t blocks_per_seq;
+    float *logits;            /* [max_rows, n_vocab] of the last step */
+};
+
+/* Positions [first, first + n) of sequence `seq` (below max_seqs) in one step. */
+struct run_piece {
+    uint32_t seq, first, n;
+    const int32_t *tokens;    /* [n] */
+    bool last_only;           /* logits of the last position only; else of all */
+};
+
+/* Can the backend of this name be linked? */
+bool run_has_backend(const char *name);
+
+/* Fails the test on any error. */
+void run_open(struct run *run, const char *path, const struct run_options *options);
+void run_close(struct run *run);
+
+/* One step; logits of the wanted rows, in order, in run->logits. */
+void run_step(struct run *run, const struct run_piece *pieces, uint32_t n_pieces);
+
+/* All tokens of a sequence in steps of `chunk` positions; logits [n, n_vocab] to out. */
+void run_tokens(struct run *run, uint32_t seq, const int32_t *tokens, uint32_t n, uint32_t chunk, float *out);
+
+/* A .logits file (README of ../shared). */
+struct oracle {
+    uint32_t n_tokens, n_vocab;
+    int32_t *tokens;
+    float *logits;            /* [n_tokens, n_vocab] */
+};
+void oracle_open(struct rn_heap *heap, const char *path, struct oracle *oracle);
+void oracle_close(struct rn_heap *heap, struct oracle *oracle);
+
+/* sum (a - b)^2 / sum b^2 */
+double nmse(const float *a, const float *b, size_t n);
+
+/* The directory of shared data; the test is skipped (exit code 77) where there is none. */
+const char *shared_or_skip(void);
+/* directory/name, in one of a few static buffers. */
+const char *shared_path(const char *name);
+
+#endif

@@ -1,0 +1,326 @@
+/* Logits of real and of tiny random models, on every backend, against other programs' logits.
+ *
+ * oracles/arch and oracles/NAME.logits were computed by llama.cpp in F32; stories260K.greedy.txt was
+ * published with the model. A row in `models` is a file, where its logits are, and how far off they
+ * may be. The law-5 tests ask for equal bits: of one pass, chunks, company and other blocks. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/oracle/run_plan.h"
+
+struct model {
+    const char *gguf, *logits;
+    double limit;
+};
+
+static const struct model models[] = {
+    {"models/stories260K.gguf", "oracles/stories260K.logits", 1e-6},
+    {"models/runnel-tiny-F16.gguf", "oracles/runnel-tiny-F16.logits", 1e-6},
+    {"models/runnel-tiny-draft-F16.gguf", "oracles/runnel-tiny-draft-F16.logits", 1e-6},
+    {"oracles/arch/llama-dense.gguf", "oracles/arch/llama-dense.logits", 1e-6},
+    {"oracles/arch/llama-moe.gguf", "oracles/arch/llama-moe.logits", 1e-6},
+    {"oracles/arch/mistral3-dense.gguf", "oracles/arch/mistral3-dense.logits", 1e-6},
+};
+
+enum { N_MODELS = sizeof models / sizeof models[0], N_ARCH = 3 }; /* the last N_ARCH are tiny */
+
+static const char *backend_under_test; /* set by main, one group of tests for each */
+
+static struct run_options options_of(runnel_kv_type kv_type)
+{
+    return (struct run_options){.backend = backend_under_test, .kv_type = kv_type};
+}
+
+static void logits_agree(void **state)
+{
+    const struct run_options options = options_of(RUNNEL_KV_F32);
+    struct oracle oracle;
+    struct run run;
+    double error;
+    float *ours;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < N_MODELS; i++) {
+        run_open(&run, shared_path(models[i].gguf), &options);
+        oracle_open(&run.heap, shared_path(models[i].logits), &oracle);
+        assert_int_equal(oracle.n_vocab, run.plan->n_vocab);
+        ours = rn_alloc(&run.heap, (size_t)oracle.n_tokens * oracle.n_vocab, sizeof *ours);
+        run_tokens(&run, 0, oracle.tokens, oracle.n_tokens, oracle.n_tokens, ours);
+        error = nmse(ours, oracle.logits, (size_t)oracle.n_tokens * oracle.n_vocab);
+        print_message("%-9s %-40s nmse %.3g\n", backend_under_test, models[i].gguf, error);
+        if (!(error <= models[i].limit))
+            fail_msg("%s: nmse %g > %g", models[i].gguf, error, models[i].limit);
+        rn_free(&run.heap, ours);
+        oracle_close(&run.heap, &oracle);
+        run_close(&run);
+    }
+}
+
+/* A 16-bit cache is another computation, but a close one: 2^-11 and 2^-8 relative rounding of each key and value. */
+static void short_caches_are_close(void **state)
+{
+    static const struct {
+        runnel_kv_type type;
+        double limit;
+    } caches[] = {{RUNNEL_KV_F16, 1e-5}, {RUNNEL_KV_BF16, 1e-3}};
+    struct oracle oracle;
+    struct run run;
+    double error;
+    float *ours;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        const struct run_options options = options_of(caches[i].type);
+
+        run_open(&run, shared_path(models[0].gguf), &options);
+        oracle_open(&run.heap, shared_path(models[0].logits), &oracle);
+        ours = rn_alloc(&run.heap, (size_t)oracle.n_tokens * oracle.n_vocab, sizeof *ours);
+        run_tokens(&run, 0, oracle.tokens, oracle.n_tokens, 7, ours);
+        error = nmse(ours, oracle.logits, (size_t)oracle.n_tokens * oracle.n_vocab);
+        if (!(error <= caches[i].limit && error > 1e-12)) /* 0 would mean that nothing was rounded */
+            fail_msg("KV type %d: nmse %g", (int)caches[i].type, error);
+        rn_free(&run.heap, ours);
+        oracle_close(&run.heap, &oracle);
+        run_close(&run);
+    }
+}
+
+/* ---- Law 5 ---- */
+
+struct judged {
+    struct run run;
+    struct oracle oracle;
+    float *once, *again; /* [n_tokens, n_vocab] */
+    size_t bytes;
+};
+
+static void judged_open(struct judged *j, const struct model *model, const struct run_options *options)
+{
+    run_open(&j->run, shared_path(model->gguf), options);
+    oracle_open(&j->run.heap, shared_path(model->logits), &j->oracle);
+    j->bytes = (size_t)j->oracle.n_tokens * j->oracle.n_vocab * sizeof(float);
+    j->once = rn_alloc(&j->run.heap, j->bytes, 1);
+    j->again = rn_alloc(&j->run.heap, j->bytes, 1);
+    run_tokens(&j->run, 0, j->oracle.tokens, j->oracle.n_tokens, j->oracle.n_tokens, j->once);
+}
+
+static void judged_close(struct judged *j)
+{
+    rn_free(&j->run.heap, j->once);
+    rn_free(&j->run.heap, j->again);
+    oracle_close(&j->run.heap, &j->oracle);
+    run_close(&j->run);
+}
+
+static void assert_same(const struct judged *j, const char *what, uint32_t n)
+{
+    if (memcmp(j->once, j->again, j->bytes) != 0)
+        fail_msg("%s %u: the logits differ (nmse %g)", what, n, nmse(j->again, j->once, j->bytes / sizeof(float)));
+    memset(j->again, 0xff, j->bytes);
+}
+
+/* k positions at once, then one by one. */
+static void prefill_then_decode(struct judged *j, uint32_t k)
+{
+    const int32_t *tokens = j->oracle.tokens;
+    uint32_t n_vocab = j->oracle.n_vocab, i;
+    struct run_piece piece = {.seq = 1, .first = 0, .n = k, .tokens = tokens};
+
+    run_step(&j->run, &piece, 1);
+    memcpy(j->again, j->run.logits, (size_t)k * n_vocab * sizeof(float));
+    for (i = k; i < j->oracle.n_tokens; i++) {
+        piece = (struct run_piece){.seq = 1, .first = i, .n = 1, .tokens = tokens + i, .last_only = true};
+        run_step(&j->run, &piece, 1);
+        memcpy(j->again + (size_t)i * n_vocab, j->run.logits, n_vocab * sizeof(float));
+    }
+}
+
+static void chunks_do_not_matter(void **state)
+{
+    const struct run_options options = options_of(RUNNEL_KV_F16);
+    struct judged j;
+    uint32_t k;
+    size_t i;
+
+    (void)state;
+    for (i = N_MODELS - N_ARCH; i < N_MODELS; i++) {
+        judged_open(&j, &models[i], &options);
+        for (k = 1; k <= j.oracle.n_tokens; k++) {
+            prefill_then_decode(&j, k);
+            assert_same(&j, "prefill of", k);
+            run_tokens(&j.run, k % 4, j.oracle.tokens, j.oracle.n_tokens, k, j.again);
+            assert_same(&j, "chunks of", k);
+        }
+        judged_close(&j);
+    }
+    judged_open(&j, &models[0], &options);
+    for (k = 1; k < j.oracle.n_tokens; k = k * 2 + 1) {
+        prefill_then_decode(&j, k);
+        assert_same(&j, "stories, prefill of", k);
+    }
+    judged_close(&j);
+}
+
+/* Blocks of other sizes and numbers, teams of other sizes. */
+static void places_do_not_matter(void **state)
+{
+    static const struct {
+        uint32_t block_tokens, threads;
+        uint64_t seed;
+    } places[] = {{16, 1, 1}, {32, 3, 2}, {8, 2, 3}, {128, 4, 4}, {1, 2, 5}};
+    struct run_options options = options_of(RUNNEL_KV_BF16);
+    struct judged first, other;
+    size_t i, p;
+
+    (void)state;
+    for (i = 0; i < N_MODELS; i += i == 0 ? N_MODELS - N_ARCH : 1) {
+        judged_open(&first, &models[i], &options);
+        for (p = 0; p < sizeof places / sizeof places[0]; p++) {
+            options.block_tokens = places[p].block_tokens;
+            options.threads = places[p].threads;
+            options.seed = places[p].seed;
+            judged_open(&other, &models[i], &options);
+            memcpy(first.again, other.once, first.bytes);
+            assert_same(&first, "place", (uint32_t)p);
+            judged_close(&other);
+        }
+        options = options_of(RUNNEL_KV_BF16);
+        judged_close(&first);
+    }
+}
+
+/* Four sequences of other tokens and lengths in the same steps; the judged one is in turn first, second, ... */
+static void company_does_not_matter(void **state)
+{
+    const struct run_options options = options_of(RUNNEL_KV_F16);
+    struct run_piece pieces[4];
+    struct judged j;
+    uint32_t s, i, step, seat, n, n_vocab, before;
+
+    (void)state;
+    judged_open(&j, &models[N_MODELS - 2], &options);
+    n = j.oracle.n_tokens;
+    n_vocab = j.oracle.n_vocab;
+    for (seat = 0; seat < 4; seat++) {
+        for (step = 0, i = 0; i < n; i += pieces[seat].n, step++) {
+            before = 0;
+            for (s = 0; s < 4; s++) {
+                /* The others take 1..3 positions a step from a place of their own in the tokens, and start over. */
+                pieces[s] = (struct run_piece){.seq = s, .n = 1 + (step + s) % 3, .last_only = true};
+                pieces[s].tokens = j.oracle.tokens + (7 * s + step) % (n - 3);
+                pieces[s].first = s == seat ? i : 0;
+            }
+            pieces[seat].n = n - i < pieces[seat].n ? n - i : pieces[seat].n;
+            pieces[seat].tokens = j.oracle.tokens + i;
+            pieces[seat].last_only = false;
+            run_step(&j.run, pieces, 4);
+            for (s = 0; s < seat; s++)
+                before += 1;
+            memcpy(j.again + (size_t)i * n_vocab, j.run.logits + (size_t)before * n_vocab,
+                   (size_t)pieces[seat].n * n_vocab * sizeof(float));
+        }
+        assert_same(&j, "seat", seat);
+    }
+    judged_close(&j);
+}
+
+/* ---- The published text ---- */
+
+static int32_t argmax(const float *logits, uint32_t n)
+{
+    uint32_t i, best = 0;
+
+    for (i = 1; i < n; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    return (int32_t)best;
+}
+
+/* The bytes of a SentencePiece vocabulary's entry: "▁" is a space, "<0xNN>" a byte. */
+static size_t piece_text(const struct rn_gguf *gguf, int32_t token, char *out)
+{
+    const struct rn_gguf_entry *entry = rn_gguf_find(gguf, "tokenizer.ggml.tokens");
+    const char *cursor = entry->data;
+    struct rn_view piece = {NULL, 0};
+    unsigned byte;
+    size_t i, n = 0;
+    char copy[8] = {0};
+
+    for (i = 0; i <= (size_t)token; i++)
+        piece = rn_gguf_item_string(&cursor);
+    if (piece.n == 6 && memcmp(piece.bytes, "<0x", 3) == 0) {
+        memcpy(copy, piece.bytes, 6);
+        assert_int_equal(sscanf(copy, "<0x%02X>", &byte), 1);
+        out[0] = (char)byte;
+        return 1;
+    }
+    for (i = 0; i < piece.n; i++) {
+        if (piece.n - i >= 3 && memcmp(piece.bytes + i, "\xe2\x96\x81", 3) == 0) {
+            out[n++] = ' ';
+            i += 2;
+        } else {
+            out[n++] = piece.bytes[i];
+        }
+    }
+    return n;
+}
+
+static void greedy_text_is_the_published_one(void **state)
+{
+    const struct run_options options = options_of(RUNNEL_KV_F32);
+    struct run_piece piece = {.n = 1, .last_only = true};
+    char expected[4096], text[4096 + 64];
+    FILE *file = fopen(shared_path("oracles/stories260K.greedy.txt"), "rb");
+    int32_t token = 1; /* BOS */
+    struct run run;
+    size_t n = 0, wanted;
+
+    (void)state;
+    assert_non_null(file);
+    wanted = fread(expected, 1, sizeof expected, file);
+    fclose(file);
+    while (wanted > 0 && expected[wanted - 1] == '\n')
+        wanted--;
+    assert_true(wanted > 400);
+    run_open(&run, shared_path("models/stories260K.gguf"), &options);
+    for (piece.first = 0; n < wanted + 1 && piece.first < 500; piece.first++) {
+        piece.tokens = &token;
+        run_step(&run, &piece, 1);
+        token = argmax(run.logits, run.plan->n_vocab);
+        if (token == 1 || token == 2)
+            break;
+        n += piece_text(run.gguf, token, text + n);
+    }
+    run_close(&run);
+    assert_true(n >= wanted);
+    assert_memory_equal(text + (text[0] == ' '), expected, wanted); /* a leading space stands for the start of a word */
+}
+
+int main(void)
+{
+    static const char *const backends[] = {"reference", "fast"};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_agree),         cmocka_unit_test(short_caches_are_close),
+        cmocka_unit_test(chunks_do_not_matter), cmocka_unit_test(places_do_not_matter),
+        cmocka_unit_test(company_does_not_matter), cmocka_unit_test(greedy_text_is_the_published_one),
+    };
+    int failed = 0;
+    size_t i;
+
+    shared_or_skip();
+    for (i = 0; i < 2; i++) {
+        backend_under_test = backends[i];
+        if (run_has_backend(backends[i]))
+            failed += cmocka_run_group_tests_name(backends[i], tests, NULL, NULL);
+        else
+            print_message("no backend '%s' in this build\n", backends[i]);
+    }
+    return failed;
+}
