@@ -1,0 +1,265 @@
+/* Messages, signals, output and texts of the program: see common.h. */
+#include "common.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- Messages and signals ---------------------------------------------------------------- */
+
+static volatile sig_atomic_t interrupted;
+
+void app_error(const char *format, ...)
+{
+    va_list args;
+
+    app_progress_clear();
+    fflush(stdout); /* on a terminal the answer so far stands above the message */
+    fputs("runnel: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+int app_fail(const runnel_error *error)
+{
+    if (error->status == RUNNEL_CANCELLED)
+        return APP_CANCELLED;
+    app_error("%s", error->message[0] != '\0' ? error->message : runnel_status_text(error->status));
+    return error->status == RUNNEL_INVALID ? APP_USAGE : APP_FAILURE;
+}
+
+static void on_signal(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+void app_signals_arm(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+
+    /* SA_RESETHAND: the second signal finds the default action, which ends the program at once. */
+    interrupted = 0;
+    sigemptyset(&action.sa_mask);
+    sigemptyset(&ignore.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGPIPE, &ignore, NULL);
+}
+
+bool app_interrupted(void)
+{
+    return interrupted != 0;
+}
+
+/* ---- Standard error as a terminal -------------------------------------------------------- */
+
+static bool bar_shown;
+
+void app_progress(const struct app_options *options, const char *what, double fraction)
+{
+    static const char bar[] = "########################################";
+    const int width = (int)sizeof bar - 1;
+    int full = (int)(fmin(fmax(fraction, 0), 1) * width);
+
+    if (options->quiet || !isatty(STDERR_FILENO))
+        return;
+    fprintf(stderr, "\r%-10.10s [%.*s%*s] %3.0f %%", what, full, bar, width - full, "", fraction * 100);
+    bar_shown = true;
+}
+
+void app_progress_clear(void)
+{
+    if (bar_shown)
+        fputs("\r\033[K", stderr);
+    bar_shown = false;
+}
+
+/* ---- Standard output --------------------------------------------------------------------- */
+
+static int output_error; /* errno of the first write that failed */
+
+bool app_flush(void)
+{
+    errno = 0;
+    if (output_error == 0 && (fflush(stdout) != 0 || ferror(stdout)))
+        output_error = errno != 0 ? errno : EIO;
+    return output_error == 0;
+}
+
+int app_output_code(void)
+{
+    if (app_flush())
+        return APP_OK;
+    if (output_error == EPIPE)
+        return APP_CANCELLED;
+    app_error("standard output: %s", strerror(output_error));
+    return APP_FAILURE;
+}
+
+/* Length of the valid UTF-8 character at text[0..n), 0 if there is none (RFC 3629). */
+static size_t utf8_length(const unsigned char *text, size_t n)
+{
+    unsigned char first = text[0];
+    size_t length = first < 0x80 ? 1 : first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
+
+    if (length == 0 || length > n)
+        return 0;
+    for (size_t i = 1; i < length; i++)
+        if ((text[i] & 0xC0) != 0x80)
+            return 0;
+    if ((first == 0xE0 && text[1] < 0xA0) || (first == 0xED && text[1] > 0x9F) || (first == 0xF0 && text[1] < 0x90) ||
+        (first == 0xF4 && text[1] > 0x8F))
+        return 0;
+    return length;
+}
+
+/* \n, \t, \r and a backslash have a letter in both notations. */
+static char short_escape(unsigned char c)
+{
+    return c == '\n' ? 'n' : c == '\t' ? 't' : c == '\r' ? 'r' : c == '\\' ? '\\' : 0;
+}
+
+void app_json_string(FILE *to, const char *text, size_t n)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    size_t length = 0;
+
+    fputc('"', to);
+    for (size_t i = 0; i < n; i += length) {
+        char letter = short_escape(at[i]);
+
+        length = utf8_length(at + i, n - i);
+        if (length == 0) {
+            length = 1;
+            fputs("\\ufffd", to);
+        } else if (letter != 0 || at[i] == '"') {
+            fprintf(to, "\\%c", letter != 0 ? letter : '"');
+        } else if (at[i] < 0x20 || at[i] == 0x7F) {
+            fprintf(to, "\\u%04x", at[i]);
+        } else {
+            fwrite(at + i, 1, length, to);
+        }
+    }
+    fputc('"', to);
+}
+
+void app_json_number(FILE *to, double value)
+{
+    if (isfinite(value))
+        fprintf(to, "%.9g", value);
+    else
+        fputs("null", to);
+}
+
+void app_escaped(FILE *to, const char *text, size_t n, size_t limit)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    size_t length = 0;
+
+    for (size_t i = 0; i < n; i += length) {
+        char letter = short_escape(at[i]);
+
+        if (limit != 0 && i >= limit) {
+            fputs("...", to);
+            return;
+        }
+        length = utf8_length(at + i, n - i);
+        if (letter != 0)
+            fprintf(to, "\\%c", letter);
+        else if (length == 0 || at[i] < 0x20 || at[i] == 0x7F)
+            fprintf(to, "\\x%02X", at[i]);
+        else
+            fwrite(at + i, 1, length, to);
+        length += length == 0;
+    }
+}
+
+/* ---- Texts ------------------------------------------------------------------------------- */
+
+static bool read_stream(FILE *file, struct app_text *text)
+{
+    size_t capacity = 4096, got = 0;
+    char *grown = NULL;
+
+    text->size = 0;
+    text->bytes = malloc(capacity);
+    while (text->bytes != NULL) {
+        got = fread(text->bytes + text->size, 1, capacity - text->size - 1, file);
+        text->size += got;
+        if (got == 0)
+            break;
+        if (capacity - text->size > 1)
+            continue;
+        capacity *= 2;
+        grown = realloc(text->bytes, capacity);
+        if (grown == NULL)
+            free(text->bytes);
+        text->bytes = grown;
+    }
+    if (text->bytes != NULL)
+        text->bytes[text->size] = '\0';
+    return text->bytes != NULL && !ferror(file);
+}
+
+bool app_read_file(const char *path, struct app_text *text)
+{
+    bool is_stdin = strcmp(path, "-") == 0;
+    FILE *file = is_stdin ? stdin : fopen(path, "rb");
+    bool good = false;
+
+    *text = (struct app_text){0};
+    errno = 0;
+    good = file != NULL && read_stream(file, text);
+    if (!good)
+        app_error("%s: %s", is_stdin ? "standard input" : path, errno != 0 ? strerror(errno) : "it could not be read");
+    if (file != NULL && !is_stdin)
+        fclose(file);
+    if (!good) {
+        free(text->bytes);
+        *text = (struct app_text){0};
+    }
+    return good;
+}
+
+int app_read_prompt(const struct app_options *options, struct app_text *text)
+{
+    *text = (struct app_text){0};
+    if (options->prompt != NULL && options->file != NULL) {
+        app_error("--prompt and --file exclude each other");
+        return APP_USAGE;
+    }
+    if (options->file != NULL)
+        return app_read_file(options->file, text) ? APP_OK : APP_FAILURE;
+    text->bytes = strdup(options->prompt != NULL ? options->prompt : "");
+    if (text->bytes == NULL) {
+        app_error("not enough memory");
+        return APP_FAILURE;
+    }
+    text->size = strlen(text->bytes);
+    return APP_OK;
+}
+
+bool app_ids_push(struct app_ids *ids, int32_t id)
+{
+    int32_t *grown = realloc(ids->ids, (ids->count + 1) * sizeof *grown);
+
+    if (grown == NULL)
+        return false;
+    ids->ids = grown;
+    ids->ids[ids->count++] = id;
+    return true;
+}
+
+void app_ids_fini(struct app_ids *ids)
+{
+    free(ids->ids);
+    *ids = (struct app_ids){0};
+}

@@ -1,0 +1,129 @@
+/* What the commands share: messages, signals, standard output, texts, JSON, and the program's event
+ * loop around one engine, one model and one stream at a time.
+ *
+ * Everything runs on the main thread. Standard output carries the result and nothing else; progress,
+ * figures and errors go to standard error. A signal handler sets a flag; the loop looks at it at
+ * least every APP_TICK_MS. Memory is the C library's: the program sees include/ only. */
+#ifndef RUNNEL_APP_COMMON_H
+#define RUNNEL_APP_COMMON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "options.h"
+#include "runnel.h"
+
+enum { APP_OK = 0, APP_FAILURE = 1, APP_USAGE = 2, APP_CANCELLED = 130 };
+enum { APP_TICK_MS = 100 };
+
+/* ---- Messages and signals ---------------------------------------------------------------- */
+
+/* "runnel: ..." and a newline on standard error. */
+void app_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Prints a failure of the library and returns the exit code that fits it: an argument it refused is
+ * APP_USAGE, a cancellation APP_CANCELLED (and prints nothing), all else APP_FAILURE. */
+int app_fail(const runnel_error *error);
+
+/* From now on the first SIGINT or SIGTERM only sets the flag; a second one ends the program. */
+void app_signals_arm(void);
+bool app_interrupted(void);
+
+/* ---- Standard error as a terminal -------------------------------------------------------- */
+
+/* A bar that overwrites itself, if standard error is a terminal and the user wants it. Clearing it
+ * twice does no harm. */
+void app_progress(const struct app_options *options, const char *what, double fraction);
+void app_progress_clear(void);
+
+/* ---- Standard output --------------------------------------------------------------------- */
+
+/* Flushes; false once anything could not be written. */
+bool app_flush(void);
+
+/* The exit code after the last flush: APP_OK, APP_CANCELLED if the reader has gone away (nothing is
+ * printed), APP_FAILURE after a message if the disk refused. */
+int app_output_code(void);
+
+/* text[0..n) as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
+void app_json_string(FILE *to, const char *text, size_t n);
+
+/* A number for JSON; null for one that is not finite. */
+void app_json_number(FILE *to, double value);
+
+/* text[0..n) on one line: newline, tab, return and backslash as in C, other control characters and
+ * bytes that are not UTF-8 as \xNN. At most `limit` bytes are shown, then an ellipsis; 0: all. */
+void app_escaped(FILE *to, const char *text, size_t n, size_t limit);
+
+/* ---- Texts ------------------------------------------------------------------------------- */
+
+struct app_text {
+    char *bytes; /* owned; NUL-terminated behind size */
+    size_t size;
+};
+
+/* The whole of a file, or of standard input for "-". False after a message. */
+bool app_read_file(const char *path, struct app_text *text);
+
+/* --prompt or --file; both at once are APP_USAGE. Neither: an empty text. An exit code. */
+int app_read_prompt(const struct app_options *options, struct app_text *text);
+
+struct app_ids {
+    int32_t *ids; /* owned */
+    size_t count;
+};
+
+/* ---- Engine and model -------------------------------------------------------------------- */
+
+struct app {
+    const struct app_options *options;
+    runnel_engine *engine;
+    runnel_model *model;
+    runnel_model_info info;
+};
+
+/* Starts an engine and loads options->operands[0]. An exit code; app_close after any outcome. */
+int app_open(struct app *app, const struct app_options *options, bool vocab_only);
+void app_close(struct app *app);
+
+/* Appends the tokens of text[0..n) to ids. An exit code. */
+int app_tokenize(struct app *app, const char *text, size_t n, uint32_t flags, struct app_ids *ids);
+
+/* Appends one id; false when memory is short. */
+bool app_ids_push(struct app_ids *ids, int32_t id);
+void app_ids_fini(struct app_ids *ids);
+
+/* A request with everything the options say, without prompt. Points into `options`. */
+void app_request(const struct app_options *options, runnel_request *request);
+
+/* ---- One stream -------------------------------------------------------------------------- */
+
+/* Gets every event of the stream; false cancels it. */
+typedef bool (*app_event_fn)(void *user, const runnel_event *event);
+
+struct app_outcome {
+    runnel_event_type type; /* the terminal event, without its pointers; 0: refused, nothing ran */
+    runnel_finish finish;
+    runnel_usage usage;
+    runnel_timings timings;
+};
+
+/* Submits and runs the loop until the stream has ended. Cancels on a signal, when standard output
+ * breaks and when on_event says so. APP_OK, APP_CANCELLED, or a failure's code after a message. */
+int app_stream(struct app *app, const runnel_request *request, app_event_fn on_event, void *user,
+               struct app_outcome *outcome);
+
+/* The two lines of figures after an answer, unless --quiet. */
+void app_figures(const struct app_options *options, const struct app_outcome *outcome);
+
+/* The commands: an exit code each. */
+int app_run(const struct app_options *options);
+int app_chat(const struct app_options *options);
+int app_info(const struct app_options *options);
+int app_tokens(const struct app_options *options);
+int app_logits(const struct app_options *options);
+int app_perplexity(const struct app_options *options);
+
+#endif

@@ -1,0 +1,224 @@
+/* The program's engine, model and event loop: see common.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+
+/* ---- Loading ----------------------------------------------------------------------------- */
+
+struct load {
+    const struct app_options *options;
+    bool ended;
+    runnel_error error;
+};
+
+static void on_load(void *user, const runnel_load_event *event)
+{
+    struct load *load = user;
+
+    if (event->state == RUNNEL_LOAD_PROGRESS) {
+        app_progress(load->options, "loading", event->fraction);
+        return;
+    }
+    load->ended = true;
+    if (event->state == RUNNEL_LOAD_CANCELLED)
+        load->error.status = RUNNEL_CANCELLED;
+    else if (event->state == RUNNEL_LOAD_FAILED)
+        load->error = *event->error;
+}
+
+/* Runs the loop until the load has ended; a signal cancels it. */
+static void wait_for_load(struct app *app, struct load *load)
+{
+    bool cancelled = false;
+
+    while (!load->ended) {
+        runnel_engine_wait(app->engine, APP_TICK_MS);
+        runnel_engine_dispatch(app->engine, 0);
+        if (app_interrupted() && !cancelled) {
+            runnel_model_cancel_load(app->model);
+            cancelled = true;
+        }
+    }
+    app_progress_clear();
+}
+
+static int load_model(struct app *app, bool vocab_only)
+{
+    const struct app_options *options = app->options;
+    struct load load = {.options = options};
+    runnel_model_options model_options;
+    runnel_status status = RUNNEL_OK;
+
+    runnel_model_options_default(&model_options);
+    model_options.context_tokens = (uint32_t)options->context;
+    model_options.kv_bytes = options->kv_bytes;
+    model_options.kv_type = app_kv_type(options->kv_type);
+    model_options.batch_tokens = (uint32_t)options->batch;
+    model_options.device = options->device;
+    model_options.vocab_only = vocab_only;
+    model_options.on_load = on_load;
+    model_options.load_user = &load;
+    status = runnel_model_load(app->engine, options->operands[0], &model_options, &app->model, &load.error);
+    if (status != RUNNEL_OK) {
+        app->model = NULL;
+        load.error.status = status;
+        return app_fail(&load.error);
+    }
+    wait_for_load(app, &load);
+    if (load.error.status != RUNNEL_OK)
+        return app_fail(&load.error);
+    app->info.struct_size = sizeof app->info;
+    load.error.status = runnel_model_get_info(app->model, &app->info);
+    return load.error.status == RUNNEL_OK ? APP_OK : app_fail(&load.error);
+}
+
+int app_open(struct app *app, const struct app_options *options, bool vocab_only)
+{
+    runnel_engine_options engine_options;
+    runnel_error error = {0};
+
+    *app = (struct app){.options = options};
+    runnel_engine_options_default(&engine_options);
+    engine_options.compute_threads = (uint32_t)options->threads;
+    error.status = runnel_engine_new(&engine_options, &app->engine, &error);
+    if (error.status != RUNNEL_OK) {
+        app->engine = NULL;
+        return app_fail(&error);
+    }
+    return load_model(app, vocab_only);
+}
+
+void app_close(struct app *app)
+{
+    runnel_model_free(app->model);
+    runnel_engine_free(app->engine);
+    app->model = NULL;
+    app->engine = NULL;
+}
+
+/* ---- Requests ---------------------------------------------------------------------------- */
+
+int app_tokenize(struct app *app, const char *text, size_t n, uint32_t flags, struct app_ids *ids)
+{
+    size_t count = 0;
+    int32_t *grown = NULL;
+    runnel_error error = {0};
+
+    error.status = runnel_tokenize(app->model, text, n, flags, NULL, 0, &count);
+    if (error.status == RUNNEL_INVALID)
+        snprintf(error.message, sizeof error.message, "the text is not UTF-8");
+    if (error.status != RUNNEL_OK)
+        return app_fail(&error);
+    grown = realloc(ids->ids, (ids->count + count + 1) * sizeof *grown);
+    if (grown == NULL) {
+        app_error("not enough memory");
+        return APP_FAILURE;
+    }
+    ids->ids = grown;
+    error.status = runnel_tokenize(app->model, text, n, flags, grown + ids->count, count, &count);
+    ids->count += count;
+    return error.status == RUNNEL_OK ? APP_OK : app_fail(&error);
+}
+
+void app_request(const struct app_options *options, runnel_request *request)
+{
+    runnel_request_default(request);
+    request->max_tokens = options->max_tokens;
+    request->ignore_eos = options->ignore_eos;
+    request->parse_special = options->special;
+    request->want_logprobs = options->logprobs >= 0;
+    request->n_top = options->logprobs > 0 ? (uint32_t)options->logprobs : 0;
+    request->sampling.temperature = (float)options->temperature;
+    request->sampling.top_k = (uint32_t)options->top_k;
+    request->sampling.top_p = (float)options->top_p;
+    request->sampling.min_p = (float)options->min_p;
+    request->sampling.repetition_penalty = (float)options->repetition_penalty;
+    request->sampling.frequency_penalty = (float)options->frequency_penalty;
+    request->sampling.presence_penalty = (float)options->presence_penalty;
+    request->sampling.seed = options->seed;
+    request->sampling.biases = options->biases;
+    request->sampling.n_biases = options->n_biases;
+    request->stops = options->stops;
+    request->n_stops = options->n_stops;
+    request->stop_tokens = options->stop_tokens;
+    request->n_stop_tokens = options->n_stop_tokens;
+}
+
+/* ---- One stream -------------------------------------------------------------------------- */
+
+struct running {
+    app_event_fn on_event;
+    void *user;
+    struct app_outcome *outcome;
+    bool ended, unwanted;
+    runnel_error error;
+};
+
+static void on_event(void *user, const runnel_event *event)
+{
+    struct running *running = user;
+
+    if (!running->unwanted && !running->on_event(running->user, event))
+        running->unwanted = true;
+    if (event->type != RUNNEL_EVENT_DONE && event->type != RUNNEL_EVENT_CANCELLED && event->type != RUNNEL_EVENT_FAILED)
+        return;
+    running->ended = true;
+    *running->outcome = (struct app_outcome){event->type, event->finish, event->usage, event->timings};
+    running->error.status = event->type == RUNNEL_EVENT_CANCELLED ? RUNNEL_CANCELLED : event->status;
+    if (event->type == RUNNEL_EVENT_FAILED)
+        snprintf(running->error.message, sizeof running->error.message, "%s", event->error);
+}
+
+int app_stream(struct app *app, const runnel_request *request, app_event_fn user_fn, void *user,
+               struct app_outcome *outcome)
+{
+    struct running running = {.on_event = user_fn, .user = user, .outcome = outcome};
+    runnel_request own = *request;
+    runnel_stream stream = {0};
+    bool cancelled = false;
+
+    *outcome = (struct app_outcome){0};
+    own.on_event = on_event;
+    own.user = &running;
+    running.error.status = runnel_generate(app->model, &own, &stream, &running.error);
+    if (running.error.status != RUNNEL_OK)
+        return app_fail(&running.error);
+    while (!running.ended) {
+        runnel_engine_wait(app->engine, APP_TICK_MS);
+        runnel_engine_dispatch(app->engine, 0);
+        if (!app_flush())
+            running.unwanted = true;
+        if ((app_interrupted() || running.unwanted) && !cancelled && !running.ended) {
+            runnel_stream_cancel(app->engine, stream);
+            cancelled = true;
+        }
+    }
+    app_progress_clear();
+    return running.error.status == RUNNEL_OK ? APP_OK : app_fail(&running.error);
+}
+
+static double seconds(uint64_t from_us, uint64_t to_us)
+{
+    return to_us > from_us ? (double)(to_us - from_us) * 1e-6 : 1e-6;
+}
+
+void app_figures(const struct app_options *options, const struct app_outcome *outcome)
+{
+    const runnel_usage *usage = &outcome->usage;
+    const runnel_timings *t = &outcome->timings;
+    uint64_t computed = usage->prompt_tokens > usage->cached_tokens ? usage->prompt_tokens - usage->cached_tokens : 0;
+    uint64_t prompt_end = t->first_token_us != 0 ? t->first_token_us : t->end_us;
+
+    if (options->quiet)
+        return;
+    fprintf(stderr, "prompt: %llu tokens (%llu cached), %.1f tokens/s\n", (unsigned long long)usage->prompt_tokens,
+            (unsigned long long)usage->cached_tokens, (double)computed / seconds(t->admitted_us, prompt_end));
+    if (usage->completion_tokens == 0)
+        return;
+    fprintf(stderr, "answer: %llu tokens", (unsigned long long)usage->completion_tokens);
+    if (usage->completion_tokens > 1)
+        fprintf(stderr, ", %.1f tokens/s",
+                (double)(usage->completion_tokens - 1) / seconds(t->first_token_us, t->end_us));
+    fprintf(stderr, ", the first after %.1f ms\n", seconds(0, t->first_token_us) * 1e3);
+}

@@ -1,0 +1,348 @@
+/* runnel info: what a model file holds and what memory it will need. Nothing is loaded.
+ *
+ * Long values are abbreviated: a string to SHOWN_BYTES (as text only), an array to its first
+ * SHOWN_ELEMENTS. Names and strings come from the file and are escaped, so that a file cannot write
+ * to the terminal. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+
+enum { SHOWN_BYTES = 60, SHOWN_ELEMENTS = 6, MAX_TYPES = 64, DEFAULT_CONTEXT = 8192 };
+
+struct memory {
+    uint64_t weight_bytes, context, trained; /* trained 0: the file does not say */
+    uint64_t kv_bytes_per_token;
+    runnel_error error; /* why kv_bytes_per_token is not known */
+};
+
+struct type_total {
+    const char *type;
+    uint64_t tensors, elements, bytes;
+};
+
+/* ---- Metadata ---------------------------------------------------------------------------- */
+
+/* Element of an entry as text; owned by the caller, NULL on failure. */
+static char *value_text(const runnel_file *file, uint64_t index, uint64_t element, size_t *n)
+{
+    char *text = NULL;
+
+    if (runnel_file_metadata_text(file, index, element, NULL, 0, n) != RUNNEL_OK)
+        return NULL;
+    text = calloc(*n + 1, 1);
+    if (text == NULL || runnel_file_metadata_text(file, index, element, text, *n, n) == RUNNEL_OK)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static bool key_is(const runnel_metadata *entry, const char *prefix, size_t prefix_bytes, const char *rest)
+{
+    size_t n = strlen(rest);
+
+    return entry->key_bytes == prefix_bytes + n && memcmp(entry->key, prefix, prefix_bytes) == 0 &&
+           memcmp(entry->key + prefix_bytes, rest, n) == 0;
+}
+
+/* The text of the entry `prefix` + `rest`, or NULL; owned by the caller. */
+static char *find_text(const runnel_file *file, const char *prefix, const char *rest, size_t *n)
+{
+    runnel_metadata entry;
+
+    for (uint64_t i = 0; runnel_file_metadata(file, i, &entry) == RUNNEL_OK; i++)
+        if (key_is(&entry, prefix, strlen(prefix), rest) && entry.count == 1)
+            return value_text(file, i, 0, n);
+    return NULL;
+}
+
+/* Whether text[0..n) may stand in JSON as it is: a number (RFC 8259, section 6), true or false. */
+static bool is_json_literal(const char *text, size_t n)
+{
+    size_t i = 0, digits = 0;
+
+    if ((n == 4 && memcmp(text, "true", 4) == 0) || (n == 5 && memcmp(text, "false", 5) == 0))
+        return true;
+    i += i < n && text[i] == '-';
+    digits = strspn(text + i, "0123456789");
+    if (digits == 0 || (digits > 1 && text[i] == '0'))
+        return false;
+    i += digits;
+    if (i < n && text[i] == '.') {
+        digits = strspn(text + ++i, "0123456789");
+        if (digits == 0)
+            return false;
+        i += digits;
+    }
+    if (i < n && (text[i] == 'e' || text[i] == 'E')) {
+        i++;
+        i += i < n && (text[i] == '+' || text[i] == '-');
+        digits = strspn(text + i, "0123456789");
+        if (digits == 0)
+            return false;
+        i += digits;
+    }
+    return i == n;
+}
+
+/* How one element is written: a JSON value, or escaped text of bounded length. */
+static void print_value(const runnel_file *file, uint64_t index, uint64_t element, bool is_string, bool json)
+{
+    size_t n = 0;
+    char *text = value_text(file, index, element, &n);
+
+    if (text == NULL)
+        fputs(json ? "null" : "?", stdout);
+    else if (!json)
+        app_escaped(stdout, text, n, SHOWN_BYTES);
+    else if (is_string || !is_json_literal(text, n))
+        app_json_string(stdout, text, n);
+    else
+        fwrite(text, 1, n, stdout);
+    free(text);
+}
+
+static bool is_array(const runnel_metadata *entry)
+{
+    return strncmp(entry->type, "array", 5) == 0;
+}
+
+static void print_values(const runnel_file *file, uint64_t index, const runnel_metadata *entry, bool json)
+{
+    bool is_string = strstr(entry->type, "string") != NULL;
+    uint64_t shown = entry->count < SHOWN_ELEMENTS ? entry->count : SHOWN_ELEMENTS;
+
+    if (!is_array(entry)) {
+        print_value(file, index, 0, is_string, json);
+        return;
+    }
+    fputc('[', stdout);
+    for (uint64_t i = 0; i < shown; i++) {
+        fputs(i == 0 ? "" : json ? "," : ", ", stdout);
+        print_value(file, index, i, is_string, json);
+    }
+    if (!json && shown < entry->count)
+        printf(", ... %llu in all", (unsigned long long)entry->count);
+    fputc(']', stdout);
+}
+
+static void print_metadata(const runnel_file *file, bool json)
+{
+    runnel_metadata entry;
+
+    for (uint64_t i = 0; runnel_file_metadata(file, i, &entry) == RUNNEL_OK; i++) {
+        if (json) {
+            fputs(i > 0 ? ",\n  {\"key\":" : "\n  {\"key\":", stdout);
+            app_json_string(stdout, entry.key, entry.key_bytes);
+            printf(",\"type\":\"%s\",\"count\":%llu,\"value\":", entry.type, (unsigned long long)entry.count);
+            print_values(file, i, &entry, true);
+            fputc('}', stdout);
+        } else {
+            fputs("  ", stdout);
+            app_escaped(stdout, entry.key, entry.key_bytes, 0);
+            printf(" (%s) = ", entry.type);
+            print_values(file, i, &entry, false);
+            fputc('\n', stdout);
+        }
+    }
+}
+
+/* ---- Tensors ----------------------------------------------------------------------------- */
+
+static uint64_t elements_of(const runnel_tensor *tensor)
+{
+    return tensor->dims[0] * tensor->dims[1] * tensor->dims[2] * tensor->dims[3];
+}
+
+static void print_tensor(const runnel_tensor *tensor, uint64_t index, bool json)
+{
+    char shape[96];
+    int n = 0;
+
+    for (uint32_t d = 0; d < tensor->n_dims && d < 4; d++)
+        n += snprintf(shape + n, sizeof shape - (size_t)n, "%s%llu", d == 0 ? "" : json ? "," : " x ",
+                      (unsigned long long)tensor->dims[d]);
+    if (n == 0)
+        shape[0] = '\0';
+    if (json) {
+        fputs(index > 0 ? ",\n  {\"name\":" : "\n  {\"name\":", stdout);
+        app_json_string(stdout, tensor->name, tensor->name_bytes);
+        printf(",\"type\":\"%s\",\"shape\":[%s],\"bytes\":%llu}", tensor->type, shape,
+               (unsigned long long)tensor->bytes);
+    } else {
+        printf("  %-8s %14llu  %-24s ", tensor->type, (unsigned long long)tensor->bytes, shape);
+        app_escaped(stdout, tensor->name, tensor->name_bytes, 0);
+        fputc('\n', stdout);
+    }
+}
+
+static void print_tensors(const runnel_file *file, bool json)
+{
+    runnel_tensor tensor;
+
+    for (uint64_t i = 0; runnel_file_tensor(file, i, &tensor) == RUNNEL_OK; i++)
+        print_tensor(&tensor, i, json);
+}
+
+static void print_totals(const runnel_file *file, bool json)
+{
+    struct type_total totals[MAX_TYPES];
+    runnel_tensor tensor;
+    size_t n = 0, at = 0;
+
+    for (uint64_t i = 0; runnel_file_tensor(file, i, &tensor) == RUNNEL_OK; i++) {
+        for (at = 0; at < n && strcmp(totals[at].type, tensor.type) != 0; at++)
+            continue;
+        if (at == MAX_TYPES)
+            continue;
+        if (at == n)
+            totals[n++] = (struct type_total){.type = tensor.type};
+        totals[at].tensors++;
+        totals[at].elements += elements_of(&tensor);
+        totals[at].bytes += tensor.bytes;
+    }
+    for (at = 0; at < n; at++)
+        printf(json ? "%s\n  {\"type\":\"%s\",\"tensors\":%llu,\"elements\":%llu,\"bytes\":%llu}"
+                    : "%s  %-8s %6llu tensors %14llu elements %14llu bytes\n",
+               json && at > 0 ? "," : "", totals[at].type, (unsigned long long)totals[at].tensors,
+               (unsigned long long)totals[at].elements, (unsigned long long)totals[at].bytes);
+}
+
+/* ---- Memory ------------------------------------------------------------------------------ */
+
+static void estimate(const runnel_file *file, const struct app_options *options, const char *architecture,
+                     const runnel_file_info *info, struct memory *memory)
+{
+    size_t n = 0;
+    char *text = find_text(file, architecture, ".context_length", &n);
+
+    *memory = (struct memory){.weight_bytes = info->weight_bytes};
+    if (text != NULL)
+        memory->trained = strtoull(text, NULL, 10);
+    free(text);
+    memory->context = (uint64_t)options->context;
+    if (memory->context == 0)
+        memory->context = memory->trained > 0 && memory->trained < DEFAULT_CONTEXT ? memory->trained : DEFAULT_CONTEXT;
+    memory->error.status = runnel_file_kv_bytes_per_token(file, app_kv_type(options->kv_type),
+                                                          &memory->kv_bytes_per_token, &memory->error);
+}
+
+static void print_bytes(const char *name, uint64_t bytes)
+{
+    printf("  %-34s %14llu bytes  %10.1f MiB\n", name, (unsigned long long)bytes, (double)bytes / (1 << 20));
+}
+
+static void print_memory(const struct memory *memory, const char *kv_type)
+{
+    uint64_t kv = 0;
+    char name[64];
+
+    puts("memory");
+    print_bytes("weights", memory->weight_bytes);
+    if (memory->error.status != RUNNEL_OK) {
+        printf("  key-value cache: not known: %s\n", memory->error.message);
+        return;
+    }
+    if (__builtin_mul_overflow(memory->kv_bytes_per_token, memory->context, &kv)) {
+        puts("  key-value cache: more than any machine has");
+        return;
+    }
+    snprintf(name, sizeof name, "keys and values, %llu in %s", (unsigned long long)memory->context, kv_type);
+    print_bytes(name, kv);
+    print_bytes("together", memory->weight_bytes + kv);
+}
+
+static void print_memory_json(const struct memory *memory, const char *kv_type)
+{
+    uint64_t kv = 0;
+    bool known = memory->error.status == RUNNEL_OK &&
+                 !__builtin_mul_overflow(memory->kv_bytes_per_token, memory->context, &kv);
+
+    printf("\"memory\":{\"context_tokens\":%llu,\"kv_type\":\"%s\",\"weight_bytes\":%llu,",
+           (unsigned long long)memory->context, kv_type, (unsigned long long)memory->weight_bytes);
+    if (known)
+        printf("\"kv_bytes_per_token\":%llu,\"kv_bytes\":%llu,\"total_bytes\":%llu}",
+               (unsigned long long)memory->kv_bytes_per_token, (unsigned long long)kv,
+               (unsigned long long)(memory->weight_bytes + kv));
+    else
+        fputs("\"kv_bytes_per_token\":null,\"kv_bytes\":null,\"total_bytes\":null}", stdout);
+}
+
+/* ---- The whole --------------------------------------------------------------------------- */
+
+struct names {
+    char *architecture, *name;
+    size_t architecture_bytes, name_bytes;
+};
+
+static void print_text(const runnel_file *file, const runnel_file_info *info, const struct names *names,
+                       const struct memory *memory, const struct app_options *options)
+{
+    fputs("architecture: ", stdout);
+    app_escaped(stdout, names->architecture, names->architecture_bytes, 0);
+    fputs("\nname: ", stdout);
+    app_escaped(stdout, names->name, names->name_bytes, 0);
+    printf("\nfile: GGUF version %u, %u part%s, %llu bytes, alignment %u\n", (unsigned)info->version,
+           (unsigned)info->parts, info->parts == 1 ? "" : "s", (unsigned long long)info->file_bytes,
+           (unsigned)info->alignment);
+    printf("parameters: %llu\n", (unsigned long long)info->parameters);
+    if (memory->trained > 0)
+        printf("trained context: %llu\n", (unsigned long long)memory->trained);
+    printf("\nmetadata: %llu entries\n", (unsigned long long)info->n_metadata);
+    print_metadata(file, false);
+    printf("\ntensors: %llu; type, bytes, shape (fastest first), name\n", (unsigned long long)info->n_tensors);
+    print_tensors(file, false);
+    puts("\nformats");
+    print_totals(file, false);
+    fputc('\n', stdout);
+    print_memory(memory, options->kv_type);
+}
+
+static void print_json(const runnel_file *file, const runnel_file_info *info, const struct names *names,
+                       const struct memory *memory, const struct app_options *options)
+{
+    fputs("{\"path\":", stdout);
+    app_json_string(stdout, options->operands[0], strlen(options->operands[0]));
+    fputs(",\"architecture\":", stdout);
+    app_json_string(stdout, names->architecture, names->architecture_bytes);
+    fputs(",\"name\":", stdout);
+    app_json_string(stdout, names->name, names->name_bytes);
+    printf(",\n\"version\":%u,\"parts\":%u,\"alignment\":%u,\"file_bytes\":%llu,\"parameters\":%llu,"
+           "\"trained_tokens\":%llu,\n",
+           (unsigned)info->version, (unsigned)info->parts, (unsigned)info->alignment,
+           (unsigned long long)info->file_bytes, (unsigned long long)info->parameters,
+           (unsigned long long)memory->trained);
+    print_memory_json(memory, options->kv_type);
+    fputs(",\n\"metadata\":[", stdout);
+    print_metadata(file, true);
+    fputs("],\n\"tensors\":[", stdout);
+    print_tensors(file, true);
+    fputs("],\n\"formats\":[", stdout);
+    print_totals(file, true);
+    fputs("]}\n", stdout);
+}
+
+int app_info(const struct app_options *options)
+{
+    runnel_file *file = NULL;
+    runnel_file_info info = {.struct_size = sizeof info};
+    struct names names = {0};
+    struct memory memory;
+    runnel_error error = {0};
+
+    error.status = runnel_file_open(options->operands[0], &file, &error);
+    if (error.status != RUNNEL_OK)
+        return app_fail(&error);
+    runnel_file_get_info(file, &info);
+    names.architecture = find_text(file, "general.architecture", "", &names.architecture_bytes);
+    names.name = find_text(file, "general.name", "", &names.name_bytes);
+    estimate(file, options, names.architecture != NULL ? names.architecture : "", &info, &memory);
+    if (options->json)
+        print_json(file, &info, &names, &memory, options);
+    else
+        print_text(file, &info, &names, &memory, options);
+    free(names.architecture);
+    free(names.name);
+    runnel_file_close(file);
+    return app_output_code();
+}

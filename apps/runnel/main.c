@@ -1,0 +1,153 @@
+/* runnel: the program. One table of commands; each takes a model, options from options.c, and ends
+ * with one of four exit codes (common.h). */
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common.h"
+
+static const struct command {
+    const char *name;
+    unsigned bit;
+    int operands;
+    const char *usage, *summary, *text;
+    int (*act)(const struct app_options *options);
+} commands[] = {
+    {"run", APP_RUN, 1, "MODEL [-p TEXT | -f FILE]", "continue a text",
+     "Streams the answer to standard output as it comes, byte for byte and without the prompt; speeds\n"
+     "follow on standard error. Without a text the model begins from nothing, if it can. The same\n"
+     "model, text, options and seed give the same answer every time.\n\n"
+     "Ctrl-C stops: what has come is printed, the exit code is 130. A second one ends at once.\n\n"
+     "With --json each line is an object: {\"type\":\"token\",\"id\":..,\"text\":..}, {\"type\":\"progress\",\n"
+     "\"done\":..,\"total\":..}, and at the end one of type done (\"finish\" is stop or length), cancelled or\n"
+     "failed, with usage in tokens and timings in microseconds.\n\n"
+     "  runnel run model.gguf -p \"Once upon a time\" -n 100\n"
+     "  runnel run model.gguf -f letter.txt --temperature 0.8 --top-p 0.95 --seed 7\n"
+     "  echo -n \"1, 2, 3,\" | runnel run model.gguf -f - --stop 10 --json\n",
+     app_run},
+    {"chat", APP_CHAT, 1, "MODEL [--system TEXT]", "talk with a model",
+     "Reads lines, streams answers. Ctrl-C stops the answer and not the program, Ctrl-D or /exit leaves,\n"
+     "/clear begins anew, /help lists this. Where standard input is no terminal, each of its lines is a\n"
+     "turn. A model whose template is ChatML gets ChatML turns, any other plain User:/Assistant: turns;\n"
+     "what you type never becomes a control token.\n\n"
+     "  runnel chat model.gguf --system \"Answer in one sentence.\" --temperature 0.7\n"
+     "  printf 'Hello\\nAnd now?\\n' | runnel chat model.gguf -n 50\n",
+     app_chat},
+    {"info", APP_INFO, 1, "MODEL", "what a file holds and what memory it needs",
+     "Reads the head of a GGUF file; nothing is loaded. Arrays are shown by their first elements.\n\n"
+     "  runnel info model.gguf --ctx 4096 --kv-type f16\n"
+     "  runnel info model.gguf --json | python3 -m json.tool\n",
+     app_info},
+    {"tokenize", APP_TOKENIZE, 1, "MODEL (-p TEXT | -f FILE)", "a text's tokens",
+     "One token per line: its id, a tab, its text with \\n, \\t, \\r, \\\\ and \\xNN escaped. Only the\n"
+     "vocabulary is loaded.\n\n"
+     "  runnel tokenize model.gguf -p \"Hello world\"\n"
+     "  runnel tokenize model.gguf -f text.txt --ids\n",
+     app_tokens},
+    {"logits", APP_LOGITS, 1, "MODEL (-p TEXT | --tokens 1,2,3) -o FILE", "logits of every position, to a file",
+     "Writes u32 n_tokens, u32 n_vocab, i32 tokens[n_tokens], f32 logits[n_tokens][n_vocab], all little\n"
+     "endian. A text gets BOS where the model wants it, ids are taken as they are.\n\n"
+     "  runnel logits model.gguf -p \"Once upon a time\" -o out.logits\n",
+     app_logits},
+    {"perplexity", APP_PERPLEXITY, 2, "MODEL FILE", "how well a model foretells a text",
+     "Cuts the text's tokens into windows that do not overlap, each one less than the context with BOS\n"
+     "in front where the model wants it, and scores every position after a window's first. Prints the\n"
+     "number of scored tokens, the mean negative log-likelihood in nats, and its exponential, each with\n"
+     "its standard error. (Other programs score only the second half of each window: their numbers are\n"
+     "lower.) FILE - is standard input.\n\n"
+     "  runnel perplexity model.gguf wiki.txt --ctx 512\n",
+     app_perplexity},
+};
+
+#define N_COMMANDS (sizeof commands / sizeof commands[0])
+
+static void help(FILE *to)
+{
+    fputs("runnel: token streams from language models (GGUF files)\n\n"
+          "usage: runnel COMMAND MODEL [OPTION ...]\n\n",
+          to);
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        fprintf(to, "  %-12s %s\n", commands[i].name, commands[i].summary);
+    fputs("\n  runnel COMMAND --help    what it does, its options, examples\n"
+          "  runnel --version\n\n"
+          "A first look:\n\n"
+          "  runnel info model.gguf\n"
+          "  runnel run model.gguf -p \"Once upon a time\" -n 100\n"
+          "  runnel chat model.gguf\n\n"
+          "The result goes to standard output, all else to standard error. Exit codes: 0 success; 1 the\n"
+          "model, the machine or a file failed; 2 the command line is wrong; 130 cancelled, by Ctrl-C or\n"
+          "because the reader of standard output has gone.\n",
+          to);
+}
+
+static void command_help(const struct command *command)
+{
+    printf("runnel %s: %s\n\nusage: runnel %s %s [OPTION ...]\n\n%s\noptions:\n", command->name, command->summary,
+           command->name, command->usage, command->text);
+    app_options_help(stdout, command->bit);
+}
+
+static const struct command *find_command(const char *name)
+{
+    const char *names[N_COMMANDS];
+    const char *near = NULL;
+
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+        names[i] = commands[i].name;
+    }
+    near = app_nearest(name, names, N_COMMANDS);
+    if (near != NULL)
+        app_error("'%.80s' is not a command; did you mean %s?", name, near);
+    else
+        app_error("'%.80s' is not a command; see runnel --help", name);
+    return NULL;
+}
+
+static int act(const struct command *command, int argc, char **argv)
+{
+    static struct app_options options; /* large: a thousand biases */
+    int code = APP_USAGE;
+
+    app_options_default(&options);
+    if (app_options_parse(&options, command->name, command->bit, command->operands, argc, argv)) {
+        if (options.help) {
+            command_help(command);
+            code = app_output_code();
+        } else {
+            code = command->act(&options);
+        }
+    }
+    app_options_fini(&options);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    const struct command *command = NULL;
+    const char *word = argc > 1 ? argv[1] : "";
+
+    setlocale(LC_CTYPE, ""); /* for the line editor; numbers stay in the C locale */
+    app_signals_arm();
+    if (argc < 2) {
+        help(stderr);
+        return APP_USAGE;
+    }
+    if (strcmp(word, "--version") == 0) {
+        printf("runnel %s\n", runnel_version());
+        return app_output_code();
+    }
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || (strcmp(word, "help") == 0 && argc == 2)) {
+        help(stdout);
+        return app_output_code();
+    }
+    command = find_command(strcmp(word, "help") == 0 ? argv[2] : word);
+    if (command == NULL)
+        return APP_USAGE;
+    if (strcmp(word, "help") == 0) {
+        command_help(command);
+        return app_output_code();
+    }
+    return act(command, argc - 2, argv + 2);
+}

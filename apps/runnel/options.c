@@ -1,0 +1,491 @@
+/* The table of options, its reader and its help: see options.h. */
+#include "options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+
+enum kind {
+    FLAG,       /* bool */
+    STRING,     /* const char * */
+    CHOICE,     /* const char *: one of `choices`, parted by bars */
+    INTEGER,    /* int64_t in [min, max] */
+    UNSIGNED,   /* uint64_t, all of it */
+    SIZE,       /* uint64_t with K, M or G behind it */
+    REAL,       /* double in [min, max], or in (min, max] if `open` */
+    REFERENCE,  /* sets device */
+    STOPS,      /* appends to stops */
+    STOP_TOKEN, /* appends to stop_tokens */
+    TOKENS,     /* ids parted by commas */
+    BIAS        /* ID=VALUE, appends to biases */
+};
+
+#define ALL (~0u)
+#define LOADING (APP_RUN | APP_CHAT | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY)
+#define COMPUTING (APP_RUN | APP_CHAT | APP_LOGITS | APP_PERPLEXITY)
+#define SAMPLING (APP_RUN | APP_CHAT)
+#define AT(field) offsetof(struct app_options, field)
+
+static const struct option {
+    const char *name;
+    char letter;
+    const char *value;
+    enum kind kind;
+    size_t at;
+    double min, max;
+    bool open;
+    const char *choices;
+    unsigned commands;
+    const char *help;
+} table[] = {
+    {"--prompt", 'p', "TEXT", STRING, AT(prompt), 0, 0, false, NULL, APP_RUN | APP_TOKENIZE | APP_LOGITS, "the text"},
+    {"--file", 'f', "FILE", STRING, AT(file), 0, 0, false, NULL, APP_RUN | APP_TOKENIZE,
+     "a file with the text, taken byte for byte; - is standard input"},
+    {"--tokens", 0, "1,2,3", TOKENS, 0, 0, INT32_MAX, false, NULL, APP_LOGITS,
+     "token ids instead of a text, as they are"},
+    {"--output", 'o', "FILE", STRING, AT(out), 0, 0, false, NULL, APP_LOGITS,
+     "where the logits go; - is standard output"},
+    {"--system", 0, "TEXT", STRING, AT(system), 0, 0, false, NULL, APP_CHAT,
+     "what the model is told before the first turn"},
+    {"--ids", 0, NULL, FLAG, AT(ids), 0, 0, false, NULL, APP_TOKENIZE, "only the ids, on one line"},
+    {"--special", 0, NULL, FLAG, AT(special), 0, 0, false, NULL, APP_RUN | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY,
+     "control tokens written in the text become control tokens"},
+    {"--bos", 0, NULL, FLAG, AT(bos), 0, 0, false, NULL, APP_TOKENIZE, "add BOS and EOS as the model asks for"},
+
+    {"--max-tokens", 'n', "N", INTEGER, AT(max_tokens), -1, INT32_MAX, false, NULL, SAMPLING,
+     "length of an answer; -1: until the context is full (default)"},
+    {"--temperature", 0, "X", REAL, AT(temperature), 0, 1000, false, NULL, SAMPLING,
+     "0: always the likeliest token (default); 1: as the model was trained"},
+    {"--top-k", 0, "N", INTEGER, AT(top_k), 0, UINT32_MAX, false, NULL, SAMPLING,
+     "draw from the N likeliest; 0: off (default)"},
+    {"--top-p", 0, "X", REAL, AT(top_p), 0, 1, true, NULL, SAMPLING,
+     "draw from the likeliest that together reach X; 1: off (default)"},
+    {"--min-p", 0, "X", REAL, AT(min_p), 0, 1, false, NULL, SAMPLING,
+     "drop what is less likely than X times the likeliest; 0: off (default)"},
+    {"--repetition-penalty", 0, "X", REAL, AT(repetition_penalty), 0, 1000, true, NULL, SAMPLING,
+     "make seen tokens less likely by a factor; 1: off (default)"},
+    {"--frequency-penalty", 0, "X", REAL, AT(frequency_penalty), -1000, 1000, false, NULL, SAMPLING,
+     "lower a logit by X per occurrence; 0: off (default)"},
+    {"--presence-penalty", 0, "X", REAL, AT(presence_penalty), -1000, 1000, false, NULL, SAMPLING,
+     "lower the logit of a token that has occurred by X; 0: off (default)"},
+    {"--logit-bias", 0, "ID=X", BIAS, 0, 0, 0, false, NULL, SAMPLING,
+     "add X to a token's logit, -inf forbids it; repeatable"},
+    {"--seed", 0, "N", UNSIGNED, AT(seed), 0, 0, false, NULL, SAMPLING,
+     "the same seed and options give the same text; default 0"},
+    {"--stop", 0, "TEXT", STOPS, 0, 0, 0, false, NULL, SAMPLING, "the answer ends before this text; repeatable"},
+    {"--stop-token", 0, "ID", STOP_TOKEN, 0, 0, INT32_MAX, false, NULL, SAMPLING,
+     "the answer ends with this token; repeatable"},
+    {"--ignore-eos", 0, NULL, FLAG, AT(ignore_eos), 0, 0, false, NULL, SAMPLING,
+     "the model's own end-of-text tokens do not end the answer"},
+    {"--logprobs", 0, "N", INTEGER, AT(logprobs), 0, RUNNEL_MAX_TOP_LOGPROBS, false, NULL, APP_RUN,
+     "with --json: the log-probability of each token and of the N likeliest"},
+
+    {"--ctx", 0, "N", INTEGER, AT(context), 1, UINT32_MAX, false, NULL, COMPUTING | APP_INFO,
+     "positions of the context; default: the model's own, at most 8192"},
+    {"--kv-type", 0, "TYPE", CHOICE, AT(kv_type), 0, 0, false, "f16|f32|bf16", COMPUTING | APP_INFO,
+     "format of the key-value cache: f16 (default), f32 or bf16"},
+    {"--kv-size", 0, "BYTES", SIZE, AT(kv_bytes), 0, 0, false, NULL, COMPUTING,
+     "memory for the key-value cache, with K, M or G; default: 8 contexts"},
+    {"--batch", 0, "N", INTEGER, AT(batch), 1, UINT32_MAX, false, NULL, COMPUTING,
+     "positions in one forward pass; default 256"},
+    {"--threads", 0, "N", INTEGER, AT(threads), 1, 1024, false, NULL, COMPUTING,
+     "threads that compute; default: one per physical core"},
+    {"--device", 0, "NAME", CHOICE, AT(device), 0, 0, false, "cpu|reference", COMPUTING,
+     "cpu (default), or reference: plain C in double precision"},
+    {"--reference", 0, NULL, REFERENCE, 0, 0, 0, false, NULL, COMPUTING, "the same as --device reference"},
+
+    {"--json", 0, NULL, FLAG, AT(json), 0, 0, false, NULL, APP_RUN | APP_INFO | APP_PERPLEXITY,
+     "JSON on standard output"},
+    {"--quiet", 'q', NULL, FLAG, AT(quiet), 0, 0, false, NULL, LOADING, "no progress and no figures on standard error"},
+    {"--help", 'h', NULL, FLAG, AT(help), 0, 0, false, NULL, ALL, "this text"},
+};
+
+#define N_OPTIONS (sizeof table / sizeof table[0])
+
+void app_options_default(struct app_options *options)
+{
+    *options = (struct app_options){.max_tokens = -1, .top_p = 1, .repetition_penalty = 1, .logprobs = -1,
+                                    .kv_type = "f16", .device = "cpu"};
+}
+
+void app_options_fini(struct app_options *options)
+{
+    free(options->tokens);
+    options->tokens = NULL;
+}
+
+runnel_kv_type app_kv_type(const char *name)
+{
+    return strcmp(name, "f32") == 0 ? RUNNEL_KV_F32 : strcmp(name, "bf16") == 0 ? RUNNEL_KV_BF16 : RUNNEL_KV_F16;
+}
+
+/* ---- Numbers ----------------------------------------------------------------------------- */
+
+/* Decimal digits with an optional minus, ending at `end`; strtoll alone would take blanks and a plus. */
+static bool read_integer(const char *text, const char *end, int64_t min, int64_t max, int64_t *out)
+{
+    char *stop = NULL;
+    long long value = 0;
+
+    if (!isdigit((unsigned char)text[0]) && !(text[0] == '-' && isdigit((unsigned char)text[1])))
+        return false;
+    errno = 0;
+    value = strtoll(text, &stop, 10);
+    if (errno != 0 || stop != end || value < min || value > max)
+        return false;
+    *out = value;
+    return true;
+}
+
+static bool read_unsigned(const char *text, const char *end, uint64_t *out)
+{
+    char *stop = NULL;
+    unsigned long long value = 0;
+
+    if (!isdigit((unsigned char)text[0]))
+        return false;
+    errno = 0;
+    value = strtoull(text, &stop, 10);
+    if (errno != 0 || stop != end)
+        return false;
+    *out = value;
+    return true;
+}
+
+static bool read_size(const char *text, uint64_t *out)
+{
+    static const char suffixes[] = "KMG";
+    size_t n = strlen(text);
+    const char *suffix = n > 0 ? strchr(suffixes, toupper((unsigned char)text[n - 1])) : NULL;
+    unsigned shift = suffix != NULL ? 10 * (unsigned)(suffix - suffixes + 1) : 0;
+    uint64_t value = 0;
+
+    if (!read_unsigned(text, text + n - (suffix != NULL), &value) || value == 0 || value > UINT64_MAX >> shift)
+        return false;
+    *out = value << shift;
+    return true;
+}
+
+/* A finite decimal number: no blanks, no hexadecimal, no words. */
+static bool read_real(const char *text, double *out)
+{
+    char *stop = NULL;
+
+    if (text[0] == '\0' || text[strspn(text, "+-.0123456789eE")] != '\0')
+        return false;
+    *out = strtod(text, &stop);
+    return *stop == '\0' && isfinite(*out) && fabs(*out) <= 3.4e38; /* it becomes a float */
+}
+
+/* ---- Values that are not one number ------------------------------------------------------ */
+
+static bool read_choice(const char *text, const char *choices, const char **out)
+{
+    size_t n = strlen(text);
+    const char *at = choices;
+
+    while (at != NULL) {
+        if (n > 0 && strncmp(at, text, n) == 0 && (at[n] == '|' || at[n] == '\0')) {
+            *out = text;
+            return true;
+        }
+        at = strchr(at, '|');
+        at = at != NULL ? at + 1 : NULL;
+    }
+    return false;
+}
+
+static bool read_tokens(const char *text, struct app_options *options)
+{
+    size_t capacity = 1, n = 0;
+    const char *end = NULL;
+    int64_t id = 0;
+
+    for (const char *c = text; *c != '\0'; c++)
+        capacity += *c == ',';
+    free(options->tokens);
+    options->n_tokens = 0;
+    options->tokens = calloc(capacity, sizeof *options->tokens);
+    if (options->tokens == NULL)
+        return false;
+    for (;; text = end + 1) {
+        end = text + strcspn(text, ",");
+        if (!read_integer(text, end, 0, INT32_MAX, &id))
+            return false;
+        options->tokens[n++] = (int32_t)id;
+        if (*end == '\0')
+            break;
+    }
+    options->n_tokens = n;
+    return true;
+}
+
+static bool read_bias(const char *text, struct app_options *options)
+{
+    const char *equal = strchr(text, '=');
+    double bias = -INFINITY;
+    int64_t id = 0;
+
+    if (equal == NULL || options->n_biases == APP_MAX_BIASES || !read_integer(text, equal, 0, INT32_MAX, &id))
+        return false;
+    if (strcmp(equal + 1, "-inf") != 0 && !read_real(equal + 1, &bias))
+        return false;
+    options->biases[options->n_biases++] = (runnel_logit_bias){(int32_t)id, (float)bias};
+    return true;
+}
+
+static bool read_stop(const char *text, struct app_options *options)
+{
+    size_t n = strlen(text);
+
+    if (n == 0 || n > RUNNEL_MAX_STOP_BYTES || options->n_stops == RUNNEL_MAX_STOPS)
+        return false;
+    options->stops[options->n_stops++] = text;
+    return true;
+}
+
+static bool read_stop_token(const char *text, struct app_options *options)
+{
+    int64_t id = 0;
+
+    if (options->n_stop_tokens == APP_MAX_STOP_TOKENS || !read_integer(text, text + strlen(text), 0, INT32_MAX, &id))
+        return false;
+    options->stop_tokens[options->n_stop_tokens++] = (int32_t)id;
+    return true;
+}
+
+/* ---- One option -------------------------------------------------------------------------- */
+
+static bool store(const struct option *o, const char *text, struct app_options *options)
+{
+    char *field = (char *)options + o->at;
+    double real = 0;
+
+    switch (o->kind) {
+    case FLAG:
+        *(bool *)field = true;
+        return true;
+    case REFERENCE:
+        options->device = "reference";
+        return true;
+    case STRING:
+        *(const char **)field = text;
+        return true;
+    case CHOICE:
+        return read_choice(text, o->choices, (const char **)field);
+    case INTEGER:
+        return read_integer(text, text + strlen(text), (int64_t)o->min, (int64_t)o->max, (int64_t *)field);
+    case UNSIGNED:
+        return read_unsigned(text, text + strlen(text), (uint64_t *)field);
+    case SIZE:
+        return read_size(text, (uint64_t *)field);
+    case REAL:
+        if (!read_real(text, &real) || real > o->max || (o->open ? (float)real <= o->min : real < o->min))
+            return false;
+        *(double *)field = real;
+        return true;
+    case STOPS:
+        return read_stop(text, options);
+    case STOP_TOKEN:
+        return read_stop_token(text, options);
+    case TOKENS:
+        return read_tokens(text, options);
+    case BIAS:
+        return read_bias(text, options);
+    }
+    return false;
+}
+
+/* What would have been allowed. */
+static void complain_value(const struct option *o, const char *text)
+{
+    char range[128];
+
+    switch (o->kind) {
+    case CHOICE:
+        snprintf(range, sizeof range, "one of %s", o->choices);
+        break;
+    case INTEGER:
+    case STOP_TOKEN:
+        snprintf(range, sizeof range, "a whole number from %.0f to %.0f", o->min, o->max);
+        break;
+    case UNSIGNED:
+        snprintf(range, sizeof range, "a whole number from 0 to %llu", (unsigned long long)UINT64_MAX);
+        break;
+    case SIZE:
+        snprintf(range, sizeof range, "a number of bytes, such as 1000000, 512K, 64M or 2G");
+        break;
+    case REAL:
+        snprintf(range, sizeof range, "a number %s %g, at most %g", o->open ? "above" : "from", o->min, o->max);
+        break;
+    case STOPS:
+        snprintf(range, sizeof range, "1 to %d bytes, at most %d times", RUNNEL_MAX_STOP_BYTES, RUNNEL_MAX_STOPS);
+        break;
+    case TOKENS:
+        snprintf(range, sizeof range, "token ids parted by commas");
+        break;
+    case BIAS:
+        snprintf(range, sizeof range, "ID=NUMBER or ID=-inf, at most %d times", APP_MAX_BIASES);
+        break;
+    default:
+        snprintf(range, sizeof range, "%s", o->value);
+        break;
+    }
+    app_error("%s '%.80s' is not allowed: it takes %s", o->name, text, range);
+}
+
+static const struct option *find(const char *word, size_t n, unsigned command)
+{
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        const struct option *o = &table[i];
+
+        if ((o->commands & command) == 0)
+            continue;
+        if (n == 2 && word[0] == '-' && o->letter != 0 && word[1] == o->letter)
+            return o;
+        if (strlen(o->name) == n && strncmp(o->name, word, n) == 0)
+            return o;
+    }
+    return NULL;
+}
+
+static void complain_unknown(const char *command_name, unsigned command, const char *word, size_t n)
+{
+    const char *names[N_OPTIONS];
+    const char *near = NULL;
+    char copy[64];
+    size_t count = 0;
+
+    snprintf(copy, sizeof copy, "%.*s", (int)(n < sizeof copy ? n : sizeof copy - 1), word);
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        if (table[i].commands & command)
+            names[count++] = table[i].name;
+    near = app_nearest(copy, names, count);
+    if (near != NULL)
+        app_error("'%s' is not an option of %s; did you mean %s?", copy, command_name, near);
+    else
+        app_error("'%s' is not an option of %s; see runnel %s --help", copy, command_name, command_name);
+}
+
+/* Handles the option at argv[*i] and moves *i to its last word. */
+static bool parse_option(struct app_options *options, const char *name, unsigned command, int argc, char **argv, int *i)
+{
+    const char *word = argv[*i];
+    const char *equal = strncmp(word, "--", 2) == 0 ? strchr(word, '=') : NULL;
+    size_t n = equal != NULL ? (size_t)(equal - word) : strlen(word);
+    const struct option *o = find(word, n, command);
+    const char *text = equal != NULL ? equal + 1 : NULL;
+
+    if (o == NULL) {
+        complain_unknown(name, command, word, n);
+        return false;
+    }
+    if (o->value == NULL && text != NULL) {
+        app_error("%s takes no value", o->name);
+        return false;
+    }
+    if (o->value != NULL && text == NULL) {
+        if (*i + 1 >= argc) {
+            app_error("%s needs a value: %s", o->name, o->value);
+            return false;
+        }
+        text = argv[++*i];
+    }
+    if (store(o, text, options))
+        return true;
+    complain_value(o, text);
+    return false;
+}
+
+bool app_options_parse(struct app_options *options, const char *name, unsigned command, int max_operands, int argc,
+                       char **argv)
+{
+    bool words_only = false;
+
+    for (int i = 0; i < argc && !options->help; i++) {
+        if (!words_only && strcmp(argv[i], "--") == 0) {
+            words_only = true;
+        } else if (!words_only && argv[i][0] == '-' && argv[i][1] != '\0') {
+            if (!parse_option(options, name, command, argc, argv, &i))
+                return false;
+        } else if (options->n_operands == max_operands) {
+            app_error("'%.80s' is one word too many; see runnel %s --help", argv[i], name);
+            return false;
+        } else {
+            options->operands[options->n_operands++] = argv[i];
+        }
+    }
+    if (options->help || options->n_operands == max_operands)
+        return true;
+    app_error("%s is missing; see runnel %s --help", options->n_operands == 0 ? "MODEL" : "FILE", name);
+    return false;
+}
+
+/* ---- Help and suggestions ---------------------------------------------------------------- */
+
+void app_options_help(FILE *to, unsigned command)
+{
+    char left[64], letter[8];
+
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        const struct option *o = &table[i];
+
+        if ((o->commands & command) == 0)
+            continue;
+        snprintf(letter, sizeof letter, o->letter != 0 ? "-%c, " : "    ", o->letter);
+        snprintf(left, sizeof left, "%s%s%s%s", letter, o->name, o->value != NULL ? " " : "",
+                 o->value != NULL ? o->value : "");
+        fprintf(to, "  %-31s %s\n", left, o->help);
+    }
+}
+
+/* Optimal string alignment distance, in rows; words longer than `LONGEST` are never near. */
+static size_t distance(const char *a, const char *b)
+{
+    enum { LONGEST = 63 };
+    size_t rows[3][LONGEST + 1];
+    size_t n = strlen(a), m = strlen(b);
+
+    if (n > LONGEST || m > LONGEST)
+        return LONGEST;
+    for (size_t j = 0; j <= m; j++)
+        rows[0][j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        size_t *now = rows[i % 3], *last = rows[(i - 1) % 3];
+
+        now[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            size_t best = last[j - 1] + (a[i - 1] != b[j - 1]);
+
+            best = best < last[j] + 1 ? best : last[j] + 1;
+            best = best < now[j - 1] + 1 ? best : now[j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+                size_t swapped = rows[(i - 2) % 3][j - 2] + 1;
+
+                best = best < swapped ? best : swapped;
+            }
+            now[j] = best;
+        }
+    }
+    return rows[n % 3][m];
+}
+
+const char *app_nearest(const char *word, const char *const *words, size_t n)
+{
+    size_t best = strlen(word) / 2 + 1; /* as far as half of the word was mistyped */
+    const char *near = NULL;
+
+    for (size_t i = 0; i < n; i++) {
+        size_t d = distance(word, words[i]);
+
+        if (d < best) {
+            best = d;
+            near = words[i];
+        }
+    }
+    return near;
+}

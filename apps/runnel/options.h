@@ -1,0 +1,77 @@
+/* The options of the program: one table, read by the parser, by --help and by the suggestions.
+ *
+ * A command is a bit; an option carries the bits of the commands that take it, so that a new
+ * command adds its bit to the options it shares. Numbers are read strictly: the whole word, within
+ * the range, never NaN. Everything is checked here before a model is touched. */
+#ifndef RUNNEL_APP_OPTIONS_H
+#define RUNNEL_APP_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "runnel.h"
+
+enum {
+    APP_RUN = 1,
+    APP_CHAT = 2,
+    APP_INFO = 4,
+    APP_TOKENIZE = 8,
+    APP_LOGITS = 16,
+    APP_PERPLEXITY = 32
+};
+
+#define APP_MAX_BIASES 1024
+#define APP_MAX_STOP_TOKENS 64
+
+struct app_options {
+    const char *operands[2]; /* MODEL, then FILE where the command has one */
+    int n_operands;
+    bool help;
+    /* text in and out; NULL: not given */
+    const char *prompt, *file, *out, *system;
+    int32_t *tokens; /* --tokens; owned */
+    size_t n_tokens;
+    bool json, quiet, ids, special, bos;
+    /* the answer */
+    int64_t max_tokens; /* -1: until the context is full */
+    double temperature, top_p, min_p;
+    int64_t top_k;
+    double repetition_penalty, frequency_penalty, presence_penalty;
+    uint64_t seed;
+    runnel_logit_bias biases[APP_MAX_BIASES];
+    size_t n_biases;
+    const char *stops[RUNNEL_MAX_STOPS];
+    size_t n_stops;
+    int32_t stop_tokens[APP_MAX_STOP_TOKENS];
+    size_t n_stop_tokens;
+    bool ignore_eos;
+    int64_t logprobs; /* -1: none */
+    /* the engine and the model */
+    int64_t context, batch, threads; /* 0: chosen */
+    uint64_t kv_bytes;
+    const char *kv_type, *device;
+};
+
+/* Every value as it is when no option is given. */
+void app_options_default(struct app_options *options);
+void app_options_fini(struct app_options *options);
+
+/* Reads argv[0..argc), the words behind the command `name` (bit `command`), which takes at most
+ * max_operands operands. The strings are borrowed from argv. False after a line on stderr that says
+ * what is wrong and what was perhaps meant. */
+bool app_options_parse(struct app_options *options, const char *name, unsigned command, int max_operands, int argc,
+                       char **argv);
+
+/* The options of a command, a line or two each. */
+void app_options_help(FILE *to, unsigned command);
+
+/* RUNNEL_KV_* of a --kv-type. */
+runnel_kv_type app_kv_type(const char *name);
+
+/* The one of words[0..n) nearest to `word` by insertions, deletions, replacements and swaps, or
+ * NULL if none is near enough to have been meant. */
+const char *app_nearest(const char *word, const char *const *words, size_t n);
+
+#endif

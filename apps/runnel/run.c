@@ -1,0 +1,122 @@
+/* runnel run: one answer, streamed to standard output as text or as a JSON object per line. The text
+ * is exact: a newline is added behind it on a terminal only. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common.h"
+
+static const char *finish_name(runnel_finish finish)
+{
+    return finish == RUNNEL_FINISH_STOP ? "stop" : finish == RUNNEL_FINISH_LENGTH ? "length" : "none";
+}
+
+static void json_token(const runnel_event *event, bool logprobs)
+{
+    printf("{\"type\":\"token\",\"id\":%d,\"text\":", (int)event->token);
+    app_json_string(stdout, event->text, event->text_bytes);
+    if (logprobs && event->token >= 0) {
+        fputs(",\"logprob\":", stdout);
+        app_json_number(stdout, (double)event->logprob);
+        fputs(",\"top\":[", stdout);
+        for (uint32_t i = 0; i < event->n_top; i++) {
+            printf("%s{\"id\":%d,\"logprob\":", i > 0 ? "," : "", (int)event->top[i].token);
+            app_json_number(stdout, (double)event->top[i].logprob);
+            fputc('}', stdout);
+        }
+        fputc(']', stdout);
+    }
+    fputs("}\n", stdout);
+}
+
+static void json_end(const runnel_event *event)
+{
+    const runnel_usage *u = &event->usage;
+    const runnel_timings *t = &event->timings;
+
+    if (event->type == RUNNEL_EVENT_DONE) {
+        printf("{\"type\":\"done\",\"finish\":\"%s\"", finish_name(event->finish));
+    } else if (event->type == RUNNEL_EVENT_CANCELLED) {
+        fputs("{\"type\":\"cancelled\"", stdout);
+    } else {
+        printf("{\"type\":\"failed\",\"status\":\"%s\",\"error\":", runnel_status_name(event->status));
+        app_json_string(stdout, event->error, strlen(event->error));
+    }
+    printf(",\"usage\":{\"prompt_tokens\":%llu,\"cached_tokens\":%llu,\"completion_tokens\":%llu}",
+           (unsigned long long)u->prompt_tokens, (unsigned long long)u->cached_tokens,
+           (unsigned long long)u->completion_tokens);
+    printf(",\"timings\":{\"admitted_us\":%llu,\"first_token_us\":%llu,\"end_us\":%llu}}\n",
+           (unsigned long long)t->admitted_us, (unsigned long long)t->first_token_us, (unsigned long long)t->end_us);
+}
+
+static bool on_json(void *user, const runnel_event *event)
+{
+    const struct app_options *options = user;
+
+    if (event->type == RUNNEL_EVENT_TOKEN)
+        json_token(event, options->logprobs >= 0);
+    else if (event->type == RUNNEL_EVENT_PROGRESS)
+        printf("{\"type\":\"progress\",\"done\":%llu,\"total\":%llu}\n", (unsigned long long)event->prompt_done,
+               (unsigned long long)event->prompt_total);
+    else if (event->type != RUNNEL_EVENT_LOGITS)
+        json_end(event);
+    return true;
+}
+
+static bool on_text(void *user, const runnel_event *event)
+{
+    const struct app_options *options = user;
+
+    if (event->type == RUNNEL_EVENT_PROGRESS) {
+        app_progress(options, "reading", (double)event->prompt_done / (double)event->prompt_total);
+    } else if (event->type == RUNNEL_EVENT_TOKEN) {
+        app_progress_clear();
+        fwrite(event->text, 1, event->text_bytes, stdout);
+    }
+    return true;
+}
+
+static int answer(struct app *app, const struct app_text *text)
+{
+    const struct app_options *options = app->options;
+    struct app_outcome outcome;
+    runnel_request request;
+    int code = APP_OK, output = APP_OK;
+
+    app_request(options, &request);
+    request.prompt = text->bytes;
+    request.prompt_bytes = text->size;
+    request.want_progress = 1;
+    code = app_stream(app, &request, options->json ? on_json : on_text, (void *)options, &outcome);
+    if (outcome.type != 0 && !options->json && isatty(STDOUT_FILENO))
+        fputc('\n', stdout);
+    output = app_output_code();
+    if (outcome.type != 0)
+        app_figures(options, &outcome);
+    return code != APP_OK ? code : output;
+}
+
+int app_run(const struct app_options *options)
+{
+    struct app app = {0};
+    struct app_text text = {0};
+    int code = APP_OK;
+
+    if (options->logprobs >= 0 && !options->json) {
+        app_error("--logprobs needs --json");
+        return APP_USAGE;
+    }
+    code = app_read_prompt(options, &text);
+    if (code != APP_OK)
+        return code;
+    code = app_open(&app, options, false);
+    if (code == APP_OK && text.size == 0 && !app.info.add_bos) {
+        app_error("this model cannot begin from nothing: give it a text with -p or -f");
+        code = APP_USAGE;
+    }
+    if (code == APP_OK)
+        code = answer(&app, &text);
+    app_close(&app);
+    free(text.bytes);
+    return code;
+}
