@@ -4,9 +4,12 @@
  *   logit   best ───── best-8T ───────── best-24T ─────────────── lowest finite
  *           │  band 0  │      band 1     │          band 2        │
  *
- * Only the band in use is gathered (one scan) and made a heap; a token costs log2(band) comparisons.
- * The order is that of a full sort whatever the bands are; their depths are a guess at how far a
- * caller goes: beyond 8 temperatures lies a weight of e^-8, beyond 24 one that no coin shows.
+ * Only the band in use is gathered: one scan. A small band becomes a heap, from which a token costs
+ * log2(band) comparisons; a large one is sorted by radix, since whoever walks a flat distribution walks
+ * far. A caller who wants few tokens says so: then one scan keeps the best of them, and there are no bands.
+ *
+ * The order is that of a full sort in each of the three ways. The depths of the bands are a guess at how
+ * far a caller goes: beyond 8 temperatures lies a weight of e^-8, beyond 24 one that no coin shows.
  * Tokens with a logit of -inf never appear. */
 #ifndef RN_SAMPLING_ORDER_H
 #define RN_SAMPLING_ORDER_H
@@ -16,21 +19,24 @@
 
 struct rn_order {
     const float *logits;
-    uint64_t *heap; /* [n_heap], the greatest key at 0 */
+    uint64_t *keys;   /* [n_keys] gathered: a heap with the greatest at 0, or sorted with the greatest last */
+    uint64_t *spare;  /* [n_vocab] for the radix sort */
     uint32_t n_vocab;
-    uint32_t n_heap;
-    uint32_t band; /* the next one to gather */
+    uint32_t n_keys;
+    uint32_t most;    /* so many will be asked for */
+    uint32_t band;    /* the next one to gather */
+    bool sorted;
     float ceiling; /* logits below it have not been gathered */
     float best;
     double temperature;
 };
 
-/* logits [n_vocab]: no NaN, no +inf; best: the greatest of them; heap: memory for n_vocab keys. All borrowed
- * until the last rn_order_next. */
+/* logits [n_vocab]: no NaN, no +inf; best: the greatest of them; most: how many tokens will be asked for at most;
+ * keys: memory for 2 × n_vocab keys. All borrowed until the last rn_order_next. */
 void rn_order_begin(struct rn_order *order, const float *logits, uint32_t n_vocab, float best, double temperature,
-                    uint64_t *heap);
+                    uint32_t most, uint64_t *keys);
 
-/* The next token; false when only logits of -inf are left. */
+/* The next token; false when only logits of -inf are left, or `most` have been given. */
 bool rn_order_next(struct rn_order *order, int32_t *token);
 
 #endif

@@ -33,7 +33,7 @@ struct rn_sampler_scratch {
     struct rn_heap *heap;
     uint32_t n_vocab;
     float *adjusted; /* [n_vocab] logits after biases and penalties */
-    uint64_t *keys;  /* [n_vocab] for rn_order */
+    uint64_t *keys;  /* [2 × n_vocab] for rn_order */
     int32_t *tokens; /* [n_vocab] what the filters have kept so far, best first */
     double *weights; /* [n_vocab] its weights */
 };
@@ -93,7 +93,7 @@ struct rn_sampler_scratch *rn_sampler_scratch_new(struct rn_heap *heap, uint32_t
     scratch->heap = heap;
     scratch->n_vocab = n_vocab;
     scratch->adjusted = rn_alloc(heap, n_vocab, sizeof *scratch->adjusted);
-    scratch->keys = rn_alloc(heap, n_vocab, sizeof *scratch->keys);
+    scratch->keys = rn_alloc(heap, n_vocab, 2 * sizeof *scratch->keys);
     scratch->tokens = rn_alloc(heap, n_vocab, sizeof *scratch->tokens);
     scratch->weights = rn_alloc(heap, n_vocab, sizeof *scratch->weights);
     if (scratch->adjusted == NULL || scratch->keys == NULL || scratch->tokens == NULL || scratch->weights == NULL) {
@@ -114,39 +114,60 @@ void rn_sampler_scratch_free(struct rn_sampler_scratch *scratch)
     rn_free(scratch->heap, scratch);
 }
 
-/* The greatest logit in *best; NUMERIC when one is NaN or +inf, or all are -inf.
+/* The order of the numbers as signed integers: -NaN, -inf, ..., -0, +0, ..., +inf, +NaN. Its own inverse. */
+static int32_t folded(int32_t bits)
+{
+    return bits ^ (int32_t)((uint32_t)(bits >> 31) >> 1);
+}
+
+#define CHUNK 1024u /* tokens; a search for the best one is over this many */
+
+/* The greatest logit in *best, and in *chunk where the first of its value lies, or where to begin the search
+ * for it. NUMERIC when a logit is NaN or +inf, or all are -inf.
  *
- * Works on the bits, folded so that they compare as signed integers in the order of the numbers: a
- * loop without a branch, which the compiler turns into vector code. +inf and positive NaNs are at
- * the top of that order, negative NaNs at the bottom. */
-static runnel_status scan(const float *logits, uint32_t n, float *best)
+ * Works on the bits: a loop without a branch, which the compiler turns into vector code. What is wrong
+ * shows at the two ends of the order. */
+static runnel_status scan(const float *logits, uint32_t n, float *best, uint32_t *chunk)
 {
     const int32_t plus_infinity = 0x7f800000, minus_infinity = ~0x7f800000;
     int32_t most = INT32_MIN, least = INT32_MAX;
 
-    for (uint32_t i = 0; i < n; i++) {
-        int32_t bits;
+    *chunk = 0;
+    for (uint32_t begin = 0; begin < n; begin += CHUNK) {
+        uint32_t m = n - begin < CHUNK ? n - begin : CHUNK;
+        int32_t high = most;
 
-        memcpy(&bits, &logits[i], sizeof bits);
-        bits ^= (int32_t)((uint32_t)(bits >> 31) >> 1);
-        most = bits > most ? bits : most;
-        least = bits < least ? bits : least;
+        for (uint32_t i = 0; i < m; i++) {
+            int32_t bits, value;
+
+            memcpy(&bits, &logits[begin + i], sizeof bits);
+            value = folded(bits);
+            high = value > high ? value : high;
+            least = value < least ? value : least;
+        }
+        if (high > most)
+            *chunk = begin;
+        most = high;
+        if (n - begin <= CHUNK) /* before begin can wrap */
+            break;
     }
     if (most >= plus_infinity || least < minus_infinity || most <= minus_infinity)
         return RUNNEL_NUMERIC;
-    most ^= (int32_t)((uint32_t)(most >> 31) >> 1);
+    if (most == 0)
+        *chunk = 0; /* -0 equals +0 and may stand before it */
+    most = folded(most);
     memcpy(best, &most, sizeof *best);
     return RUNNEL_OK;
 }
 
-/* The lowest id with the greatest logit. */
-static int32_t argmax(const float *logits, float best)
+/* The lowest id with the greatest logit, not before `chunk`. */
+static int32_t argmax(const float *logits, float best, uint32_t chunk)
 {
-    int32_t token = 0;
+    uint32_t token = chunk;
 
     while (logits[token] != best)
         token++;
-    return token;
+    return (int32_t)token;
 }
 
 /* To float; what is finite stays finite, so that a host's parameters cannot make an infinity. */
@@ -207,8 +228,9 @@ static void put_logprobs(struct rn_sampler_scratch *scratch, const float *logits
     int32_t token;
 
     pick->logprob = (float)((double)logits[pick->token] - (double)best - norm);
-    rn_order_begin(&order, logits, n_vocab, best, 1, scratch->keys);
-    while (pick->n_top < n_top && pick->n_top < RUNNEL_MAX_TOP_LOGPROBS && rn_order_next(&order, &token))
+    rn_order_begin(&order, logits, n_vocab, best, 1, n_top < RUNNEL_MAX_TOP_LOGPROBS ? n_top : RUNNEL_MAX_TOP_LOGPROBS,
+                   scratch->keys);
+    while (rn_order_next(&order, &token))
         pick->top[pick->n_top++] = (runnel_logprob){token, (float)((double)logits[token] - (double)best - norm)};
 }
 
@@ -216,7 +238,7 @@ static void put_logprobs(struct rn_sampler_scratch *scratch, const float *logits
 static int32_t draw_from_all(struct rn_order *order, double coin)
 {
     double target = coin * total_weight(order->logits, order->n_vocab, order->best, order->temperature), sum = 0;
-    int32_t token, last = argmax(order->logits, order->best);
+    int32_t token, last = -1;
 
     while (rn_order_next(order, &token)) {
         double w = weight(order->logits[token], order->best, order->temperature);
@@ -231,16 +253,15 @@ static int32_t draw_from_all(struct rn_order *order, double coin)
     return last;
 }
 
-/* Takes tokens off the order until there are `most`, or their weights sum to `enough`, or the next is below
+/* Takes tokens off the order until it ends, or their weights sum to `enough`, or the next is below
  * `least`. Returns how many were kept. */
-static uint32_t keep(struct rn_order *order, struct rn_sampler_scratch *kept, uint32_t most, double enough,
-                     double least)
+static uint32_t keep(struct rn_order *order, struct rn_sampler_scratch *kept, double enough, double least)
 {
     double sum = 0;
     uint32_t n = 0;
     int32_t token;
 
-    while (n < most && sum < enough && rn_order_next(order, &token)) {
+    while (sum < enough && rn_order_next(order, &token)) {
         double w = weight(order->logits[token], order->best, order->temperature);
 
         if (w < least)
@@ -281,15 +302,14 @@ static int32_t draw(const struct rn_sampler *s, struct rn_sampler_scratch *kept,
     struct rn_order order;
     uint32_t n, i = 0;
 
-    rn_order_begin(&order, logits, s->n_vocab, best, temperature, kept->keys);
+    rn_order_begin(&order, logits, s->n_vocab, best, temperature, top_k ? p->top_k : s->n_vocab, kept->keys);
     if (!top_k && !top_p && p->min_p == 0)
         return draw_from_all(&order, coin);
     if (top_k) {
-        n = keep(&order, kept, p->top_k, INFINITY, 0);
+        n = keep(&order, kept, INFINITY, 0);
         n = trim(kept->weights, n, top_p ? share * sum_of(kept->weights, n) : INFINITY, least);
     } else {
-        n = keep(&order, kept, s->n_vocab,
-                 top_p ? share * total_weight(logits, s->n_vocab, best, temperature) : INFINITY, least);
+        n = keep(&order, kept, top_p ? share * total_weight(logits, s->n_vocab, best, temperature) : INFINITY, least);
     }
     target = coin * sum_of(kept->weights, n);
     for (; i < n - 1; i++) {
@@ -305,18 +325,19 @@ runnel_status rn_sampler_pick(const struct rn_sampler *s, struct rn_sampler_scra
 {
     const float *adjusted;
     float raw_best, best;
+    uint32_t chunk;
 
     RN_CHECK(scratch->n_vocab >= s->n_vocab);
     pick->token = -1;
     pick->logprob = 0;
     pick->n_top = 0;
-    if (scan(logits, s->n_vocab, &raw_best) != RUNNEL_OK)
+    if (scan(logits, s->n_vocab, &raw_best, &chunk) != RUNNEL_OK)
         return RUNNEL_NUMERIC;
     best = raw_best;
     adjusted = adjust(s, scratch, logits);
-    if (adjusted != logits && scan(adjusted, s->n_vocab, &best) != RUNNEL_OK)
+    if (adjusted != logits && scan(adjusted, s->n_vocab, &best, &chunk) != RUNNEL_OK)
         return RUNNEL_NUMERIC;
-    pick->token = s->params.temperature == 0 ? argmax(adjusted, best)
+    pick->token = s->params.temperature == 0 ? argmax(adjusted, best, chunk)
                                              : draw(s, scratch, adjusted, best, rn_coin(s->params.seed, position));
     if (want_logprobs)
         put_logprobs(scratch, logits, s->n_vocab, raw_best, n_top, pick);
