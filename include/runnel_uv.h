@@ -16,7 +16,7 @@ struct uv_loop_s; /* uv_loop_t */
 RUNNEL_API runnel_status runnel_uv_attach(runnel_engine *engine, struct uv_loop_s *loop);
 
 /* Stops delivery; the loop can be closed after it has run once more. Call on the loop's thread,
- * before runnel_engine_free and before uv_loop_close. STATE: not attached. */
+ * before uv_loop_close; runnel_engine_free on that thread does it too. STATE: not attached there. */
 RUNNEL_API runnel_status runnel_uv_detach(runnel_engine *engine);
 
 #ifdef __cplusplus

@@ -53,6 +53,29 @@ static inline bool rn_word_replace(struct rn_word *word, uint32_t from, uint32_t
     return atomic_compare_exchange_strong(&word->value, &from, to); /* partner: rn_word_get, rn_word_set */
 }
 
+/* Who holds something: 0, or a thread's number. Acquire on taking, release on giving up. */
+struct rn_holder {
+    _Atomic(uint64_t) thread;
+};
+
+static inline bool rn_holder_take(struct rn_holder *holder, uint64_t thread)
+{
+    uint64_t none = 0;
+
+    return atomic_compare_exchange_strong(&holder->thread, &none, thread); /* partner: rn_holder_give */
+}
+
+static inline void rn_holder_give(struct rn_holder *holder)
+{
+    atomic_store_explicit(&holder->thread, 0, memory_order_release); /* partner: rn_holder_take */
+}
+
+/* True only on the thread that holds it. Relaxed: a thread sees its own store. */
+static inline bool rn_holder_is(const struct rn_holder *holder, uint64_t thread)
+{
+    return atomic_load_explicit(&((struct rn_holder *)(uintptr_t)holder)->thread, memory_order_relaxed) == thread;
+}
+
 /* Statistics: relaxed, orders nothing; exact once the threads that change it are quiet. */
 struct rn_counter {
     _Atomic(int64_t) value;

@@ -1,0 +1,379 @@
+/* The decode actor: taking in requests, taking apart a finished batch, letting go of what has ended. How
+ * a batch is composed is in decode_batch.c. See decode_actor.h. */
+#include "actors/decode_actor.h"
+
+#include <string.h>
+
+#include "actors/decode_batch.h"
+#include "actors/engine.h"
+#include "base/check.h"
+
+static struct rn_decode *decode_of(struct rn_actor *actor)
+{
+    return (struct rn_decode *)actor;
+}
+
+static void free_lane(struct rn_decode *decode, struct rn_request *request)
+{
+    struct rn_msg *msg;
+
+    if (request->lane == 0)
+        return;
+    request->lane = 0;
+    msg = rn_msg_new(decode->actor.runtime, RN_MSG_LANE_FREE);
+    msg->lanes.n = 1;
+    rn_actor_send(&decode->model->prefill.actor, msg);
+}
+
+/* Sends away a request that has its outcome and is in no list and no step. */
+static void let_go(struct rn_decode *decode, struct rn_request *request)
+{
+    struct rn_msg *msg = rn_msg_new(decode->actor.runtime, RN_MSG_END);
+
+    RN_CHECK(request->outcome != RN_OUTCOME_NONE && !request->in_step);
+    free_lane(decode, request);
+    msg->request.request = request;
+    rn_actor_send(&decode->model->detokenizer.actor, msg);
+}
+
+static uint32_t find_running(const struct rn_decode *decode, uint32_t slot, uint32_t generation)
+{
+    uint32_t i = 0;
+
+    while (i < decode->n_running && (decode->running[i]->slot != slot || decode->running[i]->generation != generation))
+        i++;
+    return i;
+}
+
+/* Keeps the order of the others: the cursor's turn-taking depends on it. */
+static void remove_running(struct rn_decode *decode, uint32_t i)
+{
+    memmove(&decode->running[i], &decode->running[i + 1], (decode->n_running - i - 1) * sizeof decode->running[0]);
+    decode->n_running--;
+    if (decode->cursor > i)
+        decode->cursor--;
+}
+
+/* The request of a stream, wherever decode has it; NULL: not here. */
+static struct rn_request *find(const struct rn_decode *decode, uint32_t slot, uint32_t generation)
+{
+    uint32_t i = find_running(decode, slot, generation);
+
+    if (i < decode->n_running)
+        return decode->running[i];
+    for (struct rn_request *r = decode->prompts.first; r != NULL; r = r->next)
+        if (r->slot == slot && r->generation == generation)
+            return r;
+    return NULL;
+}
+
+/* Takes a request with an outcome out of its list and lets it go, unless a step still reads it. */
+static void drop_if_ended(struct rn_decode *decode, struct rn_request *request)
+{
+    uint32_t i;
+
+    if (request->outcome == RN_OUTCOME_NONE || request->in_step)
+        return;
+    i = find_running(decode, request->slot, request->generation);
+    if (i < decode->n_running)
+        remove_running(decode, i);
+    else
+        rn_request_remove(&decode->prompts, request->slot, request->generation);
+    let_go(decode, request);
+}
+
+static void on_offer(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_decode *decode = decode_of(self);
+    struct rn_request *request = msg->request.request;
+    const struct rn_outlet *outlet = &decode->model->engine->host.outlets[request->slot];
+
+    rn_msg_free(self->runtime, msg);
+    if (rn_cancel_has(&decode->cancelled, request)) {
+        rn_request_end(request, RN_OUTCOME_CANCELLED, RUNNEL_FINISH_NONE);
+        let_go(decode, request);
+        return;
+    }
+    decode->credits[request->slot] = (struct rn_credit){request->generation, (int32_t)outlet->window};
+    rn_request_push(&decode->prompts, request);
+}
+
+static void on_cancel(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_decode *decode = decode_of(self);
+    struct rn_request *request = find(decode, msg->stream.slot, msg->stream.generation);
+
+    rn_cancel_note(&decode->cancelled, msg->stream.slot, msg->stream.generation);
+    rn_msg_free(self->runtime, msg);
+    if (request != NULL) {
+        rn_request_end(request, RN_OUTCOME_CANCELLED, RUNNEL_FINISH_NONE);
+        drop_if_ended(decode, request);
+    }
+}
+
+static void on_credit(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_credit *credit = &decode_of(self)->credits[msg->stream.slot];
+
+    if (credit->generation == msg->stream.generation)
+        credit->n += (int32_t)msg->stream.n;
+    rn_msg_free(self->runtime, msg);
+}
+
+/* The answer has ended; the detokenizer knows with which token, and ignores later ones. */
+static void on_stopped(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_decode *decode = decode_of(self);
+    struct rn_request *request = find(decode, msg->stream.slot, msg->stream.generation);
+
+    rn_msg_free(self->runtime, msg);
+    if (request != NULL) {
+        rn_request_end(request, RN_OUTCOME_DONE, RUNNEL_FINISH_STOP);
+        drop_if_ended(decode, request);
+    }
+}
+
+static void on_tokens_back(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_decode *decode = decode_of(self);
+
+    msg->tokens.list->next = decode->free_lists;
+    decode->free_lists = msg->tokens.list;
+    rn_msg_free(self->runtime, msg);
+}
+
+/* The next event of a request in the list under way; costs one credit. */
+static struct rn_token_item *add_item(struct rn_decode *decode, struct rn_request *request, runnel_event_type type)
+{
+    struct rn_token_item *item = &decode->list->items[decode->list->n++];
+
+    RN_CHECK(decode->list->n <= decode->list->capacity);
+    decode->credits[request->slot].n--;
+    item->slot = request->slot;
+    item->generation = request->generation;
+    item->type = type;
+    return item;
+}
+
+static bool ends_answer(const struct rn_decode *decode, const struct rn_request *request, int32_t token)
+{
+    if (!request->ignore_eos && rn_vocab_is_end(decode->model->parts.vocab, token))
+        return true;
+    for (uint32_t i = 0; i < request->n_stop_tokens; i++)
+        if (request->stop_tokens[i] == token)
+            return true;
+    return false;
+}
+
+/* A drawn token joins its sequence. */
+static void take_token(struct rn_decode *decode, struct rn_request *request, const struct rn_pick *pick)
+{
+    struct rn_token_item *item;
+
+    if (request->first_token_us == 0)
+        request->first_token_us = rn_now_us(&decode->model->engine->clock);
+    RN_CHECK(request->n_tokens < request->capacity);
+    request->tokens[request->n_tokens++] = pick->token;
+    rn_sampler_accept(request->sampler, pick->token);
+    rn_counter_add(&decode->model->engine->totals.tokens, 1);
+    if (ends_answer(decode, request, pick->token)) {
+        rn_request_end(request, RN_OUTCOME_DONE, RUNNEL_FINISH_STOP);
+        return;
+    }
+    item = add_item(decode, request, RUNNEL_EVENT_TOKEN);
+    item->token = pick->token;
+    item->logprob = pick->logprob;
+    item->n_top = pick->n_top;
+    memcpy(item->top, pick->top, pick->n_top * sizeof pick->top[0]);
+    if (request->n_tokens >= request->n_limit)
+        rn_request_end(request, RN_OUTCOME_DONE, RUNNEL_FINISH_LENGTH);
+}
+
+static void take_out(struct rn_decode *decode, const struct rn_batch_out *out)
+{
+    struct rn_request *request = out->request;
+
+    if (request->outcome != RN_OUTCOME_NONE)
+        return;
+    if (out->status != RUNNEL_OK) {
+        rn_request_fail(request, out->status, "%s, at position %u", runnel_status_text(out->status), out->position);
+        return;
+    }
+    if (out->keep_logits != NULL) {
+        struct rn_token_item *item = add_item(decode, request, RUNNEL_EVENT_LOGITS);
+
+        item->position = out->position;
+        item->logits = out->keep_logits;
+    }
+    if (out->sample)
+        take_token(decode, request, &out->pick);
+}
+
+static void report_progress(struct rn_decode *decode, struct rn_request *request)
+{
+    struct rn_token_item *item = add_item(decode, request, RUNNEL_EVENT_PROGRESS);
+
+    item->prompt_done = request->n_done;
+    item->prompt_total = request->n_prompt;
+}
+
+/* What the step means for one sequence; `outs` are its wanted rows. */
+static void take_part(struct rn_decode *decode, const struct rn_batch_part *part, const struct rn_batch_out *outs)
+{
+    struct rn_request *request = part->request;
+
+    request->in_step = false;
+    if (decode->batch.step.status != RUNNEL_OK)
+        rn_request_fail(request, decode->batch.step.status, "%s", runnel_status_text(decode->batch.step.status));
+    if (part->prompt && request->want_progress && request->outcome == RN_OUTCOME_NONE)
+        report_progress(decode, request);
+    for (uint32_t i = 0; i < part->n_outs; i++)
+        take_out(decode, &outs[i]);
+    if (request->last_chunk) {
+        request->last_chunk = false;
+        free_lane(decode, request);
+        rn_request_remove(&decode->prompts, request->slot, request->generation);
+        decode->running[decode->n_running++] = request;
+        if (request->n_prompt >= request->n_limit)
+            rn_request_end(request, RN_OUTCOME_DONE, RUNNEL_FINISH_LENGTH);
+    }
+}
+
+static void on_sampled(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_decode *decode = decode_of(self);
+    struct rn_batch *batch = msg->batch.batch;
+    struct rn_batch_out *outs = batch->outs;
+
+    rn_msg_free(self->runtime, msg);
+    decode->in_flight = false;
+    for (uint32_t i = 0; i < batch->n_parts; i++) {
+        take_part(decode, &batch->parts[i], outs);
+        outs += batch->parts[i].n_outs;
+    }
+    rn_counter_add(&decode->model->engine->totals.steps, 1);
+    if (decode->list->n > 0) {
+        struct rn_msg *tokens = rn_msg_new(self->runtime, RN_MSG_TOKENS);
+
+        tokens->tokens.list = decode->list;
+        rn_actor_send(&decode->model->detokenizer.actor, tokens);
+    } else {
+        decode->list->next = decode->free_lists;
+        decode->free_lists = decode->list;
+    }
+    decode->list = NULL;
+    for (uint32_t i = 0; i < batch->n_parts; i++)
+        drop_if_ended(decode, batch->parts[i].request);
+}
+
+/* Called by the backend, on its thread: the batch goes on to the sampler. */
+static void on_step_done(struct rn_step *step)
+{
+    struct runnel_model *model = step->user;
+    struct rn_batch *batch = &model->decode.batch;
+    struct rn_msg *msg = batch->msg;
+
+    msg->head.kind = RN_MSG_STEP_DONE;
+    msg->batch.batch = batch;
+    rn_actor_send(&model->sampler.actor, msg);
+}
+
+static void flush(struct rn_actor *self)
+{
+    struct rn_decode *decode = decode_of(self);
+
+    if (decode->in_flight || decode->free_lists == NULL || !rn_batch_compose(decode))
+        return;
+    decode->list = decode->free_lists;
+    decode->free_lists = decode->list->next;
+    decode->list->n = 0;
+    decode->in_flight = true;
+    decode->batch.msg = rn_msg_new(self->runtime, RN_MSG_STEP_DONE);
+    decode->batch.step.on_done = on_step_done;
+    decode->batch.step.user = decode->model;
+    decode->model->parts.backend->ops->submit_async(decode->model->parts.backend, &decode->batch.step);
+}
+
+static void on_close(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_decode *decode = decode_of(self);
+
+    RN_CHECK(!decode->in_flight && decode->n_running == 0 && decode->prompts.n == 0);
+    rn_actor_on_close(self, msg);
+}
+
+static const struct rn_actor_class decode_class = {
+    .name = "decode",
+    .handlers =
+        {
+            [RN_MSG_OFFER] = on_offer,
+            [RN_MSG_CANCEL] = on_cancel,
+            [RN_MSG_CREDIT] = on_credit,
+            [RN_MSG_STOPPED] = on_stopped,
+            [RN_MSG_SAMPLED] = on_sampled,
+            [RN_MSG_TOKENS_BACK] = on_tokens_back,
+            [RN_MSG_CLOSE] = on_close,
+        },
+    .flush = flush,
+};
+
+static runnel_status take_lists(struct rn_decode *decode, struct rn_heap *heap)
+{
+    /* A row gives at most two events (logits and a token), a chunk one more. */
+    const struct rn_backend_limits *limits = &decode->model->parts.limits;
+    uint32_t capacity = 2 * limits->max_outs + limits->max_seqs;
+
+    for (uint32_t i = 0; i < RN_TOKEN_LISTS; i++) {
+        struct rn_token_list *list = &decode->lists[i];
+
+        list->capacity = capacity;
+        list->items = rn_alloc(heap, capacity, sizeof *list->items);
+        if (list->items == NULL)
+            return RUNNEL_NO_MEMORY;
+        list->next = decode->free_lists;
+        decode->free_lists = list;
+    }
+    return RUNNEL_OK;
+}
+
+runnel_status rn_decode_init(struct rn_decode *decode, struct runnel_model *model)
+{
+    struct runnel_engine *engine = model->engine;
+    const struct rn_backend_limits *limits = &model->parts.limits;
+    struct rn_heap *heap = &engine->heap;
+
+    *decode = (struct rn_decode){.model = model};
+    decode->running = rn_alloc(heap, engine->max_streams, sizeof decode->running[0]);
+    decode->cancelled.generations = rn_calloc(heap, engine->max_streams, sizeof(uint32_t));
+    decode->credits = rn_calloc(heap, engine->max_streams, sizeof decode->credits[0]);
+    decode->batch.outs = rn_alloc(heap, limits->max_outs, sizeof decode->batch.outs[0]);
+    decode->batch.parts = rn_alloc(heap, limits->max_seqs, sizeof decode->batch.parts[0]);
+    decode->batch.step.rows = rn_alloc(heap, limits->max_rows, sizeof decode->batch.step.rows[0]);
+    decode->batch.step.seqs = rn_alloc(heap, limits->max_seqs, sizeof decode->batch.step.seqs[0]);
+    decode->batch.step.logits = rn_alloc(heap, (size_t)limits->max_outs * model->parts.n_vocab, sizeof(float));
+    if (decode->running == NULL || decode->cancelled.generations == NULL || decode->credits == NULL ||
+        decode->batch.outs == NULL || decode->batch.parts == NULL || decode->batch.step.rows == NULL ||
+        decode->batch.step.seqs == NULL || decode->batch.step.logits == NULL || take_lists(decode, heap) != RUNNEL_OK) {
+        rn_decode_fini(decode);
+        return RUNNEL_NO_MEMORY;
+    }
+    rn_actor_init(&decode->actor, &engine->runtime, &decode_class,
+                  (int32_t)(5 * engine->max_streams + RN_PREFILL_LANES + RN_TOKEN_LISTS + 2));
+    return RUNNEL_OK;
+}
+
+void rn_decode_fini(struct rn_decode *decode)
+{
+    struct rn_heap *heap = &decode->model->engine->heap;
+
+    rn_free(heap, decode->running);
+    rn_free(heap, decode->cancelled.generations);
+    rn_free(heap, decode->credits);
+    rn_free(heap, decode->batch.outs);
+    rn_free(heap, decode->batch.parts);
+    rn_free(heap, decode->batch.step.rows);
+    rn_free(heap, decode->batch.step.seqs);
+    rn_free(heap, decode->batch.step.logits);
+    for (uint32_t i = 0; i < RN_TOKEN_LISTS; i++)
+        rn_free(heap, decode->lists[i].items);
+}

@@ -1,0 +1,75 @@
+/* The decode actor: owns the running sequences. At each step boundary it composes one batch (one position
+ * of every running sequence whose reader keeps up, and chunks of prompts in what is left of the row
+ * budget) and submits it to the backend without waiting; the batch comes back through the sampler.
+ *
+ *   OFFER ─▶ prompts ──last chunk──▶ running ──stop, length, cancel──▶ END
+ *               └────────── rows ──────┘
+ *                            ▼
+ *      batch: decode ─▶ backend ─▶ sampler ─▶ decode
+ *
+ * A request whose rows are in the step in flight is not let go before the batch is back: the step
+ * reads its block table. */
+#ifndef RN_ACTORS_DECODE_ACTOR_H
+#define RN_ACTORS_DECODE_ACTOR_H
+
+#include "actors/detokenizer_actor.h"
+#include "actors/request.h"
+#include "actors/runtime.h"
+#include "model/backend.h"
+#include "sampling/sampler.h"
+
+/* Token lists under way between decode and detokenizer; when all are, decoding waits. */
+#define RN_TOKEN_LISTS 4
+
+struct runnel_model;
+
+/* A row of the step whose logits are wanted. */
+struct rn_batch_out {
+    struct rn_request *request; /* borrowed: decode keeps it until the batch is back */
+    uint32_t position;          /* of the row */
+    bool sample;                /* draw the token of position + 1 */
+    float *keep_logits;         /* copy the logits here; NULL: no */
+    runnel_status status;
+    struct rn_pick pick;
+};
+
+/* A sequence's share in the step. */
+struct rn_batch_part {
+    struct rn_request *request;
+    uint32_t n_rows;
+    uint32_t n_outs;
+    bool prompt; /* a chunk of its prompt */
+};
+
+struct rn_batch {
+    struct rn_step step;
+    struct rn_msg *msg;          /* becomes STEP_DONE, then SAMPLED */
+    struct rn_batch_out *outs;   /* [limits.max_outs] */
+    struct rn_batch_part *parts; /* [limits.max_seqs] */
+    uint32_t n_parts;
+};
+
+struct rn_credit {
+    uint32_t generation;
+    int32_t n;
+};
+
+struct rn_decode {
+    struct rn_actor actor; /* first */
+    struct runnel_model *model;
+    struct rn_request **running;  /* [max_streams] */
+    uint32_t n_running, cursor;
+    struct rn_request_queue prompts;
+    struct rn_cancel_set cancelled;
+    struct rn_credit *credits;    /* [max_streams] */
+    struct rn_batch batch;
+    bool in_flight;
+    struct rn_token_list lists[RN_TOKEN_LISTS];
+    struct rn_token_list *free_lists;
+    struct rn_token_list *list;   /* being filled while a batch is taken apart */
+};
+
+runnel_status rn_decode_init(struct rn_decode *decode, struct runnel_model *model);
+void rn_decode_fini(struct rn_decode *decode);
+
+#endif

@@ -1,0 +1,13 @@
+/* Composing the batch of one step: see decode_batch.c. */
+#ifndef RN_ACTORS_DECODE_BATCH_H
+#define RN_ACTORS_DECODE_BATCH_H
+
+#include <stdbool.h>
+
+#include "actors/decode_actor.h"
+
+/* Fills decode->batch from the running sequences and the prompts; false when nothing can run now. The
+ * chosen requests are marked in_step and their n_done counts the new rows. */
+bool rn_batch_compose(struct rn_decode *decode);
+
+#endif

@@ -1,0 +1,158 @@
+/* The detokenizer actor: see detokenizer_actor.h. */
+#include "actors/detokenizer_actor.h"
+
+#include <string.h>
+
+#include "actors/engine.h"
+#include "base/check.h"
+
+static struct rn_detokenizer *detokenizer_of(struct rn_actor *actor)
+{
+    return (struct rn_detokenizer *)actor;
+}
+
+static void tell_stopped(struct rn_detokenizer *detokenizer, const struct rn_token_item *item)
+{
+    struct rn_msg *msg = rn_msg_new(detokenizer->actor.runtime, RN_MSG_STOPPED);
+
+    msg->stream = (struct rn_pay_stream){item->slot, item->generation, 0};
+    rn_actor_send(&detokenizer->model->decode.actor, msg);
+}
+
+/* A token of the answer: its piece goes through the piece stream; what is certain goes out. */
+static void put_token(struct rn_detokenizer *detokenizer, struct rn_outlet *outlet, const struct rn_token_item *item)
+{
+    struct rn_view piece = rn_vocab_piece(detokenizer->model->parts.vocab, item->token, false);
+    struct rn_cell *cell = rn_outlet_reserve(outlet);
+
+    cell->type = RUNNEL_EVENT_TOKEN;
+    cell->token = item->token;
+    cell->logprob = item->logprob;
+    cell->n_top = item->n_top;
+    memcpy(rn_cell_top(cell), item->top, item->n_top * sizeof item->top[0]);
+    cell->text_bytes = (uint32_t)rn_piece_stream_feed(&outlet->pieces, piece.bytes, piece.n, rn_cell_text(outlet, cell));
+    outlet->n_answer++;
+    if (outlet->pieces.stopped) {
+        outlet->stopped_at = outlet->n_answer;
+        tell_stopped(detokenizer, item);
+    }
+    rn_host_publish(detokenizer->model->engine, outlet);
+}
+
+static void put_item(struct rn_detokenizer *detokenizer, const struct rn_token_item *item)
+{
+    struct runnel_engine *engine = detokenizer->model->engine;
+    struct rn_outlet *outlet = &engine->host.outlets[item->slot];
+    struct rn_cell *cell;
+
+    RN_CHECK(rn_outlet_is(outlet, item->generation));
+    if (outlet->pieces.stopped)
+        return; /* decode has not heard of it yet: these tokens never were */
+    if (item->type == RUNNEL_EVENT_TOKEN) {
+        put_token(detokenizer, outlet, item);
+        return;
+    }
+    cell = rn_outlet_reserve(outlet);
+    cell->type = item->type;
+    cell->position = item->position;
+    cell->logits = item->logits;
+    cell->n_logits = item->type == RUNNEL_EVENT_LOGITS ? outlet->n_logits : 0;
+    cell->prompt_done = item->prompt_done;
+    cell->prompt_total = item->prompt_total;
+    rn_host_publish(engine, outlet);
+}
+
+static void on_tokens(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_detokenizer *detokenizer = detokenizer_of(self);
+    struct rn_token_list *list = msg->tokens.list;
+
+    for (uint32_t i = 0; i < list->n; i++)
+        put_item(detokenizer, &list->items[i]);
+    msg->head.kind = RN_MSG_TOKENS_BACK;
+    rn_actor_send(&detokenizer->model->decode.actor, msg);
+}
+
+/* What was held back is certain now. */
+static void put_tail(struct runnel_engine *engine, struct rn_outlet *outlet)
+{
+    struct rn_cell *cell = rn_outlet_reserve(outlet);
+
+    cell->type = RUNNEL_EVENT_TOKEN;
+    cell->text_bytes = (uint32_t)rn_piece_stream_end(&outlet->pieces, rn_cell_text(outlet, cell));
+    if (cell->text_bytes > 0)
+        rn_host_publish(engine, outlet);
+}
+
+static uint64_t since(const struct rn_request *request, uint64_t at_us)
+{
+    return at_us == 0 ? 0 : at_us - request->submitted_us;
+}
+
+static void fill_terminal(struct rn_cell *cell, struct rn_outlet *outlet, const struct rn_request *request)
+{
+    static const uint32_t types[] = {
+        [RN_OUTCOME_DONE] = RUNNEL_EVENT_DONE,
+        [RN_OUTCOME_CANCELLED] = RUNNEL_EVENT_CANCELLED,
+        [RN_OUTCOME_FAILED] = RUNNEL_EVENT_FAILED,
+    };
+
+    cell->type = types[request->outcome];
+    cell->finish = request->outcome == RN_OUTCOME_DONE ? request->finish : RUNNEL_FINISH_NONE;
+    if (request->outcome == RN_OUTCOME_FAILED) {
+        cell->status = request->error.status;
+        memcpy(outlet->error, request->error.message, sizeof outlet->error);
+    }
+    cell->usage.prompt_tokens = request->n_prompt;
+    cell->usage.cached_tokens = request->n_cached;
+    cell->usage.completion_tokens = request->n_tokens - request->n_prompt;
+    cell->timings.admitted_us = since(request, request->admitted_us);
+    cell->timings.first_token_us = since(request, request->first_token_us);
+    cell->timings.end_us = since(request, request->end_us);
+}
+
+/* A stop string decides, whatever decode found in the meantime: the answer ends with the token in which
+ * the string was completed, however far the sequence had run on. */
+static void settle_outcome(const struct rn_outlet *outlet, struct rn_request *request)
+{
+    if (!outlet->pieces.stopped)
+        return;
+    request->outcome = RN_OUTCOME_DONE;
+    request->finish = RUNNEL_FINISH_STOP;
+    request->n_tokens = request->n_prompt + outlet->stopped_at;
+}
+
+static void on_end(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_detokenizer *detokenizer = detokenizer_of(self);
+    struct runnel_engine *engine = detokenizer->model->engine;
+    struct rn_request *request = msg->request.request;
+    struct rn_outlet *outlet = &engine->host.outlets[request->slot];
+    struct rn_cell *cell;
+
+    RN_CHECK(rn_outlet_is(outlet, request->generation) && request->outcome != RN_OUTCOME_NONE);
+    if (request->n_limit == 0)
+        request->n_prompt = request->n_tokens; /* never admitted: what is known is the prompt */
+    settle_outcome(outlet, request);
+    request->end_us = rn_now_us(&engine->clock);
+    put_tail(engine, outlet);
+    cell = rn_outlet_reserve(outlet);
+    fill_terminal(cell, outlet, request);
+    /* The blocks are on their way back before the host can know that the stream has ended: a next turn
+     * that it submits then finds them with the session. */
+    msg->head.kind = RN_MSG_RETIRE;
+    rn_actor_send(&detokenizer->model->tier.actor, msg);
+    rn_host_publish(engine, outlet);
+}
+
+static const struct rn_actor_class detokenizer_class = {
+    .name = "detokenizer",
+    .handlers = {[RN_MSG_TOKENS] = on_tokens, [RN_MSG_END] = on_end, [RN_MSG_CLOSE] = rn_actor_on_close},
+};
+
+void rn_detokenizer_init(struct rn_detokenizer *detokenizer, struct runnel_model *model)
+{
+    *detokenizer = (struct rn_detokenizer){.model = model};
+    rn_actor_init(&detokenizer->actor, &model->engine->runtime, &detokenizer_class,
+                  (int32_t)(model->engine->max_streams + RN_TOKEN_LISTS + 1));
+}

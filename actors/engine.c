@@ -1,0 +1,199 @@
+/* The engine: where all is wired together, and taken apart. Runs on the host's threads. */
+#include "actors/engine.h"
+
+#include <sched.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "cpu/cpu.h"
+#include "runnel_uv.h"
+
+#define DEFAULT_STREAMS 1024
+#define MAX_STREAMS (1u << 20)
+#define DEFAULT_SCHEDULER_THREADS 2 /* so that a long prompt's tokenizing holds up nobody's tokens */
+#define MAX_THREADS 256
+
+void runnel_engine_options_default(runnel_engine_options *options)
+{
+    *options = (runnel_engine_options){.struct_size = sizeof *options, .log_level = RUNNEL_LOG_WARNING};
+}
+
+/* The caller's options over the defaults: a struct from an older header is shorter. */
+static runnel_status read_options(const runnel_engine_options *given, runnel_engine_options *options, runnel_error *error)
+{
+    runnel_engine_options_default(options);
+    if (given == NULL)
+        return RUNNEL_OK;
+    if (given->struct_size < sizeof(size_t) || given->struct_size > sizeof *options)
+        return rn_error_set(error, RUNNEL_INVALID, "engine options: struct_size %zu is not of this library", given->struct_size);
+    memcpy(options, given, given->struct_size);
+    if (options->scheduler_threads > MAX_THREADS || options->compute_threads > MAX_THREADS)
+        return rn_error_set(error, RUNNEL_INVALID, "engine options: more than %d threads", MAX_THREADS);
+    if (options->max_streams > MAX_STREAMS || options->max_sessions > MAX_STREAMS)
+        return rn_error_set(error, RUNNEL_INVALID, "engine options: more than %u streams or sessions", MAX_STREAMS);
+    if (options->delivery != RUNNEL_DELIVER_HOST && options->delivery != RUNNEL_DELIVER_THREAD)
+        return rn_error_set(error, RUNNEL_INVALID, "engine options: delivery %d is not known", (int)options->delivery);
+    if ((options->allocator.alloc == NULL) != (options->allocator.free == NULL))
+        return rn_error_set(error, RUNNEL_INVALID, "engine options: an allocator needs both alloc and free");
+    return RUNNEL_OK;
+}
+
+/* Messages that can exist at once: per stream the request's, a cancel on its four edges, two credits on
+ * two, stop and end; three per session; and what models and the engine need. */
+static uint32_t message_bound(const struct runnel_engine *engine)
+{
+    return 12 * engine->max_streams + 3 * engine->max_sessions + RN_MAX_MODELS * (2 * RN_MODEL_ACTORS + 16) + 16;
+}
+
+static runnel_status init_sessions(struct runnel_engine *engine)
+{
+    engine->sessions = rn_calloc(&engine->heap, engine->max_sessions, sizeof(struct rn_session));
+    if (engine->sessions == NULL)
+        return RUNNEL_NO_MEMORY;
+    if (rn_pool_init(&engine->session_slots, &engine->heap, engine->max_sessions, sizeof(uint32_t)) == RUNNEL_OK)
+        return RUNNEL_OK;
+    rn_free(&engine->heap, engine->sessions);
+    return RUNNEL_NO_MEMORY;
+}
+
+static void fini_sessions(struct runnel_engine *engine)
+{
+    rn_pool_fini(&engine->session_slots);
+    rn_free(&engine->heap, engine->sessions);
+}
+
+/* Starts the parts in order; unwinds in reverse. */
+static runnel_status start(struct runnel_engine *engine, const runnel_engine_options *options, bool manual)
+{
+    uint32_t threads = options->scheduler_threads == 0 ? DEFAULT_SCHEDULER_THREADS : options->scheduler_threads;
+
+    if (init_sessions(engine) != RUNNEL_OK)
+        return RUNNEL_NO_MEMORY;
+    if (rn_runtime_init(&engine->runtime, &engine->heap, manual ? 0 : threads, 1 + RN_MAX_MODELS * RN_MODEL_ACTORS,
+                        message_bound(engine)) != RUNNEL_OK)
+        goto fail_sessions;
+    if (rn_router_init(&engine->router, engine, (int32_t)message_bound(engine)) != RUNNEL_OK)
+        goto fail_runtime;
+    if (rn_worker_init(&engine->worker, &engine->heap, 2 * RN_MAX_MODELS, manual) != RUNNEL_OK)
+        goto fail_router;
+    if (!manual && (engine->team = rn_team_new(&engine->heap, options->compute_threads)) == NULL)
+        goto fail_worker;
+    if (rn_host_init(engine, options->delivery, manual) != RUNNEL_OK)
+        goto fail_team;
+    return RUNNEL_OK;
+fail_team:
+    rn_team_free(engine->team);
+fail_worker:
+    rn_worker_fini(&engine->worker);
+fail_router:
+    rn_router_fini(&engine->router);
+fail_runtime:
+    rn_runtime_stop(&engine->runtime);
+    rn_runtime_fini(&engine->runtime);
+fail_sessions:
+    fini_sessions(engine);
+    return RUNNEL_NO_MEMORY;
+}
+
+runnel_status rn_engine_new(const runnel_engine_options *given, const struct rn_clock *clock, bool manual,
+                            runnel_engine **out, runnel_error *error)
+{
+    runnel_engine_options options;
+    struct rn_heap heap;
+    struct runnel_engine *engine;
+
+    rn_error_clear(error);
+    if (read_options(given, &options, error) != RUNNEL_OK)
+        return RUNNEL_INVALID;
+    rn_heap_init(&heap, &options.allocator);
+    engine = rn_alloc_aligned(&heap, sizeof *engine, 64);
+    if (engine == NULL)
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for an engine");
+    memset(engine, 0, sizeof *engine);
+    engine->heap = heap;
+    engine->log = (struct rn_log){options.on_log, options.log_user, options.log_level};
+    engine->clock = clock != NULL ? *clock : rn_clock_machine();
+    engine->max_streams = options.max_streams == 0 ? DEFAULT_STREAMS : options.max_streams;
+    engine->max_sessions = options.max_sessions == 0 ? DEFAULT_STREAMS : options.max_sessions;
+    if (start(engine, &options, manual) != RUNNEL_OK) {
+        heap = engine->heap;
+        rn_free(&heap, engine);
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory or threads for an engine of %u streams",
+                            options.max_streams == 0 ? DEFAULT_STREAMS : options.max_streams);
+    }
+    *out = engine;
+    return RUNNEL_OK;
+}
+
+runnel_status runnel_engine_new(const runnel_engine_options *options, runnel_engine **engine, runnel_error *error)
+{
+    return rn_engine_new(options, NULL, false, engine, error);
+}
+
+/* Runs callbacks here until the router has reported that nothing is left, and then what is still queued. */
+static void drain(struct runnel_engine *engine)
+{
+    struct rn_host *host = &engine->host;
+    bool freed, closed;
+
+    do {
+        closed = rn_word_get(&host->closed) != 0;
+        if (engine->runtime.n_threads == 0)
+            while (rn_runtime_runnable(&engine->runtime) > 0)
+                rn_runtime_step(&engine->runtime, 0, RN_ACTOR_BATCH);
+        else if (!closed)
+            runnel_engine_wait(engine, 10); /* another thread's dispatch may take our wake */
+        if (rn_host_dispatch(engine, 0, &freed) == 0)
+            sched_yield(); /* a dispatch on another thread is at its end */
+    } while (!closed);
+}
+
+void runnel_engine_free(runnel_engine *engine)
+{
+    struct rn_msg *msg;
+    struct rn_heap heap;
+
+    if (engine == NULL)
+        return;
+    if (rn_host_in_callback(engine)) {
+        rn_word_set(&engine->host.free_wanted, 1);
+        return;
+    }
+    rn_word_set(&engine->closing, 1);
+    rn_host_stop_delivery(engine);
+    msg = rn_msg_new(&engine->runtime, RN_MSG_ENGINE_CLOSE);
+    rn_actor_send(&engine->router.actor, msg);
+    drain(engine);
+    runnel_uv_detach(engine);
+    rn_runtime_stop(&engine->runtime);
+    rn_worker_fini(&engine->worker);
+    rn_team_free(engine->team);
+    rn_host_fini(engine);
+    rn_router_fini(&engine->router);
+    rn_runtime_fini(&engine->runtime);
+    fini_sessions(engine);
+    heap = engine->heap;
+    rn_free(&heap, engine);
+}
+
+void runnel_engine_get_stats(runnel_engine *engine, runnel_engine_stats *stats)
+{
+    const struct rn_totals *totals = &engine->totals;
+    runnel_engine_stats now = {
+        .struct_size = stats->struct_size,
+        .streams = (uint64_t)rn_counter_get(&totals->streams),
+        .sessions = (uint64_t)rn_counter_get(&totals->sessions),
+        .models = (uint64_t)rn_counter_get(&totals->models),
+        .messages = rn_pool_taken(&engine->runtime.messages),
+        .blocks_used = (uint64_t)rn_counter_get(&totals->blocks_used),
+        .blocks_total = (uint64_t)rn_counter_get(&totals->blocks_total),
+        .heap_bytes = rn_heap_bytes(&engine->heap),
+        .steps = (uint64_t)rn_counter_get(&totals->steps),
+        .prompt_tokens = (uint64_t)rn_counter_get(&totals->prompt_tokens),
+        .tokens = (uint64_t)rn_counter_get(&totals->tokens),
+    };
+
+    memcpy(stats, &now, stats->struct_size < sizeof now ? stats->struct_size : sizeof now);
+}

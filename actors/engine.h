@@ -1,0 +1,117 @@
+/* The inside of an engine and of a model: what engine.c wires together. Private to actors/ (and to
+ * tests, which build engines without threads and models without files through the functions here). */
+#ifndef RN_ACTORS_ENGINE_H
+#define RN_ACTORS_ENGINE_H
+
+#include "actors/decode_actor.h"
+#include "actors/detokenizer_actor.h"
+#include "actors/host.h"
+#include "actors/prefill_actor.h"
+#include "actors/router_actor.h"
+#include "actors/sampler_actor.h"
+#include "actors/tier_actor.h"
+#include "actors/tokenizer_actor.h"
+#include "actors/worker.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "model/backend.h"
+#include "text/vocab.h"
+
+#define RN_MAX_MODELS 64
+#define RN_MODEL_ACTORS 6
+
+/* Counters of a whole engine; see runnel_engine_stats. */
+struct rn_totals {
+    struct rn_counter streams, sessions, models, loads, blocks_used, blocks_total, steps, prompt_tokens, tokens;
+};
+
+struct rn_team;
+
+struct runnel_engine {
+    struct rn_heap heap;
+    struct rn_log log;
+    struct rn_clock clock;
+    struct rn_totals totals;
+    struct rn_word closing;
+    uint32_t max_streams, max_sessions;
+    uint32_t compute_threads;
+    struct rn_runtime runtime;
+    struct rn_router router;
+    struct rn_host host;
+    struct rn_worker worker;
+    struct rn_team *team;              /* NULL in manual mode */
+    struct rn_pool session_slots;
+    struct rn_session *sessions;       /* [max_sessions]; see tier_actor.h */
+};
+
+enum rn_model_state { RN_MODEL_LOADING = 0, RN_MODEL_READY = 1, RN_MODEL_FAILED = 2, RN_MODEL_CANCELLED = 3 };
+
+/* What a loaded model consists of. The model owns all of it. */
+struct rn_model_parts {
+    struct rn_gguf *gguf;        /* NULL for a model without a file */
+    struct rn_vocab *vocab;
+    struct rn_plan *plan;        /* NULL for a backend that needs none, or vocab_only */
+    struct rn_backend *backend;  /* NULL: vocab_only */
+    struct rn_backend_limits limits;
+    uint32_t n_vocab;            /* width of the logits */
+};
+
+struct runnel_model {
+    struct runnel_engine *engine;
+
+    /* The load: written by runnel_model_load, then by the loader's thread alone until `state` is set. */
+    char *path;
+    char *device;
+    runnel_model_options options;
+    runnel_error error;               /* of a failed load */
+    struct rn_model_parts parts;
+    struct rn_work work;              /* load, later free */
+
+    /* Shared words. */
+    struct rn_word state;             /* enum rn_model_state; publishes everything above */
+    struct rn_word cancel;            /* 1: the host wants the load to end */
+    struct rn_word fraction;          /* bits of a float */
+    struct rn_word references;        /* 2: the engine, and the load events until the terminal one is delivered */
+    struct rn_wake wake;              /* for runnel_model_wait */
+
+    /* Load events on their way to the host; see host.c. */
+    struct rn_message load_node;
+    struct rn_edge load_edge;
+    bool load_told;                   /* the terminal load event was delivered; the dispatcher's */
+
+    struct rn_tokenizer tokenizer;
+    struct rn_tier tier;
+    struct rn_prefill prefill;
+    struct rn_decode decode;
+    struct rn_sampler_actor sampler;
+    struct rn_detokenizer detokenizer;
+
+    /* The router's. */
+    struct runnel_model *next;
+    uint32_t n_streams, n_gone;
+    bool load_ended, free_wanted, closed;
+};
+
+/* Like runnel_engine_new. clock NULL: the machine's. manual: no thread is started; actors run by
+ * rn_runtime_step, jobs of the worker inside the call that posts them. */
+runnel_status rn_engine_new(const runnel_engine_options *options, const struct rn_clock *clock, bool manual,
+                            runnel_engine **out, runnel_error *error);
+
+/* Makes a READY model of parts (which it takes over, also on failure) without loading a file.
+ * options may be NULL. For tests and the simulation. */
+runnel_status rn_model_new_of_parts(struct runnel_engine *engine, const struct rn_model_parts *parts,
+                                    const runnel_model_options *options, struct runnel_model **out, runnel_error *error);
+
+/* model.c: starts and stops the actors of a model whose parts are there. */
+runnel_status rn_model_start(struct runnel_model *model, runnel_error *error);
+
+/* model.c: posts the job that frees the model's parts, then tells the router MODEL_FREED. */
+void rn_model_post_free(struct runnel_model *model);
+
+/* model.c: the host knows how the load ended; drops that reference. Any thread. */
+void rn_model_load_told(struct runnel_model *model);
+
+/* model.c: drops one reference; the last one frees the struct. Any thread. */
+void rn_model_unref(struct runnel_model *model);
+
+#endif

@@ -1,0 +1,329 @@
+/* Submitting a request: every parameter is checked here, on the host's thread, so that a bad one is an
+ * error of the call and never a callback. */
+#include <string.h>
+
+#include "actors/engine.h"
+#include "base/status.h"
+
+void runnel_request_default(runnel_request *request)
+{
+    *request = (runnel_request){
+        .struct_size = sizeof *request,
+        .max_tokens = -1,
+        .sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f},
+    };
+}
+
+static runnel_status read_request(const runnel_request *given, runnel_request *request, runnel_error *error)
+{
+    runnel_request_default(request);
+    if (given == NULL || given->struct_size < sizeof(size_t) || given->struct_size > sizeof *request)
+        return rn_error_set(error, RUNNEL_INVALID, "request: struct_size is not of this library; use runnel_request_default");
+    memcpy(request, given, given->struct_size);
+    return RUNNEL_OK;
+}
+
+static runnel_status check_stops(const runnel_request *request, uint32_t n_vocab, runnel_error *error)
+{
+    if (request->n_stops > RUNNEL_MAX_STOPS || (request->n_stops > 0 && request->stops == NULL))
+        return rn_error_set(error, RUNNEL_INVALID, "stops: at most %d", RUNNEL_MAX_STOPS);
+    for (size_t i = 0; i < request->n_stops; i++) {
+        size_t n = request->stops[i] == NULL ? 0 : strnlen(request->stops[i], RUNNEL_MAX_STOP_BYTES + 1);
+
+        if (n == 0 || n > RUNNEL_MAX_STOP_BYTES)
+            return rn_error_set(error, RUNNEL_INVALID, "stops[%zu]: not 1..%d bytes", i, RUNNEL_MAX_STOP_BYTES);
+        if (!rn_utf8_valid(request->stops[i], n))
+            return rn_error_set(error, RUNNEL_INVALID, "stops[%zu]: not UTF-8", i);
+    }
+    if (request->n_stop_tokens > n_vocab || (request->n_stop_tokens > 0 && request->stop_tokens == NULL))
+        return rn_error_set(error, RUNNEL_INVALID, "stop_tokens: more than the vocabulary has");
+    for (size_t i = 0; i < request->n_stop_tokens; i++)
+        if (request->stop_tokens[i] < 0 || (uint32_t)request->stop_tokens[i] >= n_vocab)
+            return rn_error_set(error, RUNNEL_INVALID, "stop_tokens[%zu] = %d is not in the vocabulary of %u", i,
+                                request->stop_tokens[i], n_vocab);
+    return RUNNEL_OK;
+}
+
+static runnel_status check_prompt(const runnel_model *model, const runnel_request *request, runnel_error *error)
+{
+    uint32_t n_vocab = model->parts.n_vocab;
+
+    if (request->prompt != NULL && request->tokens != NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "prompt and tokens are both given");
+    if (request->prompt == NULL && request->prompt_bytes > 0)
+        return rn_error_set(error, RUNNEL_INVALID, "prompt is NULL but prompt_bytes is %zu", request->prompt_bytes);
+    if (request->tokens != NULL && request->n_tokens == 0)
+        return rn_error_set(error, RUNNEL_INVALID, "the prompt is empty");
+    if (request->tokens == NULL && request->n_tokens > 0)
+        return rn_error_set(error, RUNNEL_INVALID, "tokens is NULL but n_tokens is %zu", request->n_tokens);
+    for (size_t i = 0; i < request->n_tokens; i++)
+        if (request->tokens[i] < 0 || (uint32_t)request->tokens[i] >= n_vocab)
+            return rn_error_set(error, RUNNEL_INVALID, "tokens[%zu] = %d is not in the vocabulary of %u", i, request->tokens[i], n_vocab);
+    if (request->tokens == NULL && request->prompt_bytes == 0 && !rn_vocab_add_bos(model->parts.vocab))
+        return rn_error_set(error, RUNNEL_INVALID, "the prompt is empty and the model adds no BOS");
+    if (request->prompt != NULL && !rn_utf8_valid(request->prompt, request->prompt_bytes))
+        return rn_error_set(error, RUNNEL_INVALID, "the prompt is not UTF-8");
+    return RUNNEL_OK;
+}
+
+static runnel_status check_request(runnel_model *model, const runnel_request *request, runnel_error *error)
+{
+    runnel_status status;
+
+    if (rn_word_get(&model->engine->closing) != 0 || rn_word_get(&model->cancel) != 0)
+        return rn_error_set(error, RUNNEL_CLOSED, "the engine or model is being freed");
+    if (rn_word_get(&model->state) != RN_MODEL_READY || model->parts.backend == NULL)
+        return rn_error_set(error, RUNNEL_STATE, "the model is not loaded for generation");
+    if (request->max_tokens < -1)
+        return rn_error_set(error, RUNNEL_INVALID, "max_tokens = %lld is not -1 or more", (long long)request->max_tokens);
+    if (request->n_top > RUNNEL_MAX_TOP_LOGPROBS || request->n_top > model->parts.n_vocab)
+        return rn_error_set(error, RUNNEL_INVALID, "n_top = %u is more than %d", request->n_top, RUNNEL_MAX_TOP_LOGPROBS);
+    if (request->n_top > 0 && !request->want_logprobs)
+        return rn_error_set(error, RUNNEL_INVALID, "n_top needs want_logprobs");
+    if ((status = rn_sampling_check(&request->sampling, model->parts.n_vocab, error)) != RUNNEL_OK)
+        return status;
+    if ((status = check_stops(request, model->parts.n_vocab, error)) != RUNNEL_OK)
+        return status;
+    return check_prompt(model, request, error);
+}
+
+/* ---- The length of the prompt ---- */
+
+static struct rn_session *find_session(runnel_model *model, runnel_session session)
+{
+    uint32_t slot = (uint32_t)session.id, generation = (uint32_t)(session.id >> 32);
+    struct rn_session *s;
+
+    if (slot >= model->engine->max_sessions || (generation & 1) == 0)
+        return NULL;
+    s = &model->engine->sessions[slot];
+    if (rn_word_get(&s->generation) != generation || rn_word_get(&s->freeing) == generation || s->model != model)
+        return NULL;
+    return s;
+}
+
+/* Longest prompt that can run, history included. */
+static uint64_t prompt_room(const runnel_model *model, const runnel_request *request)
+{
+    const struct rn_backend_limits *limits = &model->parts.limits;
+    uint64_t room = (uint64_t)limits->n_blocks * limits->block_tokens;
+
+    room = room < limits->context_tokens ? room : limits->context_tokens;
+    return room - (request->max_tokens == 0 ? 0 : 1);
+}
+
+static uint32_t tokenize_flags(const runnel_request *request)
+{
+    return RUNNEL_TOKENIZE_BOS | (request->parse_special ? RUNNEL_TOKENIZE_SPECIAL : 0);
+}
+
+/* Tokenizes here what might be too long, so that "too long" is an error of the submit; what is short enough
+ * by its bytes is left to the tokenizer actor. */
+static runnel_status measure(runnel_model *model, const runnel_request *request, struct rn_request *r, uint64_t history,
+                             runnel_error *error)
+{
+    uint64_t room = prompt_room(model, request);
+    size_t count = request->n_tokens;
+    runnel_status status;
+
+    if (request->tokens == NULL) {
+        if (rn_tokenize_bound(model->parts.vocab, request->prompt_bytes) + history <= room)
+            return RUNNEL_OK;
+        status = rn_tokenize(model->parts.vocab, r->heap, request->prompt_bytes > 0 ? request->prompt : "",
+                             request->prompt_bytes, tokenize_flags(request), &r->tokens, &count, error);
+        if (status != RUNNEL_OK)
+            return status;
+        r->n_tokens = r->capacity = (uint32_t)(count < UINT32_MAX ? count : UINT32_MAX);
+        r->first_bos = rn_vocab_add_bos(model->parts.vocab);
+    }
+    if (count + history - (history > 0 && r->first_bos ? 1 : 0) > room)
+        return rn_error_set(error, RUNNEL_CONTEXT, "the prompt has %zu tokens%s, %llu fit", count,
+                            history > 0 ? " besides its session's" : "", (unsigned long long)(room > history ? room - history : 0));
+    return RUNNEL_OK;
+}
+
+/* ---- Building the request ---- */
+
+static runnel_status copy_prompt(const runnel_request *request, struct rn_request *r)
+{
+    if (r->tokens != NULL)
+        return RUNNEL_OK;
+    if (request->tokens != NULL) {
+        r->tokens = rn_alloc(r->heap, request->n_tokens, sizeof *r->tokens);
+        if (r->tokens == NULL)
+            return RUNNEL_NO_MEMORY;
+        memcpy(r->tokens, request->tokens, request->n_tokens * sizeof *r->tokens);
+        r->n_tokens = r->capacity = (uint32_t)request->n_tokens;
+        return RUNNEL_OK;
+    }
+    r->text = rn_strndup(r->heap, request->prompt_bytes > 0 ? request->prompt : "", request->prompt_bytes);
+    r->text_bytes = request->prompt_bytes;
+    r->tokenize_flags = tokenize_flags(request);
+    return r->text != NULL ? RUNNEL_OK : RUNNEL_NO_MEMORY;
+}
+
+static runnel_status copy_parameters(runnel_model *model, const runnel_request *request, struct rn_request *r)
+{
+    r->model = model;
+    r->ignore_eos = request->ignore_eos != 0;
+    r->want_logprobs = request->want_logprobs != 0;
+    r->want_progress = request->want_progress != 0;
+    r->want_logits = request->want_logits != 0;
+    r->n_top = request->n_top;
+    r->max_tokens = request->max_tokens;
+    r->session = (uint32_t)request->session.id;
+    r->session_generation = (uint32_t)(request->session.id >> 32);
+    r->n_stop_tokens = (uint32_t)request->n_stop_tokens;
+    if (request->n_stop_tokens > 0) {
+        r->stop_tokens = rn_alloc(r->heap, request->n_stop_tokens, sizeof *r->stop_tokens);
+        if (r->stop_tokens == NULL)
+            return RUNNEL_NO_MEMORY;
+        memcpy(r->stop_tokens, request->stop_tokens, request->n_stop_tokens * sizeof *r->stop_tokens);
+    }
+    r->sampler = rn_sampler_new(r->heap, &request->sampling, model->parts.n_vocab, model->parts.limits.context_tokens);
+    return r->sampler != NULL ? RUNNEL_OK : RUNNEL_NO_MEMORY;
+}
+
+static runnel_status build(runnel_model *model, const runnel_request *request, struct rn_request **out, runnel_error *error)
+{
+    struct rn_request *r = rn_request_new(&model->engine->heap);
+    uint64_t history = 0;
+    runnel_status status;
+
+    if (r == NULL)
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a request");
+    if (request->session.id != 0) {
+        struct rn_session *session = find_session(model, request->session);
+
+        if (session == NULL) {
+            rn_request_free(r);
+            return rn_error_set(error, RUNNEL_NOT_FOUND, "the session does not exist");
+        }
+        history = rn_word_get(&session->n_known);
+    }
+    status = measure(model, request, r, history, error);
+    if (status == RUNNEL_OK)
+        status = copy_prompt(request, r);
+    if (status == RUNNEL_OK)
+        status = copy_parameters(model, request, r);
+    if (status != RUNNEL_OK) {
+        rn_request_free(r);
+        return rn_error_set(error, status, "no memory for a request");
+    }
+    *out = r;
+    return RUNNEL_OK;
+}
+
+/* An empty prompt is only BOS: its one piece then begins a text, as it does for detokenizing. */
+static bool begins_text(const runnel_model *model, const runnel_request *request)
+{
+    bool empty = request->tokens == NULL ? request->prompt_bytes == 0
+                                         : request->n_tokens == 1 && request->tokens[0] == rn_vocab_bos(model->parts.vocab);
+
+    return empty && request->session.id == 0 && rn_vocab_strips_first_space(model->parts.vocab);
+}
+
+static runnel_status open_outlet(runnel_model *model, const runnel_request *request, struct rn_request *r)
+{
+    struct rn_host *host = &model->engine->host;
+    const struct rn_outlet_options options = {
+        .on_event = request->on_event,
+        .user = request->user,
+        .stops = request->stops,
+        .n_stops = request->n_stops,
+        .n_top = request->n_top,
+        .longest_piece = rn_vocab_longest_piece(model->parts.vocab),
+        .n_logits = request->want_logits ? model->parts.n_vocab : 0,
+        .strip_first_space = begins_text(model, request),
+    };
+    void *cell = rn_pool_take(&host->slots);
+    struct rn_outlet *outlet;
+
+    if (cell == NULL)
+        return RUNNEL_BUSY;
+    r->slot = rn_pool_index(&host->slots, cell);
+    outlet = &host->outlets[r->slot];
+    if (rn_outlet_open(outlet, &model->engine->heap, &options, &r->generation) != RUNNEL_OK) {
+        rn_pool_give(&host->slots, cell);
+        return RUNNEL_NO_MEMORY;
+    }
+    r->logits = outlet->logits;
+    r->n_logits_rows = outlet->window + 1; /* one more than may be undelivered: the host may be reading one */
+    return RUNNEL_OK;
+}
+
+runnel_status runnel_generate(runnel_model *model, const runnel_request *given, runnel_stream *stream, runnel_error *error)
+{
+    runnel_request request;
+    struct runnel_engine *engine = model->engine;
+    struct rn_request *r = NULL;
+    struct rn_msg *msg;
+    runnel_status status;
+
+    rn_error_clear(error);
+    status = read_request(given, &request, error);
+    if (status == RUNNEL_OK)
+        status = check_request(model, &request, error);
+    if (status == RUNNEL_OK)
+        status = build(model, &request, &r, error);
+    if (status != RUNNEL_OK)
+        return status;
+    status = open_outlet(model, &request, r);
+    if (status != RUNNEL_OK) {
+        rn_request_free(r);
+        return rn_error_set(error, status, status == RUNNEL_BUSY ? "all %u streams are taken" : "no memory for a stream (of %u)",
+                            engine->max_streams);
+    }
+    r->submitted_us = rn_now_us(&engine->clock);
+    rn_counter_add(&engine->totals.streams, 1);
+    *stream = rn_stream_id(r->slot, r->generation);
+    msg = rn_msg_new(&engine->runtime, RN_MSG_SUBMIT);
+    msg->request.request = r;
+    rn_actor_send(&engine->router.actor, msg);
+    rn_uv_keep_alive(engine);
+    return RUNNEL_OK;
+}
+
+/* ---- Sessions ---- */
+
+static void send_session(runnel_model *model, enum rn_message_kind kind, uint32_t slot, uint32_t generation)
+{
+    struct rn_msg *msg = rn_msg_new(&model->engine->runtime, kind);
+
+    msg->session = (struct rn_pay_session){slot, generation, model};
+    rn_actor_send(&model->engine->router.actor, msg);
+}
+
+runnel_status runnel_session_new(runnel_model *model, runnel_session *session)
+{
+    struct runnel_engine *engine = model->engine;
+    struct rn_session *s;
+    uint32_t slot, generation;
+    void *cell;
+
+    if (rn_word_get(&model->state) != RN_MODEL_READY || model->parts.backend == NULL || rn_word_get(&model->cancel) != 0)
+        return RUNNEL_STATE;
+    cell = rn_pool_take(&engine->session_slots);
+    if (cell == NULL)
+        return RUNNEL_BUSY;
+    slot = rn_pool_index(&engine->session_slots, cell);
+    s = &engine->sessions[slot];
+    s->model = model;
+    generation = rn_word_get(&s->generation) + 1;
+    rn_word_set(&s->generation, generation);
+    rn_counter_add(&engine->totals.sessions, 1);
+    send_session(model, RN_MSG_SESSION_NEW, slot, generation);
+    session->id = (uint64_t)generation << 32 | slot;
+    return RUNNEL_OK;
+}
+
+runnel_status runnel_session_free(runnel_model *model, runnel_session session)
+{
+    struct rn_session *s = find_session(model, session);
+    uint32_t generation = (uint32_t)(session.id >> 32);
+
+    if (s == NULL || !rn_word_replace(&s->freeing, rn_word_get(&s->freeing), generation))
+        return RUNNEL_NOT_FOUND;
+    send_session(model, RN_MSG_SESSION_FREE, (uint32_t)session.id, generation);
+    return RUNNEL_OK;
+}

@@ -1,0 +1,95 @@
+/* A host's libuv loop as the dispatcher: a poll handle on the engine's eventfd. All of it runs on the
+ * loop's thread. See runnel_uv.h. */
+#include "runnel_uv.h"
+
+#include <uv.h>
+
+#include "actors/engine.h"
+
+/* Events per turn of the loop: callbacks are short; the host's other handles get their turn in between. */
+#define EVENTS_PER_TURN 64
+
+struct rn_uv {
+    uv_poll_t poll; /* first: its address is the handle's */
+    struct runnel_engine *engine;
+    struct rn_heap heap; /* its own: the close callback may come after the engine is gone */
+};
+
+/* The handle counts as alive for the loop exactly while something will come. */
+static void keep_alive_if_busy(struct rn_uv *uv)
+{
+    struct rn_totals *totals = &uv->engine->totals;
+
+    if (rn_counter_get(&totals->streams) > 0 || rn_counter_get(&totals->loads) > 0)
+        uv_ref((uv_handle_t *)&uv->poll);
+    else
+        uv_unref((uv_handle_t *)&uv->poll);
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events)
+{
+    struct rn_uv *uv = (struct rn_uv *)poll;
+    bool freed;
+
+    (void)status;
+    (void)events;
+    rn_host_dispatch(uv->engine, EVENTS_PER_TURN, &freed);
+    if (!freed && uv->engine->host.uv == uv)
+        keep_alive_if_busy(uv);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct rn_heap heap = ((struct rn_uv *)handle)->heap;
+
+    rn_free(&heap, handle);
+}
+
+void rn_uv_keep_alive(struct runnel_engine *engine)
+{
+    if (rn_holder_is(&engine->host.uv_thread, (uint64_t)uv_thread_self()))
+        keep_alive_if_busy(engine->host.uv);
+}
+
+runnel_status runnel_uv_attach(runnel_engine *engine, struct uv_loop_s *loop)
+{
+    struct rn_heap heap;
+    struct rn_uv *uv;
+
+    if (engine->host.delivery == RUNNEL_DELIVER_THREAD || !rn_holder_take(&engine->host.uv_thread, (uint64_t)uv_thread_self()))
+        return RUNNEL_STATE;
+    rn_heap_init(&heap, &engine->heap.hook);
+    uv = rn_calloc(&heap, 1, sizeof *uv);
+    if (uv == NULL)
+        goto fail_take;
+    uv->engine = engine;
+    uv->heap = heap;
+    if (uv_poll_init(loop, &uv->poll, engine->host.fd) != 0)
+        goto fail_alloc;
+    if (uv_poll_start(&uv->poll, UV_READABLE, on_readable) != 0) {
+        uv_close((uv_handle_t *)&uv->poll, on_closed);
+        goto fail_take;
+    }
+    engine->host.uv = uv;
+    keep_alive_if_busy(uv);
+    return RUNNEL_OK;
+fail_alloc:
+    rn_free(&heap, uv);
+fail_take:
+    rn_holder_give(&engine->host.uv_thread);
+    return RUNNEL_NO_MEMORY;
+}
+
+runnel_status runnel_uv_detach(runnel_engine *engine)
+{
+    struct rn_uv *uv;
+
+    if (!rn_holder_is(&engine->host.uv_thread, (uint64_t)uv_thread_self()))
+        return RUNNEL_STATE;
+    uv = engine->host.uv;
+    engine->host.uv = NULL;
+    rn_holder_give(&engine->host.uv_thread);
+    uv_poll_stop(&uv->poll);
+    uv_close((uv_handle_t *)&uv->poll, on_closed);
+    return RUNNEL_OK;
+}

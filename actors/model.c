@@ -1,0 +1,428 @@
+/* A model: loading it on the worker's thread, starting its actors, freeing it. */
+#include <string.h>
+#include <unistd.h>
+
+#include "actors/engine.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "cpu/cpu.h"
+
+#define BLOCK_TOKENS 32     /* positions per KV block: also the tile that attention walks */
+#define DEFAULT_CONTEXT 8192
+#define DEFAULT_BATCH 256
+#define MIN_BATCH 8
+#define MAX_BATCH 8192
+#define MAX_OUTS 64         /* sequences that decode in one step */
+#define DEFAULT_CONTEXTS 8  /* full contexts that the default KV memory holds */
+
+void runnel_model_options_default(runnel_model_options *options)
+{
+    *options = (runnel_model_options){.struct_size = sizeof *options};
+}
+
+static runnel_status read_options(const runnel_model_options *given, runnel_model_options *options, runnel_error *error)
+{
+    runnel_model_options_default(options);
+    if (given == NULL)
+        return RUNNEL_OK;
+    if (given->struct_size < sizeof(size_t) || given->struct_size > sizeof *options)
+        return rn_error_set(error, RUNNEL_INVALID, "model options: struct_size %zu is not of this library", given->struct_size);
+    memcpy(options, given, given->struct_size);
+    if (options->kv_type != RUNNEL_KV_F16 && options->kv_type != RUNNEL_KV_F32 && options->kv_type != RUNNEL_KV_BF16)
+        return rn_error_set(error, RUNNEL_INVALID, "model options: kv_type %d is not known", (int)options->kv_type);
+    if (options->batch_tokens != 0 && (options->batch_tokens < MIN_BATCH || options->batch_tokens > MAX_BATCH))
+        return rn_error_set(error, RUNNEL_INVALID, "model options: batch_tokens %u is not in %d..%d", options->batch_tokens,
+                            MIN_BATCH, MAX_BATCH);
+    if (options->device != NULL && strcmp(options->device, "cpu") != 0 && strcmp(options->device, "reference") != 0)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "device \"%s\" is not there: use \"cpu\" or \"reference\"", options->device);
+    return RUNNEL_OK;
+}
+
+/* ---- Parts ---- */
+
+static uint64_t machine_bytes(void)
+{
+    return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* How many KV blocks: as asked, or room for eight contexts within a quarter of the machine. */
+static runnel_status choose_blocks(const struct runnel_model *model, struct rn_backend_limits *limits, runnel_error *error)
+{
+    uint64_t block_bytes = rn_plan_kv_bytes(model->parts.plan, limits->kv_type) * limits->block_tokens;
+    uint64_t context_blocks = (limits->context_tokens + limits->block_tokens - 1) / limits->block_tokens;
+    uint64_t blocks = DEFAULT_CONTEXTS * context_blocks;
+
+    if (model->options.kv_bytes != 0) {
+        blocks = model->options.kv_bytes / block_bytes;
+        if (blocks == 0)
+            return rn_error_set(error, RUNNEL_INVALID, "kv_bytes %llu hold no block of %llu bytes",
+                                (unsigned long long)model->options.kv_bytes, (unsigned long long)block_bytes);
+    } else if (blocks * block_bytes > machine_bytes() / 4) {
+        blocks = machine_bytes() / 4 / block_bytes;
+        if (blocks < context_blocks)
+            blocks = context_blocks;
+    }
+    limits->n_blocks = (uint32_t)(blocks < (1u << 31) ? blocks : 1u << 31);
+    return RUNNEL_OK;
+}
+
+static runnel_status choose_limits(struct runnel_model *model, runnel_error *error)
+{
+    struct rn_backend_limits *limits = &model->parts.limits;
+    uint32_t batch = model->options.batch_tokens == 0 ? DEFAULT_BATCH : model->options.batch_tokens;
+    uint32_t outs = batch < MAX_OUTS ? batch : MAX_OUTS;
+
+    outs = outs < model->engine->max_streams ? outs : model->engine->max_streams;
+    *limits = (struct rn_backend_limits){
+        .max_rows = batch,
+        .max_outs = outs < RN_WINDOW_LOGITS ? RN_WINDOW_LOGITS : outs,
+        .max_seqs = outs + RN_PREFILL_LANES,
+        .block_tokens = BLOCK_TOKENS,
+        .context_tokens = model->parts.plan->context_tokens,
+        .kv_type = model->options.kv_type,
+    };
+    return choose_blocks(model, limits, error);
+}
+
+/* Of the whole load: opening and vocabulary are the first twentieth, preparing weights the rest. */
+#define OPENED 0.05f
+
+static bool on_progress(void *user, float fraction)
+{
+    struct runnel_model *model = user;
+    float whole = OPENED + (1.0f - OPENED) * fraction;
+    uint32_t bits;
+
+    memcpy(&bits, &whole, sizeof bits);
+    rn_word_set(&model->fraction, bits);
+    if (model->options.on_load != NULL)
+        rn_host_load_news(model);
+    return rn_word_get(&model->cancel) == 0;
+}
+
+static struct rn_backend *new_backend(struct runnel_model *model)
+{
+    struct runnel_engine *engine = model->engine;
+
+    if (model->device != NULL && strcmp(model->device, "reference") == 0)
+        return rn_cpu_reference_new(&engine->heap, engine->team);
+    return rn_cpu_backend_new(&engine->heap, engine->team);
+}
+
+static runnel_status open_file(struct runnel_model *model, runnel_error *error)
+{
+    struct rn_model_parts *parts = &model->parts;
+    struct rn_heap *heap = &model->engine->heap;
+    runnel_status status = rn_gguf_open(heap, model->path, &parts->gguf, error);
+    uint64_t n_vocab = 0;
+
+    if (status != RUNNEL_OK)
+        return status;
+    if (!model->options.vocab_only) {
+        status = rn_plan_new(heap, parts->gguf, model->options.context_tokens, &parts->plan, error);
+        if (status != RUNNEL_OK)
+            return status;
+        n_vocab = parts->plan->n_vocab;
+    }
+    parts->n_vocab = (uint32_t)n_vocab;
+    return rn_vocab_new(heap, parts->gguf, (uint32_t)n_vocab, &parts->vocab, error);
+}
+
+static runnel_status load_parts(struct runnel_model *model, runnel_error *error)
+{
+    struct rn_model_parts *parts = &model->parts;
+    runnel_status status = open_file(model, error);
+
+    if (status != RUNNEL_OK || model->options.vocab_only)
+        return status;
+    if (!on_progress(model, 0.0f))
+        return RUNNEL_CANCELLED;
+    status = choose_limits(model, error);
+    if (status != RUNNEL_OK)
+        return status;
+    parts->backend = new_backend(model);
+    if (parts->backend == NULL)
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the backend of %s", model->path);
+    return parts->backend->ops->prepare(parts->backend, parts->plan, &parts->limits, on_progress, model, error);
+}
+
+static void free_parts(struct runnel_model *model)
+{
+    struct rn_model_parts *parts = &model->parts;
+
+    if (parts->backend != NULL)
+        parts->backend->ops->free(parts->backend);
+    if (parts->plan != NULL)
+        rn_plan_free(parts->plan);
+    rn_vocab_free(parts->vocab);
+    if (parts->gguf != NULL)
+        rn_gguf_free(parts->gguf);
+    *parts = (struct rn_model_parts){0};
+}
+
+/* ---- Actors ---- */
+
+runnel_status rn_model_start(struct runnel_model *model, runnel_error *error)
+{
+    rn_tokenizer_init(&model->tokenizer, model);
+    rn_detokenizer_init(&model->detokenizer, model);
+    if (rn_tier_init(&model->tier, model) != RUNNEL_OK)
+        goto fail;
+    if (rn_prefill_init(&model->prefill, model) != RUNNEL_OK)
+        goto fail_tier;
+    if (rn_decode_init(&model->decode, model) != RUNNEL_OK)
+        goto fail_prefill;
+    if (rn_sampler_actor_init(&model->sampler, model) != RUNNEL_OK)
+        goto fail_decode;
+    return RUNNEL_OK;
+fail_decode:
+    rn_decode_fini(&model->decode);
+fail_prefill:
+    rn_prefill_fini(&model->prefill);
+fail_tier:
+    rn_tier_fini(&model->tier);
+fail:
+    return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the actors of the model");
+}
+
+static void stop_actors(struct runnel_model *model)
+{
+    rn_sampler_actor_fini(&model->sampler);
+    rn_decode_fini(&model->decode);
+    rn_prefill_fini(&model->prefill);
+    rn_tier_fini(&model->tier);
+}
+
+/* ---- Life ---- */
+
+void rn_model_unref(struct runnel_model *model)
+{
+    struct runnel_engine *engine = model->engine;
+
+    if (atomic_fetch_sub(&model->references.value, 1) != 1) /* acq_rel by default: the last one sees all others' writes */
+        return;
+    rn_free(&engine->heap, model->path);
+    rn_free(&engine->heap, model->device);
+    rn_free(&engine->heap, model);
+    rn_counter_add(&engine->totals.models, -1);
+}
+
+void rn_model_load_told(struct runnel_model *model)
+{
+    rn_counter_add(&model->engine->totals.loads, -1);
+    rn_model_unref(model);
+}
+
+static void send_model(struct runnel_model *model, enum rn_message_kind kind)
+{
+    struct rn_msg *msg = rn_msg_new(&model->engine->runtime, kind);
+
+    msg->model.model = model;
+    rn_actor_send(&model->engine->router.actor, msg);
+}
+
+/* The end of a load, told to everyone: waiters, the host, the router. */
+static void publish(struct runnel_model *model, runnel_status status)
+{
+    bool tells_host = model->options.on_load != NULL;
+
+    rn_word_set(&model->state, status == RUNNEL_OK          ? RN_MODEL_READY
+                               : status == RUNNEL_CANCELLED ? RN_MODEL_CANCELLED
+                                                            : RN_MODEL_FAILED);
+    rn_wake_notify(&model->wake);
+    if (tells_host)
+        rn_host_load_news(model); /* from here on the dispatcher's reference may be gone */
+    else
+        rn_model_load_told(model);
+    send_model(model, RN_MSG_MODEL_LOADED);
+}
+
+static struct runnel_model *model_of_work(struct rn_work *work)
+{
+    return (struct runnel_model *)((char *)work - offsetof(struct runnel_model, work));
+}
+
+static void run_load(struct rn_work *work)
+{
+    struct runnel_model *model = model_of_work(work);
+    runnel_error *error = &model->error;
+    runnel_status status = load_parts(model, error);
+
+    if (status == RUNNEL_OK && !model->options.vocab_only)
+        status = rn_model_start(model, error);
+    if (status != RUNNEL_OK) {
+        rn_error_set(error, status, "%s: %s", model->path, runnel_status_text(status));
+        free_parts(model);
+    }
+    publish(model, status);
+}
+
+static void run_free(struct rn_work *work)
+{
+    struct runnel_model *model = model_of_work(work);
+
+    if (rn_word_get(&model->state) == RN_MODEL_READY) {
+        if (model->parts.backend != NULL)
+            stop_actors(model);
+        free_parts(model);
+    }
+    send_model(model, RN_MSG_MODEL_FREED);
+}
+
+void rn_model_post_free(struct runnel_model *model)
+{
+    model->work.run = run_free;
+    rn_worker_post(&model->engine->worker, &model->work);
+}
+
+/* A model with nothing loaded, counted against the engine's models. */
+static runnel_status new_model(struct runnel_engine *engine, const runnel_model_options *options, struct runnel_model **out,
+                               runnel_error *error)
+{
+    struct runnel_model *model;
+
+    if (rn_word_get(&engine->closing) != 0)
+        return rn_error_set(error, RUNNEL_CLOSED, "the engine is being freed");
+    if (rn_counter_get(&engine->totals.models) >= RN_MAX_MODELS)
+        return rn_error_set(error, RUNNEL_BUSY, "an engine has at most %d models", RN_MAX_MODELS);
+    model = rn_alloc_aligned(&engine->heap, sizeof *model, 64);
+    if (model == NULL)
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a model");
+    memset(model, 0, sizeof *model);
+    model->engine = engine;
+    model->options = *options;
+    model->load_node.kind = RN_HOST_LOAD;
+    rn_wake_init(&model->wake);
+    rn_word_set(&model->references, 2);
+    *out = model;
+    return RUNNEL_OK;
+}
+
+runnel_status runnel_model_load(runnel_engine *engine, const char *path, const runnel_model_options *given,
+                                runnel_model **out, runnel_error *error)
+{
+    runnel_model_options options;
+    struct runnel_model *model = NULL;
+    runnel_status status;
+
+    rn_error_clear(error);
+    status = read_options(given, &options, error);
+    if (status != RUNNEL_OK)
+        return status;
+    if (path == NULL || access(path, R_OK) != 0)
+        return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened", path == NULL ? "(no path)" : path);
+    status = new_model(engine, &options, &model, error);
+    if (status != RUNNEL_OK)
+        return status;
+    model->path = rn_strndup(&engine->heap, path, strlen(path));
+    model->device = options.device != NULL ? rn_strndup(&engine->heap, options.device, strlen(options.device)) : NULL;
+    if (model->path == NULL || (options.device != NULL && model->device == NULL)) {
+        rn_free(&engine->heap, model->path);
+        rn_free(&engine->heap, model->device);
+        rn_free(&engine->heap, model);
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a model");
+    }
+    rn_counter_add(&engine->totals.models, 1);
+    rn_counter_add(&engine->totals.loads, 1);
+    *out = model;
+    send_model(model, RN_MSG_MODEL_NEW);
+    rn_uv_keep_alive(engine);
+    model->work.run = run_load;
+    rn_worker_post(&engine->worker, &model->work);
+    return RUNNEL_OK;
+}
+
+runnel_status rn_model_new_of_parts(struct runnel_engine *engine, const struct rn_model_parts *parts,
+                                    const runnel_model_options *given, struct runnel_model **out, runnel_error *error)
+{
+    runnel_model_options options;
+    struct runnel_model *model = NULL;
+    runnel_status status;
+
+    rn_error_clear(error);
+    status = read_options(given, &options, error);
+    if (status == RUNNEL_OK)
+        status = new_model(engine, &options, &model, error);
+    if (status != RUNNEL_OK) {
+        struct runnel_model none = {.engine = engine, .parts = *parts};
+
+        free_parts(&none);
+        return status;
+    }
+    model->options.on_load = NULL;
+    model->parts = *parts;
+    status = rn_model_start(model, error);
+    if (status != RUNNEL_OK) {
+        free_parts(model);
+        rn_free(&engine->heap, model);
+        return status;
+    }
+    rn_counter_add(&engine->totals.models, 1);
+    *out = model;
+    send_model(model, RN_MSG_MODEL_NEW);
+    rn_counter_add(&engine->totals.loads, 1);
+    publish(model, RUNNEL_OK);
+    return RUNNEL_OK;
+}
+
+void runnel_model_free(runnel_model *model)
+{
+    if (model == NULL)
+        return;
+    rn_word_set(&model->cancel, 1);
+    send_model(model, RN_MSG_MODEL_FREE);
+}
+
+void runnel_model_cancel_load(runnel_model *model)
+{
+    rn_word_set(&model->cancel, 1);
+}
+
+runnel_status runnel_model_wait(runnel_model *model, int64_t timeout_ms, runnel_error *error)
+{
+    const struct rn_clock clock = rn_clock_machine();
+    uint64_t start_us = rn_now_us(&clock);
+
+    rn_error_clear(error);
+    for (;;) {
+        uint32_t ticket = rn_wake_ticket(&model->wake);
+        uint32_t state = rn_word_get(&model->state);
+        uint64_t waited_us = rn_now_us(&clock) - start_us;
+
+        if (state == RN_MODEL_READY)
+            return RUNNEL_OK;
+        if (state == RN_MODEL_CANCELLED)
+            return rn_error_set(error, RUNNEL_CANCELLED, "the load was cancelled");
+        if (state == RN_MODEL_FAILED)
+            return rn_error_set(error, model->error.status, "%s", model->error.message);
+        if (timeout_ms >= 0 && waited_us / 1000 >= (uint64_t)timeout_ms)
+            return rn_error_set(error, RUNNEL_TIMEOUT, "the model is still loading");
+        rn_wake_wait(&model->wake, ticket, timeout_ms < 0 ? -1 : timeout_ms * 1000 - (int64_t)waited_us, 0);
+    }
+}
+
+runnel_status runnel_model_get_info(runnel_model *model, runnel_model_info *info)
+{
+    const struct rn_model_parts *parts = &model->parts;
+    runnel_model_info now = {.struct_size = info->struct_size};
+
+    if (rn_word_get(&model->state) != RN_MODEL_READY)
+        return RUNNEL_STATE;
+    now.vocab_tokens = rn_vocab_count(parts->vocab);
+    now.bos = rn_vocab_bos(parts->vocab);
+    now.eos = rn_vocab_eos(parts->vocab);
+    now.add_bos = rn_vocab_add_bos(parts->vocab);
+    now.context_tokens = parts->limits.context_tokens;
+    now.block_tokens = parts->limits.block_tokens;
+    if (parts->plan != NULL) {
+        now.trained_tokens = parts->plan->trained_tokens;
+        now.embedding = parts->plan->embedding;
+        now.layers = parts->plan->n_layers;
+        now.parameters = parts->plan->parameters;
+        now.weight_bytes = parts->plan->weight_bytes;
+        now.kv_bytes_per_token = rn_plan_kv_bytes(parts->plan, parts->limits.kv_type);
+        now.kv_bytes = now.kv_bytes_per_token * parts->limits.block_tokens * parts->limits.n_blocks;
+    }
+    memcpy(info, &now, info->struct_size < sizeof now ? info->struct_size : sizeof now);
+    return RUNNEL_OK;
+}

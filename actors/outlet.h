@@ -1,0 +1,128 @@
+/* The outlet of a stream: where its events leave the actors and reach the host.
+ *
+ * One outlet per stream slot, in a table that lives as long as the engine. Three parties touch it:
+ *
+ *   submitter   fills it and opens it (generation even → odd is the last write)
+ *   producer    the detokenizer actor: piece stream, writes cells into the ring
+ *   consumer    whoever dispatches, or the one thread inside runnel_stream_next
+ *
+ *   detokenizer ──cells──▶ ring (SPSC) ──▶ consumer ──CREDIT after half a window──▶ decode
+ *        └──ready node, on the edge──▶ host mailbox (or the slot's wake, for pulled streams)
+ *
+ * Flow control: every event but the last two (held-back tail, terminal) costs a credit; a stream has
+ * `window` of them, so the ring never overflows and a reader that stops stops only its own stream.
+ *
+ * Life: free → open (rn_outlet_open) → … → terminal cell consumed → free (rn_outlet_close), generation
+ * advanced. An id is (slot, generation); a stale id never matches. */
+#ifndef RN_ACTORS_OUTLET_H
+#define RN_ACTORS_OUTLET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "mailbox/flag.h"
+#include "mailbox/message.h"
+#include "mailbox/ring.h"
+#include "mailbox/wake.h"
+#include "runnel.h"
+#include "text/piece_stream.h"
+
+/* Undelivered events of one stream at most; a stream that wants logits has fewer, they are large. */
+#define RN_WINDOW 32
+#define RN_WINDOW_LOGITS 8
+
+struct rn_cell {
+    uint32_t type; /* runnel_event_type */
+    int32_t token;
+    float logprob;
+    uint32_t n_top;
+    uint32_t text_bytes;
+    runnel_finish finish;
+    runnel_status status;
+    uint32_t n_logits;
+    const float *logits;
+    uint64_t position;
+    uint64_t prompt_done, prompt_total;
+    runnel_usage usage;
+    runnel_timings timings;
+    /* runnel_logprob top[n_top_max], then char text[text_capacity] */
+};
+
+/* What the host asked of the delivery of one stream; copied. */
+struct rn_outlet_options {
+    runnel_event_fn on_event;
+    void *user;
+    const char *const *stops;
+    size_t n_stops;
+    uint32_t n_top;
+    uint32_t longest_piece;
+    uint32_t n_logits; /* vocabulary, when logits are wanted; else 0 */
+    bool strip_first_space;
+};
+
+struct rn_outlet {
+    struct rn_message ready; /* node in the host mailbox; inside at most once: guarded by `edge` */
+    struct rn_edge edge;       /* up exactly while `ready` is in the mailbox, over all lives of the slot */
+    struct rn_word generation; /* odd: open. Released by open and close, acquired by every look-up */
+    struct rn_word paused;     /* = generation while paused */
+    struct rn_word cancelled;  /* = generation once cancelled */
+    struct rn_word pull;       /* 1: read with runnel_stream_next; read by the producer and by dispatch */
+    struct rn_word pulling;    /* 1 while a thread is inside runnel_stream_next */
+    struct rn_wake wake;       /* of a pulled stream */
+    uint32_t slot;
+
+    /* Written by the submitter before the outlet is opened, constant while it is open. */
+    struct rn_heap *heap;
+    runnel_event_fn on_event;
+    void *user;
+    struct rn_ring *ring;
+    char *memory;   /* stop strings */
+    float *logits;  /* [window + 2][n_logits]: written by the sampler under the stream's credits */
+    uint32_t n_top_max, n_logits, window, text_capacity;
+
+    /* Producer. */
+    struct rn_piece_stream pieces;
+    uint32_t n_answer;     /* tokens of the answer seen */
+    uint32_t stopped_at;   /* tokens kept when a stop string was found */
+
+    /* Consumer. */
+    bool held;             /* the cell at the ring's front has been shown and not yet released */
+    uint32_t consumed;     /* events not yet reported by CREDIT */
+    char error[RUNNEL_ERROR_BYTES]; /* of a FAILED cell: written by the producer before it publishes that cell */
+};
+
+static inline runnel_stream rn_stream_id(uint32_t slot, uint32_t generation)
+{
+    return (runnel_stream){(uint64_t)generation << 32 | slot};
+}
+
+/* Prepares a free slot and opens it; the new generation goes to *generation. NO_MEMORY: still free.
+ * The caller owns the slot (it took it from the pool of slots). */
+runnel_status rn_outlet_open(struct rn_outlet *outlet, struct rn_heap *heap, const struct rn_outlet_options *options,
+                             uint32_t *generation);
+
+/* Frees what open took and makes every id of this stream stale. Consumer, after the terminal cell; or
+ * the submitter, when nothing was sent. The slot can be given back afterwards. */
+void rn_outlet_close(struct rn_outlet *outlet);
+
+/* True when the outlet is open for that generation. */
+static inline bool rn_outlet_is(const struct rn_outlet *outlet, uint32_t generation)
+{
+    return (generation & 1) != 0 && rn_word_get(&outlet->generation) == generation;
+}
+
+/* Producer: the next cell, cleared, and its parts. Never NULL: credits bound the cells. */
+struct rn_cell *rn_outlet_reserve(struct rn_outlet *outlet);
+runnel_logprob *rn_cell_top(const struct rn_cell *cell);
+char *rn_cell_text(const struct rn_outlet *outlet, const struct rn_cell *cell);
+
+/* Consumer: the event that a cell describes. */
+void rn_cell_event(const struct rn_outlet *outlet, const struct rn_cell *cell, runnel_event *event);
+
+static inline bool rn_event_is_terminal(uint32_t type)
+{
+    return type >= RUNNEL_EVENT_DONE;
+}
+
+#endif

@@ -1,0 +1,111 @@
+/* Every message between actors: one X-macro. It makes the enum, the names for the trace, the size
+ * assertion and docs/MESSAGES.md (tests/actors/print_messages.c).
+ *
+ * The way of a request: host → router → tokenizer → tier → prefill → decode ⇄ backend → sampler →
+ * decode → detokenizer → tier → router, while pieces go detokenizer → token ring → host. A request
+ * object moves: it has exactly one owner at a time. CANCEL, STOPPED and CREDIT carry a stream's
+ * slot and generation and find the request wherever it is: the router sends CANCEL to every actor
+ * that may own it; one that does not own it yet remembers the generation and acts when it comes.
+ *
+ * Bounds: S streams, M models, N sessions at once. Every edge's bound follows from how often its message
+ * can exist for one stream, so no send between actors is ever refused; the one place that refuses is
+ * the host's submit, which returns BUSY when all S streams are taken. */
+#ifndef RN_ACTORS_PROTOCOL_H
+#define RN_ACTORS_PROTOCOL_H
+
+#include <assert.h>
+#include <stdint.h>
+
+#include "mailbox/message.h"
+
+struct rn_request;
+struct rn_batch;
+struct rn_token_list;
+struct runnel_model;
+
+struct rn_pay_request {
+    struct rn_request *request; /* moves with the message */
+};
+struct rn_pay_stream {
+    uint32_t slot, generation;
+    uint32_t n; /* CREDIT: events consumed */
+};
+struct rn_pay_ended {
+    uint32_t slot, generation;
+    struct runnel_model *model;
+};
+struct rn_pay_session {
+    uint32_t slot, generation;
+    struct runnel_model *model;
+};
+struct rn_pay_batch {
+    struct rn_batch *batch; /* moves with the message */
+};
+struct rn_pay_tokens {
+    struct rn_token_list *list; /* moves with the message */
+};
+struct rn_pay_lanes {
+    uint32_t n;
+};
+struct rn_pay_model {
+    struct runnel_model *model;
+};
+struct rn_pay_none {
+    uint32_t unused;
+};
+
+/* kind, payload, sender, receiver, bound of the edge, what it means and who owns what afterwards */
+#define RN_MESSAGES(X)                                                                                                   \
+    X(SUBMIT, request, "host", "router", "S", "A request that runnel_generate accepted; the router enters it in its directory") \
+    X(CANCEL, stream, "host, router", "router, tier, prefill, decode", "S", "Ends the stream wherever its request is")      \
+    X(CREDIT, stream, "host, router", "router, decode", "2 S", "The host has consumed n events of the stream")             \
+    X(SESSION_NEW, session, "host, router", "router, tier", "N", "The tier of the model enters the session in its list")    \
+    X(SESSION_FREE, session, "host, router", "router, tier", "N", "Frees a session once its request has ended")            \
+    X(MODEL_NEW, model, "host", "router", "M", "A load begins; the router keeps the model in its list")                    \
+    X(MODEL_LOADED, model, "loader", "router", "M", "A load has ended, well or not; the router owns the model")            \
+    X(MODEL_FREE, model, "host", "router", "M", "The host gives its handle back; the router cancels and, when quiet, frees") \
+    X(MODEL_FREED, model, "loader", "router", "M", "The model's parts are freed; only its address is left")                \
+    X(ENGINE_CLOSE, none, "host", "router", "1", "Frees every model, then reports to the host bridge")                     \
+    X(ENCODE, request, "router", "tokenizer", "S", "Text becomes tokens; the tokenizer owns the request")                  \
+    X(ADMIT, request, "tokenizer", "tier", "S", "Waits for its session and for blocks; the tier owns the request")         \
+    X(PREFILL, request, "tier", "prefill", "S", "Blocks are leased; the prefill actor owns the request")                   \
+    X(OFFER, request, "prefill", "decode", "lanes", "A prompt whose turn it is; decode owns the request until it ends")    \
+    X(LANE_FREE, lanes, "decode", "prefill", "lanes", "n prompts are computed; as many may be offered")                    \
+    X(STEP_DONE, batch, "backend", "sampler", "1", "A forward pass is done; the sampler owns the batch")                   \
+    X(SAMPLED, batch, "sampler", "decode", "1", "Each wanted row has its token; decode owns the batch again")              \
+    X(TOKENS, tokens, "decode", "detokenizer", "token lists", "The events of one step; the detokenizer owns the list")     \
+    X(TOKENS_BACK, tokens, "detokenizer", "decode", "token lists", "The list is empty; decode owns it again")              \
+    X(STOPPED, stream, "detokenizer", "decode", "S", "A stop string was found: no more tokens are needed")                 \
+    X(END, request, "tokenizer, tier, prefill, decode", "detokenizer", "S", "The request has its outcome; the detokenizer completes the text") \
+    X(RETIRE, request, "detokenizer", "tier", "S", "Blocks go back or stay with the session; the tier frees the request")  \
+    X(ENDED, ended, "tier", "router", "2 S", "Nothing of the stream is left in the model's actors")                         \
+    X(CLOSE, model, "router", "every actor of a model", "1", "No request is left; the actor's last message")               \
+    X(GONE, model, "runtime", "router", "actors of M models", "The actor has been touched for the last time")
+
+enum rn_message_kind {
+#define X(kind, payload, from, to, bound, meaning) RN_MSG_##kind,
+    RN_MESSAGES(X)
+#undef X
+    RN_MSG_KINDS
+};
+
+struct rn_msg {
+    struct rn_message head;
+    union {
+        struct rn_pay_request request;
+        struct rn_pay_stream stream;
+        struct rn_pay_ended ended;
+        struct rn_pay_session session;
+        struct rn_pay_batch batch;
+        struct rn_pay_tokens tokens;
+        struct rn_pay_lanes lanes;
+        struct rn_pay_model model;
+        struct rn_pay_none none;
+    };
+};
+static_assert(sizeof(struct rn_msg) <= 64, "a message is one cache line");
+
+/* "SUBMIT"; "?" for a number that is no kind. */
+const char *rn_message_name(uint32_t kind);
+
+#endif

@@ -1,0 +1,96 @@
+/* A request on its way through the actors: one object, one owner at a time, moved by messages. */
+#ifndef RN_ACTORS_REQUEST_H
+#define RN_ACTORS_REQUEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "runnel.h"
+#include "sampling/sampler.h"
+
+struct runnel_model;
+
+enum rn_outcome { RN_OUTCOME_NONE = 0, RN_OUTCOME_DONE, RN_OUTCOME_CANCELLED, RN_OUTCOME_FAILED };
+
+struct rn_request {
+    struct rn_request *next; /* the owner's queue */
+    struct rn_heap *heap;
+    struct runnel_model *model;
+    uint32_t slot, generation; /* its stream */
+
+    /* What was asked: constant after submit. */
+    char *text;              /* [text_bytes]; freed once it is tokens; NULL when tokens were given */
+    size_t text_bytes;
+    uint32_t tokenize_flags;
+    bool first_bos;          /* tokens[0] is a BOS that was added: dropped when the session has a past */
+    bool ignore_eos, want_logprobs, want_progress, want_logits;
+    uint32_t n_top;
+    int64_t max_tokens;
+    int32_t *stop_tokens;
+    uint32_t n_stop_tokens;
+    uint32_t session, session_generation; /* generation 0: none */
+    struct rn_sampler *sampler;
+    float *logits;           /* [n_logits_rows][n_vocab]: the outlet's, lent under the stream's credits */
+    uint32_t n_logits_rows;
+
+    /* The sequence. */
+    int32_t *tokens;         /* [capacity]; of them n_tokens are known */
+    uint32_t n_tokens, capacity;
+    uint32_t n_history;      /* the session's, in front */
+    uint32_t n_prompt;       /* history and prompt */
+    uint32_t n_done;         /* positions computed, those of the step in flight included */
+    uint32_t n_limit;        /* n_tokens stays at or below; as many positions have a block */
+    uint32_t n_scored;       /* logits rows written */
+    uint32_t *blocks;        /* [n_blocks] */
+    uint32_t n_blocks;
+
+    /* Decode's. */
+    bool in_step;            /* its rows are in the step in flight */
+    bool last_chunk;         /* that step computes the end of the prompt */
+    uint32_t lane;           /* 1 while it occupies a prefill lane */
+
+    /* The outcome, once there is one. */
+    enum rn_outcome outcome;
+    runnel_finish finish;
+    runnel_error error;
+    uint32_t n_cached;
+    uint64_t submitted_us, admitted_us, first_token_us, end_us; /* of the engine's clock; 0: not reached */
+};
+
+/* A request with nothing in it; NULL on refusal. */
+struct rn_request *rn_request_new(struct rn_heap *heap);
+
+/* Frees it and all it owns (text, tokens, blocks array, sampler, stop tokens). NULL is allowed. */
+void rn_request_free(struct rn_request *request);
+
+/* Sets the outcome unless there is one; status and sentence count for RN_OUTCOME_FAILED alone. */
+void rn_request_end(struct rn_request *request, enum rn_outcome outcome, runnel_finish finish);
+void rn_request_fail(struct rn_request *request, runnel_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* A first-in first-out list of requests. */
+struct rn_request_queue {
+    struct rn_request *first, *last;
+    uint32_t n;
+};
+void rn_request_push(struct rn_request_queue *queue, struct rn_request *request);
+struct rn_request *rn_request_pop(struct rn_request_queue *queue);
+
+/* Takes the stream's request out of the queue; NULL when it is not there. */
+struct rn_request *rn_request_remove(struct rn_request_queue *queue, uint32_t slot, uint32_t generation);
+
+/* Which streams were cancelled before their request came here: the latest such generation per slot. */
+struct rn_cancel_set {
+    uint32_t *generations; /* [n_slots] */
+};
+static inline void rn_cancel_note(struct rn_cancel_set *set, uint32_t slot, uint32_t generation)
+{
+    set->generations[slot] = generation;
+}
+static inline bool rn_cancel_has(const struct rn_cancel_set *set, const struct rn_request *request)
+{
+    return set->generations[request->slot] == request->generation;
+}
+
+#endif

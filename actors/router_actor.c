@@ -1,0 +1,249 @@
+/* The router: see router_actor.h. */
+#include "actors/router_actor.h"
+
+#include "actors/engine.h"
+#include "base/check.h"
+
+static struct rn_router *router_of(struct rn_actor *actor)
+{
+    return (struct rn_router *)actor;
+}
+
+static struct runnel_model *model_of(struct rn_router *router, const struct rn_pay_stream *stream)
+{
+    const struct rn_route *route = &router->routes[stream->slot];
+
+    return route->generation == stream->generation ? route->model : NULL;
+}
+
+static void close_actors(struct rn_router *router, struct runnel_model *model)
+{
+    struct rn_actor *actors[RN_MODEL_ACTORS] = {&model->tokenizer.actor, &model->tier.actor,    &model->prefill.actor,
+                                                &model->decode.actor,    &model->sampler.actor, &model->detokenizer.actor};
+
+    for (uint32_t i = 0; i < RN_MODEL_ACTORS; i++) {
+        struct rn_msg *msg = rn_msg_new(&router->engine->runtime, RN_MSG_CLOSE);
+
+        msg->model.model = model;
+        actors[i]->heir = &router->actor;
+        rn_actor_send(actors[i], msg);
+    }
+}
+
+/* Closes a model that nobody needs any more. */
+static void close_if_quiet(struct rn_router *router, struct runnel_model *model)
+{
+    if (!model->free_wanted || !model->load_ended || model->n_streams > 0 || model->closed)
+        return;
+    model->closed = true;
+    if (rn_word_get(&model->state) == RN_MODEL_READY && model->parts.backend != NULL)
+        close_actors(router, model);
+    else
+        rn_model_post_free(model);
+}
+
+static void send_cancel(struct rn_actor *to, uint32_t slot, uint32_t generation)
+{
+    struct rn_msg *msg = rn_msg_new(to->runtime, RN_MSG_CANCEL);
+
+    msg->stream = (struct rn_pay_stream){slot, generation, 0};
+    rn_actor_send(to, msg);
+}
+
+/* To every actor that may own the request. */
+static void cancel_stream(struct runnel_model *model, uint32_t slot, uint32_t generation)
+{
+    send_cancel(&model->tier.actor, slot, generation);
+    send_cancel(&model->prefill.actor, slot, generation);
+    send_cancel(&model->decode.actor, slot, generation);
+}
+
+static void free_model(struct rn_router *router, struct runnel_model *model)
+{
+    if (model->free_wanted)
+        return;
+    model->free_wanted = true;
+    rn_word_set(&model->cancel, 1);
+    for (uint32_t slot = 0; slot < router->engine->max_streams; slot++) {
+        struct rn_route *route = &router->routes[slot];
+        struct rn_outlet *outlet = &router->engine->host.outlets[slot];
+
+        /* One CANCEL per stream, the host's or ours: the word decides who sends it. */
+        if (route->generation != 0 && route->model == model) {
+            uint32_t seen = rn_word_get(&outlet->cancelled);
+
+            if (seen != route->generation && rn_word_replace(&outlet->cancelled, seen, route->generation))
+                cancel_stream(model, slot, route->generation);
+        }
+    }
+    close_if_quiet(router, model);
+}
+
+static void on_submit(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_router *router = router_of(self);
+    struct rn_request *request = msg->request.request;
+    struct runnel_model *model = request->model;
+
+    /* The slot's last stream may not have been reported ENDED yet: the host can reuse a slot at once. */
+    router->routes[request->slot] = (struct rn_route){request->generation, model};
+    model->n_streams++;
+    if (model->free_wanted) {
+        rn_request_end(request, RN_OUTCOME_CANCELLED, RUNNEL_FINISH_NONE);
+        msg->head.kind = RN_MSG_END;
+        rn_actor_send(&model->detokenizer.actor, msg);
+    } else {
+        msg->head.kind = RN_MSG_ENCODE;
+        rn_actor_send(&model->tokenizer.actor, msg);
+    }
+}
+
+static void on_cancel(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct runnel_model *model = model_of(router_of(self), &msg->stream);
+
+    if (model != NULL)
+        cancel_stream(model, msg->stream.slot, msg->stream.generation);
+    rn_msg_free(self->runtime, msg);
+}
+
+static void on_credit(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct runnel_model *model = model_of(router_of(self), &msg->stream);
+
+    if (model != NULL)
+        rn_actor_send(&model->decode.actor, msg);
+    else
+        rn_msg_free(self->runtime, msg);
+}
+
+/* SESSION_NEW and SESSION_FREE go on to the model's tier. */
+static void on_session(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct runnel_model *model = msg->session.model;
+
+    /* Behind CLOSE the tier frees the sessions itself. */
+    if (!model->closed)
+        rn_actor_send(&model->tier.actor, msg);
+    else
+        rn_msg_free(self->runtime, msg);
+}
+
+static void on_model_new(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_router *router = router_of(self);
+    struct runnel_model *model = msg->model.model;
+
+    model->next = router->models;
+    router->models = model;
+    rn_msg_free(self->runtime, msg);
+    if (router->closing)
+        free_model(router, model);
+}
+
+static void on_model_loaded(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct runnel_model *model = msg->model.model;
+
+    model->load_ended = true;
+    rn_msg_free(self->runtime, msg);
+    close_if_quiet(router_of(self), model);
+}
+
+static void on_model_free(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct runnel_model *model = msg->model.model;
+
+    rn_msg_free(self->runtime, msg);
+    free_model(router_of(self), model);
+}
+
+static void report_if_closed(struct rn_router *router)
+{
+    if (router->closing && router->models == NULL)
+        rn_host_closed(router->engine);
+}
+
+static void on_engine_close(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_router *router = router_of(self);
+
+    rn_msg_free(self->runtime, msg);
+    router->closing = true;
+    for (struct runnel_model *m = router->models, *next; m != NULL; m = next) {
+        next = m->next;
+        free_model(router, m);
+    }
+    report_if_closed(router);
+}
+
+static void on_ended(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_router *router = router_of(self);
+    struct runnel_model *model = msg->ended.model;
+    struct rn_route *route = &router->routes[msg->ended.slot];
+
+    RN_CHECK(model->n_streams > 0);
+    if (route->generation == msg->ended.generation)
+        route->generation = 0;
+    model->n_streams--;
+    rn_msg_free(self->runtime, msg);
+    close_if_quiet(router, model);
+}
+
+static void on_gone(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct runnel_model *model = msg->model.model;
+
+    rn_msg_free(self->runtime, msg);
+    if (++model->n_gone == RN_MODEL_ACTORS)
+        rn_model_post_free(model);
+}
+
+static void on_model_freed(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_router *router = router_of(self);
+    struct runnel_model **link = &router->models;
+
+    while (*link != msg->model.model)
+        link = &(*link)->next;
+    *link = (*link)->next;
+    rn_model_unref(msg->model.model);
+    rn_msg_free(self->runtime, msg);
+    report_if_closed(router);
+}
+
+static const struct rn_actor_class router_class = {
+    .name = "router",
+    .handlers =
+        {
+            [RN_MSG_SUBMIT] = on_submit,
+            [RN_MSG_CANCEL] = on_cancel,
+            [RN_MSG_CREDIT] = on_credit,
+            [RN_MSG_SESSION_NEW] = on_session,
+            [RN_MSG_SESSION_FREE] = on_session,
+            [RN_MSG_MODEL_NEW] = on_model_new,
+            [RN_MSG_MODEL_LOADED] = on_model_loaded,
+            [RN_MSG_MODEL_FREE] = on_model_free,
+            [RN_MSG_MODEL_FREED] = on_model_freed,
+            [RN_MSG_ENGINE_CLOSE] = on_engine_close,
+            [RN_MSG_ENDED] = on_ended,
+            [RN_MSG_GONE] = on_gone,
+        },
+};
+
+runnel_status rn_router_init(struct rn_router *router, struct runnel_engine *engine, int32_t credits)
+{
+    *router = (struct rn_router){.engine = engine};
+    router->routes = rn_calloc(&engine->heap, engine->max_streams, sizeof(struct rn_route));
+    if (router->routes == NULL)
+        return RUNNEL_NO_MEMORY;
+    rn_actor_init(&router->actor, &engine->runtime, &router_class, credits);
+    return RUNNEL_OK;
+}
+
+void rn_router_fini(struct rn_router *router)
+{
+    if (router->engine != NULL)
+        rn_free(&router->engine->heap, router->routes);
+}

@@ -1,0 +1,28 @@
+/* The router: the engine's own actor. It keeps the directory of streams and the list of models, brings
+ * requests and the host's wishes to the actors of the right model, and frees a model when its last
+ * stream has ended. All messages from host threads enter through it, so that behind a CLOSE nothing
+ * more can come to a model's actors. */
+#ifndef RN_ACTORS_ROUTER_ACTOR_H
+#define RN_ACTORS_ROUTER_ACTOR_H
+
+#include "actors/runtime.h"
+
+struct runnel_engine;
+
+struct rn_route {
+    uint32_t generation; /* 0: no stream */
+    struct runnel_model *model;
+};
+
+struct rn_router {
+    struct rn_actor actor; /* first: handlers get the actor */
+    struct runnel_engine *engine;
+    struct rn_route *routes; /* [max_streams] */
+    struct runnel_model *models;
+    bool closing;
+};
+
+runnel_status rn_router_init(struct rn_router *router, struct runnel_engine *engine, int32_t credits);
+void rn_router_fini(struct rn_router *router);
+
+#endif

@@ -1,0 +1,51 @@
+/* The sampler actor: see sampler_actor.h. */
+#include "actors/sampler_actor.h"
+
+#include <string.h>
+
+#include "actors/engine.h"
+
+static void sample(struct rn_sampler_actor *sampler, const struct rn_batch *batch, struct rn_batch_out *out, const float *logits)
+{
+    const struct rn_request *request = out->request;
+
+    out->status = batch->step.status;
+    if (out->status != RUNNEL_OK)
+        return;
+    if (out->keep_logits != NULL)
+        memcpy(out->keep_logits, logits, sampler->model->parts.n_vocab * sizeof *logits);
+    if (out->sample)
+        out->status = rn_sampler_pick(request->sampler, sampler->scratch, logits, out->position + 1, request->want_logprobs,
+                                      request->n_top, &out->pick);
+}
+
+static void on_step_done(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_sampler_actor *sampler = (struct rn_sampler_actor *)self;
+    struct rn_batch *batch = msg->batch.batch;
+
+    for (uint32_t i = 0; i < batch->step.n_outs; i++)
+        sample(sampler, batch, &batch->outs[i], batch->step.logits + (size_t)i * sampler->model->parts.n_vocab);
+    msg->head.kind = RN_MSG_SAMPLED;
+    rn_actor_send(&sampler->model->decode.actor, msg);
+}
+
+static const struct rn_actor_class sampler_class = {
+    .name = "sampler",
+    .handlers = {[RN_MSG_STEP_DONE] = on_step_done, [RN_MSG_CLOSE] = rn_actor_on_close},
+};
+
+runnel_status rn_sampler_actor_init(struct rn_sampler_actor *sampler, struct runnel_model *model)
+{
+    *sampler = (struct rn_sampler_actor){.model = model};
+    sampler->scratch = rn_sampler_scratch_new(&model->engine->heap, model->parts.n_vocab);
+    if (sampler->scratch == NULL)
+        return RUNNEL_NO_MEMORY;
+    rn_actor_init(&sampler->actor, &model->engine->runtime, &sampler_class, 2);
+    return RUNNEL_OK;
+}
+
+void rn_sampler_actor_fini(struct rn_sampler_actor *sampler)
+{
+    rn_sampler_scratch_free(sampler->scratch);
+}

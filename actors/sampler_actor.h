@@ -1,0 +1,20 @@
+/* The sampler actor: the logits of a step → one token for each row that wants one. The sampling state
+ * of a sequence belongs to its request and comes and goes with the batch. */
+#ifndef RN_ACTORS_SAMPLER_ACTOR_H
+#define RN_ACTORS_SAMPLER_ACTOR_H
+
+#include "actors/runtime.h"
+#include "sampling/sampler.h"
+
+struct runnel_model;
+
+struct rn_sampler_actor {
+    struct rn_actor actor; /* first */
+    struct runnel_model *model;
+    struct rn_sampler_scratch *scratch;
+};
+
+runnel_status rn_sampler_actor_init(struct rn_sampler_actor *sampler, struct runnel_model *model);
+void rn_sampler_actor_fini(struct rn_sampler_actor *sampler);
+
+#endif

@@ -1,0 +1,418 @@
+/* The tier actor: see tier_actor.h. */
+#include "actors/tier_actor.h"
+
+#include <string.h>
+
+#include "actors/engine.h"
+#include "base/check.h"
+
+static struct rn_tier *tier_of(struct rn_actor *actor)
+{
+    return (struct rn_tier *)actor;
+}
+
+static struct rn_heap *heap_of(struct rn_tier *tier)
+{
+    return &tier->model->engine->heap;
+}
+
+static uint32_t blocks_for(const struct rn_tier *tier, uint32_t tokens)
+{
+    uint32_t per_block = tier->model->parts.limits.block_tokens;
+
+    return (uint32_t)(((uint64_t)tokens + per_block - 1) / per_block);
+}
+
+static void take_back(struct rn_tier *tier, const uint32_t *blocks, uint32_t n)
+{
+    rn_block_pool_unref(&tier->pool, blocks, n);
+    rn_counter_add(&tier->model->engine->totals.blocks_used, -(int64_t)n);
+}
+
+/* The open session of the request; NULL when there is none (any more). */
+static struct rn_session *session_of(struct rn_tier *tier, const struct rn_request *request)
+{
+    struct rn_session *session;
+
+    if (request->session_generation == 0)
+        return NULL;
+    session = &tier->model->engine->sessions[request->session];
+    return rn_word_get(&session->generation) == request->session_generation ? session : NULL;
+}
+
+static void send_request(struct rn_actor *to, struct rn_request *request, enum rn_message_kind kind)
+{
+    struct rn_msg *msg = rn_msg_new(to->runtime, kind);
+
+    msg->request.request = request;
+    rn_actor_send(to, msg);
+}
+
+static void end(struct rn_tier *tier, struct rn_request *request)
+{
+    send_request(&tier->model->detokenizer.actor, request, RN_MSG_END);
+}
+
+/* Drops the KV of a session; its tokens stay. */
+static void drop_blocks(struct rn_tier *tier, struct rn_session *session)
+{
+    take_back(tier, session->blocks, session->n_blocks);
+    rn_free(heap_of(tier), session->blocks);
+    session->blocks = NULL;
+    session->n_blocks = session->n_computed = 0;
+}
+
+/* The idle session whose blocks were used longest ago, other than `except`; NULL: none has any. */
+static struct rn_session *oldest_idle(struct rn_tier *tier, const struct rn_session *except)
+{
+    struct rn_session *oldest = NULL;
+
+    for (struct rn_session *s = tier->sessions; s != NULL; s = s->next)
+        if (!s->busy && s->n_blocks > 0 && s != except && (oldest == NULL || s->last_use < oldest->last_use))
+            oldest = s;
+    return oldest;
+}
+
+/* A session has its BOS already: the one that was put in front of this turn's text is dropped. */
+static bool drops_bos(const struct rn_request *request, const struct rn_session *session)
+{
+    return session != NULL && session->n_tokens > 0 && request->first_bos && request->n_tokens > 0;
+}
+
+static uint64_t prompt_tokens(const struct rn_request *request, const struct rn_session *session)
+{
+    return (uint64_t)request->n_tokens - drops_bos(request, session) + (session != NULL ? session->n_tokens : 0);
+}
+
+/* Joins session history and prompt in a token array long enough for the whole answer. */
+static runnel_status lay_out_tokens(struct rn_request *request, const struct rn_session *session, uint32_t limit)
+{
+    uint32_t n_history = session != NULL ? session->n_tokens : 0;
+    uint32_t skip = drops_bos(request, session);
+    uint32_t n_new = request->n_tokens - skip;
+    int32_t *tokens = rn_alloc(request->heap, limit, sizeof *tokens);
+
+    if (tokens == NULL)
+        return RUNNEL_NO_MEMORY;
+    if (n_history > 0)
+        memcpy(tokens, session->tokens, n_history * sizeof *tokens);
+    if (n_new > 0)
+        memcpy(tokens + n_history, request->tokens + skip, n_new * sizeof *tokens);
+    rn_free(request->heap, request->tokens);
+    request->tokens = tokens;
+    request->capacity = limit;
+    request->n_history = n_history;
+    request->n_tokens = request->n_prompt = n_history + n_new;
+    return RUNNEL_OK;
+}
+
+/* Longest sequence the request may become: by its own wish, the context, and all blocks there are. */
+static uint32_t limit_of(const struct rn_tier *tier, const struct rn_request *request, uint64_t prompt)
+{
+    const struct rn_backend_limits *limits = &tier->model->parts.limits;
+    uint64_t room = (uint64_t)limits->n_blocks * limits->block_tokens;
+    uint64_t limit = limits->context_tokens < room ? limits->context_tokens : room;
+
+    if (request->max_tokens >= 0 && prompt + (uint64_t)request->max_tokens < limit)
+        limit = prompt + (uint64_t)request->max_tokens;
+    return (uint32_t)limit;
+}
+
+/* Leases n blocks behind the session's own; false when they are not to be had now. */
+static bool lease(struct rn_tier *tier, struct rn_request *request, struct rn_session *session, uint32_t n_blocks)
+{
+    uint32_t n_kept = session != NULL ? session->n_blocks : 0;
+    uint32_t *blocks;
+
+    RN_CHECK(n_kept <= n_blocks); /* the session's blocks cover known tokens, and those are part of the prompt */
+    while (tier->pool.n_free < n_blocks - n_kept) {
+        struct rn_session *idle = oldest_idle(tier, session);
+
+        if (idle == NULL)
+            return false;
+        drop_blocks(tier, idle);
+    }
+    blocks = rn_alloc(request->heap, n_blocks, sizeof *blocks);
+    if (blocks == NULL || !rn_block_pool_take(&tier->pool, n_blocks - n_kept, blocks + n_kept)) {
+        rn_free(request->heap, blocks);
+        rn_request_fail(request, RUNNEL_NO_MEMORY, "no memory for the block table of the request");
+        return true;
+    }
+    rn_counter_add(&tier->model->engine->totals.blocks_used, n_blocks - n_kept);
+    if (n_kept > 0)
+        memcpy(blocks, session->blocks, n_kept * sizeof *blocks);
+    request->blocks = blocks;
+    request->n_blocks = n_blocks;
+    return true;
+}
+
+/* The session's KV goes with the request until it retires. */
+static void attach_session(struct rn_request *request, struct rn_session *session)
+{
+    request->n_done = session->n_computed;
+    rn_free(request->heap, session->blocks);
+    session->blocks = NULL;
+    session->n_blocks = 0;
+    session->busy = true;
+}
+
+static void start(struct rn_tier *tier, struct rn_request *request)
+{
+    /* A prompt that is computed to its end already still needs the logits of its last position. */
+    if (request->n_done >= request->n_prompt)
+        request->n_done = request->n_prompt - 1;
+    request->n_cached = request->n_done;
+    request->admitted_us = rn_now_us(&tier->model->engine->clock);
+    for (uint32_t i = 0; i < request->n_prompt; i++)
+        rn_sampler_accept(request->sampler, request->tokens[i]);
+    send_request(&tier->model->prefill.actor, request, RN_MSG_PREFILL);
+}
+
+/* Tries to admit; false when the request has to wait for blocks. Fails it when it can never fit. */
+static bool admit(struct rn_tier *tier, struct rn_request *request)
+{
+    struct rn_session *session = session_of(tier, request);
+    uint32_t n_kept = session != NULL ? session->n_blocks : 0;
+    uint64_t prompt = prompt_tokens(request, session);
+    uint32_t limit = limit_of(tier, request, prompt);
+    uint32_t needed = request->max_tokens == 0 ? 0 : 1;
+
+    if (request->session_generation != 0 && session == NULL) {
+        rn_request_fail(request, RUNNEL_NOT_FOUND, "the session has been freed");
+    } else if (prompt == 0) {
+        rn_request_fail(request, RUNNEL_INVALID, "the prompt is empty");
+    } else if (prompt + needed > limit) {
+        rn_request_fail(request, RUNNEL_CONTEXT, "the prompt has %llu tokens, %u fit", (unsigned long long)prompt,
+                        limit - (limit > 0 ? needed : 0));
+    } else if (!lease(tier, request, session, blocks_for(tier, limit))) {
+        return false;
+    } else if (request->outcome == RN_OUTCOME_NONE && lay_out_tokens(request, session, limit) != RUNNEL_OK) {
+        take_back(tier, request->blocks + n_kept, request->n_blocks - n_kept);
+        request->n_blocks = 0;
+        rn_request_fail(request, RUNNEL_NO_MEMORY, "no memory for %u tokens", limit);
+    }
+    if (request->outcome != RN_OUTCOME_NONE) {
+        end(tier, request);
+        return true;
+    }
+    request->n_limit = limit;
+    if (session != NULL)
+        attach_session(request, session);
+    start(tier, request);
+    return true;
+}
+
+/* Admits what fits, in order; the first that does not holds the rest. */
+static void admit_waiting(struct rn_tier *tier)
+{
+    while (tier->waiting.first != NULL) {
+        struct rn_request *request = rn_request_pop(&tier->waiting);
+        struct rn_session *session = session_of(tier, request);
+
+        if (session != NULL && session->busy) {
+            rn_request_push(&session->waiting, request);
+            continue;
+        }
+        if (!admit(tier, request)) {
+            /* back to the front */
+            request->next = tier->waiting.first;
+            tier->waiting.first = request;
+            if (tier->waiting.last == NULL)
+                tier->waiting.last = request;
+            tier->waiting.n++;
+            return;
+        }
+    }
+}
+
+static void on_admit(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_tier *tier = tier_of(self);
+    struct rn_request *request = msg->request.request;
+
+    rn_msg_free(self->runtime, msg);
+    if (rn_cancel_has(&tier->cancelled, request)) {
+        rn_request_end(request, RN_OUTCOME_CANCELLED, RUNNEL_FINISH_NONE);
+        end(tier, request);
+        return;
+    }
+    rn_request_push(&tier->waiting, request);
+    admit_waiting(tier);
+}
+
+static struct rn_request *remove_waiting(struct rn_tier *tier, uint32_t slot, uint32_t generation)
+{
+    struct rn_request *request = rn_request_remove(&tier->waiting, slot, generation);
+
+    for (struct rn_session *s = tier->sessions; request == NULL && s != NULL; s = s->next)
+        request = rn_request_remove(&s->waiting, slot, generation);
+    return request;
+}
+
+static void on_cancel(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_tier *tier = tier_of(self);
+    struct rn_request *request = remove_waiting(tier, msg->stream.slot, msg->stream.generation);
+
+    rn_cancel_note(&tier->cancelled, msg->stream.slot, msg->stream.generation);
+    rn_msg_free(self->runtime, msg);
+    if (request != NULL) {
+        rn_request_end(request, RN_OUTCOME_CANCELLED, RUNNEL_FINISH_NONE);
+        end(tier, request);
+        admit_waiting(tier); /* it may have been the first in line */
+    }
+}
+
+static void free_session(struct rn_tier *tier, struct rn_session *session)
+{
+    struct runnel_engine *engine = tier->model->engine;
+    struct rn_session **link = &tier->sessions;
+
+    while (*link != session)
+        link = &(*link)->next;
+    *link = session->next;
+    drop_blocks(tier, session);
+    rn_free(heap_of(tier), session->tokens);
+    session->tokens = NULL;
+    session->n_tokens = 0;
+    rn_word_set(&session->n_known, 0);
+    rn_word_set(&session->generation, rn_word_get(&session->generation) + 1);
+    rn_counter_add(&engine->totals.sessions, -1);
+    rn_pool_give(&engine->session_slots, rn_pool_cell(&engine->session_slots, (uint32_t)(session - engine->sessions)));
+}
+
+static void end_waiting(struct rn_tier *tier, struct rn_session *session)
+{
+    struct rn_request *request;
+
+    while ((request = rn_request_pop(&session->waiting)) != NULL) {
+        rn_request_fail(request, RUNNEL_NOT_FOUND, "the session has been freed");
+        end(tier, request);
+    }
+}
+
+static void on_session_new(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_tier *tier = tier_of(self);
+    struct rn_session *session = &tier->model->engine->sessions[msg->session.slot];
+
+    session->next = tier->sessions;
+    tier->sessions = session;
+    rn_msg_free(self->runtime, msg);
+}
+
+static void on_session_free(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_tier *tier = tier_of(self);
+    struct rn_session *session = &tier->model->engine->sessions[msg->session.slot];
+
+    if (rn_word_get(&session->generation) == msg->session.generation) {
+        if (session->busy) {
+            session->free_wanted = true;
+        } else {
+            end_waiting(tier, session);
+            free_session(tier, session);
+            admit_waiting(tier);
+        }
+    }
+    rn_msg_free(self->runtime, msg);
+}
+
+/* The request's tokens and the blocks of its computed positions stay with the session. After a failure
+ * the turn is taken back: what it computed is not to be trusted. */
+static void keep_in_session(struct rn_tier *tier, struct rn_request *request, struct rn_session *session)
+{
+    uint32_t n_tokens = request->outcome == RN_OUTCOME_FAILED ? request->n_history : request->n_tokens;
+    uint32_t n_computed = request->n_done < n_tokens ? request->n_done : n_tokens;
+    uint32_t n_blocks = blocks_for(tier, n_computed);
+
+    take_back(tier, request->blocks + n_blocks, request->n_blocks - n_blocks);
+    rn_free(request->heap, session->tokens);
+    session->tokens = request->tokens;
+    session->n_tokens = n_tokens;
+    session->n_computed = n_computed;
+    session->blocks = request->blocks;
+    session->n_blocks = n_blocks;
+    session->last_use = ++tier->uses;
+    request->tokens = NULL;
+    request->blocks = NULL;
+    rn_word_set(&session->n_known, n_tokens);
+}
+
+static void leave_session(struct rn_tier *tier, struct rn_request *request, struct rn_session *session)
+{
+    session->busy = false;
+    keep_in_session(tier, request, session);
+    if (session->free_wanted) {
+        session->free_wanted = false;
+        end_waiting(tier, session);
+        free_session(tier, session);
+        return;
+    }
+    if (session->waiting.first != NULL)
+        rn_request_push(&tier->waiting, rn_request_pop(&session->waiting));
+}
+
+static void on_retire(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_tier *tier = tier_of(self);
+    struct rn_request *request = msg->request.request;
+    struct rn_session *session = session_of(tier, request);
+
+    /* n_limit says that it was admitted, and so held its session. */
+    if (request->n_limit > 0 && session != NULL)
+        leave_session(tier, request, session);
+    else if (request->n_blocks > 0)
+        take_back(tier, request->blocks, request->n_blocks);
+    msg->head.kind = RN_MSG_ENDED;
+    msg->ended = (struct rn_pay_ended){request->slot, request->generation, request->model};
+    rn_request_free(request);
+    rn_actor_send(&tier->model->engine->router.actor, msg);
+    admit_waiting(tier);
+}
+
+static void on_close(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_tier *tier = tier_of(self);
+
+    RN_CHECK(tier->waiting.n == 0);
+    while (tier->sessions != NULL)
+        free_session(tier, tier->sessions);
+    rn_actor_on_close(self, msg);
+}
+
+static const struct rn_actor_class tier_class = {
+    .name = "tier",
+    .handlers =
+        {
+            [RN_MSG_ADMIT] = on_admit,
+            [RN_MSG_CANCEL] = on_cancel,
+            [RN_MSG_SESSION_NEW] = on_session_new,
+            [RN_MSG_SESSION_FREE] = on_session_free,
+            [RN_MSG_RETIRE] = on_retire,
+            [RN_MSG_CLOSE] = on_close,
+        },
+};
+
+runnel_status rn_tier_init(struct rn_tier *tier, struct runnel_model *model)
+{
+    struct runnel_engine *engine = model->engine;
+
+    *tier = (struct rn_tier){.model = model};
+    tier->cancelled.generations = rn_calloc(&engine->heap, engine->max_streams, sizeof(uint32_t));
+    if (tier->cancelled.generations == NULL ||
+        rn_block_pool_init(&tier->pool, &engine->heap, model->parts.limits.n_blocks) != RUNNEL_OK) {
+        rn_free(&engine->heap, tier->cancelled.generations);
+        return RUNNEL_NO_MEMORY;
+    }
+    rn_counter_add(&engine->totals.blocks_total, model->parts.limits.n_blocks);
+    rn_actor_init(&tier->actor, &engine->runtime, &tier_class, (int32_t)(3 * engine->max_streams + 2 * engine->max_sessions + 1));
+    return RUNNEL_OK;
+}
+
+void rn_tier_fini(struct rn_tier *tier)
+{
+    rn_counter_add(&tier->model->engine->totals.blocks_total, -(int64_t)tier->pool.n_blocks);
+    rn_free(&tier->model->engine->heap, tier->cancelled.generations);
+    rn_block_pool_fini(&tier->pool);
+}

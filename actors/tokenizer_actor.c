@@ -1,0 +1,48 @@
+/* The tokenizer actor: see tokenizer_actor.h. */
+#include "actors/tokenizer_actor.h"
+
+#include "actors/engine.h"
+
+static void encode(struct rn_tokenizer *tokenizer, struct rn_request *request)
+{
+    const struct rn_vocab *vocab = tokenizer->model->parts.vocab;
+    runnel_error error = {RUNNEL_OK, ""};
+    size_t count = 0;
+
+    if (rn_tokenize(vocab, request->heap, request->text, request->text_bytes, request->tokenize_flags, &request->tokens, &count,
+                    &error) != RUNNEL_OK) {
+        rn_request_fail(request, error.status, "%s", error.message);
+        return;
+    }
+    rn_free(request->heap, request->text);
+    request->text = NULL;
+    request->n_tokens = request->capacity = (uint32_t)count;
+    request->first_bos = (request->tokenize_flags & RUNNEL_TOKENIZE_BOS) != 0 && rn_vocab_add_bos(vocab);
+}
+
+static void on_encode(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_tokenizer *tokenizer = (struct rn_tokenizer *)self;
+    struct rn_request *request = msg->request.request;
+
+    if (request->text != NULL)
+        encode(tokenizer, request);
+    if (request->outcome != RN_OUTCOME_NONE) {
+        msg->head.kind = RN_MSG_END;
+        rn_actor_send(&tokenizer->model->detokenizer.actor, msg);
+    } else {
+        msg->head.kind = RN_MSG_ADMIT;
+        rn_actor_send(&tokenizer->model->tier.actor, msg);
+    }
+}
+
+static const struct rn_actor_class tokenizer_class = {
+    .name = "tokenizer",
+    .handlers = {[RN_MSG_ENCODE] = on_encode, [RN_MSG_CLOSE] = rn_actor_on_close},
+};
+
+void rn_tokenizer_init(struct rn_tokenizer *tokenizer, struct runnel_model *model)
+{
+    *tokenizer = (struct rn_tokenizer){.model = model};
+    rn_actor_init(&tokenizer->actor, &model->engine->runtime, &tokenizer_class, (int32_t)model->engine->max_streams + 1);
+}
