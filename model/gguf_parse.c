@@ -148,7 +148,7 @@ static runnel_status read_strings(struct parse *p, const struct rn_gguf_entry *e
     struct rn_view skipped;
 
     if (entry->count > (p->limit - p->at) / 8)
-        return fail(p, RUNNEL_FORMAT, "it claims %llu strings, more than the file can hold",
+        return fail(p, RUNNEL_FORMAT, "it claims %llu strings, more than the header can hold",
                     (unsigned long long)entry->count);
     for (uint64_t i = 0; i < entry->count; i++) {
         runnel_status status = read_string(p, RN_GGUF_MAX_HEADER, "its text", &skipped);
@@ -165,7 +165,7 @@ static runnel_status read_values(struct parse *p, const struct rn_gguf_entry *en
     const char *bytes;
 
     if (entry->count > (p->limit - p->at) / size)
-        return fail(p, RUNNEL_FORMAT, "it claims %llu values of %u bytes, more than the file can hold",
+        return fail(p, RUNNEL_FORMAT, "it claims %llu values of %u bytes, more than the header can hold",
                     (unsigned long long)entry->count, size);
     bytes = take(p, entry->count * size);
     if (bytes == NULL)
