@@ -148,13 +148,27 @@ static bool in_place(const struct rn_op *op)
     return op->out >= 0 && (op->out == op->a || op->out == op->b);
 }
 
+static bool index_ok(int64_t index, uint32_t n)
+{
+    return index >= -1 && index < (int64_t)n;
+}
+
+/* Also of what the op does not use: a backend may look at any field. */
+static bool indices_ok(const struct checker *c, const struct rn_op *op)
+{
+    uint32_t slots = c->plan->n_slots, weights = c->plan->n_weights;
+
+    return index_ok(op->out, slots) && index_ok(op->out2, slots) && index_ok(op->a, slots) && index_ok(op->b, slots) &&
+           index_ok(op->weight, weights) && index_ok(op->bias, weights) && op->layer >= -1;
+}
+
 static bool op_ok(const struct checker *c, const struct rn_op *op)
 {
     const struct rn_slot *a = slot_at(c, op->a);
     uint32_t width = a == NULL ? 0 : a->width;
     bool selected = a != NULL && a->selected;
 
-    if (!same_rows(c, op) || (in_place(op) && op->kind != RN_OP_ROPE))
+    if (!indices_ok(c, op) || !same_rows(c, op) || (in_place(op) && op->kind != RN_OP_ROPE))
         return false;
     switch (op->kind) {
     case RN_OP_EMBED:
