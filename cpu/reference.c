@@ -149,8 +149,9 @@ static runnel_status check_ops(const struct rn_reference *ref, const struct rn_p
     return RUNNEL_OK;
 }
 
-static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *plan, const struct rn_backend_limits *limits,
-                             rn_progress_fn progress, void *user, runnel_error *error)
+static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *plan,
+                             const struct rn_backend_limits *limits, rn_progress_fn progress, void *user,
+                             runnel_error *error)
 {
     struct rn_reference *ref = self(backend);
     runnel_status status;
@@ -167,7 +168,8 @@ static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *p
     ref->plan = plan;
     ref->limits = *limits;
     if (!take_slots(ref) || !take_caches(ref) || !take_scratch(ref))
-        status = rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the activations and %u KV blocks", limits->n_blocks);
+        status = rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the activations and %u KV blocks",
+                              limits->n_blocks);
     else if (progress != NULL && !progress(user, 1))
         status = rn_error_set(error, RUNNEL_CANCELLED, "loading was cancelled");
     if (status != RUNNEL_OK)
@@ -244,10 +246,10 @@ static void submit_async(struct rn_backend *backend, struct rn_step *step)
     struct rn_step *head = atomic_load_explicit(&ref->inbox, memory_order_relaxed);
 
     RN_CHECK(ref->plan != NULL);
+    /* release: pairs with the acquire in next_step. */
     do
         step->next = head;
-    while (!atomic_compare_exchange_weak_explicit(&ref->inbox, &head, step, memory_order_release, /* pairs with next_step */
-                                                  memory_order_relaxed));
+    while (!atomic_compare_exchange_weak_explicit(&ref->inbox, &head, step, memory_order_release, memory_order_relaxed));
     /* acq_rel: pairs with the subtraction in done, and comes after the push, so that done finds the step. */
     if (atomic_fetch_add_explicit(&ref->pending, 1, memory_order_acq_rel) == 0)
         rn_team_submit(ref->team, &ref->job);
@@ -266,7 +268,8 @@ static void free_reference(struct rn_backend *backend)
 }
 
 static const struct rn_backend_ops reference_ops = {
-    .name = "reference", .supports = supports, .prepare = prepare, .submit_async = submit_async, .free = free_reference};
+    .name = "reference", .supports = supports, .prepare = prepare, .submit_async = submit_async,
+    .free = free_reference};
 
 struct rn_backend *rn_cpu_reference_new(struct rn_heap *heap, struct rn_team *team)
 {

@@ -34,7 +34,8 @@ static uint32_t rows_of(const struct rn_reference *ref, int16_t slot, const stru
 }
 
 /* Row `row` of expert `expert` of a weight, decoded; valid until the next call with the same `into`. */
-static const float *weight_row(const struct rn_reference *ref, int32_t weight, uint64_t expert, uint64_t row, float *into)
+static const float *weight_row(const struct rn_reference *ref, int32_t weight, uint64_t expert, uint64_t row,
+                               float *into)
 {
     const struct rn_weight *w = &ref->plan->weights[weight];
     const unsigned char *bytes = w->tensor->data;
@@ -74,7 +75,8 @@ static void embed(struct rn_reference *ref, const struct rn_op *op, const struct
     }
 }
 
-static void normalise_group(const struct rn_op *op, const float *a, const float *w, const float *bias, uint32_t n, float *out)
+static void normalise_group(const struct rn_op *op, const float *a, const float *w, const float *bias, uint32_t n,
+                            float *out)
 {
     double mean = 0, square = 0, d, y;
     uint32_t i;
@@ -205,7 +207,8 @@ static void select_rows(struct rn_reference *ref, const struct rn_op *op, const 
 
     for (r = 0; r < step->n_rows; r++)
         if (step->rows[r].out >= 0)
-            memcpy(out + (size_t)step->rows[r].out * width, floats(ref, op->a) + (size_t)r * width, width * sizeof *out);
+            memcpy(out + (size_t)step->rows[r].out * width, floats(ref, op->a) + (size_t)r * width,
+                   width * sizeof *out);
 }
 
 /* ---- The cache ---- */

@@ -8,7 +8,8 @@
 
 /* ---- Rotation ---- */
 
-static const char *const divisor_names[] = {"rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"};
+static const char *const divisor_names[] = {"rope_freqs.weight", "rope_factors_short.weight",
+                                            "rope_factors_long.weight"};
 
 bool rn_build_is_divisors(struct rn_view name)
 {
@@ -135,7 +136,8 @@ static int16_t attend(struct rn_build *b, int16_t q, int16_t k, int16_t v, const
     return op.out;
 }
 
-int16_t rn_build_attention(struct rn_build *b, int16_t normed, const struct rn_attention_style *style, int16_t *residual)
+int16_t rn_build_attention(struct rn_build *b, int16_t normed, const struct rn_attention_style *style,
+                           int16_t *residual)
 {
     const struct rn_layer_hparams *layer = &b->hparams.layers[b->layer];
     int16_t q = rn_build_linear(b, normed, "blk.%d.attn_q", layer->heads * b->hparams.k_dim);

@@ -78,8 +78,8 @@ static bool shape_is(const struct rn_tensor *t, uint64_t cols, uint64_t rows, ui
     return t->dims[0] == cols && t->dims[1] == rows && t->dims[2] == experts && t->dims[3] == 1;
 }
 
-static int32_t add_weight(struct rn_build *b, const struct rn_tensor *tensor, const char *name, uint32_t cols, uint32_t rows,
-                          uint32_t experts)
+static int32_t add_weight(struct rn_build *b, const struct rn_tensor *tensor, const char *name, uint32_t cols,
+                          uint32_t rows, uint32_t experts)
 {
     struct rn_plan *plan = b->plan;
     struct rn_weight *weight;
@@ -106,7 +106,8 @@ static int32_t add_weight(struct rn_build *b, const struct rn_tensor *tensor, co
     return (int32_t)plan->n_weights++;
 }
 
-int32_t rn_build_matrix(struct rn_build *b, const char *name, uint32_t cols, uint32_t rows, uint32_t experts, bool optional)
+int32_t rn_build_matrix(struct rn_build *b, const char *name, uint32_t cols, uint32_t rows, uint32_t experts,
+                        bool optional)
 {
     const struct rn_tensor *tensor;
     char full[NAME_BYTES];

@@ -28,12 +28,14 @@ struct rn_build {
 };
 
 /* Keeps the first failure. */
-void rn_build_fail(struct rn_build *b, runnel_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void rn_build_fail(struct rn_build *b, runnel_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* ---- Weights. `name` is a tensor name; inside a block ("%d" in it) the block's number goes in. ---- */
 
 /* The matrix [rows, cols], or `experts` of them (0: not an expert tensor). Absent: FORMAT, or -1 where optional. */
-int32_t rn_build_matrix(struct rn_build *b, const char *name, uint32_t cols, uint32_t rows, uint32_t experts, bool optional);
+int32_t rn_build_matrix(struct rn_build *b, const char *name, uint32_t cols, uint32_t rows, uint32_t experts,
+                        bool optional);
 /* A vector of n values: norms and biases. */
 int32_t rn_build_vector(struct rn_build *b, const char *name, uint32_t n, bool optional);
 bool rn_build_has(struct rn_build *b, const char *name);
@@ -81,7 +83,8 @@ struct rn_attention_style {
 /* q, k, v from `normed`, rotation, cache, softmax, output projection. *residual is what the caller adds
  * the result to: in the last block both go through SELECT, right behind the attention itself, and
  * *residual becomes its selection. Releases normed. */
-int16_t rn_build_attention(struct rn_build *b, int16_t normed, const struct rn_attention_style *style, int16_t *residual);
+int16_t rn_build_attention(struct rn_build *b, int16_t normed, const struct rn_attention_style *style,
+                           int16_t *residual);
 
 /* down · (act(gate · x) * (up · x)). Releases x. */
 int16_t rn_build_ffn_gated(struct rn_build *b, int16_t x, enum rn_activation act);

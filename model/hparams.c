@@ -49,7 +49,8 @@ static bool has(const struct reader *r, const char *rest)
 
 static runnel_status bad(const struct reader *r, runnel_status status, const char *rest, const char *why)
 {
-    return rn_error_set(r->error, status, "%s: key %s.%s %s", rn_gguf_path(r->gguf), r->hparams->architecture, rest, why);
+    return rn_error_set(r->error, status, "%s: key %s.%s %s", rn_gguf_path(r->gguf), r->hparams->architecture,
+                        rest, why);
 }
 
 /* One value for all layers or an array of one for each; `offset` is the field in rn_layer_hparams. */
@@ -169,8 +170,8 @@ static runnel_status read_scaling(const struct reader *r, struct rn_rope_hparams
             return RUNNEL_OK;
         }
     }
-    return rn_error_set(r->error, RUNNEL_UNSUPPORTED, "%s: key %s: scaling '%.*s' is not known", rn_gguf_path(r->gguf), key,
-                        (int)(name.n < 40 ? name.n : 40), name.bytes);
+    return rn_error_set(r->error, RUNNEL_UNSUPPORTED, "%s: key %s: scaling '%.*s' is not known", rn_gguf_path(r->gguf),
+                        key, (int)(name.n < 40 ? name.n : 40), name.bytes);
 }
 
 /* 0 stands for "no scaling" in some files. */

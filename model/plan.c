@@ -116,8 +116,8 @@ static void build(struct rn_build *b, const struct rn_arch *arch, uint32_t conte
     rn_free(heap, b->slot_free);
 }
 
-runnel_status rn_plan_new(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens, struct rn_plan **out,
-                          runnel_error *error)
+runnel_status rn_plan_new(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens,
+                          struct rn_plan **out, runnel_error *error)
 {
     const struct rn_arch *arch;
     struct rn_build b = {.error = error, .layer = -1};

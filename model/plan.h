@@ -5,7 +5,8 @@
  * builder per architecture (arch.c); a backend runs it. There is no other copy of a forward pass.
  *
  *   tokens → EMBED → x ─┬─ NORM → MATMUL q,k,v → ROPE → KV_STORE → ATTENTION → MATMUL ─┐
- *                       └──────────────────────────── ADD ─────────────────────────────┘ ... → SELECT → NORM → MATMUL → logits
+ *                       └──────────────────────────── ADD ─────────────────────────────┘ ...
+ *   ... → SELECT → NORM → MATMUL → logits
  *
  * Rows: one row is one position of one sequence. Every op but KV_STORE and ATTENTION works on each
  * row by itself, so that a row's result never depends on the rows beside it (law 5). SELECT keeps
@@ -119,8 +120,8 @@ struct rn_plan {
 /* Builds the plan. context_tokens: what will be run; 0: the trained context, at most 8192. More than
  * trained is allowed (the rope is not stretched by itself). UNSUPPORTED: architecture, named; FORMAT:
  * missing or misshaped tensor or key, named; INVALID: more than 2^28 positions; NO_MEMORY. */
-runnel_status rn_plan_new(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens, struct rn_plan **out,
-                          runnel_error *error);
+runnel_status rn_plan_new(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens,
+                          struct rn_plan **out, runnel_error *error);
 void rn_plan_free(struct rn_plan *plan);
 
 /* Bytes of KV cache that one position needs over all layers. */

@@ -56,8 +56,8 @@ static bool weight_ok(const struct rn_weight *w)
     const struct rn_type *type = rn_type(w->type_id);
 
     return w->tensor != NULL && type != NULL && w->type == type && w->tensor->type == w->type_id && w->cols > 0 &&
-           w->rows > 0 && w->experts > 0 && w->cols % type->elements == 0 && w->row_bytes == rn_type_bytes(type, w->cols) &&
-           (uint64_t)w->cols * w->rows * w->experts == w->tensor->elements && w->tensor->data != NULL;
+           w->rows > 0 && w->experts > 0 && w->cols % type->elements == 0 &&
+           w->row_bytes == rn_type_bytes(type, w->cols) && (uint64_t)w->cols * w->rows * w->experts == w->tensor->elements && w->tensor->data != NULL;
 }
 
 static bool rope_ok(const struct rn_rope *rope)
@@ -181,7 +181,8 @@ static bool op_ok(const struct checker *c, const struct rn_op *op)
         return matmul_ok(c, op, width, selected);
     case RN_OP_ADD:
     case RN_OP_GATE:
-        return reads(c, op->a, width, false) && reads(c, op->b, width, false) && writes(c, op->out, width, false, selected);
+        return reads(c, op->a, width, false) && reads(c, op->b, width, false) &&
+               writes(c, op->out, width, false, selected);
     case RN_OP_SCALE:
     case RN_OP_SOFTCAP:
     case RN_OP_ACTIVATE:
@@ -198,8 +199,8 @@ static bool op_ok(const struct checker *c, const struct rn_op *op)
     case RN_OP_EXPERT_MATMUL:
         return expert_ok(c, op, width, selected);
     case RN_OP_EXPERT_SUM:
-        return op->used > 0 && width % op->used == 0 && reads(c, op->a, width, false) && reads(c, op->b, op->used, false) &&
-               writes(c, op->out, width / op->used, false, selected);
+        return op->used > 0 && width % op->used == 0 && reads(c, op->a, width, false) &&
+               reads(c, op->b, op->used, false) && writes(c, op->out, width / op->used, false, selected);
     case RN_OP_SELECT:
         return reads(c, op->a, width, false) && !selected && writes(c, op->out, width, false, true);
     case RN_OP_KINDS:
@@ -241,8 +242,8 @@ static bool ops_ok(struct checker *c)
         if (plan->ops[i].kind == RN_OP_KV_STORE)
             c->stored++;
     }
-    return c->stored == plan->n_kv_layers && logits != NULL && c->defined[plan->logits_slot] && logits->width == plan->n_vocab && logits->selected &&
-           !logits->is_i32;
+    return c->stored == plan->n_kv_layers && logits != NULL && c->defined[plan->logits_slot] &&
+           logits->width == plan->n_vocab && logits->selected && !logits->is_i32;
 }
 
 bool rn_plan_check(const struct rn_plan *plan)

@@ -57,8 +57,8 @@ static struct edit_key *key_of(struct model_edit *edit, const char *name)
     return &edit->keys[edit->n_keys++];
 }
 
-static void set(struct model_edit *edit, const char *name, uint32_t type, uint32_t item, uint64_t count, const void *bytes,
-                size_t n)
+static void set(struct model_edit *edit, const char *name, uint32_t type, uint32_t item, uint64_t count,
+                const void *bytes, size_t n)
 {
     struct edit_key *key = key_of(edit, name);
 
@@ -127,8 +127,8 @@ void edit_add_tensor(struct model_edit *edit, const char *name, uint64_t cols, u
     struct edit_tensor *tensor = &edit->tensors[edit->n_tensors++];
 
     assert_true(edit->n_tensors <= sizeof edit->tensors / sizeof edit->tensors[0]);
-    *tensor = (struct edit_tensor){.n_dims = rows == 1 ? 1 : 2, .type = RN_F32, .dims = {cols, rows, 1, 1}, .data = data,
-                                   .bytes = (size_t)(cols * rows) * sizeof *data};
+    *tensor = (struct edit_tensor){.n_dims = rows == 1 ? 1 : 2, .type = RN_F32, .dims = {cols, rows, 1, 1},
+                                   .data = data, .bytes = (size_t)(cols * rows) * sizeof *data};
     snprintf(tensor->name, sizeof tensor->name, "%s", name);
 }
 
@@ -173,7 +173,8 @@ static void add_block(struct model_edit *edit, uint32_t block, uint32_t experts)
         const char *name;
         uint32_t cols, rows, experts;
     } tensors[] = {
-        {"attn_norm", WIDTH, 1, 0}, {"attn_q", WIDTH, WIDTH, 0}, {"attn_k", WIDTH, WIDTH / 2, 0}, {"attn_v", WIDTH, WIDTH / 2, 0},
+        {"attn_norm", WIDTH, 1, 0}, {"attn_q", WIDTH, WIDTH, 0}, {"attn_k", WIDTH, WIDTH / 2, 0},
+        {"attn_v", WIDTH, WIDTH / 2, 0},
         {"attn_output", WIDTH, WIDTH, 0}, {"ffn_norm", WIDTH, 1, 0},
         {"ffn_gate", WIDTH, FEED, 1}, {"ffn_up", WIDTH, FEED, 1}, {"ffn_down", FEED, WIDTH, 1},
     };
@@ -251,7 +252,8 @@ void edit_write(const struct model_edit *edit, struct writer *w)
     for (i = 0; i < edit->n_keys; i++)
         write_key(&edit->keys[i], w);
     for (i = 0; i < edit->n_tensors; i++) {
-        w_tensor(w, edit->tensors[i].name, edit->tensors[i].n_dims, edit->tensors[i].dims, edit->tensors[i].type, offset);
+        w_tensor(w, edit->tensors[i].name, edit->tensors[i].n_dims, edit->tensors[i].dims, edit->tensors[i].type,
+                 offset);
         offset += (tensor_bytes(&edit->tensors[i]) + 31) / 32 * 32;
     }
     w_align(w, 32);

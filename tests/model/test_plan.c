@@ -263,7 +263,8 @@ static void arrays_for_blocks(void **state)
 /* May the file do without it? Then the plan is another one, but a plan. */
 static bool optional(const char *name)
 {
-    return strstr(name, ".bias") != NULL || strcmp(name, "rope_freqs.weight") == 0 || strcmp(name, "output.weight") == 0;
+    return strstr(name, ".bias") != NULL || strcmp(name, "rope_freqs.weight") == 0 ||
+           strcmp(name, "output.weight") == 0;
 }
 
 static void a_missing_tensor_is_named(void **state)

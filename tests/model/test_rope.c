@@ -13,7 +13,8 @@ enum { MAX_PAIRS = 128 };
 
 static double table[MAX_PAIRS];
 
-static struct rn_rope_hparams of(enum rn_rope_scaling scaling, uint32_t dims, double base, double factor, double original)
+static struct rn_rope_hparams of(enum rn_rope_scaling scaling, uint32_t dims, double base, double factor,
+                                 double original)
 {
     return (struct rn_rope_hparams){.scaling = scaling, .dims = dims, .base = base, .factor = factor,
                                     .original_tokens = original, .attention_factor = 1, .ext_factor = 1,
