@@ -3,8 +3,9 @@
  * Bytes go in as tokens arrive; text comes out as soon as it is certain. Held back are an incomplete
  * character at the end and the longest suffix that may still become a stop string. Bytes that can
  * not be part of well-formed UTF-8 come out as U+FFFD, one per maximal ill-formed subpart (Unicode
- * 15, 3.9 "U+FFFD substitution of maximal subparts"). The concatenated output depends on the
- * concatenated input alone, not on how it was cut into pieces.
+ * 15, 3.9 "U+FFFD substitution of maximal subparts"). The text ends before the stop string whose
+ * occurrence starts earliest, even if another one was complete before it. The concatenated output
+ * depends on the concatenated input alone, not on how it was cut into pieces.
  *
  * A plain struct without heap: lives inside the state of a stream. Single owner. */
 #ifndef RN_TEXT_PIECE_STREAM_H
@@ -31,8 +32,8 @@ struct rn_piece_stream {
     char held[RN_PIECE_HELD_BYTES];
 };
 
-void rn_piece_stream_init(struct rn_piece_stream *s, const char *const *stops, const uint32_t *stop_bytes, uint32_t n_stops,
-                          bool strip_first_space);
+void rn_piece_stream_init(struct rn_piece_stream *s, const char *const *stops, const uint32_t *stop_bytes,
+                          uint32_t n_stops, bool strip_first_space);
 
 /* Most bytes that feeding a piece of n bytes, or ending, can put out. */
 size_t rn_piece_stream_bound(size_t n);

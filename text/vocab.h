@@ -56,10 +56,10 @@ bool rn_vocab_strips_first_space(const struct rn_vocab *vocab);
 int32_t rn_vocab_find(const struct rn_vocab *vocab, const char *text, size_t n);
 
 /* Text to ids. flags: RUNNEL_TOKENIZE_*. *tokens is taken from `heap` (free with rn_free), also when
- * *count is 0. INVALID: not UTF-8. UNSUPPORTED: no text vocabulary. NO_MEMORY. Linear time (n log n
+ * *count is 0. INVALID: not UTF-8, or 2 GiB and more. UNSUPPORTED: no text vocabulary. NO_MEMORY. Linear time (n log n
  * at most) on any input; pure: no state is shared. */
-runnel_status rn_tokenize(const struct rn_vocab *vocab, struct rn_heap *heap, const char *text, size_t n, uint32_t flags,
-                          int32_t **tokens, size_t *count, runnel_error *error);
+runnel_status rn_tokenize(const struct rn_vocab *vocab, struct rn_heap *heap, const char *text, size_t n,
+                          uint32_t flags, int32_t **tokens, size_t *count, runnel_error *error);
 
 /* Upper bound of the ids that rn_tokenize can give for n bytes: what admission may rely on. */
 size_t rn_tokenize_bound(const struct rn_vocab *vocab, size_t n);

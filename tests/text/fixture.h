@@ -1,0 +1,55 @@
+/* What the tests of text/ share: GGUF files made in memory, files of ../shared, tokenizing with a
+ * check of every promise that holds for any text. */
+#ifndef RN_TESTS_TEXT_FIXTURE_H
+#define RN_TESTS_TEXT_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "text/vocab.h"
+
+/* A GGUF file under construction. */
+struct maker {
+    unsigned char *bytes;
+    size_t n, room;
+    uint64_t n_entries;
+};
+
+void maker_init(struct maker *maker);
+void maker_fini(struct maker *maker);
+void maker_string(struct maker *maker, const char *key, const char *value);
+void maker_bool(struct maker *maker, const char *key, int value);
+void maker_u32(struct maker *maker, const char *key, uint32_t value);
+void maker_strings(struct maker *maker, const char *key, const char *const *values, size_t n);
+/* item: an RN_GGUF_ type; values: as many bytes as that takes. */
+void maker_array(struct maker *maker, const char *key, uint32_t item, const void *values, uint64_t n, size_t bytes);
+
+/* The vocabulary of the file made; the status of rn_vocab_new, or of parsing. */
+runnel_status maker_vocab(struct maker *maker, struct rn_heap *heap, struct rn_vocab **vocab, runnel_error *error);
+
+/* $RUNNEL_SHARED or ../shared followed by /name, in a static buffer; NULL where that is not there. */
+const char *shared_path(const char *name);
+
+/* Contents of a file, to be freed with free(); fails the test if it cannot be read. */
+char *read_whole(const char *path, size_t *n);
+
+/* The vocabulary of a file; fails the test if that does not load. */
+struct rn_vocab *vocab_of_file(struct rn_heap *heap, const char *path);
+
+/* rn_tokenize that must succeed; checks the bound and that every id is in the vocabulary. */
+int32_t *tokenize(struct rn_heap *heap, const struct rn_vocab *vocab, const char *text, size_t n, uint32_t flags,
+                  size_t *count);
+
+/* Fails unless the ids of text[n] decode to it again. */
+void check_round_trip(struct rn_heap *heap, const struct rn_vocab *vocab, const char *text, size_t n);
+
+/* A random text of at most `most` bytes of valid UTF-8, of a mix that tokenizers are touchy about:
+ * letters of several scripts, digits, white space of all kinds, marks, symbols, contractions. */
+size_t random_text(uint64_t *state, char *text, size_t most);
+
+#endif

@@ -1,0 +1,256 @@
+/* Merging the symbols of one word: see merge.h. */
+#include "text/merge.h"
+
+#include <string.h>
+
+#include "text/utf8.h"
+
+/* Up to so many symbols every rank is looked at for each merge; measured, a heap wins only later. */
+#define SHORT_WORD 24
+
+void rn_scratch_init(struct rn_scratch *scratch, struct rn_heap *heap)
+{
+    memset(scratch, 0, sizeof *scratch);
+    scratch->heap = heap;
+}
+
+void rn_scratch_fini(struct rn_scratch *scratch)
+{
+    rn_free(scratch->heap, scratch->symbols);
+    rn_free(scratch->heap, scratch->queue);
+    rn_free(scratch->heap, scratch->text);
+}
+
+/* Replaces *block by one of at least `want` items; its contents are not kept. */
+static bool renew(struct rn_heap *heap, void **block, size_t *room, size_t want, size_t size)
+{
+    size_t bigger = *room * 2 > want ? *room * 2 : want;
+
+    if (want <= *room)
+        return true;
+    rn_free(heap, *block);
+    *room = 0;
+    *block = rn_alloc(heap, bigger, size);
+    if (*block == NULL)
+        return false;
+    *room = bigger;
+    return true;
+}
+
+bool rn_scratch_text(struct rn_scratch *scratch, size_t bytes)
+{
+    return renew(scratch->heap, (void **)&scratch->text, &scratch->text_bytes, bytes, 1);
+}
+
+bool rn_tokens_reserve(struct rn_tokens *tokens, size_t more)
+{
+    size_t room = tokens->room + tokens->room / 2 + 16;
+    int32_t *ids;
+
+    if (tokens->room - tokens->n >= more)
+        return true;
+    if (room - tokens->n < more)
+        room = tokens->n + more;
+    ids = rn_realloc(tokens->heap, tokens->ids, room, sizeof *ids);
+    if (ids == NULL)
+        return false;
+    tokens->ids = ids;
+    tokens->room = room;
+    return true;
+}
+
+/* What one symbol that is no token costs: its bytes' tokens, or the unknown token, or nothing. */
+static void push_bytes(const struct rn_vocab *vocab, const char *bytes, uint32_t n, struct rn_tokens *tokens)
+{
+    size_t before = tokens->n;
+    uint32_t i;
+
+    for (i = 0; i < n; i++) {
+        int32_t id = vocab->byte_token[(unsigned char)bytes[i]];
+
+        if (id < 0)
+            break;
+        tokens->ids[tokens->n++] = id;
+    }
+    if (i == n)
+        return;
+    tokens->n = before;
+    if (vocab->unknown >= 0)
+        tokens->ids[tokens->n++] = vocab->unknown;
+}
+
+static inline void rank_pair(const struct rn_vocab *vocab, const char *word, struct rn_symbol *symbols, uint32_t left)
+{
+    symbols[left].rank = RN_NO_RANK;
+    if (symbols[left].next == RN_NO_SYMBOL)
+        return;
+    if (vocab->model == RN_VOCAB_BPE)
+        rn_bpe_rank(vocab, symbols, left);
+    else
+        rn_spm_rank(vocab, word, symbols, left);
+}
+
+/* Cuts the word into symbols, links and ranks them; returns how many. */
+static uint32_t make_symbols(const struct rn_vocab *vocab, const char *word, size_t n, struct rn_symbol *symbols)
+{
+    bool bytes = vocab->model == RN_VOCAB_BPE;
+    uint32_t count = 0;
+    uint32_t at = 0;
+    uint32_t i;
+
+    while (at < n) {
+        struct rn_symbol *symbol = &symbols[count];
+
+        symbol->begin = at;
+        symbol->bytes = bytes ? 1 : rn_utf8_length((unsigned char)word[at]);
+        symbol->id = bytes ? vocab->byte_token[(unsigned char)word[at]]
+                           : rn_token_index_find(&vocab->by_piece, &vocab->pieces, word + at, symbol->bytes);
+        symbol->prev = count - 1; /* RN_NO_SYMBOL for the first */
+        symbol->next = count + 1;
+        at += symbol->bytes;
+        count++;
+    }
+    symbols[count - 1].next = RN_NO_SYMBOL;
+    for (i = 0; i < count; i++)
+        rank_pair(vocab, word, symbols, i);
+    return count;
+}
+
+/* Merges symbols[left] with the next one and ranks the two new pairs. */
+static void merge_next(const struct rn_vocab *vocab, const char *word, struct rn_symbol *symbols, uint32_t left)
+{
+    struct rn_symbol *a = &symbols[left];
+    struct rn_symbol *b = &symbols[a->next];
+
+    a->id = (int32_t)a->result;
+    a->bytes += b->bytes;
+    a->next = b->next;
+    b->bytes = 0;
+    b->rank = RN_NO_RANK;
+    if (a->next != RN_NO_SYMBOL)
+        symbols[a->next].prev = left;
+    rank_pair(vocab, word, symbols, left);
+    if (a->prev != RN_NO_SYMBOL)
+        rank_pair(vocab, word, symbols, a->prev);
+}
+
+static void merge_short(const struct rn_vocab *vocab, const char *word, struct rn_symbol *symbols)
+{
+    for (;;) {
+        uint32_t best = 0;
+        uint32_t i;
+
+        for (i = symbols[0].next; i != RN_NO_SYMBOL; i = symbols[i].next) {
+            if (symbols[i].rank < symbols[best].rank)
+                best = i;
+        }
+        if (symbols[best].rank == RN_NO_RANK)
+            return;
+        merge_next(vocab, word, symbols, best);
+    }
+}
+
+static void queue_push(uint64_t *queue, size_t *n, uint64_t entry)
+{
+    size_t i = (*n)++;
+
+    while (i > 0 && queue[(i - 1) / 2] > entry) {
+        queue[i] = queue[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    queue[i] = entry;
+}
+
+static uint64_t queue_pop(uint64_t *queue, size_t *n)
+{
+    uint64_t top = queue[0];
+    uint64_t last = queue[--*n];
+    size_t i = 0;
+
+    for (;;) {
+        size_t child = 2 * i + 1;
+
+        if (child >= *n)
+            break;
+        child += child + 1 < *n && queue[child + 1] < queue[child];
+        if (queue[child] >= last)
+            break;
+        queue[i] = queue[child];
+        i = child;
+    }
+    queue[i] = last;
+    return top;
+}
+
+static void queue_rank(const struct rn_symbol *symbols, uint32_t i, uint64_t *queue, size_t *n)
+{
+    if (symbols[i].rank != RN_NO_RANK)
+        queue_push(queue, n, (uint64_t)symbols[i].rank << 32 | i);
+}
+
+/* queue[2 * count]: one entry per symbol at first, and one more at most for each merge. */
+static void merge_long(const struct rn_vocab *vocab, const char *word, struct rn_symbol *symbols, uint32_t count,
+                       uint64_t *queue)
+{
+    size_t n = 0;
+    uint32_t i;
+
+    for (i = 0; i < count; i++)
+        queue_rank(symbols, i, queue, &n);
+    while (n > 0) {
+        uint64_t entry = queue_pop(queue, &n);
+
+        i = (uint32_t)entry;
+        if (symbols[i].rank != (uint32_t)(entry >> 32))
+            continue;
+        merge_next(vocab, word, symbols, i);
+        queue_rank(symbols, i, queue, &n);
+        if (symbols[i].prev != RN_NO_SYMBOL)
+            queue_rank(symbols, symbols[i].prev, queue, &n);
+    }
+}
+
+/* A word that is one token by itself: most words are. */
+static int32_t whole_word(const struct rn_vocab *vocab, const char *word, size_t n)
+{
+    int32_t id;
+
+    if (n > vocab->longest_normal)
+        return -1;
+    id = rn_token_index_find(&vocab->by_piece, &vocab->pieces, word, n);
+    return id >= 0 && (vocab->flags[id] & RN_TOKEN_WHOLE) ? id : -1;
+}
+
+bool rn_merge_word(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *word, size_t n,
+                   struct rn_tokens *tokens)
+{
+    struct rn_symbol *symbols;
+    int32_t id = whole_word(vocab, word, n);
+    uint32_t count, i;
+
+    if (!rn_tokens_reserve(tokens, id >= 0 ? 1 : n))
+        return false;
+    if (id >= 0) {
+        tokens->ids[tokens->n++] = id;
+        return true;
+    }
+    if (!renew(scratch->heap, (void **)&scratch->symbols, &scratch->n_symbols, n, sizeof *scratch->symbols))
+        return false;
+    symbols = scratch->symbols;
+    count = make_symbols(vocab, word, n, symbols);
+    if (count <= SHORT_WORD) {
+        merge_short(vocab, word, symbols);
+    } else {
+        if (!renew(scratch->heap, (void **)&scratch->queue, &scratch->n_queue, 2 * (size_t)count,
+                   sizeof *scratch->queue))
+            return false;
+        merge_long(vocab, word, symbols, count, scratch->queue);
+    }
+    for (i = 0; i != RN_NO_SYMBOL; i = symbols[i].next) {
+        if (symbols[i].id >= 0)
+            tokens->ids[tokens->n++] = symbols[i].id;
+        else
+            push_bytes(vocab, word + symbols[i].begin, symbols[i].bytes, tokens);
+    }
+    return true;
+}

@@ -1,0 +1,186 @@
+/* Finding tokens that are written out in a text: see special.h. */
+#include "text/special.h"
+
+#include <string.h>
+
+#include "text/vocab.h"
+
+static bool is_special(uint8_t kind)
+{
+    return kind == RN_TOKEN_CONTROL || kind == RN_TOKEN_UNKNOWN || kind == RN_TOKEN_USER;
+}
+
+/* Order by bytes, a prefix first, equal texts by id. */
+static bool before(const struct rn_strings *texts, uint32_t a, uint32_t b)
+{
+    struct rn_view x = rn_string(texts, a), y = rn_string(texts, b);
+    int order = memcmp(x.bytes, y.bytes, x.n < y.n ? x.n : y.n);
+
+    if (order != 0)
+        return order < 0;
+    return x.n != y.n ? x.n < y.n : a < b;
+}
+
+static void sift_down(uint32_t *ids, uint32_t at, uint32_t n, const struct rn_strings *texts)
+{
+    for (;;) {
+        uint32_t child = 2 * at + 1;
+        uint32_t id = ids[at];
+
+        if (child >= n)
+            return;
+        if (child + 1 < n && before(texts, ids[child], ids[child + 1]))
+            child++;
+        if (!before(texts, id, ids[child]))
+            return;
+        ids[at] = ids[child];
+        ids[child] = id;
+        at = child;
+    }
+}
+
+/* Heapsort: n log n on any input and no memory of its own (libc's qsort may take some). */
+static void sort_ids(uint32_t *ids, uint32_t n, const struct rn_strings *texts)
+{
+    uint32_t i;
+
+    for (i = n / 2; i-- > 0;)
+        sift_down(ids, i, n, texts);
+    for (i = n; i-- > 1;) {
+        uint32_t last = ids[i];
+
+        ids[i] = ids[0];
+        ids[0] = last;
+        sift_down(ids, 0, i, texts);
+    }
+}
+
+/* Of equal texts one stays: the first that is user-defined, else the first. */
+static void drop_equal(struct rn_special_matcher *matcher, const struct rn_strings *texts, const uint8_t *kinds)
+{
+    uint32_t kept = 0;
+    uint32_t i;
+
+    for (i = 0; i < matcher->n; i++) {
+        struct rn_view text = rn_string(texts, matcher->ids[i]);
+        struct rn_view last = kept > 0 ? rn_string(texts, matcher->ids[kept - 1]) : (struct rn_view){NULL, 0};
+
+        if (text.n != last.n || memcmp(text.bytes, last.bytes, text.n) != 0)
+            matcher->ids[kept++] = matcher->ids[i];
+        else if (kinds[matcher->ids[i]] == RN_TOKEN_USER && kinds[matcher->ids[kept - 1]] != RN_TOKEN_USER)
+            matcher->ids[kept - 1] = matcher->ids[i];
+    }
+    matcher->n = kept;
+}
+
+static void index_first_bytes(struct rn_special_matcher *matcher, const struct rn_strings *texts, const uint8_t *kinds)
+{
+    uint32_t i, b;
+
+    memset(matcher->first, 0, sizeof matcher->first);
+    memset(matcher->starts, 0, sizeof matcher->starts);
+    matcher->shortest_bytes = UINT32_MAX;
+    for (i = 0; i < matcher->n; i++) {
+        struct rn_view text = rn_string(texts, matcher->ids[i]);
+        unsigned char byte = (unsigned char)text.bytes[0];
+
+        matcher->first[byte + 1]++;
+        matcher->starts[byte] |= kinds[matcher->ids[i]] == RN_TOKEN_USER ? 3 : 2;
+        if (text.n < matcher->shortest_bytes)
+            matcher->shortest_bytes = (uint32_t)text.n;
+    }
+    for (b = 0; b < 256; b++)
+        matcher->first[b + 1] += matcher->first[b];
+}
+
+bool rn_special_init(struct rn_special_matcher *matcher, struct rn_heap *heap, const struct rn_strings *texts,
+                     const uint8_t *kinds, uint32_t n_tokens)
+{
+    uint32_t count = 0;
+    uint32_t i;
+
+    for (i = 0; i < n_tokens; i++)
+        count += is_special(kinds[i]) && rn_string(texts, i).n > 0;
+    matcher->n = 0;
+    matcher->ids = rn_alloc(heap, count, sizeof *matcher->ids);
+    if (matcher->ids == NULL)
+        return false;
+    for (i = 0; i < n_tokens; i++) {
+        if (is_special(kinds[i]) && rn_string(texts, i).n > 0)
+            matcher->ids[matcher->n++] = i;
+    }
+    sort_ids(matcher->ids, matcher->n, texts);
+    drop_equal(matcher, texts, kinds);
+    index_first_bytes(matcher, texts, kinds);
+    return true;
+}
+
+void rn_special_fini(struct rn_special_matcher *matcher, struct rn_heap *heap)
+{
+    rn_free(heap, matcher->ids);
+    matcher->ids = NULL;
+}
+
+/* First of ids[low..high), which share their first `depth` bytes and are longer, whose byte at
+ * `depth` is at least `byte`. */
+static uint32_t lower_bound(const struct rn_special_matcher *matcher, const struct rn_strings *texts, uint32_t low,
+                            uint32_t high, size_t depth, unsigned byte)
+{
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if ((unsigned char)rn_string(texts, matcher->ids[middle]).bytes[depth] < byte)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The longest token at text[0..n), or -1. */
+static int32_t match_at(const struct rn_special_matcher *matcher, const struct rn_strings *texts, const uint8_t *kinds,
+                        const char *text, size_t n, bool all)
+{
+    unsigned char byte = (unsigned char)text[0];
+    uint32_t low = matcher->first[byte], high = matcher->first[byte + 1];
+    int32_t best = -1;
+    size_t depth;
+
+    for (depth = 1; low < high; depth++) { /* those of ids[low..high) begin with text[0..depth) */
+        uint32_t id = matcher->ids[low];
+
+        if (rn_string(texts, id).n == depth) {
+            if (all || kinds[id] == RN_TOKEN_USER)
+                best = (int32_t)id;
+            low++;
+        }
+        if (depth == n)
+            break;
+        byte = (unsigned char)text[depth];
+        low = lower_bound(matcher, texts, low, high, depth, byte);
+        high = lower_bound(matcher, texts, low, high, depth, byte + 1u);
+    }
+    return best;
+}
+
+int32_t rn_special_next(const struct rn_special_matcher *matcher, const struct rn_strings *texts, const uint8_t *kinds,
+                        const char *text, size_t at, size_t n, bool all, size_t *begin, size_t *end)
+{
+    uint8_t bit = all ? 2 : 1;
+
+    for (; matcher->n > 0 && at < n; at++) {
+        int32_t id;
+
+        if (!(matcher->starts[(unsigned char)text[at]] & bit))
+            continue;
+        id = match_at(matcher, texts, kinds, text + at, n - at, all);
+        if (id >= 0) {
+            *begin = at;
+            *end = at + rn_string(texts, (uint32_t)id).n;
+            return id;
+        }
+    }
+    *begin = n;
+    *end = n;
+    return -1;
+}

@@ -1,0 +1,30 @@
+/* Finding tokens that are written out in a text ("<|im_start|>"): user-defined ones always, control
+ * tokens on request. At each place the longest wins, and the place furthest left wins first, as in
+ * an Aho-Corasick automaton of kind "leftmost longest".
+ *
+ * The texts lie sorted; a match narrows the range of those that share its bytes so far. Time is
+ * linear in the text times the longest prefix of a token that the text repeats. */
+#ifndef RN_TEXT_SPECIAL_H
+#define RN_TEXT_SPECIAL_H
+
+#include "text/token_index.h"
+
+struct rn_special_matcher {
+    uint32_t *ids; /* [n] sorted by text, no two alike */
+    uint32_t n;
+    uint32_t first[257];  /* ids[first[b]..first[b + 1]) begin with byte b */
+    uint8_t starts[256];  /* bit 0: a user-defined token begins with this byte; bit 1: any does */
+    uint32_t shortest_bytes; /* UINT32_MAX: no token */
+};
+
+/* kinds [n_tokens]: control, unknown and user-defined tokens are taken. False: refused. */
+bool rn_special_init(struct rn_special_matcher *matcher, struct rn_heap *heap, const struct rn_strings *texts,
+                     const uint8_t *kinds, uint32_t n_tokens);
+void rn_special_fini(struct rn_special_matcher *matcher, struct rn_heap *heap);
+
+/* Finds the next one in text[at..n): its id, *begin and *end; -1 and *begin = n where there is none.
+ * all: control tokens too. */
+int32_t rn_special_next(const struct rn_special_matcher *matcher, const struct rn_strings *texts, const uint8_t *kinds,
+                        const char *text, size_t at, size_t n, bool all, size_t *begin, size_t *end);
+
+#endif

@@ -1,0 +1,231 @@
+/* What is derived from a vocabulary's arrays once they are loaded: raw bytes of each token, which
+ * words are tokens by themselves, and the bounds. */
+#include <string.h>
+
+#include "text/merge.h"
+#include "text/utf8.h"
+#include "text/vocab_impl.h"
+
+/* GPT-2's alphabet: each byte as a printable character. The printable ones of Latin-1 stand for
+ * themselves, the other 68 are U+0100 and up in order. */
+static bool byte_is_printable(uint32_t b)
+{
+    return (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
+}
+
+/* letters[256]: the code point of each byte. */
+static void byte_alphabet(uint32_t letters[256])
+{
+    uint32_t others = 0x100;
+    uint32_t b;
+
+    for (b = 0; b < 256; b++)
+        letters[b] = byte_is_printable(b) ? b : others++;
+}
+
+/* The bytes that text[n] spells in the alphabet, to out[n]; SIZE_MAX if it is not written in it. */
+static size_t spell_bytes(const uint16_t byte_of[0x200], const char *text, size_t n, char *out)
+{
+    size_t written = 0;
+    size_t at = 0;
+
+    while (at < n) {
+        uint32_t length = rn_utf8_check_one(text + at, n - at);
+        uint32_t c = length > 0 ? rn_utf8_decode(text + at, &length) : 0x200;
+
+        if (c >= 0x200 || byte_of[c] > 0xff)
+            return SIZE_MAX;
+        out[written++] = (char)byte_of[c];
+        at += length;
+    }
+    return written;
+}
+
+static size_t copy(struct rn_view text, char *out)
+{
+    if (text.n > 0)
+        memcpy(out, text.bytes, text.n);
+    return text.n;
+}
+
+/* SentencePiece: U+2581 is a space. */
+static size_t spaces_for_blocks(struct rn_view text, char *out)
+{
+    size_t written = 0;
+    size_t at = 0;
+
+    while (at < text.n) {
+        if (text.n - at >= 3 && memcmp(text.bytes + at, "\xe2\x96\x81", 3) == 0) {
+            out[written++] = ' ';
+            at += 3;
+        } else {
+            out[written++] = text.bytes[at++];
+        }
+    }
+    return written;
+}
+
+static void invert_alphabet(uint16_t byte_of[0x200])
+{
+    uint32_t letters[256];
+    uint32_t i;
+
+    byte_alphabet(letters);
+    memset(byte_of, 0xff, 0x200 * sizeof *byte_of);
+    for (i = 0; i < 256; i++)
+        byte_of[letters[i]] = (uint16_t)i;
+}
+
+/* Raw bytes of a token to `out`, never more than its text has. */
+static size_t make_piece(const struct rn_vocab *vocab, uint32_t id, const uint16_t byte_of[0x200], char *out)
+{
+    struct rn_view text = rn_string(&vocab->texts, id);
+    size_t n;
+
+    if (vocab->kinds[id] == RN_TOKEN_BYTE) { /* "<0xNN>", checked when it was loaded */
+        unsigned high = (unsigned char)text.bytes[3], low = (unsigned char)text.bytes[4];
+
+        out[0] = (char)((high % 32 + (high >= 'A' ? 9 : -16)) * 16 + (low % 32 + (low >= 'A' ? 9 : -16)));
+        return 1;
+    }
+    if (vocab->kinds[id] != RN_TOKEN_NORMAL)
+        return copy(text, out);
+    if (vocab->model == RN_VOCAB_SPM)
+        return spaces_for_blocks(text, out);
+    n = spell_bytes(byte_of, text.bytes, text.n, out);
+    return n == SIZE_MAX ? copy(text, out) : n;
+}
+
+static bool make_pieces(struct rn_vocab *vocab)
+{
+    uint16_t byte_of[0x200];
+    uint64_t at = 0;
+    uint32_t i;
+
+    invert_alphabet(byte_of);
+    vocab->pieces.at = rn_alloc(vocab->heap, (size_t)vocab->n + 1, sizeof *vocab->pieces.at);
+    vocab->pieces.bytes = rn_alloc(vocab->heap, (size_t)vocab->texts.at[vocab->n], 1);
+    if (vocab->pieces.at == NULL || vocab->pieces.bytes == NULL)
+        return false;
+    for (i = 0; i < vocab->n; i++) {
+        size_t n = make_piece(vocab, i, byte_of, vocab->pieces.bytes + at);
+
+        vocab->pieces.at[i] = at;
+        at += n;
+        if (n > vocab->longest_piece)
+            vocab->longest_piece = (uint32_t)n;
+    }
+    vocab->pieces.at[vocab->n] = at;
+    return true;
+}
+
+/* BPE begins with the token of each byte. */
+static void find_byte_tokens(struct rn_vocab *vocab)
+{
+    uint32_t letters[256];
+    uint32_t b;
+
+    byte_alphabet(letters);
+    for (b = 0; b < 256; b++) {
+        char text[2] = {(char)letters[b], 0};
+        size_t n = 1;
+        int32_t id;
+
+        if (letters[b] >= 0x80) {
+            text[0] = (char)(0xc0 | letters[b] >> 6);
+            text[1] = (char)(0x80 | (letters[b] & 0x3f));
+            n = 2;
+        }
+        id = rn_vocab_find(vocab, text, n);
+        if (id >= 0 && (vocab->kinds[id] == RN_TOKEN_NORMAL || vocab->kinds[id] == RN_TOKEN_USER))
+            vocab->byte_token[b] = id;
+    }
+}
+
+static bool has_inner_space(struct rn_view piece)
+{
+    size_t i;
+
+    for (i = 1; i < piece.n; i++) {
+        if (piece.bytes[i] == ' ' && piece.bytes[i - 1] != ' ')
+            return true;
+    }
+    return false;
+}
+
+static runnel_status index_pieces(struct rn_vocab *vocab, runnel_error *error)
+{
+    uint32_t i;
+
+    if (!rn_token_index_init(&vocab->by_piece, vocab->heap, vocab->n))
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the vocabulary");
+    for (i = 0; i < vocab->n; i++) {
+        struct rn_view piece = rn_string(&vocab->pieces, i);
+
+        if (vocab->kinds[i] != RN_TOKEN_NORMAL || piece.n == 0)
+            continue;
+        if (!rn_token_index_add(&vocab->by_piece, &vocab->pieces, i))
+            return rn_error_set(error, RUNNEL_FORMAT,
+                                "tokenizer.ggml.tokens: the texts crowd one place of a hash table");
+        if (piece.n > vocab->longest_normal)
+            vocab->longest_normal = (uint32_t)piece.n;
+        vocab->inner_space = vocab->inner_space || has_inner_space(piece);
+    }
+    return RUNNEL_OK;
+}
+
+/* Longest piece that is tried as a whole word; longer ones go the long way. */
+#define WHOLE_MAX_BYTES 256
+
+/* Marks the tokens whose piece, as a word, becomes just them. */
+static bool mark_whole(struct rn_vocab *vocab)
+{
+    struct rn_scratch scratch;
+    struct rn_tokens tokens = {vocab->heap, NULL, 0, 0};
+    bool fits = true;
+    uint32_t i;
+
+    rn_scratch_init(&scratch, vocab->heap);
+    for (i = 0; i < vocab->n && fits; i++) {
+        struct rn_view piece = rn_string(&vocab->pieces, i);
+        bool as_characters = vocab->model == RN_VOCAB_SPM;
+
+        if (vocab->kinds[i] != RN_TOKEN_NORMAL || piece.n == 0 || piece.n > WHOLE_MAX_BYTES)
+            continue;
+        if (as_characters && !rn_utf8_valid(piece.bytes, piece.n))
+            continue;
+        tokens.n = 0;
+        fits = rn_merge_word(vocab, &scratch, piece.bytes, piece.n, &tokens);
+        if (fits && ((vocab->pre != NULL && vocab->pre->whole_words) || (tokens.n == 1 && tokens.ids[0] == (int32_t)i)))
+            vocab->flags[i] |= RN_TOKEN_WHOLE;
+    }
+    rn_scratch_fini(&scratch);
+    rn_free(vocab->heap, tokens.ids);
+    return fits;
+}
+
+/* A byte costs one token at most; a special token of one byte brings the space in front of the next
+ * fragment along. */
+static void find_bounds(struct rn_vocab *vocab)
+{
+    vocab->bytes_to_tokens = vocab->space_prefix && vocab->special.shortest_bytes == 1 ? 2 : 1;
+    if (vocab->longest_piece == 0)
+        vocab->longest_piece = 1;
+}
+
+runnel_status rn_vocab_build(struct rn_vocab *vocab, runnel_error *error)
+{
+    runnel_status status;
+
+    if (vocab->model == RN_VOCAB_BPE)
+        find_byte_tokens(vocab);
+    if (!make_pieces(vocab))
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the vocabulary");
+    status = index_pieces(vocab, error);
+    if (status != RUNNEL_OK)
+        return status;
+    if (!rn_special_init(&vocab->special, vocab->heap, &vocab->texts, vocab->kinds, vocab->n) || !mark_whole(vocab))
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the vocabulary");
+    find_bounds(vocab);
+    return RUNNEL_OK;
+}
