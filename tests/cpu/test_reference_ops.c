@@ -1,0 +1,484 @@
+/* Every op of the reference backend against values worked out by hand. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu/reference.h"
+
+enum { SLOTS = 4, WIDTH = 64, BLOCKS = 8, BLOCK_TOKENS = 2, CONTEXT = 8 };
+
+/* A backend of four slots (3 is I32, 2 may be made "selected") without a queue, a team or a heap. */
+static struct bench {
+    struct rn_reference ref;
+    struct rn_plan plan;
+    struct rn_slot slots[SLOTS];
+    void *slot_memory[SLOTS];
+    float f[SLOTS][WIDTH];
+    int32_t ids[WIDTH];
+    struct rn_weight weights[2];
+    struct rn_tensor tensors[2];
+    struct rn_rope rope;
+    double inv_freq[2];
+    struct rn_kv_layer layer;
+    unsigned char k[BLOCKS * BLOCK_TOKENS * 8 * 4], v[BLOCKS * BLOCK_TOKENS * 8 * 4];
+    unsigned char *ks[1], *vs[1];
+    float row[WIDTH], bias[WIDTH];
+    double scores[CONTEXT], sums[WIDTH];
+    struct rn_step_row rows[CONTEXT];
+    struct rn_step_seq seqs[2];
+    struct rn_step step;
+} b;
+
+static const uint32_t scattered[2][4] = {{5, 0, 7, 2}, {1, 6, 3, 4}};
+
+static int setup(void **state)
+{
+    uint32_t i;
+
+    (void)state;
+    memset(&b, 0, sizeof b);
+    b.plan = (struct rn_plan){.n_slots = SLOTS, .slots = b.slots, .n_weights = 2, .weights = b.weights, .n_ropes = 1,
+                              .ropes = &b.rope, .n_kv_layers = 1, .kv_layers = &b.layer};
+    for (i = 0; i < SLOTS; i++)
+        b.slot_memory[i] = b.f[i];
+    b.slot_memory[3] = b.ids;
+    b.ks[0] = b.k;
+    b.vs[0] = b.v;
+    b.rope.inv_freq = b.inv_freq;
+    b.ref = (struct rn_reference){.plan = &b.plan, .slots = b.slot_memory, .k = b.ks, .v = b.vs, .row = b.row,
+                                  .bias = b.bias, .scores = b.scores, .sums = b.sums};
+    b.ref.limits = (struct rn_backend_limits){.max_rows = CONTEXT, .max_seqs = 2, .max_outs = CONTEXT, .n_blocks = BLOCKS,
+                                              .block_tokens = BLOCK_TOKENS, .context_tokens = CONTEXT,
+                                              .kv_type = RUNNEL_KV_F32};
+    b.seqs[0] = (struct rn_step_seq){scattered[0], 4};
+    b.seqs[1] = (struct rn_step_seq){scattered[1], 4};
+    b.step = (struct rn_step){.n_rows = 1, .n_seqs = 2, .rows = b.rows, .seqs = b.seqs};
+    return 0;
+}
+
+static void widths(uint32_t s0, uint32_t s1, uint32_t s2)
+{
+    b.slots[0].width = s0;
+    b.slots[1].width = s1;
+    b.slots[2].width = s2;
+}
+
+static void put(uint32_t slot, uint32_t n, ...)
+{
+    va_list values;
+    uint32_t i;
+
+    va_start(values, n);
+    for (i = 0; i < n; i++)
+        b.f[slot][i] = (float)va_arg(values, double);
+    va_end(values);
+}
+
+static void weight(uint32_t index, uint32_t type, uint32_t cols, uint32_t rows, uint32_t experts, const void *data)
+{
+    b.tensors[index] = (struct rn_tensor){.type = type, .data = data};
+    b.weights[index] = (struct rn_weight){&b.tensors[index], rn_type(type), type, cols, rows, experts,
+                                          rn_type_bytes(rn_type(type), cols)};
+}
+
+/* Slot 0 (and 1) to slot 2. */
+static struct rn_op op_of(enum rn_op_kind kind)
+{
+    return (struct rn_op){.kind = kind, .out = 2, .out2 = -1, .a = 0, .b = -1, .weight = -1, .bias = -1, .scale = 1};
+}
+
+static void run(const struct rn_op *op)
+{
+    memset(b.f[op->out], 0xff, op->out == op->a ? 0 : sizeof b.f[0]); /* NaN: all must be written */
+    rn_reference_op(&b.ref, op, &b.step);
+}
+
+static void expect(uint32_t slot, uint32_t n, ...)
+{
+    va_list values;
+    double wanted;
+    uint32_t i;
+
+    va_start(values, n);
+    for (i = 0; i < n; i++) {
+        wanted = va_arg(values, double);
+        if (!(fabs(b.f[slot][i] - wanted) <= 1e-7 * fabs(wanted) + 1e-9))
+            fail_msg("value %u is %.9g, not %.9g", i, (double)b.f[slot][i], wanted);
+    }
+    va_end(values);
+}
+
+static void embed(void **state)
+{
+    static const uint16_t table[] = {0x3c00, 0x4000, 0xbc00, 0x3800, 0x4200, 0x4400}; /* 1 2, -1 0.5, 3 4 */
+    struct rn_op op = op_of(RN_OP_EMBED);
+
+    (void)state;
+    widths(1, 1, 2);
+    weight(0, RN_F16, 2, 3, 1, table);
+    op.weight = 0;
+    op.scale = 4;
+    b.step.n_rows = 2;
+    b.rows[0].token = 2;
+    b.rows[1].token = 1;
+    run(&op);
+    expect(2, 4, 12.0, 16.0, -4.0, 2.0);
+}
+
+static void norms(void **state)
+{
+    static const float gain[] = {1, 2, 1, -1}, shift[] = {0, 0.5f, 0, 10};
+    struct rn_op op = op_of(RN_OP_RMS_NORM);
+
+    (void)state;
+    widths(4, 1, 4);
+    weight(0, RN_F32, 4, 1, 1, gain);
+    weight(1, RN_F32, 4, 1, 1, shift);
+    put(0, 8, 1.0, 1.0, 1.0, 1.0, 3.0, -1.0, 1.0, 5.0);
+    b.step.n_rows = 2;
+    op.weight = 0;
+    op.group = 4;
+    run(&op);
+    expect(2, 8, 1.0, 2.0, 1.0, -1.0, 1.0, -2 / 3.0, 1 / 3.0, -5 / 3.0); /* mean square 1, then 9 */
+    op.eps = 7;
+    run(&op);
+    expect(2, 8, sqrt(0.125), 2 * sqrt(0.125), sqrt(0.125), -sqrt(0.125), 0.75, -0.5, 0.25, -1.25);
+    b.weights[0].cols = op.group = 2; /* two heads of two, one gain for both */
+    op.eps = 0;
+    put(0, 4, 3.0, 3.0, 1.0, 7.0); /* mean squares 9 and 25 */
+    run(&op);
+    expect(2, 4, 1.0, 2.0, 0.2, 2.8);
+    op = op_of(RN_OP_LAYER_NORM);
+    b.weights[0].cols = 4;
+    op.weight = 0;
+    op.bias = 1;
+    op.eps = 2.75;
+    put(0, 4, 1.0, 2.0, 3.0, 4.0); /* mean 2.5, variance 1.25 */
+    put(0, 1, 1.0);
+    b.step.n_rows = 1;
+    run(&op);
+    expect(2, 4, -0.75, 0.0, 0.25, 9.25);
+    op.bias = -1;
+    run(&op);
+    expect(2, 4, -0.75, -0.5, 0.25, -0.75);
+}
+
+static void matmul(void **state)
+{
+    static const uint16_t matrix[] = {0x3f80, 0x4000, 0x4040, 0xbf80, 0x0000, 0x3f00}; /* bf16: 1 2 3, -1 0 0.5 */
+    static const float shift[] = {100, 200};
+    struct rn_op op = op_of(RN_OP_MATMUL);
+
+    (void)state;
+    widths(3, 1, 2);
+    weight(0, RN_BF16, 3, 2, 1, matrix);
+    weight(1, RN_F32, 2, 1, 1, shift);
+    put(0, 6, 1.0, 1.0, 1.0, 4.0, 0.0, -2.0);
+    b.step.n_rows = 2;
+    op.weight = 0;
+    run(&op);
+    expect(2, 4, 6.0, -0.5, -2.0, -5.0);
+    op.bias = 1;
+    run(&op);
+    expect(2, 4, 106.0, 199.5, 98.0, 195.0);
+}
+
+/* 2^24 + 1 is no f32: a sum in single precision would lose the ones. */
+static void sums_are_in_double(void **state)
+{
+    static const float ones[4] = {1, 1, 1, 1};
+    struct rn_op op = op_of(RN_OP_MATMUL);
+
+    (void)state;
+    widths(4, 1, 1);
+    weight(0, RN_F32, 4, 1, 1, ones);
+    put(0, 4, 16777216.0, 1.0, 1.0, -16777216.0);
+    op.weight = 0;
+    run(&op);
+    expect(2, 1, 2.0);
+}
+
+static void elementwise(void **state)
+{
+    static const struct {
+        enum rn_activation act;
+        double at_one, at_minus_two;
+    } acts[] = {
+        {RN_ACT_SILU, 0.73105857863000488, -0.23840584404423518}, {RN_ACT_GELU_TANH, 0.84119199060827676, -0.04540230591222494},
+        {RN_ACT_GELU_ERF, 0.84134474606854293, -0.04550026389635842}, {RN_ACT_RELU, 1, 0}, {RN_ACT_RELU2, 1, 0},
+    };
+    struct rn_op op = op_of(RN_OP_ADD);
+    size_t i;
+
+    (void)state;
+    widths(2, 2, 2);
+    put(0, 2, 1.0, -2.0);
+    put(1, 2, 10.0, 3.0);
+    op.b = 1;
+    run(&op);
+    expect(2, 2, 11.0, 1.0);
+    op = op_of(RN_OP_SCALE);
+    op.scale = 0.25f;
+    run(&op);
+    expect(2, 2, 0.25, -0.5);
+    op = op_of(RN_OP_SOFTCAP);
+    op.scale = 2;
+    run(&op);
+    expect(2, 2, 2 * tanh(0.5), -2 * tanh(1));
+    for (i = 0; i < sizeof acts / sizeof acts[0]; i++) {
+        op = op_of(RN_OP_ACTIVATE);
+        op.act = acts[i].act;
+        run(&op);
+        expect(2, 2, acts[i].at_one, acts[i].at_minus_two);
+        op.kind = RN_OP_GATE;
+        op.b = 1;
+        run(&op);
+        expect(2, 2, 10 * acts[i].at_one, 3 * acts[i].at_minus_two);
+    }
+    put(0, 2, 3.0, -0.0);
+    op = op_of(RN_OP_ACTIVATE);
+    op.act = RN_ACT_RELU2;
+    run(&op);
+    expect(2, 2, 9.0, 0.0);
+}
+
+/* A quarter turn for pair 0, an eighth for pair 1, per position. */
+static void rope(void **state)
+{
+    const double pi = acos(-1), r = sqrt(0.5);
+    struct rn_op op = op_of(RN_OP_ROPE);
+
+    (void)state;
+    widths(5, 5, 5);
+    b.rope.dims = 4;
+    b.rope.magnitude = 1;
+    b.inv_freq[0] = pi / 2;
+    b.inv_freq[1] = pi / 4;
+    op.heads = 1;
+    op.k_dim = 5;
+    b.step.n_rows = 3;
+    b.rows[1].position = 1;
+    b.rows[2].position = 2;
+    put(0, 15, 1.0, 2.0, 3.0, 4.0, 5.0, 1.0, 2.0, 3.0, 4.0, 5.0, 1.0, 2.0, 3.0, 4.0, 5.0);
+    run(&op);
+    expect(2, 15, 1.0, 2.0, 3.0, 4.0, 5.0, -2.0, 1.0, 3 * r - 4 * r, 3 * r + 4 * r, 5.0, -1.0, -2.0, -4.0, 3.0, 5.0);
+    b.rope.neox = true; /* pairs (0, 2) and (1, 3) */
+    run(&op);
+    expect(2, 15, 1.0, 2.0, 3.0, 4.0, 5.0, -3.0, 2 * r - 4 * r, 1.0, 2 * r + 4 * r, 5.0, -1.0, -4.0, -3.0, 2.0, 5.0);
+    b.rope.magnitude = 2;
+    op.out = 0; /* in place; what is not rotated does not grow */
+    run(&op);
+    expect(0, 5, 2.0, 4.0, 6.0, 8.0, 5.0);
+    expect(0, 10, 2.0, 4.0, 6.0, 8.0, 5.0, -6.0, 4 * r - 8 * r, 2.0, 4 * r + 8 * r, 5.0);
+}
+
+/* n positions of sequence `seq` from `first`, a key and a value of one number for each of two heads. */
+static void store(uint32_t seq, uint32_t first, uint32_t n, const double *keys, const double *values)
+{
+    struct rn_op op = op_of(RN_OP_KV_STORE);
+    uint32_t i;
+
+    widths(2, 2, 4);
+    b.layer = (struct rn_kv_layer){2, 2};
+    op.b = 1;
+    op.out = -1;
+    b.step.n_rows = n;
+    for (i = 0; i < n; i++) {
+        b.rows[i] = (struct rn_step_row){.position = first + i, .seq = seq};
+        b.f[0][2 * i] = (float)keys[i];
+        b.f[0][2 * i + 1] = 0;
+        b.f[1][2 * i] = (float)values[i];
+        b.f[1][2 * i + 1] = (float)-values[i];
+    }
+    rn_reference_op(&b.ref, &op, &b.step);
+}
+
+static struct rn_op attention_op(void)
+{
+    struct rn_op op = op_of(RN_OP_ATTENTION);
+
+    b.slots[0].width = b.slots[2].width = 4;
+    op.heads = 4; /* queries 0 and 1 look at cache head 0, 2 and 3 at 1 */
+    op.kv_heads = 2;
+    op.k_dim = op.v_dim = 1;
+    return op;
+}
+
+static void attention(void **state)
+{
+    const double keys[] = {0, log(3), 0, 0}, values[] = {8, 16, 4, 100}, other[] = {9, 9, 9, 9};
+    struct rn_op op;
+    double e, w;
+
+    (void)state;
+    store(1, 0, 4, other, other); /* another sequence's blocks lie between */
+    store(0, 0, 4, keys, values);
+    op = attention_op();
+    b.step.n_rows = 2;
+    b.rows[0].position = 1;
+    b.rows[1].position = 2; /* position 3 is in the cache but in the future */
+    put(0, 8, 1.0, 0.0, 0.0, 5.0, 1.0, 0.0, 0.0, 5.0);
+    run(&op);
+    expect(2, 8, 14.0, 12.0, -12.0, -12.0, (8 + 48 + 4) / 5.0, 28 / 3.0, -28 / 3.0, -28 / 3.0);
+    op.window = 2;
+    run(&op);
+    expect(2, 8, 14.0, 12.0, -12.0, -12.0, (48 + 4) / 4.0, 10.0, -10.0, -10.0);
+    op.window = 1;
+    run(&op);
+    expect(2, 8, 16.0, 16.0, -16.0, -16.0, 4.0, 4.0, -4.0, -4.0);
+    op.window = 0;
+    op.scale = 2;
+    run(&op);
+    expect(2, 1, (8 + 9 * 16) / 10.0);
+    op.scale = 1;
+    op.softcap = 0.5f;
+    e = exp(0.5 * tanh(log(3) / 0.5));
+    w = (8 + 16 * e) / (1 + e);
+    run(&op);
+    expect(2, 2, w, 12.0);
+}
+
+/* Values are rounded to the cache's format, 11 and 8 significant bits, and to nothing else. */
+static void caches_round(void **state)
+{
+    const double keys[] = {0}, values[] = {1 + 1.0 / 512 + 1.0 / 4096};
+    struct rn_op op;
+
+    (void)state;
+    store(0, 0, 1, keys, values);
+    op = attention_op();
+    run(&op);
+    expect(2, 1, values[0]);
+    b.ref.limits.kv_type = RUNNEL_KV_F16;
+    store(0, 0, 1, keys, values);
+    op = attention_op();
+    run(&op);
+    expect(2, 1, 1 + 1.0 / 512); /* a tie is at 2^-11 */
+    b.ref.limits.kv_type = RUNNEL_KV_BF16;
+    store(0, 0, 1, keys, values);
+    op = attention_op();
+    run(&op);
+    expect(2, 1, 1.0);
+}
+
+static void expect_ids(uint32_t n, ...)
+{
+    va_list ids;
+    uint32_t i;
+
+    va_start(ids, n);
+    for (i = 0; i < n; i++)
+        assert_int_equal(b.ids[i], va_arg(ids, int));
+    va_end(ids);
+}
+
+static void route(void **state)
+{
+    struct rn_op op = op_of(RN_OP_ROUTE);
+
+    (void)state;
+    widths(4, 3, 1);
+    b.slots[3] = (struct rn_slot){3, true, false};
+    op.out = 3;
+    op.out2 = 1;
+    op.experts = 4;
+    op.used = 3;
+    put(0, 4, 0.0, log(2), log(3), log(2)); /* 1/8 2/8 3/8 2/8 */
+    rn_reference_op(&b.ref, &op, &b.step);
+    expect_ids(3, 2, 1, 3); /* of equals the lower id first */
+    expect(1, 3, 3 / 8.0, 2 / 8.0, 2 / 8.0);
+    op.normalise = true;
+    rn_reference_op(&b.ref, &op, &b.step);
+    expect(1, 3, 3 / 7.0, 2 / 7.0, 2 / 7.0);
+    op.normalise = false;
+    op.sigmoid = true;
+    rn_reference_op(&b.ref, &op, &b.step);
+    expect_ids(3, 2, 1, 3);
+    expect(1, 3, 3 / 4.0, 2 / 3.0, 2 / 3.0);
+    op.normalise = true;
+    rn_reference_op(&b.ref, &op, &b.step);
+    expect(1, 3, 9 / 25.0, 8 / 25.0, 8 / 25.0);
+    put(0, 4, NAN, NAN, NAN, NAN); /* ids stay in range and different, whatever comes in */
+    rn_reference_op(&b.ref, &op, &b.step);
+    expect_ids(3, 0, 1, 2);
+}
+
+static void experts(void **state)
+{
+    static const float matrices[] = {1, 0, 0, 1, /**/ 2, 0, 0, 2, /**/ 0, 3, 3, 0}; /* three of [2, 2] */
+    static const float shifts[] = {0, 0, 10, 20, 30, 40};
+    struct rn_op op = op_of(RN_OP_EXPERT_MATMUL);
+
+    (void)state;
+    widths(2, 2, 4);
+    b.slots[3] = (struct rn_slot){2, true, false};
+    weight(0, RN_F32, 2, 2, 3, matrices);
+    weight(1, RN_F32, 2, 3, 1, shifts);
+    op.weight = 0;
+    op.b = 3;
+    op.experts = 3;
+    op.used = 2;
+    b.ids[0] = 2;
+    b.ids[1] = 1;
+    put(0, 2, 5.0, 7.0);
+    run(&op);
+    expect(2, 4, 21.0, 15.0, 10.0, 14.0);
+    op.bias = 1;
+    run(&op);
+    expect(2, 4, 51.0, 55.0, 20.0, 34.0);
+    op.bias = -1;
+    op.per_expert_input = true;
+    b.slots[0].width = 4;
+    put(0, 4, 5.0, 7.0, 1.0, 2.0);
+    run(&op);
+    expect(2, 4, 21.0, 15.0, 2.0, 4.0);
+    op = op_of(RN_OP_EXPERT_SUM);
+    b.slots[2].width = 2;
+    op.b = 1;
+    op.used = 2;
+    put(1, 2, 0.25, 3.0);
+    run(&op);
+    expect(2, 2, 5 / 4.0 + 3, 7 / 4.0 + 6);
+}
+
+static void select_rows(void **state)
+{
+    struct rn_op op = op_of(RN_OP_SELECT);
+
+    (void)state;
+    widths(2, 1, 2);
+    b.slots[2].selected = true;
+    b.step.n_rows = 4;
+    b.step.n_outs = 2;
+    b.rows[0].out = b.rows[2].out = -1;
+    b.rows[1].out = 0;
+    b.rows[3].out = 1;
+    put(0, 8, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0);
+    run(&op);
+    expect(2, 4, 3.0, 4.0, 7.0, 8.0);
+    op = op_of(RN_OP_SCALE); /* an op behind it has two rows */
+    op.a = op.out = 2;
+    op.scale = 10;
+    put(2, 6, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0);
+    rn_reference_op(&b.ref, &op, &b.step);
+    expect(2, 6, 10.0, 10.0, 10.0, 10.0, 1.0, 1.0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(embed, setup),       cmocka_unit_test_setup(norms, setup),
+        cmocka_unit_test_setup(matmul, setup),      cmocka_unit_test_setup(sums_are_in_double, setup),
+        cmocka_unit_test_setup(elementwise, setup), cmocka_unit_test_setup(rope, setup),
+        cmocka_unit_test_setup(attention, setup),   cmocka_unit_test_setup(caches_round, setup),
+        cmocka_unit_test_setup(route, setup),       cmocka_unit_test_setup(experts, setup),
+        cmocka_unit_test_setup(select_rows, setup),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,86 @@
+/* The checker of steps: a good step, and every way to break it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "model/backend.h"
+
+static void on_done(struct rn_step *step)
+{
+    (void)step;
+}
+
+#define CAUGHT(place, statement)                           \
+    do {                                                   \
+        __typeof__(place) saved = (place);                 \
+        statement;                                         \
+        if (rn_step_check(&step, &plan, &limits))          \
+            fail_msg("not caught: %s", #statement);        \
+        (place) = saved;                                   \
+        assert_true(rn_step_check(&step, &plan, &limits)); \
+    } while (0)
+
+static void breaches_are_caught(void **state)
+{
+    const struct rn_plan plan = {.n_vocab = 10};
+    const struct rn_backend_limits limits = {.max_rows = 6, .max_seqs = 3, .max_outs = 3, .n_blocks = 9,
+                                             .block_tokens = 4, .context_tokens = 12};
+    uint32_t first[] = {8, 0, 3}, second[] = {1};
+    float logits[30];
+    struct rn_step_seq seqs[] = {{first, 3}, {second, 1}, {second, 1}};
+    struct rn_step_row rows[] = {{9, 9, 0, -1}, {0, 10, 0, 0}, {1, 11, 0, 1}, {2, 0, 1, -1}, {2, 1, 1, 2}, {0, 0, 2, -1}};
+    struct rn_step step = {.n_rows = 5, .n_seqs = 2, .n_outs = 3, .rows = rows, .seqs = seqs, .logits = logits,
+                           .on_done = on_done};
+
+    (void)state;
+    assert_true(rn_step_check(&step, &plan, &limits));
+    CAUGHT(step.n_rows, step.n_rows = 0);
+    CAUGHT(step.n_rows, step.n_rows = 7);
+    CAUGHT(step.n_rows, step.n_rows = 4); /* one wanted row is missing */
+    CAUGHT(step.n_seqs, step.n_seqs = 0);
+    CAUGHT(step.n_seqs, step.n_seqs = 1);
+    CAUGHT(step.n_seqs, step.n_seqs = 4);
+    CAUGHT(step.n_outs, step.n_outs = 2);
+    CAUGHT(step.n_outs, step.n_outs = 4);
+    CAUGHT(step.logits, step.logits = NULL);
+    CAUGHT(step.on_done, step.on_done = NULL);
+    CAUGHT(seqs[0].n_blocks, seqs[0].n_blocks = 2); /* position 9 is in the third */
+    CAUGHT(seqs[1].blocks, seqs[1].blocks = NULL);
+    CAUGHT(first[1], first[1] = 9);
+    CAUGHT(rows[0].token, rows[0].token = 10);
+    CAUGHT(rows[0].token, rows[0].token = -1);
+    CAUGHT(rows[0].position, rows[0].position = 8); /* a gap to row 1 */
+    CAUGHT(rows[2].position, rows[2].position = 12);
+    CAUGHT(rows[3].seq, rows[3].seq = 2);
+    CAUGHT(rows[1].out, rows[1].out = -2);
+    CAUGHT(rows[1].out, rows[1].out = 1);
+    CAUGHT(rows[4].out, rows[4].out = 3);
+    CAUGHT(rows[2], (rows[2] = (struct rn_step_row){2, 3, 1, 1})); /* sequence 1 comes back... */
+    step.n_rows = 6;
+    step.n_seqs = 3;
+    assert_true(rn_step_check(&step, &plan, &limits));
+    CAUGHT(rows[5], (rows[5] = (struct rn_step_row){0, 0, 0, -1})); /* ... and so does sequence 0, behind another */
+}
+
+static void no_logits_need_no_room(void **state)
+{
+    const struct rn_plan plan = {.n_vocab = 10};
+    const struct rn_backend_limits limits = {.max_rows = 1, .max_seqs = 1, .max_outs = 1, .n_blocks = 1, .block_tokens = 4,
+                                             .context_tokens = 4};
+    const uint32_t block = 0;
+    struct rn_step_seq seq = {&block, 1};
+    struct rn_step_row row = {.out = -1};
+    const struct rn_step step = {.n_rows = 1, .n_seqs = 1, .rows = &row, .seqs = &seq, .on_done = on_done};
+
+    (void)state;
+    assert_true(rn_step_check(&step, &plan, &limits));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(breaches_are_caught), cmocka_unit_test(no_logits_need_no_room)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
