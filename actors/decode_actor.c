@@ -291,6 +291,8 @@ static void flush(struct rn_actor *self)
     decode->batch.msg = rn_msg_new(self->runtime, RN_MSG_STEP_DONE);
     decode->batch.step.on_done = on_step_done;
     decode->batch.step.user = decode->model;
+    RN_ASSERT(decode->model->parts.plan == NULL ||
+              rn_step_check(&decode->batch.step, decode->model->parts.plan, &decode->model->parts.limits));
     decode->model->parts.backend->ops->submit_async(decode->model->parts.backend, &decode->batch.step);
 }
 

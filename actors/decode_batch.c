@@ -9,7 +9,6 @@
 #include "actors/decode_batch.h"
 
 #include "actors/engine.h"
-#include "base/check.h"
 
 static int32_t credit_of(const struct rn_decode *decode, const struct rn_request *request)
 {
@@ -133,7 +132,5 @@ bool rn_batch_compose(struct rn_decode *decode)
     add_running(decode, decode->prompts.n > 0 ? max_rows - max_rows / 4 : max_rows);
     add_prompts(decode);
     batch->step.n_seqs = batch->n_parts;
-    RN_ASSERT(batch->step.n_rows == 0 || decode->model->parts.plan == NULL ||
-              rn_step_check(&batch->step, decode->model->parts.plan, &decode->model->parts.limits));
     return batch->step.n_rows > 0;
 }

@@ -321,9 +321,10 @@ runnel_status runnel_session_free(runnel_model *model, runnel_session session)
 {
     struct rn_session *s = find_session(model, session);
     uint32_t generation = (uint32_t)(session.id >> 32);
+    uint32_t seen = s != NULL ? rn_word_get(&s->freeing) : generation;
 
-    if (s == NULL || !rn_word_replace(&s->freeing, rn_word_get(&s->freeing), generation))
-        return RUNNEL_NOT_FOUND;
+    if (seen == generation || !rn_word_replace(&s->freeing, seen, generation))
+        return RUNNEL_NOT_FOUND; /* of two callers one frees it */
     send_session(model, RN_MSG_SESSION_FREE, (uint32_t)session.id, generation);
     return RUNNEL_OK;
 }

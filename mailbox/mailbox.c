@@ -117,8 +117,9 @@ bool rn_mailbox_mark_empty(struct rn_mailbox *mailbox)
 
     if (mailbox->tail != &mailbox->stub)
         return false;
-    return atomic_compare_exchange_strong_explicit(&mailbox->head, &expected, expected | MARK, RN_ORDER_MARK,
-                                                   RN_ORDER_MARK_FAIL);
+    if (atomic_compare_exchange_strong_explicit(&mailbox->head, &expected, expected | MARK, RN_ORDER_MARK, RN_ORDER_MARK_FAIL))
+        return true;
+    return expected == ((uintptr_t)&mailbox->stub | MARK); /* a consumer that was not woken looked in all the same */
 }
 
 int32_t rn_mailbox_count(const struct rn_mailbox *mailbox)
