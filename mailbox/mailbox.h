@@ -49,7 +49,8 @@ enum rn_send rn_mailbox_send_try(struct rn_mailbox *mailbox, struct rn_message *
 struct rn_message *rn_mailbox_receive(struct rn_mailbox *mailbox);
 
 /* Consumer only. True: the mailbox was empty and is now marked; the consumer must not touch it
- * again until woken (law 3). False: there is more, go on receiving. */
+ * again until woken (law 3). False: there is more, go on receiving. On a mailbox that is marked
+ * already it is true again: a consumer may look in without having been woken. */
 bool rn_mailbox_mark_empty(struct rn_mailbox *mailbox);
 
 /* Messages inside, roughly; any thread. Exact when nobody sends or receives. */
