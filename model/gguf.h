@@ -47,7 +47,7 @@ struct rn_tensor {
     uint64_t bytes;    /* elements / block elements * block bytes */
     uint32_t part;     /* of a split file, from 0 */
     uint64_t offset;   /* from the start of that part's file */
-    const void *data;  /* [bytes], mapped; aligned to the file's general.alignment */
+    const void *data;  /* [bytes], mapped; aligned to the file's general.alignment, which may be 1 */
 };
 
 struct rn_gguf; /* opaque */
@@ -83,7 +83,8 @@ runnel_status rn_gguf_get_u64(const struct rn_gguf *gguf, const char *key, bool 
                               uint64_t *value, runnel_error *error);
 runnel_status rn_gguf_get_f64(const struct rn_gguf *gguf, const char *key, bool required, double min, double max,
                               double *value, runnel_error *error);
-runnel_status rn_gguf_get_bool(const struct rn_gguf *gguf, const char *key, bool required, bool *value, runnel_error *error);
+runnel_status rn_gguf_get_bool(const struct rn_gguf *gguf, const char *key, bool required, bool *value,
+                               runnel_error *error);
 runnel_status rn_gguf_get_string(const struct rn_gguf *gguf, const char *key, bool required, struct rn_view *value,
                                  runnel_error *error);
 /* An array whose items are of the kind of `item` (RN_GGUF_U32: any integers, RN_GGUF_F32: any

@@ -271,8 +271,8 @@ static runnel_status read_shape(struct parse *p, struct rn_tensor *t)
             return ends_in(p, "its dimensions");
         if (t->dims[i] == 0)
             return fail(p, RUNNEL_FORMAT, "its dimension %u is zero", i);
-        if (__builtin_mul_overflow(t->elements, t->dims[i], &t->elements) || t->elements > INT64_MAX)
-            return fail(p, RUNNEL_FORMAT, "its dimensions multiply to more than 2^63");
+        if (__builtin_mul_overflow(t->elements, t->dims[i], &t->elements))
+            return fail(p, RUNNEL_FORMAT, "its dimensions multiply to more than 2^64");
     }
     return RUNNEL_OK;
 }

@@ -14,6 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/rng.h"
+#include "base/status.h"
 #include "gguf_writer.h"
 #include "model/quant.h"
 
@@ -51,6 +53,14 @@ struct spec {
 
 #define TEXT(s) ((struct text){s, sizeof(s) - 1, AS_IT_IS})
 #define SPLIT TEXT("split.count")
+
+static char long_text[65536 + 1]; /* "kkk..." */
+
+static struct text long_of(uint64_t n)
+{
+    memset(long_text, 'k', sizeof long_text);
+    return (struct text){long_text, n, AS_IT_IS};
+}
 
 static struct spec good(void)
 {
@@ -150,16 +160,19 @@ static void typed(struct shape *t, uint32_t type, uint64_t row)
     X(tensors_sign, FORMAT, "tensors", s->n_tensors = SIGN)                                                    \
     X(tensors_wrap, FORMAT, "tensors", s->n_tensors = MAX / sizeof(struct rn_tensor) + 2)                      \
     X(tensors_2_32, FORMAT, "tensors", s->n_tensors = (uint64_t)1 << 32)                                       \
+    X(tensors_no_room, FORMAT, "1000 tensors", s->n_tensors = 1000)                                            \
     X(tensors_one_more, FORMAT, "tensor number 2", s->n_tensors = 3)                                           \
     X(entries_max, FORMAT, "keys", s->n_entries = MAX)                                                         \
     X(entries_sign, FORMAT, "keys", s->n_entries = SIGN)                                                       \
     X(entries_wrap, FORMAT, "keys", s->n_entries = MAX / sizeof(struct rn_gguf_entry) + 2)                     \
     X(entries_2_32, FORMAT, "keys", s->n_entries = (uint64_t)1 << 32)                                          \
+    X(entries_no_room, FORMAT, "1000 keys", s->n_entries = 1000)                                               \
     X(entries_one_more, FORMAT, "tensor number 0", s->n_entries = 4) /* the first tensor passes for a key */   \
     X(entries_one_less, FORMAT, "tensor last", s->n_entries = 2)                                               \
     X(key_length_max, FORMAT, "key number 1", s->key.claim = MAX)                                              \
     X(key_length_sign, FORMAT, "key number 1", s->key.claim = SIGN)                                            \
     X(key_length_over, FORMAT, "key number 1", s->key.claim = 65536)                                           \
+    X(key_too_long, FORMAT, "key number 1", s->key = long_of(65536))                                           \
     X(key_length_past_end, FORMAT, "key number 1", s->key.claim = 60000)                                       \
     X(key_empty, FORMAT, "key number 1", s->key = TEXT(""))                                                    \
     X(key_nul, FORMAT, "key number 1", s->key = TEXT("the\0key"))                                              \
@@ -207,6 +220,7 @@ static void typed(struct shape *t, uint32_t type, uint64_t row)
     X(alignment_array, FORMAT, "general.alignment", (s->alignment_type = RN_GGUF_ARRAY, s->alignment = 4))     \
     X(name_length_max, FORMAT, "tensor number 0", s->first.name.claim = MAX)                                   \
     X(name_length_over, FORMAT, "tensor number 1", s->second.name.claim = 256)                                 \
+    X(name_too_long, FORMAT, "tensor number 1", s->second.name = long_of(256))                                 \
     X(name_length_past_end, FORMAT, "tensor number 1", (s->second.name.claim = 200, s->data_bytes = 0))        \
     X(name_empty, FORMAT, "tensor number 1", s->second.name = TEXT(""))                                        \
     X(name_nul, FORMAT, "tensor number 1", s->second.name = TEXT("first\0"))                                   \
@@ -247,7 +261,8 @@ static void typed(struct shape *t, uint32_t type, uint64_t row)
     X(row_33_of_q4_0, FORMAT, "tensor second", s->second.dims[0] = 33)                                         \
     X(row_16_of_q4_0, FORMAT, "tensor second", s->second.dims[0] = 16)                                         \
     X(row_128_of_q4_k, FORMAT, "tensor second", (s->second.type = RN_Q4_K, s->second.dims[0] = 128))           \
-    X(offset_unaligned, FORMAT, "tensor second", s->second.offset = 68)                                        \
+    X(offset_unaligned, FORMAT, "multiple of the alignment", (s->second.offset = 68, s->data_bytes += 32))     \
+    X(offset_and_size_wrap, FORMAT, "tensor second", typed(&s->second, RN_F32, ((uint64_t)1 << 62) - 8))       \
     X(offset_max, FORMAT, "tensor second", s->second.offset = UINT64_MAX - 31)                                 \
     X(offset_sign, FORMAT, "tensor second", s->second.offset = SIGN)                                           \
     X(offset_past_end, FORMAT, "tensor second", s->second.offset = 96)                                         \
@@ -382,6 +397,8 @@ static void test_defects_on_disk(void **state)
     X(string_of_nothing, (s->type = RN_GGUF_STRING, w_u64(&s->value, 0)))                               \
     X(key_of_4_bytes, s->key = TEXT("\xf0\x9f\xa6\x89"))                                                \
     X(key_at_the_edges, s->key = TEXT("\xc2\x80\xdf\xbf\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf")) \
+    X(longest_key, s->key = long_of(65535))                                                             \
+    X(longest_name, s->second.name = long_of(255))                                                      \
     X(split_of_one, s->key = TEXT("split.count"))                                                       \
     X(largest_dims, dims(&s->first, 4, 1, 1, 1, 16))
 
@@ -445,7 +462,66 @@ static void test_deep_nesting(void **state)
     w_free(&w);
 }
 
-/* One or two bytes of a right file replaced: refused or read, but always in bounds, and what is read
+/* Counts over the limit are refused although the file has the bytes. */
+static void test_limits(void **state)
+{
+    struct writer w = {0};
+    runnel_error error = {0};
+
+    (void)state;
+    w_header(&w, 3, (1 << 20) + 1, 0);
+    w_zeros(&w, 40u << 20);
+    assert_int_equal(parse(&w, &error), RUNNEL_FORMAT);
+    assert_non_null(strstr(error.message, "1048577 tensors"));
+    rn_error_clear(&error);
+    memcpy(w.bytes + 8, (uint64_t[]){0, (1 << 20) + 1}, 16);
+    assert_int_equal(parse(&w, &error), RUNNEL_FORMAT);
+    assert_non_null(strstr(error.message, "1048577 keys"));
+    w_free(&w);
+}
+
+/* `n` tensors of 32 bytes in a random order of offsets; the one at place `long_one` has 33. */
+static void write_shuffled(struct writer *w, uint32_t n, uint32_t long_one, uint64_t *rng)
+{
+    uint32_t place[256] = {0};
+    char name[16];
+
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t other = (uint32_t)(rn_splitmix64(rng) % (i + 1));
+
+        place[i] = place[other];
+        place[other] = i;
+    }
+    w_header(w, 3, n, 0);
+    for (uint32_t i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "t%u", place[i]);
+        w_tensor(w, name, 1, (uint64_t[]){place[i] == long_one ? 33 : 32}, RN_I8, 32 * place[i]);
+    }
+    w_align(w, 32);
+    w_zeros(w, 32 * n + 1);
+}
+
+/* One byte of overlap is found in any order of the offsets, and none is made up. */
+static void test_overlap_in_any_order(void **state)
+{
+    uint64_t rng = 7;
+
+    (void)state;
+    for (uint32_t n = 2; n <= 256; n++) {
+        struct writer w = {0};
+        runnel_error error = {0};
+        uint32_t long_one = (uint32_t)(rn_splitmix64(&rng) % n); /* the last one has nothing to overlap */
+        char names[64];
+
+        write_shuffled(&w, n, long_one, &rng);
+        snprintf(names, sizeof names, "tensor t%u: its data overlaps that of tensor t%u", long_one + 1, long_one);
+        assert_int_equal(parse(&w, &error), long_one == n - 1 ? RUNNEL_OK : RUNNEL_FORMAT);
+        assert_true(long_one == n - 1 || strstr(error.message, names) != NULL);
+        w_free(&w);
+    }
+}
+
+/* One byte of a right file replaced: refused or read, but always in bounds, and what is read
  * can be walked. Deterministic. */
 static void test_random_damage(void **state)
 {
@@ -477,6 +553,7 @@ int main(void)
         cmocka_unit_test(test_defects_in_memory), cmocka_unit_test(test_defects_on_disk),
         cmocka_unit_test(test_oddities),          cmocka_unit_test(test_split_in_memory),
         cmocka_unit_test(test_deep_nesting),      cmocka_unit_test(test_random_damage),
+        cmocka_unit_test(test_limits),            cmocka_unit_test(test_overlap_in_any_order),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
