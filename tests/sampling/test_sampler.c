@@ -52,6 +52,11 @@ static double uniform(uint64_t *rng)
     return (double)(rn_splitmix64(rng) >> 11) * 0x1p-53;
 }
 
+static void set_logits(uint32_t n, const float *values)
+{
+    memcpy(logits, values, n * sizeof *values);
+}
+
 /* Shapes of logits as models and attackers make them. */
 static void fill(uint32_t n, uint64_t *rng)
 {
@@ -227,6 +232,27 @@ static void order_is_that_of_a_full_sort(void **state)
     }
 }
 
+/* Logits that lie exactly where one band ends and the next begins appear once. */
+static void bands_do_not_overlap(void **state)
+{
+    uint64_t keys[12];
+    struct rn_order order;
+    int32_t token;
+
+    (void)state;
+    set_logits(6, (const float[]){-24, -8, 0, -24, -8, -9});
+    for (int round = 0; round < 3; round++) {
+        const int32_t right[] = {2, 1, 4, 5, 0, 3};
+
+        rn_order_begin(&order, logits, 6, 0, round == 0 ? 1 : round == 1 ? 3 : 0.25, 6, keys);
+        for (int i = 0; i < 6; i++) {
+            assert_true(rn_order_next(&order, &token));
+            assert_int_equal(token, right[i]);
+        }
+        assert_false(rn_order_next(&order, &token));
+    }
+}
+
 /* One pick with these parameters; position 0 unless a test needs another coin. */
 static runnel_status pick_at(const runnel_sampling *p, uint32_t n, uint64_t position, struct rn_pick *pick)
 {
@@ -263,11 +289,6 @@ static uint32_t reached(const runnel_sampling *p, uint32_t n)
     return set;
 }
 
-static void set_logits(uint32_t n, const float *values)
-{
-    memcpy(logits, values, n * sizeof *values);
-}
-
 static void greedy_ties(void **state)
 {
     runnel_sampling p = reference_plain();
@@ -284,6 +305,10 @@ static void greedy_ties(void **state)
     set_logits(3, (const float[]){-INFINITY, -FLT_MAX, -FLT_MAX});
     assert_int_equal(pick_at(&p, 3, 0, &pick), RUNNEL_OK);
     assert_int_equal(pick.token, 1);
+    for (uint32_t i = 0; i < 5000; i++)
+        logits[i] = i == 700 || i == 3000 ? -0.0f : i == 4000 ? 0.0f : -1;
+    assert_int_equal(pick_at(&p, 5000, 0, &pick), RUNNEL_OK);
+    assert_int_equal(pick.token, 700);
     p.temperature = FLT_TRUE_MIN; /* as cold as it gets: the same but for the coin among ties */
     set_logits(3, (const float[]){-FLT_MAX, FLT_MAX, 0});
     assert_int_equal(pick_at(&p, 3, 0, &pick), RUNNEL_OK);
@@ -319,6 +344,9 @@ static void filters_at_their_ends(void **state)
     p = reference_plain();
     p.min_p = 1;
     assert_int_equal(reached(&p, 4), 0xf);
+    p.top_k = 3; /* equal weights pass min_p 1 on this path too */
+    assert_int_equal(reached(&p, 4), 0x7);
+    p.top_k = 0;
     set_logits(4, steps);
     assert_int_equal(reached(&p, 4), 0x2);
     p.min_p = (float)exp(-1.0) * 0.999f;
@@ -584,17 +612,12 @@ static void token_path_allocates_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_against_judge),
-        cmocka_unit_test(order_is_that_of_a_full_sort),
-        cmocka_unit_test(greedy_ties),
-        cmocka_unit_test(filters_at_their_ends),
-        cmocka_unit_test(biases_forbid_and_force),
-        cmocka_unit_test(penalties_by_hand),
-        cmocka_unit_test(not_numbers),
-        cmocka_unit_test(logprobs_in_closed_form),
-        cmocka_unit_test(picks_do_not_depend_on_the_schedule),
-        cmocka_unit_test(refused_memory),
-        cmocka_unit_test(token_path_allocates_nothing),
+        cmocka_unit_test(random_against_judge),    cmocka_unit_test(order_is_that_of_a_full_sort),
+        cmocka_unit_test(bands_do_not_overlap),    cmocka_unit_test(greedy_ties),
+        cmocka_unit_test(filters_at_their_ends),   cmocka_unit_test(biases_forbid_and_force),
+        cmocka_unit_test(penalties_by_hand),       cmocka_unit_test(not_numbers),
+        cmocka_unit_test(logprobs_in_closed_form), cmocka_unit_test(picks_do_not_depend_on_the_schedule),
+        cmocka_unit_test(refused_memory),          cmocka_unit_test(token_path_allocates_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
