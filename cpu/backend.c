@@ -1,0 +1,384 @@
+/* The fast CPU backend: memory, weights, the queue of steps. What a step does is in execute.c.
+ *
+ *   submit ─▶ inbox ─▶ queue ─▶ step ──job on the team──▶ done: next step's job, then on_done
+ *
+ * One job serves all steps; whoever raises `pending` from 0 holds it first, then each done hands it on.
+ * Threads: prepare and free by the owner; submit by one thread at a time; done on a worker. */
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "cpu/fast.h"
+
+enum { LINE = 64, HUGE_PAGE = 1 << 21, TOUCH_BYTES = 8 << 20 };
+
+/* ---- Steps ---- */
+
+/* Holder of the job only: takes the oldest step and gives the job to the team. */
+static void start_next(struct rn_fast *fast)
+{
+    struct rn_step *step, *next;
+    uint32_t i;
+
+    if (fast->queue == NULL) {
+        /* acquire: pairs with the release push in submit, else the step's fields might be read too early. */
+        step = atomic_exchange_explicit(&fast->inbox, NULL, memory_order_acquire);
+        for (; step != NULL; step = next) {
+            next = step->next;
+            step->next = fast->queue;
+            fast->queue = step;
+        }
+    }
+    step = fast->queue;
+    RN_CHECK(step != NULL);
+    fast->queue = step->next;
+    fast->step = step;
+    RN_ASSERT(rn_step_check(step, fast->plan, &fast->limits));
+    for (i = 0; i < step->n_rows; i++)
+        if (step->rows[i].out >= 0)
+            fast->out_rows[step->rows[i].out] = i;
+    for (i = 0; i < fast->program.n; i++) /* relaxed: the team's submission orders it before the run */
+        atomic_store_explicit(&fast->pieces[i], 0, memory_order_relaxed);
+    rn_team_submit(fast->team, &fast->job);
+}
+
+static void submit_async(struct rn_backend *backend, struct rn_step *step)
+{
+    struct rn_fast *fast = (struct rn_fast *)backend;
+    struct rn_step *head = atomic_load_explicit(&fast->inbox, memory_order_relaxed);
+
+    do
+        step->next = head;
+    while (!atomic_compare_exchange_weak_explicit(&fast->inbox, &head, step, memory_order_release, /* pairs with start_next */
+                                                  memory_order_relaxed));
+    /* acq_rel: pairs with the subtraction in `done`. Who goes from 0 to 1 holds the job and sees what the last holder left. */
+    if (atomic_fetch_add_explicit(&fast->pending, 1, memory_order_acq_rel) == 0)
+        start_next(fast);
+}
+
+static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
+{
+    rn_fast_run((struct rn_fast *)((char *)job - offsetof(struct rn_fast, job)), worker, n_workers);
+}
+
+static void done(struct rn_job *job)
+{
+    struct rn_fast *fast = (struct rn_fast *)((char *)job - offsetof(struct rn_fast, job));
+    struct rn_step *step = fast->step;
+
+    fast->step = NULL;
+    step->status = RUNNEL_OK;
+    /* acq_rel: pairs with the addition in submit; above 1 there is a step in the queue or the inbox. */
+    if (atomic_fetch_sub_explicit(&fast->pending, 1, memory_order_acq_rel) > 1)
+        start_next(fast);
+    step->on_done(step); /* the last touch: the owner may free the backend from here on */
+}
+
+/* ---- Memory ---- */
+
+static void *take_bytes(struct rn_fast *fast, size_t n, size_t size, bool *ok)
+{
+    size_t bytes;
+    void *ptr = NULL;
+
+    if (rn_mul_size(n, size, &bytes))
+        ptr = rn_alloc_aligned(fast->heap, bytes == 0 ? LINE : bytes, bytes >= HUGE_PAGE ? HUGE_PAGE : LINE);
+    if (ptr == NULL)
+        *ok = false;
+    return ptr;
+}
+
+static void **take_table(struct rn_fast *fast, size_t n, bool *ok)
+{
+    void **table = rn_calloc(fast->heap, n, sizeof *table);
+
+    if (table == NULL)
+        *ok = false;
+    return table;
+}
+
+static bool take_slots(struct rn_fast *fast)
+{
+    const struct rn_plan *plan = fast->plan;
+    bool ok = true;
+    uint32_t i, rows;
+
+    fast->slots = (float **)take_table(fast, plan->n_slots, &ok);
+    for (i = 0; ok && i < plan->n_slots; i++) {
+        rows = plan->slots[i].selected ? fast->limits.max_outs : fast->limits.max_rows;
+        if ((int16_t)i != plan->logits_slot)
+            fast->slots[i] = take_bytes(fast, rows, (size_t)plan->slots[i].width * sizeof(float), &ok);
+    }
+    rows = fast->limits.max_rows > fast->limits.max_outs ? fast->limits.max_rows : fast->limits.max_outs;
+    for (i = 0; ok && i < RN_INPUT_KINDS; i++)
+        if (fast->program.input_bytes[i] > 0)
+            fast->inputs[i] = take_bytes(fast, rows, fast->program.input_bytes[i], &ok);
+    fast->angles = ok ? (float **)take_table(fast, plan->n_ropes, &ok) : NULL;
+    for (i = 0; ok && i < plan->n_ropes; i++)
+        fast->angles[i] = take_bytes(fast, fast->limits.max_rows, plan->ropes[i].dims * sizeof(float), &ok);
+    if (ok)
+        fast->out_rows = take_bytes(fast, fast->limits.max_outs, sizeof(uint32_t), &ok);
+    if (ok)
+        fast->pieces = take_bytes(fast, fast->program.n, sizeof *fast->pieces, &ok);
+    return ok;
+}
+
+/* The cache is not written here: its pages come into being when they are used. */
+static bool take_layers(struct rn_fast *fast)
+{
+    const struct rn_plan *plan = fast->plan;
+    uint32_t element = rn_kv_element_bytes(fast->limits.kv_type), i;
+    struct rn_fast_layer *layer;
+    bool ok = true;
+
+    fast->layers = rn_calloc(fast->heap, plan->n_kv_layers, sizeof *fast->layers);
+    if (fast->layers == NULL)
+        return false;
+    for (i = 0; i < plan->n_ops; i++) {
+        if (plan->ops[i].kind != RN_OP_ATTENTION)
+            continue;
+        layer = &fast->layers[plan->ops[i].layer];
+        layer->kv_heads = plan->ops[i].kv_heads;
+        layer->k_dim = plan->ops[i].k_dim;
+        layer->v_dim = plan->ops[i].v_dim;
+    }
+    for (i = 0; ok && i < plan->n_kv_layers; i++) {
+        layer = &fast->layers[i];
+        layer->key_head = (size_t)fast->limits.block_tokens * layer->k_dim * element;
+        layer->value_head = (size_t)fast->limits.block_tokens * layer->v_dim * element;
+        layer->key_block = layer->key_head * layer->kv_heads;
+        layer->value_block = layer->value_head * layer->kv_heads;
+        layer->keys = take_bytes(fast, fast->limits.n_blocks, layer->key_block, &ok);
+        layer->values = take_bytes(fast, fast->limits.n_blocks, layer->value_block, &ok);
+    }
+    return ok;
+}
+
+/* What one worker needs at most, over all ops. */
+struct needs {
+    size_t panel, attend;
+    uint32_t experts, used;
+};
+
+static struct needs needs_of(const struct rn_fast *fast)
+{
+    struct needs most = {LINE, 1, 1, 1};
+    const struct rn_instruction *in;
+    const struct rn_op *op;
+    uint32_t i;
+    size_t n;
+
+    for (i = 0; i < fast->program.n; i++) {
+        in = &fast->program.list[i];
+        op = in->op;
+        if (in->kernel != NULL) {
+            n = in->kernel->panel_bytes(fast->plan->weights[op->weight].cols);
+            most.panel = n > most.panel ? n : most.panel;
+        }
+        if (op != NULL && op->kind == RN_OP_ATTENTION) {
+            n = rn_attend_floats(op->heads / op->kv_heads, op->k_dim, op->v_dim);
+            most.attend = n > most.attend ? n : most.attend;
+        }
+        if (op != NULL && op->kind == RN_OP_EXPERT_MATMUL) {
+            most.experts = op->experts > most.experts ? op->experts : most.experts;
+            most.used = op->used > most.used ? op->used : most.used;
+        }
+    }
+    return most;
+}
+
+static bool take_scratch(struct rn_fast *fast)
+{
+    struct needs needs = needs_of(fast);
+    uint32_t rows = fast->limits.max_rows > fast->limits.max_outs ? fast->limits.max_rows : fast->limits.max_outs;
+    uint32_t n = rn_team_threads(fast->team), i;
+    bool ok = true;
+
+    fast->scratch = rn_calloc(fast->heap, n, sizeof *fast->scratch);
+    if (fast->scratch == NULL)
+        return false;
+    for (i = 0; ok && i < n; i++) {
+        fast->scratch[i].panel = take_bytes(fast, needs.panel, 1, &ok);
+        fast->scratch[i].attend = take_bytes(fast, needs.attend, sizeof(float), &ok);
+        fast->scratch[i].order = take_bytes(fast, rows, (size_t)needs.used * sizeof(uint32_t), &ok);
+        fast->scratch[i].starts = take_bytes(fast, (size_t)needs.experts + 1, sizeof(uint32_t), &ok);
+        fast->scratch[i].active = take_bytes(fast, needs.experts, sizeof(uint32_t), &ok);
+    }
+    return ok;
+}
+
+/* Norm weights and biases as floats. */
+static bool take_vectors(struct rn_fast *fast)
+{
+    const struct rn_plan *plan = fast->plan;
+    const struct rn_weight *w;
+    const struct rn_op *op;
+    int32_t wanted[2];
+    bool ok = true;
+    uint32_t i, j;
+
+    fast->vectors = (float **)take_table(fast, plan->n_weights, &ok);
+    for (i = 0; ok && i < plan->n_ops; i++) {
+        op = &plan->ops[i];
+        wanted[0] = op->kind == RN_OP_RMS_NORM || op->kind == RN_OP_LAYER_NORM ? op->weight : -1;
+        wanted[1] = op->bias;
+        for (j = 0; ok && j < 2; j++) {
+            if (wanted[j] < 0 || fast->vectors[wanted[j]] != NULL)
+                continue;
+            w = &plan->weights[wanted[j]];
+            fast->vectors[wanted[j]] = take_bytes(fast, w->tensor->elements, sizeof(float), &ok);
+            if (ok)
+                w->type->decode(w->tensor->data, fast->vectors[wanted[j]], w->tensor->elements);
+        }
+    }
+    return ok;
+}
+
+/* ---- Prepare ---- */
+
+/* Reads a byte of each page, so that the file is in memory before the first step. */
+static void touch(const char *bytes, size_t n)
+{
+    volatile char sink;
+    size_t i;
+
+    for (i = 0; i < n; i += 4096)
+        sink = bytes[i];
+    (void)sink;
+}
+
+static runnel_status touch_weights(const struct rn_plan *plan, rn_progress_fn progress, void *user)
+{
+    const struct rn_tensor *tensor;
+    uint64_t at, n, read = 0;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start;
+    uint32_t i;
+
+    for (i = 0; i < plan->n_weights; i++) {
+        tensor = plan->weights[i].tensor;
+        start = (uintptr_t)tensor->data & ~(page - 1);
+        (void)madvise((void *)start, (uintptr_t)tensor->data + tensor->bytes - start, MADV_WILLNEED); /* advice only */
+        for (at = 0; at < tensor->bytes; at += n) {
+            n = tensor->bytes - at < TOUCH_BYTES ? tensor->bytes - at : TOUCH_BYTES;
+            touch((const char *)tensor->data + at, n);
+            read += n;
+            if (progress != NULL && !progress(user, plan->weight_bytes == 0 ? 1 : (float)read / (float)plan->weight_bytes))
+                return RUNNEL_CANCELLED;
+        }
+    }
+    return RUNNEL_OK;
+}
+
+static bool supports(const struct rn_backend *backend, const struct rn_op *op, uint32_t type_id)
+{
+    (void)backend;
+    if ((unsigned)op->kind >= RN_OP_KINDS)
+        return false;
+    return op->weight < 0 || rn_type(type_id) != NULL;
+}
+
+static runnel_status check_plan(const struct rn_fast *fast, const struct rn_plan *plan,
+                                const struct rn_backend_limits *limits, runnel_error *error)
+{
+    const struct rn_weight *w;
+    uint32_t i;
+
+    if (limits->max_rows == 0 || limits->block_tokens == 0 || (limits->block_tokens & (limits->block_tokens - 1)) != 0)
+        return rn_error_set(error, RUNNEL_INVALID, "limits: no rows, or %u positions per block, which is no power of two",
+                            limits->block_tokens);
+    for (i = 0; i < plan->n_ops; i++) {
+        w = plan->ops[i].weight < 0 ? NULL : &plan->weights[plan->ops[i].weight];
+        if (!supports(&fast->base, &plan->ops[i], w == NULL ? 0 : w->type_id))
+            return rn_error_set(error, RUNNEL_UNSUPPORTED, "op %u with tensor %.*s", i, w == NULL ? 1 : (int)w->tensor->name.n,
+                                w == NULL ? "-" : w->tensor->name.bytes);
+    }
+    RN_ASSERT(rn_plan_check(plan));
+    return RUNNEL_OK;
+}
+
+static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *plan, const struct rn_backend_limits *limits,
+                             rn_progress_fn progress, void *user, runnel_error *error)
+{
+    struct rn_fast *fast = (struct rn_fast *)backend;
+    runnel_status status = check_plan(fast, plan, limits, error);
+
+    RN_CHECK(fast->plan == NULL);
+    if (status != RUNNEL_OK)
+        return status;
+    fast->plan = plan;
+    fast->limits = *limits;
+    fast->block_shift = (uint32_t)__builtin_ctz(limits->block_tokens);
+    if (rn_program_init(&fast->program, fast->heap, plan, fast->level) != RUNNEL_OK || !take_vectors(fast) ||
+        !take_slots(fast) || !take_layers(fast) || !take_scratch(fast))
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for %u blocks and steps of %u rows", limits->n_blocks,
+                            limits->max_rows);
+    if (touch_weights(plan, progress, user) != RUNNEL_OK)
+        return rn_error_set(error, RUNNEL_CANCELLED, "loading was cancelled");
+    return RUNNEL_OK;
+}
+
+/* ---- New and free ---- */
+
+static void free_table(struct rn_fast *fast, void **table, uint32_t n)
+{
+    uint32_t i;
+
+    for (i = 0; table != NULL && i < n; i++)
+        rn_free(fast->heap, table[i]);
+    rn_free(fast->heap, table);
+}
+
+static void free_backend(struct rn_backend *backend)
+{
+    struct rn_fast *fast = (struct rn_fast *)backend;
+    struct rn_fast_scratch *s;
+    uint32_t i;
+
+    if (fast->plan != NULL) {
+        free_table(fast, (void **)fast->slots, fast->plan->n_slots);
+        free_table(fast, (void **)fast->vectors, fast->plan->n_weights);
+        free_table(fast, (void **)fast->angles, fast->plan->n_ropes);
+        for (i = 0; fast->layers != NULL && i < fast->plan->n_kv_layers; i++) {
+            rn_free(fast->heap, fast->layers[i].keys);
+            rn_free(fast->heap, fast->layers[i].values);
+        }
+        for (i = 0; fast->scratch != NULL && i < rn_team_threads(fast->team); i++) {
+            s = &fast->scratch[i];
+            rn_free(fast->heap, s->panel);
+            rn_free(fast->heap, s->attend);
+            rn_free(fast->heap, s->order);
+            rn_free(fast->heap, s->starts);
+            rn_free(fast->heap, s->active);
+        }
+    }
+    for (i = 0; i < RN_INPUT_KINDS; i++)
+        rn_free(fast->heap, fast->inputs[i]);
+    rn_free(fast->heap, fast->layers);
+    rn_free(fast->heap, fast->scratch);
+    rn_free(fast->heap, fast->out_rows);
+    rn_free(fast->heap, (void *)fast->pieces);
+    rn_program_fini(&fast->program);
+    rn_free(fast->heap, fast);
+}
+
+struct rn_backend *rn_cpu_backend_new_level(struct rn_heap *heap, struct rn_team *team, const struct rn_level *level)
+{
+    static const struct rn_backend_ops ops = {"cpu", supports, prepare, submit_async, free_backend};
+    struct rn_fast *fast = rn_calloc(heap, 1, sizeof *fast);
+
+    if (fast == NULL)
+        return NULL;
+    fast->base.ops = &ops;
+    fast->heap = heap;
+    fast->team = team;
+    fast->level = level;
+    fast->program.heap = heap;
+    fast->job.run = run;
+    fast->job.done = done;
+    return &fast->base;
+}
+
+struct rn_backend *rn_cpu_backend_new(struct rn_heap *heap, struct rn_team *team)
+{
+    return rn_cpu_backend_new_level(heap, team, rn_level_best());
+}

@@ -1,0 +1,438 @@
+/* Running a step on the team: see program.h for phases and fast.h for the memory.
+ *
+ * Law 5 here: a piece of work (rows of a weight, a head of an attention) is computed in the same way
+ * whoever takes it; how many rows are handed to a kernel together does not show in its results. */
+#include <math.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "cpu/fast.h"
+
+struct context {
+    struct rn_fast *fast;
+    const struct rn_step *step;
+    struct rn_fast_scratch *scratch;
+    uint32_t worker, n_workers;
+};
+
+static uint32_t domain(const struct context *c, bool selected)
+{
+    return selected ? c->step->n_outs : c->step->n_rows;
+}
+
+static float *slot_row(const struct context *c, int16_t slot, uint32_t row)
+{
+    float *base = slot == c->fast->plan->logits_slot ? c->step->logits : c->fast->slots[slot];
+
+    return base + (size_t)row * c->fast->plan->slots[slot].width;
+}
+
+static uint32_t width(const struct context *c, int16_t slot)
+{
+    return c->fast->plan->slots[slot].width;
+}
+
+static const float *vector(const struct context *c, int32_t weight)
+{
+    return weight < 0 ? NULL : c->fast->vectors[weight];
+}
+
+/* ---- Ops by rows ---- */
+
+static void embed(const struct context *c, const struct rn_op *op, uint32_t row)
+{
+    const struct rn_weight *w = &c->fast->plan->weights[op->weight];
+    const uint8_t *table = w->tensor->data;
+    float *out = slot_row(c, op->out, row);
+
+    w->type->decode(table + (size_t)c->step->rows[row].token * w->row_bytes, out, w->cols);
+    if (op->scale != 1)
+        c->fast->level->scale(out, out, op->scale, w->cols);
+}
+
+static void norm(const struct context *c, const struct rn_op *op, uint32_t row)
+{
+    const struct rn_level *level = c->fast->level;
+    const float *a = slot_row(c, op->a, row);
+    float *out = slot_row(c, op->out, row);
+    uint32_t n = width(c, op->a), group = op->group == 0 ? n : op->group, i;
+
+    if (op->kind == RN_OP_LAYER_NORM) {
+        level->layer_norm(out, a, vector(c, op->weight), vector(c, op->bias), n, op->eps);
+        return;
+    }
+    for (i = 0; i < n; i += group) {
+        level->rms_norm(out + i, a + i, vector(c, op->weight), group, op->eps);
+        if (op->bias >= 0)
+            level->add(out + i, out + i, vector(c, op->bias), group);
+    }
+}
+
+static void rope(const struct context *c, const struct rn_op *op, uint32_t row)
+{
+    const struct rn_rope *table = &c->fast->plan->ropes[op->rope];
+    const float *angles = c->fast->angles[op->rope] + (size_t)row * table->dims;
+    const float *a = slot_row(c, op->a, row);
+    float *out = slot_row(c, op->out, row);
+    uint32_t h;
+
+    for (h = 0; h < op->heads; h++)
+        c->fast->level->rope(out + (size_t)h * op->k_dim, a + (size_t)h * op->k_dim, angles, op->k_dim, table->dims, table->neox);
+}
+
+static void kv_store(const struct context *c, const struct rn_op *op, uint32_t row)
+{
+    const struct rn_fast_layer *layer = &c->fast->layers[op->layer];
+    const struct rn_step_row *r = &c->step->rows[row];
+    size_t block = c->step->seqs[r->seq].blocks[r->position >> c->fast->block_shift];
+    uint32_t in_block = r->position & (c->fast->limits.block_tokens - 1);
+    uint32_t element = rn_kv_element_bytes(c->fast->limits.kv_type), h;
+    const float *k = slot_row(c, op->a, row), *v = slot_row(c, op->b, row);
+
+    for (h = 0; h < layer->kv_heads; h++) {
+        c->fast->level->kv_store(layer->keys + block * layer->key_block + h * layer->key_head +
+                                     (size_t)in_block * layer->k_dim * element,
+                                 k + (size_t)h * layer->k_dim, layer->k_dim, c->fast->limits.kv_type);
+        c->fast->level->kv_store(layer->values + block * layer->value_block + h * layer->value_head +
+                                     (size_t)in_block * layer->v_dim * element,
+                                 v + (size_t)h * layer->v_dim, layer->v_dim, c->fast->limits.kv_type);
+    }
+}
+
+/* The best expert that is not among ids[0..n); the lower id wins a tie. Some id whatever the numbers are. */
+static int32_t best_but(const float *a, uint32_t experts, const int32_t *ids, uint32_t n)
+{
+    int32_t best = -1;
+    uint32_t e, j;
+
+    for (e = 0; e < experts; e++) {
+        for (j = 0; j < n && ids[j] != (int32_t)e; j++)
+            ;
+        if (j == n && (best < 0 || a[e] > a[best]))
+            best = (int32_t)e;
+    }
+    return best;
+}
+
+static void route(const struct context *c, const struct rn_op *op, uint32_t row)
+{
+    const float *a = slot_row(c, op->a, row);
+    int32_t *ids = (int32_t *)slot_row(c, op->out, row);
+    float *weights = slot_row(c, op->out2, row);
+    double sum = 0, most, chosen = 0;
+    uint32_t j, e;
+
+    for (j = 0; j < op->used; j++)
+        ids[j] = best_but(a, op->experts, ids, j);
+    most = a[ids[0]];
+    for (e = 0; e < op->experts && !op->sigmoid; e++)
+        sum += exp(a[e] - most);
+    for (j = 0; j < op->used; j++) {
+        weights[j] = (float)(op->sigmoid ? 1 / (1 + exp(-(double)a[ids[j]])) : exp(a[ids[j]] - most) / sum);
+        chosen += weights[j];
+    }
+    for (j = 0; j < op->used && op->normalise; j++)
+        weights[j] = (float)(weights[j] / chosen);
+}
+
+static void expert_sum(const struct context *c, const struct rn_op *op, uint32_t row)
+{
+    const float *a = slot_row(c, op->a, row), *w = slot_row(c, op->b, row);
+    float *out = slot_row(c, op->out, row);
+    uint32_t n = width(c, op->out), j;
+
+    c->fast->level->scale(out, a, w[0], n);
+    for (j = 1; j < op->used; j++)
+        c->fast->level->accumulate(out, a + (size_t)j * n, w[j], n);
+}
+
+static void quantise(const struct context *c, const struct rn_instruction *in, uint32_t row)
+{
+    size_t bytes = rn_input_bytes(in->input, in->cols);
+    uint32_t parts = width(c, in->from) / in->cols, i;
+    const float *a = slot_row(c, in->from, row);
+    char *out = (char *)c->fast->inputs[in->input] + (size_t)row * parts * bytes;
+
+    for (i = 0; i < parts; i++, a += in->cols, out += bytes) {
+        if (in->input == RN_INPUT_Q8)
+            c->fast->level->quantise_q8(a, out, in->cols);
+        else
+            c->fast->level->quantise_q8k(a, out, in->cols);
+    }
+}
+
+static void run_row(const struct context *c, const struct rn_instruction *in, uint32_t row)
+{
+    const struct rn_level *level = c->fast->level;
+    const struct rn_op *op = in->op;
+
+    if (op == NULL) {
+        quantise(c, in, row);
+        return;
+    }
+    switch (op->kind) {
+    case RN_OP_EMBED:
+        embed(c, op, row);
+        return;
+    case RN_OP_RMS_NORM:
+    case RN_OP_LAYER_NORM:
+        norm(c, op, row);
+        return;
+    case RN_OP_ADD:
+        level->add(slot_row(c, op->out, row), slot_row(c, op->a, row), slot_row(c, op->b, row), width(c, op->out));
+        return;
+    case RN_OP_SCALE:
+        level->scale(slot_row(c, op->out, row), slot_row(c, op->a, row), op->scale, width(c, op->out));
+        return;
+    case RN_OP_SOFTCAP:
+        level->softcap(slot_row(c, op->out, row), slot_row(c, op->a, row), op->scale, width(c, op->out));
+        return;
+    case RN_OP_ACTIVATE:
+        level->activate(slot_row(c, op->out, row), slot_row(c, op->a, row), op->act, width(c, op->out));
+        return;
+    case RN_OP_GATE:
+        level->gate(slot_row(c, op->out, row), slot_row(c, op->a, row), slot_row(c, op->b, row), op->act, width(c, op->out));
+        return;
+    case RN_OP_ROPE:
+        rope(c, op, row);
+        return;
+    case RN_OP_KV_STORE:
+        kv_store(c, op, row);
+        return;
+    case RN_OP_ROUTE:
+        route(c, op, row);
+        return;
+    case RN_OP_EXPERT_SUM:
+        expert_sum(c, op, row);
+        return;
+    case RN_OP_SELECT:
+        memcpy(slot_row(c, op->out, row), slot_row(c, op->a, c->fast->out_rows[row]), (size_t)width(c, op->a) * sizeof(float));
+        return;
+    case RN_OP_MATMUL:
+    case RN_OP_EXPERT_MATMUL:
+    case RN_OP_ATTENTION:
+    case RN_OP_KINDS:
+        break;
+    }
+    RN_CHECK(!"an op that is not by rows");
+}
+
+/* This worker's rows through instructions [first, last), one row after the other. */
+static void run_rows(const struct context *c, uint32_t first, uint32_t last)
+{
+    const struct rn_instruction *list = c->fast->program.list;
+    uint64_t n = domain(c, list[first].selected);
+    uint32_t row, i;
+
+    for (row = (uint32_t)(n * c->worker / c->n_workers); row < n * (c->worker + 1) / c->n_workers; row++)
+        for (i = first; i < last; i++)
+            run_row(c, &list[i], row);
+}
+
+/* ---- Matrix products ---- */
+
+/* One weight matrix and the inputs that it meets. */
+struct product {
+    const struct rn_kernel *kernel;
+    const struct rn_weight *weight;
+    const uint8_t *matrix;
+    const float *bias;      /* [rows] or NULL */
+    const char *inputs;     /* entry e reads inputs + e / share * input_bytes, and writes out + e * out_width */
+    size_t input_bytes;
+    float *out;
+    uint32_t out_width;
+    const uint32_t *entries;/* NULL: 0, 1, 2 ... */
+    uint32_t n, share;
+};
+
+static void tile(const struct context *c, const struct product *p, uint32_t first_row, uint32_t rows)
+{
+    struct rn_matmul m = {.weights = p->matrix + (size_t)first_row * p->weight->row_bytes, .row_bytes = p->weight->row_bytes,
+                          .rows = rows, .cols = p->weight->cols, .type = p->weight->type, .panel = c->scratch->panel};
+    bool packed = p->n >= p->kernel->pack_from;
+    uint32_t i, j, e, r;
+
+    if (packed)
+        p->kernel->pack(&m);
+    for (i = 0; i < p->n; i += m.n) {
+        m.n = p->n - i < RN_MAX_INPUTS ? p->n - i : RN_MAX_INPUTS;
+        for (j = 0; j < m.n; j++) {
+            e = p->entries == NULL ? i + j : p->entries[i + j];
+            m.inputs[j] = p->inputs + (size_t)(e / p->share) * p->input_bytes;
+            m.out[j] = p->out + (size_t)e * p->out_width + first_row;
+        }
+        (packed ? p->kernel->packed : p->kernel->direct)(&m);
+        for (j = 0; j < m.n && p->bias != NULL; j++)
+            for (r = 0; r < rows; r++)
+                m.out[j][r] += p->bias[first_row + r];
+    }
+}
+
+/* Weight rows of one piece of work: about eight pieces for each worker, whole tiles. */
+static uint32_t piece_rows(const struct context *c, const struct product *p)
+{
+    uint32_t rows = p->weight->rows / (c->n_workers * 8);
+
+    return rows < p->kernel->tile ? p->kernel->tile : rows - rows % p->kernel->tile;
+}
+
+static void piece(const struct context *c, const struct product *p, uint32_t first, uint32_t n)
+{
+    uint32_t end = p->weight->rows - first < n ? p->weight->rows : first + n, row;
+
+    for (row = first; row < end; row += p->kernel->tile)
+        tile(c, p, row, end - row < p->kernel->tile ? end - row : p->kernel->tile);
+}
+
+static struct product product_of(const struct context *c, const struct rn_instruction *in)
+{
+    const struct rn_op *op = in->op;
+    const struct rn_weight *weight = &c->fast->plan->weights[op->weight];
+
+    return (struct product){
+        .kernel = in->kernel, .weight = weight, .matrix = weight->tensor->data, .bias = vector(c, op->bias),
+        .inputs = in->input == RN_INPUT_F32 ? (const char *)slot_row(c, op->a, 0) : c->fast->inputs[in->input],
+        .input_bytes = rn_input_bytes(in->input, weight->cols), .out = slot_row(c, op->out, 0), .out_width = weight->rows,
+        .n = domain(c, in->selected), .share = 1};
+}
+
+/* The next piece of a shared instruction. Relaxed: it only shares out; the barriers order the memory. */
+static uint32_t take(const struct context *c, uint32_t index)
+{
+    return atomic_fetch_add_explicit(&c->fast->pieces[index], 1, memory_order_relaxed);
+}
+
+static void matmul(const struct context *c, uint32_t index)
+{
+    struct product p = product_of(c, &c->fast->program.list[index]);
+    uint32_t rows = piece_rows(c, &p), n = (p.weight->rows + rows - 1) / rows, i;
+
+    while ((i = take(c, index)) < n)
+        piece(c, &p, i * rows, rows);
+}
+
+/* Sorts the entries (row, j) by expert: order, starts, active of the scratch. Returns how many are active. */
+static uint32_t group_by_expert(const struct context *c, const struct rn_op *op, uint32_t entries)
+{
+    const int32_t *ids = (const int32_t *)slot_row(c, op->b, 0);
+    uint32_t *starts = c->scratch->starts, *order = c->scratch->order;
+    uint32_t e, i, n_active = 0;
+
+    memset(starts, 0, ((size_t)op->experts + 1) * sizeof *starts);
+    for (i = 0; i < entries; i++)
+        starts[ids[i] + 1]++;
+    for (e = 0; e < op->experts; e++) {
+        if (starts[e + 1] > 0)
+            c->scratch->active[n_active++] = e;
+        starts[e + 1] += starts[e];
+    }
+    for (i = 0; i < entries; i++)
+        order[starts[ids[i]]++] = i; /* each start moves to its end, which is the next one's start */
+    memmove(starts + 1, starts, (size_t)op->experts * sizeof *starts);
+    starts[0] = 0;
+    return n_active;
+}
+
+static void expert_matmul(const struct context *c, uint32_t index)
+{
+    const struct rn_instruction *in = &c->fast->program.list[index];
+    struct product p = product_of(c, in), one;
+    uint32_t n_active = group_by_expert(c, in->op, p.n * in->op->used);
+    uint32_t rows = piece_rows(c, &p), per_expert = (p.weight->rows + rows - 1) / rows, i, e;
+
+    while ((i = take(c, index)) < n_active * per_expert) {
+        e = c->scratch->active[i / per_expert];
+        one = p;
+        one.matrix += (size_t)e * p.weight->rows * p.weight->row_bytes;
+        one.bias = p.bias == NULL ? NULL : p.bias + (size_t)e * p.weight->rows;
+        one.entries = c->scratch->order + c->scratch->starts[e];
+        one.n = c->scratch->starts[e + 1] - c->scratch->starts[e];
+        one.share = in->op->per_expert_input ? 1 : in->op->used;
+        piece(c, &one, i % per_expert * rows, rows);
+    }
+}
+
+/* ---- Attention ---- */
+
+static void attention(const struct context *c, uint32_t index)
+{
+    const struct rn_op *op = c->fast->program.list[index].op;
+    const struct rn_fast_layer *layer = &c->fast->layers[op->layer];
+    const struct rn_step_row *row;
+    struct rn_attend t = {.queries = op->heads / op->kv_heads, .k_dim = op->k_dim, .v_dim = op->v_dim, .scale = op->scale,
+                          .softcap = op->softcap, .block_shift = c->fast->block_shift, .kv_type = c->fast->limits.kv_type,
+                          .key_stride = layer->key_block, .value_stride = layer->value_block, .scratch = c->scratch->attend};
+    uint32_t i, h;
+
+    while ((i = take(c, index)) < c->step->n_rows * op->kv_heads) {
+        row = &c->step->rows[i / op->kv_heads];
+        h = i % op->kv_heads;
+        t.q = slot_row(c, op->a, i / op->kv_heads) + (size_t)h * t.queries * op->k_dim;
+        t.out = slot_row(c, op->out, i / op->kv_heads) + (size_t)h * t.queries * op->v_dim;
+        t.last = row->position;
+        t.first = op->window == 0 || row->position < op->window ? 0 : row->position + 1 - op->window;
+        t.blocks = c->step->seqs[row->seq].blocks;
+        t.keys = layer->keys + h * layer->key_head;
+        t.values = layer->values + h * layer->value_head;
+        c->fast->level->attend(&t);
+    }
+}
+
+/* ---- Steps ---- */
+
+/* Cosines and sines of this worker's rows; the rope ops of a row run on the same worker. */
+static void set_angles(const struct context *c)
+{
+    const struct rn_plan *plan = c->fast->plan;
+    uint64_t n = c->step->n_rows;
+    const struct rn_rope *table;
+    uint32_t row, k, i;
+    double angle;
+    float *out;
+
+    for (k = 0; k < plan->n_ropes; k++) {
+        table = &plan->ropes[k];
+        for (row = (uint32_t)(n * c->worker / c->n_workers); row < n * (c->worker + 1) / c->n_workers; row++) {
+            out = c->fast->angles[k] + (size_t)row * table->dims;
+            for (i = 0; i < table->dims / 2; i++) {
+                angle = c->step->rows[row].position * table->inv_freq[i];
+                out[i] = (float)(cos(angle) * table->magnitude);
+                out[i + table->dims / 2] = (float)(sin(angle) * table->magnitude);
+            }
+        }
+    }
+}
+
+static void run_phase(const struct context *c, uint32_t first, uint32_t last)
+{
+    const struct rn_instruction *list = c->fast->program.list;
+    uint32_t i, end;
+
+    for (i = first; i < last; i = end) {
+        end = i + 1;
+        if (list[i].by_rows) {
+            while (end < last && list[end].by_rows && list[end].selected == list[i].selected)
+                end++;
+            run_rows(c, i, end);
+        } else if (list[i].op->kind == RN_OP_ATTENTION) {
+            attention(c, i);
+        } else if (list[i].op->kind == RN_OP_EXPERT_MATMUL) {
+            expert_matmul(c, i);
+        } else {
+            matmul(c, i);
+        }
+    }
+}
+
+void rn_fast_run(struct rn_fast *fast, uint32_t worker, uint32_t n_workers)
+{
+    struct context c = {fast, fast->step, &fast->scratch[worker], worker, n_workers};
+    uint32_t phase;
+
+    set_angles(&c);
+    for (phase = 0; phase < fast->program.n_phases; phase++) {
+        if (phase > 0)
+            rn_team_barrier(fast->team, worker);
+        run_phase(&c, fast->program.starts[phase], fast->program.starts[phase + 1]);
+    }
+}

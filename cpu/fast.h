@@ -1,0 +1,56 @@
+/* The fast backend from inside: what backend.c sets up and execute.c runs. */
+#ifndef RN_CPU_FAST_H
+#define RN_CPU_FAST_H
+
+#include <stdatomic.h>
+
+#include "cpu/program.h"
+#include "cpu/team.h"
+
+/* Keys and values of one cache layer: [block][kv head][position in block][dim]. */
+struct rn_fast_layer {
+    uint8_t *keys, *values;
+    uint32_t kv_heads, k_dim, v_dim;
+    size_t key_head, value_head;   /* bytes of one head in one block */
+    size_t key_block, value_block; /* bytes of one block */
+};
+
+/* One worker's own memory. */
+struct rn_fast_scratch {
+    void *panel;        /* of the kernels */
+    float *attend;
+    uint32_t *order;    /* [max_rows * used]: entries (row, j), sorted by expert */
+    uint32_t *starts;   /* [experts + 1] */
+    uint32_t *active;   /* [experts]: those that have entries */
+};
+
+struct rn_fast {
+    struct rn_backend base; /* first */
+    struct rn_heap *heap;
+    struct rn_team *team;
+    const struct rn_level *level;
+    const struct rn_plan *plan; /* NULL: not prepared */
+    struct rn_backend_limits limits;
+    uint32_t block_shift;
+
+    struct rn_program program;
+    float **slots;                     /* [n_slots][max_rows or max_outs][width]; NULL for the logits: the step's */
+    void *inputs[RN_INPUT_KINDS];      /* quantised rows */
+    float **vectors;                   /* [n_weights]: norm weights and biases as floats, NULL for matrices */
+    struct rn_fast_layer *layers;      /* [n_kv_layers] */
+    float **angles;                    /* [n_ropes][max_rows][dims]: cosines, then sines of a row's position */
+    struct rn_fast_scratch *scratch;   /* [threads] */
+    uint32_t *out_rows;                /* [max_outs]: the row whose logits are the i-th */
+    _Atomic uint32_t *pieces;          /* [instructions]: the next piece of a shared one */
+
+    struct rn_job job;
+    struct rn_step *step;              /* the one that runs; belongs to whoever holds the job */
+    struct rn_step *queue;             /* oldest first, the job holder's */
+    _Atomic(struct rn_step *) inbox;   /* newest first; pushed by submit, emptied by the job holder */
+    _Atomic uint32_t pending;          /* steps submitted and not done; the job is held while it is not 0 */
+};
+
+/* One worker's part of the current step. */
+void rn_fast_run(struct rn_fast *fast, uint32_t worker, uint32_t n_workers);
+
+#endif

@@ -1,0 +1,178 @@
+/* The kernels of one SIMD level, and the memory layouts they share with the executor.
+ *
+ * A level is a table of functions. Law 5 binds each of them: the bits of one output element depend
+ * on the weight row and the input row alone, not on which rows were handed over together.
+ *
+ * Matrix products of the block formats. Inputs are quantised per row to 8 bits, with one scale per
+ * block. Inside a block the sum is one of integers, exact in any order; across blocks it is one
+ * fused multiply-add per block, in order of the blocks:
+ *
+ *     acc ← fma(d_weight · d_input, Σ q_weight · q_input, acc)
+ *
+ * so the direct product (one input row, weights as they stand in the file) and the packed one
+ * (several input rows, a tile of weight rows interleaved in a scratch panel first) agree to the bit.
+ *
+ * Matrix products of floats (and of every other format, decoded to floats): eight lanes, lane i sums
+ * the columns ≡ i mod 8 in order, then the lanes are added in one fixed tree. */
+#ifndef RN_CPU_KERNELS_H
+#define RN_CPU_KERNELS_H
+
+#include "cpu/cpu.h"
+
+/* How a kernel wants its input rows. */
+enum rn_input {
+    RN_INPUT_F32,
+    RN_INPUT_Q8,  /* blocks of 32: see struct rn_q8 */
+    RN_INPUT_Q8K, /* blocks of 256: see struct rn_q8k */
+    RN_INPUT_KINDS
+};
+
+enum { RN_MAX_INPUTS = 8, RN_MAX_TILE = 16 };
+
+/* One tile of a product: out[i][r] = weights[r] · inputs[i]. */
+struct rn_matmul {
+    const uint8_t *weights;    /* first of `rows` weight rows, row_bytes apart */
+    size_t row_bytes;
+    uint32_t rows;             /* 1..kernel tile */
+    uint32_t cols;
+    const struct rn_type *type;/* for the kernel of all other formats */
+    void *panel;               /* [panel_bytes(cols)], aligned to 64 */
+    uint32_t n;                /* 1..RN_MAX_INPUTS */
+    const void *inputs[RN_MAX_INPUTS];
+    float *out[RN_MAX_INPUTS]; /* each [rows] */
+};
+
+struct rn_kernel {
+    enum rn_input input;
+    uint32_t tile;      /* weight rows handled together */
+    uint32_t pack_from; /* from so many input rows on: pack once, then packed; below: direct */
+    size_t (*panel_bytes)(uint32_t cols);
+    void (*direct)(const struct rn_matmul *m);
+    void (*pack)(const struct rn_matmul *m);   /* weights → panel; inputs and outputs are not looked at */
+    void (*packed)(const struct rn_matmul *m); /* panel × inputs → out */
+};
+
+/* Attention of the queries that share one head of keys and values, for one row. */
+struct rn_attend {
+    const float *q;         /* [queries, k_dim] */
+    float *out;             /* [queries, v_dim] */
+    uint32_t queries, k_dim, v_dim;
+    uint32_t first, last;   /* positions that are looked at, both included */
+    float scale, softcap;
+    const uint32_t *blocks;
+    uint32_t block_shift;   /* log2 of positions per block */
+    runnel_kv_type kv_type;
+    const uint8_t *keys;    /* of block 0: [block_tokens, k_dim]; block b lies b * key_stride bytes on */
+    const uint8_t *values;
+    size_t key_stride, value_stride;
+    float *scratch;         /* rn_attend_floats(...) floats, aligned to 64 */
+};
+
+/* Positions that are looked at together; tiles begin at multiples of it, so that where a position
+ * falls depends on itself only. */
+enum { RN_ATTEND_TILE = 32 };
+
+static inline size_t rn_attend_floats(uint32_t queries, uint32_t k_dim, uint32_t v_dim)
+{
+    return (size_t)RN_ATTEND_TILE * (k_dim + v_dim + 16) + (size_t)queries * (v_dim + k_dim + RN_ATTEND_TILE + 32);
+}
+
+struct rn_level {
+    const char *name;
+
+    /* NULL: there is no own kernel; `other` decodes the rows and takes any format. */
+    const struct rn_kernel *(*kernel)(uint32_t type_id);
+    const struct rn_kernel *other;
+
+    /* out = the quantised row of n floats; rn_input_bytes(kind, n) bytes, aligned to 64. */
+    void (*quantise_q8)(const float *a, void *out, uint32_t n);
+    void (*quantise_q8k)(const float *a, void *out, uint32_t n);
+
+    void (*rms_norm)(float *out, const float *a, const float *weight, uint32_t n, double eps);
+    void (*layer_norm)(float *out, const float *a, const float *weight, const float *bias, uint32_t n, double eps);
+    void (*add)(float *out, const float *a, const float *b, uint32_t n);
+    void (*scale)(float *out, const float *a, float scale, uint32_t n);
+    void (*softcap)(float *out, const float *a, float cap, uint32_t n);
+    void (*activate)(float *out, const float *a, enum rn_activation act, uint32_t n);
+    void (*gate)(float *out, const float *a, const float *b, enum rn_activation act, uint32_t n);
+    /* out += w * a */
+    void (*accumulate)(float *out, const float *a, float w, uint32_t n);
+    /* One head: cos_sin holds dims/2 cosines, then dims/2 sines. out may be a. */
+    void (*rope)(float *out, const float *a, const float *cos_sin, uint32_t head_dim, uint32_t dims, bool neox);
+    void (*kv_store)(void *out, const float *a, uint32_t n, runnel_kv_type type);
+    void (*attend)(const struct rn_attend *t);
+};
+
+/* NULL where the build or the machine does not have the level. */
+const struct rn_level *rn_level_c(void);
+const struct rn_level *rn_level_avx2(void);
+const struct rn_level *rn_level_avx512(void);
+
+/* The best level of this machine. */
+const struct rn_level *rn_level_best(void);
+
+/* The level by its name, or NULL: for tests and benchmarks. */
+const struct rn_level *rn_level_named(const char *name);
+
+/* The backend with a level of one's choice. */
+struct rn_backend *rn_cpu_backend_new_level(struct rn_heap *heap, struct rn_team *team, const struct rn_level *level);
+
+/* A row quantised per 32 values: value = d[i / 32] * q[i]; |q| <= 127; sum: of the block's q. */
+struct rn_q8 {
+    int8_t *q;
+    float *d;
+    int32_t *sum;
+};
+
+/* A row quantised per 256 values; sums of q per 32 and per 16 values. */
+struct rn_q8k {
+    int8_t *q;
+    float *d;
+    int16_t *sum32;
+    int16_t *sum16;
+};
+
+static inline size_t rn_round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static inline size_t rn_input_bytes(enum rn_input kind, uint32_t cols)
+{
+    switch (kind) {
+    case RN_INPUT_Q8:
+        return rn_round_up(rn_round_up(cols, 64) + (size_t)cols / 32 * 8, 64);
+    case RN_INPUT_Q8K:
+        return rn_round_up((size_t)cols + (size_t)cols / 256 * (4 + 16 + 32), 64);
+    default:
+        return (size_t)cols * 4;
+    }
+}
+
+static inline struct rn_q8 rn_q8_view(const void *row, uint32_t cols)
+{
+    char *base = (char *)row; /* the writer gets the same view as the readers */
+    char *d = base + rn_round_up(cols, 64);
+
+    return (struct rn_q8){(int8_t *)base, (float *)d, (int32_t *)(d + (size_t)cols / 32 * 4)};
+}
+
+static inline struct rn_q8k rn_q8k_view(const void *row, uint32_t cols)
+{
+    char *base = (char *)row;
+    char *sum16 = base + cols;
+    char *sum32 = sum16 + (size_t)cols / 256 * 32;
+
+    return (struct rn_q8k){(int8_t *)base, (float *)(sum32 + (size_t)cols / 256 * 16), (int16_t *)sum32, (int16_t *)sum16};
+}
+
+/* The rows of a tile; what is missing at the end is replaced by the last row. */
+static inline void rn_tile_rows(const struct rn_matmul *m, uint32_t tile, const uint8_t **rows)
+{
+    uint32_t r;
+
+    for (r = 0; r < tile; r++)
+        rows[r] = m->weights + (size_t)(r < m->rows ? r : m->rows - 1) * m->row_bytes;
+}
+
+#endif

@@ -1,0 +1,7 @@
+/* For builds without the AVX2 level. */
+#include "cpu/kernels.h"
+
+const struct rn_level *rn_level_avx2(void)
+{
+    return NULL;
+}

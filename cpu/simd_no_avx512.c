@@ -1,0 +1,7 @@
+/* For builds without the AVX-512 level. */
+#include "cpu/kernels.h"
+
+const struct rn_level *rn_level_avx512(void)
+{
+    return NULL;
+}

@@ -1,0 +1,428 @@
+/* The fast backend as a whole: against logits computed by another program, against the reference
+ * backend, and law 5: the same bits however the rows are batched, cut into steps, laid into blocks and
+ * spread over threads. */
+#include <math.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "cpu/kernels.h"
+
+enum { BLOCK = 16, N_BLOCKS = 32, MAX_ROWS = 80, CONTEXT = 256 };
+
+static const char *const level_names[] = {"c", "avx2", "avx512"};
+
+static struct rn_heap heap;
+static char shared[512];
+
+struct model {
+    struct rn_gguf *gguf;
+    struct rn_plan *plan;
+};
+
+static struct model open_model(const char *name)
+{
+    struct model m = {NULL, NULL};
+    runnel_error error = {0};
+    char path[1024];
+
+    snprintf(path, sizeof path, "%s/%s", shared, name);
+    if (rn_gguf_open(&heap, path, &m.gguf, &error) != RUNNEL_OK || rn_plan_new(&heap, m.gguf, CONTEXT, &m.plan, &error) != RUNNEL_OK)
+        fail_msg("%s", error.message);
+    return m;
+}
+
+static void close_model(struct model *m)
+{
+    rn_plan_free(m->plan);
+    rn_gguf_free(m->gguf);
+}
+
+struct runner {
+    struct rn_team *team;
+    struct rn_backend *backend;
+    const struct rn_plan *plan;
+    sem_t done;
+};
+
+static void open_runner(struct runner *r, const struct rn_plan *plan, const struct rn_level *level, uint32_t threads,
+                        runnel_kv_type kv_type)
+{
+    struct rn_backend_limits limits = {MAX_ROWS, 4, MAX_ROWS, N_BLOCKS, BLOCK, CONTEXT, kv_type};
+    runnel_error error = {0};
+
+    r->plan = plan;
+    sem_init(&r->done, 0, 0);
+    r->team = rn_team_new(&heap, threads);
+    assert_non_null(r->team);
+    r->backend = level == NULL ? rn_cpu_reference_new(&heap, r->team) : rn_cpu_backend_new_level(&heap, r->team, level);
+    assert_non_null(r->backend);
+    if (r->backend->ops->prepare(r->backend, plan, &limits, NULL, NULL, &error) != RUNNEL_OK)
+        fail_msg("%s", error.message);
+}
+
+static void close_runner(struct runner *r)
+{
+    r->backend->ops->free(r->backend);
+    rn_team_free(r->team);
+    sem_destroy(&r->done);
+}
+
+static void on_done(struct rn_step *step)
+{
+    sem_post(&((struct runner *)step->user)->done);
+}
+
+static void run_step(struct runner *r, struct rn_step *step)
+{
+    step->on_done = on_done;
+    step->user = r;
+    step->status = RUNNEL_STATUS_MAX_;
+    r->backend->ops->submit_async(r->backend, step);
+    sem_wait(&r->done);
+    assert_int_equal(step->status, RUNNEL_OK);
+}
+
+/* How a prompt is run: in chunks, on blocks in some order, beside another sequence (or none). */
+struct way {
+    uint32_t chunk, block_step, company;
+};
+
+/* logits[n][n_vocab] of all positions of the prompt. */
+static void run_prompt(struct runner *r, const int32_t *tokens, uint32_t n, const struct way *way, float *logits)
+{
+    uint32_t blocks[2][N_BLOCKS / 2], at, i, rows, company_at = 0;
+    struct rn_step_seq seqs[2] = {{blocks[0], N_BLOCKS / 2}, {blocks[1], N_BLOCKS / 2}};
+    struct rn_step_row step_rows[MAX_ROWS];
+    struct rn_step step = {.rows = step_rows, .seqs = seqs};
+
+    for (i = 0; i < N_BLOCKS; i++) /* an odd step visits every block once */
+        blocks[i % 2][i / 2] = (i * way->block_step + 5) % N_BLOCKS;
+    for (at = 0; at < n; at += rows) {
+        rows = n - at < way->chunk ? n - at : way->chunk;
+        step.n_rows = step.n_outs = step.n_seqs = 0;
+        for (i = 0; i < way->company; i++) /* sequence 1, without logits */
+            step_rows[step.n_rows++] = (struct rn_step_row){(int32_t)((company_at + i) % r->plan->n_vocab), company_at + i, 1, -1};
+        company_at = (company_at + way->company) % (CONTEXT / 2);
+        if (company_at + way->company > CONTEXT / 2)
+            company_at = 0;
+        for (i = 0; i < rows; i++)
+            step_rows[step.n_rows++] = (struct rn_step_row){tokens[at + i], at + i, 0, (int32_t)step.n_outs++};
+        step.n_seqs = 2;
+        step.logits = logits + (size_t)at * r->plan->n_vocab;
+        run_step(r, &step);
+    }
+}
+
+static double nmse(const float *got, const float *want, size_t n)
+{
+    double error = 0, norm = 0;
+    size_t i;
+
+    for (i = 0; i < n; i++) {
+        error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+        norm += (double)want[i] * want[i];
+    }
+    return error / norm;
+}
+
+/* ---- Against the other program ---- */
+
+static float *read_oracle(const char *name, uint32_t *n, int32_t **tokens)
+{
+    uint32_t head[2];
+    char path[1024];
+    float *logits;
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/%s", shared, name);
+    file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fread(head, 4, 2, file), 2);
+    *n = head[0];
+    *tokens = rn_alloc(&heap, head[0], 4);
+    logits = rn_alloc(&heap, (size_t)head[0] * head[1], 4);
+    assert_int_equal(fread(*tokens, 4, head[0], file), head[0]);
+    assert_int_equal(fread(logits, 4, (size_t)head[0] * head[1], file), (size_t)head[0] * head[1]);
+    fclose(file);
+    return logits;
+}
+
+static void check_oracle(const char *model_name, const char *oracle, double limit)
+{
+    struct model model = open_model(model_name);
+    const struct way way = {.chunk = 7, .block_step = 3};
+    const struct rn_level *level;
+    float *want, *got;
+    struct runner runner;
+    int32_t *tokens;
+    uint32_t n;
+    double error;
+    size_t l;
+
+    want = read_oracle(oracle, &n, &tokens);
+    assert_true(n <= CONTEXT / 2);
+    got = rn_alloc(&heap, (size_t)n * model.plan->n_vocab, 4);
+    for (l = 0; l < sizeof level_names / sizeof *level_names; l++) {
+        level = rn_level_named(level_names[l]);
+        if (level == NULL)
+            continue;
+        open_runner(&runner, model.plan, level, 2, RUNNEL_KV_F32);
+        run_prompt(&runner, tokens, n, &way, got);
+        error = nmse(got, want, (size_t)n * model.plan->n_vocab);
+        print_message("%s %s: NMSE %.2g\n", model_name, level->name, error);
+        assert_true(error <= limit);
+        close_runner(&runner);
+    }
+    rn_free(&heap, want);
+    rn_free(&heap, got);
+    rn_free(&heap, tokens);
+    close_model(&model);
+}
+
+static void test_oracles(void **state)
+{
+    (void)state;
+    check_oracle("oracles/arch/llama-dense.gguf", "oracles/arch/llama-dense.logits", 1e-6);
+    check_oracle("oracles/arch/llama-moe.gguf", "oracles/arch/llama-moe.logits", 1e-6);
+    check_oracle("models/stories260K.gguf", "oracles/stories260K.logits", 1e-6);
+    check_oracle("models/runnel-tiny-F16.gguf", "oracles/runnel-tiny-F16.logits", 1e-6);
+}
+
+/* ---- Against the reference ---- */
+
+enum { PROMPT = 70 };
+
+static void make_prompt(const struct rn_plan *plan, int32_t *tokens)
+{
+    uint64_t seed = 7;
+    uint32_t i;
+
+    for (i = 0; i < PROMPT; i++)
+        tokens[i] = (int32_t)(rn_splitmix64(&seed) % plan->n_vocab);
+}
+
+/* Integer inputs cost what they cost (8 bits per value); floats nearly nothing. */
+static void check_reference(const char *name, double limit)
+{
+    struct model model = open_model(name);
+    const struct way way = {.chunk = 64, .block_step = 1};
+    size_t n = (size_t)PROMPT * model.plan->n_vocab, l;
+    float *want = rn_alloc(&heap, n, 4), *got = rn_alloc(&heap, n, 4);
+    const struct rn_level *level;
+    int32_t tokens[PROMPT];
+    struct runner runner;
+    double error;
+
+    make_prompt(model.plan, tokens);
+    open_runner(&runner, model.plan, NULL, 1, RUNNEL_KV_F16);
+    run_prompt(&runner, tokens, PROMPT, &way, want);
+    close_runner(&runner);
+    for (l = 0; l < sizeof level_names / sizeof *level_names; l++) {
+        level = rn_level_named(level_names[l]);
+        if (level == NULL)
+            continue;
+        open_runner(&runner, model.plan, level, 2, RUNNEL_KV_F16);
+        run_prompt(&runner, tokens, PROMPT, &way, got);
+        error = nmse(got, want, n);
+        print_message("%s %s: NMSE to the reference %.2g\n", name, level->name, error);
+        assert_true(error <= limit);
+        close_runner(&runner);
+    }
+    rn_free(&heap, want);
+    rn_free(&heap, got);
+    close_model(&model);
+}
+
+static void test_reference(void **state)
+{
+    (void)state;
+    check_reference("models/runnel-tiny-F16.gguf", 1e-6);
+    check_reference("models/runnel-tiny-Q8_0.gguf", 2e-3);
+    check_reference("models/runnel-tiny-Q4_K_M.gguf", 5e-3);
+}
+
+/* ---- Law 5 ---- */
+
+static void check_bits(const char *name, const struct rn_level *level, runnel_kv_type kv_type)
+{
+    static const uint32_t chunks[] = {1, 2, 3, 7, 8, 31, 32, 64};
+    struct model model = open_model(name);
+    size_t n = (size_t)PROMPT * model.plan->n_vocab;
+    float *want = rn_alloc(&heap, n, 4), *got = rn_alloc(&heap, n, 4);
+    struct way way = {.chunk = 1, .block_step = 1};
+    int32_t tokens[PROMPT];
+    struct runner runner;
+    uint32_t threads, i;
+
+    make_prompt(model.plan, tokens);
+    open_runner(&runner, model.plan, level, 1, kv_type);
+    run_prompt(&runner, tokens, PROMPT, &way, want);
+    close_runner(&runner);
+    for (threads = 1; threads <= 4; threads++) {
+        open_runner(&runner, model.plan, level, threads, kv_type);
+        for (i = 0; i < 8; i++) {
+            way = (struct way){chunks[i], 2 * i + 1, (i + threads) % 4 == 0 ? 0 : (i * 5 + threads) % 16};
+            memset(got, 0xff, n * sizeof *got);
+            run_prompt(&runner, tokens, PROMPT, &way, got);
+            if (memcmp(got, want, n * sizeof *got) != 0)
+                fail_msg("%s %s: %u threads, chunks of %u, %u rows beside: other bits", name, level->name, threads, way.chunk,
+                         way.company);
+        }
+        close_runner(&runner);
+    }
+    rn_free(&heap, want);
+    rn_free(&heap, got);
+    close_model(&model);
+}
+
+static void test_bits(void **state)
+{
+    static const runnel_kv_type kv[] = {RUNNEL_KV_F32, RUNNEL_KV_F16, RUNNEL_KV_BF16};
+    const struct rn_level *level;
+    size_t l;
+
+    (void)state;
+    for (l = 0; l < sizeof level_names / sizeof *level_names; l++) {
+        level = rn_level_named(level_names[l]);
+        if (level == NULL)
+            continue;
+        check_bits("oracles/arch/llama-moe.gguf", level, kv[l]);
+        if (l == 0) /* plain C is slow: the real models run on the others */
+            continue;
+        check_bits("models/runnel-tiny-F16.gguf", level, kv[l]);
+        check_bits("models/runnel-tiny-Q8_0.gguf", level, kv[(l + 1) % 3]);
+        check_bits("models/runnel-tiny-Q4_K_M.gguf", level, kv[(l + 2) % 3]);
+    }
+}
+
+/* ---- Life ---- */
+
+/* Many steps in flight run in order; on_done of one may submit the next. */
+static void test_queue(void **state)
+{
+    enum { STEPS = 40 };
+    struct model model = open_model("oracles/arch/llama-dense.gguf");
+    uint32_t blocks[1] = {3}, i;
+    struct rn_step_seq seq = {blocks, 1};
+    struct rn_step_row rows[STEPS];
+    struct rn_step steps[STEPS];
+    float *logits = rn_alloc(&heap, (size_t)model.plan->n_vocab * STEPS, 4);
+    struct runner runner;
+
+    (void)state;
+    open_runner(&runner, model.plan, rn_level_best(), 2, RUNNEL_KV_F16);
+    for (i = 0; i < STEPS; i++) {
+        rows[i] = (struct rn_step_row){(int32_t)(i % BLOCK) % (int32_t)model.plan->n_vocab, i % BLOCK, 0, i % 3 == 0 ? -1 : 0};
+        steps[i] = (struct rn_step){.n_rows = 1, .n_seqs = 1, .n_outs = i % 3 != 0, .rows = &rows[i], .seqs = &seq,
+                                    .logits = i % 3 == 0 ? NULL : logits + (size_t)i * model.plan->n_vocab, .status = RUNNEL_STATUS_MAX_,
+                                    .on_done = on_done, .user = &runner};
+        runner.backend->ops->submit_async(runner.backend, &steps[i]);
+    }
+    for (i = 0; i < STEPS; i++)
+        sem_wait(&runner.done);
+    for (i = 0; i < STEPS; i++)
+        assert_int_equal(steps[i].status, RUNNEL_OK);
+    for (i = BLOCK; i < STEPS; i++) /* a round later: the same token over the same cache */
+        if (i % 3 != 0 && (i - BLOCK) % 3 != 0)
+            assert_memory_equal(logits + (size_t)i * model.plan->n_vocab, logits + (size_t)(i - BLOCK) * model.plan->n_vocab,
+                                4 * model.plan->n_vocab);
+    assert_true(isfinite(logits[model.plan->n_vocab]) && logits[model.plan->n_vocab] != logits[2 * model.plan->n_vocab]);
+    close_runner(&runner);
+    rn_free(&heap, logits);
+    close_model(&model);
+}
+
+static void *refuse(void *user, size_t bytes, size_t alignment)
+{
+    int *left = user;
+    void *ptr = NULL;
+
+    if ((*left)-- <= 0)
+        return NULL;
+    return posix_memalign(&ptr, alignment, bytes) == 0 ? ptr : NULL;
+}
+
+static void give_back(void *user, void *ptr, size_t bytes)
+{
+    (void)user;
+    (void)bytes;
+    free(ptr);
+}
+
+static bool cancel_at_half(void *user, float fraction)
+{
+    (void)user;
+    assert_true(fraction >= 0 && fraction <= 1);
+    return fraction < 0.5f;
+}
+
+/* Every allocation refused once, cancelling, bad limits: an error, and nothing left behind. */
+static void test_prepare(void **state)
+{
+    int left = 0, allowed;
+    runnel_allocator hook = {refuse, give_back, &left};
+    struct model model = open_model("oracles/arch/llama-moe.gguf");
+    struct rn_backend_limits limits = {8, 2, 8, 4, BLOCK, 64, RUNNEL_KV_F16};
+    struct rn_team *team = rn_team_new(&heap, 2);
+    struct rn_backend *backend;
+    runnel_status status = RUNNEL_NO_MEMORY;
+    struct rn_heap small;
+    runnel_error error;
+
+    (void)state;
+    rn_heap_init(&small, &hook);
+    for (allowed = 0; status != RUNNEL_OK; allowed++) {
+        assert_true(allowed < 1000);
+        left = allowed;
+        backend = rn_cpu_backend_new(&small, team);
+        if (backend == NULL)
+            continue;
+        error = (runnel_error){0};
+        status = backend->ops->prepare(backend, model.plan, &limits, NULL, NULL, &error);
+        if (status != RUNNEL_OK)
+            assert_int_equal(status, RUNNEL_NO_MEMORY);
+        backend->ops->free(backend);
+        assert_int_equal(rn_heap_blocks(&small), 0);
+    }
+    assert_true(allowed > 10);
+    backend = rn_cpu_backend_new(&heap, team);
+    error = (runnel_error){0};
+    assert_int_equal(backend->ops->prepare(backend, model.plan, &limits, cancel_at_half, NULL, &error), RUNNEL_CANCELLED);
+    backend->ops->free(backend);
+    limits.block_tokens = 12;
+    backend = rn_cpu_backend_new(&heap, team);
+    error = (runnel_error){0};
+    assert_int_equal(backend->ops->prepare(backend, model.plan, &limits, NULL, NULL, &error), RUNNEL_INVALID);
+    backend->ops->free(backend);
+    rn_team_free(team);
+    close_model(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_oracles), cmocka_unit_test(test_reference), cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_queue),   cmocka_unit_test(test_prepare),
+    };
+    const char *place = getenv("RUNNEL_SHARED");
+    int failed;
+
+    snprintf(shared, sizeof shared, "%s", place == NULL ? "../shared" : place);
+    if (access(shared, R_OK) != 0) {
+        printf("skipped: %s is not there\n", shared);
+        return 77;
+    }
+    rn_heap_init(&heap, NULL);
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return failed != 0 || rn_heap_blocks(&heap) != 0;
+}
