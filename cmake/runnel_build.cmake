@@ -104,9 +104,11 @@ function(rn_install)
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/runnel)
 endfunction()
 
-# rn_test(name SOURCE... [LABELS ...]): a cmocka program over the static library's inside.
+# rn_test(name SOURCE... [LABELS ...]): a cmocka program over the static library's inside. Its labels are those
+# given and those of its room (RN_TEST_LABELS).
 function(rn_test name)
     cmake_parse_arguments(T "" "TIMEOUT" "LABELS;LIBS;ARGS" ${ARGN})
+    list(APPEND T_LABELS ${RN_TEST_LABELS})
     add_executable(test_${name} ${T_UNPARSED_ARGUMENTS})
     target_link_libraries(test_${name} PRIVATE rn_flags runnel_static PkgConfig::CMOCKA PkgConfig::LIBUV Threads::Threads m ${T_LIBS})
     add_test(NAME ${name} COMMAND test_${name} ${T_ARGS} WORKING_DIRECTORY ${RN_ROOT})

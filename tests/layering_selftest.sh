@@ -74,7 +74,8 @@ plant cpu/planted.c 'if (getenv("RUNNEL_THREADS")) {}' 'getenv: the library does
 plant actors/planted.c 'if (fork() == 0) {}' 'fork: the library does not fork'
 plant actors/planted.c 'signal(SIGPIPE, SIG_IGN);' 'signal: the library installs no handlers'
 plant actors/planted.c '#ifdef RUNNEL_CUDA' 'a preprocessor line about a backend'
-plant cpu/planted.c '#if defined(__AVX2__)' 'a preprocessor line about a backend'
+plant cpu/planted.c '#if HAVE_AVX2' 'a preprocessor line about a backend'
+plant model/planted.c '#if defined(__AVX2__)' 'a preprocessor line about a backend'
 plant apps/planted.c '#  elif HAVE_GPU' 'a preprocessor line about a backend'
 
 innocent model/innocent.c '#include <stdio.h>'
@@ -89,6 +90,8 @@ innocent gpu/gpu.h '#ifndef RN_GPU_GPU_H'
 innocent actors/engine.c '#include "cpu/cpu.h"'
 innocent apps/innocent.c '#include <pthread.h>'
 innocent apps/innocent.c 'int main(void) { free(malloc(1)); exit(0); }'
+innocent apps/innocent.c '#include <runnel.h>'
+innocent cpu/innocent.c '#if defined(__AVX2__) || defined(__ARM_NEON)'
 innocent cpu/team_innocent.c '#include <pthread.h>'
 
 if "$here/layering.sh" "$copy" >"$copy/report"; then
