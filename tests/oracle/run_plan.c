@@ -12,14 +12,6 @@
 
 #include "tests/oracle/run_plan.h"
 
-/* Weak: the harness also serves a build that has only the reference. */
-extern struct rn_backend *rn_cpu_backend_new(struct rn_heap *heap, struct rn_team *team) __attribute__((weak));
-
-bool run_has_backend(const char *name)
-{
-    return strcmp(name, "reference") == 0 || (strcmp(name, "fast") == 0 && rn_cpu_backend_new != NULL);
-}
-
 static void fill_limits(struct run *run, const struct run_options *o)
 {
     struct rn_backend_limits *l = &run->limits;

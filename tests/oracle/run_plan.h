@@ -37,9 +37,6 @@ struct run_piece {
     bool last_only;           /* logits of the last position only; else of all */
 };
 
-/* Can the backend of this name be linked? */
-bool run_has_backend(const char *name);
-
 /* Fails the test on any error. */
 void run_open(struct run *run, const char *path, const struct run_options *options);
 void run_close(struct run *run);

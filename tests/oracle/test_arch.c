@@ -317,10 +317,7 @@ int main(void)
     shared_or_skip();
     for (i = 0; i < 2; i++) {
         backend_under_test = backends[i];
-        if (run_has_backend(backends[i]))
-            failed += cmocka_run_group_tests_name(backends[i], tests, NULL, NULL);
-        else
-            print_message("no backend '%s' in this build\n", backends[i]);
+        failed += cmocka_run_group_tests_name(backends[i], tests, NULL, NULL);
     }
     return failed;
 }
