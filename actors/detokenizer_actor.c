@@ -122,6 +122,13 @@ static void settle_outcome(const struct rn_outlet *outlet, struct rn_request *re
     request->n_tokens = request->n_prompt + outlet->stopped_at;
 }
 
+/* The next submit must find the session's length as the host will know it. */
+static void publish_session(struct runnel_engine *engine, const struct rn_request *request)
+{
+    if (request->session_generation != 0 && request->n_limit > 0)
+        rn_word_set(&engine->sessions[request->session].n_known, rn_request_kept_tokens(request));
+}
+
 static void on_end(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_detokenizer *detokenizer = detokenizer_of(self);
@@ -138,6 +145,7 @@ static void on_end(struct rn_actor *self, struct rn_msg *msg)
     put_tail(engine, outlet);
     cell = rn_outlet_reserve(outlet);
     fill_terminal(cell, outlet, request);
+    publish_session(engine, request);
     /* The blocks are on their way back before the host can know that the stream has ended: a next turn
      * that it submits then finds them with the session. */
     msg->head.kind = RN_MSG_RETIRE;

@@ -59,8 +59,8 @@ struct rn_pay_none {
     X(SUBMIT, request, "host", "router", "S", "A request that runnel_generate accepted; the router enters it in its directory") \
     X(CANCEL, stream, "host, router", "router, tier, prefill, decode", "S", "Ends the stream wherever its request is")      \
     X(CREDIT, stream, "host, router", "router, decode", "2 S", "The host has consumed n events of the stream")             \
-    X(SESSION_NEW, session, "host, router", "router, tier", "N", "The tier of the model enters the session in its list")    \
-    X(SESSION_FREE, session, "host, router", "router, tier", "N", "Frees a session once its request has ended")            \
+    X(SESSION_NEW, session, "host, router, tokenizer", "router, tokenizer, tier", "N", "The tier of the model enters the session in its list")    \
+    X(SESSION_FREE, session, "host, router, tokenizer", "router, tokenizer, tier", "N", "Frees a session once its request has ended") \
     X(MODEL_NEW, model, "host", "router", "M", "A load begins; the router keeps the model in its list")                    \
     X(MODEL_LOADED, model, "loader", "router", "M", "A load has ended, well or not; the router owns the model")            \
     X(MODEL_FREE, model, "host", "router", "M", "The host gives its handle back; the router cancels and, when quiet, frees") \

@@ -69,6 +69,13 @@ void rn_request_end(struct rn_request *request, enum rn_outcome outcome, runnel_
 void rn_request_fail(struct rn_request *request, runnel_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* How many of its tokens stay with its session: all, but after a failure the turn is taken back, since what
+ * it computed is not to be trusted. */
+static inline uint32_t rn_request_kept_tokens(const struct rn_request *request)
+{
+    return request->outcome == RN_OUTCOME_FAILED ? request->n_history : request->n_tokens;
+}
+
 /* A first-in first-out list of requests. */
 struct rn_request_queue {
     struct rn_request *first, *last;

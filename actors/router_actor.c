@@ -117,14 +117,15 @@ static void on_credit(struct rn_actor *self, struct rn_msg *msg)
         rn_msg_free(self->runtime, msg);
 }
 
-/* SESSION_NEW and SESSION_FREE go on to the model's tier. */
+/* SESSION_NEW and SESSION_FREE go to the tier through the tokenizer, as requests do: so they keep their
+ * place among the requests of the session. */
 static void on_session(struct rn_actor *self, struct rn_msg *msg)
 {
     struct runnel_model *model = msg->session.model;
 
     /* Behind CLOSE the tier frees the sessions itself. */
     if (!model->closed)
-        rn_actor_send(&model->tier.actor, msg);
+        rn_actor_send(&model->tokenizer.actor, msg);
     else
         rn_msg_free(self->runtime, msg);
 }

@@ -318,11 +318,10 @@ static void on_session_free(struct rn_actor *self, struct rn_msg *msg)
     rn_msg_free(self->runtime, msg);
 }
 
-/* The request's tokens and the blocks of its computed positions stay with the session. After a failure
- * the turn is taken back: what it computed is not to be trusted. */
+/* The request's tokens and the blocks of its computed positions stay with the session. */
 static void keep_in_session(struct rn_tier *tier, struct rn_request *request, struct rn_session *session)
 {
-    uint32_t n_tokens = request->outcome == RN_OUTCOME_FAILED ? request->n_history : request->n_tokens;
+    uint32_t n_tokens = rn_request_kept_tokens(request);
     uint32_t n_computed = request->n_done < n_tokens ? request->n_done : n_tokens;
     uint32_t n_blocks = blocks_for(tier, n_computed);
 
@@ -336,7 +335,6 @@ static void keep_in_session(struct rn_tier *tier, struct rn_request *request, st
     session->last_use = ++tier->uses;
     request->tokens = NULL;
     request->blocks = NULL;
-    rn_word_set(&session->n_known, n_tokens);
 }
 
 static void leave_session(struct rn_tier *tier, struct rn_request *request, struct rn_session *session)

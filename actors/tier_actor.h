@@ -14,7 +14,7 @@ struct runnel_model;
 
 struct rn_session {
     struct rn_word generation; /* odd: open; see runnel_session_new */
-    struct rn_word n_known;    /* tokens so far, for the checks of submit; published by the tier */
+    struct rn_word n_known;    /* tokens so far, for the checks of submit; set before a turn's end is told */
     struct rn_word freeing;    /* = generation once runnel_session_free was called */
     struct runnel_model *model;
     /* The rest belongs to the tier actor of `model`. */

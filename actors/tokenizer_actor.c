@@ -36,13 +36,24 @@ static void on_encode(struct rn_actor *self, struct rn_msg *msg)
     }
 }
 
+static void on_session(struct rn_actor *self, struct rn_msg *msg)
+{
+    rn_actor_send(&((struct rn_tokenizer *)self)->model->tier.actor, msg);
+}
+
 static const struct rn_actor_class tokenizer_class = {
     .name = "tokenizer",
-    .handlers = {[RN_MSG_ENCODE] = on_encode, [RN_MSG_CLOSE] = rn_actor_on_close},
+    .handlers =
+        {
+            [RN_MSG_ENCODE] = on_encode,
+            [RN_MSG_SESSION_NEW] = on_session,
+            [RN_MSG_SESSION_FREE] = on_session,
+            [RN_MSG_CLOSE] = rn_actor_on_close,
+        },
 };
 
 void rn_tokenizer_init(struct rn_tokenizer *tokenizer, struct runnel_model *model)
 {
     *tokenizer = (struct rn_tokenizer){.model = model};
-    rn_actor_init(&tokenizer->actor, &model->engine->runtime, &tokenizer_class, (int32_t)model->engine->max_streams + 1);
+    rn_actor_init(&tokenizer->actor, &model->engine->runtime, &tokenizer_class, (int32_t)(model->engine->max_streams + 2 * model->engine->max_sessions + 1));
 }

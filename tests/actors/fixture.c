@@ -1,0 +1,136 @@
+#include "fixture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+void capture_event(void *user, const runnel_event *event)
+{
+    struct capture *c = user;
+
+    c->n_events++;
+    if (c->n_terminal > 0)
+        c->n_after_terminal++;
+    if (c->paused && event->type < RUNNEL_EVENT_DONE)
+        c->n_while_paused++;
+    c->n_progress += event->type == RUNNEL_EVENT_PROGRESS;
+    c->n_logits += event->type == RUNNEL_EVENT_LOGITS;
+    if (event->type == RUNNEL_EVENT_TOKEN) {
+        c->text = realloc(c->text, c->text_bytes + event->text_bytes + 1);
+        memcpy(c->text + c->text_bytes, event->text, event->text_bytes);
+        c->text_bytes += event->text_bytes;
+        c->text[c->text_bytes] = '\0';
+        if (event->token >= 0) {
+            c->tokens = realloc(c->tokens, (c->n_tokens + 1) * sizeof *c->tokens);
+            c->tokens[c->n_tokens++] = event->token;
+        }
+    }
+    if (event->type >= RUNNEL_EVENT_DONE) {
+        c->n_terminal++;
+        c->last = *event;
+        strncpy(c->error, event->error, sizeof c->error - 1);
+    }
+    if (c->hook != NULL)
+        c->hook(c, event);
+}
+
+void capture_clear(struct capture *capture)
+{
+    free(capture->text);
+    free(capture->tokens);
+    memset(capture, 0, sizeof *capture);
+}
+
+runnel_engine *start_engine(const runnel_engine_options *options)
+{
+    runnel_engine *engine = NULL;
+    runnel_error error = {0};
+
+    if (runnel_engine_new(options, &engine, &error) != RUNNEL_OK)
+        fail_msg("engine: %s", error.message);
+    return engine;
+}
+
+runnel_model *load_model(runnel_engine *engine, const char *path, const runnel_model_options *options)
+{
+    runnel_model *model = NULL;
+    runnel_error error = {0};
+
+    if (runnel_model_load(engine, path, options, &model, &error) != RUNNEL_OK ||
+        runnel_model_wait(model, 60000, &error) != RUNNEL_OK)
+        fail_msg("%s: %s", path, error.message);
+    return model;
+}
+
+runnel_request make_request(const char *prompt, int64_t max_tokens, struct capture *capture)
+{
+    runnel_request request;
+
+    runnel_request_default(&request);
+    request.prompt = prompt;
+    request.prompt_bytes = prompt != NULL ? strlen(prompt) : 0;
+    request.max_tokens = max_tokens;
+    request.on_event = capture != NULL ? capture_event : NULL;
+    request.user = capture;
+    return request;
+}
+
+void run_until_end(runnel_engine *engine, struct capture *capture)
+{
+    time_t start = time(NULL);
+
+    while (capture->n_terminal == 0) {
+        runnel_engine_wait(engine, 100);
+        runnel_engine_dispatch(engine, 0);
+        if (time(NULL) - start > 60)
+            fail_msg("no terminal event after 60 s; %zu events", capture->n_events);
+    }
+}
+
+runnel_event_type run_request(runnel_engine *engine, runnel_model *model, const runnel_request *request)
+{
+    runnel_stream stream;
+    runnel_error error = {0};
+
+    if (runnel_generate(model, request, &stream, &error) != RUNNEL_OK)
+        fail_msg("generate: %s", error.message);
+    run_until_end(engine, request->user);
+    return ((struct capture *)request->user)->last.type;
+}
+
+void assert_quiet(runnel_engine *engine, uint64_t blocks_kept)
+{
+    runnel_engine_stats stats = {.struct_size = sizeof stats};
+
+    for (int i = 0; i < 5000; i++) {
+        const struct timespec millisecond = {0, 1000000};
+
+        runnel_engine_dispatch(engine, 0);
+        runnel_engine_get_stats(engine, &stats);
+        if (stats.streams == 0 && stats.messages == 0 && stats.blocks_used == blocks_kept)
+            return;
+        nanosleep(&millisecond, NULL);
+    }
+    fail_msg("left: %llu streams, %llu messages, %llu blocks (expected %llu)", (unsigned long long)stats.streams,
+             (unsigned long long)stats.messages, (unsigned long long)stats.blocks_used, (unsigned long long)blocks_kept);
+}
+
+void await_models(runnel_engine *engine, uint64_t n)
+{
+    runnel_engine_stats stats = {.struct_size = sizeof stats};
+
+    for (int i = 0; i < 5000; i++) {
+        const struct timespec millisecond = {0, 1000000};
+
+        runnel_engine_dispatch(engine, 0);
+        runnel_engine_get_stats(engine, &stats);
+        if (stats.models == n)
+            return;
+        nanosleep(&millisecond, NULL);
+    }
+    fail_msg("%llu models instead of %llu", (unsigned long long)stats.models, (unsigned long long)n);
+}

@@ -1,0 +1,52 @@
+/* What the tests of actors/ share: an engine with the bundled model, and a capture of a stream's events. */
+#ifndef RN_TESTS_ACTORS_FIXTURE_H
+#define RN_TESTS_ACTORS_FIXTURE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runnel.h"
+
+#define BUNDLED_MODEL "examples/models/runnel-tiny-Q8_0.gguf"
+
+/* Everything one stream delivered. Grows without bound: a test's streams are short. */
+struct capture {
+    char *text;
+    size_t text_bytes;
+    int32_t *tokens;
+    size_t n_tokens;
+    size_t n_events, n_progress, n_logits;
+    unsigned n_terminal;
+    runnel_event last;            /* the terminal event; its pointers are not valid */
+    char error[RUNNEL_ERROR_BYTES];
+    size_t n_after_terminal;
+    bool paused;                  /* set by the test: an event while it is set counts as a breach */
+    size_t n_while_paused;
+    void (*hook)(struct capture *, const runnel_event *); /* called after each event is noted */
+    void *hook_user;
+};
+
+void capture_event(void *user, const runnel_event *event);
+void capture_clear(struct capture *capture);
+
+/* An engine with options (NULL: defaults) and the bundled model, ready. Aborts the test on failure. */
+runnel_engine *start_engine(const runnel_engine_options *options);
+runnel_model *load_model(runnel_engine *engine, const char *path, const runnel_model_options *options);
+
+/* A greedy request for `prompt` of at most max_tokens, captured. */
+runnel_request make_request(const char *prompt, int64_t max_tokens, struct capture *capture);
+
+/* Dispatches until the capture has its terminal event; fails the test after 60 seconds. */
+void run_until_end(runnel_engine *engine, struct capture *capture);
+
+/* Submits and runs to the end; returns the terminal type. */
+runnel_event_type run_request(runnel_engine *engine, runnel_model *model, const runnel_request *request);
+
+/* Waits until nothing is left in the engine but what it holds at rest; fails the test otherwise. */
+void assert_quiet(runnel_engine *engine, uint64_t blocks_kept);
+
+/* Waits until the engine has n models: one that was freed is gone when its actors are. */
+void await_models(runnel_engine *engine, uint64_t n);
+
+#endif

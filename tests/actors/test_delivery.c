@@ -1,0 +1,345 @@
+/* The four ways to receive give the same events of the same request; control inside callbacks; ends. */
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <uv.h>
+
+#include <cmocka.h>
+
+#include "fixture.h"
+#include "runnel_uv.h"
+
+#define PROMPT "Once upon a time"
+#define TOKENS 40
+
+static struct capture expected;
+
+static int setup(void **state)
+{
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model *model = load_model(engine, BUNDLED_MODEL, NULL);
+    runnel_request request = make_request(PROMPT, TOKENS, &expected);
+
+    (void)state;
+    assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
+    assert_true(expected.n_tokens > 5);
+    runnel_engine_free(engine);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    capture_clear(&expected);
+    return 0;
+}
+
+static void check(const struct capture *capture)
+{
+    assert_int_equal(capture->n_terminal, 1);
+    assert_int_equal(capture->n_after_terminal, 0);
+    assert_int_equal(capture->last.type, RUNNEL_EVENT_DONE);
+    assert_int_equal(capture->n_tokens, expected.n_tokens);
+    assert_memory_equal(capture->tokens, expected.tokens, expected.n_tokens * sizeof expected.tokens[0]);
+    assert_string_equal(capture->text, expected.text);
+    assert_int_equal(capture->last.usage.prompt_tokens, expected.last.usage.prompt_tokens);
+    assert_int_equal(capture->last.usage.completion_tokens, expected.last.usage.completion_tokens);
+    assert_true(capture->last.timings.end_us >= capture->last.timings.first_token_us);
+    assert_true(capture->last.timings.first_token_us >= capture->last.timings.admitted_us);
+}
+
+static void pulled(void **state)
+{
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model *model = load_model(engine, BUNDLED_MODEL, NULL);
+    runnel_request request = make_request(PROMPT, TOKENS, NULL);
+    struct capture capture = {0};
+    runnel_stream stream;
+    runnel_event event;
+
+    (void)state;
+    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+    do {
+        assert_int_equal(runnel_stream_next(engine, stream, 60000, &event), RUNNEL_OK);
+        capture_event(&capture, &event);
+    } while (event.type < RUNNEL_EVENT_DONE);
+    check(&capture);
+    assert_int_equal(runnel_stream_next(engine, stream, 0, &event), RUNNEL_NOT_FOUND);
+    capture_clear(&capture);
+    assert_quiet(engine, 0);
+    runnel_engine_free(engine);
+}
+
+/* On the engine's thread; the main thread only looks at a counter the callback publishes. */
+struct threaded {
+    struct capture capture;
+    pthread_t thread;
+    _Atomic(int) ended;
+};
+
+static void on_thread_event(struct capture *capture, const runnel_event *event)
+{
+    struct threaded *t = capture->hook_user;
+
+    t->thread = pthread_self();
+    if (event->type >= RUNNEL_EVENT_DONE)
+        t->ended = 1;
+}
+
+static void threaded(void **state)
+{
+    runnel_engine_options options;
+    runnel_engine *engine;
+    runnel_model *model;
+    struct threaded t = {0};
+    runnel_request request = make_request(PROMPT, TOKENS, &t.capture);
+
+    (void)state;
+    runnel_engine_options_default(&options);
+    options.delivery = RUNNEL_DELIVER_THREAD;
+    engine = start_engine(&options);
+    model = load_model(engine, BUNDLED_MODEL, NULL);
+    t.capture.hook = on_thread_event;
+    t.capture.hook_user = &t;
+    assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+    while (!t.ended)
+        sched_yield();
+    assert_false(pthread_equal(t.thread, pthread_self()));
+    check(&t.capture);
+    assert_int_equal(runnel_engine_dispatch(engine, 0), 0);
+    capture_clear(&t.capture);
+    runnel_engine_free(engine);
+}
+
+/* The loop runs exactly as long as streams do, and no handle is left. */
+static void on_uv_loaded(void *user, const runnel_load_event *event)
+{
+    if (event->state == RUNNEL_LOAD_READY)
+        assert_int_equal(runnel_generate(event->model, user, &(runnel_stream){0}, NULL), RUNNEL_OK);
+    else
+        assert_int_equal(event->state, RUNNEL_LOAD_PROGRESS);
+}
+
+static void libuv(void **state)
+{
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model *model;
+    runnel_model_options options;
+    struct capture capture = {0};
+    runnel_request request = make_request(PROMPT, TOKENS, &capture);
+    uv_loop_t loop;
+
+    (void)state;
+    assert_int_equal(uv_loop_init(&loop), 0);
+    assert_int_equal(runnel_uv_attach(engine, &loop), RUNNEL_OK);
+    assert_int_equal(runnel_uv_attach(engine, &loop), RUNNEL_STATE);
+    runnel_model_options_default(&options);
+    options.on_load = on_uv_loaded;
+    options.load_user = &request;
+    assert_int_equal(runnel_model_load(engine, BUNDLED_MODEL, &options, &model, NULL), RUNNEL_OK);
+    assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
+    check(&capture);
+    assert_int_equal(runnel_uv_detach(engine), RUNNEL_OK);
+    assert_int_equal(runnel_uv_detach(engine), RUNNEL_STATE);
+    runnel_engine_free(engine);
+    assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
+    assert_int_equal(uv_loop_close(&loop), 0);
+    capture_clear(&capture);
+}
+
+/* One event at a time is all right. */
+static void one_by_one(void **state)
+{
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model *model = load_model(engine, BUNDLED_MODEL, NULL);
+    struct capture capture = {0};
+    runnel_request request = make_request(PROMPT, TOKENS, &capture);
+
+    (void)state;
+    assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+    while (capture.n_terminal == 0) {
+        assert_int_equal(runnel_engine_wait(engine, 60000), RUNNEL_OK);
+        assert_true(runnel_engine_dispatch(engine, 1) <= 1);
+    }
+    check(&capture);
+    capture_clear(&capture);
+    runnel_engine_free(engine);
+}
+
+/* Everything is legal inside a callback: submit, cancel, pause, resume, dispatch, free. */
+struct nest {
+    runnel_engine *engine;
+    runnel_model *model;
+    runnel_stream outer, inner;
+    struct capture inner_capture;
+    bool free_engine;
+};
+
+static void on_nested(struct capture *capture, const runnel_event *event)
+{
+    struct nest *nest = capture->hook_user;
+    runnel_request request = make_request("The fox", 5, &nest->inner_capture);
+
+    if (event->type == RUNNEL_EVENT_TOKEN && capture->n_tokens == 2) {
+        assert_int_equal(runnel_engine_dispatch(nest->engine, 0), 0);
+        assert_int_equal(runnel_generate(nest->model, &request, &nest->inner, NULL), RUNNEL_OK);
+        assert_int_equal(runnel_stream_pause(nest->engine, nest->outer), RUNNEL_OK);
+        assert_int_equal(runnel_stream_resume(nest->engine, nest->outer), RUNNEL_OK);
+    }
+    if (event->type == RUNNEL_EVENT_TOKEN && capture->n_tokens == 4) {
+        assert_int_equal(runnel_stream_cancel(nest->engine, nest->outer), RUNNEL_OK);
+        assert_int_equal(runnel_stream_cancel(nest->engine, nest->outer), RUNNEL_OK);
+    }
+    if (event->type >= RUNNEL_EVENT_DONE && nest->free_engine)
+        runnel_engine_free(nest->engine);
+}
+
+static void inside_callbacks(void **state)
+{
+    struct nest nest = {.engine = start_engine(NULL)};
+    struct capture capture = {.hook = on_nested, .hook_user = &nest};
+    runnel_request request = make_request(PROMPT, 500, &capture);
+
+    (void)state;
+    nest.model = load_model(nest.engine, BUNDLED_MODEL, NULL);
+    request.ignore_eos = 1;
+    assert_int_equal(runnel_generate(nest.model, &request, &nest.outer, NULL), RUNNEL_OK);
+    run_until_end(nest.engine, &capture);
+    assert_int_equal(capture.last.type, RUNNEL_EVENT_CANCELLED);
+    assert_int_equal(capture.last.finish, RUNNEL_FINISH_NONE);
+    run_until_end(nest.engine, &nest.inner_capture);
+    assert_int_equal(nest.inner_capture.last.type, RUNNEL_EVENT_DONE);
+    capture_clear(&capture);
+    capture_clear(&nest.inner_capture);
+    assert_quiet(nest.engine, 0);
+    runnel_engine_free(nest.engine);
+}
+
+static void free_inside_callback(void **state)
+{
+    struct nest nest = {.free_engine = true};
+    struct capture capture = {.hook = on_nested, .hook_user = &nest};
+    runnel_request request = make_request(PROMPT, 3, &capture);
+
+    (void)state;
+    nest.engine = start_engine(NULL);
+    nest.model = load_model(nest.engine, BUNDLED_MODEL, NULL);
+    assert_int_equal(runnel_generate(nest.model, &request, &nest.outer, NULL), RUNNEL_OK);
+    while (capture.n_terminal == 0) {
+        runnel_engine_wait(nest.engine, 100);
+        runnel_engine_dispatch(nest.engine, 0);
+    }
+    assert_int_equal(nest.inner_capture.n_terminal, 1); /* it ended before the engine did */
+    capture_clear(&capture);
+    capture_clear(&nest.inner_capture);
+}
+
+/* Freeing an engine or a model under load: each accepted stream still ends exactly once. */
+static void free_under_load(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 2; way++) {
+        runnel_engine *engine = start_engine(NULL);
+        runnel_model *model = load_model(engine, BUNDLED_MODEL, NULL);
+        struct capture captures[20] = {{0}};
+
+        for (int i = 0; i < 20; i++) {
+            runnel_request request = make_request(PROMPT, 500, &captures[i]);
+
+            request.ignore_eos = 1;
+            assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+        }
+        runnel_engine_wait(engine, 20);
+        runnel_engine_dispatch(engine, 3);
+        if (way == 0) {
+            runnel_model_free(model);
+            for (int i = 0; i < 20; i++)
+                run_until_end(engine, &captures[i]);
+            assert_quiet(engine, 0);
+        }
+        runnel_engine_free(engine);
+        for (int i = 0; i < 20; i++) {
+            assert_int_equal(captures[i].n_terminal, 1);
+            assert_int_equal(captures[i].last.type, RUNNEL_EVENT_CANCELLED);
+            capture_clear(&captures[i]);
+        }
+    }
+}
+
+/* A paused stream gets nothing, stops after a bounded number of tokens, and then ends as it would have. */
+static void pause_resume(void **state)
+{
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model *model = load_model(engine, BUNDLED_MODEL, NULL);
+    struct capture slow = {0}, other = {0};
+    runnel_request request = make_request(PROMPT, 300, &slow);
+    runnel_engine_stats stats = {.struct_size = sizeof stats};
+    runnel_stream stream;
+    uint64_t before;
+
+    (void)state;
+    request.ignore_eos = 1;
+    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_stream_pause(engine, stream), RUNNEL_OK);
+    slow.paused = true;
+    request = make_request(PROMPT, TOKENS, &other);
+    assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
+    check(&other);
+    for (int i = 0; i < 20; i++) {
+        runnel_engine_wait(engine, 10);
+        runnel_engine_dispatch(engine, 0);
+    }
+    assert_int_equal(slow.n_events, 0);
+    runnel_engine_get_stats(engine, &stats);
+    before = stats.tokens;
+    runnel_engine_wait(engine, 100);
+    runnel_engine_get_stats(engine, &stats);
+    assert_int_equal(stats.tokens, before); /* the paused one stands still */
+    assert_true(before - other.n_tokens <= 64);
+    slow.paused = false;
+    assert_int_equal(runnel_stream_resume(engine, stream), RUNNEL_OK);
+    run_until_end(engine, &slow);
+    assert_int_equal(slow.n_tokens, 300);
+    assert_memory_equal(slow.tokens, expected.tokens, (expected.n_tokens < 300 ? expected.n_tokens : 300) * sizeof(int32_t));
+    capture_clear(&slow);
+    capture_clear(&other);
+    assert_quiet(engine, 0);
+    runnel_engine_free(engine);
+}
+
+static void cancel_paused(void **state)
+{
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model *model = load_model(engine, BUNDLED_MODEL, NULL);
+    struct capture capture = {0};
+    runnel_request request = make_request(PROMPT, 300, &capture);
+    runnel_stream stream;
+
+    (void)state;
+    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_stream_pause(engine, stream), RUNNEL_OK);
+    capture.paused = true;
+    runnel_engine_wait(engine, 50);
+    assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
+    run_until_end(engine, &capture);
+    assert_int_equal(capture.n_while_paused, 0);
+    assert_int_equal(capture.n_events, 1);
+    capture_clear(&capture);
+    assert_quiet(engine, 0);
+    runnel_engine_free(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pulled),           cmocka_unit_test(threaded),         cmocka_unit_test(libuv),
+        cmocka_unit_test(one_by_one),       cmocka_unit_test(inside_callbacks), cmocka_unit_test(free_inside_callback),
+        cmocka_unit_test(free_under_load),  cmocka_unit_test(pause_resume),     cmocka_unit_test(cancel_paused),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
