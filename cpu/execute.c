@@ -47,7 +47,7 @@ static void embed(const struct context *c, const struct rn_op *op, uint32_t row)
 
     w->type->decode(table + (size_t)c->step->rows[row].token * w->row_bytes, out, w->cols);
     if (op->scale != 1)
-        c->fast->level->scale(out, out, op->scale, w->cols);
+        c->fast->level->rows->scale(out, out, op->scale, w->cols);
 }
 
 static void norm(const struct context *c, const struct rn_op *op, uint32_t row)
@@ -58,13 +58,13 @@ static void norm(const struct context *c, const struct rn_op *op, uint32_t row)
     uint32_t n = width(c, op->a), group = op->group == 0 ? n : op->group, i;
 
     if (op->kind == RN_OP_LAYER_NORM) {
-        level->layer_norm(out, a, vector(c, op->weight), vector(c, op->bias), n, op->eps);
+        level->rows->layer_norm(out, a, vector(c, op->weight), vector(c, op->bias), n, op->eps);
         return;
     }
     for (i = 0; i < n; i += group) {
-        level->rms_norm(out + i, a + i, vector(c, op->weight), group, op->eps);
+        level->rows->rms_norm(out + i, a + i, vector(c, op->weight), group, op->eps);
         if (op->bias >= 0)
-            level->add(out + i, out + i, vector(c, op->bias), group);
+            level->rows->add(out + i, out + i, vector(c, op->bias), group);
     }
 }
 
@@ -77,7 +77,7 @@ static void rope(const struct context *c, const struct rn_op *op, uint32_t row)
     uint32_t h;
 
     for (h = 0; h < op->heads; h++)
-        c->fast->level->rope(out + (size_t)h * op->k_dim, a + (size_t)h * op->k_dim, angles, op->k_dim, table->dims, table->neox);
+        c->fast->level->rows->rope(out + (size_t)h * op->k_dim, a + (size_t)h * op->k_dim, angles, op->k_dim, table->dims, table->neox);
 }
 
 static void kv_store(const struct context *c, const struct rn_op *op, uint32_t row)
@@ -90,10 +90,10 @@ static void kv_store(const struct context *c, const struct rn_op *op, uint32_t r
     const float *k = slot_row(c, op->a, row), *v = slot_row(c, op->b, row);
 
     for (h = 0; h < layer->kv_heads; h++) {
-        c->fast->level->kv_store(layer->keys + block * layer->key_block + h * layer->key_head +
+        c->fast->level->rows->kv_store(layer->keys + block * layer->key_block + h * layer->key_head +
                                      (size_t)in_block * layer->k_dim * element,
                                  k + (size_t)h * layer->k_dim, layer->k_dim, c->fast->limits.kv_type);
-        c->fast->level->kv_store(layer->values + block * layer->value_block + h * layer->value_head +
+        c->fast->level->rows->kv_store(layer->values + block * layer->value_block + h * layer->value_head +
                                      (size_t)in_block * layer->v_dim * element,
                                  v + (size_t)h * layer->v_dim, layer->v_dim, c->fast->limits.kv_type);
     }
@@ -141,9 +141,9 @@ static void expert_sum(const struct context *c, const struct rn_op *op, uint32_t
     float *out = slot_row(c, op->out, row);
     uint32_t n = width(c, op->out), j;
 
-    c->fast->level->scale(out, a, w[0], n);
+    c->fast->level->rows->scale(out, a, w[0], n);
     for (j = 1; j < op->used; j++)
-        c->fast->level->accumulate(out, a + (size_t)j * n, w[j], n);
+        c->fast->level->rows->accumulate(out, a + (size_t)j * n, w[j], n);
 }
 
 static void quantise(const struct context *c, const struct rn_instruction *in, uint32_t row)
@@ -155,9 +155,9 @@ static void quantise(const struct context *c, const struct rn_instruction *in, u
 
     for (i = 0; i < parts; i++, a += in->cols, out += bytes) {
         if (in->input == RN_INPUT_Q8)
-            c->fast->level->quantise_q8(a, out, in->cols);
+            c->fast->level->rows->quantise_q8(a, out, in->cols);
         else
-            c->fast->level->quantise_q8k(a, out, in->cols);
+            c->fast->level->rows->quantise_q8k(a, out, in->cols);
     }
 }
 
@@ -179,19 +179,19 @@ static void run_row(const struct context *c, const struct rn_instruction *in, ui
         norm(c, op, row);
         return;
     case RN_OP_ADD:
-        level->add(slot_row(c, op->out, row), slot_row(c, op->a, row), slot_row(c, op->b, row), width(c, op->out));
+        level->rows->add(slot_row(c, op->out, row), slot_row(c, op->a, row), slot_row(c, op->b, row), width(c, op->out));
         return;
     case RN_OP_SCALE:
-        level->scale(slot_row(c, op->out, row), slot_row(c, op->a, row), op->scale, width(c, op->out));
+        level->rows->scale(slot_row(c, op->out, row), slot_row(c, op->a, row), op->scale, width(c, op->out));
         return;
     case RN_OP_SOFTCAP:
-        level->softcap(slot_row(c, op->out, row), slot_row(c, op->a, row), op->scale, width(c, op->out));
+        level->rows->softcap(slot_row(c, op->out, row), slot_row(c, op->a, row), op->scale, width(c, op->out));
         return;
     case RN_OP_ACTIVATE:
-        level->activate(slot_row(c, op->out, row), slot_row(c, op->a, row), op->act, width(c, op->out));
+        level->rows->activate(slot_row(c, op->out, row), slot_row(c, op->a, row), op->act, width(c, op->out));
         return;
     case RN_OP_GATE:
-        level->gate(slot_row(c, op->out, row), slot_row(c, op->a, row), slot_row(c, op->b, row), op->act, width(c, op->out));
+        level->rows->gate(slot_row(c, op->out, row), slot_row(c, op->a, row), slot_row(c, op->b, row), op->act, width(c, op->out));
         return;
     case RN_OP_ROPE:
         rope(c, op, row);
@@ -374,7 +374,7 @@ static void attention(const struct context *c, uint32_t index)
         t.blocks = c->step->seqs[row->seq].blocks;
         t.keys = layer->keys + h * layer->key_head;
         t.values = layer->values + h * layer->value_head;
-        c->fast->level->attend(&t);
+        c->fast->level->rows->attend(&t);
     }
 }
 

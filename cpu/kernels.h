@@ -77,13 +77,8 @@ static inline size_t rn_attend_floats(uint32_t queries, uint32_t k_dim, uint32_t
     return (size_t)RN_ATTEND_TILE * (k_dim + v_dim + 16) + (size_t)queries * (v_dim + k_dim + RN_ATTEND_TILE + 32);
 }
 
-struct rn_level {
-    const char *name;
-
-    /* NULL: there is no own kernel; `other` decodes the rows and takes any format. */
-    const struct rn_kernel *(*kernel)(uint32_t type_id);
-    const struct rn_kernel *other;
-
+/* Functions on rows of n floats; out may be an input unless said. */
+struct rn_rows {
     /* out = the quantised row of n floats; rn_input_bytes(kind, n) bytes, aligned to 64. */
     void (*quantise_q8)(const float *a, void *out, uint32_t n);
     void (*quantise_q8k)(const float *a, void *out, uint32_t n);
@@ -101,6 +96,15 @@ struct rn_level {
     void (*rope)(float *out, const float *a, const float *cos_sin, uint32_t head_dim, uint32_t dims, bool neox);
     void (*kv_store)(void *out, const float *a, uint32_t n, runnel_kv_type type);
     void (*attend)(const struct rn_attend *t);
+};
+
+struct rn_level {
+    const char *name;
+    const struct rn_rows *rows;
+
+    /* NULL: there is no own kernel; `other` decodes the rows and takes any format. */
+    const struct rn_kernel *(*kernel)(uint32_t type_id);
+    const struct rn_kernel *other;
 };
 
 /* NULL where the build or the machine does not have the level. */

@@ -318,10 +318,10 @@ static const struct rn_kernel kernel_f16 = {.input = RN_INPUT_F32, .tile = FLOAT
 static const struct rn_kernel kernel_bf16 = {.input = RN_INPUT_F32, .tile = FLOAT_TILE, .pack_from = 8,
                                              .panel_bytes = float_panel, .direct = direct_bf16, .pack = pack_bf16,
                                              .packed = packed_f32};
-static const struct rn_kernel kernel_other = {.input = RN_INPUT_F32, .tile = FLOAT_TILE, .pack_from = 1,
-                                              .panel_bytes = float_panel, .pack = pack_other, .packed = packed_f32};
+const struct rn_kernel rn_kernel_avx2_other = {.input = RN_INPUT_F32, .tile = FLOAT_TILE, .pack_from = 1,
+                                               .panel_bytes = float_panel, .pack = pack_other, .packed = packed_f32};
 
-static const struct rn_kernel *kernel_avx2(uint32_t type_id)
+const struct rn_kernel *rn_kernel_avx2(uint32_t type_id)
 {
     switch (type_id) {
     case RN_F32:
@@ -335,14 +335,15 @@ static const struct rn_kernel *kernel_avx2(uint32_t type_id)
     }
 }
 
+const struct rn_rows rn_rows_avx2 = {
+    .quantise_q8 = quantise_q8, .quantise_q8k = quantise_q8k, .rms_norm = row_rms_norm, .layer_norm = row_layer_norm,
+    .add = row_add, .scale = row_scale, .softcap = row_softcap, .activate = row_activate, .gate = row_gate,
+    .accumulate = row_accumulate, .rope = row_rope, .kv_store = kv_store, .attend = row_attend};
+
 const struct rn_level *rn_level_avx2(void)
 {
     static const struct rn_level level = {
-        .name = "avx2", .kernel = kernel_avx2, .other = &kernel_other, .quantise_q8 = quantise_q8,
-        .quantise_q8k = quantise_q8k, .rms_norm = row_rms_norm, .layer_norm = row_layer_norm, .add = row_add,
-        .scale = row_scale, .softcap = row_softcap, .activate = row_activate, .gate = row_gate,
-        .accumulate = row_accumulate, .rope = row_rope, .kv_store = kv_store, .attend = row_attend};
-
+        .name = "avx2", .rows = &rn_rows_avx2, .kernel = rn_kernel_avx2, .other = &rn_kernel_avx2_other};
     uint32_t a, b, c, d;
 
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))

@@ -118,9 +118,9 @@ static void quantise(const struct rn_level *level, enum rn_input kind, const flo
     uint32_t i;
 
     if (kind == RN_INPUT_Q8)
-        level->quantise_q8(a, out, cols);
+        level->rows->quantise_q8(a, out, cols);
     else if (kind == RN_INPUT_Q8K)
-        level->quantise_q8k(a, out, cols);
+        level->rows->quantise_q8k(a, out, cols);
     else
         memcpy(out, a, cols * sizeof *a);
     for (i = 0; i < cols; i++)
@@ -390,25 +390,25 @@ static void test_elementwise(void **state)
         if (level == NULL)
             continue;
         for (kind = RN_ACT_SILU; kind <= RN_ACT_RELU2; kind++) {
-            level->activate(out, a, kind, N);
+            level->rows->activate(out, a, kind, N);
             for (i = 0; i < N; i++) /* where erf nears -1, one plus it keeps few digits; and e^u those that u has */
                 assert_true(near(out[i], act(a[i], kind), 1e-6, kind == RN_ACT_GELU_ERF ? 3e-6 : kind == RN_ACT_GELU_TANH ? 1e-7 : 1e-30));
-            level->activate(shifted, a + 3, kind, N - 3);
+            level->rows->activate(shifted, a + 3, kind, N - 3);
             assert_memory_equal(out + 3, shifted, (N - 3) * sizeof(float));
-            level->gate(shifted, a, b, kind, N);
+            level->rows->gate(shifted, a, b, kind, N);
             for (i = 0; i < N; i++)
                 assert_true(shifted[i] == out[i] * b[i]);
         }
-        level->softcap(out, a, 30, N);
+        level->rows->softcap(out, a, 30, N);
         for (i = 0; i < N; i++)
             assert_true(near(out[i], 30 * tanh(a[i] / 30.0), 1e-6, 0));
-        level->softcap(shifted, a + 5, 30, N - 5);
+        level->rows->softcap(shifted, a + 5, 30, N - 5);
         assert_memory_equal(out + 5, shifted, (N - 5) * sizeof(float));
-        level->add(out, a, b, N);
-        level->scale(shifted, a, 0.3f, N);
+        level->rows->add(out, a, b, N);
+        level->rows->scale(shifted, a, 0.3f, N);
         for (i = 0; i < N; i++)
             assert_true(out[i] == a[i] + b[i] && shifted[i] == a[i] * 0.3f);
-        level->accumulate(out, b, 0.3f, N);
+        level->rows->accumulate(out, b, 0.3f, N);
         for (i = 0; i < N; i++)
             assert_true(near(out[i], (double)(a[i] + b[i]) + 0.3f * (double)b[i], 1e-6, 1e-6));
     }
@@ -426,13 +426,13 @@ static void test_nan_spreads(void **state)
     for (l = 0; l < sizeof level_names / sizeof *level_names; l++) {
         level = rn_level_named(level_names[l]);
         for (kind = RN_ACT_SILU; level != NULL && kind <= RN_ACT_RELU2; kind++) {
-            level->activate(out, a, kind, 9);
+            level->rows->activate(out, a, kind, 9);
             assert_true(isnan(out[2]) && isnan(out[8]) && out[1] == 0);
         }
         if (level != NULL) {
-            level->softcap(out, a, 30, 9);
+            level->rows->softcap(out, a, 30, 9);
             assert_true(isnan(out[2]) && isnan(out[8]) && out[1] == 0);
-            level->rms_norm(out, a, NULL, 9, 1e-6);
+            level->rows->rms_norm(out, a, NULL, 9, 1e-6);
             assert_true(isnan(out[0]));
         }
     }
@@ -464,10 +464,10 @@ static void test_norms(void **state)
             mean = sum / n;
             for (variance = 0, i = 0; i < n; i++)
                 variance += (a[i] - mean) * (a[i] - mean) / n;
-            level->rms_norm(out, a, weight, n, 1e-5);
+            level->rows->rms_norm(out, a, weight, n, 1e-5);
             for (i = 0; i < n; i++)
                 assert_true(near(out[i], a[i] / sqrt(squares / n + 1e-5) * weight[i], 1e-6, 1e-7));
-            level->layer_norm(out, a, weight, bias, n, 1e-5);
+            level->rows->layer_norm(out, a, weight, bias, n, 1e-5);
             for (i = 0; i < n; i++)
                 assert_true(near(out[i], (a[i] - mean) / sqrt(variance + 1e-5) * weight[i] + bias[i], 2e-6, 1e-5));
         }
@@ -491,9 +491,9 @@ static void test_rope(void **state)
     for (l = 0; l < sizeof level_names / sizeof *level_names; l++) {
         level = rn_level_named(level_names[l]);
         for (neox = 0; level != NULL && neox < 2; neox++) {
-            level->rope(out, a, cos_sin, 20, 16, neox != 0);
+            level->rows->rope(out, a, cos_sin, 20, 16, neox != 0);
             memcpy(in_place, a, sizeof a);
-            level->rope(in_place, in_place, cos_sin, 20, 16, neox != 0);
+            level->rows->rope(in_place, in_place, cos_sin, 20, 16, neox != 0);
             assert_memory_equal(out, in_place, sizeof out);
             for (i = 0; i < 8; i++) {
                 x = neox ? i : 2 * i;
