@@ -150,7 +150,7 @@ char *read_whole(const char *path, size_t *n)
 struct rn_vocab *vocab_of_file(struct rn_heap *heap, const char *path)
 {
     struct rn_gguf *gguf;
-    struct rn_vocab *vocab;
+    struct rn_vocab *vocab = NULL;
     runnel_error error = {0};
 
     if (rn_gguf_open(heap, path, &gguf, &error) != RUNNEL_OK ||
