@@ -12,7 +12,7 @@ done
 port=$(sed -n 's/^listening on //p' "$out")
 [ -n "$port" ] || { echo "the server does not listen"; exit 1; }
 exec 3<>"/dev/tcp/127.0.0.1/$port"
-printf 'Once upon a time\nThe little owl\n' >&3
+printf 'Once upon a time\nWhen they came home,\n' >&3
 read -r -t 30 first <&3 && read -r -t 30 second <&3 || { echo "no answer"; exit 1; }
 exec 3>&-
 echo "1: $first"

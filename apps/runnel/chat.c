@@ -72,9 +72,10 @@ static bool editor_open(struct chat *chat)
     el_set(chat->editor, EL_CLIENTDATA, chat);
     el_set(chat->editor, EL_PROMPT, prompt_text);
     el_set(chat->editor, EL_EDITOR, "emacs");
+    el_set(chat->editor, EL_SIGNAL, 1);
     el_set(chat->editor, EL_HIST, history, chat->history);
     el_set(chat->editor, EL_ADDFN, "drop-line", "drop the line", on_drop_line);
-    /* While a line is edited Ctrl-C is a key: no signal can leave the terminal half set. */
+    /* While a line is edited Ctrl-C is a key and not a signal. */
     el_set(chat->editor, EL_SETTY, "-d", "-isig", NULL);
     el_set(chat->editor, EL_BIND, "^C", "drop-line", NULL);
     return true;
@@ -352,8 +353,9 @@ static int converse(struct chat *chat)
     int code = APP_OK, failed = APP_OK;
 
     for (;;) {
-        app_signals_arm();
+        app_signals_disarm();
         line = read_line(chat, &n);
+        app_signals_arm();
         if (line == NULL)
             break;
         if (n == 0)
@@ -371,7 +373,7 @@ static int converse(struct chat *chat)
     }
     if (chat->editor != NULL)
         fputc('\n', stderr);
-    return app_interrupted() ? APP_CANCELLED : chat->editor == NULL ? failed : APP_OK;
+    return chat->editor == NULL ? failed : APP_OK;
 }
 
 int app_chat(const struct app_options *options)

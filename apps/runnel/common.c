@@ -40,18 +40,26 @@ static void on_signal(int number)
     interrupted = 1;
 }
 
-void app_signals_arm(void)
+static void set_signals(void (*handler)(int), int flags)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
-    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
 
-    /* SA_RESETHAND: the second signal finds the default action, which ends the program at once. */
-    interrupted = 0;
     sigemptyset(&action.sa_mask);
-    sigemptyset(&ignore.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGPIPE, &ignore, NULL);
+}
+
+void app_signals_arm(void)
+{
+    /* SA_RESETHAND: the second signal finds the default action, which ends the program at once.
+     * SA_RESTART: output is not torn by the first; the loop's poll is ended by a signal all the same. */
+    interrupted = 0;
+    set_signals(on_signal, (int)SA_RESETHAND | SA_RESTART);
+}
+
+void app_signals_disarm(void)
+{
+    set_signals(SIG_DFL, 0);
 }
 
 bool app_interrupted(void)
@@ -102,6 +110,11 @@ int app_output_code(void)
         return APP_CANCELLED;
     app_error("standard output: %s", strerror(output_error));
     return APP_FAILURE;
+}
+
+int app_worse(int code, int output)
+{
+    return code == APP_OK || (code == APP_CANCELLED && output != APP_OK) ? output : code;
 }
 
 /* Length of the valid UTF-8 character at text[0..n), 0 if there is none (RFC 3629). */
@@ -212,11 +225,12 @@ static bool read_stream(FILE *file, struct app_text *text)
 bool app_read_file(const char *path, struct app_text *text)
 {
     bool is_stdin = strcmp(path, "-") == 0;
-    FILE *file = is_stdin ? stdin : fopen(path, "rb");
+    FILE *file = NULL;
     bool good = false;
 
     *text = (struct app_text){0};
     errno = 0;
+    file = is_stdin ? stdin : fopen(path, "rb");
     good = file != NULL && read_stream(file, text);
     if (!good)
         app_error("%s: %s", is_stdin ? "standard input" : path, errno != 0 ? strerror(errno) : "it could not be read");

@@ -29,6 +29,9 @@ int app_fail(const runnel_error *error);
 
 /* From now on the first SIGINT or SIGTERM only sets the flag; a second one ends the program. */
 void app_signals_arm(void);
+
+/* Back to the default action: while input is awaited, one signal ends the program. */
+void app_signals_disarm(void);
 bool app_interrupted(void);
 
 /* ---- Standard error as a terminal -------------------------------------------------------- */
@@ -46,6 +49,10 @@ bool app_flush(void);
 /* The exit code after the last flush: APP_OK, APP_CANCELLED if the reader has gone away (nothing is
  * printed), APP_FAILURE after a message if the disk refused. */
 int app_output_code(void);
+
+/* What a command ends with whose stream ended with `code` and whose output with `output`: a disk that
+ * refused is the reason for the cancellation that followed. */
+int app_worse(int code, int output);
 
 /* text[0..n) as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
 void app_json_string(FILE *to, const char *text, size_t n);

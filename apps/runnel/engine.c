@@ -79,6 +79,7 @@ int app_open(struct app *app, const struct app_options *options, bool vocab_only
     runnel_error error = {0};
 
     *app = (struct app){.options = options};
+    app_signals_arm();
     runnel_engine_options_default(&engine_options);
     engine_options.compute_threads = (uint32_t)options->threads;
     error.status = runnel_engine_new(&engine_options, &app->engine, &error);

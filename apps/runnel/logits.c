@@ -62,7 +62,7 @@ static int compute(struct app *app, const struct app_ids *ids, FILE *file)
     request.max_tokens = 0;
     request.want_logits = 1;
     code = app_stream(app, &request, on_event, &sink, &outcome);
-    if (sink.disordered || (code == APP_OK && sink.rows != ids->count)) {
+    if (sink.disordered || (code == APP_OK && sink.rows != ids->count && !ferror(file))) {
         app_error("the engine gave %llu rows of logits in order, %zu were due", (unsigned long long)sink.rows,
                   ids->count);
         return APP_FAILURE;
@@ -110,7 +110,7 @@ static int write_output(struct app *app, const struct app_ids *ids, const char *
     if (strcmp(path, "-") != 0)
         return write_file(app, ids, path);
     code = compute(app, ids, stdout);
-    return code == APP_FAILURE ? code : app_output_code() != APP_OK ? app_output_code() : code;
+    return app_worse(code, app_output_code());
 }
 
 int app_logits(const struct app_options *options)

@@ -1,6 +1,7 @@
 /* runnel: the program. One table of commands; each takes a model, options from options.c, and ends
  * with one of four exit codes (common.h). */
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -129,7 +130,7 @@ int main(int argc, char **argv)
     const char *word = argc > 1 ? argv[1] : "";
 
     setlocale(LC_CTYPE, ""); /* for the line editor; numbers stay in the C locale */
-    app_signals_arm();
+    signal(SIGPIPE, SIG_IGN); /* a reader that goes away is an error of the next write */
     if (argc < 2) {
         help(stderr);
         return APP_USAGE;

@@ -90,8 +90,8 @@ static const struct option {
      "format of the key-value cache: f16 (default), f32 or bf16"},
     {"--kv-size", 0, "BYTES", SIZE, AT(kv_bytes), 0, 0, false, NULL, COMPUTING,
      "memory for the key-value cache, with K, M or G; default: 8 contexts"},
-    {"--batch", 0, "N", INTEGER, AT(batch), 1, UINT32_MAX, false, NULL, COMPUTING,
-     "positions in one forward pass; default 256"},
+    {"--batch", 0, "N", INTEGER, AT(batch), 8, 8192, false, NULL, COMPUTING,
+     "positions in one forward pass, 8 to 8192; default 256"},
     {"--threads", 0, "N", INTEGER, AT(threads), 1, 1024, false, NULL, COMPUTING,
      "threads that compute; default: one per physical core"},
     {"--device", 0, "NAME", CHOICE, AT(device), 0, 0, false, "cpu|reference", COMPUTING,
@@ -476,11 +476,14 @@ static size_t distance(const char *a, const char *b)
 
 const char *app_nearest(const char *word, const char *const *words, size_t n)
 {
-    size_t best = strlen(word) / 2 + 1; /* as far as half of the word was mistyped */
+    const char *bare = word + strspn(word, "-");
+    size_t best = strlen(bare) / 3 + 2; /* a third of the word mistyped, and one more: short words too */
     const char *near = NULL;
 
     for (size_t i = 0; i < n; i++) {
-        size_t d = distance(word, words[i]);
+        const char *other = words[i] + strspn(words[i], "-");
+        size_t n_bare = strlen(bare);
+        size_t d = n_bare > 1 && strncmp(bare, other, n_bare) == 0 ? 1 : distance(bare, other);
 
         if (d < best) {
             best = d;

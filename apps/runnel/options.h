@@ -70,8 +70,8 @@ void app_options_help(FILE *to, unsigned command);
 /* RUNNEL_KV_* of a --kv-type. */
 runnel_kv_type app_kv_type(const char *name);
 
-/* The one of words[0..n) nearest to `word` by insertions, deletions, replacements and swaps, or
- * NULL if none is near enough to have been meant. */
+/* The one of words[0..n) nearest to `word` by insertions, deletions, replacements and swaps (dashes in
+ * front apart; a beginning counts as near), or NULL if none is near enough to have been meant. */
 const char *app_nearest(const char *word, const char *const *words, size_t n);
 
 #endif

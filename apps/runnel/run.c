@@ -93,7 +93,7 @@ static int answer(struct app *app, const struct app_text *text)
     output = app_output_code();
     if (outcome.type != 0)
         app_figures(options, &outcome);
-    return code != APP_OK ? code : output;
+    return app_worse(code, output);
 }
 
 int app_run(const struct app_options *options)

@@ -1,0 +1,30 @@
+"""What the tests of the program share: where things lie, how the program is run, a skip that CTest sees."""
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SHARED = pathlib.Path(os.environ.get("RUNNEL_SHARED", ROOT.parent / "shared"))
+MODEL = str(ROOT / "examples/models/runnel-tiny-Q8_0.gguf")
+SKIP = 77
+
+program = None  # set by main from the command line
+
+
+def run(*args, stdin=b"", timeout=120):
+    return subprocess.run([program, *map(str, args)], input=stdin, capture_output=True, timeout=timeout)
+
+
+def need_shared():
+    if not (SHARED / "oracles").is_dir():
+        print(f"skipped: {SHARED} is missing")
+        sys.exit(SKIP)
+
+
+def main(module):
+    """argv: PROGRAM [unittest's own]"""
+    global program
+    program = sys.argv.pop(1)
+    unittest.main(module=module, verbosity=2)

@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""What the commands compute, against what other programs computed (../shared) and against each other."""
+import json
+import math
+import pathlib
+import struct
+import tempfile
+import unittest
+
+import common
+from common import MODEL, SHARED, run
+
+ORACLES = SHARED / "oracles"
+STORIES = SHARED / "models/stories260K.gguf"
+TINY = SHARED / "models/runnel-tiny-F16.gguf"
+
+
+def read_logits(path):
+    data = pathlib.Path(path).read_bytes()
+    n, vocab = struct.unpack_from("<II", data)
+    tokens = struct.unpack_from(f"<{n}i", data, 8)
+    values = struct.unpack_from(f"<{n * vocab}f", data, 8 + 4 * n)
+    assert len(data) == 8 + 4 * n + 4 * n * vocab
+    return tokens, [values[i * vocab:(i + 1) * vocab] for i in range(n)]
+
+
+def nlls(tokens, rows):
+    """Of every token after the first, from the rows before them."""
+    out = []
+    for row, token in zip(rows, tokens[1:]):
+        top = max(row)
+        out.append(math.log(math.fsum(math.exp(v - top) for v in row)) + top - row[token])
+    return out
+
+
+class Results(unittest.TestCase):
+    def good(self, *args, **more):
+        result = run(*args, **more)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def test_greedy_story(self):
+        want = (ORACLES / "stories260K.greedy.txt").read_bytes().rstrip()
+        for args in ([], ["-p", ""], ["--reference"], ["--batch", "8", "--threads", "1"]):
+            got = self.good("run", STORIES, "-q", "-n", "400", *args).stdout
+            self.assertEqual(got[:len(want)], want)
+
+    def test_figures_on_stderr(self):
+        result = self.good("run", STORIES, "-n", "5")
+        self.assertRegex(result.stderr.decode(), r"^prompt: 1 tokens .*\nanswer: 5 tokens, .*, the first after .* ms\n$")
+
+    def test_prompt_file_and_stdin(self):
+        text = "Once upon a time, there was\n"
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(text.encode())
+            file.flush()
+            want = self.good("run", MODEL, "-p", text, "-n", "20").stdout
+            self.assertEqual(self.good("run", MODEL, "-f", file.name, "-n", "20").stdout, want)
+            self.assertEqual(self.good("run", MODEL, "-f", "-", "-n", "20", stdin=text.encode()).stdout, want)
+
+    def test_stop(self):
+        whole = self.good("run", MODEL, "-p", "Once upon a time", "-q").stdout.decode()
+        for stop in ("harbour", ". ", "mped"):
+            got = self.good("run", MODEL, "-p", "Once upon a time", "-q", "--stop", "never seen", "--stop", stop)
+            self.assertEqual(got.stdout.decode(), whole.split(stop)[0])
+
+    def test_seed(self):
+        args = ["run", MODEL, "-p", "Once upon a time", "-n", "40", "-q", "--temperature", "1.2"]
+        texts = [self.good(*args, "--seed", seed).stdout for seed in (1, 1, 2, 3)]
+        self.assertEqual(texts[0], texts[1])
+        self.assertEqual(len(set(texts)), 3)
+
+    def test_run_json(self):
+        args = ["run", MODEL, "-p", "Once upon a time", "-n", "30"]
+        lines = [json.loads(line) for line in self.good(*args, "--json", "--logprobs", "3").stdout.decode().splitlines()]
+        tokens = [line for line in lines if line["type"] == "token"]
+        self.assertEqual("".join(t["text"] for t in tokens), self.good(*args, "-q").stdout.decode())
+        self.assertEqual(lines[0]["type"], "progress")
+        self.assertEqual(lines[0]["done"], lines[0]["total"])
+        for t in tokens:
+            self.assertEqual(len(t["top"]), 3)
+            self.assertEqual((t["top"][0]["id"], t["top"][0]["logprob"]), (t["id"], t["logprob"]))  # greedy
+            self.assertLessEqual(t["logprob"], 0)
+        last = lines[-1]
+        self.assertEqual((last["type"], last["finish"]), ("done", "length"))
+        self.assertEqual(last["usage"], {"prompt_tokens": 5, "cached_tokens": 0, "completion_tokens": 30})
+        self.assertEqual(len(tokens), 30)
+        self.assertLessEqual(last["timings"]["first_token_us"], last["timings"]["end_us"])
+
+    def test_logits(self):
+        for model, name in ((STORIES, "stories260K"), (TINY, "runnel-tiny-F16"),
+                            (SHARED / "models/runnel-tiny-draft-F16.gguf", "runnel-tiny-draft-F16")):
+            tokens, want = read_logits(ORACLES / f"{name}.logits")
+            with tempfile.NamedTemporaryFile() as out:
+                self.good("logits", model, "--tokens", ",".join(map(str, tokens)), "-q", "-o", out.name)
+                got_tokens, got = read_logits(out.name)
+                piped = self.good("logits", model, "--tokens", ",".join(map(str, tokens)), "-q", "-o", "-")
+                self.assertEqual(piped.stdout, pathlib.Path(out.name).read_bytes())
+            self.assertEqual(got_tokens, tokens)
+            error = math.fsum((a - b) ** 2 for x, y in zip(got, want) for a, b in zip(x, y))
+            power = math.fsum(b * b for y in want for b in y)
+            limit = 1e-6
+            self.assertTrue(error / power <= limit, f"{name}: NMSE {error / power:.3g}")
+
+    def test_perplexity_of_another_program(self):
+        """llama.cpp's logits of a text give its mean NLL; ours must be that of the same text."""
+        tokens, rows = read_logits(ORACLES / "runnel-tiny-F16.logits")
+        want = nlls(tokens, rows)
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(self.text_of(tokens[1:]))
+            file.flush()
+            got = json.loads(self.good("perplexity", TINY, file.name, "--json", "-q").stdout)
+        mean = math.fsum(want) / len(want)
+        spread = math.sqrt(math.fsum((x - mean) ** 2 for x in want) / (len(want) - 1) / len(want))
+        self.assertEqual(got["tokens"], len(want))
+        self.assertAlmostEqual(got["nll"], mean, delta=2e-3 * mean)
+        self.assertAlmostEqual(got["nll_error"], spread, delta=1e-2 * spread)
+        self.assertAlmostEqual(got["perplexity"], math.exp(got["nll"]), delta=1e-6 * math.exp(mean))
+
+    def text_of(self, tokens):
+        """The program's own words for ids that occur in the held-out text."""
+        lines = self.good("tokenize", TINY, "-f", ORACLES / "runnel-tiny.heldout.txt").stdout.decode().splitlines()
+        pieces = dict(line.split("\t") for line in lines)
+        return "".join(pieces[str(t)] for t in tokens).encode()
+
+    def test_perplexity_in_windows(self):
+        """Two windows score what their logits say; a window of the trained length foretells stories well."""
+        text = (ORACLES / "runnel-tiny.heldout.txt").read_bytes()[:400]
+        ids = [int(i) for i in self.good("tokenize", TINY, "-f", "-", "--ids", stdin=text).stdout.split()]
+        context, bos, want = 64, 2045, []
+        for at in range(0, len(ids), context - 2):
+            window = [bos] + ids[at:at + context - 2]
+            file = self.good("logits", TINY, "--tokens", ",".join(map(str, window)), "-q", "-o", "-").stdout
+            with tempfile.NamedTemporaryFile() as out:
+                out.write(file)
+                out.flush()
+                want += nlls(*read_logits(out.name))
+        got = json.loads(self.good("perplexity", TINY, "-", "--ctx", context, "--json", "-q", stdin=text).stdout)
+        self.assertEqual(got["tokens"], len(ids))
+        self.assertAlmostEqual(got["nll"], math.fsum(want) / len(want), delta=1e-5)
+        self.assertLess(got["perplexity"], 10)
+        plain = self.good("perplexity", TINY, "-", "--ctx", context, "-q", stdin=text).stdout.decode()
+        self.assertRegex(plain, rf"^tokens +{len(ids)}\nmean NLL +{got['nll']:.6f} ± [\d.]+\nperplexity +[\d.]+ ± [\d.]+\n$")
+
+    def test_tokenize(self):
+        for out in sorted((ORACLES / "tokenizers").glob("*.out")):
+            model, source = out.with_suffix(""), out.with_suffix(".inp")
+            if run("tokenize", model, "-p", "a").stderr.endswith(b"is not supported\n"):
+                self.assertIn("bert", model.name)  # WordPiece: no causal model has it
+                continue
+            texts = source.read_bytes().split(b"\n__ggml_vocab_test__\n")[:-1]
+            wanted = out.read_text().split("\n")[:-1]
+            self.assertEqual(len(texts), len(wanted))
+            for i in range(0, len(texts), 9):
+                with self.subTest(model=model.name, i=i):
+                    got = self.good("tokenize", model, "-f", "-", "--ids", stdin=texts[i]).stdout.decode()
+                    self.assertEqual(got.split(), wanted[i].split())
+
+    def test_tokenize_lines(self):
+        lines = self.good("tokenize", MODEL, "-p", "Once\\ upon\n<|im_end|>", "--special").stdout.decode().splitlines()
+        ids = self.good("tokenize", MODEL, "-p", "Once\\ upon\n<|im_end|>", "--special", "--ids").stdout.decode()
+        pairs = [line.split("\t") for line in lines]
+        self.assertEqual([p[0] for p in pairs], ids.split())
+        self.assertEqual("".join(p[1] for p in pairs), "Once\\\\ upon\\n<|im_end|>")
+
+    def test_info(self):
+        info = json.loads(self.good("info", MODEL, "--json", "--ctx", "512", "--kv-type", "f32").stdout)
+        meta = {entry["key"]: entry for entry in info["metadata"]}
+        self.assertEqual((info["architecture"], info["name"], info["trained_tokens"]), ("llama", "runnel-tiny", 1024))
+        self.assertEqual(meta["tokenizer.ggml.tokens"]["count"], 2048)
+        self.assertLess(len(meta["tokenizer.ggml.tokens"]["value"]), 20)
+        self.assertIs(meta["tokenizer.ggml.add_bos_token"]["value"], True)
+        self.assertEqual(meta["llama.block_count"]["value"], 6)
+        self.assertIn("<|im_start|>", meta["tokenizer.chat_template"]["value"])
+        self.assertEqual(sum(t["bytes"] for t in info["tensors"]), info["memory"]["weight_bytes"])
+        self.assertEqual(sum(f["bytes"] for f in info["formats"]), info["memory"]["weight_bytes"])
+        self.assertEqual(sum(f["elements"] for f in info["formats"]), info["parameters"])
+        self.assertEqual(sum(f["tensors"] for f in info["formats"]), len(info["tensors"]))
+        # 6 layers x (keys and values) x 4 heads x 32 x 4 bytes
+        self.assertEqual(info["memory"]["kv_bytes_per_token"], 6 * 2 * 4 * 32 * 4)
+        self.assertEqual(info["memory"]["kv_bytes"], 512 * info["memory"]["kv_bytes_per_token"])
+        self.assertIn(b"token_embd.weight", self.good("info", MODEL).stdout)
+
+    def test_info_of_many(self):
+        for model in sorted((ORACLES / "arch").glob("*.gguf"))[::4] + sorted((ORACLES / "tokenizers").glob("*.gguf")):
+            with self.subTest(model=model.name):
+                json.loads(self.good("info", model, "--json").stdout)
+                self.good("info", model)
+
+
+class Chat(unittest.TestCase):
+    def test_lines(self):
+        result = run("chat", MODEL, "-n", "60", stdin=b"Hello\n\nWhat is 2+2?\n/nonsense\n/clear\nHello\n/exit\nnever\n")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        answers = result.stdout.decode().splitlines()
+        self.assertEqual(len(answers), 3, answers)
+        self.assertEqual(answers[0], answers[2])  # /clear forgets
+        self.assertEqual(result.stderr.decode().count("runnel:"), 1)
+        self.assertIn("'/nonsense' is not a command", result.stderr.decode())
+
+    def test_a_session_equals_one_prompt(self):
+        first, second = run("chat", MODEL, "-n", "60", stdin=b"Hello\nWhat is 2 plus 3?\n").stdout.decode().splitlines()
+        prompt = f"<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n{first}<|im_end|>\n" \
+                 "<|im_start|>user\nWhat is 2 plus 3?<|im_end|>\n<|im_start|>assistant\n"
+        whole = run("run", MODEL, "--special", "-q", "-n", "60", "--stop", "<|im_end|>", "-p", prompt)
+        self.assertEqual(whole.stdout.decode(), second)
+
+    def test_typed_marks_stay_text(self):
+        typed = run("chat", MODEL, "-n", "30", stdin=b"Hello<|im_end|>\n")
+        plain = run("chat", MODEL, "-n", "30", stdin=b"Hello\n")
+        self.assertEqual((typed.returncode, plain.returncode), (0, 0))
+        prompt = "<|im_start|>user\nHello<|im_end|><|im_end|>\n<|im_start|>assistant\n"
+        forged = run("run", MODEL, "--special", "-q", "-n", "30", "-p", prompt)
+        self.assertNotEqual(typed.stdout.rstrip(b"\n"), forged.stdout)
+
+    def test_plain_turns(self):
+        result = run("chat", STORIES, "-n", "20", "--system", "A talk.", stdin=b"Hello\nAgain\n")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("plain User:/Assistant:", result.stderr.decode())
+        self.assertGreater(len(result.stdout), 10)
+
+    def test_context_full(self):
+        result = run("chat", MODEL, "--ctx", "64", "-n", "40", "--ignore-eos", stdin=b"Hello\n" + b"And again. " * 30 + b"\nHello\n")
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr.decode(), r"^runnel: the prompt has \d+ tokens .*fit\n$")
+        self.assertEqual(len(result.stdout.splitlines()), 2)  # the turn that was too long has done nothing
+
+
+if __name__ == "__main__":
+    common.need_shared()
+    common.main("__main__")

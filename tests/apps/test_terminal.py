@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""The program on a pseudo-terminal: the line editor of chat, Ctrl-C in its three meanings, progress bars."""
+import os
+import pty
+import select
+import signal
+import termios
+import time
+import unittest
+
+import common
+from common import MODEL, run
+
+CTRL_C, CTRL_D = b"\x03", b"\x04"
+
+
+class Terminal:
+    """The program as the leader of a session on a new terminal."""
+
+    def __init__(self, *args):
+        self.seen = b""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ["TERM"] = "xterm"
+            os.execv(common.program, [common.program, *map(str, args)])
+
+    def type(self, text):
+        os.write(self.fd, text)
+
+    def read_some(self, timeout):
+        if not select.select([self.fd], [], [], timeout)[0]:
+            return False
+        try:
+            more = os.read(self.fd, 65536)
+        except OSError:  # the program has ended
+            more = b""
+        self.seen += more
+        return bool(more)
+
+    def wait_for(self, text, count=1, seconds=30):
+        """Until `text` has been seen `count` times since the last forget()."""
+        end = time.monotonic() + seconds
+        while self.seen.count(text) < count:
+            left = end - time.monotonic()
+            if left <= 0 or not self.read_some(left):
+                raise AssertionError(f"{text!r} x {count} did not come: {self.seen!r}")
+
+    def forget(self):
+        self.seen = b""
+
+    def end(self):
+        while self.read_some(30):
+            continue
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(status)
+
+
+class Chat(unittest.TestCase):
+    def setUp(self):
+        self.terminal = Terminal("chat", MODEL, "-n", "40")
+        self.terminal.wait_for(b"> ")
+        self.terminal.forget()
+
+    def ask(self, text):
+        self.terminal.forget()
+        self.terminal.type(text)
+        self.terminal.wait_for(b"answer: ")
+        self.terminal.wait_for(b"> ")
+        return self.terminal.seen
+
+    def test_answers_and_ctrl_d(self):
+        want = run("chat", MODEL, "-n", "40", stdin=b"Hello\n").stdout.rstrip(b"\n")
+        self.assertIn(want, self.ask(b"Hello\r"))
+        self.assertIn(want, self.ask(b"/clear\rHello\r"))
+        self.terminal.type(CTRL_D)
+        self.assertEqual(self.terminal.end(), 0)
+
+    def test_history(self):
+        want = run("chat", MODEL, "-n", "40", stdin=b"Hello\n").stdout.rstrip(b"\n")
+        self.ask(b"Hello\r")
+        self.assertIn(want, self.ask(b"/clear\r\x1b[A\x1b[A\r"))  # the line before the last
+        self.terminal.type(b"/exit\r")
+        self.assertEqual(self.terminal.end(), 0)
+
+    def test_ctrl_c_drops_the_line(self):
+        want = run("chat", MODEL, "-n", "40", stdin=b"Hello\n").stdout.rstrip(b"\n")
+        self.terminal.type(b"some nonsense" + CTRL_C)
+        self.terminal.wait_for(b"> ")
+        self.assertIn(want, self.ask(b"Hello\r"))
+        self.terminal.type(b"/exit\r")
+        self.assertEqual(self.terminal.end(), 0)
+
+    def test_terminal_is_left_as_found(self):
+        self.terminal.type(b"/exit\r")
+        flags = None
+        try:
+            while True:
+                flags = termios.tcgetattr(self.terminal.fd)
+                if not self.terminal.read_some(30):
+                    break
+        except termios.error:
+            pass
+        self.assertEqual(self.terminal.end(), 0)
+        self.assertTrue(flags[3] & termios.ICANON and flags[3] & termios.ECHO and flags[3] & termios.ISIG)
+
+
+class Interrupts(unittest.TestCase):
+    def test_ctrl_c_stops_the_answer_only(self):
+        terminal = Terminal("chat", MODEL, "--ignore-eos", "--reference", "--logit-bias", "2047=-inf")
+        terminal.wait_for(b"> ")
+        for _ in range(3):
+            terminal.forget()
+            terminal.type(b"Tell me a story\r")
+            terminal.wait_for(b"story\r\n")
+            terminal.wait_for(b" ", count=12)
+            terminal.type(CTRL_C)
+            terminal.wait_for(b"answer: ")
+            terminal.wait_for(b"> ")
+        terminal.type(b"/exit\r")
+        self.assertEqual(terminal.end(), 0)
+
+    def test_ctrl_c_stops_run(self):
+        terminal = Terminal("run", MODEL, "-p", "Once upon a time", "--ignore-eos", "--reference")
+        terminal.wait_for(b" lived near")
+        terminal.type(CTRL_C)
+        self.assertEqual(terminal.end(), 130)
+        self.assertIn(b"answer: ", terminal.seen)
+
+    def test_run_without_a_reader_of_signals(self):
+        terminal = Terminal("run", MODEL, "-f", "-")  # waits for a text
+        time.sleep(0.5)
+        terminal.type(CTRL_C)
+        self.assertEqual(terminal.end(), -signal.SIGINT)
+
+    def test_progress_stays_off_the_text(self):
+        terminal = Terminal("run", MODEL, "-p", "Once upon a time", "-n", "10")
+        self.assertEqual(terminal.end(), 0)
+        text = run("run", MODEL, "-p", "Once upon a time", "-n", "10", "-q").stdout
+        self.assertIn(b"\x1b[K" + text + b"\r\n", terminal.seen)
+        quiet = Terminal("run", MODEL, "-p", "Once upon a time", "-n", "10", "-q")
+        self.assertEqual(quiet.end(), 0)
+        self.assertEqual(quiet.seen, text + b"\r\n")
+
+
+if __name__ == "__main__":
+    common.main("__main__")
