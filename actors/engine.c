@@ -64,6 +64,18 @@ static void fini_sessions(struct runnel_engine *engine)
     rn_free(&engine->heap, engine->sessions);
 }
 
+bool rn_engine_has_device(const char *device)
+{
+    return device == NULL || strcmp(device, "cpu") == 0 || strcmp(device, "reference") == 0;
+}
+
+struct rn_backend *rn_engine_new_backend(struct runnel_engine *engine, const char *device)
+{
+    if (device != NULL && strcmp(device, "reference") == 0)
+        return rn_cpu_reference_new(&engine->heap, engine->team);
+    return rn_cpu_backend_new(&engine->heap, engine->team);
+}
+
 /* Starts the parts in order; unwinds in reverse. */
 static runnel_status start(struct runnel_engine *engine, const runnel_engine_options *options, bool manual)
 {

@@ -97,6 +97,10 @@ struct runnel_model {
 runnel_status rn_engine_new(const runnel_engine_options *options, const struct rn_clock *clock, bool manual,
                             runnel_engine **out, runnel_error *error);
 
+/* The devices this build knows, by name (NULL is "cpu"); a backend of one, NULL on refusal of memory. */
+bool rn_engine_has_device(const char *device);
+struct rn_backend *rn_engine_new_backend(struct runnel_engine *engine, const char *device);
+
 /* Makes a READY model of parts (which it takes over, also on failure) without loading a file.
  * options may be NULL. For tests and the simulation. */
 runnel_status rn_model_new_of_parts(struct runnel_engine *engine, const struct rn_model_parts *parts,

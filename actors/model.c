@@ -5,7 +5,6 @@
 #include "actors/engine.h"
 #include "base/check.h"
 #include "base/status.h"
-#include "cpu/cpu.h"
 
 #define BLOCK_TOKENS 32     /* positions per KV block: also the tile that attention walks */
 #define DEFAULT_CONTEXT 8192
@@ -33,7 +32,7 @@ static runnel_status read_options(const runnel_model_options *given, runnel_mode
     if (options->batch_tokens != 0 && (options->batch_tokens < MIN_BATCH || options->batch_tokens > MAX_BATCH))
         return rn_error_set(error, RUNNEL_INVALID, "model options: batch_tokens %u is not in %d..%d", options->batch_tokens,
                             MIN_BATCH, MAX_BATCH);
-    if (options->device != NULL && strcmp(options->device, "cpu") != 0 && strcmp(options->device, "reference") != 0)
+    if (!rn_engine_has_device(options->device))
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "device \"%s\" is not there: use \"cpu\" or \"reference\"", options->device);
     return RUNNEL_OK;
 }
@@ -100,15 +99,6 @@ static bool on_progress(void *user, float fraction)
     return rn_word_get(&model->cancel) == 0;
 }
 
-static struct rn_backend *new_backend(struct runnel_model *model)
-{
-    struct runnel_engine *engine = model->engine;
-
-    if (model->device != NULL && strcmp(model->device, "reference") == 0)
-        return rn_cpu_reference_new(&engine->heap, engine->team);
-    return rn_cpu_backend_new(&engine->heap, engine->team);
-}
-
 static runnel_status open_file(struct runnel_model *model, runnel_error *error)
 {
     struct rn_model_parts *parts = &model->parts;
@@ -140,7 +130,7 @@ static runnel_status load_parts(struct runnel_model *model, runnel_error *error)
     status = choose_limits(model, error);
     if (status != RUNNEL_OK)
         return status;
-    parts->backend = new_backend(model);
+    parts->backend = rn_engine_new_backend(model->engine, model->device);
     if (parts->backend == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the backend of %s", model->path);
     return parts->backend->ops->prepare(parts->backend, parts->plan, &parts->limits, on_progress, model, error);
