@@ -58,8 +58,8 @@ struct rn_ring *rn_ring_new(struct rn_heap *heap, uint32_t capacity, uint32_t ce
     ring = rn_alloc_aligned(heap, sizeof *ring, LINE);
     if (ring == NULL)
         return NULL;
-    *ring = (struct rn_ring){.capacity = round_up(capacity), .cell_bytes = cell_bytes, .heap = heap};
-    ring->cells = rn_calloc(heap, ring->capacity, cell_bytes);
+    *ring = (struct rn_ring){.capacity = round_up(capacity), .cell_bytes = (cell_bytes + 15u) & ~15u, .heap = heap};
+    ring->cells = rn_calloc(heap, ring->capacity, ring->cell_bytes);
     ring->slots = rn_calloc(heap, ring->capacity, 2 * sizeof *ring->slots);
     if (ring->cells == NULL || ring->slots == NULL) {
         rn_ring_free(ring);

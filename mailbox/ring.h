@@ -15,7 +15,8 @@
 
 struct rn_ring; /* opaque: ck_ring lives in ring.c */
 
-/* Room for `capacity` published cells (rounded up to a power of two, at least 4) of cell_bytes. NULL on refusal. */
+/* Room for `capacity` published cells (rounded up to a power of two, at least 4) of cell_bytes, each
+ * aligned to 16. NULL on refusal. */
 struct rn_ring *rn_ring_new(struct rn_heap *heap, uint32_t capacity, uint32_t cell_bytes);
 void rn_ring_free(struct rn_ring *ring);
 

@@ -436,7 +436,7 @@ static runnel_status read_start(struct parse *p, uint64_t *n_tensors, uint64_t *
 runnel_status rn_gguf_parse_header(struct rn_gguf *gguf, runnel_error *error)
 {
     struct parse p = {.gguf = gguf, .error = error, .limit = gguf->file_bytes, .subject = HEADER};
-    uint64_t n_tensors, n_entries;
+    uint64_t n_tensors = 0, n_entries = 0;
     runnel_status status;
 
     if (p.limit > RN_GGUF_MAX_HEADER)
