@@ -138,13 +138,14 @@ static inline __m256i rn_q6_k_q(const uint8_t *block, uint32_t j)
     return _mm256_or_si256(low, _mm256_slli_epi16(high, 4));
 }
 
-/* Asks for the bytes that come after this tile, at the pace of the walk through it. */
+/* Asks for what this stream needs a little later; the processor's own fetching ahead ends with the page.
+ * On Sapphire Rapids any distance from 512 bytes to 4 KiB gives the same. */
 static inline void rn_ahead(const uint8_t *p, size_t bytes)
 {
     size_t i;
 
     for (i = 0; i < bytes; i += 64)
-        _mm_prefetch((const char *)p + i, _MM_HINT_T0);
+        _mm_prefetch((const char *)p + i + 1024, _MM_HINT_T0);
 }
 
 #endif

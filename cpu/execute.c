@@ -245,10 +245,10 @@ struct product {
     uint32_t n, share;
 };
 
-static void tile(const struct context *c, const struct product *p, uint32_t first_row, uint32_t rows)
+static void tile(const struct context *c, const struct product *p, uint32_t first_row, uint32_t rows, uint32_t step)
 {
     struct rn_matmul m = {.weights = p->matrix + (size_t)first_row * p->weight->row_bytes, .row_bytes = p->weight->row_bytes,
-                          .rows = rows, .cols = p->weight->cols, .type = p->weight->type, .panel = c->scratch->panel};
+                          .rows = rows, .step = step, .cols = p->weight->cols, .type = p->weight->type, .panel = c->scratch->panel};
     bool packed = p->n >= p->kernel->pack_from;
     uint32_t i, j, e, r;
 
@@ -264,7 +264,7 @@ static void tile(const struct context *c, const struct product *p, uint32_t firs
         (packed ? p->kernel->packed : p->kernel->direct)(&m);
         for (j = 0; j < m.n && p->bias != NULL; j++)
             for (r = 0; r < rows; r++)
-                m.out[j][r] += p->bias[first_row + r];
+                m.out[j][r * step] += p->bias[first_row + r * step];
     }
 }
 
@@ -278,10 +278,17 @@ static uint32_t piece_rows(const struct context *c, const struct product *p)
 
 static void piece(const struct context *c, const struct product *p, uint32_t first, uint32_t n)
 {
-    uint32_t end = p->weight->rows - first < n ? p->weight->rows : first + n, row;
+    uint32_t end = p->weight->rows - first < n ? p->weight->rows : first + n;
+    uint32_t height = p->kernel->tile, step = p->n < p->kernel->pack_from ? p->kernel->step : 1, i;
 
-    for (row = first; row < end; row += p->kernel->tile)
-        tile(c, p, row, end - row < p->kernel->tile ? end - row : p->kernel->tile);
+    for (; end - first >= height; first += height * step) {
+        if (step > (end - first) / height)
+            step = (end - first) / height;
+        for (i = 0; i < step; i++)
+            tile(c, p, first + i, height, step);
+    }
+    if (first < end)
+        tile(c, p, first, end - first, 1);
 }
 
 static struct product product_of(const struct context *c, const struct rn_instruction *in)

@@ -29,23 +29,27 @@ enum rn_input {
 
 enum { RN_MAX_INPUTS = 8, RN_MAX_TILE = 16 };
 
-/* One tile of a product: out[i][r] = weights[r] · inputs[i]. */
+/* One tile of a product: out[i][r * step] = weights[r * step] · inputs[i], r < rows.
+ * With one input, memory sets the pace: tiles of rows far apart (step > 1), taken one after the other, make
+ * each row of the tile a stream through memory that the processor fetches ahead by itself. */
 struct rn_matmul {
-    const uint8_t *weights;    /* first of `rows` weight rows, row_bytes apart */
-    size_t row_bytes;
+    const uint8_t *weights;    /* first weight row */
+    size_t row_bytes;          /* from one row to the next */
     uint32_t rows;             /* 1..kernel tile */
+    uint32_t step;             /* 1, but for direct products */
     uint32_t cols;
     const struct rn_type *type;/* for the kernel of all other formats */
     void *panel;               /* [panel_bytes(cols)], aligned to 64 */
     uint32_t n;                /* 1..RN_MAX_INPUTS */
     const void *inputs[RN_MAX_INPUTS];
-    float *out[RN_MAX_INPUTS]; /* each [rows] */
+    float *out[RN_MAX_INPUTS]; /* of the first row */
 };
 
 struct rn_kernel {
     enum rn_input input;
     uint32_t tile;      /* weight rows handled together */
     uint32_t pack_from; /* from so many input rows on: pack once, then packed; below: direct */
+    uint32_t step;      /* the best rn_matmul.step of direct; measured */
     size_t (*panel_bytes)(uint32_t cols);
     void (*direct)(const struct rn_matmul *m);
     void (*pack)(const struct rn_matmul *m);   /* weights → panel; inputs and outputs are not looked at */
@@ -176,7 +180,7 @@ static inline void rn_tile_rows(const struct rn_matmul *m, uint32_t tile, const 
     uint32_t r;
 
     for (r = 0; r < tile; r++)
-        rows[r] = m->weights + (size_t)(r < m->rows ? r : m->rows - 1) * m->row_bytes;
+        rows[r] = m->weights + (size_t)(r < m->rows ? r : m->rows - 1) * m->step * m->row_bytes;
 }
 
 #endif

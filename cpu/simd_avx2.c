@@ -219,7 +219,7 @@ static inline __attribute__((always_inline)) void float_tile(const struct rn_mat
         for (c = 0; c < n; c++) {
             sum = v_sum(acc[r][c]);
             if (r < m->rows)
-                m->out[first + c][r] = sum;
+                m->out[first + c][(size_t)r * m->step] = sum;
         }
     }
 }
@@ -310,15 +310,15 @@ static void packed_f32(const struct rn_matmul *m)
     float_tiles(m, rows, F32);
 }
 
-static const struct rn_kernel kernel_f32 = {.input = RN_INPUT_F32, .tile = FLOAT_TILE, .pack_from = UINT32_MAX,
+static const struct rn_kernel kernel_f32 = {.input = RN_INPUT_F32, .tile = FLOAT_TILE, .pack_from = UINT32_MAX, .step = 1,
                                             .panel_bytes = float_panel, .direct = direct_f32};
-static const struct rn_kernel kernel_f16 = {.input = RN_INPUT_F32, .tile = FLOAT_TILE, .pack_from = 8,
+static const struct rn_kernel kernel_f16 = {.input = RN_INPUT_F32, .tile = FLOAT_TILE, .pack_from = 8, .step = 1,
                                             .panel_bytes = float_panel, .direct = direct_f16, .pack = pack_f16,
                                             .packed = packed_f32};
-static const struct rn_kernel kernel_bf16 = {.input = RN_INPUT_F32, .tile = FLOAT_TILE, .pack_from = 8,
+static const struct rn_kernel kernel_bf16 = {.input = RN_INPUT_F32, .tile = FLOAT_TILE, .pack_from = 8, .step = 1,
                                              .panel_bytes = float_panel, .direct = direct_bf16, .pack = pack_bf16,
                                              .packed = packed_f32};
-const struct rn_kernel rn_kernel_avx2_other = {.input = RN_INPUT_F32, .tile = FLOAT_TILE, .pack_from = 1,
+const struct rn_kernel rn_kernel_avx2_other = {.input = RN_INPUT_F32, .tile = FLOAT_TILE, .pack_from = 1, .step = 1,
                                                .panel_bytes = float_panel, .pack = pack_other, .packed = packed_f32};
 
 const struct rn_kernel *rn_kernel_avx2(uint32_t type_id)

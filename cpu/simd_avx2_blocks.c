@@ -22,13 +22,15 @@ enum { TILE = 8, AT_ONCE = 4 };
 static void store_lanes(const struct rn_matmul *m, uint32_t i, __m256 acc)
 {
     float eight[8];
+    uint32_t r;
 
-    if (m->rows == TILE) {
+    if (m->rows == TILE && m->step == 1) {
         _mm256_storeu_ps(m->out[i], acc);
         return;
     }
     _mm256_storeu_ps(eight, acc);
-    memcpy(m->out[i], eight, m->rows * sizeof(float));
+    for (r = 0; r < m->rows; r++)
+        m->out[i][r * m->step] = eight[r];
 }
 
 /* Runs `part`(m, first, n) over the inputs, n a constant. */
@@ -74,7 +76,7 @@ INLINE __m256i sum_q8_0(const uint8_t *block, __m256i y)
 
 INLINE void direct32(const struct rn_matmul *m, size_t block_bytes, bool nibbles)
 {
-    const uint8_t *rows[TILE], *next = m->weights + TILE * m->row_bytes;
+    const uint8_t *rows[TILE];
     struct rn_q8 y;
     __m256i part[TILE], q, sum;
     __m256 acc;
@@ -85,10 +87,12 @@ INLINE void direct32(const struct rn_matmul *m, size_t block_bytes, bool nibbles
         y = rn_q8_view(m->inputs[i], m->cols);
         acc = _mm256_setzero_ps();
         for (b = 0; b < m->cols / 32; b++) {
-            rn_ahead(next + (size_t)b * TILE * block_bytes, TILE * block_bytes);
             q = rn_load256(y.q + 32 * (size_t)b);
-            for (r = 0; r < TILE; r++)
+            for (r = 0; r < TILE; r++) {
+                if (b % 2 == 0)
+                    rn_ahead(rows[r] + b * block_bytes, block_bytes);
                 part[r] = nibbles ? sum_q4_0(rows[r] + b * block_bytes, q) : sum_q8_0(rows[r] + b * block_bytes, q);
+            }
             sum = rn_sums8(part);
             if (nibbles)
                 sum = _mm256_sub_epi32(sum, _mm256_set1_epi32(8 * y.sum[b]));
@@ -229,7 +233,7 @@ INLINE void row_q4_k(const uint8_t *block, const int8_t *q, const int16_t *sum32
 
 static void direct_q4_k(const struct rn_matmul *m)
 {
-    const uint8_t *rows[TILE], *next = m->weights + TILE * m->row_bytes;
+    const uint8_t *rows[TILE];
     struct rn_q8k y;
     __m256i sum[TILE], least[TILE];
     __m256 acc;
@@ -243,7 +247,7 @@ static void direct_q4_k(const struct rn_matmul *m)
         for (b = 0; b < m->cols / 256; b++) {
             at = (size_t)b * RN_Q4_K_BYTES;
             for (r = 0; r < TILE; r++) {
-                rn_ahead(next + at * TILE + (size_t)r * RN_Q4_K_BYTES, RN_Q4_K_BYTES);
+                rn_ahead(rows[r] + at, RN_Q4_K_BYTES);
                 row_q4_k(rows[r] + at, y.q + 256 * (size_t)b, y.sum32 + 8 * (size_t)b, &sum[r], &least[r]);
             }
             acc = finish_q4_k(acc, rn_halves8(rows, at), rn_halves8(rows, at + 2), y.d[b], rn_sums8(sum), rn_sums8(least));
@@ -356,7 +360,7 @@ INLINE __m256i row_q6_k(const uint8_t *block, const int8_t *q, const int16_t *su
 
 static void direct_q6_k(const struct rn_matmul *m)
 {
-    const uint8_t *rows[TILE], *next = m->weights + TILE * m->row_bytes;
+    const uint8_t *rows[TILE];
     struct rn_q8k y;
     __m256i sum[TILE];
     __m256 acc;
@@ -370,7 +374,7 @@ static void direct_q6_k(const struct rn_matmul *m)
         for (b = 0; b < m->cols / 256; b++) {
             at = (size_t)b * RN_Q6_K_BYTES;
             for (r = 0; r < TILE; r++) {
-                rn_ahead(next + at * TILE + (size_t)r * RN_Q6_K_BYTES, RN_Q6_K_BYTES);
+                rn_ahead(rows[r] + at, RN_Q6_K_BYTES);
                 sum[r] = row_q6_k(rows[r] + at, y.q + 256 * (size_t)b, y.sum16 + 16 * (size_t)b);
             }
             acc = _mm256_fmadd_ps(_mm256_mul_ps(rn_halves8(rows, at + 208), _mm256_set1_ps(y.d[b])),
@@ -453,14 +457,15 @@ static void packed_q6_k(const struct rn_matmul *m)
     OVER_INPUTS(m, packed_q6_k_part);
 }
 
-#define KERNEL(name, kind, bytes)                                                                        \
-    static const struct rn_kernel kernel_##name = {.input = kind, .tile = TILE, .pack_from = 2, .panel_bytes = bytes, \
-                                                   .direct = direct_##name, .pack = pack_##name, .packed = packed_##name}
+#define KERNEL(name, kind, rows_apart, bytes)                                                              \
+    static const struct rn_kernel kernel_##name = {                                                       \
+        .input = kind, .tile = TILE, .pack_from = 2, .step = rows_apart, .panel_bytes = bytes,            \
+        .direct = direct_##name, .pack = pack_##name, .packed = packed_##name}
 
-KERNEL(q4_0, RN_INPUT_Q8, panel32);
-KERNEL(q8_0, RN_INPUT_Q8, panel32);
-KERNEL(q4_k, RN_INPUT_Q8K, panel_q4_k);
-KERNEL(q6_k, RN_INPUT_Q8K, panel_q6_k);
+KERNEL(q4_0, RN_INPUT_Q8, 16, panel32);
+KERNEL(q8_0, RN_INPUT_Q8, 16, panel32);
+KERNEL(q4_k, RN_INPUT_Q8K, 8, panel_q4_k);
+KERNEL(q6_k, RN_INPUT_Q8K, 8, panel_q6_k);
 
 const struct rn_kernel *rn_blocks_avx2(uint32_t type_id)
 {

@@ -48,9 +48,9 @@ static void direct(const struct rn_matmul *m, uint32_t type_id)
     if (m->rows <= HALF)
         return;
     part.rows = m->rows - HALF;
-    part.weights = m->weights + HALF * m->row_bytes;
+    part.weights = m->weights + HALF * m->step * m->row_bytes;
     for (i = 0; i < m->n; i++)
-        part.out[i] = m->out[i] + HALF;
+        part.out[i] = m->out[i] + HALF * m->step;
     kernel->direct(&part);
 }
 
@@ -325,7 +325,7 @@ INLINE void packed_q6_k_part(const struct rn_matmul *m, uint32_t first, uint32_t
 
 /* ---- The level ---- */
 
-#define KERNEL(name, kind, type_id, bytes)                                                            \
+#define KERNEL(name, kind, type_id, rows_apart, bytes)                                                \
     static void direct_##name(const struct rn_matmul *m)                                              \
     {                                                                                                 \
         direct(m, type_id);                                                                           \
@@ -334,13 +334,14 @@ INLINE void packed_q6_k_part(const struct rn_matmul *m, uint32_t first, uint32_t
     {                                                                                                 \
         OVER_INPUTS(m, packed_##name##_part);                                                         \
     }                                                                                                 \
-    static const struct rn_kernel kernel_##name = {.input = kind, .tile = TILE, .pack_from = 2, .panel_bytes = bytes, \
-                                                   .direct = direct_##name, .pack = pack_##name, .packed = packed_##name}
+    static const struct rn_kernel kernel_##name = {                                                   \
+        .input = kind, .tile = TILE, .pack_from = 2, .step = rows_apart, .panel_bytes = bytes,        \
+        .direct = direct_##name, .pack = pack_##name, .packed = packed_##name}
 
-KERNEL(q4_0, RN_INPUT_Q8, RN_Q4_0, panel32);
-KERNEL(q8_0, RN_INPUT_Q8, RN_Q8_0, panel32);
-KERNEL(q4_k, RN_INPUT_Q8K, RN_Q4_K, panel_q4_k);
-KERNEL(q6_k, RN_INPUT_Q8K, RN_Q6_K, panel_q6_k);
+KERNEL(q4_0, RN_INPUT_Q8, RN_Q4_0, 16, panel32);
+KERNEL(q8_0, RN_INPUT_Q8, RN_Q8_0, 16, panel32);
+KERNEL(q4_k, RN_INPUT_Q8K, RN_Q4_K, 8, panel_q4_k);
+KERNEL(q6_k, RN_INPUT_Q8K, RN_Q6_K, 8, panel_q6_k);
 
 static const struct rn_kernel *kernel_avx512(uint32_t type_id)
 {
