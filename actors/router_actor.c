@@ -16,18 +16,21 @@ static struct runnel_model *model_of(struct rn_router *router, const struct rn_p
     return route->generation == stream->generation ? route->model : NULL;
 }
 
-static void close_actors(struct rn_router *router, struct runnel_model *model)
+/* One actor after the other, in the order in which messages pass them: when one is gone, nothing that it
+ * had to send on can come behind the CLOSE of the next. False: all are gone. */
+static bool close_next_actor(struct rn_router *router, struct runnel_model *model)
 {
     struct rn_actor *actors[RN_MODEL_ACTORS] = {&model->tokenizer.actor, &model->tier.actor,    &model->prefill.actor,
                                                 &model->decode.actor,    &model->sampler.actor, &model->detokenizer.actor};
+    struct rn_msg *msg;
 
-    for (uint32_t i = 0; i < RN_MODEL_ACTORS; i++) {
-        struct rn_msg *msg = rn_msg_new(&router->engine->runtime, RN_MSG_CLOSE);
-
-        msg->model.model = model;
-        actors[i]->heir = &router->actor;
-        rn_actor_send(actors[i], msg);
-    }
+    if (model->n_gone == RN_MODEL_ACTORS)
+        return false;
+    msg = rn_msg_new(&router->engine->runtime, RN_MSG_CLOSE);
+    msg->model.model = model;
+    actors[model->n_gone]->heir = &router->actor;
+    rn_actor_send(actors[model->n_gone], msg);
+    return true;
 }
 
 /* Closes a model that nobody needs any more. */
@@ -37,7 +40,7 @@ static void close_if_quiet(struct rn_router *router, struct runnel_model *model)
         return;
     model->closed = true;
     if (rn_word_get(&model->state) == RN_MODEL_READY && model->parts.backend != NULL)
-        close_actors(router, model);
+        close_next_actor(router, model);
     else
         rn_model_post_free(model);
 }
@@ -197,7 +200,8 @@ static void on_gone(struct rn_actor *self, struct rn_msg *msg)
     struct runnel_model *model = msg->model.model;
 
     rn_msg_free(self->runtime, msg);
-    if (++model->n_gone == RN_MODEL_ACTORS)
+    model->n_gone++;
+    if (!close_next_actor(router_of(self), model))
         rn_model_post_free(model);
 }
 
