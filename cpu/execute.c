@@ -311,9 +311,15 @@ static uint32_t take(const struct context *c, uint32_t index)
 
 static void matmul(const struct context *c, uint32_t index)
 {
-    struct product p = product_of(c, &c->fast->program.list[index]);
-    uint32_t rows = piece_rows(c, &p), n = (p.weight->rows + rows - 1) / rows, i;
+    const struct rn_instruction *in = &c->fast->program.list[index];
+    struct product p;
+    uint32_t rows, n, i;
 
+    if (domain(c, in->selected) == 0) /* no logits wanted: there may be no memory for them */
+        return;
+    p = product_of(c, in);
+    rows = piece_rows(c, &p);
+    n = (p.weight->rows + rows - 1) / rows;
     while ((i = take(c, index)) < n)
         piece(c, &p, i * rows, rows);
 }
@@ -343,10 +349,15 @@ static uint32_t group_by_expert(const struct context *c, const struct rn_op *op,
 static void expert_matmul(const struct context *c, uint32_t index)
 {
     const struct rn_instruction *in = &c->fast->program.list[index];
-    struct product p = product_of(c, in), one;
-    uint32_t n_active = group_by_expert(c, in->op, p.n * in->op->used);
-    uint32_t rows = piece_rows(c, &p), per_expert = (p.weight->rows + rows - 1) / rows, i, e;
+    struct product p, one;
+    uint32_t n_active, rows, per_expert, i, e;
 
+    if (domain(c, in->selected) == 0)
+        return;
+    p = product_of(c, in);
+    n_active = group_by_expert(c, in->op, p.n * in->op->used);
+    rows = piece_rows(c, &p);
+    per_expert = (p.weight->rows + rows - 1) / rows;
     while ((i = take(c, index)) < n_active * per_expert) {
         e = c->scratch->active[i / per_expert];
         one = p;
