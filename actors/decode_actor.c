@@ -223,8 +223,10 @@ static void take_part(struct rn_decode *decode, const struct rn_batch_part *part
     struct rn_request *request = part->request;
 
     request->in_step = false;
-    if (decode->batch.step.status != RUNNEL_OK)
+    if (decode->batch.step.status != RUNNEL_OK) {
+        request->n_done -= part->n_rows; /* also of one that was cancelled meanwhile: its session must not keep them */
         rn_request_fail(request, decode->batch.step.status, "%s", runnel_status_text(decode->batch.step.status));
+    }
     if (part->prompt && request->want_progress && request->outcome == RN_OUTCOME_NONE)
         report_progress(decode, request);
     for (uint32_t i = 0; i < part->n_outs; i++)

@@ -143,6 +143,8 @@ static void on_end(struct rn_actor *self, struct rn_msg *msg)
     settle_outcome(outlet, request);
     request->end_us = rn_now_us(&engine->clock);
     put_tail(engine, outlet);
+    if (outlet->pieces.stopped && request->outcome == RN_OUTCOME_DONE)
+        request->finish = RUNNEL_FINISH_STOP; /* also one that stood in what was held back for a longer one */
     cell = rn_outlet_reserve(outlet);
     fill_terminal(cell, outlet, request);
     publish_session(engine, request);

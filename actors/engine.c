@@ -162,6 +162,17 @@ static void drain(struct runnel_engine *engine)
     } while (!closed);
 }
 
+/* Also those whose end waits behind a pause: nobody will resume them. */
+static void cancel_all(struct runnel_engine *engine)
+{
+    for (uint32_t slot = 0; slot < engine->max_streams; slot++) {
+        uint32_t generation = rn_word_get(&engine->host.outlets[slot].generation);
+
+        if ((generation & 1) != 0)
+            runnel_stream_cancel(engine, rn_stream_id(slot, generation));
+    }
+}
+
 void runnel_engine_free(runnel_engine *engine)
 {
     struct rn_msg *msg;
@@ -175,6 +186,7 @@ void runnel_engine_free(runnel_engine *engine)
     }
     rn_word_set(&engine->closing, 1);
     rn_host_stop_delivery(engine);
+    cancel_all(engine);
     msg = rn_msg_new(&engine->runtime, RN_MSG_ENGINE_CLOSE);
     rn_actor_send(&engine->router.actor, msg);
     drain(engine);

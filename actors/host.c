@@ -109,12 +109,13 @@ static bool is_cancelled(const struct rn_outlet *outlet, uint32_t generation)
 
 /* Runs the callback for the cell at the front, or drops it. True: it was the terminal one. */
 static bool deliver_cell(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation, const struct rn_cell *cell,
-                         bool drop)
+                         bool paused)
 {
     bool terminal = rn_event_is_terminal(cell->type);
     runnel_event event;
 
-    if (terminal || !drop) {
+    outlet->dropping |= paused;
+    if (terminal || !outlet->dropping) {
         rn_cell_event(outlet, cell, &event);
         outlet->on_event(outlet->user, &event);
     }
@@ -311,7 +312,8 @@ static const struct rn_cell *await_cell(struct runnel_engine *engine, struct rn_
         const struct rn_cell *cell = paused && !is_cancelled(outlet, generation) ? NULL : rn_ring_peek_spsc(outlet->ring);
         uint64_t waited_us = rn_now_us(&engine->clock) - start;
 
-        if (cell != NULL && (!paused || rn_event_is_terminal(cell->type)))
+        outlet->dropping |= cell != NULL && paused;
+        if (cell != NULL && (!outlet->dropping || rn_event_is_terminal(cell->type)))
             return cell;
         if (cell != NULL) {
             release_cell(engine, outlet, generation);
@@ -383,6 +385,14 @@ static void wake_consumer(struct runnel_engine *engine, struct rn_outlet *outlet
     raise_stream(engine, outlet);
 }
 
+bool rn_host_cancel(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation)
+{
+    if (!claim(&outlet->cancelled, generation))
+        return false;
+    wake_consumer(engine, outlet);
+    return true;
+}
+
 runnel_status runnel_stream_cancel(runnel_engine *engine, runnel_stream stream)
 {
     uint32_t generation;
@@ -390,12 +400,11 @@ runnel_status runnel_stream_cancel(runnel_engine *engine, runnel_stream stream)
 
     if (outlet == NULL)
         return RUNNEL_NOT_FOUND;
-    if (claim(&outlet->cancelled, generation)) {
+    if (rn_host_cancel(engine, outlet, generation)) {
         struct rn_msg *msg = rn_msg_new(&engine->runtime, RN_MSG_CANCEL);
 
         msg->stream = (struct rn_pay_stream){outlet->slot, generation, 0};
         rn_actor_send(&engine->router.actor, msg);
-        wake_consumer(engine, outlet); /* a paused one may have its end in the ring already */
     }
     return RUNNEL_OK;
 }

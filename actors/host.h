@@ -42,6 +42,10 @@ void rn_host_fini(struct runnel_engine *engine);
  * a terminal cell the outlet is not the producer's any more. */
 void rn_host_publish(struct runnel_engine *engine, struct rn_outlet *outlet);
 
+/* Any thread: the stream of that generation is cancelled from now on; its consumer is woken, for the end may
+ * be in the ring of a paused one already. True: this call did it, and its caller sends CANCEL. */
+bool rn_host_cancel(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation);
+
 /* Any thread: the model has load news (fraction or state). */
 void rn_host_load_news(struct runnel_model *model);
 

@@ -64,7 +64,7 @@ runnel_status rn_outlet_open(struct rn_outlet *outlet, struct rn_heap *heap, con
     outlet->window = options->n_logits > 0 ? RN_WINDOW_LOGITS : RN_WINDOW;
     outlet->text_capacity = (uint32_t)(piece > tail ? piece : tail);
     outlet->n_answer = outlet->stopped_at = outlet->consumed = 0;
-    outlet->held = false;
+    outlet->held = outlet->dropping = false;
     outlet->error[0] = '\0';
     outlet->memory = NULL;
     outlet->logits = NULL;

@@ -87,6 +87,7 @@ struct rn_outlet {
     uint32_t stopped_at;   /* tokens kept when a stop string was found */
 
     /* Consumer. */
+    bool dropping;         /* an event was dropped on the way to the end of a cancelled stream: so are all others */
     bool held;             /* the cell at the ring's front has been shown and not yet released */
     uint32_t consumed;     /* events not yet reported by CREDIT */
     char error[RUNNEL_ERROR_BYTES]; /* of a FAILED cell: written by the producer before it publishes that cell */

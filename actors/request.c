@@ -62,6 +62,18 @@ void rn_request_push(struct rn_request_queue *queue, struct rn_request *request)
     queue->n++;
 }
 
+void rn_request_push_front(struct rn_request_queue *queue, struct rn_request_queue *from)
+{
+    if (from->first == NULL)
+        return;
+    from->last->next = queue->first;
+    queue->first = from->first;
+    if (queue->last == NULL)
+        queue->last = from->last;
+    queue->n += from->n;
+    *from = (struct rn_request_queue){NULL, NULL, 0};
+}
+
 static struct rn_request *unlink_after(struct rn_request_queue *queue, struct rn_request *previous, struct rn_request *request)
 {
     if (previous != NULL)

@@ -84,20 +84,10 @@ struct rn_request_queue {
 void rn_request_push(struct rn_request_queue *queue, struct rn_request *request);
 struct rn_request *rn_request_pop(struct rn_request_queue *queue);
 
+/* Moves all of `from` to the front of the queue; both keep their order. */
+void rn_request_push_front(struct rn_request_queue *queue, struct rn_request_queue *from);
+
 /* Takes the stream's request out of the queue; NULL when it is not there. */
 struct rn_request *rn_request_remove(struct rn_request_queue *queue, uint32_t slot, uint32_t generation);
-
-/* Which streams were cancelled before their request came here: the latest such generation per slot. */
-struct rn_cancel_set {
-    uint32_t *generations; /* [n_slots] */
-};
-static inline void rn_cancel_note(struct rn_cancel_set *set, uint32_t slot, uint32_t generation)
-{
-    set->generations[slot] = generation;
-}
-static inline bool rn_cancel_has(const struct rn_cancel_set *set, const struct rn_request *request)
-{
-    return set->generations[request->slot] == request->generation;
-}
 
 #endif

@@ -53,14 +53,6 @@ static void send_cancel(struct rn_actor *to, uint32_t slot, uint32_t generation)
     rn_actor_send(to, msg);
 }
 
-/* To every actor that may own the request. */
-static void cancel_stream(struct runnel_model *model, uint32_t slot, uint32_t generation)
-{
-    send_cancel(&model->tier.actor, slot, generation);
-    send_cancel(&model->prefill.actor, slot, generation);
-    send_cancel(&model->decode.actor, slot, generation);
-}
-
 static void free_model(struct rn_router *router, struct runnel_model *model)
 {
     if (model->free_wanted)
@@ -72,12 +64,8 @@ static void free_model(struct rn_router *router, struct runnel_model *model)
         struct rn_outlet *outlet = &router->engine->host.outlets[slot];
 
         /* One CANCEL per stream, the host's or ours: the word decides who sends it. */
-        if (route->generation != 0 && route->model == model) {
-            uint32_t seen = rn_word_get(&outlet->cancelled);
-
-            if (seen != route->generation && rn_word_replace(&outlet->cancelled, seen, route->generation))
-                cancel_stream(model, slot, route->generation);
-        }
+        if (route->generation != 0 && route->model == model && rn_host_cancel(router->engine, outlet, route->generation))
+            send_cancel(&model->tier.actor, slot, route->generation);
     }
     close_if_quiet(router, model);
 }
@@ -106,8 +94,9 @@ static void on_cancel(struct rn_actor *self, struct rn_msg *msg)
     struct runnel_model *model = model_of(router_of(self), &msg->stream);
 
     if (model != NULL)
-        cancel_stream(model, msg->stream.slot, msg->stream.generation);
-    rn_msg_free(self->runtime, msg);
+        rn_actor_send(&model->tier.actor, msg);
+    else
+        rn_msg_free(self->runtime, msg);
 }
 
 static void on_credit(struct rn_actor *self, struct rn_msg *msg)

@@ -165,6 +165,7 @@ static void start(struct rn_tier *tier, struct rn_request *request)
     request->admitted_us = rn_now_us(&tier->model->engine->clock);
     for (uint32_t i = 0; i < request->n_prompt; i++)
         rn_sampler_accept(request->sampler, request->tokens[i]);
+    tier->passages[request->slot].passed = request->generation;
     send_request(&tier->model->prefill.actor, request, RN_MSG_PREFILL);
 }
 
@@ -231,8 +232,9 @@ static void on_admit(struct rn_actor *self, struct rn_msg *msg)
     struct rn_request *request = msg->request.request;
 
     rn_msg_free(self->runtime, msg);
-    if (rn_cancel_has(&tier->cancelled, request)) {
+    if (tier->passages[request->slot].cancelled == request->generation)
         rn_request_end(request, RN_OUTCOME_CANCELLED, RUNNEL_FINISH_NONE);
+    if (request->outcome != RN_OUTCOME_NONE) { /* or the tokenizer failed */
         end(tier, request);
         return;
     }
@@ -249,12 +251,19 @@ static struct rn_request *remove_waiting(struct rn_tier *tier, uint32_t slot, ui
     return request;
 }
 
+/* The request is still to come, waits here, has been sent on, where the CANCEL follows it, or has retired. */
 static void on_cancel(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_tier *tier = tier_of(self);
-    struct rn_request *request = remove_waiting(tier, msg->stream.slot, msg->stream.generation);
+    struct rn_passage *passage = &tier->passages[msg->stream.slot];
+    struct rn_request *request;
 
-    rn_cancel_note(&tier->cancelled, msg->stream.slot, msg->stream.generation);
+    if (passage->passed == msg->stream.generation) {
+        rn_actor_send(&tier->model->prefill.actor, msg);
+        return;
+    }
+    request = remove_waiting(tier, msg->stream.slot, msg->stream.generation);
+    passage->cancelled = msg->stream.generation;
     rn_msg_free(self->runtime, msg);
     if (request != NULL) {
         rn_request_end(request, RN_OUTCOME_CANCELLED, RUNNEL_FINISH_NONE);
@@ -347,8 +356,8 @@ static void leave_session(struct rn_tier *tier, struct rn_request *request, stru
         free_session(tier, session);
         return;
     }
-    if (session->waiting.first != NULL)
-        rn_request_push(&tier->waiting, rn_request_pop(&session->waiting));
+    /* All of them, in front: they are older than what waits there, and the first one may yet fail to be admitted. */
+    rn_request_push_front(&tier->waiting, &session->waiting);
 }
 
 static void on_retire(struct rn_actor *self, struct rn_msg *msg)
@@ -362,6 +371,7 @@ static void on_retire(struct rn_actor *self, struct rn_msg *msg)
         leave_session(tier, request, session);
     else if (request->n_blocks > 0)
         take_back(tier, request->blocks, request->n_blocks);
+    tier->passages[request->slot].passed = 0;
     msg->head.kind = RN_MSG_ENDED;
     msg->ended = (struct rn_pay_ended){request->slot, request->generation, request->model};
     rn_request_free(request);
@@ -397,20 +407,20 @@ runnel_status rn_tier_init(struct rn_tier *tier, struct runnel_model *model)
     struct runnel_engine *engine = model->engine;
 
     *tier = (struct rn_tier){.model = model};
-    tier->cancelled.generations = rn_calloc(&engine->heap, engine->max_streams, sizeof(uint32_t));
-    if (tier->cancelled.generations == NULL ||
+    tier->passages = rn_calloc(&engine->heap, engine->max_streams, sizeof tier->passages[0]);
+    if (tier->passages == NULL ||
         rn_block_pool_init(&tier->pool, &engine->heap, model->parts.limits.n_blocks) != RUNNEL_OK) {
-        rn_free(&engine->heap, tier->cancelled.generations);
+        rn_free(&engine->heap, tier->passages);
         return RUNNEL_NO_MEMORY;
     }
     rn_counter_add(&engine->totals.blocks_total, model->parts.limits.n_blocks);
-    rn_actor_init(&tier->actor, &engine->runtime, &tier_class, (int32_t)(3 * engine->max_streams + 2 * engine->max_sessions + 1));
+    rn_actor_init(&tier->actor, &engine->runtime, &tier_class, (int32_t)(4 * engine->max_streams + 2 * engine->max_sessions + 1));
     return RUNNEL_OK;
 }
 
 void rn_tier_fini(struct rn_tier *tier)
 {
     rn_counter_add(&tier->model->engine->totals.blocks_total, -(int64_t)tier->pool.n_blocks);
-    rn_free(&tier->model->engine->heap, tier->cancelled.generations);
+    rn_free(&tier->model->engine->heap, tier->passages);
     rn_block_pool_fini(&tier->pool);
 }
