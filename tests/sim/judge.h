@@ -1,0 +1,49 @@
+/* The judge: the right answer of any request to the oracle model, in closed form and apart from the
+ * library: its own UTF-8 (Unicode 15, table 3-7), its own search for stop strings, whole texts and not pieces. */
+#ifndef RN_TESTS_SIM_JUDGE_H
+#define RN_TESTS_SIM_JUDGE_H
+
+#include "runnel.h"
+#include "tests/sim/oracle_backend.h"
+
+#define JUDGE_TOKENS 320
+#define JUDGE_TEXT (3 * JUDGE_TOKENS)
+
+struct judge_stops {
+    const char *const *strings;
+    size_t n_strings;
+    const int32_t *tokens;
+    size_t n_tokens;
+};
+
+struct judge_request {
+    const struct oracle_alphabet *alphabet;
+    uint64_t salt;
+    const int32_t *history, *prompt;
+    uint32_t n_history, n_prompt;
+    int64_t max_tokens; /* -1: up to the room */
+    uint32_t room;      /* longest sequence: the context, or all blocks */
+    struct judge_stops stops;
+};
+
+struct judge_answer {
+    bool fits;        /* false: the prompt is too long, nothing below counts */
+    int32_t tokens[JUDGE_TOKENS];
+    uint32_t n;       /* tokens of the answer, the one that ends it included */
+    uint32_t n_shown; /* those whose text counts: without a stop token */
+    runnel_finish finish;
+    char text[JUDGE_TEXT];
+    size_t text_bytes;
+};
+
+/* The whole answer, were it never cancelled. */
+void judge_answer(const struct judge_request *request, struct judge_answer *answer);
+
+/* The text after tokens[n] (each a byte): what is certain by then, or with `end` what it is if nothing
+ * follows. Into text[JUDGE_TEXT]; *stopped: a stop string was found. */
+size_t judge_text(const int32_t *tokens, uint32_t n, const struct judge_stops *stops, bool end, char *text, bool *stopped);
+
+/* True when text[n] is whole, well-formed UTF-8. */
+bool judge_utf8(const char *text, size_t n);
+
+#endif

@@ -1,0 +1,231 @@
+/* The oracle model: see oracle_backend.h. */
+#include "tests/sim/oracle_backend.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+
+#define POISON 0xdeadbeefcafef00dull
+
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+    uint64_t state = a ^ (b * 0x9e3779b97f4a7c15ull);
+
+    return rn_splitmix64(&state);
+}
+
+static uint64_t kv_after(uint64_t previous, int32_t token, uint32_t position)
+{
+    return mix(previous, (uint64_t)(uint32_t)token << 32 | position);
+}
+
+static int32_t token_of(uint64_t sum, const struct oracle_alphabet *alphabet)
+{
+    return alphabet->bytes[mix(sum, 1) % alphabet->n];
+}
+
+void oracle_chain_init(struct oracle_chain *chain, uint64_t salt)
+{
+    *chain = (struct oracle_chain){.kv = salt};
+}
+
+void oracle_chain_push(struct oracle_chain *chain, int32_t token)
+{
+    chain->kv = kv_after(chain->kv, token, chain->position++);
+    chain->sum += chain->kv;
+}
+
+int32_t oracle_chain_next(const struct oracle_chain *chain, const struct oracle_alphabet *alphabet)
+{
+    return token_of(chain->sum, alphabet);
+}
+
+/* ---- The backend ---- */
+
+static bool supports(const struct rn_backend *backend, const struct rn_op *op, uint32_t type_id)
+{
+    (void)backend;
+    (void)op;
+    (void)type_id;
+    return true;
+}
+
+static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *plan, const struct rn_backend_limits *limits,
+                             rn_progress_fn progress, void *user, runnel_error *error)
+{
+    (void)backend;
+    (void)plan;
+    (void)limits;
+    (void)progress;
+    (void)user;
+    (void)error;
+    return RUNNEL_OK;
+}
+
+static void breach(struct oracle *oracle, const char *what)
+{
+    if (oracle->breach == NULL)
+        oracle->breach = what;
+}
+
+static bool blocks_good(const struct oracle *oracle, const struct rn_step *step, const struct rn_step_row *row)
+{
+    const struct rn_step_seq *seq = &step->seqs[row->seq];
+
+    for (uint32_t i = 0; i <= row->position / oracle->limits.block_tokens; i++)
+        if (i >= seq->n_blocks || seq->blocks[i] >= oracle->limits.n_blocks)
+            return false;
+    return true;
+}
+
+/* The contract of backend.h, looked at when the step comes in and again when it runs. */
+static bool step_good(struct oracle *oracle, const struct rn_step *step)
+{
+    const struct rn_backend_limits *limits = &oracle->limits;
+    int32_t outs = 0;
+
+    if (step->n_rows == 0 || step->n_rows > limits->max_rows || step->n_seqs > limits->max_seqs || step->n_outs > limits->max_outs) {
+        breach(oracle, "a step is larger than the limits, or empty");
+        return false;
+    }
+    for (uint32_t i = 0; i < step->n_rows; i++) {
+        const struct rn_step_row *row = &step->rows[i];
+        bool first = i == 0 || row->seq != row[-1].seq;
+
+        if (row->token < 0 || row->token >= ORACLE_VOCAB || row->position >= limits->context_tokens || row->seq >= step->n_seqs)
+            breach(oracle, "a row is out of range");
+        else if (i == 0 ? row->seq != 0 : first && row->seq != row[-1].seq + 1)
+            breach(oracle, "the rows of a sequence do not stand together");
+        else if (!first && row->position != row[-1].position + 1)
+            breach(oracle, "positions of a sequence are not consecutive");
+        else if (row->out != -1 && row->out != outs++)
+            breach(oracle, "outs do not ascend without gaps");
+        else if (!blocks_good(oracle, step, row))
+            breach(oracle, "a block table does not cover its rows");
+    }
+    if ((uint32_t)outs != step->n_outs)
+        breach(oracle, "n_outs is not the number of wanted rows");
+    return oracle->breach == NULL;
+}
+
+static void submit_async(struct rn_backend *backend, struct rn_step *step)
+{
+    struct oracle *oracle = (struct oracle *)backend;
+
+    if (oracle->freed)
+        breach(oracle, "a step was submitted to a freed backend");
+    step_good(oracle, step);
+    step->next = NULL;
+    if (oracle->last != NULL)
+        oracle->last->next = step;
+    else
+        oracle->first = step;
+    oracle->last = step;
+    oracle->n_steps++;
+    if (oracle->submitted != NULL)
+        oracle->submitted(oracle->user, oracle);
+}
+
+static void free_backend(struct rn_backend *backend)
+{
+    struct oracle *oracle = (struct oracle *)backend;
+
+    if (oracle->freed)
+        breach(oracle, "the backend was freed twice");
+    if (oracle->first != NULL)
+        breach(oracle, "the backend was freed with a step in flight");
+    oracle->freed = true;
+}
+
+static const struct rn_backend_ops oracle_ops = {
+    .name = "oracle",
+    .supports = supports,
+    .prepare = prepare,
+    .submit_async = submit_async,
+    .free = free_backend,
+};
+
+static uint64_t *kv_at(const struct oracle *oracle, const struct rn_step_seq *seq, uint32_t position)
+{
+    uint32_t per_block = oracle->limits.block_tokens;
+
+    return &oracle->kv[(size_t)seq->blocks[position / per_block] * per_block + position % per_block];
+}
+
+static void write_logits(const struct oracle *oracle, const struct rn_step_seq *seq, uint32_t position, float *logits)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i <= position; i++)
+        sum += *kv_at(oracle, seq, i);
+    memset(logits, 0, ORACLE_VOCAB * sizeof *logits);
+    logits[token_of(sum, &oracle->alphabet)] = ORACLE_HOT;
+}
+
+static void run_row(struct oracle *oracle, struct rn_step *step, const struct rn_step_row *row, enum oracle_fault fault)
+{
+    const struct rn_step_seq *seq = &step->seqs[row->seq];
+    uint64_t previous = row->position == 0 ? oracle->salt : *kv_at(oracle, seq, row->position - 1);
+    float *logits;
+
+    *kv_at(oracle, seq, row->position) =
+        fault == ORACLE_FAULT_DEVICE ? POISON : kv_after(previous, row->token, row->position);
+    if (row->out < 0 || fault == ORACLE_FAULT_DEVICE)
+        return;
+    logits = step->logits + (size_t)row->out * ORACLE_VOCAB;
+    write_logits(oracle, seq, row->position, logits);
+    if (fault == ORACLE_FAULT_NAN && (uint32_t)row->out == step->n_outs - 1)
+        logits[row->position % ORACLE_VOCAB] = NAN;
+}
+
+void oracle_complete(struct oracle *oracle, enum oracle_fault fault)
+{
+    struct rn_step *step = oracle->first;
+
+    oracle->first = step->next;
+    if (oracle->first == NULL)
+        oracle->last = NULL;
+    if (step_good(oracle, step))
+        for (uint32_t i = 0; i < step->n_rows; i++)
+            run_row(oracle, step, &step->rows[i], fault);
+    step->status = fault == ORACLE_FAULT_DEVICE || oracle->breach != NULL ? RUNNEL_DEVICE : RUNNEL_OK;
+    step->on_done(step);
+}
+
+void oracle_poison_block(struct oracle *oracle, uint32_t block)
+{
+    uint32_t per_block = oracle->limits.block_tokens;
+
+    for (uint32_t i = 0; i < per_block; i++)
+        oracle->kv[(size_t)block * per_block + i] = POISON + i;
+}
+
+struct oracle *oracle_new(const struct rn_backend_limits *limits, const struct oracle_alphabet *alphabet, uint64_t salt)
+{
+    struct oracle *oracle = calloc(1, sizeof *oracle);
+
+    if (oracle == NULL)
+        return NULL;
+    oracle->backend.ops = &oracle_ops;
+    oracle->limits = *limits;
+    oracle->alphabet = *alphabet;
+    oracle->salt = salt;
+    oracle->kv = malloc((size_t)limits->n_blocks * limits->block_tokens * sizeof *oracle->kv);
+    if (oracle->kv == NULL) {
+        free(oracle);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < limits->n_blocks; i++)
+        oracle_poison_block(oracle, i);
+    return oracle;
+}
+
+void oracle_free(struct oracle *oracle)
+{
+    if (oracle == NULL)
+        return;
+    free(oracle->kv);
+    free(oracle);
+}

@@ -1,0 +1,66 @@
+/* The oracle model: a backend without arithmetic, whose right answer is known in closed form.
+ *
+ *   KV[-1] = salt,  KV[i] = mix(KV[i-1], token[i], i)         kept where the step's block table says
+ *   S[i]   = KV[0] + ... + KV[i]                              what attention is here: all of the past
+ *   logits[i] = one-hot at alphabet[mix(S[i]) mod alphabet size]
+ *
+ * A lost, stale, swapped or foreign position anywhere in the past changes every later token. The hot
+ * logit stands so far above the rest that temperature and penalties cannot change the choice. A small
+ * alphabet makes texts in which stop strings and broken UTF-8 are frequent.
+ *
+ * Steps are kept until the simulation completes them: oracle_complete runs the oldest one then, so
+ * that a block table or block that was let go too early is read late. Single thread. */
+#ifndef RN_TESTS_SIM_ORACLE_BACKEND_H
+#define RN_TESTS_SIM_ORACLE_BACKEND_H
+
+#include "model/backend.h"
+
+#define ORACLE_VOCAB 256
+#define ORACLE_HOT 1.0e6f
+
+struct oracle_alphabet {
+    uint32_t n; /* 1..256 */
+    uint8_t bytes[256];
+};
+
+/* The closed form: the state after a sequence of tokens. */
+struct oracle_chain {
+    uint64_t kv, sum;
+    uint32_t position; /* of the next token */
+};
+
+void oracle_chain_init(struct oracle_chain *chain, uint64_t salt);
+void oracle_chain_push(struct oracle_chain *chain, int32_t token);
+
+/* The token that follows what was pushed. */
+int32_t oracle_chain_next(const struct oracle_chain *chain, const struct oracle_alphabet *alphabet);
+
+enum oracle_fault { ORACLE_FAULT_NONE, ORACLE_FAULT_DEVICE, ORACLE_FAULT_NAN };
+
+struct oracle {
+    struct rn_backend backend; /* first */
+    struct rn_backend_limits limits;
+    struct oracle_alphabet alphabet;
+    uint64_t salt;
+    uint64_t *kv;          /* [n_blocks * block_tokens] */
+    struct rn_step *first, *last; /* in flight, oldest first */
+    uint64_t due_us;       /* the oldest may be completed from then on; the simulation's */
+    void (*submitted)(void *user, struct oracle *oracle); /* told of each step; may complete it at once */
+    void *user;
+    uint64_t n_steps;
+    bool freed;            /* by the model; the memory stays until oracle_free */
+    const char *breach;    /* the first breach of the contract by a step; NULL: none */
+};
+
+/* alphabet is copied. NULL: no memory. From the C library's heap: it is not the engine's. */
+struct oracle *oracle_new(const struct rn_backend_limits *limits, const struct oracle_alphabet *alphabet, uint64_t salt);
+void oracle_free(struct oracle *oracle);
+
+/* Runs the oldest step and hands it back. DEVICE: fails it, its KV rows become rubbish; NAN: the logits of
+ * its last wanted row are not numbers. */
+void oracle_complete(struct oracle *oracle, enum oracle_fault fault);
+
+/* Overwrites the block's KV: what is free must not be read. */
+void oracle_poison_block(struct oracle *oracle, uint32_t block);
+
+#endif

@@ -1,0 +1,556 @@
+/* The simulation's run of one seed: see sim.h. */
+#include "tests/sim/sim.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+
+/* A run that is not quiet after so many turns of its end will never be. */
+#define END_TURNS 20000
+#define CHECK_EVERY 8
+
+uint32_t sim_pick(struct sim *sim, uint32_t n)
+{
+    return (uint32_t)((rn_splitmix64(&sim->rng) >> 32) * n >> 32);
+}
+
+bool sim_chance(struct sim *sim, uint32_t percent)
+{
+    return sim_pick(sim, 100) < percent;
+}
+
+bool sim_has(const struct sim *sim, enum sim_feature feature)
+{
+    return (sim->plan.features >> feature & 1) != 0;
+}
+
+void sim_sign(struct sim *sim, uint64_t what)
+{
+    uint64_t state = sim->signature ^ what;
+
+    sim->signature = rn_splitmix64(&state);
+}
+
+void sim_tell(struct sim *sim, const char *format, ...)
+{
+    va_list args;
+
+    if (sim->story == NULL)
+        return;
+    fprintf(sim->story, "%6llu ", (unsigned long long)sim->tick);
+    va_start(args, format);
+    vfprintf(sim->story, format, args);
+    va_end(args);
+    fputc('\n', sim->story);
+    fflush(sim->story);
+}
+
+void sim_fail(struct sim *sim, const char *format, ...)
+{
+    va_list args;
+    int n;
+
+    if (sim->failed)
+        return;
+    sim->failed = true;
+    n = snprintf(sim->failure, sizeof sim->failure, "tick %llu: ", (unsigned long long)sim->tick);
+    va_start(args, format);
+    vsnprintf(sim->failure + n, sizeof sim->failure - (size_t)n, format, args);
+    va_end(args);
+}
+
+/* ---- The plan ---- */
+
+static uint32_t between(struct sim *sim, uint32_t low, uint32_t high)
+{
+    return low + sim_pick(sim, high - low + 1);
+}
+
+static void plan_alphabet(struct sim *sim, struct oracle_alphabet *alphabet)
+{
+    static const char *const sets[] = {"ab", "abcdefghij \n", "\xc3\xa9\xc3\xa9z", "\xe2\x82\xac" "a\xf0\x9f\x98\x80",
+                                       "\xef\xbf\xbd\xf4\x8f\xed\x9f" "ab"};
+    uint32_t which = sim_pick(sim, 7);
+
+    if (which < 5) {
+        alphabet->n = (uint32_t)strlen(sets[which]);
+        memcpy(alphabet->bytes, sets[which], alphabet->n);
+        return;
+    }
+    alphabet->n = 256;
+    for (uint32_t i = 0; i < 256; i++)
+        alphabet->bytes[i] = (uint8_t)i;
+}
+
+static void plan_limits(struct sim *sim, struct rn_backend_limits *limits)
+{
+    limits->max_rows = sim_chance(sim, 30) ? between(sim, 2, 8) : between(sim, 8, 64);
+    limits->max_outs = between(sim, 1, limits->max_rows < 16 ? limits->max_rows : 16);
+    limits->max_seqs = between(sim, 1, limits->max_outs + RN_PREFILL_LANES);
+    limits->block_tokens = 1u << sim_pick(sim, 6);
+    limits->context_tokens = between(sim, 8, 256);
+    limits->n_blocks = sim_has(sim, SIM_TINY_MEMORY) ? between(sim, 1, 12) : between(sim, 16, 200);
+}
+
+static void make_plan(struct sim *sim)
+{
+    struct sim_plan *plan = &sim->plan;
+
+    for (uint32_t i = 0; i < SIM_FEATURES; i++)
+        plan->features |= (uint32_t)sim_chance(sim, 50) << i;
+    /* What ends a run early or fails requests at random leaves less to look at: in fewer seeds. */
+    for (uint32_t i = SIM_FREE_MODEL; i <= SIM_NAN_FAULTS; i++)
+        if (sim_chance(sim, 50))
+            plan->features &= ~(1u << i);
+    plan->policy = (enum sim_policy)sim_pick(sim, SIM_POLICIES);
+    plan->n_ticks = between(sim, 50, 1200);
+    plan->n_requests = between(sim, 1, sim_chance(sim, 20) ? SIM_STREAMS : 20);
+    plan->max_batch = between(sim, 1, 8);
+    plan->max_streams = sim_has(sim, SIM_FEW_STREAMS) ? between(sim, 1, 4) : between(sim, 8, 32);
+    plan->max_sessions = between(sim, 1, 4);
+    plan->most_latency_us = 1u << sim_pick(sim, 12);
+    plan->weight_actor = between(sim, 5, 60);
+    plan->weight_step = between(sim, 1, 20);
+    plan->weight_host = between(sim, 1, 10);
+    plan->weight_dispatch = between(sim, 1, 10);
+    plan->weight_time = between(sim, 1, 10);
+    plan_limits(sim, &plan->limits);
+    plan_alphabet(sim, &plan->alphabet);
+    for (uint32_t i = 0; i < SIM_PROMPTS * SIM_PROMPT_TOKENS; i++)
+        sim->prompts[i / SIM_PROMPT_TOKENS][i % SIM_PROMPT_TOKENS] = (int32_t)sim_pick(sim, ORACLE_VOCAB);
+    for (uint32_t i = 0; i < sizeof sim->priorities; i++)
+        sim->priorities[i] = (uint8_t)sim_pick(sim, 256);
+    sim->starved = sim_pick(sim, RN_MODEL_ACTORS);
+}
+
+static void tell_plan(struct sim *sim)
+{
+    const struct sim_plan *plan = &sim->plan;
+    const struct rn_backend_limits *limits = &plan->limits;
+
+    sim_tell(sim, "features %05x policy %d; %u streams, %u sessions", plan->features, (int)plan->policy, plan->max_streams,
+             plan->max_sessions);
+    sim_tell(sim, "rows %u outs %u seqs %u; %u blocks of %u, context %u; alphabet of %u", limits->max_rows, limits->max_outs,
+             limits->max_seqs, limits->n_blocks, limits->block_tokens, limits->context_tokens, plan->alphabet.n);
+}
+
+/* ---- What the engine is given: memory, time, a trace ---- */
+
+static void *hook_alloc(void *user, size_t bytes, size_t alignment)
+{
+    struct sim *sim = user;
+    void *ptr = NULL;
+
+    if (sim->faults_armed && sim_pick(sim, 25) == 0)
+        return NULL;
+    if (posix_memalign(&ptr, alignment < sizeof(void *) ? sizeof(void *) : alignment, bytes) != 0)
+        return NULL;
+    memset(ptr, 0xcd, bytes); /* rubbish, but the same in each run */
+    sim->live_bytes += bytes;
+    sim->live_allocations++;
+    return ptr;
+}
+
+static void hook_free(void *user, void *ptr, size_t bytes)
+{
+    struct sim *sim = user;
+
+    memset(ptr, 0xdd, bytes);
+    sim->live_bytes -= bytes;
+    sim->live_allocations--;
+    free(ptr);
+}
+
+/* Strictly ascending, so that 0 in a timing means "never". */
+static uint64_t now_us(void *user)
+{
+    return ++((struct sim *)user)->now_us;
+}
+
+static uint32_t slot_of(const struct rn_msg *msg)
+{
+    switch ((enum rn_message_kind)msg->head.kind) {
+    case RN_MSG_SUBMIT:
+    case RN_MSG_ENCODE:
+    case RN_MSG_ADMIT:
+    case RN_MSG_PREFILL:
+    case RN_MSG_OFFER:
+    case RN_MSG_END:
+    case RN_MSG_RETIRE:
+        return msg->request.request->slot;
+    case RN_MSG_CANCEL:
+    case RN_MSG_CREDIT:
+    case RN_MSG_STOPPED:
+        return msg->stream.slot;
+    case RN_MSG_ENDED:
+        return msg->ended.slot;
+    case RN_MSG_SESSION_NEW:
+    case RN_MSG_SESSION_FREE:
+        return msg->session.slot;
+    default:
+        return 0;
+    }
+}
+
+static void trace(void *user, const struct rn_actor *actor, const struct rn_msg *msg)
+{
+    sim_sign(user, (uint64_t)actor->id << 40 | (uint64_t)msg->head.kind << 32 | slot_of(msg));
+    sim_tell(user, "actor %u %s: %s of slot %u", actor->id, actor->class->name, rn_message_name(msg->head.kind), slot_of(msg));
+}
+
+/* ---- Models ---- */
+
+static void submitted(void *user, struct oracle *oracle)
+{
+    struct sim *sim = user;
+
+    oracle->due_us = sim->now_us + sim_pick(sim, sim->plan.most_latency_us);
+    if (sim->step_at_once)
+        oracle_complete(oracle, ORACLE_FAULT_NONE);
+}
+
+bool sim_new_model(struct sim *sim, uint32_t index)
+{
+    struct sim_model *model = &sim->models[index];
+    struct rn_model_parts parts = {.limits = sim->plan.limits, .n_vocab = ORACLE_VOCAB};
+    runnel_error error;
+    runnel_status status;
+
+    oracle_free(model->oracle);
+    model->oracle = oracle_new(&sim->plan.limits, &sim->plan.alphabet, sim->seed << 16 | model->n_lives++ << 8 | index);
+    parts.vocab = rn_vocab_new_bytes(&sim->engine->heap);
+    if (model->oracle == NULL || parts.vocab == NULL) {
+        rn_vocab_free(parts.vocab);
+        oracle_free(model->oracle);
+        model->oracle = NULL;
+        return false;
+    }
+    model->oracle->submitted = submitted;
+    model->oracle->user = sim;
+    parts.backend = &model->oracle->backend;
+    status = rn_model_new_of_parts(sim->engine, &parts, NULL, &model->handle, &error);
+    sim_sign(sim, 0x100 + (uint64_t)-status);
+    sim_tell(sim, "host: model %u is new: %s", index, runnel_status_name(status));
+    if (status == RUNNEL_OK)
+        return true;
+    model->handle = NULL;
+    if (status != RUNNEL_NO_MEMORY || !sim_has(sim, SIM_ALLOC_FAULTS) || error.status != status)
+        sim_fail(sim, "a model was refused: %s", runnel_status_name(status));
+    if (!model->oracle->freed)
+        sim_fail(sim, "a model that was refused did not free its backend");
+    return false;
+}
+
+void sim_free_model(struct sim *sim, uint32_t index)
+{
+    sim_sign(sim, 0x200 + index);
+    sim_tell(sim, "host: frees model %u", index);
+    runnel_model_free(sim->models[index].handle);
+    sim->models[index].handle = NULL;
+    for (uint32_t i = 0; i < SIM_SESSIONS; i++)
+        if (sim->sessions[i].model == index)
+            sim->sessions[i].id.id = 0;
+}
+
+/* Everything that the engine held must be free, and every stream with a callback told its end. */
+static void engine_gone(struct sim *sim)
+{
+    sim->engine = NULL;
+    if (sim->live_bytes != 0 || sim->live_allocations != 0)
+        sim_fail(sim, "%llu bytes in %llu allocations are left after the engine", (unsigned long long)sim->live_bytes,
+                 (unsigned long long)sim->live_allocations);
+    for (uint32_t i = 0; i < sim->n_streams; i++)
+        if (!sim->streams[i].ended && !sim->streams[i].pull)
+            sim_fail(sim, "stream %u got no terminal event from engine_free", i);
+    for (uint32_t i = 0; i < SIM_MODELS; i++)
+        if (sim->models[i].oracle != NULL && !sim->models[i].oracle->freed)
+            sim_fail(sim, "the engine is freed and the backend of model %u is not", i);
+}
+
+void sim_free_engine(struct sim *sim)
+{
+    sim_sign(sim, 0x300);
+    sim_tell(sim, "host: frees the engine");
+    sim->closing = true;
+    sim->faults_armed = false;
+    sim->step_at_once = true;
+    for (uint32_t i = 0; i < SIM_MODELS; i++) {
+        while (sim->models[i].oracle != NULL && sim->models[i].oracle->first != NULL)
+            oracle_complete(sim->models[i].oracle, ORACLE_FAULT_NONE);
+        sim->models[i].handle = NULL;
+    }
+    memset(sim->sessions, 0, sizeof sim->sessions);
+    sim->free_at_return = sim->telling != NULL;
+    runnel_engine_free(sim->engine);
+    if (!sim->free_at_return)
+        engine_gone(sim);
+}
+
+static bool set_up(struct sim *sim)
+{
+    runnel_engine_options options;
+    struct rn_clock clock = {now_us, sim};
+    runnel_error error;
+
+    runnel_engine_options_default(&options);
+    options.max_streams = sim->plan.max_streams;
+    options.max_sessions = sim->plan.max_sessions;
+    options.allocator = (runnel_allocator){hook_alloc, hook_free, sim};
+    if (rn_engine_new(&options, &clock, true, &sim->engine, &error) != RUNNEL_OK) {
+        sim_fail(sim, "the engine was refused: %s", error.message);
+        return false;
+    }
+    sim->engine->runtime.trace = trace;
+    sim->engine->runtime.trace_user = sim;
+    for (uint32_t i = 0; i < (sim_has(sim, SIM_MANY_MODELS) ? 2 : 1); i++)
+        sim_new_model(sim, i);
+    sim->faults_armed = sim_has(sim, SIM_ALLOC_FAULTS);
+    return !sim->failed;
+}
+
+/* ---- Ticks ---- */
+
+static uint32_t role_of(const struct rn_actor *actor)
+{
+    return actor->id == 0 ? RN_MODEL_ACTORS : (actor->id - 1) % RN_MODEL_ACTORS;
+}
+
+static uint32_t choose_actor(struct sim *sim, uint32_t n)
+{
+    struct rn_actor **actors = sim->engine->runtime.runnable;
+    uint32_t choice = sim_pick(sim, n);
+
+    if (sim->plan.policy == SIM_NEWEST && sim_chance(sim, 80))
+        return n - 1;
+    if (sim->plan.policy == SIM_PRIORITIES)
+        for (uint32_t i = 0; i < n; i++)
+            if (sim->priorities[actors[i]->id % 64] > sim->priorities[actors[choice]->id % 64])
+                choice = i;
+    if (sim->plan.policy == SIM_STARVE_ONE)
+        for (uint32_t i = 0; i < n && role_of(actors[choice]) == sim->starved; i++)
+            choice = (choice + 1) % n;
+    return choice;
+}
+
+static bool run_actor(struct sim *sim)
+{
+    uint32_t n = rn_runtime_runnable(&sim->engine->runtime);
+    uint32_t choice;
+
+    if (n == 0)
+        return false;
+    choice = choose_actor(sim, n);
+    if (sim->plan.policy == SIM_STARVE_ONE && role_of(sim->engine->runtime.runnable[choice]) == sim->starved && sim_chance(sim, 90))
+        return false;
+    rn_runtime_step(&sim->engine->runtime, choice, 1 + sim_pick(sim, sim->plan.max_batch));
+    return true;
+}
+
+static enum oracle_fault choose_fault(struct sim *sim)
+{
+    if (sim_has(sim, SIM_DEVICE_FAULTS) && sim_chance(sim, 3))
+        return ORACLE_FAULT_DEVICE;
+    if (sim_has(sim, SIM_NAN_FAULTS) && sim_chance(sim, 3))
+        return ORACLE_FAULT_NAN;
+    return ORACLE_FAULT_NONE;
+}
+
+static bool complete_step(struct sim *sim, enum oracle_fault fault)
+{
+    uint32_t first = sim_pick(sim, SIM_MODELS);
+
+    for (uint32_t i = 0; i < SIM_MODELS; i++) {
+        struct oracle *oracle = sim->models[(first + i) % SIM_MODELS].oracle;
+
+        if (oracle != NULL && oracle->first != NULL && oracle->due_us <= sim->now_us) {
+            sim_tell(sim, "backend %u: a step of %u rows is done, fault %d", (first + i) % SIM_MODELS, oracle->first->n_rows, (int)fault);
+            oracle_complete(oracle, fault);
+            sim->n_steps++;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool in_flight(const struct sim *sim)
+{
+    for (uint32_t i = 0; i < SIM_MODELS; i++)
+        if (sim->models[i].oracle != NULL && sim->models[i].oracle->first != NULL)
+            return true;
+    return false;
+}
+
+static void pass_time(struct sim *sim)
+{
+    sim->now_us += 1 + sim_pick(sim, sim->plan.most_latency_us);
+}
+
+static void change_schedule(struct sim *sim)
+{
+    sim->priorities[sim_pick(sim, sizeof sim->priorities)] = (uint8_t)sim_pick(sim, 256);
+    if (sim_chance(sim, 20))
+        sim->starved = sim_pick(sim, RN_MODEL_ACTORS + 1);
+    if (sim_chance(sim, 10))
+        sim->plan.policy = (enum sim_policy)sim_pick(sim, SIM_POLICIES);
+}
+
+static void check(struct sim *sim)
+{
+    if (sim->engine == NULL || sim->closing)
+        return;
+    if (sim->tick % CHECK_EVERY == 0)
+        sim_check_tick(sim);
+    if (rn_runtime_runnable(&sim->engine->runtime) == 0)
+        sim_check_quiet(sim);
+}
+
+static void tick(struct sim *sim)
+{
+    const struct sim_plan *plan = &sim->plan;
+    uint32_t total = plan->weight_actor + plan->weight_step + plan->weight_host + plan->weight_dispatch + plan->weight_time;
+    uint32_t at = sim_pick(sim, total);
+
+    sim->tick++;
+    if (sim_chance(sim, 2))
+        change_schedule(sim);
+    if (at < plan->weight_actor) {
+        run_actor(sim);
+    } else if ((at -= plan->weight_actor) < plan->weight_step) {
+        complete_step(sim, choose_fault(sim));
+    } else if ((at -= plan->weight_step) < plan->weight_host) {
+        sim_act(sim);
+    } else if ((at -= plan->weight_host) < plan->weight_dispatch) {
+        sim_deliver(sim, sim_pick(sim, 5));
+        if (sim->free_at_return)
+            engine_gone(sim);
+        else
+            sim_pull(sim);
+    } else {
+        pass_time(sim);
+    }
+    check(sim);
+}
+
+/* ---- The end ---- */
+
+/* Lets everything run out that can without the host; in an order of the seed's choice. */
+static void settle(struct sim *sim)
+{
+    while (!sim->failed && (rn_runtime_runnable(&sim->engine->runtime) > 0 || in_flight(sim))) {
+        sim->tick++;
+        if (run_actor(sim))
+            check(sim);
+        else if (!complete_step(sim, ORACLE_FAULT_NONE))
+            pass_time(sim);
+    }
+}
+
+static void run_out(struct sim *sim)
+{
+    for (uint32_t turn = 0; sim->n_live > 0 && turn < END_TURNS && !sim->failed; turn++) {
+        bool paused = sim_resume_some(sim);
+
+        settle(sim);
+        if (!sim->failed && sim_deliver(sim, sim_pick(sim, 9)) + sim_pull(sim) == 0 && !paused &&
+            rn_runtime_runnable(&sim->engine->runtime) == 0)
+            break;
+        check(sim);
+    }
+    if (sim->n_live > 0)
+        sim_fail(sim, "%u streams have not ended and nothing moves", sim->n_live);
+}
+
+static void expect_quiet(struct sim *sim, bool all_freed)
+{
+    runnel_engine_stats stats = {.struct_size = sizeof stats};
+
+    runnel_engine_get_stats(sim->engine, &stats);
+    if (stats.streams != 0 || stats.messages != 0)
+        sim_fail(sim, "at rest there are %llu streams and %llu messages", (unsigned long long)stats.streams,
+                 (unsigned long long)stats.messages);
+    if (all_freed && (stats.blocks_used != 0 || stats.blocks_total != 0 || stats.sessions != 0 || stats.models != 0))
+        sim_fail(sim, "with every model freed there are %llu of %llu blocks, %llu sessions, %llu models",
+                 (unsigned long long)stats.blocks_used, (unsigned long long)stats.blocks_total,
+                 (unsigned long long)stats.sessions, (unsigned long long)stats.models);
+}
+
+static void end(struct sim *sim)
+{
+    bool all = sim_chance(sim, 50);
+
+    sim->faults_armed = false;
+    sim->ending = true;
+    run_out(sim);
+    if (sim->failed)
+        return;
+    settle(sim);
+    sim_check_tick(sim);
+    sim_check_quiet(sim);
+    expect_quiet(sim, false);
+    for (uint32_t i = 0; i < SIM_SESSIONS && !sim->failed; i++)
+        if (sim->sessions[i].id.id != 0 && sim_chance(sim, 50))
+            runnel_session_free(sim->models[sim->sessions[i].model].handle, sim->sessions[i].id);
+    for (uint32_t i = 0; i < SIM_MODELS; i++)
+        if (sim->models[i].handle != NULL && all)
+            sim_free_model(sim, i);
+    settle(sim);
+    if (!sim->failed)
+        expect_quiet(sim, all);
+    if (!sim->failed)
+        sim_free_engine(sim);
+}
+
+static void look_for_breaches(struct sim *sim)
+{
+    for (uint32_t i = 0; i < SIM_MODELS; i++)
+        if (sim->models[i].oracle != NULL && sim->models[i].oracle->breach != NULL)
+            sim_fail(sim, "the contract of the backend was broken: %s", sim->models[i].oracle->breach);
+}
+
+static void report_on(const struct sim *sim, struct sim_report *report)
+{
+    *report = (struct sim_report){
+        .failed = sim->failed,
+        .signature = sim->signature,
+        .n_streams = sim->n_streams,
+        .n_ticks = sim->tick,
+        .n_steps = sim->n_steps,
+        .n_events = sim->n_events,
+        .n_checks = sim->n_checks,
+    };
+    memcpy(report->failure, sim->failure, sizeof report->failure);
+    memcpy(report->n_outcomes, sim->n_outcomes, sizeof report->n_outcomes);
+}
+
+bool sim_run(uint64_t seed, FILE *story, struct sim_report *report)
+{
+    struct sim *sim = calloc(1, sizeof *sim);
+    bool good;
+
+    sim->streams = calloc(SIM_STREAMS, sizeof *sim->streams);
+    sim->seed = sim->rng = sim->signature = seed;
+    sim->now_us = 1;
+    sim->story = story;
+    make_plan(sim);
+    tell_plan(sim);
+    if (set_up(sim)) {
+        while (sim->tick < sim->plan.n_ticks && sim->engine != NULL && !sim->failed)
+            tick(sim);
+        if (sim->engine != NULL && !sim->failed)
+            end(sim);
+        if (!sim->failed)
+            sim_judge_all(sim);
+    }
+    look_for_breaches(sim);
+    report_on(sim, report);
+    good = !sim->failed;
+    if (good)
+        for (uint32_t i = 0; i < SIM_MODELS; i++)
+            oracle_free(sim->models[i].oracle);
+    free(sim->streams);
+    free(sim);
+    return good;
+}

@@ -1,0 +1,169 @@
+/* The simulation: one engine, its models and a host on one thread, under a schedule, a clock and faults
+ * that all come from one seed.
+ *
+ *   seed ─▶ plan (which features, how large, how the scheduler chooses)
+ *        ─▶ ticks: run an actor | complete a step | let time pass | the host does something
+ *        ─▶ end: everything is let run out, judged and freed
+ *
+ * Nothing that is decided depends on an address, so a seed replays; each message handled and each act of the
+ * host goes into a rolling hash, the order signature, which must be the same in a second run.
+ *
+ *   sim.c         the plan, the engine, the ticks, the end
+ *   sim_host.c    the host: what it submits and does, what it is told
+ *   sim_verdict.c checks while it runs, and of each answer against judge.h
+ *
+ * The first thing found wrong is kept as a sentence and ends the run; a failed run keeps its memory. */
+#ifndef RN_TESTS_SIM_SIM_H
+#define RN_TESTS_SIM_SIM_H
+
+#include <stdio.h>
+
+#include "actors/engine.h"
+#include "tests/sim/judge.h"
+#include "tests/sim/oracle_backend.h"
+
+#define SIM_MODELS 3
+#define SIM_SESSIONS 8
+#define SIM_STREAMS 64 /* requests accepted in one run at most */
+#define SIM_PROMPTS 3
+#define SIM_PROMPT_TOKENS 200
+#define SIM_STOPS 3
+#define SIM_STOP_BYTES 16
+#define SIM_EVENT_TOKENS JUDGE_TOKENS
+
+/* Swarm: each seed switches on a random part of these (Groce et al., "Swarm testing", 2012). */
+enum sim_feature {
+    SIM_SESSION, SIM_CANCEL, SIM_PAUSE, SIM_STOP_STRINGS, SIM_STOP_TOKENS, SIM_SAMPLED, SIM_LOGITS, SIM_PROGRESS,
+    SIM_LOGPROBS, SIM_PULL, SIM_TINY_MEMORY, SIM_FEW_STREAMS, SIM_MANY_MODELS, SIM_FREE_MODEL, SIM_FREE_ENGINE,
+    SIM_ALLOC_FAULTS, SIM_DEVICE_FAULTS, SIM_NAN_FAULTS, SIM_ACT_INSIDE, SIM_BURSTS, SIM_FEATURES
+};
+
+/* How the next actor is chosen among those that can run. */
+enum sim_policy { SIM_UNIFORM, SIM_PRIORITIES, SIM_STARVE_ONE, SIM_NEWEST, SIM_POLICIES };
+
+struct sim_plan {
+    uint32_t features;
+    enum sim_policy policy;
+    uint32_t n_ticks, n_requests, max_batch;
+    uint32_t max_streams, max_sessions;
+    uint32_t most_latency_us;
+    uint32_t weight_actor, weight_step, weight_host, weight_dispatch, weight_time;
+    struct rn_backend_limits limits;
+    struct oracle_alphabet alphabet;
+};
+
+struct sim_model {
+    runnel_model *handle; /* NULL: not there, or given back */
+    struct oracle *oracle;
+    uint32_t n_lives;     /* of this place */
+};
+
+struct sim_session {
+    runnel_session id;    /* 0: not there */
+    uint32_t serial;      /* never reused, as places and ids are */
+    uint32_t model;
+};
+
+/* A request the engine accepted, and all that the host was told about it. */
+struct sim_stream {
+    struct sim *sim;
+    runnel_stream id;
+    uint32_t model;
+    uint64_t salt;        /* of the model's oracle */
+    uint32_t room;
+    uint32_t session;     /* serial; 0: none */
+    bool session_freed;   /* before the end of this turn */
+    bool paused, cancelled, pull;
+
+    int32_t prompt[SIM_PROMPT_TOKENS];
+    uint32_t n_prompt;
+    int64_t max_tokens;
+    bool as_text, want_logits, want_progress, want_logprobs;
+    uint32_t n_top;
+    char stops[SIM_STOPS][SIM_STOP_BYTES];
+    const char *stop_list[SIM_STOPS];
+    int32_t stop_tokens[SIM_STOPS];
+    uint32_t n_stops, n_stop_tokens;
+
+    int32_t tokens[SIM_EVENT_TOKENS]; /* of TOKEN events */
+    uint32_t n_tokens;
+    char text[JUDGE_TEXT];
+    size_t text_bytes;
+    bool got_tail;        /* an event with text alone: what was held back */
+    uint64_t first_logits, n_logits, progress, progress_total;
+    int32_t hot[SIM_PROMPT_TOKENS + JUDGE_TOKENS]; /* of LOGITS events, by their order */
+    bool ended;
+    bool may_drop;        /* it was cancelled and paused at once: events before its end may be missing */
+    runnel_event_type outcome;
+    runnel_finish finish;
+    runnel_status status;
+    runnel_usage usage;
+    runnel_timings timings;
+};
+
+struct sim {
+    uint64_t seed, rng, signature, tick;
+    FILE *story;
+    struct sim_plan plan;
+    uint64_t now_us;
+    runnel_engine *engine; /* NULL once freed */
+    bool closing;          /* engine_free was called */
+    bool free_at_return;   /* ... inside a callback: carried out when the dispatch returns */
+    bool step_at_once;     /* the engine is being freed: no step waits for the simulation */
+    bool ending;           /* the host only lets things run out */
+    bool slot_closing;     /* the last terminal event's slot is free once its callback has returned */
+    bool faults_armed;
+    uint64_t live_bytes, live_allocations;
+    struct sim_model models[SIM_MODELS];
+    struct sim_session sessions[SIM_SESSIONS];
+    uint32_t n_sessions;        /* ever made */
+    struct sim_stream *streams; /* [SIM_STREAMS] */
+    uint32_t n_streams, n_live; /* n_live: those whose slot the engine holds */
+    struct sim_stream *telling; /* its callback is running */
+    uint8_t priorities[64];     /* by actor id */
+    uint32_t starved;           /* role of the actor that is kept waiting */
+    int32_t prompts[SIM_PROMPTS][SIM_PROMPT_TOKENS];
+    uint64_t n_events, n_steps, n_checks, n_outcomes[3];
+    bool failed;
+    char failure[512];
+};
+
+struct sim_report {
+    bool failed;
+    char failure[512];
+    uint64_t signature;
+    uint32_t n_streams;
+    uint64_t n_ticks, n_steps, n_events, n_checks;
+    uint64_t n_outcomes[3]; /* done, cancelled, failed */
+};
+
+/* Runs one seed. True: nothing was wrong. story: each message and act is written there; NULL: nowhere. */
+bool sim_run(uint64_t seed, FILE *story, struct sim_report *report);
+
+/* ---- Between the files ---- */
+
+uint32_t sim_pick(struct sim *sim, uint32_t n); /* uniform in [0, n) */
+bool sim_chance(struct sim *sim, uint32_t percent);
+bool sim_has(const struct sim *sim, enum sim_feature feature);
+void sim_sign(struct sim *sim, uint64_t what);
+void sim_tell(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* sim.c: makes a model in place `index`; false: memory was refused. */
+bool sim_new_model(struct sim *sim, uint32_t index);
+void sim_free_model(struct sim *sim, uint32_t index);
+void sim_free_engine(struct sim *sim);
+
+/* sim_host.c: one act of the host; callbacks; streams that are pulled: the events that came. */
+void sim_act(struct sim *sim);
+size_t sim_deliver(struct sim *sim, size_t max_events);
+size_t sim_pull(struct sim *sim);
+bool sim_resume_some(struct sim *sim); /* false: none was paused */
+
+/* sim_verdict.c: after a tick; when nothing can run; at the end, of all answers. */
+void sim_check_tick(struct sim *sim);
+void sim_check_quiet(struct sim *sim);
+void sim_check_event(struct sim *sim, struct sim_stream *stream, const runnel_event *event);
+void sim_judge_all(struct sim *sim);
+
+#endif

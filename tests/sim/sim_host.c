@@ -1,0 +1,452 @@
+/* The host of the simulation: what it submits and does, and what it is told. See sim.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/sim/sim.h"
+
+/* ---- Being told ---- */
+
+/* A slot is free once the callback of its terminal event has returned. */
+static void slot_closed(struct sim *sim)
+{
+    sim->n_live -= sim->slot_closing;
+    sim->slot_closing = false;
+}
+
+static void take_event(struct sim *sim, struct sim_stream *stream, const runnel_event *event)
+{
+    sim->n_events++;
+    sim_sign(sim, (uint64_t)event->type << 32 | (uint32_t)event->token);
+    sim_tell(sim, "host: stream %u is told event %d, token %d, %zu bytes", (uint32_t)(stream - sim->streams), (int)event->type,
+             event->token, event->text_bytes);
+    sim_check_event(sim, stream, event);
+    if (event->type < RUNNEL_EVENT_DONE)
+        return;
+    stream->ended = true;
+    stream->outcome = event->type;
+    stream->finish = event->finish;
+    stream->status = event->status;
+    stream->usage = event->usage;
+    stream->timings = event->timings;
+    sim->n_outcomes[event->type - RUNNEL_EVENT_DONE]++;
+}
+
+static void on_event(void *user, const runnel_event *event)
+{
+    struct sim_stream *stream = user;
+    struct sim *sim = stream->sim;
+
+    if (sim->telling != NULL)
+        sim_fail(sim, "a callback inside a callback");
+    slot_closed(sim);
+    sim->telling = stream;
+    take_event(sim, stream, event);
+    sim->slot_closing = stream->ended;
+    if (!sim->ending && !sim->failed && sim_has(sim, SIM_ACT_INSIDE) && sim_chance(sim, 10))
+        sim_act(sim);
+    sim->telling = NULL;
+}
+
+size_t sim_deliver(struct sim *sim, size_t max_events)
+{
+    size_t n = runnel_engine_dispatch(sim->engine, max_events);
+
+    slot_closed(sim);
+    if (max_events > 0 && n > max_events)
+        sim_fail(sim, "dispatch of %zu events ran %zu", max_events, n);
+    return n;
+}
+
+/* One stream that is read with runnel_stream_next; the events it gave. */
+static size_t pull_stream(struct sim *sim, struct sim_stream *stream)
+{
+    size_t most = 1 + sim_pick(sim, 6), n = 0;
+
+    while (n < most && !stream->ended && !sim->failed) {
+        runnel_event event;
+        runnel_status status = runnel_stream_next(sim->engine, stream->id, 0, &event);
+
+        if (status == RUNNEL_TIMEOUT)
+            return n;
+        if (status != RUNNEL_OK) {
+            sim_fail(sim, "runnel_stream_next of a stream that has not ended: %s", runnel_status_name(status));
+            return n;
+        }
+        take_event(sim, stream, &event);
+        sim->n_live -= stream->ended;
+        n++;
+    }
+    return n;
+}
+
+size_t sim_pull(struct sim *sim)
+{
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < sim->n_streams; i++)
+        if (sim->streams[i].pull && !sim->streams[i].ended && (sim->ending || sim_chance(sim, 50)))
+            n += pull_stream(sim, &sim->streams[i]);
+    return n;
+}
+
+/* ---- Requests ---- */
+
+static uint32_t put_character(struct sim *sim, char *at)
+{
+    static const char *const wide[] = {"\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xef\xbf\xbd"};
+    uint8_t byte = sim->plan.alphabet.bytes[sim_pick(sim, sim->plan.alphabet.n)];
+    const char *character = wide[sim_pick(sim, 4)];
+
+    if (byte != 0 && byte < 0x80) {
+        *at = (char)byte;
+        return 1;
+    }
+    memcpy(at, character, strlen(character));
+    return (uint32_t)strlen(character);
+}
+
+static void choose_stops(struct sim *sim, struct sim_stream *stream)
+{
+    if (sim_has(sim, SIM_STOP_STRINGS) && sim_chance(sim, 60))
+        stream->n_stops = 1 + sim_pick(sim, SIM_STOPS);
+    for (uint32_t i = 0; i < stream->n_stops; i++) {
+        uint32_t n = 0;
+
+        for (uint32_t characters = 1 + sim_pick(sim, 3); characters > 0; characters--)
+            n += put_character(sim, stream->stops[i] + n);
+        stream->stop_list[i] = stream->stops[i];
+    }
+    if (sim_has(sim, SIM_STOP_TOKENS) && sim_chance(sim, 50))
+        stream->n_stop_tokens = 1 + sim_pick(sim, SIM_STOPS);
+    for (uint32_t i = 0; i < stream->n_stop_tokens; i++)
+        stream->stop_tokens[i] = (int32_t)sim_pick(sim, ORACLE_VOCAB);
+}
+
+static void choose_prompt(struct sim *sim, struct sim_stream *stream)
+{
+    const int32_t *base = sim->prompts[sim_pick(sim, SIM_PROMPTS)];
+
+    stream->as_text = sim_chance(sim, 40);
+    stream->n_prompt = 1 + sim_pick(sim, sim_chance(sim, 50) ? 12 : SIM_PROMPT_TOKENS - 1);
+    for (uint32_t i = 0; i < stream->n_prompt; i++)
+        stream->prompt[i] = base[i] & (stream->as_text ? 0x7f : 0xff);
+    if (sim_chance(sim, 50))
+        stream->prompt[stream->n_prompt - 1] = (int32_t)sim_pick(sim, 128);
+    stream->max_tokens = 1 + (int64_t)sim_pick(sim, sim_chance(sim, 60) ? 12 : 90);
+    if (sim_chance(sim, 20))
+        stream->max_tokens = sim_chance(sim, 50) ? -1 : 0;
+}
+
+static struct sim_session *choose_session(struct sim *sim, uint32_t model)
+{
+    struct sim_session *session = &sim->sessions[sim_pick(sim, SIM_SESSIONS)];
+
+    return session->id.id != 0 && session->model == model ? session : NULL;
+}
+
+static void choose_sampling(struct sim *sim, runnel_sampling *sampling)
+{
+    if (!sim_has(sim, SIM_SAMPLED))
+        return;
+    sampling->temperature = (float)sim_pick(sim, 20) * 0.1f;
+    sampling->top_k = sim_pick(sim, 3) * 20;
+    sampling->top_p = sim_chance(sim, 50) ? 0.9f : 1.0f;
+    sampling->min_p = sim_chance(sim, 30) ? 0.1f : 0.0f;
+    sampling->repetition_penalty = sim_chance(sim, 30) ? 1.3f : 1.0f;
+    sampling->frequency_penalty = sim_chance(sim, 30) ? 0.5f : 0.0f;
+    sampling->presence_penalty = sim_chance(sim, 30) ? 1.0f : 0.0f;
+    sampling->seed = sim_pick(sim, 1000);
+}
+
+static void fill_request(struct sim *sim, struct sim_stream *stream, char *text, runnel_request *request)
+{
+    runnel_request_default(request);
+    if (stream->as_text) {
+        for (uint32_t i = 0; i < stream->n_prompt; i++)
+            text[i] = (char)stream->prompt[i];
+        request->prompt = text;
+        request->prompt_bytes = stream->n_prompt;
+    } else {
+        request->tokens = stream->prompt;
+        request->n_tokens = stream->n_prompt;
+    }
+    request->max_tokens = stream->max_tokens;
+    request->stops = stream->stop_list;
+    request->n_stops = stream->n_stops;
+    request->stop_tokens = stream->stop_tokens;
+    request->n_stop_tokens = stream->n_stop_tokens;
+    request->want_logits = stream->want_logits;
+    request->want_progress = stream->want_progress;
+    request->want_logprobs = stream->want_logprobs;
+    request->n_top = stream->n_top;
+    request->ignore_eos = (uint8_t)sim_chance(sim, 50);
+    choose_sampling(sim, &request->sampling);
+    request->on_event = stream->pull ? NULL : on_event;
+    request->user = stream;
+}
+
+/* Whether the engine may say what it says; `known` are the session's tokens as of now. */
+static void check_answer(struct sim *sim, const struct sim_stream *stream, runnel_status status, uint32_t known)
+{
+    bool full = sim->n_live >= sim->plan.max_streams;
+    bool fits = known + stream->n_prompt + (stream->max_tokens != 0) <= stream->room;
+
+    if (status == RUNNEL_NO_MEMORY ? sim->faults_armed
+        : sim->closing             ? status == RUNNEL_CLOSED
+        : status == RUNNEL_OK      ? !full && fits
+        : status == RUNNEL_BUSY    ? full && fits
+                                   : status == RUNNEL_CONTEXT && !fits)
+        return;
+    sim_fail(sim, "a submit got %s with %u of %u streams; %u tokens, %u known, max_tokens %lld, room %u", runnel_status_name(status),
+             sim->n_live, sim->plan.max_streams, stream->n_prompt, known, (long long)stream->max_tokens, stream->room);
+}
+
+static void prepare_stream(struct sim *sim, struct sim_stream *stream, uint32_t model)
+{
+    const struct rn_backend_limits *limits = &sim->plan.limits;
+    uint32_t blocks = limits->n_blocks * limits->block_tokens;
+
+    memset(stream, 0, sizeof *stream);
+    stream->sim = sim;
+    stream->model = model;
+    stream->salt = sim->models[model].oracle->salt;
+    stream->room = blocks < limits->context_tokens ? blocks : limits->context_tokens;
+    stream->pull = sim_has(sim, SIM_PULL) && sim_chance(sim, 40);
+    stream->want_logits = sim_has(sim, SIM_LOGITS) && sim_chance(sim, 30);
+    stream->want_progress = sim_has(sim, SIM_PROGRESS) && sim_chance(sim, 50);
+    stream->want_logprobs = sim_has(sim, SIM_LOGPROBS) && sim_chance(sim, 50);
+    stream->n_top = stream->want_logprobs ? sim_pick(sim, RUNNEL_MAX_TOP_LOGPROBS + 1) : 0;
+    choose_prompt(sim, stream);
+    choose_stops(sim, stream);
+}
+
+static bool choose_model(struct sim *sim, uint32_t *model)
+{
+    *model = sim_pick(sim, SIM_MODELS);
+    for (uint32_t i = 0; i < SIM_MODELS; i++, *model = (*model + 1) % SIM_MODELS)
+        if (sim->models[*model].handle != NULL)
+            return true;
+    return false;
+}
+
+static void act_submit(struct sim *sim)
+{
+    struct sim_stream *stream = &sim->streams[sim->n_streams];
+    struct sim_session *session = NULL;
+    char text[SIM_PROMPT_TOKENS];
+    runnel_request request;
+    runnel_error error;
+    runnel_status status;
+    uint32_t model, known = 0;
+
+    if (sim->n_streams == SIM_STREAMS || sim->n_streams == sim->plan.n_requests || !choose_model(sim, &model))
+        return;
+    prepare_stream(sim, stream, model);
+    fill_request(sim, stream, text, &request);
+    if (sim_has(sim, SIM_SESSION) && sim_chance(sim, 80))
+        session = choose_session(sim, model);
+    if (session != NULL) {
+        request.session = session->id;
+        stream->session = session->serial;
+        known = rn_word_get(&sim->engine->sessions[(uint32_t)session->id.id].n_known);
+    }
+    status = runnel_generate(sim->models[model].handle, &request, &stream->id, &error);
+    sim_sign(sim, 0x400 + (uint64_t)-status);
+    sim_tell(sim, "host: submits stream %u, slot %u, session %u: %u tokens, max %lld, %s: %s", sim->n_streams, (uint32_t)stream->id.id,
+             stream->session, stream->n_prompt, (long long)stream->max_tokens, stream->pull ? "pulled" : "callback",
+             runnel_status_name(status));
+    check_answer(sim, stream, status, known);
+    if (error.status != status)
+        sim_fail(sim, "a submit gave %s and the error says %s", runnel_status_name(status), runnel_status_name(error.status));
+    if (status == RUNNEL_OK) {
+        sim->n_streams++;
+        sim->n_live++;
+    }
+}
+
+/* What must be refused, and change nothing. */
+static void act_bad_submit(struct sim *sim)
+{
+    static const int32_t token = 1, beyond = ORACLE_VOCAB;
+    static const char *const broken[] = {"\xff"};
+    runnel_request request;
+    runnel_stream stream = {0};
+    runnel_status status, expected = RUNNEL_INVALID;
+    uint32_t model;
+
+    if (!choose_model(sim, &model))
+        return;
+    runnel_request_default(&request);
+    request.tokens = &token;
+    request.n_tokens = 1;
+    switch (sim_pick(sim, 6)) {
+    case 0: request.tokens = &beyond; break;
+    case 1: request.n_tokens = 0; break;
+    case 2: request.sampling.top_p = 2.0f; break;
+    case 3: request.max_tokens = -2; break;
+    case 4: request.stops = broken; request.n_stops = 1; break;
+    default:
+        request.session.id = 0x12345678u + (1ull << 60); /* never made */
+        expected = RUNNEL_NOT_FOUND;
+    }
+    status = runnel_generate(sim->models[model].handle, &request, &stream, NULL);
+    if (status != expected && !(status == RUNNEL_NO_MEMORY && sim->faults_armed) && !sim->closing)
+        sim_fail(sim, "a bad submit got %s, not %s", runnel_status_name(status), runnel_status_name(expected));
+}
+
+/* ---- Wishes about streams ---- */
+
+static void note_drop(struct sim_stream *stream)
+{
+    stream->may_drop |= stream->paused && stream->cancelled;
+}
+
+/* Also of streams that have ended: their ids must be known for what they are. */
+static void act_on_stream(struct sim *sim, uint32_t what)
+{
+    struct sim_stream *stream;
+    runnel_status status, expected;
+
+    if (sim->n_streams == 0)
+        return;
+    stream = &sim->streams[sim_pick(sim, sim->n_streams)];
+    if (stream->ended && sim_chance(sim, 80))
+        return;
+    expected = stream->ended && sim->telling != stream ? RUNNEL_NOT_FOUND : RUNNEL_OK;
+    if (what == 0) {
+        status = runnel_stream_cancel(sim->engine, stream->id);
+        stream->cancelled = true;
+    } else if (what == 1) {
+        status = runnel_stream_pause(sim->engine, stream->id);
+        stream->paused = true;
+    } else {
+        status = runnel_stream_resume(sim->engine, stream->id);
+        stream->paused = false;
+    }
+    note_drop(stream);
+    sim_sign(sim, 0x500 + what);
+    sim_tell(sim, "host: %s stream %u: %s", what == 0 ? "cancels" : what == 1 ? "pauses" : "resumes",
+             (uint32_t)(stream - sim->streams), runnel_status_name(status));
+    if (status != expected)
+        sim_fail(sim, "%s of stream %u got %s, not %s", what == 0 ? "cancel" : what == 1 ? "pause" : "resume",
+                 (uint32_t)(stream - sim->streams), runnel_status_name(status), runnel_status_name(expected));
+}
+
+bool sim_resume_some(struct sim *sim)
+{
+    bool paused = false;
+
+    for (uint32_t i = 0; i < sim->n_streams; i++) {
+        if (sim->streams[i].ended || !sim->streams[i].paused)
+            continue;
+        paused = true;
+        if (!sim_chance(sim, 70))
+            continue;
+        sim->streams[i].paused = false;
+        if (runnel_stream_resume(sim->engine, sim->streams[i].id) != RUNNEL_OK)
+            sim_fail(sim, "resume of stream %u, which has not ended, was refused", i);
+    }
+    return paused;
+}
+
+/* ---- Sessions and models ---- */
+
+static void act_session_new(struct sim *sim)
+{
+    struct sim_session *session = &sim->sessions[sim_pick(sim, SIM_SESSIONS)];
+    runnel_engine_stats stats = {.struct_size = sizeof stats};
+    runnel_session id;
+    runnel_status status;
+    uint32_t model;
+
+    if (!sim_has(sim, SIM_SESSION) || session->id.id != 0 || !choose_model(sim, &model))
+        return;
+    runnel_engine_get_stats(sim->engine, &stats);
+    status = runnel_session_new(sim->models[model].handle, &id);
+    sim_sign(sim, 0x600 + (uint64_t)-status);
+    sim_tell(sim, "host: a session of model %u: %s", model, runnel_status_name(status));
+    if (status != (stats.sessions < sim->plan.max_sessions ? RUNNEL_OK : RUNNEL_BUSY))
+        sim_fail(sim, "with %llu of %u sessions a new one got %s", (unsigned long long)stats.sessions, sim->plan.max_sessions,
+                 runnel_status_name(status));
+    if (status == RUNNEL_OK)
+        *session = (struct sim_session){id, ++sim->n_sessions, model};
+}
+
+static void act_session_free(struct sim *sim)
+{
+    struct sim_session *session = &sim->sessions[sim_pick(sim, SIM_SESSIONS)];
+    runnel_model *model = sim->models[session->model].handle;
+
+    if (session->id.id == 0)
+        return;
+    sim_sign(sim, 0x700);
+    sim_tell(sim, "host: frees session %u", session->serial);
+    if (runnel_session_free(model, session->id) != RUNNEL_OK)
+        sim_fail(sim, "a session could not be freed");
+    if (runnel_session_free(model, session->id) != RUNNEL_NOT_FOUND)
+        sim_fail(sim, "a session could be freed twice");
+    session->id.id = 0;
+    for (uint32_t i = 0; i < sim->n_streams; i++)
+        if (sim->streams[i].session == session->serial && !sim->streams[i].ended)
+            sim->streams[i].session_freed = true;
+}
+
+static void cancel_streams(struct sim *sim, int32_t model)
+{
+    for (uint32_t i = 0; i < sim->n_streams; i++)
+        if (!sim->streams[i].ended && (model < 0 || sim->streams[i].model == (uint32_t)model)) {
+            sim->streams[i].cancelled = true;
+            note_drop(&sim->streams[i]);
+        }
+}
+
+static void act_model(struct sim *sim)
+{
+    uint32_t model = sim_pick(sim, SIM_MODELS);
+
+    if (sim->models[model].handle == NULL) {
+        if (sim_has(sim, SIM_MANY_MODELS) && (sim->models[model].oracle == NULL || sim->models[model].oracle->freed))
+            sim_new_model(sim, model);
+    } else if (sim_has(sim, SIM_FREE_MODEL) && sim_chance(sim, 30)) {
+        cancel_streams(sim, (int32_t)model);
+        sim_free_model(sim, model);
+    }
+}
+
+static void act_engine_free(struct sim *sim)
+{
+    if (!sim_has(sim, SIM_FREE_ENGINE) || !sim_chance(sim, 10))
+        return;
+    cancel_streams(sim, -1);
+    sim_free_engine(sim);
+}
+
+void sim_act(struct sim *sim)
+{
+    uint32_t burst = sim_has(sim, SIM_BURSTS) && sim_chance(sim, 20) ? 1 + sim_pick(sim, 8) : 1;
+    uint32_t what = sim_pick(sim, 100);
+
+    if (sim->telling != NULL && runnel_engine_dispatch(sim->engine, 0) != 0)
+        sim_fail(sim, "a dispatch inside a callback ran callbacks");
+    if (sim->closing && what >= 75)
+        return;
+    if (what < 45)
+        for (; burst > 0; burst--)
+            act_submit(sim);
+    else if (what < 55)
+        act_on_stream(sim, sim_has(sim, SIM_CANCEL) ? 0 : 2);
+    else if (what < 65)
+        act_on_stream(sim, sim_has(sim, SIM_PAUSE) ? 1 : 2);
+    else if (what < 75)
+        act_on_stream(sim, 2);
+    else if (what < 85)
+        act_session_new(sim);
+    else if (what < 88)
+        act_session_free(sim);
+    else if (what < 93)
+        act_model(sim);
+    else if (what < 98)
+        act_bad_submit(sim);
+    else
+        act_engine_free(sim);
+}

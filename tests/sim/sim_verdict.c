@@ -1,0 +1,384 @@
+/* What must hold while the simulation runs, and of every answer. See sim.h. */
+#include <math.h>
+#include <string.h>
+
+#include "mailbox/ring.h"
+#include "tests/sim/sim.h"
+
+static uint32_t index_of(const struct sim *sim, const struct sim_stream *stream)
+{
+    return (uint32_t)(stream - sim->streams);
+}
+
+/* ---- Each event ---- */
+
+static void check_logprobs(struct sim *sim, const struct sim_stream *stream, const runnel_event *event)
+{
+    if (!stream->want_logprobs || event->token < 0)
+        return;
+    if (event->logprob != 0.0f || event->n_top != stream->n_top)
+        sim_fail(sim, "stream %u: logprob %g and %u others", index_of(sim, stream), (double)event->logprob, event->n_top);
+    for (uint32_t i = 0; i < event->n_top; i++) {
+        int32_t expected = i == 0 ? event->token : (int32_t)i - ((int32_t)i <= event->token);
+
+        if (event->top[i].token != expected || (i == 0 ? event->top[i].logprob != 0.0f : event->top[i].logprob != -ORACLE_HOT))
+            sim_fail(sim, "stream %u: of the best, number %u is token %d at %g", index_of(sim, stream), i, event->top[i].token,
+                     (double)event->top[i].logprob);
+    }
+}
+
+static void take_token(struct sim *sim, struct sim_stream *stream, const runnel_event *event)
+{
+    if (!judge_utf8(event->text, event->text_bytes))
+        sim_fail(sim, "stream %u: a piece of text is not whole UTF-8", index_of(sim, stream));
+    if (stream->got_tail || stream->text_bytes + event->text_bytes > sizeof stream->text ||
+        stream->n_tokens == SIM_EVENT_TOKENS || (event->token < 0 && event->text_bytes == 0)) {
+        sim_fail(sim, "stream %u: token event %u cannot be", index_of(sim, stream), stream->n_tokens);
+        return;
+    }
+    check_logprobs(sim, stream, event);
+    memcpy(stream->text + stream->text_bytes, event->text, event->text_bytes);
+    stream->text_bytes += event->text_bytes;
+    if (event->token < 0)
+        stream->got_tail = true;
+    else
+        stream->tokens[stream->n_tokens++] = event->token;
+}
+
+/* The one hot logit; -1: not one-hot; -2: not numbers. */
+static int32_t hot_of(const runnel_event *event)
+{
+    int32_t hot = -1;
+
+    for (uint32_t i = 0; i < event->n_logits; i++) {
+        if (isnan(event->logits[i]))
+            return -2;
+        if (event->logits[i] == ORACLE_HOT && hot == -1)
+            hot = (int32_t)i;
+        else if (event->logits[i] != 0.0f)
+            return -1;
+    }
+    return hot;
+}
+
+static void take_logits(struct sim *sim, struct sim_stream *stream, const runnel_event *event)
+{
+    if (stream->n_logits == 0)
+        stream->first_logits = event->position;
+    if (!stream->want_logits || event->n_logits != ORACLE_VOCAB || event->position != stream->first_logits + stream->n_logits ||
+        stream->n_logits == sizeof stream->hot / sizeof stream->hot[0] || stream->n_tokens > 0) {
+        sim_fail(sim, "stream %u: logits of position %llu after %llu", index_of(sim, stream), (unsigned long long)event->position,
+                 (unsigned long long)stream->n_logits);
+        return;
+    }
+    stream->hot[stream->n_logits++] = hot_of(event);
+}
+
+static void take_progress(struct sim *sim, struct sim_stream *stream, const runnel_event *event)
+{
+    if (!stream->want_progress || event->prompt_done <= stream->progress || event->prompt_done > event->prompt_total ||
+        stream->n_tokens > 0 || (stream->progress > 0 && stream->progress_total != event->prompt_total))
+        sim_fail(sim, "stream %u: progress %llu of %llu after %llu", index_of(sim, stream), (unsigned long long)event->prompt_done,
+                 (unsigned long long)event->prompt_total, (unsigned long long)stream->progress);
+    stream->progress = event->prompt_done;
+    stream->progress_total = event->prompt_total;
+}
+
+void sim_check_event(struct sim *sim, struct sim_stream *stream, const runnel_event *event)
+{
+    if (event->stream.id != stream->id.id)
+        sim_fail(sim, "stream %u was told an event of another", index_of(sim, stream));
+    if (stream->ended)
+        sim_fail(sim, "stream %u was told an event after its end", index_of(sim, stream));
+    if (stream->paused && !(stream->cancelled && event->type >= RUNNEL_EVENT_DONE))
+        sim_fail(sim, "stream %u was told an event of type %d while it was paused", index_of(sim, stream), (int)event->type);
+    if ((event->type == RUNNEL_EVENT_FAILED) != (event->status != RUNNEL_OK) || (event->type == RUNNEL_EVENT_FAILED) != (event->error[0] != '\0'))
+        sim_fail(sim, "stream %u: event %d with status %s", index_of(sim, stream), (int)event->type, runnel_status_name(event->status));
+    if (event->type == RUNNEL_EVENT_TOKEN)
+        take_token(sim, stream, event);
+    else if (event->type == RUNNEL_EVENT_LOGITS)
+        take_logits(sim, stream, event);
+    else if (event->type == RUNNEL_EVENT_PROGRESS)
+        take_progress(sim, stream, event);
+}
+
+/* ---- While it runs ---- */
+
+/* What nobody owns may hold anything: make it so. */
+static void poison_free_blocks(struct sim_model *model)
+{
+    const struct rn_block_pool *pool = &model->handle->tier.pool;
+
+    for (uint32_t i = 0; i < pool->n_free && i < pool->n_blocks; i++)
+        if (pool->free_stack[i] < pool->n_blocks)
+            oracle_poison_block(model->oracle, pool->free_stack[i]);
+}
+
+void sim_check_tick(struct sim *sim)
+{
+    runnel_engine_stats stats = {.struct_size = sizeof stats};
+
+    sim->n_checks++;
+    for (uint32_t i = 0; i < SIM_MODELS; i++) {
+        if (sim->models[i].handle == NULL)
+            continue;
+        if (!rn_block_pool_check(&sim->models[i].handle->tier.pool))
+            sim_fail(sim, "the block pool of model %u is not whole", i);
+        poison_free_blocks(&sim->models[i]);
+    }
+    runnel_engine_get_stats(sim->engine, &stats);
+    if (stats.streams != sim->n_live)
+        sim_fail(sim, "the engine counts %llu streams, the host %u", (unsigned long long)stats.streams, sim->n_live);
+    for (uint32_t slot = 0; slot < sim->plan.max_streams; slot++) {
+        const struct rn_outlet *outlet = &sim->engine->host.outlets[slot];
+
+        if ((rn_word_get(&outlet->generation) & 1) != 0 && rn_ring_count(outlet->ring) > outlet->window + 2)
+            sim_fail(sim, "%u events wait for one reader", rn_ring_count(outlet->ring));
+    }
+}
+
+/* Blocks and lanes that the model's requests hold, wherever they are when nothing is under way. */
+struct held {
+    uint32_t references[1024];
+    uint32_t lanes;
+};
+
+static void count_blocks(struct held *held, const uint32_t *blocks, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        held->references[blocks[i] % 1024]++;
+}
+
+static void count_request(struct held *held, const struct rn_request *request)
+{
+    count_blocks(held, request->blocks, request->n_blocks);
+    held->lanes += request->lane;
+}
+
+static void check_owners(struct sim *sim, uint32_t index)
+{
+    const runnel_model *model = sim->models[index].handle;
+    const struct rn_block_pool *pool = &model->tier.pool;
+    struct held held = {.lanes = model->prefill.free_lanes};
+
+    for (const struct rn_session *s = model->tier.sessions; s != NULL; s = s->next)
+        count_blocks(&held, s->blocks, s->n_blocks);
+    for (const struct rn_request *r = model->prefill.waiting.first; r != NULL; r = r->next)
+        count_request(&held, r);
+    for (const struct rn_request *r = model->decode.prompts.first; r != NULL; r = r->next)
+        count_request(&held, r);
+    for (uint32_t i = 0; i < model->decode.n_running; i++)
+        count_request(&held, model->decode.running[i]);
+    for (uint32_t i = 0; i < pool->n_blocks; i++)
+        if (pool->references[i] != held.references[i])
+            sim_fail(sim, "model %u: block %u has %u references and %u owners", index, i, pool->references[i], held.references[i]);
+    if (held.lanes != RN_PREFILL_LANES)
+        sim_fail(sim, "model %u: %u prefill lanes are free or taken, not %d", index, held.lanes, RN_PREFILL_LANES);
+}
+
+/* Nothing can run: then each live stream waits for the host, for a step, or behind one that does. */
+static void check_stuck(struct sim *sim)
+{
+    uint32_t waiting = 0, host_waits = 0, last = 0;
+
+    for (uint32_t i = 0; i < SIM_MODELS; i++)
+        host_waits += sim->models[i].oracle != NULL && sim->models[i].oracle->first != NULL;
+    for (uint32_t i = 0; i < sim->n_streams; i++) {
+        const struct sim_stream *stream = &sim->streams[i];
+        const struct rn_outlet *outlet = &sim->engine->host.outlets[(uint32_t)stream->id.id];
+        bool deliverable;
+
+        if (stream->ended)
+            continue;
+        deliverable = rn_ring_count(outlet->ring) > 0 && (!stream->paused || rn_word_get(&outlet->cancelled) == stream->id.id >> 32);
+        waiting++;
+        last = i;
+        host_waits += stream->paused || deliverable;
+        if (deliverable && !stream->pull && atomic_load(&((struct rn_outlet *)(uintptr_t)outlet)->edge.up) == 0)
+            sim_fail(sim, "stuck: %u events of stream %u were not announced to the host", rn_ring_count(outlet->ring), i);
+    }
+    if (waiting > 0 && host_waits == 0)
+        sim_fail(sim, "stuck: %u streams live, the last is %u; no actor can run, no step is in flight, nothing waits for the host",
+                 waiting, last);
+}
+
+void sim_check_quiet(struct sim *sim)
+{
+    uint64_t used = 0;
+    bool all = true;
+
+    for (uint32_t i = 0; i < SIM_MODELS; i++) {
+        if (sim->models[i].handle != NULL) {
+            check_owners(sim, i);
+            used += sim->models[i].handle->tier.pool.n_blocks - sim->models[i].handle->tier.pool.n_free;
+        } else if (sim->models[i].oracle != NULL && !sim->models[i].oracle->freed) {
+            all = false;
+        }
+    }
+    if (all && (uint64_t)rn_counter_get(&sim->engine->totals.blocks_used) != used)
+        sim_fail(sim, "%llu blocks are counted and %llu are used",
+                 (unsigned long long)rn_counter_get(&sim->engine->totals.blocks_used), (unsigned long long)used);
+    check_stuck(sim);
+}
+
+/* ---- The answers ---- */
+
+struct history {
+    int32_t tokens[JUDGE_TOKENS];
+    uint32_t n;
+};
+
+static void judge_prompt_events(struct sim *sim, const struct sim_stream *stream, const struct history *history)
+{
+    uint64_t total = (uint64_t)history->n + stream->n_prompt;
+    bool complete = stream->outcome == RUNNEL_EVENT_DONE && !stream->may_drop;
+    struct oracle_chain chain;
+
+    if (stream->n_logits > 0 && stream->first_logits != stream->usage.cached_tokens)
+        sim_fail(sim, "stream %u: the first logits are of position %llu", index_of(sim, stream), (unsigned long long)stream->first_logits);
+    if (complete && stream->want_logits && stream->usage.cached_tokens + stream->n_logits != total)
+        sim_fail(sim, "stream %u: %llu logits after %llu of %llu positions", index_of(sim, stream), (unsigned long long)stream->n_logits,
+                 (unsigned long long)stream->usage.cached_tokens, (unsigned long long)total);
+    if (complete && stream->want_progress && (stream->progress != total || stream->progress_total != total))
+        sim_fail(sim, "stream %u: progress ended at %llu of %llu", index_of(sim, stream), (unsigned long long)stream->progress,
+                 (unsigned long long)total);
+    oracle_chain_init(&chain, stream->salt);
+    for (uint64_t i = 0; i < stream->first_logits + stream->n_logits && i < total; i++) {
+        int32_t hot;
+
+        oracle_chain_push(&chain, i < history->n ? history->tokens[i] : stream->prompt[i - history->n]);
+        if (i < stream->first_logits)
+            continue;
+        hot = stream->hot[i - stream->first_logits];
+        if (hot != oracle_chain_next(&chain, &sim->plan.alphabet) && !(hot == -2 && sim_has(sim, SIM_NAN_FAULTS)))
+            sim_fail(sim, "stream %u: the logits of position %llu are wrong", index_of(sim, stream), (unsigned long long)i);
+    }
+}
+
+static void judge_usage(struct sim *sim, const struct sim_stream *stream, const struct history *history)
+{
+    const runnel_timings *t = &stream->timings;
+
+    if (stream->usage.prompt_tokens != (uint64_t)history->n + stream->n_prompt || stream->usage.cached_tokens > history->n ||
+        stream->usage.cached_tokens >= stream->usage.prompt_tokens)
+        sim_fail(sim, "stream %u: usage says %llu of %llu cached; %u and %u tokens were asked", index_of(sim, stream),
+                 (unsigned long long)stream->usage.cached_tokens, (unsigned long long)stream->usage.prompt_tokens, history->n,
+                 stream->n_prompt);
+    if ((t->first_token_us > 0) != (stream->usage.completion_tokens > 0) || t->end_us <= t->admitted_us ||
+        (t->first_token_us > 0 && (t->first_token_us <= t->admitted_us || t->end_us <= t->first_token_us)))
+        sim_fail(sim, "stream %u: timings %llu, %llu, %llu", index_of(sim, stream), (unsigned long long)t->admitted_us,
+                 (unsigned long long)t->first_token_us, (unsigned long long)t->end_us);
+}
+
+/* The tokens and the text that came are those of the right answer, as far as they go. */
+static void judge_text_so_far(struct sim *sim, const struct sim_stream *stream, const struct judge_request *request,
+                              const struct judge_answer *answer)
+{
+    char text[JUDGE_TEXT];
+    bool stopped, end = stream->got_tail || !stream->may_drop;
+    size_t n;
+
+    if (stream->n_tokens > answer->n_shown || memcmp(stream->tokens, answer->tokens, stream->n_tokens * sizeof answer->tokens[0]) != 0) {
+        uint32_t i = 0;
+
+        while (i < stream->n_tokens && i < answer->n_shown && stream->tokens[i] == answer->tokens[i])
+            i++;
+        sim_fail(sim, "stream %u: token %u of %u is wrong (%d, not %d)", index_of(sim, stream), i, stream->n_tokens, stream->tokens[i],
+                 i < answer->n_shown ? answer->tokens[i] : -1);
+        return;
+    }
+    n = judge_text(stream->tokens, stream->n_tokens, &request->stops, end, text, &stopped);
+    if (n != stream->text_bytes || memcmp(text, stream->text, n) != 0)
+        sim_fail(sim, "stream %u: %zu bytes of text after %u tokens, not the %zu expected", index_of(sim, stream), stream->text_bytes,
+                 stream->n_tokens, n);
+    if (!stream->may_drop && stream->outcome != RUNNEL_EVENT_DONE && stream->usage.completion_tokens != stream->n_tokens)
+        sim_fail(sim, "stream %u: %u tokens, and usage says %llu", index_of(sim, stream), stream->n_tokens,
+                 (unsigned long long)stream->usage.completion_tokens);
+}
+
+static void judge_done(struct sim *sim, const struct sim_stream *stream, const struct judge_answer *answer)
+{
+    if (!answer->fits || stream->finish != answer->finish || stream->usage.completion_tokens != answer->n)
+        sim_fail(sim, "stream %u: done by %s after %llu tokens; right is %s after %u", index_of(sim, stream),
+                 stream->finish == RUNNEL_FINISH_STOP ? "stop" : "length", (unsigned long long)stream->usage.completion_tokens,
+                 !answer->fits                          ? "no fit"
+                 : answer->finish == RUNNEL_FINISH_STOP ? "stop"
+                                                        : "length",
+                 answer->n);
+    if (!stream->may_drop && (stream->n_tokens != answer->n_shown || stream->text_bytes != answer->text_bytes ||
+                              memcmp(stream->text, answer->text, answer->text_bytes) != 0))
+        sim_fail(sim, "stream %u: %u tokens and %zu bytes came, %u and %zu are right", index_of(sim, stream), stream->n_tokens,
+                 stream->text_bytes, answer->n_shown, answer->text_bytes);
+}
+
+/* May this request end like that? */
+static bool outcome_allowed(const struct sim *sim, const struct sim_stream *stream, const struct judge_answer *answer)
+{
+    if (stream->outcome != RUNNEL_EVENT_FAILED)
+        return stream->outcome == RUNNEL_EVENT_DONE || stream->cancelled;
+    switch (stream->status) {
+    case RUNNEL_CONTEXT: return !answer->fits;
+    case RUNNEL_NO_MEMORY: return sim_has(sim, SIM_ALLOC_FAULTS);
+    case RUNNEL_DEVICE: return sim_has(sim, SIM_DEVICE_FAULTS);
+    case RUNNEL_NUMERIC: return sim_has(sim, SIM_NAN_FAULTS);
+    case RUNNEL_NOT_FOUND: return stream->session_freed;
+    default: return false;
+    }
+}
+
+static void judge_stream(struct sim *sim, const struct sim_stream *stream, struct history *history)
+{
+    const struct judge_request request = {
+        .alphabet = &sim->plan.alphabet,
+        .salt = stream->salt,
+        .history = history->tokens,
+        .prompt = stream->prompt,
+        .n_history = history->n,
+        .n_prompt = stream->n_prompt,
+        .max_tokens = stream->max_tokens,
+        .room = stream->room,
+        .stops = {stream->stop_list, stream->n_stops, stream->stop_tokens, stream->n_stop_tokens},
+    };
+    struct judge_answer answer;
+
+    judge_answer(&request, &answer);
+    if (!outcome_allowed(sim, stream, &answer))
+        sim_fail(sim, "stream %u ended with event %d, %s", index_of(sim, stream), (int)stream->outcome, runnel_status_name(stream->status));
+    if (stream->timings.admitted_us == 0) {
+        if (stream->outcome == RUNNEL_EVENT_DONE || stream->n_tokens > 0 || stream->text_bytes > 0 || stream->n_logits > 0 ||
+            stream->usage.completion_tokens > 0)
+            sim_fail(sim, "stream %u was not admitted and gave something", index_of(sim, stream));
+        return;
+    }
+    judge_usage(sim, stream, history);
+    judge_prompt_events(sim, stream, history);
+    judge_text_so_far(sim, stream, &request, &answer);
+    if (stream->outcome == RUNNEL_EVENT_DONE)
+        judge_done(sim, stream, &answer);
+    if (stream->usage.completion_tokens > answer.n || sim->failed || stream->outcome == RUNNEL_EVENT_FAILED)
+        return;
+    /* Prompt and answer become part of the session. */
+    memcpy(history->tokens + history->n, stream->prompt, stream->n_prompt * sizeof stream->prompt[0]);
+    history->n += stream->n_prompt;
+    memcpy(history->tokens + history->n, answer.tokens, stream->usage.completion_tokens * sizeof answer.tokens[0]);
+    history->n += (uint32_t)stream->usage.completion_tokens;
+}
+
+/* Requests without a session by themselves; the turns of a session in the order of their submit. */
+void sim_judge_all(struct sim *sim)
+{
+    for (uint32_t serial = 0; serial <= sim->n_sessions; serial++) {
+        struct history history = {.n = 0};
+
+        for (uint32_t i = 0; i < sim->n_streams && !sim->failed; i++) {
+            if (sim->streams[i].session != serial)
+                continue;
+            if (serial == 0)
+                history.n = 0;
+            if (sim->streams[i].ended)
+                judge_stream(sim, &sim->streams[i], &history);
+            else if (serial != 0)
+                break; /* never read to its end: what the later turns continue is not known */
+        }
+    }
+}

@@ -1,0 +1,133 @@
+/* The deterministic simulation over many seeds; each runs twice and must give the same order signature.
+ *
+ *   RUNNEL_SIM_SEEDS=a..b   which seeds (default: 1..first argument, or 1..2000)
+ *   RUNNEL_SIM_VERBOSE=1    one line per seed
+ *   RUNNEL_SIM_STORY=1      every message and act of the first run of each seed
+ *
+ * A seed that fails is printed with the way to replay it. */
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/sim/sim.h"
+
+/* There under AddressSanitizer, which ends the program without SIGABRT. */
+extern void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
+
+static unsigned long long first_seed = 1, last_seed = 2000;
+static volatile unsigned long long seed_now;
+
+static void say_replay(void)
+{
+    char line[128];
+    int n = snprintf(line, sizeof line, "\nseed %llu; replay: RUNNEL_SIM_SEEDS=%llu..%llu bin/test_sim\n", seed_now, seed_now, seed_now);
+
+    if (write(STDERR_FILENO, line, (size_t)n) < 0)
+        return;
+}
+
+static void on_signal(int number)
+{
+    say_replay();
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static void say(uint64_t seed, const struct sim_report *r)
+{
+    printf("seed %llu: %u requests (%llu done, %llu cancelled, %llu failed), %llu ticks, %llu steps, %llu events, %llu checks, %016llx\n",
+           (unsigned long long)seed, r->n_streams, (unsigned long long)r->n_outcomes[0], (unsigned long long)r->n_outcomes[1],
+           (unsigned long long)r->n_outcomes[2], (unsigned long long)r->n_ticks, (unsigned long long)r->n_steps,
+           (unsigned long long)r->n_events, (unsigned long long)r->n_checks, (unsigned long long)r->signature);
+}
+
+static bool run_twice(uint64_t seed, struct sim_report *report)
+{
+    FILE *story = getenv("RUNNEL_SIM_STORY") != NULL ? stderr : NULL;
+    struct sim_report again;
+
+    if (!sim_run(seed, story, report)) {
+        fprintf(stderr, "%s\n", report->failure);
+        return false;
+    }
+    if (!sim_run(seed, NULL, &again) || again.signature != report->signature || again.n_ticks != report->n_ticks) {
+        fprintf(stderr, "the second run went another way: signature %016llx, then %016llx %s\n", (unsigned long long)report->signature,
+                (unsigned long long)again.signature, again.failure);
+        return false;
+    }
+    return true;
+}
+
+static void test_seeds(void **state)
+{
+    bool verbose = getenv("RUNNEL_SIM_VERBOSE") != NULL;
+    unsigned long long failed = 0;
+    struct sim_report sum = {0};
+
+    (void)state;
+    for (unsigned long long seed = first_seed; seed <= last_seed && failed < 10; seed++) {
+        struct sim_report report;
+
+        seed_now = seed;
+        if (!run_twice(seed, &report)) {
+            say_replay();
+            failed++;
+            continue;
+        }
+        if (verbose)
+            say(seed, &report);
+        sum.n_streams += report.n_streams;
+        sum.n_ticks += report.n_ticks;
+        sum.n_steps += report.n_steps;
+        sum.n_events += report.n_events;
+        sum.n_checks += report.n_checks;
+        for (int i = 0; i < 3; i++)
+            sum.n_outcomes[i] += report.n_outcomes[i];
+        sum.signature ^= report.signature;
+    }
+    printf("all of ");
+    say(last_seed, &sum);
+    assert_int_equal(failed, 0);
+    /* A range of some size has to have met everything, or it proves little. */
+    if (last_seed - first_seed >= 500)
+        assert_true(sum.n_outcomes[0] > 0 && sum.n_outcomes[1] > 0 && sum.n_outcomes[2] > 0 && sum.n_steps > sum.n_streams);
+}
+
+/* Two seeds must not give one signature: it would say nothing. */
+static void test_signature_tells_apart(void **state)
+{
+    struct sim_report one, other;
+
+    (void)state;
+    assert_true(sim_run(1, NULL, &one));
+    assert_true(sim_run(2, NULL, &other));
+    assert_true(one.signature != other.signature);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_signature_tells_apart),
+        cmocka_unit_test(test_seeds),
+    };
+    const char *range = getenv("RUNNEL_SIM_SEEDS");
+
+    if (argc > 1)
+        last_seed = strtoull(argv[1], NULL, 10);
+    if (range != NULL && sscanf(range, "%llu..%llu", &first_seed, &last_seed) != 2) {
+        fprintf(stderr, "RUNNEL_SIM_SEEDS is not of the form a..b\n");
+        return 2;
+    }
+    signal(SIGABRT, on_signal);
+    if (__sanitizer_set_death_callback != NULL)
+        __sanitizer_set_death_callback(say_replay);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
