@@ -14,8 +14,8 @@
  * Invariants
  *  - A message that receive returned is never touched again: its link was seen non-NULL, and a
  *    link is written once per send.
- *  - head == stub | MARK only while no thread is the consumer. The send whose swap finds the mark
- *    takes it away and is the only one that returns RN_SEND_FIRST.
+ *  - head == stub | MARK only while the consumer rests. The send whose swap finds the mark takes it
+ *    away and is the only one that returns RN_SEND_FIRST.
  *  - received ≤ messages linked ≤ sent, and sent - received ≤ credits but for sends that are about
  *    to be refused. */
 #include "mailbox/mailbox.h"
@@ -117,9 +117,11 @@ bool rn_mailbox_mark_empty(struct rn_mailbox *mailbox)
 
     if (mailbox->tail != &mailbox->stub)
         return false;
-    if (atomic_compare_exchange_strong_explicit(&mailbox->head, &expected, expected | MARK, RN_ORDER_MARK, RN_ORDER_MARK_FAIL))
+    if (atomic_compare_exchange_strong_explicit(&mailbox->head, &expected, expected | MARK, RN_ORDER_MARK,
+                                                RN_ORDER_MARK_FAIL))
         return true;
-    return expected == ((uintptr_t)&mailbox->stub | MARK); /* a consumer that was not woken looked in all the same */
+    /* A consumer that was not woken has looked in. Should the mark be gone by now, its wake is on the way. */
+    return expected == ((uintptr_t)&mailbox->stub | MARK);
 }
 
 int32_t rn_mailbox_count(const struct rn_mailbox *mailbox)

@@ -182,7 +182,9 @@ struct mailbox {
         head.store(expected | MARK, RN_ORDER_MARK);
         return true;
 #else
-        return head.compare_exchange_strong(expected, expected | MARK, RN_ORDER_MARK, RN_ORDER_MARK_FAIL);
+        if (head.compare_exchange_strong(expected, expected | MARK, RN_ORDER_MARK, RN_ORDER_MARK_FAIL))
+            return true;
+        return expected == (address(&stub) | MARK);
 #endif
     }
 };
