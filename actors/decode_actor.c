@@ -89,11 +89,6 @@ static void on_offer(struct rn_actor *self, struct rn_msg *msg)
     const struct rn_outlet *outlet = &decode->model->engine->host.outlets[request->slot];
 
     rn_msg_free(self->runtime, msg);
-    if (rn_cancel_has(&decode->cancelled, request)) {
-        rn_request_end(request, RN_OUTCOME_CANCELLED, RUNNEL_FINISH_NONE);
-        let_go(decode, request);
-        return;
-    }
     decode->credits[request->slot] = (struct rn_credit){request->generation, (int32_t)outlet->window};
     rn_request_push(&decode->prompts, request);
 }
@@ -103,7 +98,6 @@ static void on_cancel(struct rn_actor *self, struct rn_msg *msg)
     struct rn_decode *decode = decode_of(self);
     struct rn_request *request = find(decode, msg->stream.slot, msg->stream.generation);
 
-    rn_cancel_note(&decode->cancelled, msg->stream.slot, msg->stream.generation);
     rn_msg_free(self->runtime, msg);
     if (request != NULL) {
         rn_request_end(request, RN_OUTCOME_CANCELLED, RUNNEL_FINISH_NONE);
@@ -348,16 +342,15 @@ runnel_status rn_decode_init(struct rn_decode *decode, struct runnel_model *mode
 
     *decode = (struct rn_decode){.model = model};
     decode->running = rn_alloc(heap, engine->max_streams, sizeof decode->running[0]);
-    decode->cancelled.generations = rn_calloc(heap, engine->max_streams, sizeof(uint32_t));
     decode->credits = rn_calloc(heap, engine->max_streams, sizeof decode->credits[0]);
     decode->batch.outs = rn_alloc(heap, limits->max_outs, sizeof decode->batch.outs[0]);
     decode->batch.parts = rn_alloc(heap, limits->max_seqs, sizeof decode->batch.parts[0]);
     decode->batch.step.rows = rn_alloc(heap, limits->max_rows, sizeof decode->batch.step.rows[0]);
     decode->batch.step.seqs = rn_alloc(heap, limits->max_seqs, sizeof decode->batch.step.seqs[0]);
     decode->batch.step.logits = rn_alloc(heap, (size_t)limits->max_outs * model->parts.n_vocab, sizeof(float));
-    if (decode->running == NULL || decode->cancelled.generations == NULL || decode->credits == NULL ||
-        decode->batch.outs == NULL || decode->batch.parts == NULL || decode->batch.step.rows == NULL ||
-        decode->batch.step.seqs == NULL || decode->batch.step.logits == NULL || take_lists(decode, heap) != RUNNEL_OK) {
+    if (decode->running == NULL || decode->credits == NULL || decode->batch.outs == NULL || decode->batch.parts == NULL ||
+        decode->batch.step.rows == NULL || decode->batch.step.seqs == NULL || decode->batch.step.logits == NULL ||
+        take_lists(decode, heap) != RUNNEL_OK) {
         rn_decode_fini(decode);
         return RUNNEL_NO_MEMORY;
     }
@@ -371,7 +364,6 @@ void rn_decode_fini(struct rn_decode *decode)
     struct rn_heap *heap = &decode->model->engine->heap;
 
     rn_free(heap, decode->running);
-    rn_free(heap, decode->cancelled.generations);
     rn_free(heap, decode->credits);
     rn_free(heap, decode->batch.outs);
     rn_free(heap, decode->batch.parts);

@@ -60,7 +60,6 @@ struct rn_decode {
     struct rn_request **running;  /* [max_streams] */
     uint32_t n_running, cursor;
     struct rn_request_queue prompts;
-    struct rn_cancel_set cancelled;
     struct rn_credit *credits;    /* [max_streams] */
     struct rn_batch batch;
     bool in_flight;

@@ -158,17 +158,14 @@ runnel_status rn_model_start(struct runnel_model *model, runnel_error *error)
     rn_detokenizer_init(&model->detokenizer, model);
     if (rn_tier_init(&model->tier, model) != RUNNEL_OK)
         goto fail;
-    if (rn_prefill_init(&model->prefill, model) != RUNNEL_OK)
-        goto fail_tier;
+    rn_prefill_init(&model->prefill, model);
     if (rn_decode_init(&model->decode, model) != RUNNEL_OK)
-        goto fail_prefill;
+        goto fail_tier;
     if (rn_sampler_actor_init(&model->sampler, model) != RUNNEL_OK)
         goto fail_decode;
     return RUNNEL_OK;
 fail_decode:
     rn_decode_fini(&model->decode);
-fail_prefill:
-    rn_prefill_fini(&model->prefill);
 fail_tier:
     rn_tier_fini(&model->tier);
 fail:
@@ -179,7 +176,6 @@ static void stop_actors(struct runnel_model *model)
 {
     rn_sampler_actor_fini(&model->sampler);
     rn_decode_fini(&model->decode);
-    rn_prefill_fini(&model->prefill);
     rn_tier_fini(&model->tier);
 }
 

@@ -32,14 +32,8 @@ static void end_cancelled(struct rn_prefill *prefill, struct rn_request *request
 
 static void on_prefill(struct rn_actor *self, struct rn_msg *msg)
 {
-    struct rn_prefill *prefill = prefill_of(self);
-    struct rn_request *request = msg->request.request;
-
+    rn_request_push(&prefill_of(self)->waiting, msg->request.request);
     rn_msg_free(self->runtime, msg);
-    if (rn_cancel_has(&prefill->cancelled, request))
-        end_cancelled(prefill, request);
-    else
-        rn_request_push(&prefill->waiting, request);
 }
 
 static void on_cancel(struct rn_actor *self, struct rn_msg *msg)
@@ -47,10 +41,12 @@ static void on_cancel(struct rn_actor *self, struct rn_msg *msg)
     struct rn_prefill *prefill = prefill_of(self);
     struct rn_request *request = rn_request_remove(&prefill->waiting, msg->stream.slot, msg->stream.generation);
 
-    rn_cancel_note(&prefill->cancelled, msg->stream.slot, msg->stream.generation);
+    if (request == NULL) {
+        rn_actor_send(&prefill->model->decode.actor, msg); /* behind its OFFER */
+        return;
+    }
     rn_msg_free(self->runtime, msg);
-    if (request != NULL)
-        end_cancelled(prefill, request);
+    end_cancelled(prefill, request);
 }
 
 static void on_lane_free(struct rn_actor *self, struct rn_msg *msg)
@@ -79,19 +75,10 @@ static const struct rn_actor_class prefill_class = {
     .flush = flush,
 };
 
-runnel_status rn_prefill_init(struct rn_prefill *prefill, struct runnel_model *model)
+void rn_prefill_init(struct rn_prefill *prefill, struct runnel_model *model)
 {
     struct runnel_engine *engine = model->engine;
 
     *prefill = (struct rn_prefill){.model = model, .free_lanes = RN_PREFILL_LANES};
-    prefill->cancelled.generations = rn_calloc(&engine->heap, engine->max_streams, sizeof(uint32_t));
-    if (prefill->cancelled.generations == NULL)
-        return RUNNEL_NO_MEMORY;
-    rn_actor_init(&prefill->actor, &engine->runtime, &prefill_class, (int32_t)(2 * engine->max_streams + RN_PREFILL_LANES + 1));
-    return RUNNEL_OK;
-}
-
-void rn_prefill_fini(struct rn_prefill *prefill)
-{
-    rn_free(&prefill->model->engine->heap, prefill->cancelled.generations);
+    rn_actor_init(&prefill->actor, &engine->runtime, &prefill_class, (int32_t)(3 * engine->max_streams + RN_PREFILL_LANES + 1));
 }

@@ -16,11 +16,9 @@ struct rn_prefill {
     struct rn_actor actor; /* first */
     struct runnel_model *model;
     struct rn_request_queue waiting;
-    struct rn_cancel_set cancelled;
     uint32_t free_lanes;
 };
 
-runnel_status rn_prefill_init(struct rn_prefill *prefill, struct runnel_model *model);
-void rn_prefill_fini(struct rn_prefill *prefill);
+void rn_prefill_init(struct rn_prefill *prefill, struct runnel_model *model);
 
 #endif

@@ -3,9 +3,11 @@
  *
  * The way of a request: host → router → tokenizer → tier → prefill → decode ⇄ backend → sampler →
  * decode → detokenizer → tier → router, while pieces go detokenizer → token ring → host. A request
- * object moves: it has exactly one owner at a time. CANCEL, STOPPED and CREDIT carry a stream's
- * slot and generation and find the request wherever it is: the router sends CANCEL to every actor
- * that may own it; one that does not own it yet remembers the generation and acts when it comes.
+ * object moves: it has exactly one owner at a time. CANCEL, STOPPED and CREDIT carry a stream's slot and
+ * generation. CANCEL passes the tokenizer by and meets the request at the tier or follows it from there,
+ * tier → prefill → decode, always behind it: whoever owns the request ends it, and at the tier one that
+ * comes too early waits for it. So a CANCEL goes no further than its request has gone, and none of an
+ * older stream of the slot can be behind a newer one's request: that bounds it.
  *
  * Bounds: S streams, M models, N sessions at once. Every edge's bound follows from how often its message
  * can exist for one stream, so no send between actors is ever refused; the one place that refuses is
@@ -57,7 +59,7 @@ struct rn_pay_none {
 /* kind, payload, sender, receiver, bound of the edge, what it means and who owns what afterwards */
 #define RN_MESSAGES(X)                                                                                                   \
     X(SUBMIT, request, "host", "router", "S", "A request that runnel_generate accepted; the router enters it in its directory") \
-    X(CANCEL, stream, "host, router", "router, tier, prefill, decode", "S", "Ends the stream wherever its request is")      \
+    X(CANCEL, stream, "host, router, tier, prefill", "router, tier, prefill, decode", "2 S", "Ends the stream wherever its request is") \
     X(CREDIT, stream, "host, router", "router, decode", "2 S", "The host has consumed n events of the stream")             \
     X(SESSION_NEW, session, "host, router, tokenizer", "router, tokenizer, tier", "N", "The tier of the model enters the session in its list")    \
     X(SESSION_FREE, session, "host, router, tokenizer", "router, tokenizer, tier", "N", "Frees a session once its request has ended") \
@@ -76,7 +78,7 @@ struct rn_pay_none {
     X(TOKENS, tokens, "decode", "detokenizer", "token lists", "The events of one step; the detokenizer owns the list")     \
     X(TOKENS_BACK, tokens, "detokenizer", "decode", "token lists", "The list is empty; decode owns it again")              \
     X(STOPPED, stream, "detokenizer", "decode", "S", "A stop string was found: no more tokens are needed")                 \
-    X(END, request, "tokenizer, tier, prefill, decode", "detokenizer", "S", "The request has its outcome; the detokenizer completes the text") \
+    X(END, request, "router, tier, prefill, decode", "detokenizer", "S", "The request has its outcome; the detokenizer completes the text") \
     X(RETIRE, request, "detokenizer", "tier", "S", "Blocks go back or stay with the session; the tier frees the request")  \
     X(ENDED, ended, "tier", "router", "2 S", "Nothing of the stream is left in the model's actors")                         \
     X(CLOSE, model, "router", "every actor of a model", "1", "No request is left; the actor's last message")               \

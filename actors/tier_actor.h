@@ -30,13 +30,19 @@ struct rn_session {
     struct rn_request_queue waiting;
 };
 
+/* What the tier knows of the stream in a slot, for a CANCEL that comes before, with or behind its request. */
+struct rn_passage {
+    uint32_t cancelled; /* generation cancelled while its request was still on the way here */
+    uint32_t passed;    /* generation sent on to prefill and not yet retired */
+};
+
 struct rn_tier {
     struct rn_actor actor; /* first */
     struct runnel_model *model;
     struct rn_block_pool pool;
     struct rn_session *sessions;
     struct rn_request_queue waiting; /* for blocks, in order */
-    struct rn_cancel_set cancelled;
+    struct rn_passage *passages;     /* [max_streams] */
     uint64_t uses;
 };
 

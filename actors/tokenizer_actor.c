@@ -27,13 +27,8 @@ static void on_encode(struct rn_actor *self, struct rn_msg *msg)
 
     if (request->text != NULL)
         encode(tokenizer, request);
-    if (request->outcome != RN_OUTCOME_NONE) {
-        msg->head.kind = RN_MSG_END;
-        rn_actor_send(&tokenizer->model->detokenizer.actor, msg);
-    } else {
-        msg->head.kind = RN_MSG_ADMIT;
-        rn_actor_send(&tokenizer->model->tier.actor, msg);
-    }
+    msg->head.kind = RN_MSG_ADMIT;
+    rn_actor_send(&tokenizer->model->tier.actor, msg);
 }
 
 static void on_session(struct rn_actor *self, struct rn_msg *msg)
