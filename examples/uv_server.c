@@ -1,9 +1,11 @@
 /* A text server on the host's own libuv loop: each line that a client sends is a prompt, each answer is
  * streamed back as one line.
  *
- *     uv_server MODEL [--port N] [--max-tokens N] [--write-limit BYTES] [--send-buffer BYTES]
+ *     uv_server MODEL [--port N] [--max-tokens N] [--write-limit BYTES] [--send-buffer BYTES] [--watch MS]
  *
  * Port 0, the default, lets the system choose; "listening on PORT" is printed once the model is loaded.
+ * --watch keeps a timer of so many milliseconds ticking on the same loop and says at the end, on stderr,
+ * how late it ever was and how long the busiest turn of the loop took.
  * In an answer a newline is written \n and a backslash \\; \! begins an error, up to the line's end.
  *
  * One thread: the loop's. The engine computes on its own threads and hands over events when the loop
@@ -39,8 +41,16 @@ struct client {
     char input[LINE_BYTES]; /* lines not yet answered */
 };
 
+/* How the loop fares: a timer, and the time of each turn less what the loop slept in it. */
+struct watch {
+    uv_timer_t timer;
+    uv_prepare_t turn;
+    uint64_t every_ms, ticks, last_ns, latest_ns, turn_ns, idle_ns, busiest_ns;
+};
+
 struct server {
     uv_loop_t *loop;
+    struct watch watch;
     runnel_engine *engine;
     runnel_model *model;
     uv_tcp_t listener;
@@ -337,6 +347,49 @@ static void on_connection(uv_stream_t *listener, int status)
     read_or_not(client);
 }
 
+static void on_tick(uv_timer_t *timer)
+{
+    struct watch *watch = timer->data;
+    uint64_t now = uv_hrtime(), due = watch->last_ns + watch->every_ms * 1000000;
+
+    if (watch->ticks++ > 0 && now > due && now - due > watch->latest_ns)
+        watch->latest_ns = now - due;
+    watch->last_ns = now;
+}
+
+static void on_turn(uv_prepare_t *prepare)
+{
+    struct watch *watch = prepare->data;
+    uint64_t now = uv_hrtime(), idle = uv_metrics_idle_time(prepare->loop);
+    uint64_t busy = watch->turn_ns > 0 ? now - watch->turn_ns - (idle - watch->idle_ns) : 0;
+
+    watch->busiest_ns = busy > watch->busiest_ns ? busy : watch->busiest_ns;
+    watch->turn_ns = now;
+    watch->idle_ns = idle;
+}
+
+static void start_watch(struct server *server)
+{
+    struct watch *watch = &server->watch;
+
+    uv_timer_init(server->loop, &watch->timer);
+    uv_prepare_init(server->loop, &watch->turn);
+    watch->timer.data = watch->turn.data = watch;
+    if (watch->every_ms == 0)
+        return;
+    uv_timer_start(&watch->timer, on_tick, watch->every_ms, watch->every_ms);
+    uv_prepare_start(&watch->turn, on_turn);
+}
+
+static void stop_watch(struct watch *watch)
+{
+    if (watch->every_ms > 0)
+        fprintf(stderr, "timer: %llu ticks, latest by %.2f ms; busiest turn of the loop %.2f ms\n",
+                (unsigned long long)watch->ticks, (double)watch->latest_ns / 1e6, (double)watch->busiest_ns / 1e6);
+    uv_close((uv_handle_t *)&watch->timer, NULL);
+    uv_close((uv_handle_t *)&watch->turn, NULL);
+}
+
 static void leave(struct server *server)
 {
     if (server->leaving)
@@ -347,6 +400,7 @@ static void leave(struct server *server)
     uv_close((uv_handle_t *)&server->listener, NULL);
     uv_close((uv_handle_t *)&server->interrupt, NULL);
     uv_close((uv_handle_t *)&server->terminate, NULL);
+    stop_watch(&server->watch);
     if (server->model != NULL)
         runnel_model_cancel_load(server->model);
 }
@@ -403,6 +457,7 @@ static void start(struct server *server, const char *path)
     uv_tcp_init(server->loop, &server->listener);
     uv_signal_init(server->loop, &server->interrupt);
     uv_signal_init(server->loop, &server->terminate);
+    start_watch(server);
     server->listener.data = server->interrupt.data = server->terminate.data = server;
     uv_signal_start(&server->interrupt, on_signal, SIGINT);
     uv_signal_start(&server->terminate, on_signal, SIGTERM);
@@ -432,6 +487,8 @@ static bool read_options(struct server *server, int argc, char **argv)
             server->write_limit = (size_t)value;
         else if (strcmp(argv[i], "--send-buffer") == 0 && value <= 1 << 30)
             server->send_buffer = (int)value;
+        else if (strcmp(argv[i], "--watch") == 0 && value > 0)
+            server->watch.every_ms = (uint64_t)value;
         else
             return false;
     }
@@ -446,7 +503,7 @@ int main(int argc, char **argv)
 
     if (!read_options(&server, argc, argv)) {
         fprintf(stderr,
-                "usage: uv_server MODEL [--port N] [--max-tokens N] [--write-limit BYTES] [--send-buffer BYTES]\n");
+                "usage: uv_server MODEL [--port N] [--max-tokens N] [--write-limit BYTES] [--send-buffer BYTES] [--watch MS]\n");
         return 2;
     }
     if (uv_loop_init(&loop) != 0 || runnel_engine_new(NULL, &server.engine, &error) != RUNNEL_OK) {
@@ -454,6 +511,7 @@ int main(int argc, char **argv)
         return 1;
     }
     signal(SIGPIPE, SIG_IGN); /* a write to a client that has gone is an error, not the end */
+    uv_loop_configure(&loop, UV_METRICS_IDLE_TIME); /* for --watch */
     server.loop = &loop;
     start(&server, argv[1]);
     uv_run(&loop, UV_RUN_DEFAULT);
