@@ -38,8 +38,12 @@ struct work {
 
 static void tile(const struct work *w, const uint8_t *matrix, uint32_t row, uint32_t step, void *panel)
 {
-    struct rn_matmul m = {.row_bytes = rn_type_bytes(w->type, COLS), .rows = w->kernel->tile, .step = step, .cols = COLS,
-                          .type = w->type, .panel = panel};
+    struct rn_matmul m = {.row_bytes = rn_type_bytes(w->type, COLS),
+                          .rows = w->kernel->tile,
+                          .step = step,
+                          .cols = COLS,
+                          .type = w->type,
+                          .panel = panel};
     uint32_t i, j;
 
     m.weights = matrix + row * m.row_bytes;
@@ -137,7 +141,8 @@ static void fill(uint8_t *weights, uint32_t type_id)
     }
 }
 
-static void bench_type(struct rn_team *team, const struct rn_level *level, struct work *w, uint32_t type_id, const float *a)
+static void bench_type(struct rn_team *team, const struct rn_level *level, struct work *w, uint32_t type_id,
+                       const float *a)
 {
     size_t matrix, bytes;
     double gemv, gemm, gemm16;
@@ -170,7 +175,8 @@ static void bench_type(struct rn_team *team, const struct rn_level *level, struc
     w->copies = 1;
     gemm = measure(team, w);
     printf("%-7s %6.1f GB/s with 1 input  %7.1f GFLOP/s with 16  %7.1f GFLOP/s with %d\n", w->type->name,
-           (double)matrix / gemv * 1e-9, 2.0 * ROWS * COLS * 16 / gemm16 * 1e-9, 2.0 * ROWS * COLS * MAX_N / gemm * 1e-9, MAX_N);
+           (double)matrix / gemv * 1e-9, 2.0 * ROWS * COLS * 16 / gemm16 * 1e-9,
+           2.0 * ROWS * COLS * MAX_N / gemm * 1e-9, MAX_N);
     fflush(stdout);
 }
 
@@ -189,7 +195,8 @@ int main(int argc, char **argv)
     w.weights = rn_alloc_aligned(&heap, weights_bytes, 1 << 21);
     w.inputs = rn_alloc_aligned(&heap, (size_t)MAX_N * COLS * 4, 64);
     w.out = rn_alloc(&heap, (size_t)MAX_N * ROWS, 4);
-    if (level == NULL || team == NULL || rn_team_threads(team) > 64 || w.weights == NULL || w.inputs == NULL || w.out == NULL) {
+    if (level == NULL || team == NULL || rn_team_threads(team) > 64 || w.weights == NULL || w.inputs == NULL ||
+        w.out == NULL) {
         fprintf(stderr, "cpu_kernels: no such level, too many threads, or no memory\n");
         return 1;
     }

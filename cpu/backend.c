@@ -49,9 +49,11 @@ static void submit_async(struct rn_backend *backend, struct rn_step *step)
 
     do
         step->next = head;
-    while (!atomic_compare_exchange_weak_explicit(&fast->inbox, &head, step, memory_order_release, /* pairs with start_next */
+    while (!atomic_compare_exchange_weak_explicit(&fast->inbox, &head, step,
+                                                  memory_order_release, /* pairs with start_next */
                                                   memory_order_relaxed));
-    /* acq_rel: pairs with the subtraction in `done`. Who goes from 0 to 1 holds the job and sees what the last holder left. */
+    /* acq_rel: pairs with the subtraction in `done`. Who goes from 0 to 1 holds the job and sees what the last
+     * holder left. */
     if (atomic_fetch_add_explicit(&fast->pending, 1, memory_order_acq_rel) == 0)
         start_next(fast);
 }
@@ -262,7 +264,8 @@ static runnel_status touch_weights(const struct rn_plan *plan, rn_progress_fn pr
             n = tensor->bytes - at < TOUCH_BYTES ? tensor->bytes - at : TOUCH_BYTES;
             touch((const char *)tensor->data + at, n);
             read += n;
-            if (progress != NULL && !progress(user, plan->weight_bytes == 0 ? 1 : (float)read / (float)plan->weight_bytes))
+            if (progress != NULL &&
+                !progress(user, plan->weight_bytes == 0 ? 1 : (float)read / (float)plan->weight_bytes))
                 return RUNNEL_CANCELLED;
         }
     }
@@ -284,20 +287,22 @@ static runnel_status check_plan(const struct rn_fast *fast, const struct rn_plan
     uint32_t i;
 
     if (limits->max_rows == 0 || limits->block_tokens == 0 || (limits->block_tokens & (limits->block_tokens - 1)) != 0)
-        return rn_error_set(error, RUNNEL_INVALID, "limits: no rows, or %u positions per block, which is no power of two",
+        return rn_error_set(error, RUNNEL_INVALID,
+                            "limits: no rows, or %u positions per block, which is no power of two",
                             limits->block_tokens);
     for (i = 0; i < plan->n_ops; i++) {
         w = plan->ops[i].weight < 0 ? NULL : &plan->weights[plan->ops[i].weight];
         if (!supports(&fast->base, &plan->ops[i], w == NULL ? 0 : w->type_id))
-            return rn_error_set(error, RUNNEL_UNSUPPORTED, "op %u with tensor %.*s", i, w == NULL ? 1 : (int)w->tensor->name.n,
-                                w == NULL ? "-" : w->tensor->name.bytes);
+            return rn_error_set(error, RUNNEL_UNSUPPORTED, "op %u with tensor %.*s", i,
+                                w == NULL ? 1 : (int)w->tensor->name.n, w == NULL ? "-" : w->tensor->name.bytes);
     }
     RN_ASSERT(rn_plan_check(plan));
     return RUNNEL_OK;
 }
 
-static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *plan, const struct rn_backend_limits *limits,
-                             rn_progress_fn progress, void *user, runnel_error *error)
+static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *plan,
+                             const struct rn_backend_limits *limits, rn_progress_fn progress, void *user,
+                             runnel_error *error)
 {
     struct rn_fast *fast = (struct rn_fast *)backend;
     runnel_status status = check_plan(fast, plan, limits, error);

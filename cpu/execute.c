@@ -77,7 +77,8 @@ static void rope(const struct context *c, const struct rn_op *op, uint32_t row)
     uint32_t h;
 
     for (h = 0; h < op->heads; h++)
-        c->fast->level->rows->rope(out + (size_t)h * op->k_dim, a + (size_t)h * op->k_dim, angles, op->k_dim, table->dims, table->neox);
+        c->fast->level->rows->rope(out + (size_t)h * op->k_dim, a + (size_t)h * op->k_dim, angles, op->k_dim,
+                                   table->dims, table->neox);
 }
 
 static void kv_store(const struct context *c, const struct rn_op *op, uint32_t row)
@@ -179,7 +180,8 @@ static void run_row(const struct context *c, const struct rn_instruction *in, ui
         norm(c, op, row);
         return;
     case RN_OP_ADD:
-        level->rows->add(slot_row(c, op->out, row), slot_row(c, op->a, row), slot_row(c, op->b, row), width(c, op->out));
+        level->rows->add(slot_row(c, op->out, row), slot_row(c, op->a, row), slot_row(c, op->b, row),
+                         width(c, op->out));
         return;
     case RN_OP_SCALE:
         level->rows->scale(slot_row(c, op->out, row), slot_row(c, op->a, row), op->scale, width(c, op->out));
@@ -191,7 +193,8 @@ static void run_row(const struct context *c, const struct rn_instruction *in, ui
         level->rows->activate(slot_row(c, op->out, row), slot_row(c, op->a, row), op->act, width(c, op->out));
         return;
     case RN_OP_GATE:
-        level->rows->gate(slot_row(c, op->out, row), slot_row(c, op->a, row), slot_row(c, op->b, row), op->act, width(c, op->out));
+        level->rows->gate(slot_row(c, op->out, row), slot_row(c, op->a, row), slot_row(c, op->b, row), op->act,
+                          width(c, op->out));
         return;
     case RN_OP_ROPE:
         rope(c, op, row);
@@ -206,7 +209,8 @@ static void run_row(const struct context *c, const struct rn_instruction *in, ui
         expert_sum(c, op, row);
         return;
     case RN_OP_SELECT:
-        memcpy(slot_row(c, op->out, row), slot_row(c, op->a, c->fast->out_rows[row]), (size_t)width(c, op->a) * sizeof(float));
+        memcpy(slot_row(c, op->out, row), slot_row(c, op->a, c->fast->out_rows[row]),
+               (size_t)width(c, op->a) * sizeof(float));
         return;
     case RN_OP_MATMUL:
     case RN_OP_EXPERT_MATMUL:
@@ -247,8 +251,13 @@ struct product {
 
 static void tile(const struct context *c, const struct product *p, uint32_t first_row, uint32_t rows, uint32_t step)
 {
-    struct rn_matmul m = {.weights = p->matrix + (size_t)first_row * p->weight->row_bytes, .row_bytes = p->weight->row_bytes,
-                          .rows = rows, .step = step, .cols = p->weight->cols, .type = p->weight->type, .panel = c->scratch->panel};
+    struct rn_matmul m = {.weights = p->matrix + (size_t)first_row * p->weight->row_bytes,
+                          .row_bytes = p->weight->row_bytes,
+                          .rows = rows,
+                          .step = step,
+                          .cols = p->weight->cols,
+                          .type = p->weight->type,
+                          .panel = c->scratch->panel};
     bool packed = p->n >= p->kernel->pack_from;
     uint32_t i, j, e, r;
 
@@ -296,11 +305,17 @@ static struct product product_of(const struct context *c, const struct rn_instru
     const struct rn_op *op = in->op;
     const struct rn_weight *weight = &c->fast->plan->weights[op->weight];
 
-    return (struct product){
-        .kernel = in->kernel, .weight = weight, .matrix = weight->tensor->data, .bias = vector(c, op->bias),
-        .inputs = in->input == RN_INPUT_F32 ? (const char *)slot_row(c, op->a, 0) : c->fast->inputs[in->input],
-        .input_bytes = rn_input_bytes(in->input, weight->cols), .out = slot_row(c, op->out, 0), .out_width = weight->rows,
-        .n = domain(c, in->selected), .share = 1};
+    return (struct product){.kernel = in->kernel,
+                            .weight = weight,
+                            .matrix = weight->tensor->data,
+                            .bias = vector(c, op->bias),
+                            .inputs = in->input == RN_INPUT_F32 ? (const char *)slot_row(c, op->a, 0)
+                                                                : c->fast->inputs[in->input],
+                            .input_bytes = rn_input_bytes(in->input, weight->cols),
+                            .out = slot_row(c, op->out, 0),
+                            .out_width = weight->rows,
+                            .n = domain(c, in->selected),
+                            .share = 1};
 }
 
 /* The next piece of a shared instruction. Relaxed: it only shares out; the barriers order the memory. */
@@ -377,9 +392,16 @@ static void attention(const struct context *c, uint32_t index)
     const struct rn_op *op = c->fast->program.list[index].op;
     const struct rn_fast_layer *layer = &c->fast->layers[op->layer];
     const struct rn_step_row *row;
-    struct rn_attend t = {.queries = op->heads / op->kv_heads, .k_dim = op->k_dim, .v_dim = op->v_dim, .scale = op->scale,
-                          .softcap = op->softcap, .block_shift = c->fast->block_shift, .kv_type = c->fast->limits.kv_type,
-                          .key_stride = layer->key_block, .value_stride = layer->value_block, .scratch = c->scratch->attend};
+    struct rn_attend t = {.queries = op->heads / op->kv_heads,
+                          .k_dim = op->k_dim,
+                          .v_dim = op->v_dim,
+                          .scale = op->scale,
+                          .softcap = op->softcap,
+                          .block_shift = c->fast->block_shift,
+                          .kv_type = c->fast->limits.kv_type,
+                          .key_stride = layer->key_block,
+                          .value_stride = layer->value_block,
+                          .scratch = c->scratch->attend};
     uint32_t i, h;
 
     while ((i = take(c, index)) < c->step->n_rows * op->kv_heads) {

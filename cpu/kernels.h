@@ -171,7 +171,8 @@ static inline struct rn_q8k rn_q8k_view(const void *row, uint32_t cols)
     char *sum16 = base + cols;
     char *sum32 = sum16 + (size_t)cols / 256 * 32;
 
-    return (struct rn_q8k){(int8_t *)base, (float *)(sum32 + (size_t)cols / 256 * 16), (int16_t *)sum32, (int16_t *)sum16};
+    return (struct rn_q8k){(int8_t *)base, (float *)(sum32 + (size_t)cols / 256 * 16), (int16_t *)sum32,
+                           (int16_t *)sum16};
 }
 
 /* The rows of a tile; what is missing at the end is replaced by the last row. */

@@ -76,7 +76,8 @@ static bool selected(const struct rn_plan *plan, const struct rn_op *op)
     return op->out >= 0 && plan->slots[op->out].selected;
 }
 
-static const struct rn_kernel *kernel_of(const struct rn_level *level, const struct rn_plan *plan, const struct rn_op *op)
+static const struct rn_kernel *kernel_of(const struct rn_level *level, const struct rn_plan *plan,
+                                         const struct rn_op *op)
 {
     const struct rn_kernel *kernel;
 

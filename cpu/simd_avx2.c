@@ -101,8 +101,10 @@ static inline float block_scale(__m256i most, float *inverse)
 static inline __m256i quantise32(const float *a, float inverse)
 {
     __m256 k = _mm256_set1_ps(inverse);
-    __m256i i0 = _mm256_cvtps_epi32(_mm256_mul_ps(v_load(a), k)), i1 = _mm256_cvtps_epi32(_mm256_mul_ps(v_load(a + 8), k));
-    __m256i i2 = _mm256_cvtps_epi32(_mm256_mul_ps(v_load(a + 16), k)), i3 = _mm256_cvtps_epi32(_mm256_mul_ps(v_load(a + 24), k));
+    __m256i i0 = _mm256_cvtps_epi32(_mm256_mul_ps(v_load(a), k)),
+            i1 = _mm256_cvtps_epi32(_mm256_mul_ps(v_load(a + 8), k));
+    __m256i i2 = _mm256_cvtps_epi32(_mm256_mul_ps(v_load(a + 16), k)),
+            i3 = _mm256_cvtps_epi32(_mm256_mul_ps(v_load(a + 24), k));
     __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(i0, i1), _mm256_packs_epi32(i2, i3));
 
     if (inverse == 0)
@@ -187,8 +189,8 @@ static inline __attribute__((always_inline)) __m256 weight_part(const uint8_t *r
 }
 
 /* Inputs [first, first + n) of the tile; n, kind are constants where this is inlined. */
-static inline __attribute__((always_inline)) void float_tile(const struct rn_matmul *m, const uint8_t *const *rows, int kind,
-                                                             uint32_t first, uint32_t n)
+static inline __attribute__((always_inline)) void float_tile(const struct rn_matmul *m, const uint8_t *const *rows,
+                                                             int kind, uint32_t first, uint32_t n)
 {
     __m256 acc[FLOAT_TILE][3], x[3], w;
     uint32_t r, c, i, step = kind == F32 ? 4 : 2;
@@ -224,7 +226,8 @@ static inline __attribute__((always_inline)) void float_tile(const struct rn_mat
     }
 }
 
-static inline __attribute__((always_inline)) void float_tiles(const struct rn_matmul *m, const uint8_t *const *rows, int kind)
+static inline __attribute__((always_inline)) void float_tiles(const struct rn_matmul *m, const uint8_t *const *rows,
+                                                              int kind)
 {
     uint32_t i = 0;
 
@@ -310,8 +313,12 @@ static void packed_f32(const struct rn_matmul *m)
     float_tiles(m, rows, F32);
 }
 
-static const struct rn_kernel kernel_f32 = {.input = RN_INPUT_F32, .tile = FLOAT_TILE, .pack_from = UINT32_MAX, .step = 1,
-                                            .panel_bytes = float_panel, .direct = direct_f32};
+static const struct rn_kernel kernel_f32 = {.input = RN_INPUT_F32,
+                                            .tile = FLOAT_TILE,
+                                            .pack_from = UINT32_MAX,
+                                            .step = 1,
+                                            .panel_bytes = float_panel,
+                                            .direct = direct_f32};
 static const struct rn_kernel kernel_f16 = {.input = RN_INPUT_F32, .tile = FLOAT_TILE, .pack_from = 8, .step = 1,
                                             .panel_bytes = float_panel, .direct = direct_f16, .pack = pack_f16,
                                             .packed = packed_f32};

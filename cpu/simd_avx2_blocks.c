@@ -200,7 +200,12 @@ static void packed_q8_0(const struct rn_matmul *m)
 /* ---- Q4_K. A panel block: 64 groups of 32 bytes; 8 vectors of scales, each twice in 16 bits; 4 vectors
  * of pairs of minima; d; dmin. ---- */
 
-enum { Q4_K_SCALES = 64 * 32, Q4_K_MINIMA = Q4_K_SCALES + 8 * 32, Q4_K_D = Q4_K_MINIMA + 4 * 32, Q4_K_PANEL = Q4_K_D + 64 };
+enum {
+    Q4_K_SCALES = 64 * 32,
+    Q4_K_MINIMA = Q4_K_SCALES + 8 * 32,
+    Q4_K_D = Q4_K_MINIMA + 4 * 32,
+    Q4_K_PANEL = Q4_K_D + 64
+};
 
 static size_t panel_q4_k(uint32_t cols)
 {
@@ -226,8 +231,9 @@ INLINE void row_q4_k(const uint8_t *block, const int8_t *q, const int16_t *sum32
         _mm_madd_epi16(_mm256_extracti128_si256(s, 1), _mm_loadu_si128((const __m128i *)sum32)));
     _mm256_storeu_si256((__m256i *)scales, s);
     for (j = 0; j < 8; j++)
-        total = _mm256_add_epi32(total, _mm256_madd_epi16(_mm256_maddubs_epi16(rn_q4_k_q(block, j), rn_load256(q + 32 * j)),
-                                                          _mm256_set1_epi16(scales[j])));
+        total =
+            _mm256_add_epi32(total, _mm256_madd_epi16(_mm256_maddubs_epi16(rn_q4_k_q(block, j), rn_load256(q + 32 * j)),
+                                                      _mm256_set1_epi16(scales[j])));
     *sum = total;
 }
 
@@ -250,7 +256,8 @@ static void direct_q4_k(const struct rn_matmul *m)
                 rn_ahead(rows[r] + at, RN_Q4_K_BYTES);
                 row_q4_k(rows[r] + at, y.q + 256 * (size_t)b, y.sum32 + 8 * (size_t)b, &sum[r], &least[r]);
             }
-            acc = finish_q4_k(acc, rn_halves8(rows, at), rn_halves8(rows, at + 2), y.d[b], rn_sums8(sum), rn_sums8(least));
+            acc = finish_q4_k(acc, rn_halves8(rows, at), rn_halves8(rows, at + 2), y.d[b], rn_sums8(sum),
+                              rn_sums8(least));
         }
         store_lanes(m, i, acc);
     }
@@ -306,7 +313,8 @@ INLINE void packed_q4_k_part(const struct rn_matmul *m, uint32_t first, uint32_t
             for (g = 8 * j; g < 8 * j + 8; g++) {
                 w = rn_load256(panel + 32 * g);
                 for (i = 0; i < n; i++)
-                    part[i] = _mm256_add_epi16(part[i], _mm256_maddubs_epi16(w, rn_broadcast4(y[i].q + 256 * (size_t)b + 4 * g)));
+                    part[i] = _mm256_add_epi16(
+                        part[i], _mm256_maddubs_epi16(w, rn_broadcast4(y[i].q + 256 * (size_t)b + 4 * g)));
             }
             w = rn_load256(panel + Q4_K_SCALES + 32 * j);
             for (i = 0; i < n; i++)
@@ -333,7 +341,12 @@ static void packed_q4_k(const struct rn_matmul *m)
 /* ---- Q6_K. A panel block: 64 groups of 32 bytes; 16 vectors of scales, each twice in 16 bits; 8 vectors
  * of pairs of scales; d. The sum of q·y less 32 times the sum of y. ---- */
 
-enum { Q6_K_SCALES = 64 * 32, Q6_K_PAIRS = Q6_K_SCALES + 16 * 32, Q6_K_D = Q6_K_PAIRS + 8 * 32, Q6_K_PANEL = Q6_K_D + 32 };
+enum {
+    Q6_K_SCALES = 64 * 32,
+    Q6_K_PAIRS = Q6_K_SCALES + 16 * 32,
+    Q6_K_D = Q6_K_PAIRS + 8 * 32,
+    Q6_K_PANEL = Q6_K_D + 32
+};
 
 static size_t panel_q6_k(uint32_t cols)
 {
@@ -441,11 +454,13 @@ INLINE void packed_q6_k_part(const struct rn_matmul *m, uint32_t first, uint32_t
         for (i = 0; i < n; i++) {
             offset = _mm256_setzero_si256();
             for (j = 0; j < 8; j++)
-                offset = _mm256_add_epi32(offset, _mm256_madd_epi16(rn_load256(panel + Q6_K_PAIRS + 32 * j),
-                                                                    rn_broadcast4(y[i].sum16 + 16 * (size_t)b + 2 * j)));
+                offset =
+                    _mm256_add_epi32(offset, _mm256_madd_epi16(rn_load256(panel + Q6_K_PAIRS + 32 * j),
+                                                               rn_broadcast4(y[i].sum16 + 16 * (size_t)b + 2 * j)));
             sum[i] = _mm256_sub_epi32(sum[i], _mm256_slli_epi32(offset, 5));
-            acc[i] = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_loadu_ps((const float *)(panel + Q6_K_D)), _mm256_set1_ps(y[i].d[b])),
-                                     _mm256_cvtepi32_ps(sum[i]), acc[i]);
+            acc[i] = _mm256_fmadd_ps(
+                _mm256_mul_ps(_mm256_loadu_ps((const float *)(panel + Q6_K_D)), _mm256_set1_ps(y[i].d[b])),
+                _mm256_cvtepi32_ps(sum[i]), acc[i]);
         }
     }
     for (i = 0; i < n; i++)

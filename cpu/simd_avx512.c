@@ -156,7 +156,12 @@ INLINE void packed_q8_0_part(const struct rn_matmul *m, uint32_t first, uint32_t
 /* ---- Q4_K. A panel block: 64 groups of 64 bytes; 8 vectors of scales (32 bits); 4 of pairs of minima; d;
  * dmin. ---- */
 
-enum { Q4_K_SCALES = 64 * 64, Q4_K_MINIMA = Q4_K_SCALES + 8 * 64, Q4_K_D = Q4_K_MINIMA + 4 * 64, Q4_K_PANEL = Q4_K_D + 128 };
+enum {
+    Q4_K_SCALES = 64 * 64,
+    Q4_K_MINIMA = Q4_K_SCALES + 8 * 64,
+    Q4_K_D = Q4_K_MINIMA + 4 * 64,
+    Q4_K_PANEL = Q4_K_D + 128
+};
 
 static size_t panel_q4_k(uint32_t cols)
 {
@@ -201,7 +206,8 @@ INLINE __m512 finish_q4_k(const uint8_t *panel, struct rn_q8k y, uint32_t b, __m
     uint32_t j;
 
     for (j = 0; j < 4; j++)
-        least = _mm512_dpwssd_epi32(least, load512(panel + Q4_K_MINIMA + 64 * j), broadcast4(y.sum32 + 8 * (size_t)b + 2 * j));
+        least = _mm512_dpwssd_epi32(least, load512(panel + Q4_K_MINIMA + 64 * j),
+                                    broadcast4(y.sum32 + 8 * (size_t)b + 2 * j));
     acc = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_loadu_ps(panel + Q4_K_D), scale), _mm512_cvtepi32_ps(sum), acc);
     return _mm512_fnmadd_ps(_mm512_mul_ps(_mm512_loadu_ps(panel + Q4_K_D + 64), scale), _mm512_cvtepi32_ps(least), acc);
 }
@@ -242,7 +248,12 @@ INLINE void packed_q4_k_part(const struct rn_matmul *m, uint32_t first, uint32_t
 
 /* ---- Q6_K. A panel block: 64 groups of 64 bytes; 16 vectors of scales (32 bits); 8 of pairs of scales; d. ---- */
 
-enum { Q6_K_SCALES = 64 * 64, Q6_K_PAIRS = Q6_K_SCALES + 16 * 64, Q6_K_D = Q6_K_PAIRS + 8 * 64, Q6_K_PANEL = Q6_K_D + 64 };
+enum {
+    Q6_K_SCALES = 64 * 64,
+    Q6_K_PAIRS = Q6_K_SCALES + 16 * 64,
+    Q6_K_D = Q6_K_PAIRS + 8 * 64,
+    Q6_K_PANEL = Q6_K_D + 64
+};
 
 static size_t panel_q6_k(uint32_t cols)
 {
@@ -284,9 +295,11 @@ INLINE __m512 finish_q6_k(const uint8_t *panel, struct rn_q8k y, uint32_t b, __m
     uint32_t j;
 
     for (j = 0; j < 8; j++)
-        offset = _mm512_dpwssd_epi32(offset, load512(panel + Q6_K_PAIRS + 64 * j), broadcast4(y.sum16 + 16 * (size_t)b + 2 * j));
+        offset = _mm512_dpwssd_epi32(offset, load512(panel + Q6_K_PAIRS + 64 * j),
+                                     broadcast4(y.sum16 + 16 * (size_t)b + 2 * j));
     sum = _mm512_sub_epi32(sum, _mm512_slli_epi32(offset, 5));
-    return _mm512_fmadd_ps(_mm512_mul_ps(_mm512_loadu_ps(panel + Q6_K_D), _mm512_set1_ps(y.d[b])), _mm512_cvtepi32_ps(sum), acc);
+    return _mm512_fmadd_ps(_mm512_mul_ps(_mm512_loadu_ps(panel + Q6_K_D), _mm512_set1_ps(y.d[b])),
+                           _mm512_cvtepi32_ps(sum), acc);
 }
 
 INLINE void packed_q6_k_part(const struct rn_matmul *m, uint32_t first, uint32_t n)

@@ -298,24 +298,33 @@ static float dot_q6_k(const uint8_t *w, struct rn_q8k y, uint32_t n)
     return acc;
 }
 
-#define DIRECT(name, view, kind)                                                \
-    static void direct_##name(const struct rn_matmul *m)                        \
-    {                                                                           \
-        uint32_t i;                                                             \
-                                                                                \
-        for (i = 0; i < m->n; i++)                                              \
+#define DIRECT(name, view, kind)                                                         \
+    static void direct_##name(const struct rn_matmul *m)                                 \
+    {                                                                                    \
+        uint32_t i;                                                                      \
+                                                                                         \
+        for (i = 0; i < m->n; i++)                                                       \
             m->out[i][0] = dot_##name(m->weights, view(m->inputs[i], m->cols), m->cols); \
-    }                                                                           \
-    static const struct rn_kernel kernel_##name = {                             \
-        .input = kind, .tile = 1, .pack_from = UINT32_MAX, .step = 1, .panel_bytes = float_panel, .direct = direct_##name}
+    }                                                                                    \
+    static const struct rn_kernel kernel_##name = {.input = kind,                        \
+                                                   .tile = 1,                            \
+                                                   .pack_from = UINT32_MAX,              \
+                                                   .step = 1,                            \
+                                                   .panel_bytes = float_panel,           \
+                                                   .direct = direct_##name}
 
 DIRECT(q4_0, rn_q8_view, RN_INPUT_Q8);
 DIRECT(q8_0, rn_q8_view, RN_INPUT_Q8);
 DIRECT(q4_k, rn_q8k_view, RN_INPUT_Q8K);
 DIRECT(q6_k, rn_q8k_view, RN_INPUT_Q8K);
 
-static const struct rn_kernel kernel_other = {
-    .input = RN_INPUT_F32, .tile = 1, .pack_from = 1, .step = 1, .panel_bytes = float_panel, .pack = pack_other, .packed = packed_f32};
+static const struct rn_kernel kernel_other = {.input = RN_INPUT_F32,
+                                              .tile = 1,
+                                              .pack_from = 1,
+                                              .step = 1,
+                                              .panel_bytes = float_panel,
+                                              .pack = pack_other,
+                                              .packed = packed_f32};
 
 static const struct rn_kernel *kernel_c(uint32_t type_id)
 {

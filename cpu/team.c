@@ -171,7 +171,8 @@ static struct rn_job *await_jobs(struct rn_team *team)
     uint32_t seen;
 
     for (;;) {
-        seen = atomic_load_explicit(&team->submitted.value, memory_order_acquire); /* pairs with signal_all: before take */
+        seen =
+            atomic_load_explicit(&team->submitted.value, memory_order_acquire); /* pairs with signal_all: before take */
         jobs = take(team);
         if (jobs != NULL)
             return jobs;

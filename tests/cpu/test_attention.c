@@ -127,14 +127,25 @@ static void plain(const struct shape *s, const struct cache *c, const float *q, 
     rn_free(&heap, p);
 }
 
-static void attend(const struct rn_level *level, const struct shape *s, const struct cache *c, const float *q, float scale,
-                   float *out)
+static void attend(const struct rn_level *level, const struct shape *s, const struct cache *c, const float *q,
+                   float scale, float *out)
 {
     uint32_t element = rn_kv_element_bytes(s->kv_type);
-    struct rn_attend t = {.q = q, .out = out, .queries = s->queries, .k_dim = s->k_dim, .v_dim = s->v_dim,
-                          .first = first_of(s), .last = s->last, .scale = scale, .softcap = s->softcap, .blocks = c->blocks,
-                          .block_shift = (uint32_t)__builtin_ctz(s->block), .kv_type = s->kv_type, .keys = c->keys,
-                          .values = c->values, .key_stride = (size_t)s->block * s->k_dim * element,
+    struct rn_attend t = {.q = q,
+                          .out = out,
+                          .queries = s->queries,
+                          .k_dim = s->k_dim,
+                          .v_dim = s->v_dim,
+                          .first = first_of(s),
+                          .last = s->last,
+                          .scale = scale,
+                          .softcap = s->softcap,
+                          .blocks = c->blocks,
+                          .block_shift = (uint32_t)__builtin_ctz(s->block),
+                          .kv_type = s->kv_type,
+                          .keys = c->keys,
+                          .values = c->values,
+                          .key_stride = (size_t)s->block * s->k_dim * element,
                           .value_stride = (size_t)s->block * s->v_dim * element};
 
     t.scratch = rn_alloc_aligned(&heap, rn_attend_floats(s->queries, s->k_dim, s->v_dim) * sizeof(float), 64);
@@ -162,7 +173,8 @@ static void check_shape(const struct rn_level *level, const struct shape *s)
         }
     }
     if (!(error <= 1e-11 * norm))
-        fail_msg("%s: position %u, window %u, dims %u %u: NMSE %g", level->name, s->last, s->window, s->k_dim, s->v_dim, error / norm);
+        fail_msg("%s: position %u, window %u, dims %u %u: NMSE %g", level->name, s->last, s->window, s->k_dim, s->v_dim,
+                 error / norm);
     layout.block = s->block == 32 ? 8 : 32;
     layout.scatter = 1;
     c2 = make_cache(level, &layout);

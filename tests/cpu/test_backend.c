@@ -36,7 +36,8 @@ static struct model open_model(const char *name)
     char path[1024];
 
     snprintf(path, sizeof path, "%s/%s", shared, name);
-    if (rn_gguf_open(&heap, path, &m.gguf, &error) != RUNNEL_OK || rn_plan_new(&heap, m.gguf, CONTEXT, &m.plan, &error) != RUNNEL_OK)
+    if (rn_gguf_open(&heap, path, &m.gguf, &error) != RUNNEL_OK ||
+        rn_plan_new(&heap, m.gguf, CONTEXT, &m.plan, &error) != RUNNEL_OK)
         fail_msg("%s", error.message);
     return m;
 }
@@ -111,7 +112,8 @@ static void run_prompt(struct runner *r, const int32_t *tokens, uint32_t n, cons
         rows = n - at < way->chunk ? n - at : way->chunk;
         step.n_rows = step.n_outs = step.n_seqs = 0;
         for (i = 0; i < way->company; i++) /* sequence 1, without logits */
-            step_rows[step.n_rows++] = (struct rn_step_row){(int32_t)((company_at + i) % r->plan->n_vocab), company_at + i, 1, -1};
+            step_rows[step.n_rows++] =
+                (struct rn_step_row){(int32_t)((company_at + i) % r->plan->n_vocab), company_at + i, 1, -1};
         company_at = (company_at + way->company) % (CONTEXT / 2);
         if (company_at + way->company > CONTEXT / 2)
             company_at = 0;
@@ -276,8 +278,8 @@ static void check_bits(const char *name, const struct rn_level *level, runnel_kv
             memset(got, 0xff, n * sizeof *got);
             run_prompt(&runner, tokens, PROMPT, &way, got);
             if (memcmp(got, want, n * sizeof *got) != 0)
-                fail_msg("%s %s: %u threads, chunks of %u, %u rows beside: other bits", name, level->name, threads, way.chunk,
-                         way.company);
+                fail_msg("%s %s: %u threads, chunks of %u, %u rows beside: other bits", name, level->name, threads,
+                         way.chunk, way.company);
         }
         close_runner(&runner);
     }
@@ -323,10 +325,17 @@ static void test_queue(void **state)
     (void)state;
     open_runner(&runner, model.plan, rn_level_best(), 2, RUNNEL_KV_F16);
     for (i = 0; i < STEPS; i++) {
-        rows[i] = (struct rn_step_row){(int32_t)(i % BLOCK) % (int32_t)model.plan->n_vocab, i % BLOCK, 0, i % 3 == 0 ? -1 : 0};
-        steps[i] = (struct rn_step){.n_rows = 1, .n_seqs = 1, .n_outs = i % 3 != 0, .rows = &rows[i], .seqs = &seq,
-                                    .logits = i % 3 == 0 ? NULL : logits + (size_t)i * model.plan->n_vocab, .status = RUNNEL_STATUS_MAX_,
-                                    .on_done = on_done, .user = &runner};
+        rows[i] = (struct rn_step_row){(int32_t)(i % BLOCK) % (int32_t)model.plan->n_vocab, i % BLOCK, 0,
+                                       i % 3 == 0 ? -1 : 0};
+        steps[i] = (struct rn_step){.n_rows = 1,
+                                    .n_seqs = 1,
+                                    .n_outs = i % 3 != 0,
+                                    .rows = &rows[i],
+                                    .seqs = &seq,
+                                    .logits = i % 3 == 0 ? NULL : logits + (size_t)i * model.plan->n_vocab,
+                                    .status = RUNNEL_STATUS_MAX_,
+                                    .on_done = on_done,
+                                    .user = &runner};
         runner.backend->ops->submit_async(runner.backend, &steps[i]);
     }
     for (i = 0; i < STEPS; i++)
@@ -335,9 +344,10 @@ static void test_queue(void **state)
         assert_int_equal(steps[i].status, RUNNEL_OK);
     for (i = BLOCK; i < STEPS; i++) /* a round later: the same token over the same cache */
         if (i % 3 != 0 && (i - BLOCK) % 3 != 0)
-            assert_memory_equal(logits + (size_t)i * model.plan->n_vocab, logits + (size_t)(i - BLOCK) * model.plan->n_vocab,
-                                4 * model.plan->n_vocab);
-    assert_true(isfinite(logits[model.plan->n_vocab]) && logits[model.plan->n_vocab] != logits[2 * model.plan->n_vocab]);
+            assert_memory_equal(logits + (size_t)i * model.plan->n_vocab,
+                                logits + (size_t)(i - BLOCK) * model.plan->n_vocab, 4 * model.plan->n_vocab);
+    assert_true(isfinite(logits[model.plan->n_vocab]) &&
+                logits[model.plan->n_vocab] != logits[2 * model.plan->n_vocab]);
     close_runner(&runner);
     rn_free(&heap, logits);
     close_model(&model);
@@ -398,7 +408,8 @@ static void test_prepare(void **state)
     assert_true(allowed > 10);
     backend = rn_cpu_backend_new(&heap, team);
     error = (runnel_error){0};
-    assert_int_equal(backend->ops->prepare(backend, model.plan, &limits, cancel_at_half, NULL, &error), RUNNEL_CANCELLED);
+    assert_int_equal(backend->ops->prepare(backend, model.plan, &limits, cancel_at_half, NULL, &error),
+                     RUNNEL_CANCELLED);
     backend->ops->free(backend);
     limits.block_tokens = 12;
     backend = rn_cpu_backend_new(&heap, team);

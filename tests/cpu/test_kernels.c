@@ -91,7 +91,8 @@ static void product(const struct rn_kernel *kernel, const struct format *f, cons
                     uint32_t n, void *panel, float *out)
 {
     const struct rn_type *type = rn_type(f->type);
-    struct rn_matmul m = {.row_bytes = rn_type_bytes(type, f->cols), .cols = f->cols, .type = type, .panel = panel, .step = 1};
+    struct rn_matmul m = {
+        .row_bytes = rn_type_bytes(type, f->cols), .cols = f->cols, .type = type, .panel = panel, .step = 1};
     uint32_t row, i, j;
 
     for (row = 0; row < MAX_ROWS; row += kernel->tile) {
@@ -111,7 +112,8 @@ static void product(const struct rn_kernel *kernel, const struct format *f, cons
 }
 
 /* The row as the kernel sees it, and what it stands for. */
-static void quantise(const struct rn_level *level, enum rn_input kind, const float *a, uint32_t cols, void *out, double *value)
+static void quantise(const struct rn_level *level, enum rn_input kind, const float *a, uint32_t cols, void *out,
+                     double *value)
 {
     struct rn_q8k q8k = rn_q8k_view(out, cols);
     struct rn_q8 q8 = rn_q8_view(out, cols);
@@ -124,7 +126,9 @@ static void quantise(const struct rn_level *level, enum rn_input kind, const flo
     else
         memcpy(out, a, cols * sizeof *a);
     for (i = 0; i < cols; i++)
-        value[i] = kind == RN_INPUT_Q8 ? (double)q8.d[i / 32] * q8.q[i] : kind == RN_INPUT_Q8K ? (double)q8k.d[i / 256] * q8k.q[i] : a[i];
+        value[i] = kind == RN_INPUT_Q8    ? (double)q8.d[i / 32] * q8.q[i]
+                   : kind == RN_INPUT_Q8K ? (double)q8k.d[i / 256] * q8k.q[i]
+                                          : a[i];
 }
 
 static double nmse(const float *got, const double *want, size_t n)
@@ -206,8 +210,15 @@ static void check_step(const struct rn_kernel *kernel, const struct format *f, s
 {
     const struct rn_type *type = rn_type(f->type);
     uint32_t step = MAX_ROWS / kernel->tile, r;
-    struct rn_matmul m = {.weights = b->weights, .row_bytes = rn_type_bytes(type, f->cols), .rows = kernel->tile, .step = step,
-                          .cols = f->cols, .type = type, .n = 1, .inputs = {b->inputs}, .out = {b->out}};
+    struct rn_matmul m = {.weights = b->weights,
+                          .row_bytes = rn_type_bytes(type, f->cols),
+                          .rows = kernel->tile,
+                          .step = step,
+                          .cols = f->cols,
+                          .type = type,
+                          .n = 1,
+                          .inputs = {b->inputs},
+                          .out = {b->out}};
 
     if (kernel->direct == NULL)
         return;
@@ -240,7 +251,8 @@ static void check_products(const struct rn_level *level, const struct format *f,
         memset(b.out, 0xff, MAX_N * MAX_ROWS * sizeof(float));
         product(kernel, f, b.weights, b.inputs, counts[i], b.panel, b.out);
         if (memcmp(b.out, b.alone, counts[i] * MAX_ROWS * sizeof(float)) != 0)
-            fail_msg("%s %s cols %u: %u inputs give other bits", level->name, rn_type(f->type)->name, f->cols, counts[i]);
+            fail_msg("%s %s cols %u: %u inputs give other bits", level->name, rn_type(f->type)->name, f->cols,
+                     counts[i]);
         if (counts[i] < MAX_N)
             assert_true(isnan(b.out[counts[i] * MAX_ROWS]));
     }
@@ -294,7 +306,8 @@ static void test_extremes(void **state)
                 for (c = 0; c < f->cols; c++)
                     b.a[c] = k % 2 == 0 ? 1 : -1;
                 quantise(level, kernel->input, b.a, f->cols, b.inputs, b.values);
-                memcpy(b.inputs + rn_input_bytes(kernel->input, f->cols), b.inputs, rn_input_bytes(kernel->input, f->cols));
+                memcpy(b.inputs + rn_input_bytes(kernel->input, f->cols), b.inputs,
+                       rn_input_bytes(kernel->input, f->cols));
                 for (sum = 0, c = 0; c < f->cols; c++)
                     sum += b.decoded[c] * b.values[c];
                 product(kernel, f, b.weights, b.inputs, 1, b.panel, b.out);
@@ -413,7 +426,10 @@ static void test_elementwise(void **state)
         for (kind = RN_ACT_SILU; kind <= RN_ACT_RELU2; kind++) {
             level->rows->activate(out, a, kind, N);
             for (i = 0; i < N; i++) /* where erf nears -1, one plus it keeps few digits; and e^u those that u has */
-                assert_true(near(out[i], act(a[i], kind), 1e-6, kind == RN_ACT_GELU_ERF ? 3e-6 : kind == RN_ACT_GELU_TANH ? 1e-7 : 1e-30));
+                assert_true(near(out[i], act(a[i], kind), 1e-6,
+                                 kind == RN_ACT_GELU_ERF    ? 3e-6
+                                 : kind == RN_ACT_GELU_TANH ? 1e-7
+                                                            : 1e-30));
             level->rows->activate(shifted, a + 3, kind, N - 3);
             assert_memory_equal(out + 3, shifted, (N - 3) * sizeof(float));
             level->rows->gate(shifted, a, b, kind, N);
