@@ -99,14 +99,15 @@ void *rn_ring_reserve_spsc(struct rn_ring *ring)
     return cell_at(ring, ring->write);
 }
 
-/* The fence inside the commit is the release half; partner: the fence in rn_ring_peek_spsc. */
+/* The fence inside the commit is the release half; partner: the fence in rn_ring_peek_spsc. The commit is
+ * the last touch: the consumer of the last cell may free the ring. */
 void rn_ring_publish_spsc(struct rn_ring *ring)
 {
     RN_ASSERT(ring->room > 0);
-    RN_TSAN_RELEASE(&ring->write);
-    ck_ring_enqueue_commit_spsc(&ring->ring);
     ring->write++;
     ring->room--;
+    RN_TSAN_RELEASE(&ring->write);
+    ck_ring_enqueue_commit_spsc(&ring->ring);
 }
 
 /* Acquire fence; partner: the fence in rn_ring_publish_spsc. Weaker: the cell is read before it is

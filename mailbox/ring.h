@@ -4,7 +4,8 @@
  *   producer:  cell = rn_ring_reserve_spsc(r);  fill it;  rn_ring_publish_spsc(r);
  *   consumer:  cell = rn_ring_peek_spsc(r);     use it;   rn_ring_release_spsc(r);
  *
- * A cell stays valid for the consumer until it releases it. */
+ * A cell stays valid for the consumer until it releases it. Publishing is the producer's last touch: the
+ * consumer may free the ring once it has the last cell. */
 #ifndef RN_MAILBOX_RING_H
 #define RN_MAILBOX_RING_H
 

@@ -178,6 +178,31 @@ static void test_stress(void **state)
     }
 }
 
+static void *consume_and_free(void *user)
+{
+    consume(user);
+    rn_ring_free(((struct stream *)user)->ring);
+    return NULL;
+}
+
+/* The consumer of the last cell may free the ring: publishing it is the producer's last touch. A breach is
+ * certain to show under ThreadSanitizer, and likely under AddressSanitizer. */
+static void test_freed_behind_the_last_cell(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 400 / TEST_SLOWDOWN; round++) {
+        struct rn_heap heap;
+        struct stream stream = {.ring = ring_at(&heap, 8, 0), .cells = 6};
+        struct crew crew = {.n = 0};
+
+        crew_start(&crew, produce, &stream);
+        crew_start(&crew, consume_and_free, &stream);
+        crew_join(&crew);
+        assert_int_equal(stream.damaged, 0);
+        assert_int_equal(rn_heap_blocks(&heap), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +210,7 @@ int main(void)
         cmocka_unit_test(test_order_and_wrap),
         cmocka_unit_test(test_refusal),
         cmocka_unit_test(test_stress),
+        cmocka_unit_test(test_freed_behind_the_last_cell),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
