@@ -181,7 +181,8 @@ void runnel_engine_free(runnel_engine *engine)
     if (engine == NULL)
         return;
     if (rn_host_in_callback(engine)) {
-        rn_word_set(&engine->host.free_wanted, 1);
+        if (rn_word_get(&engine->closing) == 0)
+            rn_word_set(&engine->host.free_wanted, 1);
         return;
     }
     rn_word_set(&engine->closing, 1);

@@ -106,6 +106,21 @@ struct rn_backend *rn_engine_new_backend(struct runnel_engine *engine, const cha
 runnel_status rn_model_new_of_parts(struct runnel_engine *engine, const struct rn_model_parts *parts,
                                     const runnel_model_options *options, struct runnel_model **out, runnel_error *error);
 
+/* OK while the host may use what the model consists of: STATE before it is loaded, CLOSED once the engine is
+ * being freed (callbacks still run then). */
+static inline runnel_status rn_model_ready(const struct runnel_model *model)
+{
+    if (rn_word_get(&model->engine->closing) != 0)
+        return RUNNEL_CLOSED;
+    return rn_word_get(&model->state) == RN_MODEL_READY ? RUNNEL_OK : RUNNEL_STATE;
+}
+
+/* What is left of a wait of timeout_ms (negative: for ever), in the terms of rn_wake_wait; waited_us is less. */
+static inline int64_t rn_us_left(int64_t timeout_ms, uint64_t waited_us)
+{
+    return timeout_ms < 0 || timeout_ms > INT64_MAX / 1000 ? -1 : timeout_ms * 1000 - (int64_t)waited_us;
+}
+
 /* model.c: starts and stops the actors of a model whose parts are there. */
 runnel_status rn_model_start(struct runnel_model *model, runnel_error *error);
 

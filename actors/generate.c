@@ -97,7 +97,8 @@ static struct rn_session *find_session(runnel_model *model, runnel_session sessi
     if (slot >= model->engine->max_sessions || (generation & 1) == 0)
         return NULL;
     s = &model->engine->sessions[slot];
-    if (rn_word_get(&s->generation) != generation || rn_word_get(&s->freeing) == generation || s->model != model)
+    if (rn_word_get(&s->generation) != generation || rn_word_get(&s->freeing) == generation ||
+        atomic_load_explicit(&s->model, memory_order_relaxed) != model)
         return NULL;
     return s;
 }
@@ -301,14 +302,16 @@ runnel_status runnel_session_new(runnel_model *model, runnel_session *session)
     uint32_t slot, generation;
     void *cell;
 
-    if (rn_word_get(&model->state) != RN_MODEL_READY || model->parts.backend == NULL || rn_word_get(&model->cancel) != 0)
+    if (rn_model_ready(model) != RUNNEL_OK)
+        return rn_model_ready(model);
+    if (model->parts.backend == NULL || rn_word_get(&model->cancel) != 0)
         return RUNNEL_STATE;
     cell = rn_pool_take(&engine->session_slots);
     if (cell == NULL)
         return RUNNEL_BUSY;
     slot = rn_pool_index(&engine->session_slots, cell);
     s = &engine->sessions[slot];
-    s->model = model;
+    atomic_store_explicit(&s->model, model, memory_order_relaxed);
     generation = rn_word_get(&s->generation) + 1;
     rn_word_set(&s->generation, generation);
     rn_counter_add(&engine->totals.sessions, 1);

@@ -93,6 +93,7 @@ static void release_cell(struct runnel_engine *engine, struct rn_outlet *outlet,
 static void close_stream(struct runnel_engine *engine, struct rn_outlet *outlet)
 {
     rn_outlet_close(outlet);
+    rn_word_set(&outlet->pulling, 0); /* before another stream has the slot */
     rn_counter_add(&engine->totals.streams, -1);
     rn_pool_give(&engine->host.slots, rn_pool_cell(&engine->host.slots, outlet->slot));
 }
@@ -126,6 +127,14 @@ static bool deliver_cell(struct runnel_engine *engine, struct rn_outlet *outlet,
     return terminal;
 }
 
+/* The generation of the callback stream in the slot; false: there is none, the raise came after its end. A slot
+ * can change hands between two looks while its stream is a pulled one, so the generation is looked at twice. */
+static bool has_callback_stream(const struct rn_outlet *outlet, uint32_t *generation)
+{
+    *generation = rn_word_get(&outlet->generation);
+    return (*generation & 1) != 0 && rn_word_get(&outlet->pull) == 0 && rn_word_get(&outlet->generation) == *generation;
+}
+
 /* Delivers up to max events of a stream that was raised; the count delivered. More left: raised again. */
 static size_t deliver_stream(struct runnel_engine *engine, struct rn_outlet *outlet, size_t max)
 {
@@ -133,9 +142,8 @@ static size_t deliver_stream(struct runnel_engine *engine, struct rn_outlet *out
     size_t n = 0;
 
     rn_edge_lower(&outlet->edge);
-    generation = rn_word_get(&outlet->generation);
-    if ((generation & 1) == 0 || rn_word_get(&outlet->pull) != 0)
-        return 0; /* a raise that came after the stream's end */
+    if (!has_callback_stream(outlet, &generation))
+        return 0;
     for (;;) {
         const struct rn_cell *cell;
         bool paused = is_paused(outlet, generation);
@@ -165,19 +173,24 @@ static size_t deliver_load(struct runnel_model *model)
     state = rn_word_get(&model->state);
     bits = rn_word_get(&model->fraction);
     memcpy(&event.fraction, &bits, sizeof bits);
-    if (model->load_told)
+    if (model->load_told) {
+        rn_model_load_told(model);
         return 0;
+    }
     if (state == RN_MODEL_LOADING) {
         event.state = RUNNEL_LOAD_PROGRESS;
     } else {
         model->load_told = true;
+        event.fraction = state == RN_MODEL_READY ? 1.0f : event.fraction;
         event.state = state == RN_MODEL_READY       ? RUNNEL_LOAD_READY
                       : state == RN_MODEL_CANCELLED ? RUNNEL_LOAD_CANCELLED
                                                     : RUNNEL_LOAD_FAILED;
         event.error = event.state == RUNNEL_LOAD_FAILED ? &model->error : NULL;
     }
     model->options.on_load(model->options.load_user, &event);
-    if (model->load_told)
+    /* The end may have been seen before the loader raised the edge for it. Raised by us it stays up, and the node
+     * never comes again; raised by the loader the node is on its way, and the model must outlive it. */
+    if (model->load_told && rn_edge_raise(&model->load_edge))
         rn_model_load_told(model);
     return 1;
 }
@@ -321,7 +334,7 @@ static const struct rn_cell *await_cell(struct runnel_engine *engine, struct rn_
         }
         if (timeout_ms >= 0 && waited_us / 1000 >= (uint64_t)timeout_ms)
             return NULL;
-        rn_wake_wait(&outlet->wake, ticket, timeout_ms < 0 ? -1 : timeout_ms * 1000 - (int64_t)waited_us, 0);
+        rn_wake_wait(&outlet->wake, ticket, rn_us_left(timeout_ms, waited_us), 0);
     }
 }
 
@@ -360,7 +373,8 @@ runnel_status runnel_stream_next(runnel_engine *engine, runnel_stream stream, in
         return RUNNEL_STATE;
     /* Alone now; but the stream may have ended between the look-up and here. */
     status = rn_outlet_is(outlet, generation) ? pull(engine, outlet, generation, timeout_ms, event) : RUNNEL_NOT_FOUND;
-    rn_word_set(&outlet->pulling, 0);
+    if (status != RUNNEL_OK || !rn_event_is_terminal(event->type))
+        rn_word_set(&outlet->pulling, 0);
     return status;
 }
 

@@ -181,16 +181,20 @@ static void stop_actors(struct runnel_model *model)
 
 /* ---- Life ---- */
 
-void rn_model_unref(struct runnel_model *model)
+static void drop_model(struct runnel_model *model)
 {
     struct runnel_engine *engine = model->engine;
 
-    if (atomic_fetch_sub(&model->references.value, 1) != 1) /* acq_rel by default: the last one sees all others' writes */
-        return;
     rn_free(&engine->heap, model->path);
     rn_free(&engine->heap, model->device);
     rn_free(&engine->heap, model);
     rn_counter_add(&engine->totals.models, -1);
+}
+
+void rn_model_unref(struct runnel_model *model)
+{
+    if (atomic_fetch_sub(&model->references.value, 1) == 1) /* acq_rel by default: the last one sees all others' writes */
+        drop_model(model);
 }
 
 void rn_model_load_told(struct runnel_model *model)
@@ -269,11 +273,13 @@ static runnel_status new_model(struct runnel_engine *engine, const runnel_model_
 
     if (rn_word_get(&engine->closing) != 0)
         return rn_error_set(error, RUNNEL_CLOSED, "the engine is being freed");
-    if (rn_counter_get(&engine->totals.models) >= RN_MAX_MODELS)
+    if (!rn_counter_take(&engine->totals.models, RN_MAX_MODELS))
         return rn_error_set(error, RUNNEL_BUSY, "an engine has at most %d models", RN_MAX_MODELS);
     model = rn_alloc_aligned(&engine->heap, sizeof *model, 64);
-    if (model == NULL)
+    if (model == NULL) {
+        rn_counter_add(&engine->totals.models, -1);
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a model");
+    }
     memset(model, 0, sizeof *model);
     model->engine = engine;
     model->options = *options;
@@ -303,12 +309,9 @@ runnel_status runnel_model_load(runnel_engine *engine, const char *path, const r
     model->path = rn_strndup(&engine->heap, path, strlen(path));
     model->device = options.device != NULL ? rn_strndup(&engine->heap, options.device, strlen(options.device)) : NULL;
     if (model->path == NULL || (options.device != NULL && model->device == NULL)) {
-        rn_free(&engine->heap, model->path);
-        rn_free(&engine->heap, model->device);
-        rn_free(&engine->heap, model);
+        drop_model(model);
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a model");
     }
-    rn_counter_add(&engine->totals.models, 1);
     rn_counter_add(&engine->totals.loads, 1);
     *out = model;
     send_model(model, RN_MSG_MODEL_NEW);
@@ -340,10 +343,9 @@ runnel_status rn_model_new_of_parts(struct runnel_engine *engine, const struct r
     status = rn_model_start(model, error);
     if (status != RUNNEL_OK) {
         free_parts(model);
-        rn_free(&engine->heap, model);
+        drop_model(model);
         return status;
     }
-    rn_counter_add(&engine->totals.models, 1);
     *out = model;
     send_model(model, RN_MSG_MODEL_NEW);
     rn_counter_add(&engine->totals.loads, 1);
@@ -383,7 +385,7 @@ runnel_status runnel_model_wait(runnel_model *model, int64_t timeout_ms, runnel_
             return rn_error_set(error, model->error.status, "%s", model->error.message);
         if (timeout_ms >= 0 && waited_us / 1000 >= (uint64_t)timeout_ms)
             return rn_error_set(error, RUNNEL_TIMEOUT, "the model is still loading");
-        rn_wake_wait(&model->wake, ticket, timeout_ms < 0 ? -1 : timeout_ms * 1000 - (int64_t)waited_us, 0);
+        rn_wake_wait(&model->wake, ticket, rn_us_left(timeout_ms, waited_us), 0);
     }
 }
 
@@ -392,8 +394,8 @@ runnel_status runnel_model_get_info(runnel_model *model, runnel_model_info *info
     const struct rn_model_parts *parts = &model->parts;
     runnel_model_info now = {.struct_size = info->struct_size};
 
-    if (rn_word_get(&model->state) != RN_MODEL_READY)
-        return RUNNEL_STATE;
+    if (rn_model_ready(model) != RUNNEL_OK)
+        return rn_model_ready(model);
     now.vocab_tokens = rn_vocab_count(parts->vocab);
     now.bos = rn_vocab_bos(parts->vocab);
     now.eos = rn_vocab_eos(parts->vocab);

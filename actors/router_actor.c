@@ -13,7 +13,7 @@ static struct runnel_model *model_of(struct rn_router *router, const struct rn_p
 {
     const struct rn_route *route = &router->routes[stream->slot];
 
-    return route->generation == stream->generation ? route->model : NULL;
+    return route->generation == stream->generation && !route->ended ? route->model : NULL;
 }
 
 /* One actor after the other, in the order in which messages pass them: when one is gone, nothing that it
@@ -63,9 +63,13 @@ static void free_model(struct rn_router *router, struct runnel_model *model)
         struct rn_route *route = &router->routes[slot];
         struct rn_outlet *outlet = &router->engine->host.outlets[slot];
 
+        if (route->generation == 0 || route->model != model)
+            continue;
         /* One CANCEL per stream, the host's or ours: the word decides who sends it. */
-        if (route->generation != 0 && route->model == model && rn_host_cancel(router->engine, outlet, route->generation))
+        if (rn_host_cancel(router->engine, outlet, route->generation) && !route->ended)
             send_cancel(&model->tier.actor, slot, route->generation);
+        if (route->ended)
+            route->generation = 0;
     }
     close_if_quiet(router, model);
 }
@@ -77,7 +81,7 @@ static void on_submit(struct rn_actor *self, struct rn_msg *msg)
     struct runnel_model *model = request->model;
 
     /* The slot's last stream may not have been reported ENDED yet: the host can reuse a slot at once. */
-    router->routes[request->slot] = (struct rn_route){request->generation, model};
+    router->routes[request->slot] = (struct rn_route){request->generation, false, model};
     model->n_streams++;
     if (model->free_wanted) {
         rn_request_end(request, RN_OUTCOME_CANCELLED, RUNNEL_FINISH_NONE);
@@ -178,7 +182,7 @@ static void on_ended(struct rn_actor *self, struct rn_msg *msg)
 
     RN_CHECK(model->n_streams > 0);
     if (route->generation == msg->ended.generation)
-        route->generation = 0;
+        route->ended = true;
     model->n_streams--;
     rn_msg_free(self->runtime, msg);
     close_if_quiet(router, model);
@@ -202,7 +206,12 @@ static void on_model_freed(struct rn_actor *self, struct rn_msg *msg)
     while (*link != msg->model.model)
         link = &(*link)->next;
     *link = (*link)->next;
-    rn_model_unref(msg->model.model);
+    if (router->closing) {
+        msg->model.model->next = router->kept;
+        router->kept = msg->model.model;
+    } else {
+        rn_model_unref(msg->model.model);
+    }
     rn_msg_free(self->runtime, msg);
     report_if_closed(router);
 }
@@ -238,6 +247,11 @@ runnel_status rn_router_init(struct rn_router *router, struct runnel_engine *eng
 
 void rn_router_fini(struct rn_router *router)
 {
-    if (router->engine != NULL)
-        rn_free(&router->engine->heap, router->routes);
+    if (router->engine == NULL)
+        return;
+    for (struct runnel_model *m = router->kept, *next; m != NULL; m = next) {
+        next = m->next;
+        rn_model_unref(m);
+    }
+    rn_free(&router->engine->heap, router->routes);
 }

@@ -11,6 +11,7 @@ struct runnel_engine;
 
 struct rn_route {
     uint32_t generation; /* 0: no stream */
+    bool ended;          /* nothing of it is left in the actors; its events may wait to be delivered */
     struct runnel_model *model;
 };
 
@@ -19,6 +20,7 @@ struct rn_router {
     struct runnel_engine *engine;
     struct rn_route *routes; /* [max_streams] */
     struct runnel_model *models;
+    struct runnel_model *kept; /* freed while the engine closes: only their address is left, for the host's callbacks */
     bool closing;
 };
 

@@ -8,11 +8,11 @@ runnel_status runnel_tokenize(runnel_model *model, const char *text, size_t text
                               size_t capacity, size_t *count)
 {
     int32_t *all = NULL;
-    runnel_status status;
+    runnel_status status = rn_model_ready(model);
 
     *count = 0;
-    if (rn_word_get(&model->state) != RN_MODEL_READY)
-        return RUNNEL_STATE;
+    if (status != RUNNEL_OK)
+        return status;
     if ((text == NULL && text_bytes > 0) || (tokens == NULL && capacity > 0))
         return RUNNEL_INVALID;
     status = rn_tokenize(model->parts.vocab, &model->engine->heap, text_bytes > 0 ? text : "", text_bytes, flags, &all, count, NULL);
@@ -25,9 +25,11 @@ runnel_status runnel_tokenize(runnel_model *model, const char *text, size_t text
 runnel_status runnel_detokenize(runnel_model *model, const int32_t *tokens, size_t count, int special, char *text,
                                 size_t capacity, size_t *text_bytes)
 {
+    runnel_status status = rn_model_ready(model);
+
     *text_bytes = 0;
-    if (rn_word_get(&model->state) != RN_MODEL_READY)
-        return RUNNEL_STATE;
+    if (status != RUNNEL_OK)
+        return status;
     if ((tokens == NULL && count > 0) || (text == NULL && capacity > 0))
         return RUNNEL_INVALID;
     rn_detokenize(model->parts.vocab, tokens, count, special != 0, text, capacity, text_bytes);

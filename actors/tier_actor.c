@@ -203,27 +203,24 @@ static bool admit(struct rn_tier *tier, struct rn_request *request)
     return true;
 }
 
-/* Admits what fits, in order; the first that does not holds the rest. */
+/* Admits what fits, in order. The first that does not fit holds the rest; one whose session is busy keeps its
+ * place and holds nobody but the later turns of that session. */
 static void admit_waiting(struct rn_tier *tier)
 {
-    while (tier->waiting.first != NULL) {
-        struct rn_request *request = rn_request_pop(&tier->waiting);
-        struct rn_session *session = session_of(tier, request);
+    struct rn_request_queue held = {NULL, NULL, 0};
+    struct rn_request *request;
 
-        if (session != NULL && session->busy) {
-            rn_request_push(&session->waiting, request);
+    while ((request = rn_request_pop(&tier->waiting)) != NULL) {
+        const struct rn_session *session = session_of(tier, request);
+        bool busy = session != NULL && session->busy;
+
+        if (!busy && admit(tier, request))
             continue;
-        }
-        if (!admit(tier, request)) {
-            /* back to the front */
-            request->next = tier->waiting.first;
-            tier->waiting.first = request;
-            if (tier->waiting.last == NULL)
-                tier->waiting.last = request;
-            tier->waiting.n++;
-            return;
-        }
+        rn_request_push(&held, request);
+        if (!busy)
+            break;
     }
+    rn_request_push_front(&tier->waiting, &held);
 }
 
 static void on_admit(struct rn_actor *self, struct rn_msg *msg)
@@ -242,15 +239,6 @@ static void on_admit(struct rn_actor *self, struct rn_msg *msg)
     admit_waiting(tier);
 }
 
-static struct rn_request *remove_waiting(struct rn_tier *tier, uint32_t slot, uint32_t generation)
-{
-    struct rn_request *request = rn_request_remove(&tier->waiting, slot, generation);
-
-    for (struct rn_session *s = tier->sessions; request == NULL && s != NULL; s = s->next)
-        request = rn_request_remove(&s->waiting, slot, generation);
-    return request;
-}
-
 /* The request is still to come, waits here, has been sent on, where the CANCEL follows it, or has retired. */
 static void on_cancel(struct rn_actor *self, struct rn_msg *msg)
 {
@@ -262,7 +250,7 @@ static void on_cancel(struct rn_actor *self, struct rn_msg *msg)
         rn_actor_send(&tier->model->prefill.actor, msg);
         return;
     }
-    request = remove_waiting(tier, msg->stream.slot, msg->stream.generation);
+    request = rn_request_remove(&tier->waiting, msg->stream.slot, msg->stream.generation);
     passage->cancelled = msg->stream.generation;
     rn_msg_free(self->runtime, msg);
     if (request != NULL) {
@@ -290,14 +278,21 @@ static void free_session(struct rn_tier *tier, struct rn_session *session)
     rn_pool_give(&engine->session_slots, rn_pool_cell(&engine->session_slots, (uint32_t)(session - engine->sessions)));
 }
 
-static void end_waiting(struct rn_tier *tier, struct rn_session *session)
+/* Ends the turns that wait for a session that is about to be freed. */
+static void end_waiting(struct rn_tier *tier, const struct rn_session *session)
 {
+    struct rn_request_queue others = {NULL, NULL, 0};
     struct rn_request *request;
 
-    while ((request = rn_request_pop(&session->waiting)) != NULL) {
+    while ((request = rn_request_pop(&tier->waiting)) != NULL) {
+        if (session_of(tier, request) != session) {
+            rn_request_push(&others, request);
+            continue;
+        }
         rn_request_fail(request, RUNNEL_NOT_FOUND, "the session has been freed");
         end(tier, request);
     }
+    tier->waiting = others;
 }
 
 static void on_session_new(struct rn_actor *self, struct rn_msg *msg)
@@ -354,10 +349,7 @@ static void leave_session(struct rn_tier *tier, struct rn_request *request, stru
         session->free_wanted = false;
         end_waiting(tier, session);
         free_session(tier, session);
-        return;
     }
-    /* All of them, in front: they are older than what waits there, and the first one may yet fail to be admitted. */
-    rn_request_push_front(&tier->waiting, &session->waiting);
 }
 
 static void on_retire(struct rn_actor *self, struct rn_msg *msg)

@@ -16,7 +16,8 @@ struct rn_session {
     struct rn_word generation; /* odd: open; see runnel_session_new */
     struct rn_word n_known;    /* tokens so far, for the checks of submit; set before a turn's end is told */
     struct rn_word freeing;    /* = generation once runnel_session_free was called */
-    struct runnel_model *model;
+    /* Relaxed: published and taken with the generation; one that reads it while the place changes hands gets either. */
+    _Atomic(struct runnel_model *) model;
     /* The rest belongs to the tier actor of `model`. */
     struct rn_session *next;   /* the tier's list */
     int32_t *tokens;           /* [n_tokens] */
@@ -27,7 +28,6 @@ struct rn_session {
     bool busy;
     bool free_wanted;
     uint64_t last_use;
-    struct rn_request_queue waiting;
 };
 
 /* What the tier knows of the stream in a slot, for a CANCEL that comes before, with or behind its request. */
@@ -41,7 +41,7 @@ struct rn_tier {
     struct runnel_model *model;
     struct rn_block_pool pool;
     struct rn_session *sessions;
-    struct rn_request_queue waiting; /* for blocks, in order */
+    struct rn_request_queue waiting; /* for blocks or their session, oldest first */
     struct rn_passage *passages;     /* [max_streams] */
     uint64_t uses;
 };

@@ -86,6 +86,15 @@ static inline void rn_counter_add(struct rn_counter *counter, int64_t n)
     atomic_fetch_add_explicit(&counter->value, n, memory_order_relaxed);
 }
 
+/* Adds one unless there are `limit`; two that meet at the limit may both be refused. */
+static inline bool rn_counter_take(struct rn_counter *counter, int64_t limit)
+{
+    if (atomic_fetch_add_explicit(&counter->value, 1, memory_order_relaxed) < limit)
+        return true;
+    rn_counter_add(counter, -1);
+    return false;
+}
+
 static inline int64_t rn_counter_get(const struct rn_counter *counter)
 {
     return atomic_load_explicit(&((struct rn_counter *)(uintptr_t)counter)->value, memory_order_relaxed);
