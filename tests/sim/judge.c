@@ -12,7 +12,11 @@ static const struct {
     {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
 };
 
-enum character { WHOLE, ILL_FORMED, UNFINISHED };
+enum character {
+    WHOLE,
+    ILL_FORMED,
+    UNFINISHED
+};
 
 /* What stands at bytes[0..n), n >= 1, and how many bytes of it belong together. */
 static enum character look(const uint8_t *bytes, size_t n, size_t *length)
@@ -84,7 +88,8 @@ static size_t cut(const char *text, size_t n, const struct judge_stops *stops, b
     return n;
 }
 
-size_t judge_text(const int32_t *tokens, uint32_t n, const struct judge_stops *stops, bool end, char *text, bool *stopped)
+size_t judge_text(const int32_t *tokens, uint32_t n, const struct judge_stops *stops, bool end, char *text,
+                  bool *stopped)
 {
     uint8_t bytes[JUDGE_TOKENS];
 
@@ -103,7 +108,8 @@ static bool is_stop_token(const struct judge_stops *stops, int32_t token)
 }
 
 /* Draws until something ends the answer. */
-static void draw(const struct judge_request *request, struct oracle_chain *chain, uint32_t most, struct judge_answer *answer)
+static void draw(const struct judge_request *request, struct oracle_chain *chain, uint32_t most,
+                 struct judge_answer *answer)
 {
     bool stopped = false;
 

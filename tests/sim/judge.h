@@ -27,7 +27,7 @@ struct judge_request {
 };
 
 struct judge_answer {
-    bool fits;        /* false: the prompt is too long, nothing below counts */
+    bool fits; /* false: the prompt is too long, nothing below counts */
     int32_t tokens[JUDGE_TOKENS];
     uint32_t n;       /* tokens of the answer, the one that ends it included */
     uint32_t n_shown; /* those whose text counts: without a stop token */
@@ -41,7 +41,8 @@ void judge_answer(const struct judge_request *request, struct judge_answer *answ
 
 /* The text after tokens[n] (each a byte): what is certain by then, or with `end` what it is if nothing
  * follows. Into text[JUDGE_TEXT]; *stopped: a stop string was found. */
-size_t judge_text(const int32_t *tokens, uint32_t n, const struct judge_stops *stops, bool end, char *text, bool *stopped);
+size_t judge_text(const int32_t *tokens, uint32_t n, const struct judge_stops *stops, bool end, char *text,
+                  bool *stopped);
 
 /* True when text[n] is whole, well-formed UTF-8. */
 bool judge_utf8(const char *text, size_t n);

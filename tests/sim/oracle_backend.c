@@ -52,8 +52,9 @@ static bool supports(const struct rn_backend *backend, const struct rn_op *op, u
     return true;
 }
 
-static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *plan, const struct rn_backend_limits *limits,
-                             rn_progress_fn progress, void *user, runnel_error *error)
+static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *plan,
+                             const struct rn_backend_limits *limits, rn_progress_fn progress, void *user,
+                             runnel_error *error)
 {
     (void)backend;
     (void)plan;
@@ -86,7 +87,8 @@ static bool step_good(struct oracle *oracle, const struct rn_step *step)
     const struct rn_backend_limits *limits = &oracle->limits;
     int32_t outs = 0;
 
-    if (step->n_rows == 0 || step->n_rows > limits->max_rows || step->n_seqs > limits->max_seqs || step->n_outs > limits->max_outs) {
+    if (step->n_rows == 0 || step->n_rows > limits->max_rows || step->n_seqs > limits->max_seqs ||
+        step->n_outs > limits->max_outs) {
         breach(oracle, "a step is larger than the limits, or empty");
         return false;
     }
@@ -94,7 +96,8 @@ static bool step_good(struct oracle *oracle, const struct rn_step *step)
         const struct rn_step_row *row = &step->rows[i];
         bool first = i == 0 || row->seq != row[-1].seq;
 
-        if (row->token < 0 || row->token >= ORACLE_VOCAB || row->position >= limits->context_tokens || row->seq >= step->n_seqs)
+        if (row->token < 0 || row->token >= ORACLE_VOCAB || row->position >= limits->context_tokens ||
+            row->seq >= step->n_seqs)
             breach(oracle, "a row is out of range");
         else if (i == 0 ? row->seq != 0 : first && row->seq != row[-1].seq + 1)
             breach(oracle, "the rows of a sequence do not stand together");

@@ -35,25 +35,30 @@ void oracle_chain_push(struct oracle_chain *chain, int32_t token);
 /* The token that follows what was pushed. */
 int32_t oracle_chain_next(const struct oracle_chain *chain, const struct oracle_alphabet *alphabet);
 
-enum oracle_fault { ORACLE_FAULT_NONE, ORACLE_FAULT_DEVICE, ORACLE_FAULT_NAN };
+enum oracle_fault {
+    ORACLE_FAULT_NONE,
+    ORACLE_FAULT_DEVICE,
+    ORACLE_FAULT_NAN
+};
 
 struct oracle {
     struct rn_backend backend; /* first */
     struct rn_backend_limits limits;
     struct oracle_alphabet alphabet;
     uint64_t salt;
-    uint64_t *kv;          /* [n_blocks * block_tokens] */
+    uint64_t *kv;                 /* [n_blocks * block_tokens] */
     struct rn_step *first, *last; /* in flight, oldest first */
-    uint64_t due_us;       /* the oldest may be completed from then on; the simulation's */
+    uint64_t due_us;              /* the oldest may be completed from then on; the simulation's */
     void (*submitted)(void *user, struct oracle *oracle); /* told of each step; may complete it at once */
     void *user;
     uint64_t n_steps;
-    bool freed;            /* by the model; the memory stays until oracle_free */
-    const char *breach;    /* the first breach of the contract by a step; NULL: none */
+    bool freed;         /* by the model; the memory stays until oracle_free */
+    const char *breach; /* the first breach of the contract by a step; NULL: none */
 };
 
 /* alphabet is copied. NULL: no memory. From the C library's heap: it is not the engine's. */
-struct oracle *oracle_new(const struct rn_backend_limits *limits, const struct oracle_alphabet *alphabet, uint64_t salt);
+struct oracle *oracle_new(const struct rn_backend_limits *limits, const struct oracle_alphabet *alphabet,
+                          uint64_t salt);
 void oracle_free(struct oracle *oracle);
 
 /* Runs the oldest step and hands it back. DEVICE: fails it, its KV rows become rubbish; NAN: the logits of

@@ -64,6 +64,24 @@ void sim_fail(struct sim *sim, const char *format, ...)
 
 /* ---- The plan ---- */
 
+/* Few slots, many requests that are cancelled at once, one actor kept waiting: what was sent to it for one
+ * stream must not pile up behind that of the slot's next ones. */
+static void plan_churn(struct sim_plan *plan)
+{
+    plan->features |= 1u << SIM_FEW_STREAMS | 1u << SIM_CANCEL;
+    plan->features &= ~(1u << SIM_FREE_ENGINE | 1u << SIM_PULL);
+    plan->policy = SIM_STARVE_ONE;
+    plan->n_ticks = 6000;
+    plan->n_requests = SIM_STREAMS;
+    plan->max_streams = 1;
+    plan->max_sessions = 1;
+    plan->weight_actor = 60;
+    plan->weight_step = 20;
+    plan->weight_host = 20;
+    plan->weight_dispatch = 20;
+    plan->weight_time = 1;
+}
+
 static uint32_t between(struct sim *sim, uint32_t low, uint32_t high)
 {
     return low + sim_pick(sim, high - low + 1);
@@ -71,8 +89,11 @@ static uint32_t between(struct sim *sim, uint32_t low, uint32_t high)
 
 static void plan_alphabet(struct sim *sim, struct oracle_alphabet *alphabet)
 {
-    static const char *const sets[] = {"ab", "abcdefghij \n", "\xc3\xa9\xc3\xa9z", "\xe2\x82\xac" "a\xf0\x9f\x98\x80",
-                                       "\xef\xbf\xbd\xf4\x8f\xed\x9f" "ab"};
+    static const char *const sets[] = {"ab", "abcdefghij \n", "\xc3\xa9\xc3\xa9z",
+                                       "\xe2\x82\xac"
+                                       "a\xf0\x9f\x98\x80",
+                                       "\xef\xbf\xbd\xf4\x8f\xed\x9f"
+                                       "ab"};
     uint32_t which = sim_pick(sim, 7);
 
     if (which < 5) {
@@ -105,9 +126,11 @@ static void make_plan(struct sim *sim)
     for (uint32_t i = SIM_FREE_MODEL; i <= SIM_NAN_FAULTS; i++)
         if (sim_chance(sim, 50))
             plan->features &= ~(1u << i);
+    if (!sim_chance(sim, 8))
+        plan->features &= ~(1u << SIM_CHURN);
     plan->policy = (enum sim_policy)sim_pick(sim, SIM_POLICIES);
     plan->n_ticks = between(sim, 50, 1200);
-    plan->n_requests = between(sim, 1, sim_chance(sim, 20) ? SIM_STREAMS : 20);
+    plan->n_requests = between(sim, 1, sim_chance(sim, 20) ? 64 : 20);
     plan->max_batch = between(sim, 1, 8);
     plan->max_streams = sim_has(sim, SIM_FEW_STREAMS) ? between(sim, 1, 4) : between(sim, 8, 32);
     plan->max_sessions = between(sim, 1, 4);
@@ -117,6 +140,8 @@ static void make_plan(struct sim *sim)
     plan->weight_host = between(sim, 1, 10);
     plan->weight_dispatch = between(sim, 1, 10);
     plan->weight_time = between(sim, 1, 10);
+    if (sim_has(sim, SIM_CHURN))
+        plan_churn(plan);
     plan_limits(sim, &plan->limits);
     plan_alphabet(sim, &plan->alphabet);
     for (uint32_t i = 0; i < SIM_PROMPTS * SIM_PROMPT_TOKENS; i++)
@@ -131,10 +156,11 @@ static void tell_plan(struct sim *sim)
     const struct sim_plan *plan = &sim->plan;
     const struct rn_backend_limits *limits = &plan->limits;
 
-    sim_tell(sim, "features %05x policy %d; %u streams, %u sessions", plan->features, (int)plan->policy, plan->max_streams,
-             plan->max_sessions);
-    sim_tell(sim, "rows %u outs %u seqs %u; %u blocks of %u, context %u; alphabet of %u", limits->max_rows, limits->max_outs,
-             limits->max_seqs, limits->n_blocks, limits->block_tokens, limits->context_tokens, plan->alphabet.n);
+    sim_tell(sim, "features %05x policy %d; %u streams, %u sessions", plan->features, (int)plan->policy,
+             plan->max_streams, plan->max_sessions);
+    sim_tell(sim, "rows %u outs %u seqs %u; %u blocks of %u, context %u; alphabet of %u", limits->max_rows,
+             limits->max_outs, limits->max_seqs, limits->n_blocks, limits->block_tokens, limits->context_tokens,
+             plan->alphabet.n);
 }
 
 /* ---- What the engine is given: memory, time, a trace ---- */
@@ -198,7 +224,8 @@ static uint32_t slot_of(const struct rn_msg *msg)
 static void trace(void *user, const struct rn_actor *actor, const struct rn_msg *msg)
 {
     sim_sign(user, (uint64_t)actor->id << 40 | (uint64_t)msg->head.kind << 32 | slot_of(msg));
-    sim_tell(user, "actor %u %s: %s of slot %u", actor->id, actor->class->name, rn_message_name(msg->head.kind), slot_of(msg));
+    sim_tell(user, "actor %u %s: %s of slot %u", actor->id, actor->class->name, rn_message_name(msg->head.kind),
+             slot_of(msg));
 }
 
 /* ---- Models ---- */
@@ -343,7 +370,8 @@ static bool run_actor(struct sim *sim)
     if (n == 0)
         return false;
     choice = choose_actor(sim, n);
-    if (sim->plan.policy == SIM_STARVE_ONE && role_of(sim->engine->runtime.runnable[choice]) == sim->starved && sim_chance(sim, 90))
+    if (sim->plan.policy == SIM_STARVE_ONE && role_of(sim->engine->runtime.runnable[choice]) == sim->starved &&
+        sim_chance(sim, sim_has(sim, SIM_CHURN) ? 99 : 90))
         return false;
     rn_runtime_step(&sim->engine->runtime, choice, 1 + sim_pick(sim, sim->plan.max_batch));
     return true;
@@ -366,7 +394,8 @@ static bool complete_step(struct sim *sim, enum oracle_fault fault)
         struct oracle *oracle = sim->models[(first + i) % SIM_MODELS].oracle;
 
         if (oracle != NULL && oracle->first != NULL && oracle->due_us <= sim->now_us) {
-            sim_tell(sim, "backend %u: a step of %u rows is done, fault %d", (first + i) % SIM_MODELS, oracle->first->n_rows, (int)fault);
+            sim_tell(sim, "backend %u: a step of %u rows is done, fault %d", (first + i) % SIM_MODELS,
+                     oracle->first->n_rows, (int)fault);
             oracle_complete(oracle, fault);
             sim->n_steps++;
             return true;
@@ -390,6 +419,8 @@ static void pass_time(struct sim *sim)
 
 static void change_schedule(struct sim *sim)
 {
+    if (sim_has(sim, SIM_CHURN))
+        return;
     sim->priorities[sim_pick(sim, sizeof sim->priorities)] = (uint8_t)sim_pick(sim, 256);
     if (sim_chance(sim, 20))
         sim->starved = sim_pick(sim, RN_MODEL_ACTORS + 1);
@@ -410,7 +441,8 @@ static void check(struct sim *sim)
 static void tick(struct sim *sim)
 {
     const struct sim_plan *plan = &sim->plan;
-    uint32_t total = plan->weight_actor + plan->weight_step + plan->weight_host + plan->weight_dispatch + plan->weight_time;
+    uint32_t total =
+        plan->weight_actor + plan->weight_step + plan->weight_host + plan->weight_dispatch + plan->weight_time;
     uint32_t at = sim_pick(sim, total);
 
     sim->tick++;

@@ -24,7 +24,7 @@
 
 #define SIM_MODELS 3
 #define SIM_SESSIONS 8
-#define SIM_STREAMS 64 /* requests accepted in one run at most */
+#define SIM_STREAMS 256 /* requests accepted in one run at most */
 #define SIM_PROMPTS 3
 #define SIM_PROMPT_TOKENS 200
 #define SIM_STOPS 3
@@ -33,13 +33,38 @@
 
 /* Swarm: each seed switches on a random part of these (Groce et al., "Swarm testing", 2012). */
 enum sim_feature {
-    SIM_SESSION, SIM_CANCEL, SIM_PAUSE, SIM_STOP_STRINGS, SIM_STOP_TOKENS, SIM_SAMPLED, SIM_LOGITS, SIM_PROGRESS,
-    SIM_LOGPROBS, SIM_PULL, SIM_TINY_MEMORY, SIM_FEW_STREAMS, SIM_MANY_MODELS, SIM_FREE_MODEL, SIM_FREE_ENGINE,
-    SIM_ALLOC_FAULTS, SIM_DEVICE_FAULTS, SIM_NAN_FAULTS, SIM_ACT_INSIDE, SIM_BURSTS, SIM_FEATURES
+    SIM_SESSION,
+    SIM_CANCEL,
+    SIM_PAUSE,
+    SIM_STOP_STRINGS,
+    SIM_STOP_TOKENS,
+    SIM_SAMPLED,
+    SIM_LOGITS,
+    SIM_PROGRESS,
+    SIM_LOGPROBS,
+    SIM_PULL,
+    SIM_TINY_MEMORY,
+    SIM_FEW_STREAMS,
+    SIM_MANY_MODELS,
+    SIM_FREE_MODEL,
+    SIM_FREE_ENGINE,
+    SIM_ALLOC_FAULTS,
+    SIM_DEVICE_FAULTS,
+    SIM_NAN_FAULTS,
+    SIM_ACT_INSIDE,
+    SIM_BURSTS,
+    SIM_CHURN,
+    SIM_FEATURES
 };
 
 /* How the next actor is chosen among those that can run. */
-enum sim_policy { SIM_UNIFORM, SIM_PRIORITIES, SIM_STARVE_ONE, SIM_NEWEST, SIM_POLICIES };
+enum sim_policy {
+    SIM_UNIFORM,
+    SIM_PRIORITIES,
+    SIM_STARVE_ONE,
+    SIM_NEWEST,
+    SIM_POLICIES
+};
 
 struct sim_plan {
     uint32_t features;
@@ -55,12 +80,12 @@ struct sim_plan {
 struct sim_model {
     runnel_model *handle; /* NULL: not there, or given back */
     struct oracle *oracle;
-    uint32_t n_lives;     /* of this place */
+    uint32_t n_lives; /* of this place */
 };
 
 struct sim_session {
-    runnel_session id;    /* 0: not there */
-    uint32_t serial;      /* never reused, as places and ids are */
+    runnel_session id; /* 0: not there */
+    uint32_t serial;   /* never reused, as places and ids are */
     uint32_t model;
 };
 
@@ -69,10 +94,10 @@ struct sim_stream {
     struct sim *sim;
     runnel_stream id;
     uint32_t model;
-    uint64_t salt;        /* of the model's oracle */
+    uint64_t salt; /* of the model's oracle */
     uint32_t room;
-    uint32_t session;     /* serial; 0: none */
-    bool session_freed;   /* before the end of this turn */
+    uint32_t session;   /* serial; 0: none */
+    bool session_freed; /* before the end of this turn */
     bool paused, cancelled, pull;
 
     int32_t prompt[SIM_PROMPT_TOKENS];
@@ -89,11 +114,11 @@ struct sim_stream {
     uint32_t n_tokens;
     char text[JUDGE_TEXT];
     size_t text_bytes;
-    bool got_tail;        /* an event with text alone: what was held back */
+    bool got_tail; /* an event with text alone: what was held back */
     uint64_t first_logits, n_logits, progress, progress_total;
     int32_t hot[SIM_PROMPT_TOKENS + JUDGE_TOKENS]; /* of LOGITS events, by their order */
     bool ended;
-    bool may_drop;        /* it was cancelled and paused at once: events before its end may be missing */
+    bool may_drop; /* it was cancelled and paused at once: events before its end may be missing */
     runnel_event_type outcome;
     runnel_finish finish;
     runnel_status status;

@@ -17,8 +17,8 @@ static void take_event(struct sim *sim, struct sim_stream *stream, const runnel_
 {
     sim->n_events++;
     sim_sign(sim, (uint64_t)event->type << 32 | (uint32_t)event->token);
-    sim_tell(sim, "host: stream %u is told event %d, token %d, %zu bytes", (uint32_t)(stream - sim->streams), (int)event->type,
-             event->token, event->text_bytes);
+    sim_tell(sim, "host: stream %u is told event %d, token %d, %zu bytes", (uint32_t)(stream - sim->streams),
+             (int)event->type, event->token, event->text_bytes);
     sim_check_event(sim, stream, event);
     if (event->type < RUNNEL_EVENT_DONE)
         return;
@@ -197,8 +197,9 @@ static void check_answer(struct sim *sim, const struct sim_stream *stream, runne
         : status == RUNNEL_BUSY    ? full && fits
                                    : status == RUNNEL_CONTEXT && !fits)
         return;
-    sim_fail(sim, "a submit got %s with %u of %u streams; %u tokens, %u known, max_tokens %lld, room %u", runnel_status_name(status),
-             sim->n_live, sim->plan.max_streams, stream->n_prompt, known, (long long)stream->max_tokens, stream->room);
+    sim_fail(sim, "a submit got %s with %u of %u streams; %u tokens, %u known, max_tokens %lld, room %u",
+             runnel_status_name(status), sim->n_live, sim->plan.max_streams, stream->n_prompt, known,
+             (long long)stream->max_tokens, stream->room);
 }
 
 static void prepare_stream(struct sim *sim, struct sim_stream *stream, uint32_t model)
@@ -252,15 +253,20 @@ static void act_submit(struct sim *sim)
     }
     status = runnel_generate(sim->models[model].handle, &request, &stream->id, &error);
     sim_sign(sim, 0x400 + (uint64_t)-status);
-    sim_tell(sim, "host: submits stream %u, slot %u, session %u: %u tokens, max %lld, %s: %s", sim->n_streams, (uint32_t)stream->id.id,
-             stream->session, stream->n_prompt, (long long)stream->max_tokens, stream->pull ? "pulled" : "callback",
-             runnel_status_name(status));
+    sim_tell(sim, "host: submits stream %u, slot %u, session %u: %u tokens, max %lld, %s: %s", sim->n_streams,
+             (uint32_t)stream->id.id, stream->session, stream->n_prompt, (long long)stream->max_tokens,
+             stream->pull ? "pulled" : "callback", runnel_status_name(status));
     check_answer(sim, stream, status, known);
     if (error.status != status)
-        sim_fail(sim, "a submit gave %s and the error says %s", runnel_status_name(status), runnel_status_name(error.status));
-    if (status == RUNNEL_OK) {
-        sim->n_streams++;
-        sim->n_live++;
+        sim_fail(sim, "a submit gave %s and the error says %s", runnel_status_name(status),
+                 runnel_status_name(error.status));
+    if (status != RUNNEL_OK)
+        return;
+    sim->n_streams++;
+    sim->n_live++;
+    if (sim_has(sim, SIM_CHURN) && sim_chance(sim, 97)) {
+        stream->cancelled = true;
+        runnel_stream_cancel(sim->engine, stream->id);
     }
 }
 
@@ -280,11 +286,22 @@ static void act_bad_submit(struct sim *sim)
     request.tokens = &token;
     request.n_tokens = 1;
     switch (sim_pick(sim, 6)) {
-    case 0: request.tokens = &beyond; break;
-    case 1: request.n_tokens = 0; break;
-    case 2: request.sampling.top_p = 2.0f; break;
-    case 3: request.max_tokens = -2; break;
-    case 4: request.stops = broken; request.n_stops = 1; break;
+    case 0:
+        request.tokens = &beyond;
+        break;
+    case 1:
+        request.n_tokens = 0;
+        break;
+    case 2:
+        request.sampling.top_p = 2.0f;
+        break;
+    case 3:
+        request.max_tokens = -2;
+        break;
+    case 4:
+        request.stops = broken;
+        request.n_stops = 1;
+        break;
     default:
         request.session.id = 0x12345678u + (1ull << 60); /* never made */
         expected = RUNNEL_NOT_FOUND;
@@ -325,10 +342,16 @@ static void act_on_stream(struct sim *sim, uint32_t what)
     }
     note_drop(stream);
     sim_sign(sim, 0x500 + what);
-    sim_tell(sim, "host: %s stream %u: %s", what == 0 ? "cancels" : what == 1 ? "pauses" : "resumes",
+    sim_tell(sim, "host: %s stream %u: %s",
+             what == 0   ? "cancels"
+             : what == 1 ? "pauses"
+                         : "resumes",
              (uint32_t)(stream - sim->streams), runnel_status_name(status));
     if (status != expected)
-        sim_fail(sim, "%s of stream %u got %s, not %s", what == 0 ? "cancel" : what == 1 ? "pause" : "resume",
+        sim_fail(sim, "%s of stream %u got %s, not %s",
+                 what == 0   ? "cancel"
+                 : what == 1 ? "pause"
+                             : "resume",
                  (uint32_t)(stream - sim->streams), runnel_status_name(status), runnel_status_name(expected));
 }
 
@@ -366,8 +389,8 @@ static void act_session_new(struct sim *sim)
     sim_sign(sim, 0x600 + (uint64_t)-status);
     sim_tell(sim, "host: a session of model %u: %s", model, runnel_status_name(status));
     if (status != (stats.sessions < sim->plan.max_sessions ? RUNNEL_OK : RUNNEL_BUSY))
-        sim_fail(sim, "with %llu of %u sessions a new one got %s", (unsigned long long)stats.sessions, sim->plan.max_sessions,
-                 runnel_status_name(status));
+        sim_fail(sim, "with %llu of %u sessions a new one got %s", (unsigned long long)stats.sessions,
+                 sim->plan.max_sessions, runnel_status_name(status));
     if (status == RUNNEL_OK)
         *session = (struct sim_session){id, ++sim->n_sessions, model};
 }

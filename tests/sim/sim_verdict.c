@@ -17,13 +17,15 @@ static void check_logprobs(struct sim *sim, const struct sim_stream *stream, con
     if (!stream->want_logprobs || event->token < 0)
         return;
     if (event->logprob != 0.0f || event->n_top != stream->n_top)
-        sim_fail(sim, "stream %u: logprob %g and %u others", index_of(sim, stream), (double)event->logprob, event->n_top);
+        sim_fail(sim, "stream %u: logprob %g and %u others", index_of(sim, stream), (double)event->logprob,
+                 event->n_top);
     for (uint32_t i = 0; i < event->n_top; i++) {
         int32_t expected = i == 0 ? event->token : (int32_t)i - ((int32_t)i <= event->token);
 
-        if (event->top[i].token != expected || (i == 0 ? event->top[i].logprob != 0.0f : event->top[i].logprob != -ORACLE_HOT))
-            sim_fail(sim, "stream %u: of the best, number %u is token %d at %g", index_of(sim, stream), i, event->top[i].token,
-                     (double)event->top[i].logprob);
+        if (event->top[i].token != expected ||
+            (i == 0 ? event->top[i].logprob != 0.0f : event->top[i].logprob != -ORACLE_HOT))
+            sim_fail(sim, "stream %u: of the best, number %u is token %d at %g", index_of(sim, stream), i,
+                     event->top[i].token, (double)event->top[i].logprob);
     }
 }
 
@@ -65,10 +67,11 @@ static void take_logits(struct sim *sim, struct sim_stream *stream, const runnel
 {
     if (stream->n_logits == 0)
         stream->first_logits = event->position;
-    if (!stream->want_logits || event->n_logits != ORACLE_VOCAB || event->position != stream->first_logits + stream->n_logits ||
+    if (!stream->want_logits || event->n_logits != ORACLE_VOCAB ||
+        event->position != stream->first_logits + stream->n_logits ||
         stream->n_logits == sizeof stream->hot / sizeof stream->hot[0] || stream->n_tokens > 0) {
-        sim_fail(sim, "stream %u: logits of position %llu after %llu", index_of(sim, stream), (unsigned long long)event->position,
-                 (unsigned long long)stream->n_logits);
+        sim_fail(sim, "stream %u: logits of position %llu after %llu", index_of(sim, stream),
+                 (unsigned long long)event->position, (unsigned long long)stream->n_logits);
         return;
     }
     stream->hot[stream->n_logits++] = hot_of(event);
@@ -78,8 +81,9 @@ static void take_progress(struct sim *sim, struct sim_stream *stream, const runn
 {
     if (!stream->want_progress || event->prompt_done <= stream->progress || event->prompt_done > event->prompt_total ||
         stream->n_tokens > 0 || (stream->progress > 0 && stream->progress_total != event->prompt_total))
-        sim_fail(sim, "stream %u: progress %llu of %llu after %llu", index_of(sim, stream), (unsigned long long)event->prompt_done,
-                 (unsigned long long)event->prompt_total, (unsigned long long)stream->progress);
+        sim_fail(sim, "stream %u: progress %llu of %llu after %llu", index_of(sim, stream),
+                 (unsigned long long)event->prompt_done, (unsigned long long)event->prompt_total,
+                 (unsigned long long)stream->progress);
     stream->progress = event->prompt_done;
     stream->progress_total = event->prompt_total;
 }
@@ -91,9 +95,12 @@ void sim_check_event(struct sim *sim, struct sim_stream *stream, const runnel_ev
     if (stream->ended)
         sim_fail(sim, "stream %u was told an event after its end", index_of(sim, stream));
     if (stream->paused && !(stream->cancelled && event->type >= RUNNEL_EVENT_DONE))
-        sim_fail(sim, "stream %u was told an event of type %d while it was paused", index_of(sim, stream), (int)event->type);
-    if ((event->type == RUNNEL_EVENT_FAILED) != (event->status != RUNNEL_OK) || (event->type == RUNNEL_EVENT_FAILED) != (event->error[0] != '\0'))
-        sim_fail(sim, "stream %u: event %d with status %s", index_of(sim, stream), (int)event->type, runnel_status_name(event->status));
+        sim_fail(sim, "stream %u was told an event of type %d while it was paused", index_of(sim, stream),
+                 (int)event->type);
+    if ((event->type == RUNNEL_EVENT_FAILED) != (event->status != RUNNEL_OK) ||
+        (event->type == RUNNEL_EVENT_FAILED) != (event->error[0] != '\0'))
+        sim_fail(sim, "stream %u: event %d with status %s", index_of(sim, stream), (int)event->type,
+                 runnel_status_name(event->status));
     if (event->type == RUNNEL_EVENT_TOKEN)
         take_token(sim, stream, event);
     else if (event->type == RUNNEL_EVENT_LOGITS)
@@ -171,7 +178,8 @@ static void check_owners(struct sim *sim, uint32_t index)
         count_request(&held, model->decode.running[i]);
     for (uint32_t i = 0; i < pool->n_blocks; i++)
         if (pool->references[i] != held.references[i])
-            sim_fail(sim, "model %u: block %u has %u references and %u owners", index, i, pool->references[i], held.references[i]);
+            sim_fail(sim, "model %u: block %u has %u references and %u owners", index, i, pool->references[i],
+                     held.references[i]);
     if (held.lanes != RN_PREFILL_LANES)
         sim_fail(sim, "model %u: %u prefill lanes are free or taken, not %d", index, held.lanes, RN_PREFILL_LANES);
 }
@@ -190,15 +198,19 @@ static void check_stuck(struct sim *sim)
 
         if (stream->ended)
             continue;
-        deliverable = rn_ring_count(outlet->ring) > 0 && (!stream->paused || rn_word_get(&outlet->cancelled) == stream->id.id >> 32);
+        deliverable = rn_ring_count(outlet->ring) > 0 &&
+                      (!stream->paused || rn_word_get(&outlet->cancelled) == stream->id.id >> 32);
         waiting++;
         last = i;
         host_waits += stream->paused || deliverable;
         if (deliverable && !stream->pull && atomic_load(&((struct rn_outlet *)(uintptr_t)outlet)->edge.up) == 0)
-            sim_fail(sim, "stuck: %u events of stream %u were not announced to the host", rn_ring_count(outlet->ring), i);
+            sim_fail(sim, "stuck: %u events of stream %u were not announced to the host", rn_ring_count(outlet->ring),
+                     i);
     }
     if (waiting > 0 && host_waits == 0)
-        sim_fail(sim, "stuck: %u streams live, the last is %u; no actor can run, no step is in flight, nothing waits for the host",
+        sim_fail(sim,
+                 "stuck: %u streams live, the last is %u; no actor can run, no step is in flight, nothing waits for "
+                 "the host",
                  waiting, last);
 }
 
@@ -235,13 +247,15 @@ static void judge_prompt_events(struct sim *sim, const struct sim_stream *stream
     struct oracle_chain chain;
 
     if (stream->n_logits > 0 && stream->first_logits != stream->usage.cached_tokens)
-        sim_fail(sim, "stream %u: the first logits are of position %llu", index_of(sim, stream), (unsigned long long)stream->first_logits);
+        sim_fail(sim, "stream %u: the first logits are of position %llu", index_of(sim, stream),
+                 (unsigned long long)stream->first_logits);
     if (complete && stream->want_logits && stream->usage.cached_tokens + stream->n_logits != total)
-        sim_fail(sim, "stream %u: %llu logits after %llu of %llu positions", index_of(sim, stream), (unsigned long long)stream->n_logits,
-                 (unsigned long long)stream->usage.cached_tokens, (unsigned long long)total);
-    if (complete && stream->want_progress && (stream->progress != total || stream->progress_total != total))
-        sim_fail(sim, "stream %u: progress ended at %llu of %llu", index_of(sim, stream), (unsigned long long)stream->progress,
+        sim_fail(sim, "stream %u: %llu logits after %llu of %llu positions", index_of(sim, stream),
+                 (unsigned long long)stream->n_logits, (unsigned long long)stream->usage.cached_tokens,
                  (unsigned long long)total);
+    if (complete && stream->want_progress && (stream->progress != total || stream->progress_total != total))
+        sim_fail(sim, "stream %u: progress ended at %llu of %llu", index_of(sim, stream),
+                 (unsigned long long)stream->progress, (unsigned long long)total);
     oracle_chain_init(&chain, stream->salt);
     for (uint64_t i = 0; i < stream->first_logits + stream->n_logits && i < total; i++) {
         int32_t hot;
@@ -251,7 +265,8 @@ static void judge_prompt_events(struct sim *sim, const struct sim_stream *stream
             continue;
         hot = stream->hot[i - stream->first_logits];
         if (hot != oracle_chain_next(&chain, &sim->plan.alphabet) && !(hot == -2 && sim_has(sim, SIM_NAN_FAULTS)))
-            sim_fail(sim, "stream %u: the logits of position %llu are wrong", index_of(sim, stream), (unsigned long long)i);
+            sim_fail(sim, "stream %u: the logits of position %llu are wrong", index_of(sim, stream),
+                     (unsigned long long)i);
     }
 }
 
@@ -259,11 +274,11 @@ static void judge_usage(struct sim *sim, const struct sim_stream *stream, const 
 {
     const runnel_timings *t = &stream->timings;
 
-    if (stream->usage.prompt_tokens != (uint64_t)history->n + stream->n_prompt || stream->usage.cached_tokens > history->n ||
-        stream->usage.cached_tokens >= stream->usage.prompt_tokens)
+    if (stream->usage.prompt_tokens != (uint64_t)history->n + stream->n_prompt ||
+        stream->usage.cached_tokens > history->n || stream->usage.cached_tokens >= stream->usage.prompt_tokens)
         sim_fail(sim, "stream %u: usage says %llu of %llu cached; %u and %u tokens were asked", index_of(sim, stream),
-                 (unsigned long long)stream->usage.cached_tokens, (unsigned long long)stream->usage.prompt_tokens, history->n,
-                 stream->n_prompt);
+                 (unsigned long long)stream->usage.cached_tokens, (unsigned long long)stream->usage.prompt_tokens,
+                 history->n, stream->n_prompt);
     if ((t->first_token_us > 0) != (stream->usage.completion_tokens > 0) || t->end_us <= t->admitted_us ||
         (t->first_token_us > 0 && (t->first_token_us <= t->admitted_us || t->end_us <= t->first_token_us)))
         sim_fail(sim, "stream %u: timings %llu, %llu, %llu", index_of(sim, stream), (unsigned long long)t->admitted_us,
@@ -275,23 +290,25 @@ static void judge_text_so_far(struct sim *sim, const struct sim_stream *stream, 
                               const struct judge_answer *answer)
 {
     char text[JUDGE_TEXT];
-    bool stopped, end = stream->got_tail || !stream->may_drop;
+    bool stopped, end = stream->got_tail || (stream->ended && !stream->may_drop);
     size_t n;
 
-    if (stream->n_tokens > answer->n_shown || memcmp(stream->tokens, answer->tokens, stream->n_tokens * sizeof answer->tokens[0]) != 0) {
+    if (stream->n_tokens > answer->n_shown ||
+        memcmp(stream->tokens, answer->tokens, stream->n_tokens * sizeof answer->tokens[0]) != 0) {
         uint32_t i = 0;
 
         while (i < stream->n_tokens && i < answer->n_shown && stream->tokens[i] == answer->tokens[i])
             i++;
-        sim_fail(sim, "stream %u: token %u of %u is wrong (%d, not %d)", index_of(sim, stream), i, stream->n_tokens, stream->tokens[i],
-                 i < answer->n_shown ? answer->tokens[i] : -1);
+        sim_fail(sim, "stream %u: token %u of %u is wrong (%d, not %d)", index_of(sim, stream), i, stream->n_tokens,
+                 stream->tokens[i], i < answer->n_shown ? answer->tokens[i] : -1);
         return;
     }
     n = judge_text(stream->tokens, stream->n_tokens, &request->stops, end, text, &stopped);
     if (n != stream->text_bytes || memcmp(text, stream->text, n) != 0)
-        sim_fail(sim, "stream %u: %zu bytes of text after %u tokens, not the %zu expected", index_of(sim, stream), stream->text_bytes,
-                 stream->n_tokens, n);
-    if (!stream->may_drop && stream->outcome != RUNNEL_EVENT_DONE && stream->usage.completion_tokens != stream->n_tokens)
+        sim_fail(sim, "stream %u: %zu bytes of text after %u tokens, not the %zu expected", index_of(sim, stream),
+                 stream->text_bytes, stream->n_tokens, n);
+    if (stream->ended && !stream->may_drop && stream->outcome != RUNNEL_EVENT_DONE &&
+        stream->usage.completion_tokens != stream->n_tokens)
         sim_fail(sim, "stream %u: %u tokens, and usage says %llu", index_of(sim, stream), stream->n_tokens,
                  (unsigned long long)stream->usage.completion_tokens);
 }
@@ -300,15 +317,16 @@ static void judge_done(struct sim *sim, const struct sim_stream *stream, const s
 {
     if (!answer->fits || stream->finish != answer->finish || stream->usage.completion_tokens != answer->n)
         sim_fail(sim, "stream %u: done by %s after %llu tokens; right is %s after %u", index_of(sim, stream),
-                 stream->finish == RUNNEL_FINISH_STOP ? "stop" : "length", (unsigned long long)stream->usage.completion_tokens,
+                 stream->finish == RUNNEL_FINISH_STOP ? "stop" : "length",
+                 (unsigned long long)stream->usage.completion_tokens,
                  !answer->fits                          ? "no fit"
                  : answer->finish == RUNNEL_FINISH_STOP ? "stop"
                                                         : "length",
                  answer->n);
     if (!stream->may_drop && (stream->n_tokens != answer->n_shown || stream->text_bytes != answer->text_bytes ||
                               memcmp(stream->text, answer->text, answer->text_bytes) != 0))
-        sim_fail(sim, "stream %u: %u tokens and %zu bytes came, %u and %zu are right", index_of(sim, stream), stream->n_tokens,
-                 stream->text_bytes, answer->n_shown, answer->text_bytes);
+        sim_fail(sim, "stream %u: %u tokens and %zu bytes came, %u and %zu are right", index_of(sim, stream),
+                 stream->n_tokens, stream->text_bytes, answer->n_shown, answer->text_bytes);
 }
 
 /* May this request end like that? */
@@ -317,12 +335,18 @@ static bool outcome_allowed(const struct sim *sim, const struct sim_stream *stre
     if (stream->outcome != RUNNEL_EVENT_FAILED)
         return stream->outcome == RUNNEL_EVENT_DONE || stream->cancelled;
     switch (stream->status) {
-    case RUNNEL_CONTEXT: return !answer->fits;
-    case RUNNEL_NO_MEMORY: return sim_has(sim, SIM_ALLOC_FAULTS);
-    case RUNNEL_DEVICE: return sim_has(sim, SIM_DEVICE_FAULTS);
-    case RUNNEL_NUMERIC: return sim_has(sim, SIM_NAN_FAULTS);
-    case RUNNEL_NOT_FOUND: return stream->session_freed;
-    default: return false;
+    case RUNNEL_CONTEXT:
+        return !answer->fits;
+    case RUNNEL_NO_MEMORY:
+        return sim_has(sim, SIM_ALLOC_FAULTS);
+    case RUNNEL_DEVICE:
+        return sim_has(sim, SIM_DEVICE_FAULTS);
+    case RUNNEL_NUMERIC:
+        return sim_has(sim, SIM_NAN_FAULTS);
+    case RUNNEL_NOT_FOUND:
+        return stream->session_freed;
+    default:
+        return false;
     }
 }
 
@@ -342,11 +366,16 @@ static void judge_stream(struct sim *sim, const struct sim_stream *stream, struc
     struct judge_answer answer;
 
     judge_answer(&request, &answer);
+    if (!stream->ended) { /* pulled, and not to its end */
+        judge_text_so_far(sim, stream, &request, &answer);
+        return;
+    }
     if (!outcome_allowed(sim, stream, &answer))
-        sim_fail(sim, "stream %u ended with event %d, %s", index_of(sim, stream), (int)stream->outcome, runnel_status_name(stream->status));
+        sim_fail(sim, "stream %u ended with event %d, %s", index_of(sim, stream), (int)stream->outcome,
+                 runnel_status_name(stream->status));
     if (stream->timings.admitted_us == 0) {
-        if (stream->outcome == RUNNEL_EVENT_DONE || stream->n_tokens > 0 || stream->text_bytes > 0 || stream->n_logits > 0 ||
-            stream->usage.completion_tokens > 0)
+        if (stream->outcome == RUNNEL_EVENT_DONE || stream->n_tokens > 0 || stream->text_bytes > 0 ||
+            stream->n_logits > 0 || stream->usage.completion_tokens > 0)
             sim_fail(sim, "stream %u was not admitted and gave something", index_of(sim, stream));
         return;
     }
@@ -375,10 +404,9 @@ void sim_judge_all(struct sim *sim)
                 continue;
             if (serial == 0)
                 history.n = 0;
-            if (sim->streams[i].ended)
-                judge_stream(sim, &sim->streams[i], &history);
-            else if (serial != 0)
-                break; /* never read to its end: what the later turns continue is not known */
+            judge_stream(sim, &sim->streams[i], &history);
+            if (serial != 0 && !sim->streams[i].ended)
+                break; /* what the later turns continue is not known */
         }
     }
 }

@@ -22,13 +22,17 @@
 /* There under AddressSanitizer, which ends the program without SIGABRT. */
 extern void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
 
+/* A run takes milliseconds; one that is not through by then never will be. */
+#define WATCHDOG_S 60
+
 static unsigned long long first_seed = 1, last_seed = 2000;
 static volatile unsigned long long seed_now;
 
 static void say_replay(void)
 {
     char line[128];
-    int n = snprintf(line, sizeof line, "\nseed %llu; replay: RUNNEL_SIM_SEEDS=%llu..%llu bin/test_sim\n", seed_now, seed_now, seed_now);
+    int n = snprintf(line, sizeof line, "\nseed %llu; replay: RUNNEL_SIM_SEEDS=%llu..%llu bin/test_sim\n", seed_now,
+                     seed_now, seed_now);
 
     if (write(STDERR_FILENO, line, (size_t)n) < 0)
         return;
@@ -43,10 +47,12 @@ static void on_signal(int number)
 
 static void say(uint64_t seed, const struct sim_report *r)
 {
-    printf("seed %llu: %u requests (%llu done, %llu cancelled, %llu failed), %llu ticks, %llu steps, %llu events, %llu checks, %016llx\n",
-           (unsigned long long)seed, r->n_streams, (unsigned long long)r->n_outcomes[0], (unsigned long long)r->n_outcomes[1],
-           (unsigned long long)r->n_outcomes[2], (unsigned long long)r->n_ticks, (unsigned long long)r->n_steps,
-           (unsigned long long)r->n_events, (unsigned long long)r->n_checks, (unsigned long long)r->signature);
+    printf("seed %llu: %u requests (%llu done, %llu cancelled, %llu failed), %llu ticks, %llu steps, %llu events, %llu "
+           "checks, %016llx\n",
+           (unsigned long long)seed, r->n_streams, (unsigned long long)r->n_outcomes[0],
+           (unsigned long long)r->n_outcomes[1], (unsigned long long)r->n_outcomes[2], (unsigned long long)r->n_ticks,
+           (unsigned long long)r->n_steps, (unsigned long long)r->n_events, (unsigned long long)r->n_checks,
+           (unsigned long long)r->signature);
 }
 
 static bool run_twice(uint64_t seed, struct sim_report *report)
@@ -59,8 +65,8 @@ static bool run_twice(uint64_t seed, struct sim_report *report)
         return false;
     }
     if (!sim_run(seed, NULL, &again) || again.signature != report->signature || again.n_ticks != report->n_ticks) {
-        fprintf(stderr, "the second run went another way: signature %016llx, then %016llx %s\n", (unsigned long long)report->signature,
-                (unsigned long long)again.signature, again.failure);
+        fprintf(stderr, "the second run went another way: signature %016llx, then %016llx %s\n",
+                (unsigned long long)report->signature, (unsigned long long)again.signature, again.failure);
         return false;
     }
     return true;
@@ -77,6 +83,7 @@ static void test_seeds(void **state)
         struct sim_report report;
 
         seed_now = seed;
+        alarm(WATCHDOG_S);
         if (!run_twice(seed, &report)) {
             say_replay();
             failed++;
@@ -98,7 +105,8 @@ static void test_seeds(void **state)
     assert_int_equal(failed, 0);
     /* A range of some size has to have met everything, or it proves little. */
     if (last_seed - first_seed >= 500)
-        assert_true(sum.n_outcomes[0] > 0 && sum.n_outcomes[1] > 0 && sum.n_outcomes[2] > 0 && sum.n_steps > sum.n_streams);
+        assert_true(sum.n_outcomes[0] > 0 && sum.n_outcomes[1] > 0 && sum.n_outcomes[2] > 0 &&
+                    sum.n_steps > sum.n_streams);
 }
 
 /* Two seeds must not give one signature: it would say nothing. */
@@ -127,6 +135,7 @@ int main(int argc, char **argv)
         return 2;
     }
     signal(SIGABRT, on_signal);
+    signal(SIGALRM, on_signal);
     if (__sanitizer_set_death_callback != NULL)
         __sanitizer_set_death_callback(say_replay);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,75 @@
+/* Planted bugs: see plants.h. */
+#include "tests/sim/plants.h"
+
+#include <stddef.h>
+
+static enum plant armed;
+static unsigned calls_left;
+static bool fired;
+static struct rn_block_pool *watched_pool;
+static uint32_t watched_block;
+static int32_t last_token;
+
+void plant_arm(enum plant plant, unsigned calls)
+{
+    armed = plant;
+    calls_left = calls;
+    fired = false;
+    watched_pool = NULL;
+    last_token = -1;
+}
+
+bool plant_fired(void)
+{
+    return fired;
+}
+
+/* True once the calls have passed, until it has struck. */
+static bool due(enum plant plant)
+{
+    if (armed != plant || fired)
+        return false;
+    if (calls_left > 0)
+        calls_left--;
+    return calls_left == 0;
+}
+
+enum rn_send planted_send_try(struct rn_mailbox *mailbox, struct rn_message *message)
+{
+    enum rn_send sent = rn_mailbox_send_try(mailbox, message);
+
+    if (!due(PLANT_LOST_WAKE) || sent != RN_SEND_FIRST)
+        return sent;
+    fired = true;
+    return RN_SEND_QUEUED;
+}
+
+void planted_unref(struct rn_block_pool *pool, const uint32_t *blocks, uint32_t n)
+{
+    rn_block_pool_unref(pool, blocks, n);
+    if (!due(PLANT_DOUBLE_FREE))
+        return;
+    if (watched_pool == pool && pool->references[watched_block] == 1) {
+        fired = true;
+        rn_block_pool_unref(pool, &watched_block, 1);
+    } else if (n > 0) {
+        watched_pool = pool;
+        watched_block = blocks[n - 1];
+    }
+}
+
+runnel_status planted_pick(const struct rn_sampler *sampler, struct rn_sampler_scratch *scratch, const float *logits,
+                           uint64_t position, bool want_logprobs, uint32_t n_top, struct rn_pick *pick)
+{
+    runnel_status status = rn_sampler_pick(sampler, scratch, logits, position, want_logprobs, n_top, pick);
+    int32_t token = pick->token;
+
+    if (status != RUNNEL_OK)
+        return status;
+    if (due(PLANT_STALE_TOKEN) && last_token >= 0 && last_token != token) {
+        fired = true;
+        pick->token = last_token;
+    }
+    last_token = token;
+    return status;
+}

@@ -1,0 +1,32 @@
+/* Bugs on purpose, each one once per run: what the simulation must catch.
+ *
+ * The test program compiles three files of the library a second time with one name in each replaced (see
+ * CMakeLists.txt), so that the calls come through here; the library itself knows nothing of it.
+ *
+ *   lost wake     runtime.c         a send that found the mailbox empty says it did not: nobody wakes the actor
+ *   double free   tier_actor.c      a block that was given back, and is another's by now, is given back again
+ *   stale token   sampler_actor.c   a request gets the token that was drawn before, for another row */
+#ifndef RN_TESTS_SIM_PLANTS_H
+#define RN_TESTS_SIM_PLANTS_H
+
+#include "cache/block_pool.h"
+#include "mailbox/mailbox.h"
+#include "sampling/sampler.h"
+
+enum plant {
+    PLANT_NONE,
+    PLANT_LOST_WAKE,
+    PLANT_DOUBLE_FREE,
+    PLANT_STALE_TOKEN
+};
+
+/* From now on `plant` strikes at the first chance after `calls` calls. */
+void plant_arm(enum plant plant, unsigned calls);
+bool plant_fired(void);
+
+enum rn_send planted_send_try(struct rn_mailbox *mailbox, struct rn_message *message);
+void planted_unref(struct rn_block_pool *pool, const uint32_t *blocks, uint32_t n);
+runnel_status planted_pick(const struct rn_sampler *sampler, struct rn_sampler_scratch *scratch, const float *logits,
+                           uint64_t position, bool want_logprobs, uint32_t n_top, struct rn_pick *pick);
+
+#endif

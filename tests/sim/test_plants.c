@@ -1,0 +1,103 @@
+/* Does the simulation catch what it is there to catch? Each seed runs in a child with one planted bug; it is
+ * caught when the simulation says so, when a check inside the library stops the program, or when the
+ * run does not come to its end. The control: the same program with no bug passes.
+ *
+ *   test_sim_plants lost-wake | double-free | stale-token | none */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/sim/plants.h"
+#include "tests/sim/sim.h"
+
+#define SEEDS 100
+#define WATCHDOG_S 5
+
+enum verdict {
+    CLEAN = 0,
+    CAUGHT = 10,
+    NOT_FIRED = 11
+};
+
+struct tally {
+    int fired, said, stopped, hung, missed, passed;
+};
+
+_Noreturn static void run_child(enum plant plant, uint64_t seed)
+{
+    struct sim_report report;
+    bool good;
+
+    alarm(WATCHDOG_S);
+    if (freopen("/dev/null", "w", stderr) == NULL)
+        _exit(1);
+    plant_arm(plant, (unsigned)(1 + seed % 8));
+    good = sim_run(seed, NULL, &report);
+    if (!good && seed % 10 == 0)
+        printf("seed %llu: %s\n", (unsigned long long)seed, report.failure);
+    fflush(stdout);
+    if (good && plant_fired())
+        printf("seed %llu: missed\n", (unsigned long long)seed);
+    fflush(stdout);
+    _exit(!good ? CAUGHT : plant_fired() || plant == PLANT_NONE ? CLEAN : NOT_FIRED);
+}
+
+static bool run_seed(enum plant plant, uint64_t seed, struct tally *tally)
+{
+    pid_t child;
+    int status;
+
+    fflush(stdout);
+    child = fork();
+    if (child == 0)
+        run_child(plant, seed);
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        return false;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_FIRED)
+        return true;
+    tally->fired++;
+    if (WIFSIGNALED(status))
+        *(WTERMSIG(status) == SIGALRM ? &tally->hung : &tally->stopped) += 1;
+    else if (WEXITSTATUS(status) == CLEAN)
+        *(plant == PLANT_NONE ? &tally->passed : &tally->missed) += 1;
+    else if (WEXITSTATUS(status) == CAUGHT)
+        tally->said++;
+    else
+        tally->stopped++; /* a sanitizer's exit */
+    return true;
+}
+
+static bool choose(int argc, char **argv, enum plant *plant)
+{
+    static const char *const names[] = {"none", "lost-wake", "double-free", "stale-token"};
+
+    for (int i = 0; argc == 2 && i < 4; i++)
+        if (strcmp(argv[1], names[i]) == 0) {
+            *plant = (enum plant)i;
+            return true;
+        }
+    return false;
+}
+
+int main(int argc, char **argv)
+{
+    struct tally tally = {0};
+    enum plant plant;
+
+    if (!choose(argc, argv, &plant)) {
+        fprintf(stderr, "usage: %s none | lost-wake | double-free | stale-token\n", argv[0]);
+        return 2;
+    }
+    for (uint64_t seed = 1; seed <= SEEDS; seed++)
+        if (!run_seed(plant, seed, &tally))
+            return 2;
+    printf("%s: struck in %d of %d seeds; the simulation caught %d, a check of the library %d, the watchdog %d; missed "
+           "%d\n",
+           argv[1], tally.fired, SEEDS, tally.said, tally.stopped, tally.hung, tally.missed);
+    if (plant == PLANT_NONE)
+        return tally.passed == SEEDS ? 0 : 1;
+    /* Most must be caught, and some by the simulation itself. */
+    return tally.fired >= 10 && tally.missed * 10 <= tally.fired && tally.said > 0 ? 0 : 1;
+}
