@@ -274,7 +274,7 @@ static void check_bits(const char *name, const struct rn_level *level, runnel_kv
     for (threads = 1; threads <= 4; threads++) {
         open_runner(&runner, model.plan, level, threads, kv_type);
         for (i = each ? 0 : threads - 1; i < 8; i += each ? 1 : 4) {
-            way = (struct way){chunks[i], 2 * i + 1, (i + threads) % 4 == 0 ? 0 : (i * 5 + threads) % 16};
+            way = (struct way){chunks[i], 2 * i + 1, i < 3 ? (i + threads) % 4 : (i * 5 + threads) % 16};
             memset(got, 0xff, n * sizeof *got);
             run_prompt(&runner, tokens, PROMPT, &way, got);
             if (memcmp(got, want, n * sizeof *got) != 0)
@@ -302,9 +302,11 @@ static void test_bits(void **state)
         check_bits("oracles/arch/llama-moe.gguf", level, kv[l], true);
         if (l == 0) /* plain C is slow: the real models run on the others */
             continue;
-        check_bits("models/runnel-tiny-F16.gguf", level, kv[l], false);
-        check_bits("models/runnel-tiny-Q8_0.gguf", level, kv[(l + 1) % 3], false);
         check_bits("models/runnel-tiny-Q4_K_M.gguf", level, kv[(l + 2) % 3], false);
+        if (l == 1) /* AVX-512 has the same products of floats */
+            check_bits("models/runnel-tiny-F16.gguf", level, kv[l], false);
+        else
+            check_bits("models/runnel-tiny-Q8_0.gguf", level, kv[(l + 1) % 3], false);
     }
 }
 
