@@ -54,8 +54,8 @@ static runnel_status choose_blocks(const struct runnel_model *model, struct rn_b
     if (model->options.kv_bytes != 0) {
         blocks = model->options.kv_bytes / block_bytes;
         if (blocks == 0)
-            return rn_error_set(error, RUNNEL_INVALID, "kv_bytes %llu hold no block of %llu bytes",
-                                (unsigned long long)model->options.kv_bytes, (unsigned long long)block_bytes);
+            return rn_error_set(error, RUNNEL_INVALID, "kv_bytes %llu hold no block of %llu bytes of %s",
+                                (unsigned long long)model->options.kv_bytes, (unsigned long long)block_bytes, model->path);
     } else if (blocks * block_bytes > machine_bytes() / 4) {
         blocks = machine_bytes() / 4 / block_bytes;
         if (blocks < context_blocks)
@@ -121,7 +121,7 @@ static runnel_status open_file(struct runnel_model *model, runnel_error *error)
 static runnel_status load_parts(struct runnel_model *model, runnel_error *error)
 {
     struct rn_model_parts *parts = &model->parts;
-    runnel_status status = open_file(model, error);
+    runnel_status status = rn_word_get(&model->cancel) != 0 ? RUNNEL_CANCELLED : open_file(model, error);
 
     if (status != RUNNEL_OK || model->options.vocab_only)
         return status;
@@ -169,7 +169,7 @@ fail_decode:
 fail_tier:
     rn_tier_fini(&model->tier);
 fail:
-    return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the actors of the model");
+    return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the actors of %s", model->path != NULL ? model->path : "the model");
 }
 
 static void stop_actors(struct runnel_model *model)

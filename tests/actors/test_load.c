@@ -1,0 +1,690 @@
+/* Loading: its events, its ends, its errors; several models and engines; options that must not change a text.
+ * A gate in the allocator holds the loader's thread still, so that what happens "during a load" does. */
+#include <dirent.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fixture.h"
+#include "tests/model/model_edit.h"
+#include "tests/model/shared.h"
+
+#define PROMPT "Once upon a time"
+#define TOKENS 24
+#define MOST_MODELS 64
+
+/* ---- The gate: allocations of threads other than the test's wait while it is shut ---- */
+
+struct gate {
+    pthread_mutex_t mutex;
+    pthread_cond_t opened;
+    pthread_t owner;
+    bool shut;
+};
+
+static void *gated_alloc(void *user, size_t bytes, size_t alignment)
+{
+    struct gate *gate = user;
+    void *ptr = NULL;
+
+    pthread_mutex_lock(&gate->mutex);
+    while (gate->shut && !pthread_equal(gate->owner, pthread_self()))
+        pthread_cond_wait(&gate->opened, &gate->mutex);
+    pthread_mutex_unlock(&gate->mutex);
+    return posix_memalign(&ptr, alignment < sizeof ptr ? sizeof ptr : alignment, bytes) == 0 ? ptr : NULL;
+}
+
+static void gated_free(void *user, void *ptr, size_t bytes)
+{
+    (void)user;
+    (void)bytes;
+    free(ptr);
+}
+
+static void set_gate(struct gate *gate, bool shut)
+{
+    pthread_mutex_lock(&gate->mutex);
+    gate->shut = shut;
+    pthread_cond_broadcast(&gate->opened);
+    pthread_mutex_unlock(&gate->mutex);
+}
+
+static void *open_later(void *user)
+{
+    const struct timespec while_ = {0, 30000000};
+
+    nanosleep(&while_, NULL);
+    set_gate(user, false);
+    return NULL;
+}
+
+static runnel_engine *gated_engine(struct gate *gate)
+{
+    runnel_engine_options options;
+
+    *gate = (struct gate){PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, pthread_self(), false};
+    runnel_engine_options_default(&options);
+    options.allocator = (runnel_allocator){gated_alloc, gated_free, gate};
+    return start_engine(&options);
+}
+
+/* ---- What a load says ---- */
+
+struct news {
+    runnel_model *model;
+    size_t n_progress, n_terminal, n_after;
+    float fraction;
+    bool monotone;
+    runnel_load_state last;
+    runnel_error error;
+    void (*hook)(struct news *, const runnel_load_event *);
+    void *hook_user;
+};
+
+static void on_load(void *user, const runnel_load_event *event)
+{
+    struct news *news = user;
+
+    news->monotone = (news->n_progress + news->n_terminal == 0 || news->monotone) && event->fraction >= news->fraction &&
+                     event->fraction <= 1.0f;
+    news->fraction = event->fraction;
+    news->n_after += news->n_terminal > 0;
+    news->n_progress += event->state == RUNNEL_LOAD_PROGRESS;
+    news->n_terminal += event->state != RUNNEL_LOAD_PROGRESS;
+    news->last = event->state;
+    assert_int_equal(event->error != NULL, event->state == RUNNEL_LOAD_FAILED);
+    if (event->error != NULL)
+        news->error = *event->error;
+    if (news->model != NULL)
+        assert_ptr_equal(event->model, news->model);
+    if (news->hook != NULL)
+        news->hook(news, event);
+}
+
+static runnel_model_options told_to(struct news *news)
+{
+    runnel_model_options options;
+
+    runnel_model_options_default(&options);
+    options.on_load = on_load;
+    options.load_user = news;
+    return options;
+}
+
+static void run_until_told(runnel_engine *engine, const struct news *news)
+{
+    for (int i = 0; i < 600 && news->n_terminal == 0; i++) {
+        runnel_engine_wait(engine, 100);
+        runnel_engine_dispatch(engine, 0);
+    }
+    assert_int_equal(news->n_terminal, 1);
+}
+
+static runnel_model *begin(runnel_engine *engine, const char *path, const runnel_model_options *options)
+{
+    runnel_model *model = NULL;
+    runnel_error error;
+
+    if (runnel_model_load(engine, path, options, &model, &error) != RUNNEL_OK)
+        fail_msg("%s: %s", path, error.message);
+    return model;
+}
+
+static void progress(void **state)
+{
+    runnel_engine *engine = start_engine(NULL);
+    struct news news = {0};
+    runnel_model_options options = told_to(&news);
+    runnel_model *model = begin(engine, BUNDLED_MODEL, &options);
+
+    (void)state;
+    news.model = model;
+    run_until_told(engine, &news);
+    assert_int_equal(news.last, RUNNEL_LOAD_READY);
+    assert_true(news.monotone && news.n_progress >= 1);
+    assert_true(news.fraction == 1.0f);
+    runnel_model_cancel_load(model); /* too late: no effect */
+    assert_int_equal(runnel_model_wait(model, 0, NULL), RUNNEL_OK);
+    runnel_model_free(model);
+    await_models(engine, 0);
+    assert_int_equal(news.n_after, 0);
+    runnel_engine_free(engine);
+}
+
+/* ---- Cancelling ---- */
+
+static void cancelled(void **state)
+{
+    struct gate gate;
+    runnel_engine *engine = gated_engine(&gate);
+
+    (void)state;
+    for (int way = 0; way < 3; way++) { /* cancel; free; both */
+        struct news news = {0};
+        runnel_model_options options = told_to(&news);
+        runnel_error error;
+        runnel_model *model;
+
+        set_gate(&gate, true);
+        news.model = model = begin(engine, BUNDLED_MODEL, &options);
+        assert_int_equal(runnel_model_wait(model, 0, &error), RUNNEL_TIMEOUT);
+        assert_int_equal(runnel_model_wait(model, 20, &error), RUNNEL_TIMEOUT);
+        if (way != 1)
+            runnel_model_cancel_load(model);
+        if (way != 0)
+            runnel_model_free(model);
+        runnel_engine_dispatch(engine, 0);
+        assert_int_equal(news.n_terminal, 0);
+        set_gate(&gate, false);
+        if (way == 0) {
+            assert_int_equal(runnel_model_wait(model, INT64_MAX, &error), RUNNEL_CANCELLED);
+            assert_int_equal(error.status, RUNNEL_CANCELLED);
+        }
+        run_until_told(engine, &news);
+        assert_int_equal(news.last, RUNNEL_LOAD_CANCELLED);
+        if (way == 0)
+            runnel_model_free(model);
+        await_models(engine, 0);
+        assert_int_equal(news.n_after, 0);
+    }
+    runnel_engine_free(engine);
+}
+
+/* Cancelled by its own progress event: the rest of the load is not done. */
+static void cancel_from_progress(struct news *news, const runnel_load_event *event)
+{
+    if (event->state == RUNNEL_LOAD_PROGRESS)
+        runnel_model_cancel_load(event->model);
+    else
+        *(float *)news->hook_user = event->fraction;
+}
+
+static void cancelled_in_callback(void **state)
+{
+    runnel_engine *engine = start_engine(NULL);
+    float end = -1.0f;
+    struct news news = {.hook = cancel_from_progress, .hook_user = &end};
+    runnel_model_options options = told_to(&news);
+    runnel_model *model = begin(engine, BUNDLED_MODEL, &options);
+
+    (void)state;
+    run_until_told(engine, &news);
+    assert_true(news.last == RUNNEL_LOAD_CANCELLED || news.last == RUNNEL_LOAD_READY); /* it may have been done by then */
+    assert_true(end >= 0.0f && end <= 1.0f);
+    runnel_model_free(model);
+    await_models(engine, 0);
+    runnel_engine_free(engine);
+}
+
+/* The engine goes while one load runs and others wait for the loader: each is told once. */
+static void engine_freed(void **state)
+{
+    struct gate gate;
+    runnel_engine *engine = gated_engine(&gate);
+    struct news news[5] = {{0}};
+    pthread_t opener;
+
+    (void)state;
+    set_gate(&gate, true);
+    for (int i = 0; i < 5; i++) {
+        runnel_model_options options = told_to(&news[i]);
+
+        news[i].model = begin(engine, BUNDLED_MODEL, &options);
+    }
+    runnel_model_free(news[1].model);
+    assert_int_equal(pthread_create(&opener, NULL, open_later, &gate), 0);
+    runnel_engine_free(engine);
+    pthread_join(opener, NULL);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(news[i].n_terminal, 1);
+        assert_int_equal(news[i].last, RUNNEL_LOAD_CANCELLED);
+    }
+}
+
+/* ---- Failing ---- */
+
+struct scratch {
+    char directory[64];
+    char path[128];
+};
+
+static void scratch_open(struct scratch *scratch)
+{
+    snprintf(scratch->directory, sizeof scratch->directory, "/tmp/runnel-load-XXXXXX");
+    assert_non_null(mkdtemp(scratch->directory));
+}
+
+static const char *scratch_save(struct scratch *scratch, const char *name, const void *bytes, size_t n)
+{
+    struct writer writer = {0};
+
+    w_raw(&writer, bytes, n);
+    w_save(&writer, scratch->directory, name);
+    w_free(&writer);
+    snprintf(scratch->path, sizeof scratch->path, "%s/%s", scratch->directory, name);
+    return scratch->path;
+}
+
+static void scratch_close(struct scratch *scratch)
+{
+    DIR *directory = opendir(scratch->directory);
+
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        char path[400];
+
+        snprintf(path, sizeof path, "%s/%s", scratch->directory, entry->d_name);
+        unlink(path);
+    }
+    closedir(directory);
+    assert_int_equal(rmdir(scratch->directory), 0);
+}
+
+/* The load fails, in event and wait alike, and the sentence has `name` in it. */
+static runnel_status fails(runnel_engine *engine, const char *path, runnel_model_options options, const char *name)
+{
+    struct news news = {0};
+    runnel_error error;
+    runnel_status status;
+    size_t count;
+
+    options.on_load = on_load;
+    options.load_user = &news;
+    news.model = begin(engine, path, &options);
+    status = runnel_model_wait(news.model, 60000, &error);
+    assert_int_not_equal(status, RUNNEL_OK);
+    run_until_told(engine, &news);
+    assert_int_equal(news.last, RUNNEL_LOAD_FAILED);
+    assert_int_equal(news.error.status, status);
+    assert_string_equal(news.error.message, error.message);
+    if (strstr(error.message, name) == NULL)
+        fail_msg("\"%s\" does not name %s", error.message, name);
+    assert_int_equal(runnel_tokenize(news.model, "a", 1, 0, NULL, 0, &count), RUNNEL_STATE);
+    runnel_model_free(news.model);
+    await_models(engine, 0);
+    assert_int_equal(news.n_after, 0);
+    return status;
+}
+
+static char *read_whole(const char *path, size_t *n)
+{
+    FILE *file = fopen(path, "rb");
+    char *bytes;
+
+    assert_non_null(file);
+    fseek(file, 0, SEEK_END);
+    *n = (size_t)ftell(file);
+    rewind(file);
+    bytes = malloc(*n);
+    assert_int_equal(fread(bytes, 1, *n, file), *n);
+    fclose(file);
+    return bytes;
+}
+
+static void bad_files(void **state)
+{
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model_options options;
+    struct scratch scratch;
+    size_t n;
+    char *bytes = read_whole(BUNDLED_MODEL, &n);
+
+    (void)state;
+    runnel_model_options_default(&options);
+    scratch_open(&scratch);
+    fails(engine, scratch_save(&scratch, "half.gguf", bytes, n / 2), options, "half.gguf");
+    assert_int_equal(fails(engine, scratch_save(&scratch, "head.gguf", bytes, 100), options, "head.gguf"), RUNNEL_FORMAT);
+    assert_int_equal(fails(engine, scratch_save(&scratch, "short.gguf", bytes, n - 1), options, "short.gguf"), RUNNEL_FORMAT);
+    fails(engine, scratch_save(&scratch, "empty.gguf", bytes, 0), options, "empty.gguf");
+    assert_int_equal(fails(engine, scratch_save(&scratch, "text.gguf", "once upon a time there was", 26), options, "text.gguf"),
+                     RUNNEL_FORMAT);
+    fails(engine, "examples/models", options, "examples/models");
+    options.kv_bytes = 1;
+    assert_int_equal(fails(engine, BUNDLED_MODEL, options, "runnel-tiny-Q8_0.gguf"), RUNNEL_INVALID);
+    options.kv_bytes = 0;
+    options.vocab_only = 1;
+    fails(engine, scratch_save(&scratch, "vocab.gguf", bytes, 200), options, "vocab.gguf");
+    free(bytes);
+    scratch_close(&scratch);
+    runnel_engine_free(engine);
+}
+
+static void unknown_architecture(void **state)
+{
+    static struct model_edit edit;
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model_options options;
+    struct scratch scratch;
+    struct rn_heap heap;
+    struct rn_gguf *gguf;
+    struct writer writer = {0};
+
+    (void)state;
+    runnel_model_options_default(&options);
+    rn_heap_init(&heap, NULL);
+    assert_int_equal(rn_gguf_open(&heap, BUNDLED_MODEL, &gguf, NULL), RUNNEL_OK);
+    edit_from(&edit, gguf);
+    edit_text(&edit, "general.architecture", "nonesuch");
+    edit_write(&edit, &writer);
+    rn_gguf_free(gguf);
+    scratch_open(&scratch);
+    assert_int_equal(fails(engine, scratch_save(&scratch, "odd.gguf", writer.bytes, writer.n), options, "odd.gguf"),
+                     RUNNEL_UNSUPPORTED);
+    w_free(&writer);
+    scratch_close(&scratch);
+    runnel_engine_free(engine);
+}
+
+/* Every architecture there is loads, or is refused by name. */
+static void all_architectures(void **state)
+{
+    runnel_engine *engine;
+    char root[300], path[600];
+    DIR *directory;
+    size_t n_refused = 0, n_loaded = 0;
+
+    (void)state;
+    if (!shared_path("oracles/arch", root, sizeof root))
+        skip();
+    engine = start_engine(NULL);
+    directory = opendir(root);
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        runnel_model *model;
+        runnel_error error;
+        runnel_status status;
+
+        if (strstr(entry->d_name, ".gguf") == NULL)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", root, entry->d_name);
+        model = begin(engine, path, NULL);
+        status = runnel_model_wait(model, 60000, &error);
+        if (status != RUNNEL_OK) {
+            assert_int_equal(status, RUNNEL_UNSUPPORTED);
+            if (strstr(error.message, entry->d_name) == NULL)
+                fail_msg("\"%s\" does not name %s", error.message, entry->d_name);
+        }
+        n_refused += status != RUNNEL_OK;
+        n_loaded += status == RUNNEL_OK;
+        runnel_model_free(model);
+    }
+    closedir(directory);
+    assert_true(n_loaded >= 1 && n_loaded + n_refused >= 60);
+    await_models(engine, 0);
+    runnel_engine_free(engine);
+}
+
+/* What the call itself refuses: nothing is loaded, nothing is told. */
+static void refused(runnel_engine *engine, const char *path, const runnel_model_options *options, runnel_status status,
+                    const char *word)
+{
+    runnel_model *model = NULL;
+    runnel_error error;
+
+    assert_int_equal(runnel_model_load(engine, path, options, &model, &error), status);
+    assert_int_equal(error.status, status);
+    assert_null(model);
+    if (strstr(error.message, word) == NULL)
+        fail_msg("\"%s\" does not say %s", error.message, word);
+}
+
+static void bad_options(void **state)
+{
+    runnel_engine *engine = start_engine(NULL);
+    struct news news = {0};
+    runnel_model_options good = told_to(&news), bad = good;
+
+    (void)state;
+    refused(engine, "no/such.gguf", &good, RUNNEL_IO, "no/such.gguf");
+    refused(engine, NULL, &good, RUNNEL_IO, "path");
+    bad.device = "abacus";
+    refused(engine, BUNDLED_MODEL, &bad, RUNNEL_UNSUPPORTED, "abacus");
+    bad = good;
+    bad.struct_size = 0;
+    refused(engine, BUNDLED_MODEL, &bad, RUNNEL_INVALID, "struct_size");
+    bad.struct_size = sizeof bad + 1;
+    refused(engine, BUNDLED_MODEL, &bad, RUNNEL_INVALID, "struct_size");
+    bad = good;
+    bad.kv_type = (runnel_kv_type)9;
+    refused(engine, BUNDLED_MODEL, &bad, RUNNEL_INVALID, "kv_type");
+    bad = good;
+    bad.batch_tokens = 1;
+    refused(engine, BUNDLED_MODEL, &bad, RUNNEL_INVALID, "batch_tokens");
+    bad.batch_tokens = 1u << 30;
+    refused(engine, BUNDLED_MODEL, &bad, RUNNEL_INVALID, "batch_tokens");
+    runnel_engine_wait(engine, 5);
+    assert_int_equal(runnel_engine_dispatch(engine, 0), 0);
+    await_models(engine, 0);
+    runnel_engine_free(engine);
+}
+
+/* ---- Not ready, and vocabulary only ---- */
+
+static void not_ready(void **state)
+{
+    struct gate gate;
+    runnel_engine *engine = gated_engine(&gate);
+    runnel_model *model;
+    runnel_model_info info = {.struct_size = sizeof info};
+    struct capture capture = {0};
+    runnel_request request = make_request(PROMPT, 3, &capture);
+    runnel_session session;
+    size_t count;
+
+    (void)state;
+    set_gate(&gate, true);
+    model = begin(engine, BUNDLED_MODEL, NULL);
+    assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_STATE);
+    assert_int_equal(runnel_session_new(model, &session), RUNNEL_STATE);
+    assert_int_equal(runnel_tokenize(model, "a", 1, 0, NULL, 0, &count), RUNNEL_STATE);
+    assert_int_equal(runnel_model_get_info(model, &info), RUNNEL_STATE);
+    set_gate(&gate, false);
+    assert_int_equal(runnel_model_wait(model, -1, NULL), RUNNEL_OK);
+    assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
+    capture_clear(&capture);
+    runnel_engine_free(engine);
+}
+
+static void vocab_only(void **state)
+{
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model_options options;
+    runnel_model *model, *whole;
+    runnel_model_info info = {.struct_size = sizeof info};
+    runnel_request request = make_request(PROMPT, 3, NULL);
+    runnel_session session;
+    runnel_error error;
+    int32_t a[64], b[64];
+    size_t n, n_whole;
+
+    (void)state;
+    runnel_model_options_default(&options);
+    options.vocab_only = 1;
+    model = load_model(engine, BUNDLED_MODEL, &options);
+    whole = load_model(engine, BUNDLED_MODEL, NULL);
+    assert_int_equal(runnel_tokenize(model, PROMPT, strlen(PROMPT), 0, a, 64, &n), RUNNEL_OK);
+    assert_int_equal(runnel_tokenize(whole, PROMPT, strlen(PROMPT), 0, b, 64, &n_whole), RUNNEL_OK);
+    assert_int_equal(n, n_whole);
+    assert_memory_equal(a, b, n * sizeof a[0]);
+    assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, &error), RUNNEL_STATE);
+    assert_int_equal(runnel_session_new(model, &session), RUNNEL_STATE);
+    assert_int_equal(runnel_model_get_info(model, &info), RUNNEL_OK);
+    assert_int_equal(info.kv_bytes, 0);
+    runnel_model_free(model);
+    await_models(engine, 1);
+    runnel_engine_free(engine);
+}
+
+/* ---- Many ---- */
+
+static void too_many(void **state)
+{
+    struct gate gate;
+    runnel_engine *engine = gated_engine(&gate);
+    runnel_model *models[MOST_MODELS], *extra = NULL;
+    runnel_error error;
+
+    (void)state;
+    set_gate(&gate, true);
+    for (int i = 0; i < MOST_MODELS; i++)
+        models[i] = begin(engine, BUNDLED_MODEL, NULL);
+    assert_int_equal(runnel_model_load(engine, BUNDLED_MODEL, NULL, &extra, &error), RUNNEL_BUSY);
+    assert_null(extra);
+    for (int i = 0; i < MOST_MODELS; i++)
+        runnel_model_free(models[i]);
+    set_gate(&gate, false);
+    await_models(engine, 0);
+    extra = load_model(engine, BUNDLED_MODEL, NULL);
+    runnel_model_free(extra);
+    await_models(engine, 0);
+    runnel_engine_free(engine);
+}
+
+/* The answer of a model by itself. */
+static void answer_alone(const char *path, const runnel_model_options *options, struct capture *capture)
+{
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model *model = load_model(engine, path, options);
+    runnel_request request = make_request(PROMPT, TOKENS, capture);
+
+    assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
+    assert_true(capture->n_tokens > 3);
+    runnel_engine_free(engine);
+}
+
+static void same(const struct capture *a, const struct capture *b)
+{
+    assert_int_equal(a->last.type, RUNNEL_EVENT_DONE);
+    assert_int_equal(a->n_tokens, b->n_tokens);
+    assert_memory_equal(a->tokens, b->tokens, a->n_tokens * sizeof a->tokens[0]);
+    assert_string_equal(a->text, b->text);
+}
+
+/* Two models of one engine, and two engines, at once: each stream has its own model's text. */
+static void side_by_side(void **state)
+{
+    runnel_engine *engines[2] = {start_engine(NULL), start_engine(NULL)};
+    runnel_model *models[4];
+    struct capture alone[2] = {{0}}, together[8] = {{0}};
+    char other[300];
+    const char *paths[2] = {BUNDLED_MODEL, other};
+
+    (void)state;
+    if (!shared_path("models/stories260K.gguf", other, sizeof other))
+        skip();
+    for (int i = 0; i < 2; i++)
+        answer_alone(paths[i], NULL, &alone[i]);
+    assert_string_not_equal(alone[0].text, alone[1].text);
+    for (int i = 0; i < 4; i++)
+        models[i] = load_model(engines[i / 2], paths[i % 2], NULL);
+    for (int i = 0; i < 8; i++) {
+        runnel_request request = make_request(PROMPT, TOKENS, &together[i]);
+
+        assert_int_equal(runnel_generate(models[i % 4], &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+    }
+    for (int i = 0; i < 8; i++) {
+        run_until_end(engines[i % 4 / 2], &together[i]);
+        same(&together[i], &alone[i % 2]);
+        capture_clear(&together[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        capture_clear(&alone[i]);
+        assert_quiet(engines[i], 0);
+        runnel_engine_free(engines[i]);
+    }
+}
+
+/* ---- The same content in another shape, and options ---- */
+
+static void save_part(struct scratch *scratch, const struct model_edit *whole, uint32_t first, uint32_t n, uint32_t number)
+{
+    static struct model_edit part;
+    struct writer writer = {0};
+    char name[64];
+
+    part = *whole;
+    if (number > 0)
+        part.n_keys = 0;
+    memcpy(part.tensors, whole->tensors + first, n * sizeof part.tensors[0]);
+    part.n_tensors = n;
+    edit_u32(&part, "split.no", number);
+    edit_u32(&part, "split.count", 2);
+    edit_u32(&part, "split.tensors.count", whole->n_tensors);
+    edit_write(&part, &writer);
+    snprintf(name, sizeof name, "m-%05u-of-00002.gguf", number + 1);
+    w_save(&writer, scratch->directory, name);
+    w_free(&writer);
+}
+
+static void split_file(void **state)
+{
+    static struct model_edit edit;
+    struct capture whole = {0}, split = {0};
+    struct scratch scratch;
+    struct rn_heap heap;
+    struct rn_gguf *gguf;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    scratch_open(&scratch);
+    assert_int_equal(rn_gguf_open(&heap, BUNDLED_MODEL, &gguf, NULL), RUNNEL_OK);
+    edit_from(&edit, gguf);
+    save_part(&scratch, &edit, 0, edit.n_tensors / 2, 0);
+    save_part(&scratch, &edit, edit.n_tensors / 2, edit.n_tensors - edit.n_tensors / 2, 1);
+    rn_gguf_free(gguf);
+    snprintf(scratch.path, sizeof scratch.path, "%s/m-00001-of-00002.gguf", scratch.directory);
+    answer_alone(BUNDLED_MODEL, NULL, &whole);
+    answer_alone(scratch.path, NULL, &split);
+    same(&split, &whole);
+    scratch_close(&scratch);
+    capture_clear(&whole);
+    capture_clear(&split);
+}
+
+static void variations(void **state)
+{
+    static const struct {
+        uint32_t context, batch;
+        runnel_kv_type kv_type;
+        bool same_text;
+    } cases[] = {
+        {0, 8, RUNNEL_KV_F16, true},    {64, 0, RUNNEL_KV_F16, true},    {64, 8, RUNNEL_KV_F16, true},
+        {512, 97, RUNNEL_KV_F16, true}, {128, 512, RUNNEL_KV_F32, false}, {128, 16, RUNNEL_KV_BF16, false},
+    };
+    struct capture usual = {0};
+
+    (void)state;
+    answer_alone(BUNDLED_MODEL, NULL, &usual);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct capture other = {0};
+        runnel_model_options options;
+
+        runnel_model_options_default(&options);
+        options.context_tokens = cases[i].context;
+        options.batch_tokens = cases[i].batch;
+        options.kv_type = cases[i].kv_type;
+        answer_alone(BUNDLED_MODEL, &options, &other);
+        if (cases[i].same_text)
+            same(&other, &usual);
+        capture_clear(&other);
+    }
+    capture_clear(&usual);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(progress),     cmocka_unit_test(cancelled),            cmocka_unit_test(cancelled_in_callback),
+        cmocka_unit_test(engine_freed), cmocka_unit_test(bad_files),            cmocka_unit_test(unknown_architecture),
+        cmocka_unit_test(bad_options),  cmocka_unit_test(all_architectures),    cmocka_unit_test(not_ready),
+        cmocka_unit_test(vocab_only),   cmocka_unit_test(too_many),             cmocka_unit_test(side_by_side),
+        cmocka_unit_test(split_file),   cmocka_unit_test(variations),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
