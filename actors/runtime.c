@@ -55,7 +55,7 @@ static void run_actor(struct rn_actor *actor, uint32_t batch)
     if (actor->class->flush != NULL)
         actor->class->flush(actor);
     last_words = actor->last_words;
-    heir = actor->heir;
+    heir = last_words != NULL ? actor->heir : NULL; /* written before CLOSE was sent: not to be looked at earlier */
     if (!rn_mailbox_mark_empty(&actor->mailbox))
         schedule(actor);
     else if (last_words != NULL)
