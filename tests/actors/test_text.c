@@ -41,7 +41,7 @@ static void stop_strings(void **state)
 
     (void)state;
     assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
-    for (size_t at = 1; at + 12 < whole.text_bytes; at += 7) {
+    for (size_t at = 1; at + 12 < whole.text_bytes; at += UNLESS_SLOW(7, 31)) {
         const char *first;
         size_t n_tokens = 0, bytes = 0;
 
@@ -186,16 +186,17 @@ static void progress(void **state)
     uint64_t done = 0;
     struct capture capture = {.hook = on_progress, .hook_user = &done};
     runnel_request request = make_request(NULL, 2, &capture);
-    int32_t tokens[700];
+    enum { LENGTH = UNLESS_SLOW(700, 520) };
+    int32_t tokens[LENGTH];
 
     (void)state;
-    for (int i = 0; i < 700; i++)
+    for (int i = 0; i < LENGTH; i++)
         tokens[i] = 300 + i % 500;
     request.tokens = tokens;
-    request.n_tokens = 700;
+    request.n_tokens = LENGTH;
     request.want_progress = 1;
     assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
-    assert_int_equal(done, 700);
+    assert_int_equal(done, LENGTH);
     assert_true(capture.n_progress >= 3); /* 256 rows a step */
     capture_clear(&capture);
 }
@@ -359,7 +360,7 @@ static void session_queue(void **state)
     assert_true(b.last.usage.cached_tokens > 0);
     request.user = &c;
     request.ignore_eos = 1;
-    request.max_tokens = 400;
+    request.max_tokens = UNLESS_SLOW(400, 100);
     capture_clear(&a);
     assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
     request.user = &a;
