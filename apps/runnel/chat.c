@@ -27,7 +27,6 @@ struct chat {
     /* input */
     EditLine *editor; /* NULL: standard input is no terminal */
     History *history;
-    bool line_dropped; /* Ctrl-C while typing */
     char *line;        /* owned */
     size_t line_capacity;
 };
@@ -38,22 +37,6 @@ static const char *prompt_text(EditLine *editor)
 {
     (void)editor;
     return "> ";
-}
-
-/* Ctrl-C while typing: an empty line instead of what was typed. */
-static unsigned char on_drop_line(EditLine *editor, int key)
-{
-    const LineInfo *line = el_line(editor);
-    struct chat *chat = NULL;
-
-    (void)key;
-    el_get(editor, EL_CLIENTDATA, &chat);
-    chat->line_dropped = true;
-    el_cursor(editor, (int)(line->lastchar - line->cursor));
-    line = el_line(editor);
-    el_deletestr(editor, (int)(line->lastchar - line->buffer));
-    el_insertstr(editor, "\n");
-    return CC_NEWLINE;
 }
 
 static bool editor_open(struct chat *chat)
@@ -69,15 +52,13 @@ static bool editor_open(struct chat *chat)
         return false;
     }
     history(chat->history, &event, H_SETSIZE, 1000);
-    el_set(chat->editor, EL_CLIENTDATA, chat);
     el_set(chat->editor, EL_PROMPT, prompt_text);
     el_set(chat->editor, EL_EDITOR, "emacs");
     el_set(chat->editor, EL_SIGNAL, 1);
     el_set(chat->editor, EL_HIST, history, chat->history);
-    el_set(chat->editor, EL_ADDFN, "drop-line", "drop the line", on_drop_line);
-    /* While a line is edited Ctrl-C is a key and not a signal. */
+    /* While a line is edited Ctrl-C is a key and not a signal: it drops what was typed. */
     el_set(chat->editor, EL_SETTY, "-d", "-isig", NULL);
-    el_set(chat->editor, EL_BIND, "^C", "drop-line", NULL);
+    el_set(chat->editor, EL_BIND, "^C", "em-kill-line", NULL);
     return true;
 }
 
@@ -99,11 +80,10 @@ static const char *read_line(struct chat *chat, size_t *n)
     HistEvent event;
 
     if (chat->editor != NULL) {
-        chat->line_dropped = false;
         line = el_gets(chat->editor, &count);
         if (line == NULL || count <= 0)
             return NULL;
-        if (count > 1 && !chat->line_dropped)
+        if (count > 1)
             history(chat->history, &event, H_ENTER, line);
         *n = (size_t)count;
     } else {

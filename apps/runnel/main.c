@@ -27,10 +27,10 @@ static const struct command {
      "  echo -n \"1, 2, 3,\" | runnel run model.gguf -f - --stop 10 --json\n",
      app_run},
     {"chat", APP_CHAT, 1, "MODEL [--system TEXT]", "talk with a model",
-     "Reads lines, streams answers. Ctrl-C stops the answer and not the program, Ctrl-D or /exit leaves,\n"
-     "/clear begins anew, /help lists this. Where standard input is no terminal, each of its lines is a\n"
-     "turn. A model whose template is ChatML gets ChatML turns, any other plain User:/Assistant: turns;\n"
-     "what you type never becomes a control token.\n\n"
+     "Reads lines, streams answers. Ctrl-C stops the answer (or drops the line that is being typed) and not\n"
+     "the program, Ctrl-D or /exit leaves, /clear begins anew, /help lists this. Where standard input is\n"
+     "no terminal, each of its lines is a turn. A model whose template is ChatML gets ChatML turns, any\n"
+     "other plain User:/Assistant: turns; what you type never becomes a control token.\n\n"
      "  runnel chat model.gguf --system \"Answer in one sentence.\" --temperature 0.7\n"
      "  printf 'Hello\\nAnd now?\\n' | runnel chat model.gguf -n 50\n",
      app_chat},

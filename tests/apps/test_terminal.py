@@ -19,6 +19,7 @@ class Terminal:
 
     def __init__(self, *args):
         self.seen = b""
+        self.at = 0  # what lies before it has been waited for
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.environ["TERM"] = "xterm"
@@ -37,20 +38,28 @@ class Terminal:
         self.seen += more
         return bool(more)
 
-    def wait_for(self, text, count=1, seconds=30):
-        """Until `text` has been seen `count` times since the last forget()."""
+    def wait_for(self, text, seconds=30):
+        """Until `text` has come behind what was waited for last; what lay between."""
         end = time.monotonic() + seconds
-        while self.seen.count(text) < count:
+        while self.seen.find(text, self.at) < 0:
             left = end - time.monotonic()
             if left <= 0 or not self.read_some(left):
-                raise AssertionError(f"{text!r} x {count} did not come: {self.seen!r}")
+                raise AssertionError(f"{text!r} did not come: {self.seen[self.at:]!r}")
+        begin, self.at = self.at, self.seen.find(text, self.at) + len(text)
+        return self.seen[begin:self.at]
 
-    def forget(self):
-        self.seen = b""
+    def wait_for_prompt(self):
+        """The editor takes over the terminal just after it has shown its prompt: a Ctrl-D before would be lost."""
+        self.wait_for(b"> ")
+        while termios.tcgetattr(self.fd)[3] & termios.ICANON:
+            time.sleep(0.001)
 
     def end(self):
         while self.read_some(30):
             continue
+        if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            time.sleep(1)
+            os.kill(self.pid, signal.SIGKILL)  # no effect on one that has just ended
         _, status = os.waitpid(self.pid, 0)
         os.close(self.fd)
         return os.waitstatus_to_exitcode(status)
@@ -59,35 +68,37 @@ class Terminal:
 class Chat(unittest.TestCase):
     def setUp(self):
         self.terminal = Terminal("chat", MODEL, "-n", "40")
-        self.terminal.wait_for(b"> ")
-        self.terminal.forget()
+        self.terminal.wait_for_prompt()
 
     def ask(self, text):
-        self.terminal.forget()
         self.terminal.type(text)
-        self.terminal.wait_for(b"answer: ")
-        self.terminal.wait_for(b"> ")
-        return self.terminal.seen
+        answer = self.terminal.wait_for(b"answer: ")
+        self.terminal.wait_for_prompt()
+        return answer
 
     def test_answers_and_ctrl_d(self):
         want = run("chat", MODEL, "-n", "40", stdin=b"Hello\n").stdout.rstrip(b"\n")
         self.assertIn(want, self.ask(b"Hello\r"))
-        self.assertIn(want, self.ask(b"/clear\rHello\r"))
+        self.terminal.type(b"/clear\r")
+        self.terminal.wait_for(b"/clear\r\n")
+        self.terminal.wait_for_prompt()
+        self.assertIn(want, self.ask(b"Hello\r"))
         self.terminal.type(CTRL_D)
         self.assertEqual(self.terminal.end(), 0)
 
     def test_history(self):
         want = run("chat", MODEL, "-n", "40", stdin=b"Hello\n").stdout.rstrip(b"\n")
         self.ask(b"Hello\r")
-        self.assertIn(want, self.ask(b"/clear\r\x1b[A\x1b[A\r"))  # the line before the last
+        self.terminal.type(b"/clear\r")
+        self.terminal.wait_for(b"/clear\r\n")
+        self.terminal.wait_for_prompt()
+        self.assertIn(want, self.ask(b"\x1b[A\x1b[A\r"))  # the line before the last
         self.terminal.type(b"/exit\r")
         self.assertEqual(self.terminal.end(), 0)
 
     def test_ctrl_c_drops_the_line(self):
         want = run("chat", MODEL, "-n", "40", stdin=b"Hello\n").stdout.rstrip(b"\n")
-        self.terminal.type(b"some nonsense" + CTRL_C)
-        self.terminal.wait_for(b"> ")
-        self.assertIn(want, self.ask(b"Hello\r"))
+        self.assertIn(want, self.ask(b"some nonsense" + CTRL_C + b"Hello\r"))
         self.terminal.type(b"/exit\r")
         self.assertEqual(self.terminal.end(), 0)
 
@@ -108,15 +119,15 @@ class Chat(unittest.TestCase):
 class Interrupts(unittest.TestCase):
     def test_ctrl_c_stops_the_answer_only(self):
         terminal = Terminal("chat", MODEL, "--ignore-eos", "--reference", "--logit-bias", "2047=-inf")
-        terminal.wait_for(b"> ")
+        terminal.wait_for_prompt()
         for _ in range(3):
-            terminal.forget()
             terminal.type(b"Tell me a story\r")
             terminal.wait_for(b"story\r\n")
-            terminal.wait_for(b" ", count=12)
+            for _ in range(12):
+                terminal.wait_for(b" ")
             terminal.type(CTRL_C)
             terminal.wait_for(b"answer: ")
-            terminal.wait_for(b"> ")
+            terminal.wait_for_prompt()
         terminal.type(b"/exit\r")
         self.assertEqual(terminal.end(), 0)
 
