@@ -338,6 +338,9 @@ static const struct rn_cell *await_cell(struct runnel_engine *engine, struct rn_
     }
 }
 
+/* The sentence of a pulled FAILED event: its stream's slot is another's by the time the host reads it. */
+static _Thread_local char last_failure[RUNNEL_ERROR_BYTES];
+
 static runnel_status pull(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation, int64_t timeout_ms,
                           runnel_event *event)
 {
@@ -354,6 +357,8 @@ static runnel_status pull(struct runnel_engine *engine, struct rn_outlet *outlet
     if (rn_event_is_terminal(cell->type)) {
         event->text = "";
         event->top = NULL;
+        if (event->type == RUNNEL_EVENT_FAILED)
+            event->error = memcpy(last_failure, outlet->error, sizeof last_failure);
         close_stream(engine, outlet);
     } else {
         outlet->held = true;

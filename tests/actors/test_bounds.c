@@ -1,0 +1,167 @@
+/* The bounds of protocol.h against the worst schedule: one thread, and an actor that is not let run while the host
+ * does its worst. A bound that is too small ends the program (RN_CHECK in rn_actor_send). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "actors/engine.h"
+#include "fixture.h"
+#include "tests/sim/oracle_backend.h"
+
+#define PROMPT "Once upon a time"
+#define CHURN 300
+
+static runnel_engine *engine;
+static runnel_model *model;
+static struct oracle *oracle;
+
+static void complete_at_once(void *user, struct oracle *of)
+{
+    (void)user;
+    oracle_complete(of, ORACLE_FAULT_NONE);
+}
+
+static int setup(void **state)
+{
+    static const struct rn_backend_limits limits = {.max_rows = 16, .max_seqs = 10, .max_outs = 8, .n_blocks = 16,
+                                                    .block_tokens = 16, .context_tokens = 64};
+    static const struct oracle_alphabet alphabet = {2, {'a', 'b'}};
+    struct rn_model_parts parts = {.limits = limits, .n_vocab = ORACLE_VOCAB};
+    runnel_engine_options options;
+
+    (void)state;
+    runnel_engine_options_default(&options);
+    options.max_streams = 2;
+    options.max_sessions = 1;
+    assert_int_equal(rn_engine_new(&options, NULL, true, &engine, NULL), RUNNEL_OK);
+    oracle = oracle_new(&limits, &alphabet, 1);
+    oracle->submitted = complete_at_once;
+    parts.backend = &oracle->backend;
+    parts.vocab = rn_vocab_new_bytes(&engine->heap);
+    assert_int_equal(rn_model_new_of_parts(engine, &parts, NULL, &model, NULL), RUNNEL_OK);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    runnel_engine_free(engine);
+    assert_null(oracle->breach);
+    oracle_free(oracle);
+    return 0;
+}
+
+/* Runs every actor that can run but the one of that name; NULL: all. */
+static void run_but(const char *name)
+{
+    for (bool ran = true; ran;) {
+        ran = false;
+        for (uint32_t i = 0; i < rn_runtime_runnable(&engine->runtime); i++)
+            if (name == NULL || strcmp(engine->runtime.runnable[i]->class->name, name) != 0) {
+                rn_runtime_step(&engine->runtime, i, RN_ACTOR_BATCH);
+                ran = true;
+                break;
+            }
+    }
+}
+
+static void run_all(void)
+{
+    for (int i = 0; i < 100; i++) {
+        run_but(NULL);
+        runnel_engine_dispatch(engine, 0);
+    }
+}
+
+/* Submits and cancels at once, again and again, while one actor stands still. */
+static void churn(const char *still)
+{
+    struct capture captures[2] = {{0}};
+    bool open[2] = {false, false};
+
+    for (int i = 0; i < CHURN; i++) {
+        int which = i % 2;
+        runnel_request request = make_request(PROMPT, 8, &captures[which]);
+        runnel_stream stream;
+
+        if (open[which] && captures[which].n_terminal == 0)
+            continue; /* it needs the actor that stands still */
+        capture_clear(&captures[which]);
+        open[which] = true;
+        assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+        if (i > CHURN / 2 && i % 3 == 0)
+            run_but(still); /* so that it is not cancelled on its way, but where it lies */
+        assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
+        run_but(still);
+        runnel_engine_dispatch(engine, 0);
+    }
+    run_all();
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(captures[i].n_terminal, 1);
+        capture_clear(&captures[i]);
+    }
+    assert_quiet(engine, 0);
+}
+
+static void cancel_churn(void **state)
+{
+    static const char *const names[] = {"router", "tokenizer", "tier", "prefill", "decode", "sampler", "detokenizer"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        churn(names[i]);
+}
+
+/* A cancel that comes to the tier before its request is acted on as soon as that comes: decode never sees it. */
+static void cancel_overtakes(void **state)
+{
+    struct capture capture = {0};
+    runnel_request request = make_request(PROMPT, 8, &capture);
+    runnel_engine_stats before = {.struct_size = sizeof before}, after = {.struct_size = sizeof after};
+    runnel_stream stream;
+
+    (void)state;
+    runnel_engine_get_stats(engine, &before);
+    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+    run_but("tokenizer");
+    assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
+    run_but("tokenizer");
+    run_all();
+    runnel_engine_get_stats(engine, &after);
+    assert_int_equal(capture.last.type, RUNNEL_EVENT_CANCELLED);
+    assert_int_equal(after.steps, before.steps);
+    capture_clear(&capture);
+    assert_quiet(engine, 0);
+}
+
+/* Sessions made and freed without pause while the tier stands still. */
+static void session_churn(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CHURN; i++) {
+        runnel_session session;
+        runnel_status status = runnel_session_new(model, &session);
+
+        if (status == RUNNEL_OK)
+            assert_int_equal(runnel_session_free(model, session), RUNNEL_OK);
+        else
+            assert_int_equal(status, RUNNEL_BUSY);
+        run_but(i % 7 == 6 ? NULL : "tier");
+    }
+    run_all();
+    assert_quiet(engine, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cancel_churn),
+        cmocka_unit_test(cancel_overtakes),
+        cmocka_unit_test(session_churn),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
