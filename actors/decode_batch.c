@@ -3,9 +3,9 @@
  *   rows:  | r3 | r4 | r0 | r1 | prompt A, chunk of 120 ............ | prompt B, 8 |
  *            └ running, from the cursor on ┘  └ what is left of max_rows ┘
  *
- * While prompts wait, running sequences take at most three quarters of the rows, so that a prompt always
- * advances. A sequence without credit (its reader is behind) is left out. Nothing here changes what
- * a row computes (law 5), only when. */
+ * While prompts wait, running sequences take at most three quarters of the rows and of the wanted rows, so
+ * that a prompt always advances. A sequence without credit (its reader is behind) is left out. Nothing here
+ * changes what a row computes (law 5), only when. */
 #include "actors/decode_batch.h"
 
 #include "actors/engine.h"
@@ -45,17 +45,24 @@ static void add_row(struct rn_batch *batch, struct rn_batch_part *part, bool sam
     request->n_done++;
 }
 
-static void add_running(struct rn_decode *decode, uint32_t max_rows)
+/* Of `most`, what the running sequences may take. */
+static uint32_t share(const struct rn_decode *decode, uint32_t most)
+{
+    return decode->prompts.n > 0 ? most - most / 4 : most;
+}
+
+static void add_running(struct rn_decode *decode)
 {
     struct rn_batch *batch = &decode->batch;
     const struct rn_backend_limits *limits = &decode->model->parts.limits;
+    uint32_t max_rows = share(decode, limits->max_rows), max_outs = share(decode, limits->max_outs);
     uint32_t n = decode->n_running;
     uint32_t first = decode->cursor;
 
     for (uint32_t i = 0; i < n; i++) {
         struct rn_request *request = decode->running[(first + i) % n];
 
-        if (batch->step.n_rows == max_rows || batch->step.n_outs == limits->max_outs || batch->n_parts == limits->max_seqs)
+        if (batch->step.n_rows == max_rows || batch->step.n_outs == max_outs || batch->n_parts == limits->max_seqs)
             break;
         decode->cursor = (first + i + 1) % n;
         if (credit_of(decode, request) > 0)
@@ -125,11 +132,10 @@ static void add_prompts(struct rn_decode *decode)
 bool rn_batch_compose(struct rn_decode *decode)
 {
     struct rn_batch *batch = &decode->batch;
-    uint32_t max_rows = decode->model->parts.limits.max_rows;
 
     batch->n_parts = 0;
     batch->step.n_rows = batch->step.n_outs = 0;
-    add_running(decode, decode->prompts.n > 0 ? max_rows - max_rows / 4 : max_rows);
+    add_running(decode);
     add_prompts(decode);
     batch->step.n_seqs = batch->n_parts;
     return batch->step.n_rows > 0;
