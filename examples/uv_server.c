@@ -18,7 +18,7 @@
  *                                            the client has gone: runnel_stream_cancel
  *
  * A client lives until its socket is closed and its stream has had its terminal event. SIGINT and SIGTERM
- * close the listener and every client; the loop then runs dry and main cleans up. */
+ * close the listener and every client; the loop then runs dry, main cleans up and says what was done. */
 #include <runnel.h>
 #include <runnel_uv.h>
 #include <signal.h>
@@ -60,6 +60,7 @@ struct server {
     int port, send_buffer;
     int64_t max_tokens;
     size_t write_limit;
+    unsigned long answers, cancelled, pauses;
 };
 
 struct packet {
@@ -189,6 +190,7 @@ static void on_token(struct client *client, const runnel_event *event)
     if (client->leaving || client->paused || queued(client) <= client->server->write_limit)
         return;
     client->paused = true;
+    client->server->pauses++;
     runnel_stream_pause(client->server->engine, client->stream);
 }
 
@@ -202,6 +204,8 @@ static void on_event(void *user, const runnel_event *event)
         return;
     client->stream.id = 0;
     client->paused = false;
+    client->server->answers += event->type == RUNNEL_EVENT_DONE;
+    client->server->cancelled += event->type == RUNNEL_EVENT_CANCELLED;
     if (client->leaving) {
         free_if_over(client);
         return;
@@ -503,7 +507,8 @@ int main(int argc, char **argv)
 
     if (!read_options(&server, argc, argv)) {
         fprintf(stderr,
-                "usage: uv_server MODEL [--port N] [--max-tokens N] [--write-limit BYTES] [--send-buffer BYTES] [--watch MS]\n");
+                "usage: uv_server MODEL [--port N] [--max-tokens N] [--write-limit BYTES] [--send-buffer BYTES] "
+                "[--watch MS]\n");
         return 2;
     }
     if (uv_loop_init(&loop) != 0 || runnel_engine_new(NULL, &server.engine, &error) != RUNNEL_OK) {
@@ -519,6 +524,9 @@ int main(int argc, char **argv)
     runnel_uv_detach(server.engine);
     uv_run(&loop, UV_RUN_DEFAULT); /* closes the engine's handle */
     runnel_engine_free(server.engine);
+    if (!server.failed)
+        fprintf(stderr, "uv_server: %lu answers, %lu cancelled, %lu pauses\n", server.answers, server.cancelled,
+                server.pauses);
     if (uv_loop_close(&loop) != 0)
         return 1;
     return server.failed ? 1 : 0;

@@ -144,7 +144,8 @@ class Arguments(unittest.TestCase):
 
     def test_disk_full(self):
         with open("/dev/full", "wb") as full:
-            result = subprocess.run([common.program, "run", MODEL, "-p", "Once", "-q"], stdout=full, stderr=subprocess.PIPE)
+            result = subprocess.run([common.program, "run", MODEL, "-p", "Once", "-q"], stdout=full,
+                                    stderr=subprocess.PIPE)
         self.assertEqual(result.returncode, 1)
         self.assertIn(b"No space left", result.stderr)
         self.one_line(run("logits", MODEL, "-p", "Once", "-q", "-o", "/dev/full"), 1, "No space left")

@@ -47,7 +47,8 @@ class Results(unittest.TestCase):
 
     def test_figures_on_stderr(self):
         result = self.good("run", STORIES, "-n", "5")
-        self.assertRegex(result.stderr.decode(), r"^prompt: 1 tokens .*\nanswer: 5 tokens, .*, the first after .* ms\n$")
+        self.assertRegex(result.stderr.decode(),
+                         r"^prompt: 1 tokens .*\nanswer: 5 tokens, .*, the first after .* ms\n$")
 
     def test_prompt_file_and_stdin(self):
         text = "Once upon a time, there was\n"
@@ -72,7 +73,8 @@ class Results(unittest.TestCase):
 
     def test_run_json(self):
         args = ["run", MODEL, "-p", "Once upon a time", "-n", "30"]
-        lines = [json.loads(line) for line in self.good(*args, "--json", "--logprobs", "3").stdout.decode().splitlines()]
+        out = self.good(*args, "--json", "--logprobs", "3").stdout.decode()
+        lines = [json.loads(line) for line in out.splitlines()]
         tokens = [line for line in lines if line["type"] == "token"]
         self.assertEqual("".join(t["text"] for t in tokens), self.good(*args, "-q").stdout.decode())
         self.assertEqual(lines[0]["type"], "progress")
@@ -124,7 +126,7 @@ class Results(unittest.TestCase):
         return "".join(pieces[str(t)] for t in tokens).encode()
 
     def test_perplexity_in_windows(self):
-        """Two windows score what their logits say; a window of the trained length foretells stories well."""
+        """Windows score what their logits say, and a model foretells the kind of text it was trained on."""
         text = (ORACLES / "runnel-tiny.heldout.txt").read_bytes()[:400]
         ids = [int(i) for i in self.good("tokenize", TINY, "-f", "-", "--ids", stdin=text).stdout.split()]
         context, bos, want = 64, 2045, []
@@ -140,7 +142,8 @@ class Results(unittest.TestCase):
         self.assertAlmostEqual(got["nll"], math.fsum(want) / len(want), delta=1e-5)
         self.assertLess(got["perplexity"], 10)
         plain = self.good("perplexity", TINY, "-", "--ctx", context, "-q", stdin=text).stdout.decode()
-        self.assertRegex(plain, rf"^tokens +{len(ids)}\nmean NLL +{got['nll']:.6f} ± [\d.]+\nperplexity +[\d.]+ ± [\d.]+\n$")
+        self.assertRegex(plain, rf"^tokens +{len(ids)}\nmean NLL +{got['nll']:.6f} ± [\d.]+\n"
+                                r"perplexity +[\d.]+ ± [\d.]+\n$")
 
     def test_tokenize(self):
         for out in sorted((ORACLES / "tokenizers").glob("*.out")):
@@ -190,7 +193,8 @@ class Results(unittest.TestCase):
 
 class Chat(unittest.TestCase):
     def test_lines(self):
-        result = run("chat", MODEL, "-n", "60", stdin=b"Hello\n\nWhat is 2+2?\n/nonsense\n/clear\nHello\n/exit\nnever\n")
+        text = b"Hello\n\nWhat is 2+2?\n/nonsense\n/clear\nHello\n/exit\nnever\n"
+        result = run("chat", MODEL, "-n", "60", stdin=text)
         self.assertEqual(result.returncode, 0, result.stderr)
         answers = result.stdout.decode().splitlines()
         self.assertEqual(len(answers), 3, answers)
@@ -220,7 +224,8 @@ class Chat(unittest.TestCase):
         self.assertGreater(len(result.stdout), 10)
 
     def test_context_full(self):
-        result = run("chat", MODEL, "--ctx", "64", "-n", "40", "--ignore-eos", stdin=b"Hello\n" + b"And again. " * 30 + b"\nHello\n")
+        text = b"Hello\n" + b"And again. " * 30 + b"\nHello\n"
+        result = run("chat", MODEL, "--ctx", "64", "-n", "40", "--ignore-eos", stdin=text)
         self.assertEqual(result.returncode, 1)
         self.assertRegex(result.stderr.decode(), r"^runnel: the prompt has \d+ tokens .*fit\n$")
         self.assertEqual(len(result.stdout.splitlines()), 2)  # the turn that was too long has done nothing

@@ -30,7 +30,8 @@ def unescape(line):
 class Server:
     def __init__(self, *args):
         path = pathlib.Path(common.program).with_name("example_uv_server")
-        self.process = subprocess.Popen([path, MODEL, "--max-tokens", str(TOKENS), *args], stdout=subprocess.PIPE)
+        self.process = subprocess.Popen([path, MODEL, "--max-tokens", str(TOKENS), *args], stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE)
         self.port = int(re.fullmatch(rb"listening on (\d+)\n", self.process.stdout.readline())[1])
 
     def connect(self, small=False):
@@ -44,9 +45,10 @@ class Server:
     def stop(self):
         """The exit code after SIGINT, once it has come."""
         self.process.send_signal(signal.SIGINT)
-        code = self.process.wait(30)
-        self.process.stdout.close()
-        return code
+        _, err = self.process.communicate(timeout=30)
+        counts = re.fullmatch(rb"uv_server: (\d+) answers, (\d+) cancelled, (\d+) pauses\n", err)
+        self.answers, self.cancelled, self.pauses = map(int, counts.groups())
+        return self.process.returncode
 
 
 def read_line(client):
@@ -57,6 +59,27 @@ def read_line(client):
             break
         data += more
     return data
+
+
+def unsent(client):
+    """Bytes that the kernel holds back on the server's side of a connection (/proc/net/tcp, tx_queue)."""
+    ends = (client.getpeername()[1], client.getsockname()[1])
+    for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if (int(fields[1][-4:], 16), int(fields[2][-4:], 16)) == ends:
+            return int(fields[4].split(":")[0], 16)
+    raise AssertionError("the connection is gone")
+
+
+def wait_until_full(client):
+    """Until the client's silence has filled all buffers on the way: nothing is added for a second."""
+    last, since, end = -1, time.monotonic(), time.monotonic() + 60
+    while last <= 0 or time.monotonic() < since + 1:
+        assert time.monotonic() < end, "the buffers never fill"
+        now = unsent(client)
+        if now != last:
+            last, since = now, time.monotonic()
+        time.sleep(0.02)
 
 
 class UvServer(unittest.TestCase):
@@ -73,8 +96,7 @@ class UvServer(unittest.TestCase):
     def tearDown(self):
         if self.server is not None and self.server.process.poll() is None:
             self.server.process.kill()
-            self.server.process.wait()
-            self.server.process.stdout.close()
+            self.server.process.communicate()
 
     def start(self, *args):
         self.server = Server(*args)
@@ -113,6 +135,8 @@ class UvServer(unittest.TestCase):
         self.check(prompt_of(0), read_line(client))
         client.close()
         self.assertEqual(server.stop(), 0)
+        self.assertEqual(server.answers + server.cancelled, CLIENTS + 1)
+        self.assertGreater(server.cancelled, 0)
 
     def test_lines_in_order_and_half_close(self):
         client = self.start().connect()
@@ -130,9 +154,10 @@ class UvServer(unittest.TestCase):
     def test_backpressure(self):
         server = self.start("--write-limit", "512", "--send-buffer", "2048")
         slow = server.connect(small=True)
-        prompts = [prompt_of(i) for i in range(PROMPTS)] * 10  # 18 KB of answers where 8 KB have room
-        slow.sendall("".join(p + "\n" for p in prompts).encode())
-        time.sleep(1)
+        # Refused lines, answered at once, fill most of the buffers on the way; answers do the rest.
+        refused, prompts = 100, [prompt_of(i) for i in range(PROMPTS)] * 6
+        slow.sendall(b"\xff\n" * refused + "".join(p + "\n" for p in prompts).encode())
+        wait_until_full(slow)
         other = server.connect()  # is not held up meanwhile
         other.sendall(prompt_of(3).encode() + b"\n")
         self.check(prompt_of(3), read_line(other))
@@ -140,10 +165,13 @@ class UvServer(unittest.TestCase):
         slow.shutdown(socket.SHUT_WR)
         lines = b"".join(iter(lambda: slow.recv(4096), b"")).splitlines(keepends=True)
         slow.close()
-        self.assertEqual(len(lines), len(prompts))
-        for prompt, line in zip(prompts, lines):
+        self.assertEqual(len(lines), refused + len(prompts))
+        self.assertTrue(all(line.startswith(b"\\!") for line in lines[:refused]))
+        for prompt, line in zip(prompts, lines[refused:]):
             self.check(prompt, line)
         self.assertEqual(server.stop(), 0)
+        self.assertEqual((server.answers, server.cancelled), (len(prompts) + 1, 0))
+        self.assertGreater(server.pauses, 0)
 
     def test_refusals(self):
         client = self.start().connect()
