@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "tests/model/shared.h"
+
 void capture_event(void *user, const runnel_event *event)
 {
     struct capture *c = user;
@@ -36,6 +38,14 @@ void capture_event(void *user, const runnel_event *event)
     }
     if (c->hook != NULL)
         c->hook(c, event);
+}
+
+const char *quick_model(void)
+{
+    static char path[300];
+
+    return UNLESS_SLOW(false, true) && shared_path("models/runnel-tiny-draft-Q8_0.gguf", path, sizeof path) ? path
+                                                                                                           : BUNDLED_MODEL;
 }
 
 void capture_clear(struct capture *capture)

@@ -42,6 +42,9 @@ struct capture {
 void capture_event(void *user, const runnel_event *event);
 void capture_clear(struct capture *capture);
 
+/* The bundled model; under ThreadSanitizer its small sibling of the same vocabulary, where that is to be had. */
+const char *quick_model(void);
+
 /* An engine with options (NULL: defaults) and the bundled model, ready. Aborts the test on failure. */
 runnel_engine *start_engine(const runnel_engine_options *options);
 runnel_model *load_model(runnel_engine *engine, const char *path, const runnel_model_options *options);

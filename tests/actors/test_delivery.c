@@ -21,7 +21,7 @@ static struct capture expected;
 static int setup(void **state)
 {
     runnel_engine *engine = start_engine(NULL);
-    runnel_model *model = load_model(engine, BUNDLED_MODEL, NULL);
+    runnel_model *model = load_model(engine, quick_model(), NULL);
     runnel_request request = make_request(PROMPT, TOKENS, &expected);
 
     (void)state;
@@ -55,7 +55,7 @@ static void check(const struct capture *capture)
 static void pulled(void **state)
 {
     runnel_engine *engine = start_engine(NULL);
-    runnel_model *model = load_model(engine, BUNDLED_MODEL, NULL);
+    runnel_model *model = load_model(engine, quick_model(), NULL);
     runnel_request request = make_request(PROMPT, TOKENS, NULL);
     struct capture capture = {0};
     runnel_stream stream;
@@ -102,7 +102,7 @@ static void threaded(void **state)
     runnel_engine_options_default(&options);
     options.delivery = RUNNEL_DELIVER_THREAD;
     engine = start_engine(&options);
-    model = load_model(engine, BUNDLED_MODEL, NULL);
+    model = load_model(engine, quick_model(), NULL);
     t.capture.hook = on_thread_event;
     t.capture.hook_user = &t;
     assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
@@ -140,7 +140,7 @@ static void libuv(void **state)
     runnel_model_options_default(&options);
     options.on_load = on_uv_loaded;
     options.load_user = &request;
-    assert_int_equal(runnel_model_load(engine, BUNDLED_MODEL, &options, &model, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_model_load(engine, quick_model(), &options, &model, NULL), RUNNEL_OK);
     assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
     check(&capture);
     assert_int_equal(runnel_uv_detach(engine), RUNNEL_OK);
@@ -155,7 +155,7 @@ static void libuv(void **state)
 static void one_by_one(void **state)
 {
     runnel_engine *engine = start_engine(NULL);
-    runnel_model *model = load_model(engine, BUNDLED_MODEL, NULL);
+    runnel_model *model = load_model(engine, quick_model(), NULL);
     struct capture capture = {0};
     runnel_request request = make_request(PROMPT, TOKENS, &capture);
 
@@ -205,7 +205,7 @@ static void inside_callbacks(void **state)
     runnel_request request = make_request(PROMPT, 500, &capture);
 
     (void)state;
-    nest.model = load_model(nest.engine, BUNDLED_MODEL, NULL);
+    nest.model = load_model(nest.engine, quick_model(), NULL);
     request.ignore_eos = 1;
     assert_int_equal(runnel_generate(nest.model, &request, &nest.outer, NULL), RUNNEL_OK);
     run_until_end(nest.engine, &capture);
@@ -227,7 +227,7 @@ static void free_inside_callback(void **state)
 
     (void)state;
     nest.engine = start_engine(NULL);
-    nest.model = load_model(nest.engine, BUNDLED_MODEL, NULL);
+    nest.model = load_model(nest.engine, quick_model(), NULL);
     assert_int_equal(runnel_generate(nest.model, &request, &nest.outer, NULL), RUNNEL_OK);
     while (capture.n_terminal == 0) {
         runnel_engine_wait(nest.engine, 100);
@@ -244,7 +244,7 @@ static void free_under_load(void **state)
     (void)state;
     for (int way = 0; way < 2; way++) {
         runnel_engine *engine = start_engine(NULL);
-        runnel_model *model = load_model(engine, BUNDLED_MODEL, NULL);
+        runnel_model *model = load_model(engine, quick_model(), NULL);
         struct capture captures[20] = {{0}};
 
         for (int i = 0; i < 20; i++) {
@@ -274,7 +274,7 @@ static void free_under_load(void **state)
 static void pause_resume(void **state)
 {
     runnel_engine *engine = start_engine(NULL);
-    runnel_model *model = load_model(engine, BUNDLED_MODEL, NULL);
+    runnel_model *model = load_model(engine, quick_model(), NULL);
     struct capture slow = {0}, other = {0};
     runnel_request request = make_request(PROMPT, 300, &slow);
     runnel_engine_stats stats = {.struct_size = sizeof stats};
@@ -314,7 +314,7 @@ static void pause_resume(void **state)
 static void cancel_paused(void **state)
 {
     runnel_engine *engine = start_engine(NULL);
-    runnel_model *model = load_model(engine, BUNDLED_MODEL, NULL);
+    runnel_model *model = load_model(engine, quick_model(), NULL);
     struct capture capture = {0};
     runnel_request request = make_request(PROMPT, 300, &capture);
     runnel_stream stream;

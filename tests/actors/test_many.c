@@ -176,7 +176,7 @@ static void two_hundred(void **state)
     runnel_model_options_default(&model_options);
     model_options.context_tokens = 256;
     model_options.batch_tokens = 48;
-    model = load_model(engine, BUNDLED_MODEL, &model_options);
+    model = load_model(engine, quick_model(), &model_options);
     alone(engine, model);
     together(engine, model, &rng);
     for (int i = 0; i < REQUESTS; i++) {

@@ -17,7 +17,7 @@ static int setup(void **state)
 {
     (void)state;
     engine = start_engine(NULL);
-    model = load_model(engine, BUNDLED_MODEL, NULL);
+    model = load_model(engine, quick_model(), NULL);
     return 0;
 }
 
@@ -301,7 +301,7 @@ static void sessions_under_pressure(void **state)
     runnel_model_options_default(&options);
     options.context_tokens = 128;
     options.kv_bytes = 5 * info.block_tokens * info.kv_bytes_per_token;
-    small = load_model(engine, BUNDLED_MODEL, &options);
+    small = load_model(engine, quick_model(), &options);
     for (int round = 0; round < 2; round++)
         for (int i = 0; i < 3; i++) {
             char text[64];
@@ -394,7 +394,7 @@ static void session_context(void **state)
         tokens[i] = 400;
     runnel_model_options_default(&options);
     options.context_tokens = 64;
-    small = load_model(engine, BUNDLED_MODEL, &options);
+    small = load_model(engine, quick_model(), &options);
     assert_int_equal(runnel_session_new(small, &session), RUNNEL_OK);
     request.session = session;
     request.ignore_eos = 1;
