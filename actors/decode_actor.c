@@ -348,9 +348,9 @@ runnel_status rn_decode_init(struct rn_decode *decode, struct runnel_model *mode
     decode->batch.step.rows = rn_alloc(heap, limits->max_rows, sizeof decode->batch.step.rows[0]);
     decode->batch.step.seqs = rn_alloc(heap, limits->max_seqs, sizeof decode->batch.step.seqs[0]);
     decode->batch.step.logits = rn_alloc(heap, (size_t)limits->max_outs * model->parts.n_vocab, sizeof(float));
-    if (decode->running == NULL || decode->credits == NULL || decode->batch.outs == NULL || decode->batch.parts == NULL ||
-        decode->batch.step.rows == NULL || decode->batch.step.seqs == NULL || decode->batch.step.logits == NULL ||
-        take_lists(decode, heap) != RUNNEL_OK) {
+    if (decode->running == NULL || decode->credits == NULL || decode->batch.outs == NULL ||
+        decode->batch.parts == NULL || decode->batch.step.rows == NULL || decode->batch.step.seqs == NULL ||
+        decode->batch.step.logits == NULL || take_lists(decode, heap) != RUNNEL_OK) {
         rn_decode_fini(decode);
         return RUNNEL_NO_MEMORY;
     }

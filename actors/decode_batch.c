@@ -37,8 +37,8 @@ static void add_row(struct rn_batch *batch, struct rn_batch_part *part, bool sam
     row->out = -1;
     if (sample || keep_logits != NULL) {
         row->out = (int32_t)batch->step.n_outs;
-        batch->outs[batch->step.n_outs++] =
-            (struct rn_batch_out){.request = request, .position = row->position, .sample = sample, .keep_logits = keep_logits};
+        batch->outs[batch->step.n_outs++] = (struct rn_batch_out){
+            .request = request, .position = row->position, .sample = sample, .keep_logits = keep_logits};
         part->n_outs++;
     }
     part->n_rows++;

@@ -30,7 +30,8 @@ static void put_token(struct rn_detokenizer *detokenizer, struct rn_outlet *outl
     cell->logprob = item->logprob;
     cell->n_top = item->n_top;
     memcpy(rn_cell_top(cell), item->top, item->n_top * sizeof item->top[0]);
-    cell->text_bytes = (uint32_t)rn_piece_stream_feed(&outlet->pieces, piece.bytes, piece.n, rn_cell_text(outlet, cell));
+    cell->text_bytes =
+        (uint32_t)rn_piece_stream_feed(&outlet->pieces, piece.bytes, piece.n, rn_cell_text(outlet, cell));
     outlet->n_answer++;
     if (outlet->pieces.stopped) {
         outlet->stopped_at = outlet->n_answer;

@@ -21,13 +21,15 @@ void runnel_engine_options_default(runnel_engine_options *options)
 }
 
 /* The caller's options over the defaults: a struct from an older header is shorter. */
-static runnel_status read_options(const runnel_engine_options *given, runnel_engine_options *options, runnel_error *error)
+static runnel_status read_options(const runnel_engine_options *given, runnel_engine_options *options,
+                                  runnel_error *error)
 {
     runnel_engine_options_default(options);
     if (given == NULL)
         return RUNNEL_OK;
     if (given->struct_size < sizeof(size_t) || given->struct_size > sizeof *options)
-        return rn_error_set(error, RUNNEL_INVALID, "engine options: struct_size %zu is not of this library", given->struct_size);
+        return rn_error_set(error, RUNNEL_INVALID, "engine options: struct_size %zu is not of this library",
+                            given->struct_size);
     memcpy(options, given, given->struct_size);
     if (options->scheduler_threads > MAX_THREADS || options->compute_threads > MAX_THREADS)
         return rn_error_set(error, RUNNEL_INVALID, "engine options: more than %d threads", MAX_THREADS);

@@ -18,7 +18,8 @@ static runnel_status read_request(const runnel_request *given, runnel_request *r
 {
     runnel_request_default(request);
     if (given == NULL || given->struct_size < sizeof(size_t) || given->struct_size > sizeof *request)
-        return rn_error_set(error, RUNNEL_INVALID, "request: struct_size is not of this library; use runnel_request_default");
+        return rn_error_set(error, RUNNEL_INVALID,
+                            "request: struct_size is not of this library; use runnel_request_default");
     memcpy(request, given, given->struct_size);
     return RUNNEL_OK;
 }
@@ -58,7 +59,8 @@ static runnel_status check_prompt(const runnel_model *model, const runnel_reques
         return rn_error_set(error, RUNNEL_INVALID, "tokens is NULL but n_tokens is %zu", request->n_tokens);
     for (size_t i = 0; i < request->n_tokens; i++)
         if (request->tokens[i] < 0 || (uint32_t)request->tokens[i] >= n_vocab)
-            return rn_error_set(error, RUNNEL_INVALID, "tokens[%zu] = %d is not in the vocabulary of %u", i, request->tokens[i], n_vocab);
+            return rn_error_set(error, RUNNEL_INVALID, "tokens[%zu] = %d is not in the vocabulary of %u", i,
+                                request->tokens[i], n_vocab);
     if (request->tokens == NULL && request->prompt_bytes == 0 && !rn_vocab_add_bos(model->parts.vocab))
         return rn_error_set(error, RUNNEL_INVALID, "the prompt is empty and the model adds no BOS");
     if (request->prompt != NULL && !rn_utf8_valid(request->prompt, request->prompt_bytes))
@@ -75,9 +77,11 @@ static runnel_status check_request(runnel_model *model, const runnel_request *re
     if (rn_word_get(&model->state) != RN_MODEL_READY || model->parts.backend == NULL)
         return rn_error_set(error, RUNNEL_STATE, "the model is not loaded for generation");
     if (request->max_tokens < -1)
-        return rn_error_set(error, RUNNEL_INVALID, "max_tokens = %lld is not -1 or more", (long long)request->max_tokens);
+        return rn_error_set(error, RUNNEL_INVALID, "max_tokens = %lld is not -1 or more",
+                            (long long)request->max_tokens);
     if (request->n_top > RUNNEL_MAX_TOP_LOGPROBS || request->n_top > model->parts.n_vocab)
-        return rn_error_set(error, RUNNEL_INVALID, "n_top = %u is more than %d", request->n_top, RUNNEL_MAX_TOP_LOGPROBS);
+        return rn_error_set(error, RUNNEL_INVALID, "n_top = %u is more than %d", request->n_top,
+                            RUNNEL_MAX_TOP_LOGPROBS);
     if (request->n_top > 0 && !request->want_logprobs)
         return rn_error_set(error, RUNNEL_INVALID, "n_top needs want_logprobs");
     if ((status = rn_sampling_check(&request->sampling, model->parts.n_vocab, error)) != RUNNEL_OK)
@@ -139,7 +143,8 @@ static runnel_status measure(runnel_model *model, const runnel_request *request,
     }
     if (count + history - (history > 0 && r->first_bos ? 1 : 0) > room)
         return rn_error_set(error, RUNNEL_CONTEXT, "the prompt has %zu tokens%s, %llu fit", count,
-                            history > 0 ? " besides its session's" : "", (unsigned long long)(room > history ? room - history : 0));
+                            history > 0 ? " besides its session's" : "",
+                            (unsigned long long)(room > history ? room - history : 0));
     return RUNNEL_OK;
 }
 
@@ -185,7 +190,8 @@ static runnel_status copy_parameters(runnel_model *model, const runnel_request *
     return r->sampler != NULL ? RUNNEL_OK : RUNNEL_NO_MEMORY;
 }
 
-static runnel_status build(runnel_model *model, const runnel_request *request, struct rn_request **out, runnel_error *error)
+static runnel_status build(runnel_model *model, const runnel_request *request, struct rn_request **out,
+                           runnel_error *error)
 {
     struct rn_request *r = rn_request_new(&model->engine->heap);
     uint64_t history = 0;
@@ -218,8 +224,9 @@ static runnel_status build(runnel_model *model, const runnel_request *request, s
 /* An empty prompt is only BOS: its one piece then begins a text, as it does for detokenizing. */
 static bool begins_text(const runnel_model *model, const runnel_request *request)
 {
-    bool empty = request->tokens == NULL ? request->prompt_bytes == 0
-                                         : request->n_tokens == 1 && request->tokens[0] == rn_vocab_bos(model->parts.vocab);
+    bool empty = request->tokens == NULL
+                     ? request->prompt_bytes == 0
+                     : request->n_tokens == 1 && request->tokens[0] == rn_vocab_bos(model->parts.vocab);
 
     return empty && request->session.id == 0 && rn_vocab_strips_first_space(model->parts.vocab);
 }
@@ -253,7 +260,8 @@ static runnel_status open_outlet(runnel_model *model, const runnel_request *requ
     return RUNNEL_OK;
 }
 
-runnel_status runnel_generate(runnel_model *model, const runnel_request *given, runnel_stream *stream, runnel_error *error)
+runnel_status runnel_generate(runnel_model *model, const runnel_request *given, runnel_stream *stream,
+                              runnel_error *error)
 {
     runnel_request request;
     struct runnel_engine *engine = model->engine;
@@ -272,7 +280,8 @@ runnel_status runnel_generate(runnel_model *model, const runnel_request *given, 
     status = open_outlet(model, &request, r);
     if (status != RUNNEL_OK) {
         rn_request_free(r);
-        return rn_error_set(error, status, status == RUNNEL_BUSY ? "all %u streams are taken" : "no memory for a stream (of %u)",
+        return rn_error_set(error, status,
+                            status == RUNNEL_BUSY ? "all %u streams are taken" : "no memory for a stream (of %u)",
                             engine->max_streams);
     }
     r->submitted_us = rn_now_us(&engine->clock);

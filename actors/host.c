@@ -109,8 +109,8 @@ static bool is_cancelled(const struct rn_outlet *outlet, uint32_t generation)
 }
 
 /* Runs the callback for the cell at the front, or drops it. True: it was the terminal one. */
-static bool deliver_cell(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation, const struct rn_cell *cell,
-                         bool paused)
+static bool deliver_cell(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation,
+                         const struct rn_cell *cell, bool paused)
 {
     bool terminal = rn_event_is_terminal(cell->type);
     runnel_event event;
@@ -220,7 +220,8 @@ static size_t deliver(struct runnel_engine *engine, size_t max)
         if (node == NULL)
             return n;
         if (node->kind == RN_HOST_STREAM)
-            n += deliver_stream(engine, (struct rn_outlet *)((char *)node - offsetof(struct rn_outlet, ready)), max - n);
+            n +=
+                deliver_stream(engine, (struct rn_outlet *)((char *)node - offsetof(struct rn_outlet, ready)), max - n);
         else
             n += deliver_load((struct runnel_model *)((char *)node - offsetof(struct runnel_model, load_node)));
     }
@@ -322,7 +323,8 @@ static const struct rn_cell *await_cell(struct runnel_engine *engine, struct rn_
     for (;;) {
         uint32_t ticket = rn_wake_ticket(&outlet->wake);
         bool paused = is_paused(outlet, generation);
-        const struct rn_cell *cell = paused && !is_cancelled(outlet, generation) ? NULL : rn_ring_peek_spsc(outlet->ring);
+        const struct rn_cell *cell =
+            paused && !is_cancelled(outlet, generation) ? NULL : rn_ring_peek_spsc(outlet->ring);
         uint64_t waited_us = rn_now_us(&engine->clock) - start;
 
         outlet->dropping |= cell != NULL && paused;
@@ -341,8 +343,8 @@ static const struct rn_cell *await_cell(struct runnel_engine *engine, struct rn_
 /* The sentence of a pulled FAILED event: its stream's slot is another's by the time the host reads it. */
 static _Thread_local char last_failure[RUNNEL_ERROR_BYTES];
 
-static runnel_status pull(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation, int64_t timeout_ms,
-                          runnel_event *event)
+static runnel_status pull(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation,
+                          int64_t timeout_ms, runnel_event *event)
 {
     const struct rn_cell *cell;
 

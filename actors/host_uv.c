@@ -56,7 +56,8 @@ runnel_status runnel_uv_attach(runnel_engine *engine, struct uv_loop_s *loop)
     struct rn_heap heap;
     struct rn_uv *uv;
 
-    if (engine->host.delivery == RUNNEL_DELIVER_THREAD || !rn_holder_take(&engine->host.uv_thread, (uint64_t)uv_thread_self()))
+    if (engine->host.delivery == RUNNEL_DELIVER_THREAD ||
+        !rn_holder_take(&engine->host.uv_thread, (uint64_t)uv_thread_self()))
         return RUNNEL_STATE;
     rn_heap_init(&heap, &engine->heap.hook);
     uv = rn_calloc(&heap, 1, sizeof *uv);

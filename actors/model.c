@@ -6,13 +6,13 @@
 #include "base/check.h"
 #include "base/status.h"
 
-#define BLOCK_TOKENS 32     /* positions per KV block: also the tile that attention walks */
+#define BLOCK_TOKENS 32 /* positions per KV block: also the tile that attention walks */
 #define DEFAULT_CONTEXT 8192
 #define DEFAULT_BATCH 256
 #define MIN_BATCH 8
 #define MAX_BATCH 8192
-#define MAX_OUTS 64         /* sequences that decode in one step */
-#define DEFAULT_CONTEXTS 8  /* full contexts that the default KV memory holds */
+#define MAX_OUTS 64        /* sequences that decode in one step */
+#define DEFAULT_CONTEXTS 8 /* full contexts that the default KV memory holds */
 
 void runnel_model_options_default(runnel_model_options *options)
 {
@@ -25,15 +25,17 @@ static runnel_status read_options(const runnel_model_options *given, runnel_mode
     if (given == NULL)
         return RUNNEL_OK;
     if (given->struct_size < sizeof(size_t) || given->struct_size > sizeof *options)
-        return rn_error_set(error, RUNNEL_INVALID, "model options: struct_size %zu is not of this library", given->struct_size);
+        return rn_error_set(error, RUNNEL_INVALID, "model options: struct_size %zu is not of this library",
+                            given->struct_size);
     memcpy(options, given, given->struct_size);
     if (options->kv_type != RUNNEL_KV_F16 && options->kv_type != RUNNEL_KV_F32 && options->kv_type != RUNNEL_KV_BF16)
         return rn_error_set(error, RUNNEL_INVALID, "model options: kv_type %d is not known", (int)options->kv_type);
     if (options->batch_tokens != 0 && (options->batch_tokens < MIN_BATCH || options->batch_tokens > MAX_BATCH))
-        return rn_error_set(error, RUNNEL_INVALID, "model options: batch_tokens %u is not in %d..%d", options->batch_tokens,
-                            MIN_BATCH, MAX_BATCH);
+        return rn_error_set(error, RUNNEL_INVALID, "model options: batch_tokens %u is not in %d..%d",
+                            options->batch_tokens, MIN_BATCH, MAX_BATCH);
     if (!rn_engine_has_device(options->device))
-        return rn_error_set(error, RUNNEL_UNSUPPORTED, "device \"%s\" is not there: use \"cpu\" or \"reference\"", options->device);
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "device \"%s\" is not there: use \"cpu\" or \"reference\"",
+                            options->device);
     return RUNNEL_OK;
 }
 
@@ -45,7 +47,8 @@ static uint64_t machine_bytes(void)
 }
 
 /* How many KV blocks: as asked, or room for eight contexts within a quarter of the machine. */
-static runnel_status choose_blocks(const struct runnel_model *model, struct rn_backend_limits *limits, runnel_error *error)
+static runnel_status choose_blocks(const struct runnel_model *model, struct rn_backend_limits *limits,
+                                   runnel_error *error)
 {
     uint64_t block_bytes = rn_plan_kv_bytes(model->parts.plan, limits->kv_type) * limits->block_tokens;
     uint64_t context_blocks = (limits->context_tokens + limits->block_tokens - 1) / limits->block_tokens;
@@ -55,7 +58,8 @@ static runnel_status choose_blocks(const struct runnel_model *model, struct rn_b
         blocks = model->options.kv_bytes / block_bytes;
         if (blocks == 0)
             return rn_error_set(error, RUNNEL_INVALID, "kv_bytes %llu hold no block of %llu bytes of %s",
-                                (unsigned long long)model->options.kv_bytes, (unsigned long long)block_bytes, model->path);
+                                (unsigned long long)model->options.kv_bytes, (unsigned long long)block_bytes,
+                                model->path);
     } else if (blocks * block_bytes > machine_bytes() / 4) {
         blocks = machine_bytes() / 4 / block_bytes;
         if (blocks < context_blocks)
@@ -169,7 +173,8 @@ fail_decode:
 fail_tier:
     rn_tier_fini(&model->tier);
 fail:
-    return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the actors of %s", model->path != NULL ? model->path : "the model");
+    return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the actors of %s",
+                        model->path != NULL ? model->path : "the model");
 }
 
 static void stop_actors(struct runnel_model *model)
@@ -193,7 +198,8 @@ static void drop_model(struct runnel_model *model)
 
 void rn_model_unref(struct runnel_model *model)
 {
-    if (atomic_fetch_sub(&model->references.value, 1) == 1) /* acq_rel by default: the last one sees all others' writes */
+    if (atomic_fetch_sub(&model->references.value, 1) ==
+        1) /* acq_rel by default: the last one sees all others' writes */
         drop_model(model);
 }
 
@@ -266,8 +272,8 @@ void rn_model_post_free(struct runnel_model *model)
 }
 
 /* A model with nothing loaded, counted against the engine's models. */
-static runnel_status new_model(struct runnel_engine *engine, const runnel_model_options *options, struct runnel_model **out,
-                               runnel_error *error)
+static runnel_status new_model(struct runnel_engine *engine, const runnel_model_options *options,
+                               struct runnel_model **out, runnel_error *error)
 {
     struct runnel_model *model;
 

@@ -68,11 +68,13 @@ runnel_status rn_outlet_open(struct rn_outlet *outlet, struct rn_heap *heap, con
     outlet->error[0] = '\0';
     outlet->memory = NULL;
     outlet->logits = NULL;
-    outlet->ring = rn_ring_new(heap, outlet->window + EXTRA_CELLS,
-                               (uint32_t)(sizeof(struct rn_cell) + options->n_top * sizeof(runnel_logprob) + outlet->text_capacity));
+    outlet->ring = rn_ring_new(
+        heap, outlet->window + EXTRA_CELLS,
+        (uint32_t)(sizeof(struct rn_cell) + options->n_top * sizeof(runnel_logprob) + outlet->text_capacity));
     if (options->n_logits > 0)
         outlet->logits = rn_alloc(heap, (size_t)(outlet->window + EXTRA_CELLS) * options->n_logits, sizeof(float));
-    if (outlet->ring == NULL || (options->n_logits > 0 && outlet->logits == NULL) || copy_stops(outlet, options) != RUNNEL_OK) {
+    if (outlet->ring == NULL || (options->n_logits > 0 && outlet->logits == NULL) ||
+        copy_stops(outlet, options) != RUNNEL_OK) {
         release(outlet);
         return RUNNEL_NO_MEMORY;
     }

@@ -80,5 +80,6 @@ void rn_prefill_init(struct rn_prefill *prefill, struct runnel_model *model)
     struct runnel_engine *engine = model->engine;
 
     *prefill = (struct rn_prefill){.model = model, .free_lanes = RN_PREFILL_LANES};
-    rn_actor_init(&prefill->actor, &engine->runtime, &prefill_class, (int32_t)(3 * engine->max_streams + RN_PREFILL_LANES + 1));
+    rn_actor_init(&prefill->actor, &engine->runtime, &prefill_class,
+                  (int32_t)(3 * engine->max_streams + RN_PREFILL_LANES + 1));
 }

@@ -74,7 +74,8 @@ void rn_request_push_front(struct rn_request_queue *queue, struct rn_request_que
     *from = (struct rn_request_queue){NULL, NULL, 0};
 }
 
-static struct rn_request *unlink_after(struct rn_request_queue *queue, struct rn_request *previous, struct rn_request *request)
+static struct rn_request *unlink_after(struct rn_request_queue *queue, struct rn_request *previous,
+                                       struct rn_request *request)
 {
     if (previous != NULL)
         previous->next = request->next;

@@ -134,7 +134,8 @@ fail:
     return RUNNEL_NO_MEMORY;
 }
 
-void rn_actor_init(struct rn_actor *actor, struct rn_runtime *runtime, const struct rn_actor_class *class, int32_t credits)
+void rn_actor_init(struct rn_actor *actor, struct rn_runtime *runtime, const struct rn_actor_class *class,
+                   int32_t credits)
 {
     rn_mailbox_init(&actor->mailbox, credits);
     actor->class = class;

@@ -5,7 +5,8 @@
 
 #include "actors/engine.h"
 
-static void sample(struct rn_sampler_actor *sampler, const struct rn_batch *batch, struct rn_batch_out *out, const float *logits)
+static void sample(struct rn_sampler_actor *sampler, const struct rn_batch *batch, struct rn_batch_out *out,
+                   const float *logits)
 {
     const struct rn_request *request = out->request;
 
@@ -15,8 +16,8 @@ static void sample(struct rn_sampler_actor *sampler, const struct rn_batch *batc
     if (out->keep_logits != NULL)
         memcpy(out->keep_logits, logits, sampler->model->parts.n_vocab * sizeof *logits);
     if (out->sample)
-        out->status = rn_sampler_pick(request->sampler, sampler->scratch, logits, out->position + 1, request->want_logprobs,
-                                      request->n_top, &out->pick);
+        out->status = rn_sampler_pick(request->sampler, sampler->scratch, logits, out->position + 1,
+                                      request->want_logprobs, request->n_top, &out->pick);
 }
 
 static void on_step_done(struct rn_actor *self, struct rn_msg *msg)

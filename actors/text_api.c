@@ -15,7 +15,8 @@ runnel_status runnel_tokenize(runnel_model *model, const char *text, size_t text
         return status;
     if ((text == NULL && text_bytes > 0) || (tokens == NULL && capacity > 0))
         return RUNNEL_INVALID;
-    status = rn_tokenize(model->parts.vocab, &model->engine->heap, text_bytes > 0 ? text : "", text_bytes, flags, &all, count, NULL);
+    status = rn_tokenize(model->parts.vocab, &model->engine->heap, text_bytes > 0 ? text : "", text_bytes, flags, &all,
+                         count, NULL);
     if (status == RUNNEL_OK && capacity > 0)
         memcpy(tokens, all, (*count < capacity ? *count : capacity) * sizeof *tokens);
     rn_free(&model->engine->heap, all);

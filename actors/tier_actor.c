@@ -406,7 +406,8 @@ runnel_status rn_tier_init(struct rn_tier *tier, struct runnel_model *model)
         return RUNNEL_NO_MEMORY;
     }
     rn_counter_add(&engine->totals.blocks_total, model->parts.limits.n_blocks);
-    rn_actor_init(&tier->actor, &engine->runtime, &tier_class, (int32_t)(4 * engine->max_streams + 2 * engine->max_sessions + 1));
+    rn_actor_init(&tier->actor, &engine->runtime, &tier_class,
+                  (int32_t)(4 * engine->max_streams + 2 * engine->max_sessions + 1));
     return RUNNEL_OK;
 }
 

@@ -9,8 +9,8 @@ static void encode(struct rn_tokenizer *tokenizer, struct rn_request *request)
     runnel_error error = {RUNNEL_OK, ""};
     size_t count = 0;
 
-    if (rn_tokenize(vocab, request->heap, request->text, request->text_bytes, request->tokenize_flags, &request->tokens, &count,
-                    &error) != RUNNEL_OK) {
+    if (rn_tokenize(vocab, request->heap, request->text, request->text_bytes, request->tokenize_flags, &request->tokens,
+                    &count, &error) != RUNNEL_OK) {
         rn_request_fail(request, error.status, "%s", error.message);
         return;
     }
@@ -50,5 +50,6 @@ static const struct rn_actor_class tokenizer_class = {
 void rn_tokenizer_init(struct rn_tokenizer *tokenizer, struct runnel_model *model)
 {
     *tokenizer = (struct rn_tokenizer){.model = model};
-    rn_actor_init(&tokenizer->actor, &model->engine->runtime, &tokenizer_class, (int32_t)(model->engine->max_streams + 2 * model->engine->max_sessions + 1));
+    rn_actor_init(&tokenizer->actor, &model->engine->runtime, &tokenizer_class,
+                  (int32_t)(model->engine->max_streams + 2 * model->engine->max_sessions + 1));
 }
