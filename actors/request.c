@@ -2,7 +2,6 @@
 #include "actors/request.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 
 #include "base/check.h"
 #include "base/status.h"
@@ -38,17 +37,15 @@ void rn_request_end(struct rn_request *request, enum rn_outcome outcome, runnel_
 
 void rn_request_fail(struct rn_request *request, runnel_status status, const char *format, ...)
 {
-    char sentence[RUNNEL_ERROR_BYTES];
     va_list args;
 
     if (request->outcome != RN_OUTCOME_NONE)
         return;
-    va_start(args, format);
-    vsnprintf(sentence, sizeof sentence, format, args);
-    va_end(args);
     request->outcome = RN_OUTCOME_FAILED;
     rn_error_clear(&request->error);
-    rn_error_set(&request->error, status, "%s", sentence);
+    va_start(args, format);
+    rn_error_vset(&request->error, status, format, args);
+    va_end(args);
 }
 
 void rn_request_push(struct rn_request_queue *queue, struct rn_request *request)

@@ -1,7 +1,6 @@
 /* Error sentences: see status.h. */
 #include "base/status.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
 void rn_error_clear(runnel_error *error)
@@ -32,20 +31,27 @@ static void escape(char *out, size_t capacity, const char *in)
     out[n] = '\0';
 }
 
-runnel_status rn_error_set(runnel_error *error, runnel_status status, const char *format, ...)
+runnel_status rn_error_vset(runnel_error *error, runnel_status status, const char *format, va_list args)
 {
     char raw[RUNNEL_ERROR_BYTES];
-    va_list args;
 
     if (error == NULL)
         return status;
     if (error->status != RUNNEL_OK)
         return error->status;
-    va_start(args, format);
     vsnprintf(raw, sizeof raw, format, args);
-    va_end(args);
     error->status = status;
     escape(error->message, sizeof error->message, raw);
+    return status;
+}
+
+runnel_status rn_error_set(runnel_error *error, runnel_status status, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    status = rn_error_vset(error, status, format, args);
+    va_end(args);
     return status;
 }
 

@@ -6,6 +6,7 @@
 #ifndef RN_BASE_STATUS_H
 #define RN_BASE_STATUS_H
 
+#include <stdarg.h>
 #include <stddef.h>
 
 #include "runnel.h"
@@ -16,6 +17,8 @@
  * call on an error that is already set changes nothing and returns the first code. */
 runnel_status rn_error_set(runnel_error *error, runnel_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+runnel_status rn_error_vset(runnel_error *error, runnel_status status, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
 
 /* Makes *error OK with an empty sentence. */
 void rn_error_clear(runnel_error *error);
