@@ -110,12 +110,20 @@ static void ring_writer(void)
     }
 }
 
-/* Both threads run the same loop here. */
+/* Both threads run the same loop here, at the same time: one after the other there might be no race. */
 static void pool_user(void)
 {
+    static _Atomic(int) users;
+
+    /* relaxed: orders nothing, so it hides no race */
+    atomic_fetch_add_explicit(&users, 1, memory_order_relaxed);
+    while (atomic_load_explicit(&users, memory_order_relaxed) < 2)
+        sched_yield();
     for (int n = 0; n < ROUNDS; n++) {
         uint64_t *cell;
 
+        if (n % 16 == 0)
+            sched_yield();
         while ((cell = (uint64_t *)rn_pool_take(&pool)) == NULL)
             sched_yield();
         *cell = (uint64_t)n;
