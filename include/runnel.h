@@ -389,8 +389,8 @@ RUNNEL_API runnel_status runnel_stream_pause(runnel_engine *engine, runnel_strea
 RUNNEL_API runnel_status runnel_stream_resume(runnel_engine *engine, runnel_stream stream);
 
 /* The next event of a stream without a callback; blocks at most timeout_ms (negative: for ever).
- * The pointers in *event are valid until the next call for this stream; after a terminal event the
- * stream is gone. TIMEOUT, NOT_FOUND; STATE: the stream has a callback, or another thread is
+ * The pointers in *event are valid until the next call for this stream (the sentence of a FAILED event:
+ * until this thread's next call); after a terminal event the stream is gone. TIMEOUT, NOT_FOUND; STATE: the stream has a callback, or another thread is
  * inside this call. */
 RUNNEL_API runnel_status runnel_stream_next(runnel_engine *engine, runnel_stream stream, int64_t timeout_ms,
                                             runnel_event *event);
