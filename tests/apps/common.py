@@ -17,10 +17,14 @@ def run(*args, stdin=b"", timeout=120):
     return subprocess.run([program, *map(str, args)], input=stdin, capture_output=True, timeout=timeout)
 
 
+def skip(why):
+    print(f"skipped: {why}")
+    sys.exit(SKIP)
+
+
 def need_shared():
     if not (SHARED / "oracles").is_dir():
-        print(f"skipped: {SHARED} is missing")
-        sys.exit(SKIP)
+        skip(f"{SHARED} is missing")
 
 
 def main(module):
