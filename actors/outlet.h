@@ -29,7 +29,7 @@
 #include "text/piece_stream.h"
 
 /* Undelivered events of one stream at most; a stream that wants logits has fewer, they are large. */
-#define RN_WINDOW 32
+#define RN_WINDOW 30 /* with the tail and the terminal event: a ring of 32 */
 #define RN_WINDOW_LOGITS 8
 
 struct rn_cell {

@@ -59,7 +59,7 @@ struct rn_ring *rn_ring_new(struct rn_heap *heap, uint32_t capacity, uint32_t ce
     if (ring == NULL)
         return NULL;
     *ring = (struct rn_ring){.capacity = round_up(capacity), .cell_bytes = (cell_bytes + 15u) & ~15u, .heap = heap};
-    ring->cells = rn_calloc(heap, ring->capacity, ring->cell_bytes);
+    ring->cells = rn_alloc(heap, ring->capacity, ring->cell_bytes); /* read only once published: not cleared */
     ring->slots = rn_calloc(heap, ring->capacity, 2 * sizeof *ring->slots);
     if (ring->cells == NULL || ring->slots == NULL) {
         rn_ring_free(ring);
