@@ -137,6 +137,9 @@ runnel_status rn_engine_new(const runnel_engine_options *given, const struct rn_
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory or threads for an engine of %u streams",
                             options.max_streams == 0 ? DEFAULT_STREAMS : options.max_streams);
     }
+    if (!manual)
+        rn_log(&engine->log, RUNNEL_LOG_INFO, "compute team of %u threads, instruction set %s",
+               rn_team_threads(engine->team), rn_cpu_level());
     *out = engine;
     return RUNNEL_OK;
 }

@@ -34,7 +34,6 @@ struct runnel_engine {
     struct rn_totals totals;
     struct rn_word closing;
     uint32_t max_streams, max_sessions;
-    uint32_t compute_threads;
     struct rn_runtime runtime;
     struct rn_router router;
     struct rn_host host;

@@ -217,11 +217,26 @@ static void send_model(struct runnel_model *model, enum rn_message_kind kind)
     rn_actor_send(&model->engine->router.actor, msg);
 }
 
+static void log_outcome(const struct runnel_model *model, runnel_status status)
+{
+    const struct rn_log *log = &model->engine->log;
+    const char *path = model->path != NULL ? model->path : "a model without a file";
+
+    if (status == RUNNEL_OK)
+        rn_log(log, RUNNEL_LOG_INFO, "%s: loaded, %u KV blocks of %u positions", path, model->parts.limits.n_blocks,
+               model->parts.limits.block_tokens);
+    else if (status == RUNNEL_CANCELLED)
+        rn_log(log, RUNNEL_LOG_INFO, "%s: load cancelled", path);
+    else
+        rn_log(log, RUNNEL_LOG_ERROR, "load failed: %s", model->error.message);
+}
+
 /* The end of a load, told to everyone: waiters, the host, the router. */
 static void publish(struct runnel_model *model, runnel_status status)
 {
     bool tells_host = model->options.on_load != NULL;
 
+    log_outcome(model, status);
     rn_word_set(&model->state, status == RUNNEL_OK          ? RN_MODEL_READY
                                : status == RUNNEL_CANCELLED ? RN_MODEL_CANCELLED
                                                             : RN_MODEL_FAILED);

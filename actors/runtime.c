@@ -141,7 +141,6 @@ void rn_actor_init(struct rn_actor *actor, struct rn_runtime *runtime, const str
     actor->class = class;
     actor->runtime = runtime;
     actor->id = atomic_fetch_add(&runtime->next_id.value, 1); /* a name for the trace; orders nothing */
-    actor->credits = credits;
     actor->last_words = NULL;
     actor->heir = NULL;
 }

@@ -46,7 +46,6 @@ struct rn_actor {
     const struct rn_actor_class *class;
     struct rn_runtime *runtime;
     uint32_t id;
-    int32_t credits;
     struct rn_msg *last_words; /* set by the handler of CLOSE: sent to `heir` as the last touch */
     struct rn_actor *heir;
 };

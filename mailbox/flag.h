@@ -13,11 +13,6 @@ struct rn_edge {
     _Atomic(uint32_t) up;
 };
 
-static inline void rn_edge_init(struct rn_edge *edge)
-{
-    atomic_init(&edge->up, 0);
-}
-
 /* seq_cst, partner rn_edge_lower: what was published before the raise is seen by a consumer that
  * lowers after it; a raise that comes after a lower finds 0 and wakes again. */
 static inline bool rn_edge_raise(struct rn_edge *edge)

@@ -48,10 +48,4 @@ runnel_status rn_vocab_load(struct rn_vocab *vocab, const struct rn_gguf *gguf, 
 /* Builds what is derived from them: pieces, tables, flags (vocab_build.c). FORMAT, NO_MEMORY. */
 runnel_status rn_vocab_build(struct rn_vocab *vocab, runnel_error *error);
 
-/* Can the vocabulary's merges give this token? */
-static inline bool rn_token_is_normal(const struct rn_vocab *vocab, uint32_t id)
-{
-    return vocab->kinds[id] == RN_TOKEN_NORMAL;
-}
-
 #endif

@@ -1,0 +1,77 @@
+/* The host's log sink: what it hears of loads, and that its level holds. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fixture.h"
+
+/* Lines come on the loader's thread, each load's before the load is over for runnel_model_wait. */
+struct lines {
+    char text[16][512];
+    runnel_log_level levels[16];
+    size_t n;
+};
+
+static void on_line(void *user, runnel_log_level level, const char *line)
+{
+    struct lines *lines = user;
+
+    assert_true(lines->n < 16 && strchr(line, '\n') == NULL);
+    snprintf(lines->text[lines->n], sizeof lines->text[0], "%s", line);
+    lines->levels[lines->n++] = level;
+}
+
+static size_t count(const struct lines *lines, runnel_log_level level, const char *word)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < lines->n; i++)
+        n += lines->levels[i] == level && strstr(lines->text[i], word) != NULL;
+    return n;
+}
+
+/* One load that works and one that does not. */
+static void load_both(runnel_log_level level, struct lines *lines)
+{
+    runnel_engine_options options;
+    runnel_engine *engine;
+    runnel_model *bad;
+
+    runnel_engine_options_default(&options);
+    options.on_log = on_line;
+    options.log_user = lines;
+    options.log_level = level;
+    engine = start_engine(&options);
+    load_model(engine, BUNDLED_MODEL, NULL);
+    assert_int_equal(runnel_model_load(engine, "README.md", NULL, &bad, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_model_wait(bad, 60000, NULL), RUNNEL_FORMAT);
+    runnel_engine_free(engine);
+}
+
+static void levels(void **state)
+{
+    struct lines lines = {.n = 0};
+
+    (void)state;
+    load_both(RUNNEL_LOG_INFO, &lines);
+    assert_int_equal(count(&lines, RUNNEL_LOG_INFO, "compute team"), 1);
+    assert_int_equal(count(&lines, RUNNEL_LOG_INFO, BUNDLED_MODEL), 1);
+    assert_int_equal(count(&lines, RUNNEL_LOG_ERROR, "README.md"), 1);
+    lines.n = 0;
+    load_both(RUNNEL_LOG_ERROR, &lines);
+    assert_int_equal(lines.n, 1);
+    assert_int_equal(lines.levels[0], RUNNEL_LOG_ERROR);
+    lines.n = 0;
+    load_both(RUNNEL_LOG_NONE, &lines);
+    assert_int_equal(lines.n, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(levels)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
