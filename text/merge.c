@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/check.h"
 #include "text/utf8.h"
 
 /* Up to so many symbols every rank is looked at for each merge; measured, a heap wins only later. */
@@ -105,11 +106,13 @@ static uint32_t make_symbols(const struct rn_vocab *vocab, const char *word, siz
         symbol->bytes = bytes ? 1 : rn_utf8_length((unsigned char)word[at]);
         symbol->id = bytes ? vocab->byte_token[(unsigned char)word[at]]
                            : rn_token_index_find(&vocab->by_piece, &vocab->pieces, word + at, symbol->bytes);
+        RN_CHECK(symbol->bytes > 0);
         symbol->prev = count - 1; /* RN_NO_SYMBOL for the first */
         symbol->next = count + 1;
         at += symbol->bytes;
         count++;
     }
+    RN_CHECK(at == n); /* a word begins and ends with a character */
     symbols[count - 1].next = RN_NO_SYMBOL;
     for (i = 0; i < count; i++)
         rank_pair(vocab, word, symbols, i);

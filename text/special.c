@@ -5,9 +5,13 @@
 
 #include "text/vocab.h"
 
-static bool is_special(uint8_t kind)
+/* A text that is not whole UTF-8 is left out: found inside a character, it would leave the rest of
+ * that character to the tokenizer. */
+static bool is_special(struct rn_view text, uint8_t kind)
 {
-    return kind == RN_TOKEN_CONTROL || kind == RN_TOKEN_UNKNOWN || kind == RN_TOKEN_USER;
+    if (kind != RN_TOKEN_CONTROL && kind != RN_TOKEN_UNKNOWN && kind != RN_TOKEN_USER)
+        return false;
+    return text.n > 0 && rn_utf8_valid(text.bytes, text.n);
 }
 
 /* Order by bytes, a prefix first, equal texts by id. */
@@ -100,13 +104,13 @@ bool rn_special_init(struct rn_special_matcher *matcher, struct rn_heap *heap, c
     uint32_t i;
 
     for (i = 0; i < n_tokens; i++)
-        count += is_special(kinds[i]) && rn_string(texts, i).n > 0;
+        count += is_special(rn_string(texts, i), kinds[i]);
     matcher->n = 0;
     matcher->ids = rn_alloc(heap, count, sizeof *matcher->ids);
     if (matcher->ids == NULL)
         return false;
     for (i = 0; i < n_tokens; i++) {
-        if (is_special(kinds[i]) && rn_string(texts, i).n > 0)
+        if (is_special(rn_string(texts, i), kinds[i]))
             matcher->ids[matcher->n++] = i;
     }
     sort_ids(matcher->ids, matcher->n, texts);

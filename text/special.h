@@ -17,7 +17,8 @@ struct rn_special_matcher {
     uint32_t shortest_bytes; /* UINT32_MAX: no token */
 };
 
-/* kinds [n_tokens]: control, unknown and user-defined tokens are taken. False: refused. */
+/* kinds [n_tokens]: control, unknown and user-defined tokens are taken whose text is UTF-8.
+ * False: refused. */
 bool rn_special_init(struct rn_special_matcher *matcher, struct rn_heap *heap, const struct rn_strings *texts,
                      const uint8_t *kinds, uint32_t n_tokens);
 void rn_special_fini(struct rn_special_matcher *matcher, struct rn_heap *heap);

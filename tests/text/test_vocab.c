@@ -558,6 +558,28 @@ static void test_harmless(void **state)
     expect(&maker, RUNNEL_OK, NULL);
 }
 
+/* A special token that is a part of a character is not found inside one. */
+static void test_part_of_character(void **state)
+{
+    static const char *const texts[] = {"<unk>", "\xc3", "\xa9", "a", "\xa9\xc3"};
+    static const int32_t types[] = {2, 4, 4, 1, 3};
+    struct rn_heap heap;
+    struct maker maker;
+    struct rn_vocab *vocab;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    maker_init(&maker);
+    maker_string(&maker, KEY "model", "llama");
+    maker_bool(&maker, KEY "add_space_prefix", 0);
+    maker_strings(&maker, KEY "tokens", texts, COUNT(texts));
+    maker_array(&maker, KEY "token_type", RN_GGUF_I32, types, COUNT(types), sizeof types);
+    vocab = made(&heap, &maker);
+    CHECK_IDS(vocab, "a\xc3\xa9\xc3\xa9" "a", RUNNEL_TOKENIZE_SPECIAL, 3, 0, 0, 3, );
+    rn_vocab_free(vocab);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
 static void test_long_token(void **state)
 {
     char *text = malloc(70001);
@@ -687,6 +709,7 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_bad_arrays),
         cmocka_unit_test(test_harmless),
+        cmocka_unit_test(test_part_of_character),
         cmocka_unit_test(test_long_token),
         cmocka_unit_test(test_refused_memory),
         cmocka_unit_test(test_refused_memory_bytes),
