@@ -61,6 +61,15 @@ int32_t rn_vocab_find(const struct rn_vocab *vocab, const char *text, size_t n);
 runnel_status rn_tokenize(const struct rn_vocab *vocab, struct rn_heap *heap, const char *text, size_t n,
                           uint32_t flags, int32_t **tokens, size_t *count, runnel_error *error);
 
+/* As rn_tokenize with RUNNEL_TOKENIZE_SPECIAL, but control tokens are found only where none of their bytes lies in
+ * data [n_data], ascending and disjoint ranges of the text: what a user wrote never becomes a control token. User-defined
+ * tokens (RN_TOKEN_USER) are text, and are found anywhere. A fragment between tokens is encoded as a whole, however
+ * many ranges it touches. */
+struct rn_range;
+runnel_status rn_tokenize_marked(const struct rn_vocab *vocab, struct rn_heap *heap, const char *text, size_t n,
+                                 uint32_t flags, const struct rn_range *data, size_t n_data, int32_t **tokens,
+                                 size_t *count, runnel_error *error);
+
 /* Upper bound of the ids that rn_tokenize can give for n bytes: what admission may rely on. */
 size_t rn_tokenize_bound(const struct rn_vocab *vocab, size_t n);
 
