@@ -18,6 +18,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "model/gguf.h"
 
 struct rn_template; /* parsed; immutable, any thread may render it */
 
