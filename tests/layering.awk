@@ -26,6 +26,7 @@ BEGIN {
     home["mma.h"] = "gpu/"
     home["jemalloc/"] = "base/alloc.c"
     home["utf8proc.h"] = "text/"
+    home["jansson.h"] = "text/ apps/"
     home["histedit.h"] = "apps/"
     home["editline/"] = "apps/"
     home["immintrin.h"] = "cpu/"
