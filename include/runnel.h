@@ -173,6 +173,25 @@ typedef struct runnel_engine_stats {
 
 RUNNEL_API void runnel_engine_get_stats(runnel_engine *engine, runnel_engine_stats *stats);
 
+typedef struct runnel_machine {
+    size_t struct_size;             /* set by the caller to sizeof(runnel_machine) */
+    uint32_t compute_threads;       /* of the engine's compute team */
+    char level[16];                 /* the instruction set it computes with: "avx512", "avx2", "neon", "c" */
+    char cpu[64];                   /* the processor's own name, or its architecture */
+    uint64_t memory_bytes;          /* of the machine */
+    double read_bytes_per_s;        /* reading memory in order, all threads: the best of several passes ... */
+    double read_median_bytes_per_s; /* ... and the median one */
+    double integer_ops_per_s;       /* 8-bit products summed in 32 bits; a multiply-add is two operations */
+    double float_ops_per_s;         /* 32-bit fused multiply-adds, two operations each */
+} runnel_machine;
+
+/* What the engine's threads can do at most: the limits to hold a measured speed against. Reads memory of
+ * a size well beyond the caches (up to 1 GiB, taken from the allocator and given back), then computes in
+ * registers. Blocks for about a second; running streams go on between the passes, but only with none does the
+ * result mean much. INVALID: engine or machine is NULL, or struct_size is not of this library. STATE: a measurement
+ * of this engine is under way. CLOSED: the engine is being freed. NO_MEMORY: not even 32 MiB could be had. */
+RUNNEL_API runnel_status runnel_engine_measure(runnel_engine *engine, runnel_machine *machine, runnel_error *error);
+
 /* ---- Model ------------------------------------------------------------------------------- */
 
 typedef enum runnel_kv_type { RUNNEL_KV_F16 = 0, RUNNEL_KV_F32 = 1, RUNNEL_KV_BF16 = 2 } runnel_kv_type;
