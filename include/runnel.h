@@ -282,6 +282,47 @@ RUNNEL_API runnel_status runnel_tokenize(runnel_model *model, const char *text, 
 RUNNEL_API runnel_status runnel_detokenize(runnel_model *model, const int32_t *tokens, size_t count, int special,
                                            char *text, size_t capacity, size_t *text_bytes);
 
+/* ---- Chat -------------------------------------------------------------------------------- */
+
+/* A message of a conversation. All strings are UTF-8 and NUL-terminated. */
+typedef struct runnel_message {
+    const char *role;    /* "system", "user", "assistant", "tool": as the template knows them */
+    const char *content; /* NULL: null */
+    const char *more;    /* a JSON object whose members join the message ("tool_calls", "reasoning_content", "name",
+                            "content" as a list of parts, ...), or NULL */
+} runnel_message;
+
+/* A conversation, and how it becomes a prompt: by a chat template, the model's own or a given one. */
+typedef struct runnel_chat {
+    size_t struct_size;
+    const runnel_message *messages; /* [n_messages] */
+    size_t n_messages;
+    const char *messages_json;      /* instead of messages: a JSON array of messages in OpenAI's form */
+    const char *tools;              /* a JSON array of tools in OpenAI's form, or NULL */
+    const char *variables;          /* a JSON object: further variables of the template ("enable_thinking"), or NULL */
+    const char *template_text;      /* a Jinja template instead of the model's, or NULL */
+    const char *template_name;      /* of several templates in the file; NULL: "tool_use" for a chat with tools where
+                                       there is one, else the unnamed one */
+    uint8_t no_generation_prompt;   /* 1: the text does not end with the beginning of an answer */
+    int64_t now_s;                  /* what strftime_now tells: seconds since the epoch; 0: the machine's clock */
+} runnel_chat;
+
+RUNNEL_API void runnel_chat_default(runnel_chat *chat);
+
+/* The conversation as text. Text of messages, tools and variables never becomes a control token when a request carries the
+ * chat; a text from here, given back as a prompt with parse_special, has no such protection. Writes at most `capacity` bytes,
+ * the whole size to *text_bytes; not NUL-terminated. Runs on this thread, bounded in time and memory.
+ * NOT_FOUND: the model has no (such) template. FORMAT: its template is malformed. INVALID: JSON that is none, or the
+ * template raised an error. */
+RUNNEL_API runnel_status runnel_apply_template(runnel_model *model, const runnel_chat *chat, char *text, size_t capacity,
+                                               size_t *text_bytes, runnel_error *error);
+
+/* A template [template_bytes] by itself: the members of the JSON object context [context_bytes] are its variables. now_s and the
+ * rest as above. */
+RUNNEL_API runnel_status runnel_render_template(const char *template_text, size_t template_bytes, const char *context,
+                                                size_t context_bytes, int64_t now_s, char *text, size_t capacity,
+                                                size_t *text_bytes, runnel_error *error);
+
 /* ---- Requests ---------------------------------------------------------------------------- */
 
 typedef struct runnel_logit_bias {
@@ -312,9 +353,16 @@ typedef enum runnel_event_type {
     RUNNEL_EVENT_TOKEN = 0,    /* a token, and the text that is certain by now */
     RUNNEL_EVENT_PROGRESS = 1, /* prompt positions done; only if asked for */
     RUNNEL_EVENT_LOGITS = 2,   /* logits of one position of the prompt; only if asked for */
-    RUNNEL_EVENT_DONE = 3,     /* terminal */
-    RUNNEL_EVENT_CANCELLED = 4,/* terminal */
-    RUNNEL_EVENT_FAILED = 5    /* terminal */
+    /* Of requests with a chat: parts of the answer that are not its text. */
+    RUNNEL_EVENT_REASONING = 3,/* a fragment of what the model thinks aloud */
+    RUNNEL_EVENT_TOOL_CALL = 4,/* a call begins: `text` is the tool's name */
+    RUNNEL_EVENT_TOOL_ID = 5,  /* `text` is the id that the model gives the call, where its format has ids */
+    RUNNEL_EVENT_TOOL_ARGUMENTS = 6, /* a fragment of the arguments */
+    RUNNEL_EVENT_TOOL_END = 7, /* the call is complete: its fragments join to a JSON object */
+    /* Terminal: from here on. */
+    RUNNEL_EVENT_DONE = 8,
+    RUNNEL_EVENT_CANCELLED = 9,
+    RUNNEL_EVENT_FAILED = 10
 } runnel_event_type;
 
 typedef enum runnel_finish {
@@ -338,16 +386,18 @@ typedef struct runnel_timings { /* microseconds from submit */
 typedef struct runnel_event {
     runnel_event_type type;
     runnel_stream stream;
-    const char *text;           /* TOKEN: whole UTF-8, not NUL-terminated; may be empty while bytes are held back.
-                                   The concatenated texts are the answer: stop strings are cut off */
+    const char *text;           /* TOKEN, REASONING, TOOL_*: whole UTF-8, not NUL-terminated; may be empty while bytes are held back.
+                                   The concatenated texts of the TOKEN events are the answer: stop strings are
+                                   cut off */
     size_t text_bytes;
-    int32_t token;              /* TOKEN: its id; -1: only text, held back until the end */
+    int32_t token;              /* TOKEN: its id, one event for each token; -1: only text, of several tokens */
     float logprob;              /* TOKEN: of the chosen token, if logprobs were asked for */
     const runnel_logprob *top;  /* TOKEN: [n_top], best first */
     uint32_t n_top;
     const float *logits;        /* LOGITS: [n_logits], of the token that follows `position` */
     uint32_t n_logits;
     uint64_t position;          /* LOGITS: position in the prompt */
+    uint32_t tool_call;         /* TOOL_*: number of the call in this answer, from 0 */
     uint64_t prompt_done;       /* PROGRESS */
     uint64_t prompt_total;
     runnel_finish finish;       /* DONE */
@@ -385,6 +435,12 @@ typedef struct runnel_request {
                                     become part of it */
     runnel_event_fn on_event;    /* NULL: the stream is read with runnel_stream_next */
     void *user;
+    const runnel_chat *chat;     /* instead of prompt and tokens. It is rendered in the engine: an error of the template or a
+                                    prompt that does not fit is a FAILED event. With a session, what the
+                                    conversation shares with it from the beginning is not computed again, and what
+                                    differs takes its place */
+    uint8_t raw_answer;          /* 1: the answer to a chat is delivered as TOKEN events alone, its text as it is. Else reasoning
+                                    and, where the chat has tools, tool calls are events of their own */
 } runnel_request;
 
 /* Greedy, up to the context, no stops, seed 0. */
