@@ -50,12 +50,18 @@ const char *rn_answer_format_name(const struct rn_answer_format *format);
 
 struct rn_answer; /* the state of one stream; single owner */
 
-/* prompt_end [prompt_bytes]: the rendered prompt (or its end): a template may have opened a reasoning section there.
- * tools_json: the tools of the request as a JSON array, or NULL: no calls are recognised; its schemas decide the types of
- * arguments that a format does not mark. All memory of the stream is taken here; feeding allocates nothing.
+/* tools_json: the tools of the request as a JSON array, or NULL: no calls are recognised; its schemas decide the types of
+ * arguments that a format does not mark. All memory of the stream is taken here; starting and feeding allocate nothing.
  * NULL: refused. INVALID tools give none. */
-struct rn_answer *rn_answer_new(struct rn_heap *heap, const struct rn_answer_format *format, const char *prompt_end,
-                                size_t prompt_bytes, const char *tools_json, size_t tools_bytes);
+struct rn_answer *rn_answer_new(struct rn_heap *heap, const struct rn_answer_format *format, const char *tools_json,
+                                size_t tools_bytes);
+
+/* Before the first feeding. prompt_end [n]: the rendered prompt (or its end): a template may have opened a reasoning section
+ * there. (Apart from rn_answer_new because a prompt is rendered after its stream exists.) */
+void rn_answer_start(struct rn_answer *answer, const char *prompt_end, size_t n);
+
+/* True if control tokens of this name are part of the format: the detokenizer spells out those, and no others. */
+bool rn_answer_wants(const struct rn_answer *answer, const char *name, size_t n);
 void rn_answer_free(struct rn_answer *answer);
 
 /* Bounds of what feeding n bytes, or ending (n 0), writes. */
