@@ -19,10 +19,21 @@ static void tell_stopped(struct rn_detokenizer *detokenizer, const struct rn_tok
     rn_actor_send(&detokenizer->model->decode.actor, msg);
 }
 
+/* The text of a token; control tokens by which the answer to a chat is taken apart are spelled out. */
+static struct rn_view piece_of(const struct rn_vocab *vocab, const struct rn_outlet *outlet, int32_t token)
+{
+    struct rn_view name;
+
+    if (outlet->answer == NULL || rn_vocab_kind(vocab, token) != RN_TOKEN_CONTROL)
+        return rn_vocab_piece(vocab, token, false);
+    name = rn_vocab_piece(vocab, token, true);
+    return rn_answer_wants(outlet->answer, name.bytes, name.n) ? name : (struct rn_view){"", 0};
+}
+
 /* A token of the answer: its piece goes through the piece stream; what is certain goes out. */
 static void put_token(struct rn_detokenizer *detokenizer, struct rn_outlet *outlet, const struct rn_token_item *item)
 {
-    struct rn_view piece = rn_vocab_piece(detokenizer->model->parts.vocab, item->token, false);
+    struct rn_view piece = piece_of(detokenizer->model->parts.vocab, outlet, item->token);
     struct rn_cell *cell = rn_outlet_reserve(outlet);
 
     cell->type = RUNNEL_EVENT_TOKEN;
@@ -30,8 +41,7 @@ static void put_token(struct rn_detokenizer *detokenizer, struct rn_outlet *outl
     cell->logprob = item->logprob;
     cell->n_top = item->n_top;
     memcpy(rn_cell_top(cell), item->top, item->n_top * sizeof item->top[0]);
-    cell->text_bytes =
-        (uint32_t)rn_piece_stream_feed(&outlet->pieces, piece.bytes, piece.n, rn_cell_text(outlet, cell));
+    rn_outlet_put_piece(outlet, cell, piece.bytes, piece.n);
     outlet->n_answer++;
     if (outlet->pieces.stopped) {
         outlet->stopped_at = outlet->n_answer;
@@ -75,13 +85,13 @@ static void on_tokens(struct rn_actor *self, struct rn_msg *msg)
 }
 
 /* What was held back is certain now. */
-static void put_tail(struct runnel_engine *engine, struct rn_outlet *outlet)
+static void put_tail(struct runnel_engine *engine, struct rn_outlet *outlet, bool finished)
 {
     struct rn_cell *cell = rn_outlet_reserve(outlet);
 
     cell->type = RUNNEL_EVENT_TOKEN;
-    cell->text_bytes = (uint32_t)rn_piece_stream_end(&outlet->pieces, rn_cell_text(outlet, cell));
-    if (cell->text_bytes > 0)
+    rn_outlet_put_tail(outlet, cell, finished);
+    if (cell->text_bytes > 0 || cell->n_parts > 0)
         rn_host_publish(engine, outlet);
 }
 
@@ -143,7 +153,7 @@ static void on_end(struct rn_actor *self, struct rn_msg *msg)
         request->n_prompt = request->n_tokens; /* never admitted: what is known is the prompt */
     settle_outcome(outlet, request);
     request->end_us = rn_now_us(&engine->clock);
-    put_tail(engine, outlet);
+    put_tail(engine, outlet, request->outcome == RN_OUTCOME_DONE && request->finish == RUNNEL_FINISH_STOP);
     if (outlet->pieces.stopped && request->outcome == RN_OUTCOME_DONE)
         request->finish = RUNNEL_FINISH_STOP; /* also one that stood in what was held back for a longer one */
     cell = rn_outlet_reserve(outlet);

@@ -3,6 +3,7 @@
 #ifndef RN_ACTORS_ENGINE_H
 #define RN_ACTORS_ENGINE_H
 
+#include "actors/chat.h"
 #include "actors/decode_actor.h"
 #include "actors/detokenizer_actor.h"
 #include "actors/host.h"
@@ -49,6 +50,7 @@ enum rn_model_state { RN_MODEL_LOADING = 0, RN_MODEL_READY = 1, RN_MODEL_FAILED 
 struct rn_model_parts {
     struct rn_gguf *gguf;        /* NULL for a model without a file */
     struct rn_vocab *vocab;
+    struct rn_chat_templates templates;
     struct rn_plan *plan;        /* NULL for a backend that needs none, or vocab_only */
     struct rn_backend *backend;  /* NULL: vocab_only */
     struct rn_backend_limits limits;

@@ -2,6 +2,7 @@
  * error of the call and never a callback. */
 #include <string.h>
 
+#include "actors/chat.h"
 #include "actors/engine.h"
 #include "base/status.h"
 
@@ -49,8 +50,8 @@ static runnel_status check_prompt(const runnel_model *model, const runnel_reques
 {
     uint32_t n_vocab = model->parts.n_vocab;
 
-    if (request->prompt != NULL && request->tokens != NULL)
-        return rn_error_set(error, RUNNEL_INVALID, "prompt and tokens are both given");
+    if ((request->prompt != NULL) + (request->tokens != NULL) + (request->chat != NULL) > 1)
+        return rn_error_set(error, RUNNEL_INVALID, "of prompt, tokens and chat more than one is given");
     if (request->prompt == NULL && request->prompt_bytes > 0)
         return rn_error_set(error, RUNNEL_INVALID, "prompt is NULL but prompt_bytes is %zu", request->prompt_bytes);
     if (request->tokens != NULL && request->n_tokens == 0)
@@ -61,7 +62,8 @@ static runnel_status check_prompt(const runnel_model *model, const runnel_reques
         if (request->tokens[i] < 0 || (uint32_t)request->tokens[i] >= n_vocab)
             return rn_error_set(error, RUNNEL_INVALID, "tokens[%zu] = %d is not in the vocabulary of %u", i,
                                 request->tokens[i], n_vocab);
-    if (request->tokens == NULL && request->prompt_bytes == 0 && !rn_vocab_add_bos(model->parts.vocab))
+    if (request->tokens == NULL && request->chat == NULL && request->prompt_bytes == 0 &&
+        !rn_vocab_add_bos(model->parts.vocab))
         return rn_error_set(error, RUNNEL_INVALID, "the prompt is empty and the model adds no BOS");
     if (request->prompt != NULL && !rn_utf8_valid(request->prompt, request->prompt_bytes))
         return rn_error_set(error, RUNNEL_INVALID, "the prompt is not UTF-8");
@@ -131,6 +133,8 @@ static runnel_status measure(runnel_model *model, const runnel_request *request,
     size_t count = request->n_tokens;
     runnel_status status;
 
+    if (request->chat != NULL) /* its length is known once it is rendered */
+        return RUNNEL_OK;
     if (request->tokens == NULL) {
         if (rn_tokenize_bound(model->parts.vocab, request->prompt_bytes) + history <= room)
             return RUNNEL_OK;
@@ -150,10 +154,15 @@ static runnel_status measure(runnel_model *model, const runnel_request *request,
 
 /* ---- Building the request ---- */
 
-static runnel_status copy_prompt(const runnel_request *request, struct rn_request *r)
+static runnel_status copy_prompt(runnel_model *model, const runnel_request *request, struct rn_request *r,
+                                 runnel_error *error)
 {
     if (r->tokens != NULL)
         return RUNNEL_OK;
+    if (request->chat != NULL) {
+        r->whole = true;
+        return rn_chat_new(r->heap, &model->parts.templates, request->chat, &r->chat, error);
+    }
     if (request->tokens != NULL) {
         r->tokens = rn_alloc(r->heap, request->n_tokens, sizeof *r->tokens);
         if (r->tokens == NULL)
@@ -210,7 +219,7 @@ static runnel_status build(runnel_model *model, const runnel_request *request, s
     }
     status = measure(model, request, r, history, error);
     if (status == RUNNEL_OK)
-        status = copy_prompt(request, r);
+        status = copy_prompt(model, request, r, error);
     if (status == RUNNEL_OK)
         status = copy_parameters(model, request, r);
     if (status != RUNNEL_OK) {
@@ -224,17 +233,30 @@ static runnel_status build(runnel_model *model, const runnel_request *request, s
 /* An empty prompt is only BOS: its one piece then begins a text, as it does for detokenizing. */
 static bool begins_text(const runnel_model *model, const runnel_request *request)
 {
-    bool empty = request->tokens == NULL
+    bool empty = request->chat != NULL      ? false
+                 : request->tokens == NULL
                      ? request->prompt_bytes == 0
                      : request->n_tokens == 1 && request->tokens[0] == rn_vocab_bos(model->parts.vocab);
 
     return empty && request->session.id == 0 && rn_vocab_strips_first_space(model->parts.vocab);
 }
 
+/* What takes the answer to a chat apart; NULL and OK: nothing does. */
+static runnel_status new_answer(struct rn_request *r, const runnel_request *request, struct rn_answer **answer)
+{
+    const char *tools = r->chat != NULL ? r->chat->tools : NULL;
+
+    *answer = NULL;
+    if (r->chat == NULL || request->raw_answer)
+        return RUNNEL_OK;
+    *answer = rn_answer_new(r->heap, r->chat->format, tools, tools != NULL ? strlen(tools) : 0);
+    return *answer != NULL ? RUNNEL_OK : RUNNEL_NO_MEMORY;
+}
+
 static runnel_status open_outlet(runnel_model *model, const runnel_request *request, struct rn_request *r)
 {
     struct rn_host *host = &model->engine->host;
-    const struct rn_outlet_options options = {
+    struct rn_outlet_options options = {
         .on_event = request->on_event,
         .user = request->user,
         .stops = request->stops,
@@ -249,12 +271,18 @@ static runnel_status open_outlet(runnel_model *model, const runnel_request *requ
 
     if (cell == NULL)
         return RUNNEL_BUSY;
-    r->slot = rn_pool_index(&host->slots, cell);
-    outlet = &host->outlets[r->slot];
-    if (rn_outlet_open(outlet, &model->engine->heap, &options, &r->generation) != RUNNEL_OK) {
+    if (new_answer(r, request, &options.answer) != RUNNEL_OK) {
         rn_pool_give(&host->slots, cell);
         return RUNNEL_NO_MEMORY;
     }
+    r->slot = rn_pool_index(&host->slots, cell);
+    outlet = &host->outlets[r->slot];
+    if (rn_outlet_open(outlet, &model->engine->heap, &options, &r->generation) != RUNNEL_OK) {
+        rn_answer_free(options.answer);
+        rn_pool_give(&host->slots, cell);
+        return RUNNEL_NO_MEMORY;
+    }
+    r->answer = options.answer;
     r->logits = outlet->logits;
     r->n_logits_rows = outlet->window + 1; /* one more than may be undelivered: the host may be reading one */
     return RUNNEL_OK;

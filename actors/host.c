@@ -84,6 +84,7 @@ static void send_credit(struct runnel_engine *engine, struct rn_outlet *outlet, 
 /* The consumer is through with the cell at the ring's front. */
 static void release_cell(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation)
 {
+    outlet->shown = 0;
     rn_ring_release_spsc(outlet->ring);
     if (++outlet->consumed >= outlet->window / 2)
         send_credit(engine, outlet, generation);
@@ -108,22 +109,32 @@ static bool is_cancelled(const struct rn_outlet *outlet, uint32_t generation)
     return rn_word_get(&outlet->cancelled) == generation;
 }
 
-/* Runs the callback for the cell at the front, or drops it. True: it was the terminal one. */
-static bool deliver_cell(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation,
-                         const struct rn_cell *cell, bool paused)
+/* One more event of the cell at the front has been shown. */
+static void step_cell(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation,
+                      const struct rn_cell *cell)
+{
+    if (++outlet->shown >= rn_cell_events(outlet, cell))
+        release_cell(engine, outlet, generation);
+}
+
+/* Runs the callback for the next event of the cell at the front, or drops the cell. True: it was the terminal one. */
+static bool deliver_event(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation,
+                          const struct rn_cell *cell, bool paused)
 {
     bool terminal = rn_event_is_terminal(cell->type);
     runnel_event event;
 
     outlet->dropping |= paused;
     if (terminal || !outlet->dropping) {
-        rn_cell_event(outlet, cell, &event);
+        rn_cell_event(outlet, cell, outlet->shown, &event);
         outlet->on_event(outlet->user, &event);
     }
     if (terminal)
         close_stream(engine, outlet);
-    else
+    else if (outlet->dropping)
         release_cell(engine, outlet, generation);
+    else
+        step_cell(engine, outlet, generation, cell);
     return terminal;
 }
 
@@ -159,7 +170,7 @@ static size_t deliver_stream(struct runnel_engine *engine, struct rn_outlet *out
         if (cell == NULL)
             return n;
         n++;
-        if (deliver_cell(engine, outlet, generation, cell, paused))
+        if (deliver_event(engine, outlet, generation, cell, paused))
             return n;
     }
 }
@@ -350,12 +361,12 @@ static runnel_status pull(struct runnel_engine *engine, struct rn_outlet *outlet
 
     if (outlet->held) {
         outlet->held = false;
-        release_cell(engine, outlet, generation);
+        step_cell(engine, outlet, generation, rn_ring_peek_spsc(outlet->ring));
     }
     cell = await_cell(engine, outlet, generation, timeout_ms);
     if (cell == NULL)
         return RUNNEL_TIMEOUT;
-    rn_cell_event(outlet, cell, event);
+    rn_cell_event(outlet, cell, outlet->shown, event);
     if (rn_event_is_terminal(cell->type)) {
         event->text = "";
         event->top = NULL;

@@ -119,7 +119,10 @@ static runnel_status open_file(struct runnel_model *model, runnel_error *error)
         n_vocab = parts->plan->n_vocab;
     }
     parts->n_vocab = (uint32_t)n_vocab;
-    return rn_vocab_new(heap, parts->gguf, (uint32_t)n_vocab, &parts->vocab, error);
+    status = rn_vocab_new(heap, parts->gguf, (uint32_t)n_vocab, &parts->vocab, error);
+    if (status == RUNNEL_OK && rn_chat_templates_init(&parts->templates, heap, parts->gguf) != RUNNEL_OK)
+        status = rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the chat templates of %s", model->path);
+    return status;
 }
 
 static runnel_status load_parts(struct runnel_model *model, runnel_error *error)
@@ -148,6 +151,7 @@ static void free_parts(struct runnel_model *model)
         parts->backend->ops->free(parts->backend);
     if (parts->plan != NULL)
         rn_plan_free(parts->plan);
+    rn_chat_templates_fini(&parts->templates);
     rn_vocab_free(parts->vocab);
     if (parts->gguf != NULL)
         rn_gguf_free(parts->gguf);

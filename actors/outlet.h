@@ -26,18 +26,22 @@
 #include "mailbox/ring.h"
 #include "mailbox/wake.h"
 #include "runnel.h"
+#include "text/answer.h"
 #include "text/piece_stream.h"
 
 /* Undelivered events of one stream at most; a stream that wants logits has fewer, they are large. */
 #define RN_WINDOW 30 /* with the tail and the terminal event: a ring of 32 */
 #define RN_WINDOW_LOGITS 8
 
+/* One token, or one event of another kind. The answer to a chat is taken apart: then a cell of a token is several
+ * events, the token's own first, then those of its parts (rn_cell_events). */
 struct rn_cell {
     uint32_t type; /* runnel_event_type */
     int32_t token;
     float logprob;
     uint32_t n_top;
     uint32_t text_bytes;
+    uint32_t n_parts; /* of the text; 0: all of it is content */
     runnel_finish finish;
     runnel_status status;
     uint32_t n_logits;
@@ -46,7 +50,7 @@ struct rn_cell {
     uint64_t prompt_done, prompt_total;
     runnel_usage usage;
     runnel_timings timings;
-    /* runnel_logprob top[n_top_max], then char text[text_capacity] */
+    /* runnel_logprob top[n_top_max], struct rn_part parts[parts_capacity], char text[text_capacity] */
 };
 
 /* What the host asked of the delivery of one stream; copied. */
@@ -59,6 +63,7 @@ struct rn_outlet_options {
     uint32_t longest_piece;
     uint32_t n_logits; /* vocabulary, when logits are wanted; else 0 */
     bool strip_first_space;
+    struct rn_answer *answer; /* NULL: the text is delivered as it is. Moves to the outlet if it opens */
 };
 
 struct rn_outlet {
@@ -79,7 +84,9 @@ struct rn_outlet {
     struct rn_ring *ring;
     char *memory;   /* stop strings */
     float *logits;  /* [window + 2][n_logits]: written by the sampler under the stream's credits */
-    uint32_t n_top_max, n_logits, window, text_capacity;
+    struct rn_answer *answer; /* used by the tokenizer actor before the first token, by the producer from then on */
+    char *raw;      /* [raw_capacity]: text on its way to `answer` */
+    uint32_t n_top_max, n_logits, window, text_capacity, parts_capacity, raw_capacity;
 
     /* Producer. */
     struct rn_piece_stream pieces;
@@ -89,6 +96,7 @@ struct rn_outlet {
     /* Consumer. */
     bool dropping;         /* an event was dropped on the way to the end of a cancelled stream: so are all others */
     bool held;             /* the cell at the ring's front has been shown and not yet released */
+    uint32_t shown;        /* events of the cell at the front that have been shown */
     uint32_t consumed;     /* events not yet reported by CREDIT */
     char error[RUNNEL_ERROR_BYTES]; /* of a FAILED cell: written by the producer before it publishes that cell */
 };
@@ -116,10 +124,17 @@ static inline bool rn_outlet_is(const struct rn_outlet *outlet, uint32_t generat
 /* Producer: the next cell, cleared, and its parts. Never NULL: credits bound the cells. */
 struct rn_cell *rn_outlet_reserve(struct rn_outlet *outlet);
 runnel_logprob *rn_cell_top(const struct rn_cell *cell);
+struct rn_part *rn_cell_parts(const struct rn_outlet *outlet, const struct rn_cell *cell);
 char *rn_cell_text(const struct rn_outlet *outlet, const struct rn_cell *cell);
 
-/* Consumer: the event that a cell describes. */
-void rn_cell_event(const struct rn_outlet *outlet, const struct rn_cell *cell, runnel_event *event);
+/* Producer: the piece of a token, or (last) what was held back at the end, becomes the cell's text and parts.
+ * finished: the model ended the answer itself. */
+void rn_outlet_put_piece(struct rn_outlet *outlet, struct rn_cell *cell, const char *piece, size_t n);
+void rn_outlet_put_tail(struct rn_outlet *outlet, struct rn_cell *cell, bool finished);
+
+/* Consumer: how many events the cell is (at least 1, but for a tail without anything), and the index'th of them. */
+uint32_t rn_cell_events(const struct rn_outlet *outlet, const struct rn_cell *cell);
+void rn_cell_event(const struct rn_outlet *outlet, const struct rn_cell *cell, uint32_t index, runnel_event *event);
 
 static inline bool rn_event_is_terminal(uint32_t type)
 {

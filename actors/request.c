@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 
+#include "actors/chat.h"
 #include "base/check.h"
 #include "base/status.h"
 
@@ -20,6 +21,7 @@ void rn_request_free(struct rn_request *request)
     if (request == NULL)
         return;
     rn_free(request->heap, request->text);
+    rn_chat_free(request->chat);
     rn_free(request->heap, request->tokens);
     rn_free(request->heap, request->blocks);
     rn_free(request->heap, request->stop_tokens);

@@ -10,6 +10,8 @@
 #include "sampling/sampler.h"
 
 struct runnel_model;
+struct rn_answer;
+struct rn_chat;
 
 enum rn_outcome { RN_OUTCOME_NONE = 0, RN_OUTCOME_DONE, RN_OUTCOME_CANCELLED, RN_OUTCOME_FAILED };
 
@@ -20,9 +22,12 @@ struct rn_request {
     uint32_t slot, generation; /* its stream */
 
     /* What was asked: constant after submit. */
-    char *text;              /* [text_bytes]; freed once it is tokens; NULL when tokens were given */
+    char *text;              /* [text_bytes]; freed once it is tokens; NULL when tokens or a chat were given */
     size_t text_bytes;
     uint32_t tokenize_flags;
+    struct rn_chat *chat;    /* freed once it is tokens */
+    struct rn_answer *answer;/* the outlet's, until the prompt is tokens: it wants to see the prompt's end. Or NULL */
+    bool whole;              /* the tokens are the whole conversation, not what follows the session's */
     bool first_bos;          /* tokens[0] is a BOS that was added: dropped when the session has a past */
     bool ignore_eos, want_logprobs, want_progress, want_logits;
     uint32_t n_top;

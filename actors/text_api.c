@@ -1,5 +1,6 @@
 /* Text functions of the public interface: pure functions of the vocabulary, on the caller's thread. */
 #include <string.h>
+#include <time.h>
 
 #include "actors/engine.h"
 #include "base/status.h"
@@ -35,4 +36,63 @@ runnel_status runnel_detokenize(runnel_model *model, const int32_t *tokens, size
         return RUNNEL_INVALID;
     rn_detokenize(model->parts.vocab, tokens, count, special != 0, text, capacity, text_bytes);
     return RUNNEL_OK;
+}
+
+static void hand_out(const struct rn_rendered *rendered, char *text, size_t capacity, size_t *text_bytes)
+{
+    *text_bytes = rendered->n;
+    if (capacity > 0)
+        memcpy(text, rendered->text, rendered->n < capacity ? rendered->n : capacity);
+}
+
+runnel_status runnel_apply_template(runnel_model *model, const runnel_chat *given, char *text, size_t capacity,
+                                    size_t *text_bytes, runnel_error *error)
+{
+    runnel_status status = rn_model_ready(model);
+    struct rn_heap *heap = &model->engine->heap;
+    struct rn_rendered rendered;
+    struct rn_chat *chat = NULL;
+
+    rn_error_clear(error);
+    *text_bytes = 0;
+    if (status != RUNNEL_OK)
+        return rn_error_set(error, status, "the model is not loaded");
+    if (given == NULL || (text == NULL && capacity > 0))
+        return rn_error_set(error, RUNNEL_INVALID, "no chat, or no text for its capacity");
+    status = rn_chat_new(heap, &model->parts.templates, given, &chat, error);
+    if (status == RUNNEL_OK)
+        status = rn_chat_render(chat, model->parts.vocab, heap, &rendered, error);
+    if (status == RUNNEL_OK) {
+        hand_out(&rendered, text, capacity, text_bytes);
+        rn_rendered_free(&rendered, heap);
+    }
+    rn_chat_free(chat);
+    return status;
+}
+
+runnel_status runnel_render_template(const char *template_text, size_t template_bytes, const char *context,
+                                     size_t context_bytes, int64_t now_s, char *text, size_t capacity,
+                                     size_t *text_bytes, runnel_error *error)
+{
+    const struct rn_template_context c = {
+        .json = context, .json_bytes = context_bytes, .now_s = now_s != 0 ? now_s : (int64_t)time(NULL)};
+    struct rn_template *tmpl = NULL;
+    struct rn_rendered rendered;
+    struct rn_heap heap;
+    runnel_status status;
+
+    rn_error_clear(error);
+    *text_bytes = 0;
+    if (template_text == NULL || context == NULL || (text == NULL && capacity > 0))
+        return rn_error_set(error, RUNNEL_INVALID, "no template, no context, or no text for its capacity");
+    rn_heap_init(&heap, NULL);
+    status = rn_template_parse(&heap, template_text, template_bytes, &tmpl, error);
+    if (status == RUNNEL_OK)
+        status = rn_template_render(tmpl, &heap, &c, NULL, &rendered, error);
+    if (status == RUNNEL_OK) {
+        hand_out(&rendered, text, capacity, text_bytes);
+        rn_rendered_free(&rendered, &heap);
+    }
+    rn_template_free(tmpl);
+    return status;
 }

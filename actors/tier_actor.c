@@ -79,16 +79,39 @@ static bool drops_bos(const struct rn_request *request, const struct rn_session 
     return session != NULL && session->n_tokens > 0 && request->first_bos && request->n_tokens > 0;
 }
 
+/* How many tokens of the prompt stand in the session already. A prompt that continues the session shares no more than a BOS; one
+ * that is the whole conversation begins with all that rewind_session has left. */
+static uint32_t shared_tokens(const struct rn_request *request, const struct rn_session *session)
+{
+    return request->whole && session != NULL ? session->n_tokens : drops_bos(request, session);
+}
+
 static uint64_t prompt_tokens(const struct rn_request *request, const struct rn_session *session)
 {
-    return (uint64_t)request->n_tokens - drops_bos(request, session) + (session != NULL ? session->n_tokens : 0);
+    return (uint64_t)request->n_tokens - shared_tokens(request, session) + (session != NULL ? session->n_tokens : 0);
+}
+
+/* A whole conversation takes the place of the session's: what both begin with stays, with its KV. */
+static void rewind_session(struct rn_tier *tier, const struct rn_request *request, struct rn_session *session)
+{
+    uint32_t n = 0, n_blocks;
+
+    while (n < session->n_tokens && n < request->n_tokens && session->tokens[n] == request->tokens[n])
+        n++;
+    session->n_tokens = n;
+    session->n_computed = session->n_computed < n ? session->n_computed : n;
+    n_blocks = blocks_for(tier, session->n_computed);
+    if (n_blocks < session->n_blocks)
+        take_back(tier, session->blocks + n_blocks, session->n_blocks - n_blocks);
+    session->n_blocks = n_blocks < session->n_blocks ? n_blocks : session->n_blocks;
+    rn_word_set(&session->n_known, n);
 }
 
 /* Joins session history and prompt in a token array long enough for the whole answer. */
 static runnel_status lay_out_tokens(struct rn_request *request, const struct rn_session *session, uint32_t limit)
 {
     uint32_t n_history = session != NULL ? session->n_tokens : 0;
-    uint32_t skip = drops_bos(request, session);
+    uint32_t skip = shared_tokens(request, session);
     uint32_t n_new = request->n_tokens - skip;
     int32_t *tokens = rn_alloc(request->heap, limit, sizeof *tokens);
 
@@ -173,11 +196,15 @@ static void start(struct rn_tier *tier, struct rn_request *request)
 static bool admit(struct rn_tier *tier, struct rn_request *request)
 {
     struct rn_session *session = session_of(tier, request);
-    uint32_t n_kept = session != NULL ? session->n_blocks : 0;
-    uint64_t prompt = prompt_tokens(request, session);
-    uint32_t limit = limit_of(tier, request, prompt);
     uint32_t needed = request->max_tokens == 0 ? 0 : 1;
+    uint32_t n_kept, limit;
+    uint64_t prompt;
 
+    if (session != NULL && request->whole)
+        rewind_session(tier, request, session);
+    n_kept = session != NULL ? session->n_blocks : 0;
+    prompt = prompt_tokens(request, session);
+    limit = limit_of(tier, request, prompt);
     if (request->session_generation != 0 && session == NULL) {
         rn_request_fail(request, RUNNEL_NOT_FOUND, "the session has been freed");
     } else if (prompt == 0) {

@@ -1,6 +1,9 @@
 /* The tokenizer actor: see tokenizer_actor.h. */
 #include "actors/tokenizer_actor.h"
 
+#include <string.h>
+
+#include "actors/chat.h"
 #include "actors/engine.h"
 
 static void encode(struct rn_tokenizer *tokenizer, struct rn_request *request)
@@ -20,6 +23,28 @@ static void encode(struct rn_tokenizer *tokenizer, struct rn_request *request)
     request->first_bos = (request->tokenize_flags & RUNNEL_TOKENIZE_BOS) != 0 && rn_vocab_add_bos(vocab);
 }
 
+/* A chat becomes text, and that tokens; the answer's reader looks at how the text ends. */
+static void encode_chat(struct rn_tokenizer *tokenizer, struct rn_request *request)
+{
+    const struct rn_vocab *vocab = tokenizer->model->parts.vocab;
+    struct rn_rendered rendered;
+    runnel_error error = {RUNNEL_OK, ""};
+    size_t count = 0;
+    runnel_status status = rn_chat_render(request->chat, vocab, request->heap, &rendered, &error);
+
+    if (status == RUNNEL_OK) {
+        status = rn_chat_tokenize(&rendered, vocab, request->heap, &request->tokens, &count, &error);
+        if (status == RUNNEL_OK && request->answer != NULL)
+            rn_answer_start(request->answer, rendered.text, rendered.n);
+        rn_rendered_free(&rendered, request->heap);
+    }
+    rn_chat_free(request->chat);
+    request->chat = NULL;
+    request->n_tokens = request->capacity = (uint32_t)count;
+    if (status != RUNNEL_OK)
+        rn_request_fail(request, error.status, "%s", error.message);
+}
+
 static void on_encode(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_tokenizer *tokenizer = (struct rn_tokenizer *)self;
@@ -27,6 +52,8 @@ static void on_encode(struct rn_actor *self, struct rn_msg *msg)
 
     if (request->text != NULL)
         encode(tokenizer, request);
+    if (request->chat != NULL)
+        encode_chat(tokenizer, request);
     msg->head.kind = RN_MSG_ADMIT;
     rn_actor_send(&tokenizer->model->tier.actor, msg);
 }

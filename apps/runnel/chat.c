@@ -1,14 +1,9 @@
 /* runnel chat: turns on a line editor, answers from one session.
  *
- * ChatML                                   plain
- *   <|im_start|>system\n S <|im_end|>\n      S \n\n
- *   <|im_start|>user\n U <|im_end|>\n        User: U \n
- *   <|im_start|>assistant\n  ANSWER          Assistant: ANSWER
- *
- * A turn is submitted as token ids. Only the marks above are read as control tokens: what the user
- * types is tokenized without them, so that it can never close its own turn. The session holds all
- * that went before, the token that ended the last answer included; a turn therefore begins with what
- * is still missing of the last one. A turn that failed has left no trace in the session. */
+ * The conversation is kept as a JSON array of messages in OpenAI's form; each turn hands all of it to the
+ * engine, which renders it with the model's template and computes only what the session does not hold yet. What
+ * the user types can never become a control token. A model without a template gets a plain one (User:, Assistant:).
+ * When the answer calls tools, the next lines that are typed are their results. */
 #include <histedit.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,27 +11,96 @@
 
 #include "common.h"
 
+enum { MAX_CALLS = 32 }; /* of one answer */
+
+/* A text that grows, as a stream to print to. */
+struct buffer {
+    FILE *to;
+    char *bytes; /* valid after fflush(to) */
+    size_t n;
+};
+
+struct call {
+    struct buffer name, id, arguments;
+    bool complete;
+};
+
+/* What an answer has come to. */
+struct answer {
+    struct buffer content, reasoning;
+    struct call calls[MAX_CALLS];
+    unsigned n_calls;
+    enum { SHOWS_NOTHING, SHOWS_TEXT, SHOWS_REASONING, SHOWS_CALL } shows;
+};
+
 struct chat {
     struct app app;
     runnel_session session;
-    bool chatml;
-    int32_t end_mark;  /* <|im_end|>, or -1 */
-    bool begun;        /* the session holds a turn */
-    bool answer_ended; /* the session holds the end of the last answer */
-    struct app_ids answer;
+    struct app_text tools, template_text;
+    bool plain;           /* no template: PLAIN */
+    struct buffer messages;/* members of the array, without its brackets */
+    struct answer answer;
     /* input */
-    EditLine *editor; /* NULL: standard input is no terminal */
+    EditLine *editor;     /* NULL: standard input is no terminal */
     History *history;
-    char *line;        /* owned */
+    const char *prompt;
+    char *line;           /* owned */
     size_t line_capacity;
 };
+
+static const char PLAIN[] = "{% for m in messages %}{% if m.role == 'system' %}{{ m.content + '\\n\\n' }}"
+                            "{% elif m.role == 'assistant' %}{{ 'Assistant: ' + m.content + '\\n' }}"
+                            "{% else %}{{ 'User: ' + m.content + '\\n' }}{% endif %}{% endfor %}"
+                            "{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}";
+static const char PLAIN_STOP[] = "\nUser:";
+
+/* ---- Buffers ----------------------------------------------------------------------------- */
+
+static bool buffer_open(struct buffer *buffer)
+{
+    buffer->to = open_memstream(&buffer->bytes, &buffer->n);
+    return buffer->to != NULL;
+}
+
+static void buffer_close(struct buffer *buffer)
+{
+    if (buffer->to != NULL)
+        fclose(buffer->to);
+    free(buffer->bytes);
+    *buffer = (struct buffer){0};
+}
+
+static void answer_close(struct answer *answer)
+{
+    buffer_close(&answer->content);
+    buffer_close(&answer->reasoning);
+    for (unsigned i = 0; i < answer->n_calls; i++) {
+        buffer_close(&answer->calls[i].name);
+        buffer_close(&answer->calls[i].id);
+        buffer_close(&answer->calls[i].arguments);
+    }
+    *answer = (struct answer){0};
+}
+
+static bool call_open(struct answer *answer)
+{
+    struct call *call = &answer->calls[answer->n_calls];
+
+    if (answer->n_calls == MAX_CALLS)
+        return false;
+    *call = (struct call){0};
+    answer->n_calls++;
+    return buffer_open(&call->name) && buffer_open(&call->id) && buffer_open(&call->arguments);
+}
 
 /* ---- Input ------------------------------------------------------------------------------- */
 
 static const char *prompt_text(EditLine *editor)
 {
-    (void)editor;
-    return "> ";
+    struct chat *chat = NULL;
+
+    el_get(editor, EL_CLIENTDATA, &chat);
+    return chat->prompt;
 }
 
 static bool editor_open(struct chat *chat)
@@ -52,6 +116,7 @@ static bool editor_open(struct chat *chat)
         return false;
     }
     history(chat->history, &event, H_SETSIZE, 1000);
+    el_set(chat->editor, EL_CLIENTDATA, chat);
     el_set(chat->editor, EL_PROMPT, prompt_text);
     el_set(chat->editor, EL_EDITOR, "emacs");
     el_set(chat->editor, EL_SIGNAL, 1);
@@ -72,13 +137,14 @@ static void editor_close(struct chat *chat)
 }
 
 /* The next line without its newline, valid until the next call; NULL at the end. */
-static const char *read_line(struct chat *chat, size_t *n)
+static const char *read_line(struct chat *chat, const char *prompt, size_t *n)
 {
     const char *line = NULL;
     ssize_t got = 0;
     int count = 0;
     HistEvent event;
 
+    chat->prompt = prompt;
     if (chat->editor != NULL) {
         line = el_gets(chat->editor, &count);
         if (line == NULL || count <= 0)
@@ -98,211 +164,284 @@ static const char *read_line(struct chat *chat, size_t *n)
     return line;
 }
 
-/* ---- What kind of turns ------------------------------------------------------------------ */
+/* ---- The conversation -------------------------------------------------------------------- */
 
-static bool file_has_chatml(const char *path)
+static void add_message(struct chat *chat, const char *role, const char *text, size_t n)
 {
-    static const char key[] = "tokenizer.chat_template";
-    runnel_file *file = NULL;
-    runnel_metadata entry;
-    size_t n = 0;
-    char *text = NULL;
-    bool found = false;
+    FILE *to = chat->messages.to;
 
-    if (runnel_file_open(path, &file, NULL) != RUNNEL_OK)
-        return false;
-    for (uint64_t i = 0; runnel_file_metadata(file, i, &entry) == RUNNEL_OK; i++) {
-        if (entry.key_bytes != sizeof key - 1 || memcmp(entry.key, key, sizeof key - 1) != 0)
-            continue;
-        if (runnel_file_metadata_text(file, i, 0, NULL, 0, &n) != RUNNEL_OK)
-            break;
-        text = calloc(n + 1, 1);
-        if (text != NULL && runnel_file_metadata_text(file, i, 0, text, n, &n) == RUNNEL_OK)
-            found = strstr(text, "<|im_start|>") != NULL;
-        free(text);
-        break;
+    fprintf(to, "%s{\"role\":\"%s\",\"content\":", ftell(to) > 0 ? "," : "", role);
+    app_json_string(to, text, n);
+    fputc('}', to);
+}
+
+/* The id of a call: the model's own, or its number. */
+static void put_call_id(FILE *to, struct call *call, unsigned number)
+{
+    fflush(call->id.to);
+    if (call->id.n > 0)
+        app_json_string(to, call->id.bytes, call->id.n);
+    else
+        fprintf(to, "\"call_%u\"", number);
+}
+
+static void add_calls(FILE *to, struct answer *answer)
+{
+    fputs(",\"tool_calls\":[", to);
+    for (unsigned i = 0; i < answer->n_calls; i++) {
+        struct call *call = &answer->calls[i];
+
+        fflush(call->name.to);
+        fflush(call->arguments.to);
+        fprintf(to, "%s{\"type\":\"function\",\"id\":", i > 0 ? "," : "");
+        put_call_id(to, call, i);
+        fputs(",\"function\":{\"name\":", to);
+        app_json_string(to, call->name.bytes, call->name.n);
+        fprintf(to, ",\"arguments\":%s}}", call->arguments.n > 0 ? call->arguments.bytes : "{}");
     }
-    runnel_file_close(file);
-    return found;
+    fputc(']', to);
 }
 
-static int choose_turns(struct chat *chat)
+/* A call that was cut off is no call. */
+static void drop_incomplete(struct answer *answer)
 {
-    const struct app_options *options = chat->app.options;
-    struct app_ids mark = {0};
-    int code = APP_OK;
+    while (answer->n_calls > 0 && !answer->calls[answer->n_calls - 1].complete) {
+        struct call *call = &answer->calls[--answer->n_calls];
 
-    chat->end_mark = -1;
-    chat->chatml = file_has_chatml(options->operands[0]);
-    if (!chat->chatml) {
-        if (!options->quiet)
-            app_error("the model brings no chat template that is known here: plain User:/Assistant: turns");
-        return APP_OK;
+        buffer_close(&call->name);
+        buffer_close(&call->id);
+        buffer_close(&call->arguments);
     }
-    code = app_tokenize(&chat->app, "<|im_end|>", 10, RUNNEL_TOKENIZE_SPECIAL, &mark);
-    if (code == APP_OK && mark.count == 1)
-        chat->end_mark = mark.ids[0];
-    app_ids_fini(&mark);
-    return code;
 }
 
-/* ---- A turn ------------------------------------------------------------------------------ */
-
-static int add(struct chat *chat, struct app_ids *ids, const char *text, size_t n, bool mark)
+static void add_answer(struct chat *chat)
 {
-    return n > 0 ? app_tokenize(&chat->app, text, n, mark ? RUNNEL_TOKENIZE_SPECIAL : 0, ids) : APP_OK;
-}
+    struct answer *answer = &chat->answer;
+    FILE *to = chat->messages.to;
 
-static int add_mark(struct chat *chat, struct app_ids *ids, const char *mark)
-{
-    return add(chat, ids, mark, strlen(mark), true);
-}
-
-static int chatml_turn(struct chat *chat, const char *user, size_t n, struct app_ids *ids)
-{
-    const char *system = chat->app.options->system;
-    int code = APP_OK;
-
-    if (chat->begun)
-        code = add_mark(chat, ids, chat->answer_ended ? "\n" : "<|im_end|>\n");
-    if (!chat->begun && system != NULL) {
-        code = add_mark(chat, ids, "<|im_start|>system\n");
-        code = code == APP_OK ? add(chat, ids, system, strlen(system), false) : code;
-        code = code == APP_OK ? add_mark(chat, ids, "<|im_end|>\n") : code;
+    fflush(answer->content.to);
+    fflush(answer->reasoning.to);
+    fputs(",{\"role\":\"assistant\",\"content\":", to);
+    /* A plain template puts a space behind "Assistant:", as the model did. */
+    if (chat->plain && answer->content.n > 0 && answer->content.bytes[0] == ' ')
+        app_json_string(to, answer->content.bytes + 1, answer->content.n - 1);
+    else
+        app_json_string(to, answer->content.bytes, answer->content.n);
+    if (answer->reasoning.n > 0) {
+        fputs(",\"reasoning_content\":", to);
+        app_json_string(to, answer->reasoning.bytes, answer->reasoning.n);
     }
-    code = code == APP_OK ? add_mark(chat, ids, "<|im_start|>user\n") : code;
-    code = code == APP_OK ? add(chat, ids, user, n, false) : code;
-    return code == APP_OK ? add_mark(chat, ids, "<|im_end|>\n<|im_start|>assistant\n") : code;
+    drop_incomplete(answer);
+    if (answer->n_calls > 0)
+        add_calls(to, answer);
+    fputc('}', to);
 }
 
-static int plain_turn(struct chat *chat, const char *user, size_t n, struct app_ids *ids)
+/* Asks for the results of the calls; false at the end of the input. */
+static bool read_results(struct chat *chat)
 {
-    const char *system = chat->app.options->system;
-    const char *before = !chat->begun ? "User: " : chat->answer_ended ? " " : "\nUser: ";
-    char *text = NULL;
-    size_t size = 0;
-    FILE *to = open_memstream(&text, &size);
-    int code = APP_FAILURE;
+    struct answer *answer = &chat->answer;
+    FILE *to = chat->messages.to;
+    char prompt[96];
 
-    if (to == NULL)
-        return APP_FAILURE;
-    if (!chat->begun && system != NULL)
-        fprintf(to, "%s\n\n", system);
-    fprintf(to, "%s%.*s\nAssistant:", before, (int)n, user);
-    if (fclose(to) == 0)
-        code = add(chat, ids, text, size, false);
-    free(text);
-    return code;
+    for (unsigned i = 0; i < answer->n_calls; i++) {
+        struct call *call = &answer->calls[i];
+        const char *line = NULL;
+        size_t n = 0;
+
+        snprintf(prompt, sizeof prompt, "result of %.60s> ", call->name.bytes);
+        app_signals_disarm();
+        line = read_line(chat, prompt, &n);
+        app_signals_arm();
+        if (line == NULL)
+            return false;
+        fputs(",{\"role\":\"tool\",\"tool_call_id\":", to);
+        put_call_id(to, call, i);
+        fputs(",\"name\":", to);
+        app_json_string(to, call->name.bytes, call->name.n);
+        fputs(",\"content\":", to);
+        app_json_string(to, line, n);
+        fputc('}', to);
+    }
+    return true;
+}
+
+/* ---- An answer --------------------------------------------------------------------------- */
+
+static bool put(struct buffer *buffer, const runnel_event *event)
+{
+    return fwrite(event->text, 1, event->text_bytes, buffer->to) == event->text_bytes;
+}
+
+static bool collect(struct answer *answer, const runnel_event *event)
+{
+    struct call *call = answer->n_calls > 0 ? &answer->calls[answer->n_calls - 1] : NULL;
+
+    switch (event->type) {
+    case RUNNEL_EVENT_TOKEN:
+        return put(&answer->content, event);
+    case RUNNEL_EVENT_REASONING:
+        return put(&answer->reasoning, event);
+    case RUNNEL_EVENT_TOOL_CALL:
+        return call_open(answer) && put(&answer->calls[answer->n_calls - 1].name, event);
+    case RUNNEL_EVENT_TOOL_ID:
+        return put(&call->id, event);
+    case RUNNEL_EVENT_TOOL_ARGUMENTS:
+        return put(&call->arguments, event);
+    case RUNNEL_EVENT_TOOL_END:
+        call->complete = true;
+        return true;
+    default:
+        return true;
+    }
+}
+
+/* Text goes to standard output; what the model thinks to standard error, if that is a terminal; calls to standard output. */
+static void show(struct chat *chat, const runnel_event *event)
+{
+    struct answer *answer = &chat->answer;
+    bool thinks_aloud = isatty(STDERR_FILENO) && !chat->app.options->quiet;
+
+    if (answer->shows == SHOWS_REASONING && event->type != RUNNEL_EVENT_REASONING && event->text_bytes > 0) {
+        fputs("\033[0m\n", stderr);
+        answer->shows = SHOWS_NOTHING;
+    }
+    if (event->type == RUNNEL_EVENT_TOKEN) {
+        fwrite(event->text, 1, event->text_bytes, stdout);
+        answer->shows = event->text_bytes > 0 ? SHOWS_TEXT : answer->shows;
+    } else if (event->type == RUNNEL_EVENT_REASONING && thinks_aloud) {
+        if (answer->shows != SHOWS_REASONING)
+            fputs("\033[2m", stderr);
+        fwrite(event->text, 1, event->text_bytes, stderr);
+        answer->shows = SHOWS_REASONING;
+    } else if (event->type == RUNNEL_EVENT_TOOL_CALL) {
+        printf("%s%.*s ", answer->shows == SHOWS_TEXT ? "\n" : "", (int)event->text_bytes, event->text);
+        answer->shows = SHOWS_CALL;
+    } else if (event->type == RUNNEL_EVENT_TOOL_ARGUMENTS) {
+        fwrite(event->text, 1, event->text_bytes, stdout);
+    } else if (event->type == RUNNEL_EVENT_TOOL_END && event->tool_call + 1 < MAX_CALLS) {
+        answer->shows = SHOWS_TEXT;
+    }
 }
 
 static bool on_event(void *user, const runnel_event *event)
 {
     struct chat *chat = user;
 
-    if (event->type != RUNNEL_EVENT_TOKEN)
-        return true;
-    fwrite(event->text, 1, event->text_bytes, stdout);
-    return event->token < 0 || app_ids_push(&chat->answer, event->token);
+    if (chat->app.options->json)
+        app_json_event(event, false);
+    else
+        show(chat, event);
+    return collect(&chat->answer, event);
 }
 
-static const char *own_stop(const struct chat *chat)
+/* The array of messages, owned; NULL when memory is short. */
+static char *all_messages(struct chat *chat)
 {
-    return chat->chatml ? "<|im_end|>" : "\nUser:";
+    char *all = NULL;
+
+    fflush(chat->messages.to);
+    if (asprintf(&all, "[%s]", chat->messages.bytes) < 0)
+        return NULL;
+    return all;
 }
 
-/* Whether the tokens of the answer, spelled out, contain our stop string. */
-static bool answer_has_stop(struct chat *chat)
-{
-    const struct app_ids *ids = &chat->answer;
-    size_t n = 0;
-    char *text = NULL;
-    bool found = false;
-
-    if (runnel_detokenize(chat->app.model, ids->ids, ids->count, 0, NULL, 0, &n) != RUNNEL_OK)
-        return false;
-    text = malloc(n + 1);
-    if (text != NULL && runnel_detokenize(chat->app.model, ids->ids, ids->count, 0, text, n, &n) == RUNNEL_OK)
-        found = memmem(text, n, own_stop(chat), strlen(own_stop(chat))) != NULL;
-    free(text);
-    return found;
-}
-
-/* Whether the session holds the mark that ends an answer. A token that ends one is counted, but is not
- * among the events. */
-static bool answer_is_ended(struct chat *chat, const struct app_outcome *outcome)
-{
-    if (outcome->type != RUNNEL_EVENT_DONE || outcome->finish != RUNNEL_FINISH_STOP)
-        return false;
-    return (chat->chatml && outcome->usage.completion_tokens > chat->answer.count) || answer_has_stop(chat);
-}
-
-/* The user's request with our own stops beside his. */
-static int submit(struct chat *chat, const struct app_ids *ids, struct app_outcome *outcome)
+/* Submits the conversation as it is, with our own stop beside the user's. */
+static int submit(struct chat *chat, struct app_outcome *outcome)
 {
     const struct app_options *options = chat->app.options;
     const char *stops[RUNNEL_MAX_STOPS + 1];
-    int32_t stop_tokens[APP_MAX_STOP_TOKENS + 1];
+    char *messages = all_messages(chat);
     runnel_request request;
-    size_t n_stops = options->n_stops, n_tokens = options->n_stop_tokens;
+    runnel_chat c;
+    int code = APP_FAILURE;
 
+    if (messages == NULL || !buffer_open(&chat->answer.content) || !buffer_open(&chat->answer.reasoning)) {
+        app_error("not enough memory");
+        free(messages);
+        return APP_FAILURE;
+    }
     memcpy(stops, options->stops, sizeof options->stops);
-    memcpy(stop_tokens, options->stop_tokens, sizeof options->stop_tokens);
-    if (chat->end_mark >= 0)
-        stop_tokens[n_tokens++] = chat->end_mark;
-    else
-        stops[n_stops++] = own_stop(chat);
+    stops[options->n_stops] = PLAIN_STOP;
+    runnel_chat_default(&c);
+    c.messages_json = messages;
+    c.tools = chat->tools.bytes;
+    c.variables = options->variables;
+    c.template_name = options->template_name;
+    c.template_text = chat->plain ? PLAIN : chat->template_text.bytes;
     app_request(options, &request);
-    request.tokens = ids->ids;
-    request.n_tokens = ids->count;
-    request.stops = stops;
-    request.n_stops = n_stops;
-    request.stop_tokens = stop_tokens;
-    request.n_stop_tokens = n_tokens;
+    request.chat = &c;
+    request.raw_answer = options->raw;
     request.session = chat->session;
-    chat->answer.count = 0;
-    return app_stream(&chat->app, &request, on_event, chat, outcome);
+    request.stops = stops;
+    request.n_stops = options->n_stops + chat->plain;
+    code = app_stream(&chat->app, &request, on_event, chat, outcome);
+    free(messages);
+    return code;
+}
+
+static int end_answer(struct chat *chat, const struct app_outcome *outcome, int code)
+{
+    if (chat->answer.shows == SHOWS_REASONING)
+        fputs("\033[0m", stderr);
+    if (!chat->app.options->json && (outcome->type != RUNNEL_EVENT_FAILED || chat->answer.shows != SHOWS_NOTHING))
+        fputc('\n', stdout);
+    app_flush();
+    if (chat->editor != NULL && outcome->type != RUNNEL_EVENT_FAILED)
+        app_figures(chat->app.options, outcome);
+    return code;
+}
+
+/* Forgets what was added to the conversation behind its first n bytes. */
+static void take_back(struct chat *chat, long n)
+{
+    fflush(chat->messages.to);
+    fseek(chat->messages.to, n, SEEK_SET);
+}
+
+/* A line of the user, the answer, and so on while the answer calls tools. A turn that failed leaves no trace. */
+static int turn(struct chat *chat, const char *user, size_t n)
+{
+    long before = ftell(chat->messages.to);
+    bool again = true;
+    int code = APP_OK;
+
+    add_message(chat, "user", user, n);
+    while (again) {
+        struct app_outcome outcome = {0};
+
+        code = submit(chat, &outcome);
+        if (outcome.type == 0 || outcome.type == RUNNEL_EVENT_FAILED) {
+            if (outcome.type != 0)
+                end_answer(chat, &outcome, code);
+            take_back(chat, before);
+            answer_close(&chat->answer);
+            return code;
+        }
+        code = end_answer(chat, &outcome, code);
+        add_answer(chat);
+        again = chat->answer.n_calls > 0 && code == APP_OK && read_results(chat);
+        answer_close(&chat->answer);
+    }
+    return code;
 }
 
 static int new_session(struct chat *chat)
 {
+    const char *system = chat->app.options->system;
     runnel_error error = {0};
 
     if (chat->session.id != 0)
         runnel_session_free(chat->app.model, chat->session);
     chat->session.id = 0;
-    chat->begun = chat->answer_ended = false;
+    take_back(chat, 0);
+    if (system != NULL)
+        add_message(chat, "system", system, strlen(system));
     error.status = runnel_session_new(chat->app.model, &chat->session);
     return error.status == RUNNEL_OK ? APP_OK : app_fail(&error);
 }
 
-static int turn(struct chat *chat, const char *user, size_t n)
-{
-    const runnel_model_info *info = &chat->app.info;
-    struct app_ids ids = {0};
-    struct app_outcome outcome = {0};
-    int code = APP_OK;
-
-    if (!chat->begun && info->add_bos && info->bos >= 0 && !app_ids_push(&ids, info->bos))
-        code = APP_FAILURE;
-    if (code == APP_OK)
-        code = chat->chatml ? chatml_turn(chat, user, n, &ids) : plain_turn(chat, user, n, &ids);
-    if (code == APP_OK)
-        code = submit(chat, &ids, &outcome);
-    app_ids_fini(&ids);
-    if (outcome.type == 0)
-        return code;
-    fputc('\n', stdout);
-    app_flush();
-    if (outcome.type == RUNNEL_EVENT_FAILED)
-        return code;
-    chat->begun = true;
-    chat->answer_ended = answer_is_ended(chat, &outcome);
-    if (chat->editor != NULL)
-        app_figures(chat->app.options, &outcome);
-    return code;
-}
-
-/* ---- The conversation -------------------------------------------------------------------- */
+/* ---- Lines ------------------------------------------------------------------------------- */
 
 static bool is_word(const char *line, size_t n, const char *word)
 {
@@ -334,7 +473,7 @@ static int converse(struct chat *chat)
 
     for (;;) {
         app_signals_disarm();
-        line = read_line(chat, &n);
+        line = read_line(chat, "> ", &n);
         app_signals_arm();
         if (line == NULL)
             break;
@@ -356,16 +495,47 @@ static int converse(struct chat *chat)
     return chat->editor == NULL ? failed : APP_OK;
 }
 
+/* Which template: a given one, the model's, or, where it has none, a plain one. */
+static int choose_template(struct chat *chat)
+{
+    const struct app_options *options = chat->app.options;
+    runnel_chat c;
+    runnel_error error = {0};
+    size_t n = 0;
+
+    if (options->template_file != NULL)
+        return app_read_file(options->template_file, &chat->template_text) ? APP_OK : APP_FAILURE;
+    runnel_chat_default(&c);
+    c.messages_json = "[]";
+    c.template_name = options->template_name;
+    error.status = runnel_apply_template(chat->app.model, &c, NULL, 0, &n, &error);
+    if (error.status == RUNNEL_FORMAT || (error.status == RUNNEL_NOT_FOUND && options->template_name != NULL))
+        return app_fail(&error);
+    chat->plain = error.status == RUNNEL_NOT_FOUND;
+    if (!chat->plain)
+        return APP_OK;
+    if (options->n_stops == RUNNEL_MAX_STOPS) {
+        app_error("--stop: at most %d times here, for the turns need one", RUNNEL_MAX_STOPS - 1);
+        return APP_USAGE;
+    }
+    if (!options->quiet)
+        app_error("the model brings no chat template: plain User:/Assistant: turns");
+    return APP_OK;
+}
+
 int app_chat(const struct app_options *options)
 {
     struct chat chat = {0};
-    int code = app_open(&chat.app, options, false);
+    int code = APP_OK;
 
+    if (options->tools_file != NULL && !app_read_file(options->tools_file, &chat.tools))
+        return APP_FAILURE;
+    code = app_open(&chat.app, options, false);
     if (code == APP_OK)
-        code = choose_turns(&chat);
-    if (code == APP_OK && options->n_stops == RUNNEL_MAX_STOPS && chat.end_mark < 0) {
-        app_error("--stop: at most %d times here, for the turns need one", RUNNEL_MAX_STOPS - 1);
-        code = APP_USAGE;
+        code = choose_template(&chat);
+    if (code == APP_OK && !buffer_open(&chat.messages)) {
+        app_error("not enough memory");
+        code = APP_FAILURE;
     }
     if (code == APP_OK)
         code = new_session(&chat);
@@ -374,7 +544,10 @@ int app_chat(const struct app_options *options)
     editor_close(&chat);
     if (chat.session.id != 0)
         runnel_session_free(chat.app.model, chat.session);
-    app_ids_fini(&chat.answer);
+    answer_close(&chat.answer);
+    buffer_close(&chat.messages);
     app_close(&chat.app);
+    free(chat.tools.bytes);
+    free(chat.template_text.bytes);
     return code;
 }

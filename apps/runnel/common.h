@@ -122,6 +122,9 @@ struct app_outcome {
 int app_stream(struct app *app, const runnel_request *request, app_event_fn on_event, void *user,
                struct app_outcome *outcome);
 
+/* The event as one line of JSON on standard output; logprobs: with those of the token. Logits are left out. */
+void app_json_event(const runnel_event *event, bool logprobs);
+
 /* The two lines of figures after an answer, unless --quiet. */
 void app_figures(const struct app_options *options, const struct app_outcome *outcome);
 
@@ -132,5 +135,6 @@ int app_info(const struct app_options *options);
 int app_tokens(const struct app_options *options);
 int app_logits(const struct app_options *options);
 int app_perplexity(const struct app_options *options);
+int app_template(const struct app_options *options);
 
 #endif

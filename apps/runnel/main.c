@@ -29,8 +29,12 @@ static const struct command {
     {"chat", APP_CHAT, 1, "MODEL [--system TEXT]", "talk with a model",
      "Reads lines, streams answers. Ctrl-C stops the answer (or drops the line that is being typed) and not\n"
      "the program, Ctrl-D or /exit leaves, /clear begins anew, /help lists this. Where standard input is\n"
-     "no terminal, each of its lines is a turn. A model whose template is ChatML gets ChatML turns, any\n"
-     "other plain User:/Assistant: turns; what you type never becomes a control token.\n\n"
+     "no terminal, each of its lines is a turn. Turns follow the model's chat template, or are plain\n"
+     "User:/Assistant: where it has none; what you type never becomes a control token.\n\n"
+     "With --tools the model may call them: a call is shown, and the next line is its result. What a model\n"
+     "thinks aloud is shown dimly, on a terminal only. With --json each event is an object on a line: those\n"
+     "of run, and types reasoning, tool_call, tool_id, tool_arguments and tool_end.\n\n"
+     "  runnel chat model.gguf --tools tools.json --variables '{\"enable_thinking\": false}'\n"
      "  runnel chat model.gguf --system \"Answer in one sentence.\" --temperature 0.7\n"
      "  printf 'Hello\\nAnd now?\\n' | runnel chat model.gguf -n 50\n",
      app_chat},
@@ -41,7 +45,8 @@ static const struct command {
      app_info},
     {"tokenize", APP_TOKENIZE, 1, "MODEL (-p TEXT | -f FILE)", "a text's tokens",
      "One token per line: its id, a tab, its text with \\n, \\t, \\r, \\\\ and \\xNN escaped. Only the\n"
-     "vocabulary is loaded.\n\n"
+     "vocabulary is loaded. With --show the text itself, each token in brackets or, on a terminal, on a\n"
+     "ground of its own.\n\n"
      "  runnel tokenize model.gguf -p \"Hello world\"\n"
      "  runnel tokenize model.gguf -f text.txt --ids\n",
      app_tokens},
@@ -58,6 +63,12 @@ static const struct command {
      "lower.) FILE - is standard input.\n\n"
      "  runnel perplexity model.gguf wiki.txt --ctx 512\n",
      app_perplexity},
+    {"template", APP_TEMPLATE, 1, "[MODEL | --file T.jinja] --context FILE.json", "the text of a chat template",
+     "Renders the model's chat template, or one from a file, with the members of a JSON object as its\n"
+     "variables, and prints the text as it is. A model also gives bos_token and eos_token.\n\n"
+     "  runnel template model.gguf --context chat.json\n"
+     "  echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}' | runnel template --file t.jinja --context -\n",
+     app_template},
 };
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])

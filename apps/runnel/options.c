@@ -25,7 +25,7 @@ enum kind {
 };
 
 #define ALL (~0u)
-#define LOADING (APP_RUN | APP_CHAT | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY)
+#define LOADING (APP_RUN | APP_CHAT | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY | APP_TEMPLATE)
 #define COMPUTING (APP_RUN | APP_CHAT | APP_LOGITS | APP_PERPLEXITY)
 #define SAMPLING (APP_RUN | APP_CHAT)
 #define AT(field) offsetof(struct app_options, field)
@@ -43,14 +43,29 @@ static const struct option {
     const char *help;
 } table[] = {
     {"--prompt", 'p', "TEXT", STRING, AT(prompt), 0, 0, false, NULL, APP_RUN | APP_TOKENIZE | APP_LOGITS, "the text"},
-    {"--file", 'f', "FILE", STRING, AT(file), 0, 0, false, NULL, APP_RUN | APP_TOKENIZE,
-     "a file with the text, taken byte for byte; - is standard input"},
+    {"--file", 'f', "FILE", STRING, AT(file), 0, 0, false, NULL, APP_RUN | APP_TOKENIZE | APP_TEMPLATE,
+     "a file with the text (or the template), taken byte for byte; - is standard input"},
     {"--tokens", 0, "1,2,3", TOKENS, 0, 0, INT32_MAX, false, NULL, APP_LOGITS,
      "token ids instead of a text, as they are"},
     {"--output", 'o', "FILE", STRING, AT(out), 0, 0, false, NULL, APP_LOGITS,
      "where the logits go; - is standard output"},
     {"--system", 0, "TEXT", STRING, AT(system), 0, 0, false, NULL, APP_CHAT,
      "what the model is told before the first turn"},
+    {"--tools", 0, "FILE", STRING, AT(tools_file), 0, 0, false, NULL, APP_CHAT,
+     "a JSON array of the tools that the model may call, in OpenAI's form"},
+    {"--template", 0, "FILE", STRING, AT(template_file), 0, 0, false, NULL, APP_CHAT,
+     "a Jinja chat template instead of the model's"},
+    {"--template-name", 0, "NAME", STRING, AT(template_name), 0, 0, false, NULL, APP_CHAT | APP_TEMPLATE,
+     "which of the model's templates; default: tool_use with --tools, else the unnamed one"},
+    {"--variables", 0, "JSON", STRING, AT(variables), 0, 0, false, NULL, APP_CHAT,
+     "an object of further variables of the template: {\"enable_thinking\": false}"},
+    {"--raw", 0, NULL, FLAG, AT(raw), 0, 0, false, NULL, APP_CHAT,
+     "show answers as they are: reasoning and tool calls are not taken out"},
+    {"--context", 0, "FILE", STRING, AT(context_file), 0, 0, false, NULL, APP_TEMPLATE,
+     "a JSON object: the variables (messages, tools, add_generation_prompt, ...); - is standard input"},
+    {"--now", 0, "SECONDS", INTEGER, AT(now_s), 0, 253402300799.0, false, NULL, APP_TEMPLATE,
+     "the time that the template is told, in seconds since 1970; default: the clock"},
+    {"--show", 0, NULL, FLAG, AT(show), 0, 0, false, NULL, APP_TOKENIZE, "the text with its tokens marked off"},
     {"--ids", 0, NULL, FLAG, AT(ids), 0, 0, false, NULL, APP_TOKENIZE, "only the ids, on one line"},
     {"--special", 0, NULL, FLAG, AT(special), 0, 0, false, NULL, APP_RUN | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY,
      "control tokens written in the text become control tokens"},
@@ -98,7 +113,7 @@ static const struct option {
      "cpu (default), or reference: plain C in double precision"},
     {"--reference", 0, NULL, REFERENCE, 0, 0, 0, false, NULL, COMPUTING, "the same as --device reference"},
 
-    {"--json", 0, NULL, FLAG, AT(json), 0, 0, false, NULL, APP_RUN | APP_INFO | APP_PERPLEXITY,
+    {"--json", 0, NULL, FLAG, AT(json), 0, 0, false, NULL, APP_RUN | APP_CHAT | APP_INFO | APP_PERPLEXITY,
      "JSON on standard output"},
     {"--quiet", 'q', NULL, FLAG, AT(quiet), 0, 0, false, NULL, LOADING, "no progress and no figures on standard error"},
     {"--help", 'h', NULL, FLAG, AT(help), 0, 0, false, NULL, ALL, "this text"},

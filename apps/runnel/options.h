@@ -19,7 +19,8 @@ enum {
     APP_INFO = 4,
     APP_TOKENIZE = 8,
     APP_LOGITS = 16,
-    APP_PERPLEXITY = 32
+    APP_PERPLEXITY = 32,
+    APP_TEMPLATE = 64
 };
 
 #define APP_MAX_BIASES 1024
@@ -31,9 +32,11 @@ struct app_options {
     bool help;
     /* text in and out; NULL: not given */
     const char *prompt, *file, *out, *system;
+    const char *tools_file, *template_file, *template_name, *variables, *context_file;
+    int64_t now_s; /* 0: the clock */
     int32_t *tokens; /* --tokens; owned */
     size_t n_tokens;
-    bool json, quiet, ids, special, bos;
+    bool json, quiet, ids, special, bos, show, raw;
     /* the answer */
     int64_t max_tokens; /* -1: until the context is full */
     double temperature, top_p, min_p;

@@ -8,6 +8,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHARED = pathlib.Path(os.environ.get("RUNNEL_SHARED", ROOT.parent / "shared"))
 MODEL = str(ROOT / "examples/models/runnel-tiny-Q8_0.gguf")
+ORACLE_NOW = 1767323045  # 2026-01-02 03:04:05, what the chat oracles were rendered with
 SKIP = 77
 
 program = None  # set by main from the command line

@@ -227,8 +227,87 @@ class Chat(unittest.TestCase):
         text = b"Hello\n" + b"And again. " * 30 + b"\nHello\n"
         result = run("chat", MODEL, "--ctx", "64", "-n", "40", "--ignore-eos", stdin=text)
         self.assertEqual(result.returncode, 1)
-        self.assertRegex(result.stderr.decode(), r"^runnel: the prompt has \d+ tokens .*fit\n$")
+        self.assertRegex(result.stderr.decode(), r"^runnel: the prompt has \d+ tokens, \d+ fit\n$")
         self.assertEqual(len(result.stdout.splitlines()), 2)  # the turn that was too long has done nothing
+
+    def test_json(self):
+        result = run("chat", MODEL, "-n", "20", "--json", "-q", stdin=b"Hello\n")
+        events = [json.loads(line) for line in result.stdout.splitlines()]
+        plain = run("chat", MODEL, "-n", "20", "-q", stdin=b"Hello\n").stdout.decode()
+        self.assertEqual("".join(e["text"] for e in events if e["type"] == "token") + "\n", plain)
+        self.assertEqual(events[-1]["type"], "done")
+
+    def test_a_turn_that_failed_leaves_no_trace(self):
+        template = "{% if messages|length > 1 and 'bad' in messages[-1].content %}{{ raise_exception('Not so.') }}{% endif %}" \
+                   "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+        with tempfile.NamedTemporaryFile("w", suffix=".jinja") as f:
+            f.write(template)
+            f.flush()
+            bad = run("chat", MODEL, "-n", "20", "--template", f.name, "-q", stdin=b"Hello\nbad\nAgain\n")
+            good = run("chat", MODEL, "-n", "20", "--template", f.name, "-q", stdin=b"Hello\nAgain\n")
+        self.assertEqual((bad.returncode, good.returncode), (1, 0), bad.stderr)
+        self.assertEqual(bad.stdout, good.stdout)
+        self.assertEqual(bad.stderr, b"runnel: Not so.\n")
+
+    def test_bad_files(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+            f.write("{not json")
+            f.flush()
+            result = run("chat", MODEL, "--tools", f.name, "-q", stdin=b"Hello\n")
+            self.assertEqual(result.returncode, 2)
+            self.assertRegex(result.stderr.decode(), r"^runnel: tools: ")
+            result = run("chat", MODEL, "--template", f.name, "-q", "--variables", "[]", stdin=b"Hello\n")
+            self.assertEqual(result.returncode, 2)
+        result = run("chat", MODEL, "--template-name", "nosuch", stdin=b"Hello\n")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("no chat template nosuch", result.stderr.decode())
+
+
+class Template(unittest.TestCase):
+    """runnel template against the texts that Jinja2 rendered."""
+
+    def render(self, source, context):
+        with tempfile.NamedTemporaryFile("w", suffix=".jinja", newline="") as f:
+            f.write(source)
+            f.flush()
+            return run("template", "--file", f.name, "--context", "-", "--now", str(common.ORACLE_NOW),
+                       stdin=json.dumps(context).encode())
+
+    def test_oracles(self):
+        for path in sorted((ORACLES / "chat").glob("*.json"))[::6]:
+            oracle = json.loads(path.read_text())
+            for case in oracle["cases"]:
+                with self.subTest(template=path.name, case=case["case"]):
+                    got = self.render(oracle["template"], case["context"])
+                    if case.get("error") is not None:
+                        self.assertEqual(got.returncode, 2)
+                    else:
+                        self.assertEqual(got.stdout.decode(), case["expected"])
+
+    def test_of_a_model(self):
+        context = {"messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": True}
+        got = run("template", MODEL, "--context", "-", stdin=json.dumps(context).encode())
+        self.assertEqual(got.stdout.decode(), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
+        got = run("template", STORIES, "--context", "-", stdin=b"{}")
+        self.assertEqual((got.returncode, got.stderr), (1, b"runnel: the model has no chat template\n"))
+
+    def test_errors(self):
+        got = self.render("line one\n{% if %}", {})
+        self.assertEqual(got.returncode, 1)
+        self.assertRegex(got.stderr.decode(), r"line 2, column \d+")
+        self.assertEqual(self.render("{{ raise_exception('No.') }}", {}).stderr, b"runnel: No.\n")
+        got = run("template", MODEL, "--context", "-", stdin=b"[1]")
+        self.assertEqual(got.returncode, 2)
+        self.assertEqual(run("template", "--context", "-").returncode, 2)
+        self.assertEqual(run("template", MODEL).returncode, 2)
+
+
+class Show(unittest.TestCase):
+    def test_tokenize_show(self):
+        ids = run("tokenize", MODEL, "-p", "Once upon", "--ids").stdout.split()
+        shown = run("tokenize", MODEL, "-p", "Once upon", "--show").stdout.decode()
+        self.assertEqual(shown.count("["), len(ids))
+        self.assertEqual(shown.replace("[", "").replace("]", ""), "Once upon\n")
 
 
 if __name__ == "__main__":

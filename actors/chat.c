@@ -1,0 +1,375 @@
+/* Chats: see chat.h. */
+#include "actors/chat.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/status.h"
+#include "text/value.h"
+
+#define KEY "tokenizer.chat_template"
+#define MAX_TEMPLATES 64 /* of one file; more is a broken file, and those are not looked at */
+
+/* ---- The templates of a file ---- */
+
+static runnel_status add_template(struct rn_chat_templates *templates, struct rn_view name, struct rn_view source)
+{
+    struct rn_chat_template *t = &templates->list[templates->n];
+    runnel_status status;
+
+    *t = (struct rn_chat_template){.name = rn_strndup(templates->heap, name.bytes, name.n)};
+    if (t->name == NULL)
+        return RUNNEL_NO_MEMORY;
+    templates->n++;
+    status = rn_template_parse(templates->heap, source.bytes, source.n, &t->parsed, &t->error);
+    t->format = rn_answer_format_of(source.bytes, source.n);
+    return status == RUNNEL_NO_MEMORY ? status : RUNNEL_OK;
+}
+
+/* True for the key of a template; its name without the dot. */
+static bool is_template(const struct rn_gguf_entry *entry, struct rn_view *name)
+{
+    size_t n = sizeof KEY - 1;
+
+    if (entry->type != RN_GGUF_STRING || entry->key.n < n || memcmp(entry->key.bytes, KEY, n) != 0)
+        return false;
+    *name = (struct rn_view){entry->key.bytes + n, entry->key.n - n};
+    if (name->n == 0)
+        return true;
+    if (name->bytes[0] != '.')
+        return false;
+    name->bytes++;
+    name->n--;
+    return true;
+}
+
+runnel_status rn_chat_templates_init(struct rn_chat_templates *templates, struct rn_heap *heap,
+                                     const struct rn_gguf *gguf)
+{
+    struct rn_view name;
+    uint32_t n = 0;
+
+    *templates = (struct rn_chat_templates){.heap = heap};
+    for (uint64_t i = 0; i < rn_gguf_n_entries(gguf); i++)
+        n += n < MAX_TEMPLATES && is_template(rn_gguf_entry(gguf, i), &name);
+    if (n == 0)
+        return RUNNEL_OK;
+    templates->list = rn_calloc(heap, n, sizeof *templates->list);
+    if (templates->list == NULL)
+        return RUNNEL_NO_MEMORY;
+    for (uint64_t i = 0; i < rn_gguf_n_entries(gguf) && templates->n < n; i++) {
+        const struct rn_gguf_entry *entry = rn_gguf_entry(gguf, i);
+        const char *cursor = entry->data;
+
+        if (is_template(entry, &name) && add_template(templates, name, rn_gguf_item_string(&cursor)) != RUNNEL_OK)
+            return RUNNEL_NO_MEMORY;
+    }
+    return RUNNEL_OK;
+}
+
+void rn_chat_templates_fini(struct rn_chat_templates *templates)
+{
+    for (uint32_t i = 0; i < templates->n; i++) {
+        rn_template_free(templates->list[i].parsed);
+        rn_free(templates->heap, templates->list[i].name);
+    }
+    rn_free(templates->heap, templates->list);
+    *templates = (struct rn_chat_templates){0};
+}
+
+static const struct rn_chat_template *find_template(const struct rn_chat_templates *templates, const char *name)
+{
+    for (uint32_t i = 0; i < templates->n; i++)
+        if (strcmp(templates->list[i].name, name) == 0)
+            return &templates->list[i];
+    return NULL;
+}
+
+/* ---- The context: JSON text, put together ---- */
+
+struct text {
+    struct rn_heap *heap;
+    char *bytes;
+    size_t n, room;
+    bool refused;
+};
+
+static void put(struct text *text, const char *bytes, size_t n)
+{
+    if (text->refused)
+        return;
+    if (text->room - text->n < n) {
+        size_t room = 2 * text->room > text->n + n + 256 ? 2 * text->room : text->n + n + 256;
+        char *more = rn_realloc(text->heap, text->bytes, room, 1);
+
+        if (more == NULL) {
+            text->refused = true;
+            return;
+        }
+        text->bytes = more;
+        text->room = room;
+    }
+    memcpy(text->bytes + text->n, bytes, n);
+    text->n += n;
+}
+
+static void put_plain(struct text *text, const char *plain)
+{
+    put(text, plain, strlen(plain));
+}
+
+/* A JSON string: quotes, backslashes and control characters are escaped. */
+static void put_string(struct text *text, const char *string)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *from = string, *at;
+
+    put(text, "\"", 1);
+    for (at = string; *at != '\0'; at++) {
+        unsigned char c = (unsigned char)*at;
+        char escape[6] = {'\\', 'u', '0', '0', digits[c >> 4], digits[c & 15]};
+
+        if (c >= 0x20 && c != '"' && c != '\\')
+            continue;
+        put(text, from, (size_t)(at - from));
+        put(text, escape, sizeof escape);
+        from = at + 1;
+    }
+    put(text, from, (size_t)(at - from));
+    put(text, "\"", 1);
+}
+
+/* What stands between the brackets of a JSON object, with a comma in front; its own text is known to be one. */
+static void put_members(struct text *text, const char *object)
+{
+    const char *begin = strchr(object, '{') + 1, *end = strrchr(object, '}');
+
+    begin += strspn(begin, " \t\r\n");
+    if (begin >= end)
+        return;
+    put(text, ",", 1);
+    put(text, begin, (size_t)(end - begin));
+}
+
+static runnel_status check_json(struct rn_heap *heap, const char *json, bool array, const char *what,
+                                runnel_error *error)
+{
+    struct rn_arena arena;
+    struct rn_value value;
+    runnel_error inner = {RUNNEL_OK, ""};
+    runnel_status status;
+
+    rn_arena_init(&arena, heap, SIZE_MAX);
+    status = rn_json_parse(&arena, json, strlen(json), &value, &inner);
+    if (status == RUNNEL_NO_MEMORY)
+        rn_error_set(error, status, "no memory for %s", what);
+    else if (status != RUNNEL_OK)
+        rn_error_set(error, status = RUNNEL_INVALID, "%s: %s", what, inner.message);
+    else if (value.kind != (array ? RN_VALUE_LIST : RN_VALUE_DICT))
+        status = rn_error_set(error, RUNNEL_INVALID, "%s: not a JSON %s", what, array ? "array" : "object");
+    rn_arena_fini(&arena);
+    return status;
+}
+
+static runnel_status put_message(struct text *text, const runnel_message *message, size_t i, runnel_error *error)
+{
+    char what[64];
+    runnel_status status = RUNNEL_OK;
+
+    if (message->role == NULL || !rn_utf8_valid(message->role, strlen(message->role)))
+        return rn_error_set(error, RUNNEL_INVALID, "messages[%zu].role: not UTF-8 text", i);
+    if (message->content != NULL && !rn_utf8_valid(message->content, strlen(message->content)))
+        return rn_error_set(error, RUNNEL_INVALID, "messages[%zu].content: not UTF-8", i);
+    put_plain(text, i > 0 ? ",{\"role\":" : "{\"role\":");
+    put_string(text, message->role);
+    put_plain(text, ",\"content\":");
+    if (message->content != NULL)
+        put_string(text, message->content);
+    else
+        put_plain(text, "null");
+    if (message->more != NULL) {
+        snprintf(what, sizeof what, "messages[%zu].more", i);
+        status = check_json(text->heap, message->more, false, what, error);
+        if (status == RUNNEL_OK)
+            put_members(text, message->more);
+    }
+    put_plain(text, "}");
+    return status;
+}
+
+static runnel_status put_messages(struct text *text, const runnel_chat *given, runnel_error *error)
+{
+    runnel_status status = RUNNEL_OK;
+
+    put_plain(text, "\"messages\":");
+    if (given->messages_json != NULL) {
+        if (given->messages != NULL || given->n_messages > 0)
+            return rn_error_set(error, RUNNEL_INVALID, "chat: messages and messages_json are both given");
+        status = check_json(text->heap, given->messages_json, true, "messages_json", error);
+        put_plain(text, given->messages_json);
+        return status;
+    }
+    if (given->n_messages > 0 && given->messages == NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "chat: messages is NULL but n_messages is %zu", given->n_messages);
+    put_plain(text, "[");
+    for (size_t i = 0; i < given->n_messages && status == RUNNEL_OK; i++)
+        status = put_message(text, &given->messages[i], i, error);
+    put_plain(text, "]");
+    return status;
+}
+
+static runnel_status put_context(struct text *text, const runnel_chat *given, runnel_error *error)
+{
+    runnel_status status;
+
+    put_plain(text, "{");
+    status = put_messages(text, given, error);
+    put_plain(text, given->no_generation_prompt ? ",\"add_generation_prompt\":false" : ",\"add_generation_prompt\":true");
+    if (status == RUNNEL_OK && given->tools != NULL) {
+        status = check_json(text->heap, given->tools, true, "tools", error);
+        put_plain(text, ",\"tools\":");
+        put_plain(text, given->tools);
+    }
+    if (status == RUNNEL_OK && given->variables != NULL) {
+        status = check_json(text->heap, given->variables, false, "variables", error);
+        if (status == RUNNEL_OK)
+            put_members(text, given->variables);
+    }
+    put_plain(text, "}");
+    if (status == RUNNEL_OK && text->refused)
+        status = rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the chat");
+    return status;
+}
+
+/* ---- A chat ---- */
+
+static runnel_status choose_template(struct rn_chat *chat, const struct rn_chat_templates *templates,
+                                     const runnel_chat *given, runnel_error *error)
+{
+    const struct rn_chat_template *found = NULL;
+    const char *name = given->template_name;
+
+    if (given->template_text != NULL) {
+        size_t n = strlen(given->template_text);
+
+        chat->format = rn_answer_format_of(given->template_text, n);
+        return rn_template_parse(chat->heap, given->template_text, n, &chat->own, error);
+    }
+    if (name != NULL)
+        found = find_template(templates, name);
+    else if (given->tools != NULL)
+        found = find_template(templates, "tool_use");
+    if (found == NULL && name == NULL)
+        found = find_template(templates, "");
+    if (found == NULL)
+        return rn_error_set(error, RUNNEL_NOT_FOUND, "the model has no chat template%s%.64s", name != NULL ? " " : "",
+                            name != NULL ? name : "");
+    if (found->parsed == NULL)
+        return rn_error_set(error, found->error.status, "the model's chat template: %s", found->error.message);
+    chat->tmpl = found->parsed;
+    chat->format = found->format;
+    return RUNNEL_OK;
+}
+
+static runnel_status fill(struct rn_chat *chat, const struct rn_chat_templates *templates, const runnel_chat *given,
+                          runnel_error *error)
+{
+    struct text text = {.heap = chat->heap};
+    runnel_status status = choose_template(chat, templates, given, error);
+
+    if (status != RUNNEL_OK)
+        return status;
+    if (chat->own != NULL)
+        chat->tmpl = chat->own;
+    status = put_context(&text, given, error);
+    chat->context = text.bytes;
+    chat->context_bytes = text.n;
+    if (status == RUNNEL_OK && given->tools != NULL) {
+        chat->tools = rn_strndup(chat->heap, given->tools, strlen(given->tools));
+        if (chat->tools == NULL)
+            return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the chat");
+    }
+    chat->now_s = given->now_s != 0 ? given->now_s : (int64_t)time(NULL);
+    return status;
+}
+
+void runnel_chat_default(runnel_chat *chat)
+{
+    *chat = (runnel_chat){.struct_size = sizeof *chat};
+}
+
+runnel_status rn_chat_new(struct rn_heap *heap, const struct rn_chat_templates *templates, const runnel_chat *given,
+                          struct rn_chat **out, runnel_error *error)
+{
+    runnel_chat read;
+    struct rn_chat *chat;
+    runnel_status status;
+
+    runnel_chat_default(&read);
+    if (given->struct_size < sizeof(size_t) || given->struct_size > sizeof read)
+        return rn_error_set(error, RUNNEL_INVALID, "chat: struct_size is not of this library; use runnel_chat_default");
+    memcpy(&read, given, given->struct_size);
+    chat = rn_calloc(heap, 1, sizeof *chat);
+    if (chat == NULL)
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the chat");
+    chat->heap = heap;
+    status = fill(chat, templates, &read, error);
+    if (status != RUNNEL_OK) {
+        rn_chat_free(chat);
+        return status;
+    }
+    *out = chat;
+    return RUNNEL_OK;
+}
+
+void rn_chat_free(struct rn_chat *chat)
+{
+    if (chat == NULL)
+        return;
+    rn_template_free(chat->own);
+    rn_free(chat->heap, chat->context);
+    rn_free(chat->heap, chat->tools);
+    rn_free(chat->heap, chat);
+}
+
+static struct rn_view text_of(const struct rn_vocab *vocab, int32_t token)
+{
+    return token < 0 ? (struct rn_view){"", 0} : rn_vocab_piece(vocab, token, true);
+}
+
+runnel_status rn_chat_render(const struct rn_chat *chat, const struct rn_vocab *vocab, struct rn_heap *heap,
+                             struct rn_rendered *rendered, runnel_error *error)
+{
+    const struct rn_template_string strings[] = {{"bos_token", text_of(vocab, rn_vocab_bos(vocab))},
+                                                 {"eos_token", text_of(vocab, rn_vocab_eos(vocab))}};
+    const struct rn_template_context context = {.json = chat->context,
+                                                .json_bytes = chat->context_bytes,
+                                                .strings = strings,
+                                                .n_strings = sizeof strings / sizeof strings[0],
+                                                .now_s = chat->now_s};
+
+    return rn_template_render(chat->tmpl, heap, &context, NULL, rendered, error);
+}
+
+runnel_status rn_chat_tokenize(const struct rn_rendered *rendered, const struct rn_vocab *vocab, struct rn_heap *heap,
+                               int32_t **tokens, size_t *count, runnel_error *error)
+{
+    runnel_status status = rn_tokenize_marked(vocab, heap, rendered->text, rendered->n, 0, rendered->data,
+                                              rendered->n_data, tokens, count, error);
+    int32_t bos = rn_vocab_bos(vocab), *with_bos;
+
+    if (status != RUNNEL_OK || !rn_vocab_add_bos(vocab) || bos < 0 || (*count > 0 && (*tokens)[0] == bos))
+        return status;
+    with_bos = rn_realloc(heap, *tokens, *count + 1, sizeof **tokens);
+    if (with_bos == NULL) {
+        rn_free(heap, *tokens);
+        *tokens = NULL;
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the prompt");
+    }
+    memmove(with_bos + 1, with_bos, *count * sizeof *with_bos);
+    with_bos[0] = bos;
+    *tokens = with_bos;
+    ++*count;
+    return RUNNEL_OK;
+}

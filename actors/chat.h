@@ -1,0 +1,62 @@
+/* Chats: from a conversation, as the host gives it, to the text and the tokens of a prompt.
+ *
+ *     submit (host's thread)      checks the JSON, joins all in one context: {"messages": [...], "tools": ...}
+ *     tokenizer actor             renders the template with it, tokenizes: control tokens from the template alone
+ *
+ * A template may take long (it is a stranger's), so that it never runs inside runnel_generate. */
+#ifndef RN_ACTORS_CHAT_H
+#define RN_ACTORS_CHAT_H
+
+#include "base/alloc.h"
+#include "runnel.h"
+#include "text/answer.h"
+#include "text/template.h"
+#include "text/vocab.h"
+
+/* One template of a model's file. */
+struct rn_chat_template {
+    char *name;                /* "" for tokenizer.chat_template, "tool_use" for tokenizer.chat_template.tool_use */
+    struct rn_template *parsed;/* NULL: error says why */
+    runnel_error error;
+    const struct rn_answer_format *format;
+};
+
+struct rn_chat_templates {
+    struct rn_heap *heap;
+    struct rn_chat_template *list; /* [n] */
+    uint32_t n;
+};
+
+/* The templates of a file. One that is malformed is kept with its error: it fails who uses it, not the load.
+ * NO_MEMORY alone is an error. */
+runnel_status rn_chat_templates_init(struct rn_chat_templates *templates, struct rn_heap *heap,
+                                     const struct rn_gguf *gguf);
+void rn_chat_templates_fini(struct rn_chat_templates *templates);
+
+/* A chat on its way to its prompt: the template to use, and the context as one JSON object. */
+struct rn_chat {
+    struct rn_heap *heap;
+    const struct rn_template *tmpl;
+    struct rn_template *own; /* tmpl, when the chat brought it */
+    const struct rn_answer_format *format;
+    char *context;           /* [context_bytes] */
+    size_t context_bytes;
+    char *tools;             /* NUL-terminated, or NULL */
+    int64_t now_s;           /* never 0 */
+};
+
+/* Checks a chat and copies what it needs. `given` is read up to its struct_size. INVALID, NOT_FOUND, FORMAT,
+ * NO_MEMORY. */
+runnel_status rn_chat_new(struct rn_heap *heap, const struct rn_chat_templates *templates, const runnel_chat *given,
+                          struct rn_chat **out, runnel_error *error);
+void rn_chat_free(struct rn_chat *chat);
+
+/* The text; errors of rn_template_render. */
+runnel_status rn_chat_render(const struct rn_chat *chat, const struct rn_vocab *vocab, struct rn_heap *heap,
+                             struct rn_rendered *rendered, runnel_error *error);
+
+/* The prompt of a rendered text: BOS in front where the model wants it and the text does not begin with it. */
+runnel_status rn_chat_tokenize(const struct rn_rendered *rendered, const struct rn_vocab *vocab, struct rn_heap *heap,
+                               int32_t **tokens, size_t *count, runnel_error *error);
+
+#endif

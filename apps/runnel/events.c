@@ -1,0 +1,94 @@
+/* Events as JSON, a line each. */
+#include <string.h>
+
+#include "common.h"
+
+static const char *finish_name(runnel_finish finish)
+{
+    return finish == RUNNEL_FINISH_STOP ? "stop" : finish == RUNNEL_FINISH_LENGTH ? "length" : "none";
+}
+
+static void token(const runnel_event *event, bool logprobs)
+{
+    printf("{\"type\":\"token\",\"id\":%d,\"text\":", (int)event->token);
+    app_json_string(stdout, event->text, event->text_bytes);
+    if (logprobs && event->token >= 0) {
+        fputs(",\"logprob\":", stdout);
+        app_json_number(stdout, (double)event->logprob);
+        fputs(",\"top\":[", stdout);
+        for (uint32_t i = 0; i < event->n_top; i++) {
+            printf("%s{\"id\":%d,\"logprob\":", i > 0 ? "," : "", (int)event->top[i].token);
+            app_json_number(stdout, (double)event->top[i].logprob);
+            fputc('}', stdout);
+        }
+        fputc(']', stdout);
+    }
+    fputs("}\n", stdout);
+}
+
+static void part(const runnel_event *event, const char *type)
+{
+    printf("{\"type\":\"%s\"", type);
+    if (event->type != RUNNEL_EVENT_REASONING)
+        printf(",\"call\":%u", event->tool_call);
+    if (event->type != RUNNEL_EVENT_TOOL_END) {
+        fputs(",\"text\":", stdout);
+        app_json_string(stdout, event->text, event->text_bytes);
+    }
+    fputs("}\n", stdout);
+}
+
+static void end(const runnel_event *event)
+{
+    const runnel_usage *u = &event->usage;
+    const runnel_timings *t = &event->timings;
+
+    if (event->type == RUNNEL_EVENT_DONE) {
+        printf("{\"type\":\"done\",\"finish\":\"%s\"", finish_name(event->finish));
+    } else if (event->type == RUNNEL_EVENT_CANCELLED) {
+        fputs("{\"type\":\"cancelled\"", stdout);
+    } else {
+        printf("{\"type\":\"failed\",\"status\":\"%s\",\"error\":", runnel_status_name(event->status));
+        app_json_string(stdout, event->error, strlen(event->error));
+    }
+    printf(",\"usage\":{\"prompt_tokens\":%llu,\"cached_tokens\":%llu,\"completion_tokens\":%llu}",
+           (unsigned long long)u->prompt_tokens, (unsigned long long)u->cached_tokens,
+           (unsigned long long)u->completion_tokens);
+    printf(",\"timings\":{\"admitted_us\":%llu,\"first_token_us\":%llu,\"end_us\":%llu}}\n",
+           (unsigned long long)t->admitted_us, (unsigned long long)t->first_token_us, (unsigned long long)t->end_us);
+}
+
+void app_json_event(const runnel_event *event, bool logprobs)
+{
+    switch (event->type) {
+    case RUNNEL_EVENT_TOKEN:
+        token(event, logprobs);
+        break;
+    case RUNNEL_EVENT_PROGRESS:
+        printf("{\"type\":\"progress\",\"done\":%llu,\"total\":%llu}\n", (unsigned long long)event->prompt_done,
+               (unsigned long long)event->prompt_total);
+        break;
+    case RUNNEL_EVENT_LOGITS:
+        break;
+    case RUNNEL_EVENT_REASONING:
+        part(event, "reasoning");
+        break;
+    case RUNNEL_EVENT_TOOL_CALL:
+        part(event, "tool_call");
+        break;
+    case RUNNEL_EVENT_TOOL_ID:
+        part(event, "tool_id");
+        break;
+    case RUNNEL_EVENT_TOOL_ARGUMENTS:
+        part(event, "tool_arguments");
+        break;
+    case RUNNEL_EVENT_TOOL_END:
+        part(event, "tool_end");
+        break;
+    case RUNNEL_EVENT_DONE:
+    case RUNNEL_EVENT_CANCELLED:
+    case RUNNEL_EVENT_FAILED:
+        end(event);
+        break;
+    }
+}

@@ -1,0 +1,98 @@
+/* runnel template: the text that a chat template makes of a context, exactly as it is. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+
+/* Text that the library writes in two calls: one measures. */
+typedef runnel_status (*render_fn)(void *user, char *text, size_t capacity, size_t *n, runnel_error *error);
+
+static int print_rendered(render_fn render, void *user)
+{
+    runnel_error error = {0};
+    char *text = NULL;
+    size_t n = 0;
+
+    error.status = render(user, NULL, 0, &n, &error);
+    if (error.status == RUNNEL_OK) {
+        text = malloc(n + 1);
+        if (text == NULL) {
+            app_error("not enough memory");
+            return APP_FAILURE;
+        }
+        error.status = render(user, text, n, &n, &error);
+    }
+    if (error.status == RUNNEL_OK)
+        fwrite(text, 1, n, stdout);
+    free(text);
+    return error.status == RUNNEL_OK ? app_output_code() : app_fail(&error);
+}
+
+struct by_file {
+    struct app_text source, context;
+    int64_t now_s;
+};
+
+static runnel_status render_file(void *user, char *text, size_t capacity, size_t *n, runnel_error *error)
+{
+    struct by_file *f = user;
+
+    return runnel_render_template(f->source.bytes, f->source.size, f->context.bytes, f->context.size, f->now_s, text,
+                                  capacity, n, error);
+}
+
+struct by_model {
+    runnel_model *model;
+    runnel_chat chat;
+};
+
+static runnel_status render_model(void *user, char *text, size_t capacity, size_t *n, runnel_error *error)
+{
+    struct by_model *m = user;
+
+    return runnel_apply_template(m->model, &m->chat, text, capacity, n, error);
+}
+
+/* The context's members are the variables: they take the place of the (empty) messages. */
+static int with_model(const struct app_options *options, const struct app_text *context)
+{
+    struct app app = {0};
+    struct by_model m = {0};
+    int code = app_open(&app, options, true);
+
+    if (code == APP_OK) {
+        runnel_chat_default(&m.chat);
+        m.model = app.model;
+        m.chat.no_generation_prompt = 1;
+        m.chat.variables = context->bytes;
+        m.chat.template_name = options->template_name;
+        m.chat.now_s = options->now_s;
+        code = print_rendered(render_model, &m);
+    }
+    app_close(&app);
+    return code;
+}
+
+int app_template(const struct app_options *options)
+{
+    struct by_file f = {.now_s = options->now_s};
+    int code = APP_FAILURE;
+
+    if ((options->file != NULL) == (options->n_operands > 0)) {
+        app_error("give a model, or a template with --file");
+        return APP_USAGE;
+    }
+    if (options->context_file == NULL) {
+        app_error("give a file with the context with --context; - is standard input");
+        return APP_USAGE;
+    }
+    if (!app_read_file(options->context_file, &f.context))
+        return APP_FAILURE;
+    if (options->n_operands > 0)
+        code = with_model(options, &f.context);
+    else if (app_read_file(options->file, &f.source))
+        code = print_rendered(render_file, &f);
+    free(f.source.bytes);
+    free(f.context.bytes);
+    return code;
+}
