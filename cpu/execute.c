@@ -154,12 +154,8 @@ static void quantise(const struct context *c, const struct rn_instruction *in, u
     const float *a = slot_row(c, in->from, row);
     char *out = (char *)c->fast->inputs[in->input] + (size_t)row * parts * bytes;
 
-    for (i = 0; i < parts; i++, a += in->cols, out += bytes) {
-        if (in->input == RN_INPUT_Q8)
-            c->fast->level->rows->quantise_q8(a, out, in->cols);
-        else
-            c->fast->level->rows->quantise_q8k(a, out, in->cols);
-    }
+    for (i = 0; i < parts; i++, a += in->cols, out += bytes)
+        rn_quantise(c->fast->level->rows, in->input, a, out, in->cols);
 }
 
 static void run_row(const struct context *c, const struct rn_instruction *in, uint32_t row)

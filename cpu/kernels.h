@@ -24,6 +24,7 @@ enum rn_input {
     RN_INPUT_F32,
     RN_INPUT_Q8,  /* blocks of 32: see struct rn_q8 */
     RN_INPUT_Q8K, /* blocks of 256: see struct rn_q8k */
+    RN_INPUT_LINES, /* blocks of 32, each a cache line: see struct rn_line */
     RN_INPUT_KINDS
 };
 
@@ -86,6 +87,7 @@ struct rn_rows {
     /* out = the quantised row of n floats; rn_input_bytes(kind, n) bytes, aligned to 64. */
     void (*quantise_q8)(const float *a, void *out, uint32_t n);
     void (*quantise_q8k)(const float *a, void *out, uint32_t n);
+    void (*quantise_lines)(const float *a, void *out, uint32_t n); /* NULL where no kernel of the level wants it */
 
     void (*rms_norm)(float *out, const float *a, const float *weight, uint32_t n, double eps);
     void (*layer_norm)(float *out, const float *a, const float *weight, const float *bias, uint32_t n, double eps);
@@ -115,6 +117,7 @@ struct rn_level {
 const struct rn_level *rn_level_c(void);
 const struct rn_level *rn_level_avx2(void);
 const struct rn_level *rn_level_avx512(void);
+const struct rn_level *rn_level_neon(void);
 
 /* The best level of this machine. */
 const struct rn_level *rn_level_best(void);
@@ -140,6 +143,24 @@ struct rn_q8k {
     int16_t *sum16;
 };
 
+/* 32 inputs with all that a product of x86 asks of them; a row is an array of these, aligned to 64.
+ *
+ * A sum S of integers that begins at `start` instead of 0, with weights that are 128 too large, ends as the
+ * bits of the float RN_MAGIC + S, for |S| < 2^22. d has 22 bits, so that magic_d is exact and
+ * fma(RN_MAGIC + S, d, -magic_d) is S·d rounded once: the conversion to float costs nothing. */
+struct rn_line {
+    int8_t q[32];        /* |q| <= 127; value = d * q */
+    float d;
+    float magic_d;       /* RN_MAGIC * d */
+    int32_t start;       /* bits of RN_MAGIC, less 128 times the sum of q */
+    float d_sum;         /* d * the sum of q */
+    int32_t start16[2];  /* as start and d_sum, of the first and the second 16 */
+    float d_sum16[2];
+};
+
+#define RN_MAGIC 12582912.0f /* 3 * 2^22 */
+enum { RN_MAGIC_BITS = 0x4b400000 };
+
 static inline size_t rn_round_up(size_t n, size_t to)
 {
     return (n + to - 1) / to * to;
@@ -152,9 +173,22 @@ static inline size_t rn_input_bytes(enum rn_input kind, uint32_t cols)
         return rn_round_up(rn_round_up(cols, 64) + (size_t)cols / 32 * 8, 64);
     case RN_INPUT_Q8K:
         return rn_round_up((size_t)cols + (size_t)cols / 256 * (4 + 16 + 32), 64);
+    case RN_INPUT_LINES:
+        return (size_t)cols / 32 * sizeof(struct rn_line);
     default:
         return (size_t)cols * 4;
     }
+}
+
+/* out = the row of n floats as the kind says; any kind but F32, which needs none. */
+static inline void rn_quantise(const struct rn_rows *rows, enum rn_input kind, const float *a, void *out, uint32_t n)
+{
+    if (kind == RN_INPUT_Q8)
+        rows->quantise_q8(a, out, n);
+    else if (kind == RN_INPUT_Q8K)
+        rows->quantise_q8k(a, out, n);
+    else
+        rows->quantise_lines(a, out, n);
 }
 
 static inline struct rn_q8 rn_q8_view(const void *row, uint32_t cols)
