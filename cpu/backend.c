@@ -14,11 +14,22 @@ enum { LINE = 64, HUGE_PAGE = 1 << 21, TOUCH_BYTES = 8 << 20 };
 
 /* ---- Steps ---- */
 
+void rn_fast_ready(struct rn_fast *fast, struct rn_step *step)
+{
+    uint32_t i;
+
+    fast->step = step;
+    for (i = 0; i < step->n_rows; i++)
+        if (step->rows[i].out >= 0)
+            fast->out_rows[step->rows[i].out] = i;
+    for (i = 0; i < fast->program.n; i++) /* relaxed: the team's submission orders it before the run */
+        atomic_store_explicit(&fast->pieces[i], 0, memory_order_relaxed);
+}
+
 /* Holder of the job only: takes the oldest step and gives the job to the team. */
 static void start_next(struct rn_fast *fast)
 {
     struct rn_step *step, *next;
-    uint32_t i;
 
     if (fast->queue == NULL) {
         /* acquire: pairs with the release push in submit, else the step's fields might be read too early. */
@@ -32,13 +43,8 @@ static void start_next(struct rn_fast *fast)
     step = fast->queue;
     RN_CHECK(step != NULL);
     fast->queue = step->next;
-    fast->step = step;
     RN_ASSERT(rn_step_check(step, fast->plan, &fast->limits));
-    for (i = 0; i < step->n_rows; i++)
-        if (step->rows[i].out >= 0)
-            fast->out_rows[step->rows[i].out] = i;
-    for (i = 0; i < fast->program.n; i++) /* relaxed: the team's submission orders it before the run */
-        atomic_store_explicit(&fast->pieces[i], 0, memory_order_relaxed);
+    rn_fast_ready(fast, step);
     rn_team_submit(fast->team, &fast->job);
 }
 
@@ -60,7 +66,15 @@ static void submit_async(struct rn_backend *backend, struct rn_step *step)
 
 static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
 {
-    rn_fast_run((struct rn_fast *)((char *)job - offsetof(struct rn_fast, job)), worker, n_workers);
+    struct rn_fast *fast = (struct rn_fast *)((char *)job - offsetof(struct rn_fast, job));
+    uint32_t phase;
+
+    rn_fast_begin(fast, worker, n_workers);
+    for (phase = 0; phase < fast->program.n_phases; phase++) {
+        if (phase > 0)
+            rn_team_barrier(fast->team, worker);
+        rn_fast_phase(fast, worker, n_workers, phase);
+    }
 }
 
 static void done(struct rn_job *job)

@@ -460,15 +460,21 @@ static void run_phase(const struct context *c, uint32_t first, uint32_t last)
     }
 }
 
-void rn_fast_run(struct rn_fast *fast, uint32_t worker, uint32_t n_workers)
+static struct context context_of(struct rn_fast *fast, uint32_t worker, uint32_t n_workers)
 {
-    struct context c = {fast, fast->step, &fast->scratch[worker], worker, n_workers};
-    uint32_t phase;
+    return (struct context){fast, fast->step, &fast->scratch[worker], worker, n_workers};
+}
+
+void rn_fast_begin(struct rn_fast *fast, uint32_t worker, uint32_t n_workers)
+{
+    struct context c = context_of(fast, worker, n_workers);
 
     set_angles(&c);
-    for (phase = 0; phase < fast->program.n_phases; phase++) {
-        if (phase > 0)
-            rn_team_barrier(fast->team, worker);
-        run_phase(&c, fast->program.starts[phase], fast->program.starts[phase + 1]);
-    }
+}
+
+void rn_fast_phase(struct rn_fast *fast, uint32_t worker, uint32_t n_workers, uint32_t phase)
+{
+    struct context c = context_of(fast, worker, n_workers);
+
+    run_phase(&c, fast->program.starts[phase], fast->program.starts[phase + 1]);
 }

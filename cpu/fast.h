@@ -50,7 +50,12 @@ struct rn_fast {
     _Atomic uint32_t pending;          /* steps submitted and not done; the job is held while it is not 0 */
 };
 
-/* One worker's part of the current step. */
-void rn_fast_run(struct rn_fast *fast, uint32_t worker, uint32_t n_workers);
+/* Makes `step` the current one: the rows of the wanted logits, no piece taken. Before the team runs it. */
+void rn_fast_ready(struct rn_fast *fast, struct rn_step *step);
+
+/* One worker's part of what precedes the phases of the current step, and of one phase. All workers meet at a
+ * barrier between phases. */
+void rn_fast_begin(struct rn_fast *fast, uint32_t worker, uint32_t n_workers);
+void rn_fast_phase(struct rn_fast *fast, uint32_t worker, uint32_t n_workers, uint32_t phase);
 
 #endif
