@@ -311,20 +311,10 @@ PRODUCTS(256, rn_q8k_view)
         .input = kind, .tile = 1, .pack_from = RN_MAX_INPUTS + 1, .step = 1, .panel_bytes = panel##width,     \
         .direct = direct_##name, .pack = pack_##name, .packed = packed_##name};
 
-/* clang-format off */
-#define FORMATS32(X) \
-    X(q4_0, RN_Q4_0) X(q4_1, RN_Q4_1) X(q5_0, RN_Q5_0) X(q5_1, RN_Q5_1) X(q8_0, RN_Q8_0) X(iq4_nl, RN_IQ4_NL) \
-    X(mxfp4, RN_MXFP4) X(nvfp4, RN_NVFP4)
-#define FORMATS256(X) \
-    X(q2_k, RN_Q2_K) X(q3_k, RN_Q3_K) X(q4_k, RN_Q4_K) X(q5_k, RN_Q5_K) X(q6_k, RN_Q6_K) X(iq4_xs, RN_IQ4_XS) \
-    X(tq1_0, RN_TQ1_0) X(tq2_0, RN_TQ2_0) X(iq1_s, RN_IQ1_S) X(iq1_m, RN_IQ1_M) X(iq2_xxs, RN_IQ2_XXS) \
-    X(iq2_xs, RN_IQ2_XS) X(iq2_s, RN_IQ2_S) X(iq3_xxs, RN_IQ3_XXS) X(iq3_s, RN_IQ3_S)
-/* clang-format on */
-
 #define KERNEL32(name, type) KERNEL(name, type, 32, RN_INPUT_Q8)
 #define KERNEL256(name, type) KERNEL(name, type, 256, RN_INPUT_Q8K)
-FORMATS32(KERNEL32)
-FORMATS256(KERNEL256)
+RN_FORMATS32(KERNEL32)
+RN_FORMATS256(KERNEL256)
 
 static const struct rn_kernel kernel_other = {.input = RN_INPUT_F32,
                                               .tile = 1,
@@ -341,8 +331,8 @@ static const struct rn_kernel kernel_other = {.input = RN_INPUT_F32,
 static const struct rn_kernel *kernel_c(uint32_t type_id)
 {
     switch (type_id) {
-        FORMATS32(CASE)
-        FORMATS256(CASE)
+        RN_FORMATS32(CASE)
+        RN_FORMATS256(CASE)
     default: /* F32, F16 and BF16 too: decoding is a copy */
         return NULL;
     }
@@ -355,7 +345,8 @@ static const struct rn_rows rows_c = {
 
 const struct rn_level *rn_level_c(void)
 {
-    static const struct rn_level level = {.name = "c", .rows = &rows_c, .kernel = kernel_c, .other = &kernel_other};
+    static const struct rn_level level = {
+        .name = "c", .rows = &rows_c, .kernel = kernel_c, .other = &kernel_other};
 
     return &level;
 }

@@ -21,7 +21,23 @@
 #include "model/quant_grids.h"
 #include "model/quant_types.h"
 
+/* A level with an instruction for it defines its own: the half float at p, as a float. */
+#ifndef RN_HALF_AT
+#define RN_HALF_AT rn_half_at
+#endif
+
 #define RN_UNPACK static inline __attribute__((always_inline))
+
+/* The formats that are unpacked here: name and type. */
+/* clang-format off */
+#define RN_FORMATS32(X) \
+    X(q4_0, RN_Q4_0) X(q4_1, RN_Q4_1) X(q5_0, RN_Q5_0) X(q5_1, RN_Q5_1) X(q8_0, RN_Q8_0) X(iq4_nl, RN_IQ4_NL) \
+    X(mxfp4, RN_MXFP4) X(nvfp4, RN_NVFP4)
+#define RN_FORMATS256(X) \
+    X(q2_k, RN_Q2_K) X(q3_k, RN_Q3_K) X(q4_k, RN_Q4_K) X(q5_k, RN_Q5_K) X(q6_k, RN_Q6_K) X(iq4_xs, RN_IQ4_XS) \
+    X(tq1_0, RN_TQ1_0) X(tq2_0, RN_TQ2_0) X(iq1_s, RN_IQ1_S) X(iq1_m, RN_IQ1_M) X(iq2_xxs, RN_IQ2_XXS) \
+    X(iq2_xs, RN_IQ2_XS) X(iq2_s, RN_IQ2_S) X(iq3_xxs, RN_IQ3_XXS) X(iq3_s, RN_IQ3_S)
+/* clang-format on */
 
 struct rn_block32 {
     int8_t q[32];
@@ -96,16 +112,6 @@ RN_UNPACK float rn_scale_nvfp4(uint8_t code)
     return exponent == 0 ? (float)mantissa * 0x1p-10f : (float)(8 + mantissa) * rn_power_of_two(exponent + 116);
 }
 
-RN_UNPACK void rn_unpack_nvfp4(const uint8_t *row, size_t b, struct rn_block32 *out)
-{
-    const uint8_t *block = row + b / 2 * 36, *p = block + 4 + b % 2 * 16;
-
-    out->d[0] = rn_scale_nvfp4(block[b % 2 * 2]);
-    out->d[1] = rn_scale_nvfp4(block[b % 2 * 2 + 1]);
-    rn_unpack_levels(p, rn_levels_fp4, 8, out->q);
-    rn_unpack_levels(p + 8, rn_levels_fp4, 8, out->q + 16);
-}
-
 /* The floats of the b-th 32 columns; NVFP4 apart, d[1] is not set. Inlined with a constant type. */
 RN_UNPACK void rn_unpack32_floats(enum rn_type_id type, const uint8_t *row, size_t b, struct rn_block32 *out)
 {
@@ -113,24 +119,28 @@ RN_UNPACK void rn_unpack32_floats(enum rn_type_id type, const uint8_t *row, size
     switch (type) {
     case RN_Q4_0:
     case RN_IQ4_NL:
-        out->d[0] = rn_half_at(row + b * 18);
+        out->d[0] = RN_HALF_AT(row + b * 18);
         break;
     case RN_Q5_0:
-        out->d[0] = rn_half_at(row + b * 22);
+        out->d[0] = RN_HALF_AT(row + b * 22);
         break;
     case RN_Q8_0:
-        out->d[0] = rn_half_at(row + b * 34);
+        out->d[0] = RN_HALF_AT(row + b * 34);
         break;
     case RN_Q4_1:
-        out->d[0] = rn_half_at(row + b * 20);
-        out->m = rn_half_at(row + b * 20 + 2);
+        out->d[0] = RN_HALF_AT(row + b * 20);
+        out->m = RN_HALF_AT(row + b * 20 + 2);
         break;
     case RN_Q5_1:
-        out->d[0] = rn_half_at(row + b * 24);
-        out->m = rn_half_at(row + b * 24 + 2);
+        out->d[0] = RN_HALF_AT(row + b * 24);
+        out->m = RN_HALF_AT(row + b * 24 + 2);
         break;
     case RN_MXFP4:
         out->d[0] = rn_scale_mxfp4(row[b * 17]);
+        break;
+    case RN_NVFP4: /* blocks of 64 */
+        out->d[0] = rn_scale_nvfp4(row[b / 2 * 36 + b % 2 * 2]);
+        out->d[1] = rn_scale_nvfp4(row[b / 2 * 36 + b % 2 * 2 + 1]);
         break;
     default:
         break;
@@ -163,7 +173,8 @@ RN_UNPACK void rn_unpack32(enum rn_type_id type, const uint8_t *row, size_t b, s
         rn_unpack_levels(row + b * 17 + 1, rn_levels_fp4, 16, out->q);
         break;
     case RN_NVFP4:
-        rn_unpack_nvfp4(row, b, out);
+        rn_unpack_levels(row + b / 2 * 36 + 4 + b % 2 * 16, rn_levels_fp4, 8, out->q);
+        rn_unpack_levels(row + b / 2 * 36 + 12 + b % 2 * 16, rn_levels_fp4, 8, out->q + 16);
         break;
     default:
         break;
@@ -388,7 +399,7 @@ RN_UNPACK void rn_unpack_iq1_s(const uint8_t *b, struct rn_block256 *out)
     uint32_t word;
     int j, k;
 
-    out->d = rn_half_at(b) * 0.125f;
+    out->d = RN_HALF_AT(b) * 0.125f;
     for (j = 0; j < 8; j++) {
         word = rn_le16(b + 34 + 2 * j);
         out->scale[2 * j] = out->scale[2 * j + 1] = (int16_t)(2 * (word >> 12 & 7) + 1);
@@ -419,7 +430,7 @@ RN_UNPACK void rn_unpack_iq2_xxs(const uint8_t *b, struct rn_block256 *out)
     uint32_t word;
     int j, k;
 
-    out->d = rn_half_at(b) * 0.125f;
+    out->d = RN_HALF_AT(b) * 0.125f;
     for (j = 0; j < 8; j++, group += 8) {
         word = rn_le32(group + 4);
         out->scale[2 * j] = out->scale[2 * j + 1] = (int16_t)(2 * (word >> 28) + 1);
@@ -433,7 +444,7 @@ RN_UNPACK void rn_unpack_iq2_xs(const uint8_t *b, struct rn_block256 *out)
     uint32_t word;
     int k;
 
-    out->d = rn_half_at(b) * 0.125f;
+    out->d = RN_HALF_AT(b) * 0.125f;
     rn_scales_odd(b + 66, out);
     for (k = 0; k < 32; k++) {
         word = rn_le16(b + 2 + 2 * k);
@@ -445,7 +456,7 @@ RN_UNPACK void rn_unpack_iq2_s(const uint8_t *b, struct rn_block256 *out)
 {
     int k;
 
-    out->d = rn_half_at(b) * 0.125f;
+    out->d = RN_HALF_AT(b) * 0.125f;
     rn_scales_odd(b + 74, out);
     for (k = 0; k < 32; k++)
         rn_put_iq2(rn_grid_iq2_s[b[2 + k] | (b[66 + k / 4] >> (k % 4 * 2) & 3) << 8], b[34 + k], out->q + 8 * k);
@@ -457,7 +468,7 @@ RN_UNPACK void rn_unpack_iq3_xxs(const uint8_t *b, struct rn_block256 *out)
     uint32_t word;
     int j, k;
 
-    out->d = rn_half_at(b) * 0.25f;
+    out->d = RN_HALF_AT(b) * 0.25f;
     for (j = 0; j < 8; j++) {
         word = rn_le32(b + 66 + 4 * j);
         out->scale[2 * j] = out->scale[2 * j + 1] = (int16_t)(2 * (word >> 28) + 1);
@@ -473,7 +484,7 @@ RN_UNPACK void rn_unpack_iq3_s(const uint8_t *b, struct rn_block256 *out)
     uint32_t high;
     int k;
 
-    out->d = rn_half_at(b);
+    out->d = RN_HALF_AT(b);
     for (k = 0; k < 8; k++)
         out->scale[2 * k] = out->scale[2 * k + 1] = (int16_t)(2 * (b[106 + k / 2] >> (k % 2 * 4) & 15) + 1);
     for (k = 0; k < 32; k++, index += 2) {
@@ -533,34 +544,34 @@ RN_UNPACK void rn_unpack256_scales(enum rn_type_id type, const uint8_t *row, siz
     memset(out->least, 0, sizeof out->least);
     switch (type) {
     case RN_Q2_K:
-        out->d = rn_half_at(block + 80);
-        out->m = rn_half_at(block + 82);
+        out->d = RN_HALF_AT(block + 80);
+        out->m = RN_HALF_AT(block + 82);
         rn_scales_q2_k(block, out);
         break;
     case RN_Q3_K:
-        out->d = rn_half_at(block + 108);
+        out->d = RN_HALF_AT(block + 108);
         rn_scales_q3_k(block + 96, out);
         break;
     case RN_Q4_K:
     case RN_Q5_K:
-        out->d = rn_half_at(block);
-        out->m = rn_half_at(block + 2);
+        out->d = RN_HALF_AT(block);
+        out->m = RN_HALF_AT(block + 2);
         rn_scales_q4_k(block + 4, out);
         break;
     case RN_Q6_K:
-        out->d = rn_half_at(block + 208);
+        out->d = RN_HALF_AT(block + 208);
         rn_scales_q6_k(block + 192, out);
         break;
     case RN_TQ1_0:
-        out->d = rn_half_at(block + 52);
+        out->d = RN_HALF_AT(block + 52);
         rn_scales_ones(out);
         break;
     case RN_TQ2_0:
-        out->d = rn_half_at(block + 64);
+        out->d = RN_HALF_AT(block + 64);
         rn_scales_ones(out);
         break;
     case RN_IQ4_XS:
-        out->d = rn_half_at(block);
+        out->d = RN_HALF_AT(block);
         rn_scales_iq4_xs(block, out);
         break;
     default:
