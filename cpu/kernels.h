@@ -57,30 +57,67 @@ struct rn_kernel {
     void (*packed)(const struct rn_matmul *m); /* panel × inputs → out */
 };
 
-/* Attention of the queries that share one head of keys and values, for one row. */
+/* Attention of the queries that share one head of keys and values, for a few rows of one sequence. */
 struct rn_attend {
-    const float *q;         /* [queries, k_dim] */
-    float *out;             /* [queries, v_dim] */
-    uint32_t queries, k_dim, v_dim;
-    uint32_t first, last;   /* positions that are looked at, both included */
+    const float *q;         /* [rows][queries, k_dim]; row i begins i * q_stride floats on */
+    float *out;             /* [rows][queries, v_dim]; likewise */
+    size_t q_stride, out_stride;
+    uint32_t rows, queries, k_dim, v_dim;
+    uint32_t last, window;  /* row i looks at position last + i and those before it; at the last `window`; 0: all */
+    uint32_t segment;       /* rn_attend_segment() of every row */
+    uint32_t from, to;      /* only the segments that meet [from, to); whole: 0, UINT32_MAX */
     float scale, softcap;
     const uint32_t *blocks;
     uint32_t block_shift;   /* log2 of positions per block */
     runnel_kv_type kv_type;
-    const uint8_t *keys;    /* of block 0: [block_tokens, k_dim]; block b lies b * key_stride bytes on */
-    const uint8_t *values;
+    const uint8_t *keys;    /* of block 0: [k_dim, block_tokens]; block b lies b * key_stride bytes on */
+    const uint8_t *values;  /* of block 0: [block_tokens, v_dim] */
     size_t key_stride, value_stride;
     float *scratch;         /* rn_attend_floats(...) floats, aligned to 64 */
+    float *part;            /* NULL: out is written. Else one row, one segment, whose state goes here instead:
+                               rn_attend_part() floats */
 };
 
-/* Positions that are looked at together; tiles begin at multiples of it, so that where a position
- * falls depends on itself only. */
-enum { RN_ATTEND_TILE = 32 };
+enum {
+    RN_ATTEND_TILE = 32,      /* positions looked at together; tiles begin at multiples of it */
+    RN_ATTEND_SEGMENT = 512,  /* the shortest segment */
+    RN_ATTEND_SEGMENTS = 17   /* the most that a row meets: 16, and one more where a window begins inside one */
+};
 
-static inline size_t rn_attend_floats(uint32_t queries, uint32_t k_dim, uint32_t v_dim)
+/* Positions per segment for a row that looks at `span` positions. A power of two, and a matter of the row
+ * alone: how work is cut up never shows in the bits. */
+static inline uint32_t rn_attend_segment(uint32_t span)
 {
-    return (size_t)RN_ATTEND_TILE * (k_dim + v_dim + 16) + (size_t)queries * (v_dim + k_dim + RN_ATTEND_TILE + 32);
+    uint32_t segment = RN_ATTEND_SEGMENT;
+
+    while (segment * 16 < span)
+        segment *= 2;
+    return segment;
 }
+
+static inline uint32_t rn_attend_pad(uint32_t dim)
+{
+    return (dim + 15) & ~15u;
+}
+
+static inline size_t rn_attend_part(uint32_t queries, uint32_t v_dim)
+{
+    return (size_t)queries * (rn_attend_pad(v_dim) + 2);
+}
+
+static inline size_t rn_attend_floats(uint32_t rows, uint32_t queries, uint32_t k_dim, uint32_t v_dim)
+{
+    size_t lanes = (size_t)rows * queries, k_pad = rn_attend_pad(k_dim), v_pad = rn_attend_pad(v_dim);
+
+    return RN_ATTEND_TILE * ((k_pad > v_pad ? k_pad : v_pad) + v_pad) +
+           lanes * (k_pad + 2 * v_pad + RN_ATTEND_TILE + 16) + 32;
+}
+
+struct rn_attention {
+    void (*attend)(const struct rn_attend *t);
+    /* out of the one row, of the parts of its n >= 1 segments in order; the first part is overwritten. */
+    void (*merge)(const struct rn_attend *t, float *parts, uint32_t n);
+};
 
 /* Functions on rows of n floats; out may be an input unless said. */
 struct rn_rows {
@@ -101,12 +138,14 @@ struct rn_rows {
     /* One head: cos_sin holds dims/2 cosines, then dims/2 sines. out may be a. */
     void (*rope)(float *out, const float *a, const float *cos_sin, uint32_t head_dim, uint32_t dims, bool neox);
     void (*kv_store)(void *out, const float *a, uint32_t n, runnel_kv_type type);
-    void (*attend)(const struct rn_attend *t);
+    /* Likewise, but element i goes to place i * stride. */
+    void (*key_store)(void *out, const float *a, uint32_t n, uint32_t stride, runnel_kv_type type);
 };
 
 struct rn_level {
     const char *name;
     const struct rn_rows *rows;
+    const struct rn_attention *attention;
 
     /* NULL: there is no own kernel; `other` decodes the rows and takes any format. */
     const struct rn_kernel *(*kernel)(uint32_t type_id);

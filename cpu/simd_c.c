@@ -341,12 +341,12 @@ static const struct rn_kernel *kernel_c(uint32_t type_id)
 static const struct rn_rows rows_c = {
     .quantise_q8 = quantise_q8, .quantise_q8k = quantise_q8k, .rms_norm = row_rms_norm, .layer_norm = row_layer_norm,
     .add = row_add, .scale = row_scale, .softcap = row_softcap, .activate = row_activate, .gate = row_gate,
-    .accumulate = row_accumulate, .rope = row_rope, .kv_store = row_kv_store, .attend = row_attend};
+    .accumulate = row_accumulate, .rope = row_rope, .kv_store = row_kv_store, .key_store = row_key_store};
 
 const struct rn_level *rn_level_c(void)
 {
     static const struct rn_level level = {
-        .name = "c", .rows = &rows_c, .kernel = kernel_c, .other = &kernel_other};
+        .name = "c", .rows = &rows_c, .attention = &row_attention, .kernel = kernel_c, .other = &kernel_other};
 
     return &level;
 }
