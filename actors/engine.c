@@ -227,3 +227,28 @@ void runnel_engine_get_stats(runnel_engine *engine, runnel_engine_stats *stats)
 
     memcpy(stats, &now, stats->struct_size < sizeof now ? stats->struct_size : sizeof now);
 }
+
+runnel_status runnel_engine_measure(runnel_engine *engine, runnel_machine *machine, runnel_error *error)
+{
+    runnel_machine now = {0};
+    runnel_status status;
+
+    rn_error_clear(error);
+    if (engine == NULL || machine == NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "measure: engine or machine is NULL");
+    if (machine->struct_size < sizeof(size_t) || machine->struct_size > sizeof now)
+        return rn_error_set(error, RUNNEL_INVALID, "measure: struct_size %zu is not of this library",
+                            machine->struct_size);
+    if (rn_word_get(&engine->closing) != 0)
+        return rn_error_set(error, RUNNEL_CLOSED, "the engine is being freed");
+    if (engine->team == NULL)
+        return rn_error_set(error, RUNNEL_STATE, "measure: the engine has no compute threads");
+    if (!rn_counter_take(&engine->measuring, 1))
+        return rn_error_set(error, RUNNEL_STATE, "measure: a measurement of this engine is under way");
+    status = rn_cpu_measure(&engine->heap, engine->team, &now, error);
+    rn_counter_add(&engine->measuring, -1);
+    now.struct_size = machine->struct_size;
+    if (status == RUNNEL_OK)
+        memcpy(machine, &now, now.struct_size);
+    return status;
+}

@@ -40,6 +40,7 @@ struct runnel_engine {
     struct rn_host host;
     struct rn_worker worker;
     struct rn_team *team;              /* NULL in manual mode */
+    struct rn_counter measuring;       /* 1 inside runnel_engine_measure */
     struct rn_pool session_slots;
     struct rn_session *sessions;       /* [max_sessions]; see tier_actor.h */
 };

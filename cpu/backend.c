@@ -10,7 +10,13 @@
 #include "base/check.h"
 #include "cpu/fast.h"
 
-enum { LINE = 64, HUGE_PAGE = 1 << 21, TOUCH_BYTES = 8 << 20 };
+enum {
+    LINE = 64,
+    HUGE_PAGE = 1 << 21,
+    TOUCH_BYTES = 8 << 20,
+    LANES = 32,             /* queries of a group: its state and a tile of the cache fit the first-level cache */
+    SPLIT_PER_THREAD = 8    /* attentions per thread up to which they are cut into segments */
+};
 
 /* ---- Steps ---- */
 
@@ -18,7 +24,6 @@ enum { LINE = 64, HUGE_PAGE = 1 << 21, TOUCH_BYTES = 8 << 20 };
 static void start_next(struct rn_fast *fast)
 {
     struct rn_step *step, *next;
-    uint32_t i;
 
     if (fast->queue == NULL) {
         /* acquire: pairs with the release push in submit, else the step's fields might be read too early. */
@@ -32,13 +37,8 @@ static void start_next(struct rn_fast *fast)
     step = fast->queue;
     RN_CHECK(step != NULL);
     fast->queue = step->next;
-    fast->step = step;
     RN_ASSERT(rn_step_check(step, fast->plan, &fast->limits));
-    for (i = 0; i < step->n_rows; i++)
-        if (step->rows[i].out >= 0)
-            fast->out_rows[step->rows[i].out] = i;
-    for (i = 0; i < fast->program.n; i++) /* relaxed: the team's submission orders it before the run */
-        atomic_store_explicit(&fast->pieces[i], 0, memory_order_relaxed);
+    rn_fast_ready(fast, step);
     rn_team_submit(fast->team, &fast->job);
 }
 
@@ -60,7 +60,15 @@ static void submit_async(struct rn_backend *backend, struct rn_step *step)
 
 static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
 {
-    rn_fast_run((struct rn_fast *)((char *)job - offsetof(struct rn_fast, job)), worker, n_workers);
+    struct rn_fast *fast = (struct rn_fast *)((char *)job - offsetof(struct rn_fast, job));
+    uint32_t phase;
+
+    rn_fast_begin(fast, worker, n_workers);
+    for (phase = 0; phase < fast->program.n_phases; phase++) {
+        if (phase > 0)
+            rn_team_barrier(fast->team, worker);
+        rn_fast_phase(fast, worker, n_workers, phase);
+    }
 }
 
 static void done(struct rn_job *job)
@@ -158,13 +166,26 @@ static bool take_layers(struct rn_fast *fast)
 
 /* What one worker needs at most, over all ops. */
 struct needs {
-    size_t panel, attend;
-    uint32_t experts, used;
+    size_t panel, attend, part;
+    uint32_t experts, used, queries;
 };
 
-static struct needs needs_of(const struct rn_fast *fast)
+static void need_attention(struct rn_fast *fast, struct needs *most, const struct rn_op *op)
 {
-    struct needs most = {LINE, 1, 1, 1};
+    uint32_t queries = op->heads / op->kv_heads;
+    size_t floats = rn_attend_floats(queries < LANES ? LANES / queries : 1, queries, op->k_dim, op->v_dim);
+    size_t part = rn_attend_part(queries, op->v_dim);
+
+    most->attend = floats > most->attend ? floats : most->attend;
+    most->part = part > most->part ? part : most->part;
+    most->queries = queries > most->queries ? queries : most->queries;
+    if (op->kv_heads < fast->least_kv_heads || fast->least_kv_heads == 0)
+        fast->least_kv_heads = op->kv_heads;
+}
+
+static struct needs needs_of(struct rn_fast *fast)
+{
+    struct needs most = {LINE, 1, 1, 1, 1, 1};
     const struct rn_instruction *in;
     const struct rn_op *op;
     uint32_t i;
@@ -177,10 +198,8 @@ static struct needs needs_of(const struct rn_fast *fast)
             n = in->kernel->panel_bytes(fast->plan->weights[op->weight].cols);
             most.panel = n > most.panel ? n : most.panel;
         }
-        if (op != NULL && op->kind == RN_OP_ATTENTION) {
-            n = rn_attend_floats(op->heads / op->kv_heads, op->k_dim, op->v_dim);
-            most.attend = n > most.attend ? n : most.attend;
-        }
+        if (op != NULL && op->kind == RN_OP_ATTENTION)
+            need_attention(fast, &most, op);
         if (op != NULL && op->kind == RN_OP_EXPERT_MATMUL) {
             most.experts = op->experts > most.experts ? op->experts : most.experts;
             most.used = op->used > most.used ? op->used : most.used;
@@ -206,6 +225,16 @@ static bool take_scratch(struct rn_fast *fast)
         fast->scratch[i].starts = take_bytes(fast, (size_t)needs.experts + 1, sizeof(uint32_t), &ok);
         fast->scratch[i].active = take_bytes(fast, needs.experts, sizeof(uint32_t), &ok);
     }
+    fast->group_rows = needs.queries < LANES ? LANES / needs.queries : 1;
+    fast->max_split = n * SPLIT_PER_THREAD;
+    if (ok)
+        fast->groups = take_bytes(fast, fast->limits.max_rows, sizeof *fast->groups, &ok);
+    if (ok)
+        fast->parts = take_bytes(fast, (size_t)fast->max_split * RN_ATTEND_SEGMENTS, needs.part * sizeof(float), &ok);
+    if (ok)
+        fast->parts_done = take_bytes(fast, fast->max_split, sizeof *fast->parts_done, &ok);
+    for (i = 0; ok && i < fast->max_split; i++) /* relaxed: no thread runs a step yet */
+        atomic_store_explicit(&fast->parts_done[i], 0, memory_order_relaxed);
     return ok;
 }
 
@@ -360,6 +389,9 @@ static void free_backend(struct rn_backend *backend)
         rn_free(fast->heap, fast->inputs[i]);
     rn_free(fast->heap, fast->layers);
     rn_free(fast->heap, fast->scratch);
+    rn_free(fast->heap, fast->groups);
+    rn_free(fast->heap, fast->parts);
+    rn_free(fast->heap, (void *)fast->parts_done);
     rn_free(fast->heap, fast->out_rows);
     rn_free(fast->heap, (void *)fast->pieces);
     rn_program_fini(&fast->program);

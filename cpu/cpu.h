@@ -22,6 +22,9 @@ uint32_t rn_team_threads(const struct rn_team *team);
 struct rn_backend *rn_cpu_reference_new(struct rn_heap *heap, struct rn_team *team);
 struct rn_backend *rn_cpu_backend_new(struct rn_heap *heap, struct rn_team *team);
 
+/* All of *machine but its struct_size; blocks. See runnel_engine_measure. NO_MEMORY. */
+runnel_status rn_cpu_measure(struct rn_heap *heap, struct rn_team *team, runnel_machine *machine, runnel_error *error);
+
 /* Names the SIMD level in use: "avx512", "avx2", "c". */
 const char *rn_cpu_level(void);
 

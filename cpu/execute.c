@@ -91,9 +91,10 @@ static void kv_store(const struct context *c, const struct rn_op *op, uint32_t r
     const float *k = slot_row(c, op->a, row), *v = slot_row(c, op->b, row);
 
     for (h = 0; h < layer->kv_heads; h++) {
-        c->fast->level->rows->kv_store(layer->keys + block * layer->key_block + h * layer->key_head +
-                                     (size_t)in_block * layer->k_dim * element,
-                                 k + (size_t)h * layer->k_dim, layer->k_dim, c->fast->limits.kv_type);
+        c->fast->level->rows->key_store(layer->keys + block * layer->key_block + h * layer->key_head +
+                                            (size_t)in_block * element,
+                                        k + (size_t)h * layer->k_dim, layer->k_dim, c->fast->limits.block_tokens,
+                                        c->fast->limits.kv_type);
         c->fast->level->rows->kv_store(layer->values + block * layer->value_block + h * layer->value_head +
                                      (size_t)in_block * layer->v_dim * element,
                                  v + (size_t)h * layer->v_dim, layer->v_dim, c->fast->limits.kv_type);
@@ -154,12 +155,8 @@ static void quantise(const struct context *c, const struct rn_instruction *in, u
     const float *a = slot_row(c, in->from, row);
     char *out = (char *)c->fast->inputs[in->input] + (size_t)row * parts * bytes;
 
-    for (i = 0; i < parts; i++, a += in->cols, out += bytes) {
-        if (in->input == RN_INPUT_Q8)
-            c->fast->level->rows->quantise_q8(a, out, in->cols);
-        else
-            c->fast->level->rows->quantise_q8k(a, out, in->cols);
-    }
+    for (i = 0; i < parts; i++, a += in->cols, out += bytes)
+        rn_quantise(c->fast->level->rows, in->input, a, out, in->cols);
 }
 
 static void run_row(const struct context *c, const struct rn_instruction *in, uint32_t row)
@@ -385,37 +382,162 @@ static void expert_matmul(const struct context *c, uint32_t index)
     }
 }
 
-/* ---- Attention ---- */
+/* ---- Attention: pieces are (group, head of keys), or one segment of these where there are few ---- */
+
+static uint32_t span_of(const struct rn_op *op, uint32_t position)
+{
+    return op->window == 0 || position < op->window ? position + 1 : op->window;
+}
+
+/* The segments that a row at this position meets: numbers from *first on, returns how many. */
+static uint32_t segments_of(const struct rn_op *op, uint32_t position, uint32_t *first)
+{
+    uint32_t span = span_of(op, position), segment = rn_attend_segment(span);
+
+    *first = (position + 1 - span) / segment;
+    return position / segment - *first + 1;
+}
+
+/* Everything but positions and where the results go. */
+static struct rn_attend attend_of(const struct context *c, const struct rn_op *op, uint32_t head, uint32_t row)
+{
+    const struct rn_fast_layer *layer = &c->fast->layers[op->layer];
+    uint32_t queries = op->heads / op->kv_heads;
+
+    return (struct rn_attend){.q = slot_row(c, op->a, row) + (size_t)head * queries * op->k_dim,
+                              .out = slot_row(c, op->out, row) + (size_t)head * queries * op->v_dim,
+                              .q_stride = width(c, op->a),
+                              .out_stride = width(c, op->out),
+                              .rows = 1,
+                              .queries = queries,
+                              .k_dim = op->k_dim,
+                              .v_dim = op->v_dim,
+                              .last = c->step->rows[row].position,
+                              .window = op->window,
+                              .segment = rn_attend_segment(span_of(op, c->step->rows[row].position)),
+                              .to = UINT32_MAX,
+                              .scale = op->scale,
+                              .softcap = op->softcap,
+                              .blocks = c->step->seqs[c->step->rows[row].seq].blocks,
+                              .block_shift = c->fast->block_shift,
+                              .kv_type = c->fast->limits.kv_type,
+                              .keys = layer->keys + head * layer->key_head,
+                              .values = layer->values + head * layer->value_head,
+                              .key_stride = layer->key_block,
+                              .value_stride = layer->value_block,
+                              .scratch = c->scratch->attend};
+}
+
+/* The rows of a group in runs of the same length of segment. */
+static void attend_group(const struct context *c, const struct rn_op *op, const struct rn_fast_group *group,
+                         uint32_t head)
+{
+    uint32_t row, end = group->row + group->n;
+    struct rn_attend t;
+
+    for (row = group->row; row < end; row += t.rows) {
+        t = attend_of(c, op, head, row);
+        while (row + t.rows < end && rn_attend_segment(span_of(op, t.last + t.rows)) == t.segment)
+            t.rows++;
+        c->fast->level->attention->attend(&t);
+    }
+}
+
+/* Segment number `i` of the one row of a group; whoever comes last puts the parts together. */
+static void attend_segment(const struct context *c, const struct rn_op *op, uint32_t unit, uint32_t i)
+{
+    const struct rn_fast_group *group = &c->fast->groups[unit / op->kv_heads];
+    struct rn_attend t = attend_of(c, op, unit % op->kv_heads, group->row);
+    size_t part = rn_attend_part(t.queries, t.v_dim);
+    float *parts = c->fast->parts + unit * RN_ATTEND_SEGMENTS * part;
+    uint32_t first, n = segments_of(op, t.last, &first);
+
+    if (i >= n)
+        return;
+    if (n == 1) {
+        c->fast->level->attention->attend(&t);
+        return;
+    }
+    t.from = (first + i) * t.segment;
+    t.to = t.from + 1;
+    t.part = parts + i * part;
+    c->fast->level->attention->attend(&t);
+    /* acq_rel: pairs with the other workers' additions; who counts to n has seen all parts. */
+    if (atomic_fetch_add_explicit(&c->fast->parts_done[unit], 1, memory_order_acq_rel) + 1 < n)
+        return;
+    atomic_store_explicit(&c->fast->parts_done[unit], 0, memory_order_relaxed); /* a barrier is before its next use */
+    t.part = NULL;
+    c->fast->level->attention->merge(&t, parts, n);
+}
+
+/* How many pieces each (group, head) is cut into: 1 where there are enough of them or a group has several rows. */
+static uint32_t cuts(const struct context *c, const struct rn_op *op)
+{
+    const struct rn_fast *fast = c->fast;
+    uint32_t most = 1, first, n, i;
+
+    if (fast->n_groups > fast->max_split / op->kv_heads)
+        return 1;
+    for (i = 0; i < fast->n_groups; i++) {
+        if (fast->groups[i].n > 1)
+            return 1;
+        n = segments_of(op, c->step->rows[fast->groups[i].row].position, &first);
+        most = n > most ? n : most;
+    }
+    return most;
+}
 
 static void attention(const struct context *c, uint32_t index)
 {
     const struct rn_op *op = c->fast->program.list[index].op;
-    const struct rn_fast_layer *layer = &c->fast->layers[op->layer];
-    const struct rn_step_row *row;
-    struct rn_attend t = {.queries = op->heads / op->kv_heads,
-                          .k_dim = op->k_dim,
-                          .v_dim = op->v_dim,
-                          .scale = op->scale,
-                          .softcap = op->softcap,
-                          .block_shift = c->fast->block_shift,
-                          .kv_type = c->fast->limits.kv_type,
-                          .key_stride = layer->key_block,
-                          .value_stride = layer->value_block,
-                          .scratch = c->scratch->attend};
-    uint32_t i, h;
+    uint32_t n_cuts = cuts(c, op), units = c->fast->n_groups * op->kv_heads, i;
 
-    while ((i = take(c, index)) < c->step->n_rows * op->kv_heads) {
-        row = &c->step->rows[i / op->kv_heads];
-        h = i % op->kv_heads;
-        t.q = slot_row(c, op->a, i / op->kv_heads) + (size_t)h * t.queries * op->k_dim;
-        t.out = slot_row(c, op->out, i / op->kv_heads) + (size_t)h * t.queries * op->v_dim;
-        t.last = row->position;
-        t.first = op->window == 0 || row->position < op->window ? 0 : row->position + 1 - op->window;
-        t.blocks = c->step->seqs[row->seq].blocks;
-        t.keys = layer->keys + h * layer->key_head;
-        t.values = layer->values + h * layer->value_head;
-        c->fast->level->rows->attend(&t);
+    while ((i = take(c, index)) < units * n_cuts) {
+        if (n_cuts > 1)
+            attend_segment(c, op, i / n_cuts, i % n_cuts);
+        else
+            attend_group(c, op, &c->fast->groups[i / op->kv_heads], i % op->kv_heads);
     }
+}
+
+/* Groups of the step: rows [i, i + n) of a sequence. Longest contexts first, roughly: those behind them fill
+ * up the time at the end. */
+static void make_groups(struct rn_fast *fast)
+{
+    enum { CLASSES = 64 };
+    const struct rn_step *step = fast->step;
+    uint32_t starts[CLASSES + 1] = {0}, class, rows, i, n;
+    int pass;
+
+    rows = (uint32_t)((uint64_t)step->n_rows * fast->least_kv_heads / (4 * rn_team_threads(fast->team)));
+    rows = rows < 1 ? 1 : rows < fast->group_rows ? rows : fast->group_rows;
+    for (pass = 0; pass < 2; pass++) { /* count, then place */
+        for (i = 0; i < step->n_rows; i += n) {
+            for (n = 1; n < rows && i + n < step->n_rows && step->rows[i + n].seq == step->rows[i].seq;)
+                n++;
+            class = CLASSES - 1 - (uint32_t)((uint64_t)step->rows[i].position * CLASSES / fast->limits.context_tokens);
+            if (pass == 0)
+                starts[class + 1]++;
+            else
+                fast->groups[starts[class]++] = (struct rn_fast_group){i, n};
+        }
+        for (class = 0; class < CLASSES && pass == 0; class++)
+            starts[class + 1] += starts[class];
+    }
+    fast->n_groups = starts[CLASSES];
+}
+
+void rn_fast_ready(struct rn_fast *fast, struct rn_step *step)
+{
+    uint32_t i;
+
+    fast->step = step;
+    for (i = 0; i < step->n_rows; i++)
+        if (step->rows[i].out >= 0)
+            fast->out_rows[step->rows[i].out] = i;
+    make_groups(fast);
+    for (i = 0; i < fast->program.n; i++) /* relaxed: the team's submission orders it before the run */
+        atomic_store_explicit(&fast->pieces[i], 0, memory_order_relaxed);
 }
 
 /* ---- Steps ---- */
@@ -464,15 +586,21 @@ static void run_phase(const struct context *c, uint32_t first, uint32_t last)
     }
 }
 
-void rn_fast_run(struct rn_fast *fast, uint32_t worker, uint32_t n_workers)
+static struct context context_of(struct rn_fast *fast, uint32_t worker, uint32_t n_workers)
 {
-    struct context c = {fast, fast->step, &fast->scratch[worker], worker, n_workers};
-    uint32_t phase;
+    return (struct context){fast, fast->step, &fast->scratch[worker], worker, n_workers};
+}
+
+void rn_fast_begin(struct rn_fast *fast, uint32_t worker, uint32_t n_workers)
+{
+    struct context c = context_of(fast, worker, n_workers);
 
     set_angles(&c);
-    for (phase = 0; phase < fast->program.n_phases; phase++) {
-        if (phase > 0)
-            rn_team_barrier(fast->team, worker);
-        run_phase(&c, fast->program.starts[phase], fast->program.starts[phase + 1]);
-    }
+}
+
+void rn_fast_phase(struct rn_fast *fast, uint32_t worker, uint32_t n_workers, uint32_t phase)
+{
+    struct context c = context_of(fast, worker, n_workers);
+
+    run_phase(&c, fast->program.starts[phase], fast->program.starts[phase + 1]);
 }

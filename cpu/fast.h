@@ -7,12 +7,18 @@
 #include "cpu/program.h"
 #include "cpu/team.h"
 
-/* Keys and values of one cache layer: [block][kv head][position in block][dim]. */
+/* Keys and values of one cache layer: [block][kv head][dim][position in block] and
+ * [block][kv head][position in block][dim]. Scores are summed over dim, one position per lane. */
 struct rn_fast_layer {
     uint8_t *keys, *values;
     uint32_t kv_heads, k_dim, v_dim;
     size_t key_head, value_head;   /* bytes of one head in one block */
     size_t key_block, value_block; /* bytes of one block */
+};
+
+/* Consecutive rows of one sequence whose attention is computed together. */
+struct rn_fast_group {
+    uint32_t row, n;
 };
 
 /* One worker's own memory. */
@@ -40,6 +46,13 @@ struct rn_fast {
     struct rn_fast_layer *layers;      /* [n_kv_layers] */
     float **angles;                    /* [n_ropes][max_rows][dims]: cosines, then sines of a row's position */
     struct rn_fast_scratch *scratch;   /* [threads] */
+    uint32_t least_kv_heads;           /* over the layers */
+    uint32_t group_rows;               /* rows of a group at most */
+    uint32_t n_groups;
+    struct rn_fast_group *groups;      /* [max_rows]: of the step, those with the longest contexts first */
+    uint32_t max_split;                /* attentions (group, head of keys) up to which their segments are split */
+    float *parts;                      /* [max_split][RN_ATTEND_SEGMENTS][rn_attend_part of the widest] */
+    _Atomic uint32_t *parts_done;      /* [max_split]: segments of each; 0 between attentions */
     uint32_t *out_rows;                /* [max_outs]: the row whose logits are the i-th */
     _Atomic uint32_t *pieces;          /* [instructions]: the next piece of a shared one */
 
@@ -50,7 +63,13 @@ struct rn_fast {
     _Atomic uint32_t pending;          /* steps submitted and not done; the job is held while it is not 0 */
 };
 
-/* One worker's part of the current step. */
-void rn_fast_run(struct rn_fast *fast, uint32_t worker, uint32_t n_workers);
+/* Makes `step` the current one: the rows of the wanted logits, its groups, no piece taken. Before the team
+ * runs it. */
+void rn_fast_ready(struct rn_fast *fast, struct rn_step *step);
+
+/* One worker's part of what precedes the phases of the current step, and of one phase. All workers meet at a
+ * barrier between phases. */
+void rn_fast_begin(struct rn_fast *fast, uint32_t worker, uint32_t n_workers);
+void rn_fast_phase(struct rn_fast *fast, uint32_t worker, uint32_t n_workers, uint32_t phase);
 
 #endif

@@ -24,6 +24,7 @@ enum rn_input {
     RN_INPUT_F32,
     RN_INPUT_Q8,  /* blocks of 32: see struct rn_q8 */
     RN_INPUT_Q8K, /* blocks of 256: see struct rn_q8k */
+    RN_INPUT_LINES, /* blocks of 32, each a cache line: see struct rn_line */
     RN_INPUT_KINDS
 };
 
@@ -56,36 +57,74 @@ struct rn_kernel {
     void (*packed)(const struct rn_matmul *m); /* panel × inputs → out */
 };
 
-/* Attention of the queries that share one head of keys and values, for one row. */
+/* Attention of the queries that share one head of keys and values, for a few rows of one sequence. */
 struct rn_attend {
-    const float *q;         /* [queries, k_dim] */
-    float *out;             /* [queries, v_dim] */
-    uint32_t queries, k_dim, v_dim;
-    uint32_t first, last;   /* positions that are looked at, both included */
+    const float *q;         /* [rows][queries, k_dim]; row i begins i * q_stride floats on */
+    float *out;             /* [rows][queries, v_dim]; likewise */
+    size_t q_stride, out_stride;
+    uint32_t rows, queries, k_dim, v_dim;
+    uint32_t last, window;  /* row i looks at position last + i and those before it; at the last `window`; 0: all */
+    uint32_t segment;       /* rn_attend_segment() of every row */
+    uint32_t from, to;      /* only the segments that meet [from, to); whole: 0, UINT32_MAX */
     float scale, softcap;
     const uint32_t *blocks;
     uint32_t block_shift;   /* log2 of positions per block */
     runnel_kv_type kv_type;
-    const uint8_t *keys;    /* of block 0: [block_tokens, k_dim]; block b lies b * key_stride bytes on */
-    const uint8_t *values;
+    const uint8_t *keys;    /* of block 0: [k_dim, block_tokens]; block b lies b * key_stride bytes on */
+    const uint8_t *values;  /* of block 0: [block_tokens, v_dim] */
     size_t key_stride, value_stride;
     float *scratch;         /* rn_attend_floats(...) floats, aligned to 64 */
+    float *part;            /* NULL: out is written. Else one row, one segment, whose state goes here instead:
+                               rn_attend_part() floats */
 };
 
-/* Positions that are looked at together; tiles begin at multiples of it, so that where a position
- * falls depends on itself only. */
-enum { RN_ATTEND_TILE = 32 };
+enum {
+    RN_ATTEND_TILE = 32,      /* positions looked at together; tiles begin at multiples of it */
+    RN_ATTEND_SEGMENT = 512,  /* the shortest segment */
+    RN_ATTEND_SEGMENTS = 17   /* the most that a row meets: 16, and one more where a window begins inside one */
+};
 
-static inline size_t rn_attend_floats(uint32_t queries, uint32_t k_dim, uint32_t v_dim)
+/* Positions per segment for a row that looks at `span` positions. A power of two, and a matter of the row
+ * alone: how work is cut up never shows in the bits. */
+static inline uint32_t rn_attend_segment(uint32_t span)
 {
-    return (size_t)RN_ATTEND_TILE * (k_dim + v_dim + 16) + (size_t)queries * (v_dim + k_dim + RN_ATTEND_TILE + 32);
+    uint32_t segment = RN_ATTEND_SEGMENT;
+
+    while (segment * 16 < span)
+        segment *= 2;
+    return segment;
 }
+
+static inline uint32_t rn_attend_pad(uint32_t dim)
+{
+    return (dim + 15) & ~15u;
+}
+
+static inline size_t rn_attend_part(uint32_t queries, uint32_t v_dim)
+{
+    return (size_t)queries * (rn_attend_pad(v_dim) + 2);
+}
+
+static inline size_t rn_attend_floats(uint32_t rows, uint32_t queries, uint32_t k_dim, uint32_t v_dim)
+{
+    size_t lanes = (size_t)rows * queries, k_pad = rn_attend_pad(k_dim), v_pad = rn_attend_pad(v_dim);
+
+    return RN_ATTEND_TILE * ((k_pad > v_pad ? k_pad : v_pad) + v_pad) +
+           lanes * (k_pad + 2 * v_pad + RN_ATTEND_TILE + 16) + 32;
+}
+
+struct rn_attention {
+    void (*attend)(const struct rn_attend *t);
+    /* out of the one row, of the parts of its n >= 1 segments in order; the first part is overwritten. */
+    void (*merge)(const struct rn_attend *t, float *parts, uint32_t n);
+};
 
 /* Functions on rows of n floats; out may be an input unless said. */
 struct rn_rows {
     /* out = the quantised row of n floats; rn_input_bytes(kind, n) bytes, aligned to 64. */
     void (*quantise_q8)(const float *a, void *out, uint32_t n);
     void (*quantise_q8k)(const float *a, void *out, uint32_t n);
+    void (*quantise_lines)(const float *a, void *out, uint32_t n); /* NULL where no kernel of the level wants it */
 
     void (*rms_norm)(float *out, const float *a, const float *weight, uint32_t n, double eps);
     void (*layer_norm)(float *out, const float *a, const float *weight, const float *bias, uint32_t n, double eps);
@@ -99,12 +138,14 @@ struct rn_rows {
     /* One head: cos_sin holds dims/2 cosines, then dims/2 sines. out may be a. */
     void (*rope)(float *out, const float *a, const float *cos_sin, uint32_t head_dim, uint32_t dims, bool neox);
     void (*kv_store)(void *out, const float *a, uint32_t n, runnel_kv_type type);
-    void (*attend)(const struct rn_attend *t);
+    /* Likewise, but element i goes to place i * stride. */
+    void (*key_store)(void *out, const float *a, uint32_t n, uint32_t stride, runnel_kv_type type);
 };
 
 struct rn_level {
     const char *name;
     const struct rn_rows *rows;
+    const struct rn_attention *attention;
 
     /* NULL: there is no own kernel; `other` decodes the rows and takes any format. */
     const struct rn_kernel *(*kernel)(uint32_t type_id);
@@ -115,6 +156,7 @@ struct rn_level {
 const struct rn_level *rn_level_c(void);
 const struct rn_level *rn_level_avx2(void);
 const struct rn_level *rn_level_avx512(void);
+const struct rn_level *rn_level_neon(void);
 
 /* The best level of this machine. */
 const struct rn_level *rn_level_best(void);
@@ -140,6 +182,24 @@ struct rn_q8k {
     int16_t *sum16;
 };
 
+/* 32 inputs with all that a product of x86 asks of them; a row is an array of these, aligned to 64.
+ *
+ * A sum S of integers that begins at `start` instead of 0, with weights that are 128 too large, ends as the
+ * bits of the float RN_MAGIC + S, for |S| < 2^22. d has 22 bits, so that magic_d is exact and
+ * fma(RN_MAGIC + S, d, -magic_d) is S·d rounded once: the conversion to float costs nothing. */
+struct rn_line {
+    int8_t q[32];        /* |q| <= 127; value = d * q */
+    float d;
+    float magic_d;       /* RN_MAGIC * d */
+    int32_t start;       /* bits of RN_MAGIC, less 128 times the sum of q */
+    float d_sum;         /* d * the sum of q */
+    int32_t start16[2];  /* as start and d_sum, of the first and the second 16 */
+    float d_sum16[2];
+};
+
+#define RN_MAGIC 12582912.0f /* 3 * 2^22 */
+enum { RN_MAGIC_BITS = 0x4b400000 };
+
 static inline size_t rn_round_up(size_t n, size_t to)
 {
     return (n + to - 1) / to * to;
@@ -152,9 +212,22 @@ static inline size_t rn_input_bytes(enum rn_input kind, uint32_t cols)
         return rn_round_up(rn_round_up(cols, 64) + (size_t)cols / 32 * 8, 64);
     case RN_INPUT_Q8K:
         return rn_round_up((size_t)cols + (size_t)cols / 256 * (4 + 16 + 32), 64);
+    case RN_INPUT_LINES:
+        return (size_t)cols / 32 * sizeof(struct rn_line);
     default:
         return (size_t)cols * 4;
     }
+}
+
+/* out = the row of n floats as the kind says; any kind but F32, which needs none. */
+static inline void rn_quantise(const struct rn_rows *rows, enum rn_input kind, const float *a, void *out, uint32_t n)
+{
+    if (kind == RN_INPUT_Q8)
+        rows->quantise_q8(a, out, n);
+    else if (kind == RN_INPUT_Q8K)
+        rows->quantise_q8k(a, out, n);
+    else
+        rows->quantise_lines(a, out, n);
 }
 
 static inline struct rn_q8 rn_q8_view(const void *row, uint32_t cols)

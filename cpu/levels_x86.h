@@ -12,4 +12,6 @@ const struct rn_kernel *rn_kernel_avx2(uint32_t type_id);
 extern const struct rn_kernel rn_kernel_avx2_other;
 extern const struct rn_rows rn_rows_avx2;
 
+extern const struct rn_attention rn_attention_avx512;
+
 #endif

@@ -158,7 +158,7 @@ static void sort(struct rn_program *program, struct rn_instruction *sorted)
 runnel_status rn_program_init(struct rn_program *program, struct rn_heap *heap, const struct rn_plan *plan,
                               const struct rn_level *level)
 {
-    struct held held[RN_INPUT_KINDS] = {{-1, 0}, {-1, 0}, {-1, 0}};
+    struct held held[RN_INPUT_KINDS] = {{-1, 0}, {-1, 0}, {-1, 0}, {-1, 0}};
     struct rn_instruction *sorted;
     uint32_t i;
 

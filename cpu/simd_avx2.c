@@ -77,6 +77,23 @@ static void kv_store(void *out, const float *a, uint32_t n, runnel_kv_type type)
     row_kv_store((char *)out + (size_t)i * 2, a + i, n - i, type);
 }
 
+static void key_store(void *out, const float *a, uint32_t n, uint32_t stride, runnel_kv_type type)
+{
+    uint16_t part[64], *half = out;
+    uint32_t i, j, m;
+
+    if (type == RUNNEL_KV_F32) {
+        row_key_store(out, a, n, stride, type);
+        return;
+    }
+    for (i = 0; i < n; i += m) {
+        m = n - i < 64 ? n - i : 64;
+        kv_store(part, a + i, m, type);
+        for (j = 0; j < m; j++)
+            half[(size_t)(i + j) * stride] = part[j];
+    }
+}
+
 /* ---- Quantising a row ---- */
 
 /* As in simd_c.c: found among the bits, where NaN and infinity are above all numbers. */
@@ -345,12 +362,13 @@ const struct rn_kernel *rn_kernel_avx2(uint32_t type_id)
 const struct rn_rows rn_rows_avx2 = {
     .quantise_q8 = quantise_q8, .quantise_q8k = quantise_q8k, .rms_norm = row_rms_norm, .layer_norm = row_layer_norm,
     .add = row_add, .scale = row_scale, .softcap = row_softcap, .activate = row_activate, .gate = row_gate,
-    .accumulate = row_accumulate, .rope = row_rope, .kv_store = kv_store, .attend = row_attend};
+    .accumulate = row_accumulate, .rope = row_rope, .kv_store = kv_store, .key_store = key_store};
 
 const struct rn_level *rn_level_avx2(void)
 {
     static const struct rn_level level = {
-        .name = "avx2", .rows = &rn_rows_avx2, .kernel = rn_kernel_avx2, .other = &rn_kernel_avx2_other};
+        .name = "avx2", .rows = &rn_rows_avx2, .attention = &row_attention, .kernel = rn_kernel_avx2,
+        .other = &rn_kernel_avx2_other};
     uint32_t a, b, c, d;
 
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cpu/kernels.h"
+#include "cpu/unpack.h"
 
 /* ---- Eight floats ---- */
 
@@ -173,14 +174,6 @@ static void quantise_q8k(const float *a, void *out, uint32_t n)
 
 /* ---- Matrix products ---- */
 
-static float half_at(const uint8_t *p)
-{
-    uint16_t half;
-
-    memcpy(&half, p, sizeof half);
-    return rn_f16_to_f32(half);
-}
-
 static float dot_f32(const float *w, const float *a, uint32_t n)
 {
     V8 sum = v_set1(0);
@@ -211,112 +204,117 @@ static void packed_f32(const struct rn_matmul *m)
         m->out[i][0] = dot_f32(m->panel, m->inputs[i], m->cols);
 }
 
-static float dot_q4_0(const uint8_t *w, struct rn_q8 y, uint32_t n)
-{
-    float acc = 0;
-    int32_t sum;
-    uint32_t b, i;
+/* Products of blocks: one weight row, unpacked (unpack.h) block by block; with several inputs once into the
+ * panel. Every input's sum takes the same steps either way. */
 
-    for (b = 0; b < n / 32; b++, w += 18) {
-        sum = 0;
-        for (i = 0; i < 16; i++)
-            sum += ((w[2 + i] & 15) - 8) * y.q[32 * b + i] + ((w[2 + i] >> 4) - 8) * y.q[32 * b + 16 + i];
-        acc += half_at(w) * y.d[b] * (float)sum;
-    }
-    return acc;
+static inline int32_t dot16(const int8_t *a, const int8_t *b)
+{
+    int32_t sum = 0;
+    int i;
+
+    for (i = 0; i < 16; i++)
+        sum += a[i] * b[i];
+    return sum;
 }
 
-static float dot_q8_0(const uint8_t *w, struct rn_q8 y, uint32_t n)
+/* acc + the 32 columns of w by the b-th of y. */
+static inline float add32(enum rn_type_id type, const struct rn_block32 *w, struct rn_q8 y, uint32_t b, float acc)
 {
-    float acc = 0;
-    int32_t sum;
-    uint32_t b, i;
+    int32_t low = dot16(w->q, y.q + 32 * (size_t)b), high = dot16(w->q + 16, y.q + 32 * (size_t)b + 16);
 
-    for (b = 0; b < n / 32; b++, w += 34) {
-        sum = 0;
-        for (i = 0; i < 32; i++)
-            sum += (int8_t)w[2 + i] * y.q[32 * b + i];
-        acc += half_at(w) * y.d[b] * (float)sum;
+    if (type == RN_NVFP4) {
+        acc += w->d[0] * y.d[b] * (float)low;
+        return acc + w->d[1] * y.d[b] * (float)high;
     }
-    return acc;
+    acc += w->d[0] * y.d[b] * (float)(low + high);
+    return type == RN_Q4_1 || type == RN_Q5_1 ? acc + w->m * y.d[b] * (float)y.sum[b] : acc;
 }
 
-/* Scale and minimum of the j-th 32 values, 6 bits each. */
-static void q4_k_scale(const uint8_t *s, uint32_t j, int32_t *scale, int32_t *minimum)
+static inline float add256(enum rn_type_id type, const struct rn_block256 *w, struct rn_q8k y, uint32_t b, float acc)
 {
-    if (j < 4) {
-        *scale = s[j] & 63;
-        *minimum = s[j + 4] & 63;
-    } else {
-        *scale = (s[j + 4] & 15) | (s[j - 4] >> 6 << 4);
-        *minimum = (s[j + 4] >> 4) | (s[j] >> 6 << 4);
+    const int16_t *sums = y.sum16 + 16 * (size_t)b;
+    int32_t sum = 0, least = 0;
+    int g;
+
+    for (g = 0; g < 16; g++) {
+        sum += w->scale[g] * dot16(w->q + 16 * g, y.q + 256 * (size_t)b + 16 * g);
+        least += w->least[g] * sums[g];
     }
+    acc += w->d * y.d[b] * (float)sum;
+    return type == RN_Q2_K || type == RN_Q4_K || type == RN_Q5_K ? acc - w->m * y.d[b] * (float)least : acc;
 }
 
-static float dot_q4_k(const uint8_t *w, struct rn_q8k y, uint32_t n)
-{
-    float acc = 0;
-    int32_t sum, least, part, scale, minimum;
-    uint32_t b, j, i;
+/* n blocks of a row, from the first-th on. */
+typedef void unpack32(const uint8_t *row, uint32_t first, uint32_t n, struct rn_block32 *out);
+typedef void unpack256(const uint8_t *row, uint32_t first, uint32_t n, struct rn_block256 *out);
 
-    for (b = 0; b < n / 256; b++, w += 144) {
-        sum = least = 0;
-        for (j = 0; j < 8; j++) {
-            q4_k_scale(w + 4, j, &scale, &minimum);
-            part = 0;
-            for (i = 0; i < 32; i++)
-                part += (w[16 + j / 2 * 32 + i] >> (j % 2 * 4) & 15) * y.q[256 * b + 32 * j + i];
-            sum += scale * part;
-            least += minimum * y.sum32[8 * b + j];
-        }
-        acc += half_at(w) * y.d[b] * (float)sum;
-        acc -= half_at(w + 2) * y.d[b] * (float)least;
+/* direct and packed of blocks of 32 or 256 columns; view: of the inputs. */
+#define PRODUCTS(width, view)                                                                                  \
+    static void direct##width(const struct rn_matmul *m, enum rn_type_id type, unpack##width *unpack)         \
+    {                                                                                                         \
+        enum { AT_ONCE = 256 / width };                                                                       \
+        uint32_t blocks = m->cols / width, b, k, n, i;                                                        \
+        struct rn_block##width w[AT_ONCE];                                                                    \
+        float acc[RN_MAX_INPUTS] = {0};                                                                       \
+                                                                                                              \
+        for (b = 0; b < blocks; b += n) {                                                                     \
+            n = blocks - b < AT_ONCE ? blocks - b : AT_ONCE;                                                  \
+            unpack(m->weights, b, n, w);                                                                      \
+            for (i = 0; i < m->n; i++)                                                                        \
+                for (k = 0; k < n; k++)                                                                       \
+                    acc[i] = add##width(type, &w[k], view(m->inputs[i], m->cols), b + k, acc[i]);             \
+        }                                                                                                     \
+        for (i = 0; i < m->n; i++)                                                                            \
+            m->out[i][0] = acc[i];                                                                            \
+    }                                                                                                         \
+    static void packed##width(const struct rn_matmul *m, enum rn_type_id type)                                \
+    {                                                                                                         \
+        const struct rn_block##width *w = m->panel;                                                           \
+        uint32_t b, i;                                                                                        \
+        float acc;                                                                                            \
+                                                                                                              \
+        for (i = 0; i < m->n; i++) {                                                                          \
+            for (acc = 0, b = 0; b < m->cols / width; b++)                                                    \
+                acc = add##width(type, &w[b], view(m->inputs[i], m->cols), b, acc);                           \
+            m->out[i][0] = acc;                                                                               \
+        }                                                                                                     \
+    }                                                                                                         \
+    static size_t panel##width(uint32_t cols)                                                                 \
+    {                                                                                                         \
+        return cols / width * sizeof(struct rn_block##width);                                                 \
     }
-    return acc;
-}
 
-static float dot_q6_k(const uint8_t *w, struct rn_q8k y, uint32_t n)
-{
-    float acc = 0;
-    int32_t sum, part, low, high;
-    uint32_t b, j, i, at;
+PRODUCTS(32, rn_q8_view)
+PRODUCTS(256, rn_q8k_view)
 
-    for (b = 0; b < n / 256; b++, w += 210) {
-        sum = 0;
-        for (j = 0; j < 16; j++) {
-            part = 0;
-            for (i = 0; i < 16; i++) {
-                at = 16 * j % 128 + i; /* in its half of 128 values */
-                low = w[j / 8 * 64 + at % 64] >> (at / 64 * 4) & 15;
-                high = w[128 + j / 8 * 32 + at % 32] >> (at / 32 * 2) & 3;
-                part += ((low | high << 4) - 32) * y.q[256 * b + 16 * j + i];
-            }
-            sum += (int8_t)w[192 + j] * part;
-        }
-        acc += half_at(w + 208) * y.d[b] * (float)sum;
-    }
-    return acc;
-}
+#define KERNEL(name, type, width, kind)                                                                        \
+    static void unpack_##name(const uint8_t *row, uint32_t first, uint32_t n, struct rn_block##width *out)    \
+    {                                                                                                         \
+        uint32_t k;                                                                                           \
+                                                                                                              \
+        for (k = 0; k < n; k++)                                                                               \
+            rn_unpack##width(type, row, first + k, &out[k]);                                                  \
+    }                                                                                                         \
+    static void direct_##name(const struct rn_matmul *m)                                                      \
+    {                                                                                                         \
+        direct##width(m, type, unpack_##name);                                                                \
+    }                                                                                                         \
+    static void pack_##name(const struct rn_matmul *m)                                                        \
+    {                                                                                                         \
+        unpack_##name(m->weights, 0, m->cols / width, m->panel);                                              \
+    }                                                                                                         \
+    static void packed_##name(const struct rn_matmul *m)                                                      \
+    {                                                                                                         \
+        packed##width(m, type);                                                                               \
+    }                                                                                                         \
+    static const struct rn_kernel kernel_##name = {                                                           \
+        .input = kind, .tile = 1, .pack_from = RN_MAX_INPUTS + 1, .step = 1, .panel_bytes = panel##width,     \
+        .direct = direct_##name, .pack = pack_##name, .packed = packed_##name};
 
-#define DIRECT(name, view, kind)                                                         \
-    static void direct_##name(const struct rn_matmul *m)                                 \
-    {                                                                                    \
-        uint32_t i;                                                                      \
-                                                                                         \
-        for (i = 0; i < m->n; i++)                                                       \
-            m->out[i][0] = dot_##name(m->weights, view(m->inputs[i], m->cols), m->cols); \
-    }                                                                                    \
-    static const struct rn_kernel kernel_##name = {.input = kind,                        \
-                                                   .tile = 1,                            \
-                                                   .pack_from = UINT32_MAX,              \
-                                                   .step = 1,                            \
-                                                   .panel_bytes = float_panel,           \
-                                                   .direct = direct_##name}
-
-DIRECT(q4_0, rn_q8_view, RN_INPUT_Q8);
-DIRECT(q8_0, rn_q8_view, RN_INPUT_Q8);
-DIRECT(q4_k, rn_q8k_view, RN_INPUT_Q8K);
-DIRECT(q6_k, rn_q8k_view, RN_INPUT_Q8K);
+#define KERNEL32(name, type) KERNEL(name, type, 32, RN_INPUT_Q8)
+#define KERNEL256(name, type) KERNEL(name, type, 256, RN_INPUT_Q8K)
+RN_FORMATS32(KERNEL32)
+RN_FORMATS256(KERNEL256)
 
 static const struct rn_kernel kernel_other = {.input = RN_INPUT_F32,
                                               .tile = 1,
@@ -326,17 +324,15 @@ static const struct rn_kernel kernel_other = {.input = RN_INPUT_F32,
                                               .pack = pack_other,
                                               .packed = packed_f32};
 
+#define CASE(name, type) \
+    case type:           \
+        return &kernel_##name;
+
 static const struct rn_kernel *kernel_c(uint32_t type_id)
 {
     switch (type_id) {
-    case RN_Q4_0:
-        return &kernel_q4_0;
-    case RN_Q8_0:
-        return &kernel_q8_0;
-    case RN_Q4_K:
-        return &kernel_q4_k;
-    case RN_Q6_K:
-        return &kernel_q6_k;
+        RN_FORMATS32(CASE)
+        RN_FORMATS256(CASE)
     default: /* F32, F16 and BF16 too: decoding is a copy */
         return NULL;
     }
@@ -345,11 +341,12 @@ static const struct rn_kernel *kernel_c(uint32_t type_id)
 static const struct rn_rows rows_c = {
     .quantise_q8 = quantise_q8, .quantise_q8k = quantise_q8k, .rms_norm = row_rms_norm, .layer_norm = row_layer_norm,
     .add = row_add, .scale = row_scale, .softcap = row_softcap, .activate = row_activate, .gate = row_gate,
-    .accumulate = row_accumulate, .rope = row_rope, .kv_store = row_kv_store, .attend = row_attend};
+    .accumulate = row_accumulate, .rope = row_rope, .kv_store = row_kv_store, .key_store = row_key_store};
 
 const struct rn_level *rn_level_c(void)
 {
-    static const struct rn_level level = {.name = "c", .rows = &rows_c, .kernel = kernel_c, .other = &kernel_other};
+    static const struct rn_level level = {
+        .name = "c", .rows = &rows_c, .attention = &row_attention, .kernel = kernel_c, .other = &kernel_other};
 
     return &level;
 }

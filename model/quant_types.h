@@ -1,5 +1,5 @@
 /* What the files of the block formats share: reading little-endian fields from unaligned bytes, and
- * the decoder of each format. Private to model/quant*.c. */
+ * the decoder of each format. For model/quant*.c, and for cpu/, whose kernels read the same fields. */
 #ifndef RN_MODEL_QUANT_TYPES_H
 #define RN_MODEL_QUANT_TYPES_H
 

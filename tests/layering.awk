@@ -26,6 +26,7 @@ BEGIN {
     home["mma.h"] = "gpu/"
     home["jemalloc/"] = "base/alloc.c"
     home["utf8proc.h"] = "text/"
+    home["xxhash.h"] = "cache/"
     home["jansson.h"] = "text/ apps/"
     home["histedit.h"] = "apps/"
     home["editline/"] = "apps/"

@@ -54,6 +54,7 @@ plant base/planted.c '#include <jemalloc/jemalloc.h>' '<jemalloc/jemalloc.h>: at
 plant model/planted.c '#include <immintrin.h>' '<immintrin.h>: at home only in cpu/'
 plant sampling/planted.c '#include <arm_neon.h>' '<arm_neon.h>: at home only in cpu/'
 plant model/planted.c '#include <utf8proc.h>' '<utf8proc.h>: at home only in text/'
+plant actors/planted.c '#include <xxhash.h>' '<xxhash.h>: at home only in cache/'
 plant model/planted.c '#include <pthread.h>' '<pthread.h>: at home only in mailbox/'
 plant cpu/planted.c '#include <threads.h>' '<threads.h>: at home only in mailbox/'
 plant text/planted.c '#include <zstd.h>' '<zstd.h>: a foreign header without a home'

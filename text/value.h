@@ -23,6 +23,9 @@
 #include "base/status.h"
 #include "text/template.h"
 
+#define RN_JSON_DEPTH 200                /* of arrays and objects within each other */
+#define RN_JSON_BYTES ((size_t)64 << 20) /* of a text: bounds the parser's own memory, which no heap counts */
+
 /* ---- Arena ---- */
 
 struct rn_arena_block;
@@ -33,12 +36,14 @@ struct rn_arena {
     char *at, *end;                /* free space of the newest */
     size_t used, limit;            /* bytes given out, and how many may be */
     uint64_t steps, steps_limit;   /* see rn_step */
+    uint32_t depth, depth_limit;   /* see rn_enter */
     jmp_buf *trap;                 /* where rn_raise goes; set by a boundary */
     runnel_status status;          /* what was raised */
     char message[RUNNEL_ERROR_BYTES];
 };
 
-/* Takes no memory yet. limit: the most bytes it gives out. Steps are unbounded until steps_limit is set. */
+/* Takes no memory yet. limit: the most bytes it gives out. Steps are unbounded until steps_limit is set; the
+ * depth is bounded by RN_JSON_DEPTH until depth_limit is. */
 void rn_arena_init(struct rn_arena *arena, struct rn_heap *heap, size_t limit);
 void rn_arena_fini(struct rn_arena *arena);
 
@@ -58,6 +63,17 @@ static inline void rn_step(struct rn_arena *arena, uint64_t n)
     arena->steps += n;
     if (arena->steps > arena->steps_limit)
         rn_raise(arena, RUNNEL_INVALID, "more than %llu steps", (unsigned long long)arena->steps_limit);
+}
+
+/* Around every recursion over what a stranger wrote: raises INVALID beyond the depth limit. */
+static inline void rn_enter(struct rn_arena *arena)
+{
+    if (++arena->depth > arena->depth_limit)
+        rn_raise(arena, RUNNEL_INVALID, "nested deeper than %u", arena->depth_limit);
+}
+static inline void rn_leave(struct rn_arena *arena)
+{
+    arena->depth--;
 }
 
 /* ---- Values ---- */
@@ -118,12 +134,10 @@ struct rn_dict {
     size_t n, cap;
     uint32_t *index; /* [index_cap] entry + 1, or 0; NULL while small */
     size_t index_cap;
+    uint64_t seed; /* of the hashes: a stranger shall not choose keys that collide */
 };
 
 /* ---- JSON ---- */
-
-#define RN_JSON_DEPTH 200                  /* of arrays and objects within each other */
-#define RN_JSON_BYTES ((size_t)64 << 20)   /* of a text: bounds the parser's own memory, which no heap counts */
 
 /* Parses text[n]: one JSON value of any type, UTF-8. All strings of the result are data, keys too; the last of
  * equal keys wins at the first one's place; an integer beyond 64 bits becomes a float, as does one with a
@@ -185,6 +199,9 @@ struct rn_value rn_dict_value(struct rn_dict *dict);
 
 /* Sets dict[key]; keys are equal as in Python (1 == 1.0 == True). INVALID is raised for a list or dict as key. */
 void rn_dict_set(struct rn_arena *arena, struct rn_dict *dict, struct rn_value key, struct rn_value value);
+
+/* Equality as Python's ==: numbers by value whatever their type, containers by content. */
+bool rn_value_equal(struct rn_arena *arena, struct rn_value a, struct rn_value b);
 
 /* The entry of a key, or NULL; raises as rn_dict_set. */
 struct rn_dict_entry *rn_dict_find(struct rn_arena *arena, const struct rn_dict *dict, struct rn_value key);

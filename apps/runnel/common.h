@@ -77,6 +77,9 @@ bool app_read_file(const char *path, struct app_text *text);
 /* --prompt or --file; both at once are APP_USAGE. Neither: an empty text. An exit code. */
 int app_read_prompt(const struct app_options *options, struct app_text *text);
 
+/* The text of a file's one-valued metadata `prefix` + `rest` and its length, or NULL; owned by the caller. */
+char *app_file_text(const runnel_file *file, const char *prefix, const char *rest, size_t *n);
+
 struct app_ids {
     int32_t *ids; /* owned */
     size_t count;
@@ -135,6 +138,10 @@ int app_info(const struct app_options *options);
 int app_tokens(const struct app_options *options);
 int app_logits(const struct app_options *options);
 int app_perplexity(const struct app_options *options);
+<<<<<<< HEAD
 int app_template(const struct app_options *options);
+=======
+int app_bench(const struct app_options *options);
+>>>>>>> main
 
 #endif

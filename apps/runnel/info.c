@@ -45,8 +45,7 @@ static bool key_is(const runnel_metadata *entry, const char *prefix, size_t pref
            memcmp(entry->key + prefix_bytes, rest, n) == 0;
 }
 
-/* The text of the entry `prefix` + `rest`, or NULL; owned by the caller. */
-static char *find_text(const runnel_file *file, const char *prefix, const char *rest, size_t *n)
+char *app_file_text(const runnel_file *file, const char *prefix, const char *rest, size_t *n)
 {
     runnel_metadata entry;
 
@@ -214,7 +213,7 @@ static void estimate(const runnel_file *file, const struct app_options *options,
                      const runnel_file_info *info, struct memory *memory)
 {
     size_t n = 0;
-    char *text = find_text(file, architecture, ".context_length", &n);
+    char *text = app_file_text(file, architecture, ".context_length", &n);
 
     *memory = (struct memory){.weight_bytes = info->weight_bytes};
     if (text != NULL)
@@ -334,8 +333,8 @@ int app_info(const struct app_options *options)
     if (error.status != RUNNEL_OK)
         return app_fail(&error);
     runnel_file_get_info(file, &info);
-    names.architecture = find_text(file, "general.architecture", "", &names.architecture_bytes);
-    names.name = find_text(file, "general.name", "", &names.name_bytes);
+    names.architecture = app_file_text(file, "general.architecture", "", &names.architecture_bytes);
+    names.name = app_file_text(file, "general.name", "", &names.name_bytes);
     estimate(file, options, names.architecture != NULL ? names.architecture : "", &info, &memory);
     if (options->json)
         print_json(file, &info, &names, &memory, options);

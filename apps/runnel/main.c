@@ -10,7 +10,7 @@
 static const struct command {
     const char *name;
     unsigned bit;
-    int operands;
+    int operands; /* 0: one or more */
     const char *usage, *summary, *text;
     int (*act)(const struct app_options *options);
 } commands[] = {
@@ -63,12 +63,38 @@ static const struct command {
      "lower.) FILE - is standard input.\n\n"
      "  runnel perplexity model.gguf wiki.txt --ctx 512\n",
      app_perplexity},
+<<<<<<< HEAD
     {"template", APP_TEMPLATE, 1, "[MODEL | --file T.jinja] --context FILE.json", "the text of a chat template",
      "Renders the model's chat template, or one from a file, with the members of a JSON object as its\n"
      "variables, and prints the text as it is. A model also gives bos_token and eos_token.\n\n"
      "  runnel template model.gguf --context chat.json\n"
      "  echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}' | runnel template --file t.jinja --context -\n",
      app_template},
+=======
+    {"bench", APP_BENCH, 0, "MODEL [MODEL ...]", "how fast models run, and how fast they could",
+     "Times prefill (a prompt's positions per second, from its admission to its first token) and decode (tokens\n"
+     "per second of all streams together, while all of them run) at every length, number of streams and depth\n"
+     "given; end-of-text is ignored. Prompts are random tokens, never the same twice. Then measures the machine:\n"
+     "what a token needs of its memory bandwidth or arithmetic is the limit that speeds are held against.\n\n"
+     "  runnel bench model.gguf\n"
+     "  runnel bench a.gguf b.gguf -p 128,512 -n 64 --streams 1,16 --csv\n"
+     "  runnel bench model.gguf -p 0 -n 64 --depth 0,8192 --json\n\n"
+     "Rows of --csv, objects of --json (bench/plot draws the former); speeds are medians with their range:\n"
+     "  program, model, architecture, format   runnel; the file's name; its metadata; the type with most bytes\n"
+     "  test                                   prefill or decode\n"
+     "  prompt_tokens, gen_tokens              the length of what is timed; the other one is 0\n"
+     "  streams, depth                         as asked for\n"
+     "  tokens_per_s, .._min, .._max           of all streams together\n"
+     "  first_token_ms, .._min, .._max         of prefill: from submit to the first token's event\n"
+     "  repeats, threads, batch_tokens, kv_type, device\n"
+     "  bytes_per_token, ops_per_token         what must be read, and computed with weights (a multiply-add is 2)\n"
+     "  bandwidth_percent, peak_percent        how much of the machine's reading and arithmetic that takes\n"
+     "  limit_percent                          the greater of the two\n"
+     "  load_s, peak_rss_bytes                 until the model is ready; the program's memory at most\n"
+     "  file_bytes, weight_bytes, kv_bytes     the file, its tensors, the key-value cache set aside\n"
+     "  read_bytes_per_s, integer_ops_per_s, float_ops_per_s, level, cpu   the machine, see runnel_engine_measure\n",
+     app_bench},
+>>>>>>> main
 };
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])

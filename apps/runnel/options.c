@@ -21,12 +21,18 @@ enum kind {
     STOPS,      /* appends to stops */
     STOP_TOKEN, /* appends to stop_tokens */
     TOKENS,     /* ids parted by commas */
+    LIST,       /* struct app_list: numbers in [min, max] parted by commas */
     BIAS        /* ID=VALUE, appends to biases */
 };
 
 #define ALL (~0u)
+<<<<<<< HEAD
 #define LOADING (APP_RUN | APP_CHAT | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY | APP_TEMPLATE)
+=======
+#define LOADING (APP_RUN | APP_CHAT | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY | APP_BENCH)
+>>>>>>> main
 #define COMPUTING (APP_RUN | APP_CHAT | APP_LOGITS | APP_PERPLEXITY)
+#define SETTING (COMPUTING | APP_BENCH)
 #define SAMPLING (APP_RUN | APP_CHAT)
 #define AT(field) offsetof(struct app_options, field)
 
@@ -99,22 +105,42 @@ static const struct option {
     {"--logprobs", 0, "N", INTEGER, AT(logprobs), 0, RUNNEL_MAX_TOP_LOGPROBS, false, NULL, APP_RUN,
      "with --json: the log-probability of each token and of the N likeliest"},
 
+    {"--prompt", 'p', "LIST", LIST, AT(prompts), 0, 1 << 20, false, NULL, APP_BENCH,
+     "lengths of the prompts that are timed, such as 128,512; 0: none; default 512"},
+    {"--generate", 'n', "LIST", LIST, AT(answers), 0, 1 << 20, false, NULL, APP_BENCH,
+     "lengths of the answers that are timed; 0: none; default 64"},
+    {"--streams", 0, "LIST", LIST, AT(streams), 1, 1000, false, NULL, APP_BENCH,
+     "how many streams run at once; default 1"},
+    {"--depth", 0, "LIST", LIST, AT(depths), 0, 1 << 24, false, NULL, APP_BENCH,
+     "answers are timed behind so many positions of context; default 0"},
+    {"--repeats", 'r', "N", INTEGER, AT(repeats), 1, 1000, false, NULL, APP_BENCH,
+     "how often each is timed, after a first time that does not count; default 5"},
+    {"--text", 0, "FILE", STRING, AT(text), 0, 0, false, NULL, APP_BENCH,
+     "prompts are parts of this text; default: random tokens"},
+    {"--no-limits", 0, NULL, FLAG, AT(no_limits), 0, 0, false, NULL, APP_BENCH,
+     "do not measure what the machine can do at most"},
+
     {"--ctx", 0, "N", INTEGER, AT(context), 1, UINT32_MAX, false, NULL, COMPUTING | APP_INFO,
      "positions of the context; default: the model's own, at most 8192"},
-    {"--kv-type", 0, "TYPE", CHOICE, AT(kv_type), 0, 0, false, "f16|f32|bf16", COMPUTING | APP_INFO,
+    {"--kv-type", 0, "TYPE", CHOICE, AT(kv_type), 0, 0, false, "f16|f32|bf16", SETTING | APP_INFO,
      "format of the key-value cache: f16 (default), f32 or bf16"},
     {"--kv-size", 0, "BYTES", SIZE, AT(kv_bytes), 0, 0, false, NULL, COMPUTING,
      "memory for the key-value cache, with K, M or G; default: 8 contexts"},
-    {"--batch", 0, "N", INTEGER, AT(batch), 8, 8192, false, NULL, COMPUTING,
+    {"--batch", 0, "N", INTEGER, AT(batch), 8, 8192, false, NULL, SETTING,
      "positions in one forward pass, 8 to 8192; default 256"},
-    {"--threads", 0, "N", INTEGER, AT(threads), 1, 1024, false, NULL, COMPUTING,
+    {"--threads", 0, "N", INTEGER, AT(threads), 1, 1024, false, NULL, SETTING,
      "threads that compute; default: one per physical core"},
-    {"--device", 0, "NAME", CHOICE, AT(device), 0, 0, false, "cpu|reference", COMPUTING,
+    {"--device", 0, "NAME", CHOICE, AT(device), 0, 0, false, "cpu|reference", SETTING,
      "cpu (default), or reference: plain C in double precision"},
-    {"--reference", 0, NULL, REFERENCE, 0, 0, 0, false, NULL, COMPUTING, "the same as --device reference"},
+    {"--reference", 0, NULL, REFERENCE, 0, 0, 0, false, NULL, SETTING, "the same as --device reference"},
 
+<<<<<<< HEAD
     {"--json", 0, NULL, FLAG, AT(json), 0, 0, false, NULL, APP_RUN | APP_CHAT | APP_INFO | APP_PERPLEXITY,
+=======
+    {"--json", 0, NULL, FLAG, AT(json), 0, 0, false, NULL, APP_RUN | APP_INFO | APP_PERPLEXITY | APP_BENCH,
+>>>>>>> main
      "JSON on standard output"},
+    {"--csv", 0, NULL, FLAG, AT(csv), 0, 0, false, NULL, APP_BENCH, "comma-separated values on standard output"},
     {"--quiet", 'q', NULL, FLAG, AT(quiet), 0, 0, false, NULL, LOADING, "no progress and no figures on standard error"},
     {"--help", 'h', NULL, FLAG, AT(help), 0, 0, false, NULL, ALL, "this text"},
 };
@@ -124,7 +150,8 @@ static const struct option {
 void app_options_default(struct app_options *options)
 {
     *options = (struct app_options){.max_tokens = -1, .top_p = 1, .repetition_penalty = 1, .logprobs = -1,
-                                    .kv_type = "f16", .device = "cpu"};
+                                    .prompts = {{512}, 1}, .answers = {{64}, 1}, .streams = {{1}, 1},
+                                    .depths = {{0}, 1}, .repeats = 5, .kv_type = "f16", .device = "cpu"};
 }
 
 void app_options_fini(struct app_options *options)
@@ -239,6 +266,20 @@ static bool read_tokens(const char *text, struct app_options *options)
     return true;
 }
 
+static bool read_list(const struct option *o, const char *text, struct app_list *list)
+{
+    const char *end = NULL;
+
+    for (list->n = 0;; text = end + 1) {
+        end = text + strcspn(text, ",");
+        if (list->n == APP_MAX_LIST || !read_integer(text, end, (int64_t)o->min, (int64_t)o->max, &list->values[list->n]))
+            return false;
+        list->n++;
+        if (*end == '\0')
+            return true;
+    }
+}
+
 static bool read_bias(const char *text, struct app_options *options)
 {
     const char *equal = strchr(text, '=');
@@ -309,6 +350,8 @@ static bool store(const struct option *o, const char *text, struct app_options *
         return read_stop_token(text, options);
     case TOKENS:
         return read_tokens(text, options);
+    case LIST:
+        return read_list(o, text, (struct app_list *)field);
     case BIAS:
         return read_bias(text, options);
     }
@@ -342,6 +385,10 @@ static void complain_value(const struct option *o, const char *text)
         break;
     case TOKENS:
         snprintf(range, sizeof range, "token ids parted by commas");
+        break;
+    case LIST:
+        snprintf(range, sizeof range, "1 to %d whole numbers from %.0f to %.0f, parted by commas", APP_MAX_LIST, o->min,
+                 o->max);
         break;
     case BIAS:
         snprintf(range, sizeof range, "ID=NUMBER or ID=-inf, at most %d times", APP_MAX_BIASES);
@@ -416,9 +463,10 @@ static bool parse_option(struct app_options *options, const char *name, unsigned
     return false;
 }
 
-bool app_options_parse(struct app_options *options, const char *name, unsigned command, int max_operands, int argc,
+bool app_options_parse(struct app_options *options, const char *name, unsigned command, int operands, int argc,
                        char **argv)
 {
+    int least = operands == 0 ? 1 : operands, most = operands == 0 ? APP_MAX_OPERANDS : operands;
     bool words_only = false;
 
     for (int i = 0; i < argc && !options->help; i++) {
@@ -427,14 +475,14 @@ bool app_options_parse(struct app_options *options, const char *name, unsigned c
         } else if (!words_only && argv[i][0] == '-' && argv[i][1] != '\0') {
             if (!parse_option(options, name, command, argc, argv, &i))
                 return false;
-        } else if (options->n_operands == max_operands) {
+        } else if (options->n_operands == most) {
             app_error("'%.80s' is one word too many; see runnel %s --help", argv[i], name);
             return false;
         } else {
             options->operands[options->n_operands++] = argv[i];
         }
     }
-    if (options->help || options->n_operands == max_operands)
+    if (options->help || options->n_operands >= least)
         return true;
     app_error("%s is missing; see runnel %s --help", options->n_operands == 0 ? "MODEL" : "FILE", name);
     return false;

@@ -20,14 +20,26 @@ enum {
     APP_TOKENIZE = 8,
     APP_LOGITS = 16,
     APP_PERPLEXITY = 32,
+<<<<<<< HEAD
     APP_TEMPLATE = 64
+=======
+    APP_BENCH = 64
+>>>>>>> main
 };
 
 #define APP_MAX_BIASES 1024
 #define APP_MAX_STOP_TOKENS 64
+#define APP_MAX_OPERANDS 32
+#define APP_MAX_LIST 16
+
+/* Whole numbers that were given parted by commas. */
+struct app_list {
+    int64_t values[APP_MAX_LIST];
+    size_t n;
+};
 
 struct app_options {
-    const char *operands[2]; /* MODEL, then FILE where the command has one */
+    const char *operands[APP_MAX_OPERANDS]; /* MODEL, then FILE where the command has one; bench: MODELs */
     int n_operands;
     bool help;
     /* text in and out; NULL: not given */
@@ -51,6 +63,11 @@ struct app_options {
     size_t n_stop_tokens;
     bool ignore_eos;
     int64_t logprobs; /* -1: none */
+    /* what is measured */
+    struct app_list prompts, answers, streams, depths;
+    int64_t repeats;
+    const char *text;
+    bool csv, no_limits;
     /* the engine and the model */
     int64_t context, batch, threads; /* 0: chosen */
     uint64_t kv_bytes;
@@ -61,10 +78,10 @@ struct app_options {
 void app_options_default(struct app_options *options);
 void app_options_fini(struct app_options *options);
 
-/* Reads argv[0..argc), the words behind the command `name` (bit `command`), which takes at most
- * max_operands operands. The strings are borrowed from argv. False after a line on stderr that says
+/* Reads argv[0..argc), the words behind the command `name` (bit `command`), which takes so many
+ * operands (0: one to APP_MAX_OPERANDS). The strings are borrowed from argv. False after a line on stderr that says
  * what is wrong and what was perhaps meant. */
-bool app_options_parse(struct app_options *options, const char *name, unsigned command, int max_operands, int argc,
+bool app_options_parse(struct app_options *options, const char *name, unsigned command, int operands, int argc,
                        char **argv);
 
 /* The options of a command, a line or two each. */

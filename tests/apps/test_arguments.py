@@ -52,6 +52,22 @@ REFUSED = [  # arguments, words that standard error must contain
     (["logits", MODEL, "--tokens", "1,2,", "-o", "x"], "parted by commas"),
     (["logits", MODEL, "--tokens", "1, 2", "-o", "x"], "parted by commas"),
     (["run", MODEL, "-p", "a", "--batch", "7"], "from 8 to 8192"),
+    (["bench"], "MODEL is missing"),
+    (["bench"] + [MODEL] * 33, "one word too many"),
+    (["bench", MODEL, "-p", ""], "parted by commas"),
+    (["bench", MODEL, "-p", "1,,2"], "parted by commas"),
+    (["bench", MODEL, "-p", "1,2,"], "parted by commas"),
+    (["bench", MODEL, "-n", "1;2"], "parted by commas"),
+    (["bench", MODEL, "-n", "-1"], "from 0 to 1048576"),
+    (["bench", MODEL, "--streams", "0"], "from 1 to 1000"),
+    (["bench", MODEL, "--streams", "1,1001"], "from 1 to 1000"),
+    (["bench", MODEL, "--depth", "x"], "parted by commas"),
+    (["bench", MODEL, "--depth", ",".join("1" * 17)], "1 to 16"),
+    (["bench", MODEL, "-r", "0"], "from 1 to 1000"),
+    (["bench", MODEL, "-p", "0", "-n", "0,0"], "nothing to time"),
+    (["bench", MODEL, "--json", "--csv"], "exclude each other"),
+    (["bench", MODEL, "--ctx", "64"], "not an option of bench"),
+    (["bench", MODEL, "--repeat", "2"], "did you mean --repeats?"),
     (["logits", MODEL, "--tokens", "-1", "-o", "x"], "parted by commas"),
 ]
 BAD_NUMBERS = {  # option: values outside its type or range
@@ -115,7 +131,7 @@ class Arguments(unittest.TestCase):
             result = run(*args)
             self.assertEqual((result.returncode, result.stderr), (0, b""))
             self.assertIn(b"Exit codes: 0", result.stdout)
-        for command in "run chat info tokenize logits perplexity".split():
+        for command in "run chat info tokenize logits perplexity bench".split():
             self.assertIn(command, result.stdout.decode())
             mine = run(command, "--help")
             self.assertEqual((mine.returncode, mine.stderr), (0, b""))

@@ -1,6 +1,7 @@
 /* Attention of every SIMD level against a plain softmax in double precision over the same stored keys and
  * values: scattered blocks, grouped queries, windows, soft caps, long contexts, odd head sizes; and its
- * bits do not depend on the block numbers or the size of the blocks. */
+ * bits do not depend on the block numbers or the size of the blocks, on the rows and queries beside, on how the
+ * segments are spread, or (AVX2 and AVX-512) on the width of the vectors. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +15,7 @@
 #include "base/rng.h"
 #include "cpu/kernels.h"
 
-enum { MAX_CONTEXT = 3008, MAX_DIM = 128, MAX_QUERIES = 8 };
+enum { MAX_CONTEXT = 10048, MAX_DIM = 128, MAX_LANES = 64 };
 
 static const char *const level_names[] = {"c", "avx2", "avx512"};
 
@@ -31,6 +32,7 @@ struct shape {
     float softcap;
     runnel_kv_type kv_type;
     uint32_t scatter; /* odd */
+    uint32_t rows;    /* row i is at position last + 1 - rows + i */
 };
 
 struct cache {
@@ -75,10 +77,10 @@ static struct cache make_cache(const struct rn_level *level, const struct shape 
             k[d] = uniform();
         for (d = 0; d < s->v_dim; d++)
             v[d] = uniform();
-        at = c.keys + ((size_t)c.blocks[p / s->block] * s->block + p % s->block) * s->k_dim * element;
-        level->rows->kv_store(at, k, s->k_dim, s->kv_type);
+        at = c.keys + ((size_t)c.blocks[p / s->block] * s->block * s->k_dim + p % s->block) * element;
+        level->rows->key_store(at, k, s->k_dim, s->block, s->kv_type);
         for (d = 0; d < s->k_dim; d++)
-            c.k[p * s->k_dim + d] = stored(at + (size_t)d * element, s->kv_type);
+            c.k[p * s->k_dim + d] = stored(at + (size_t)d * s->block * element, s->kv_type);
         at = c.values + ((size_t)c.blocks[p / s->block] * s->block + p % s->block) * s->v_dim * element;
         level->rows->kv_store(at, v, s->v_dim, s->kv_type);
         for (d = 0; d < s->v_dim; d++)
@@ -96,17 +98,17 @@ static void free_cache(struct cache *c)
     rn_free(&heap, c->blocks);
 }
 
-static uint32_t first_of(const struct shape *s)
+static uint32_t first_of(const struct shape *s, uint32_t last)
 {
-    return s->window == 0 || s->last < s->window ? 0 : s->last + 1 - s->window;
+    return s->window == 0 || last < s->window ? 0 : last + 1 - s->window;
 }
 
-static void plain(const struct shape *s, const struct cache *c, const float *q, float scale, double *out)
+static void plain(const struct shape *s, const struct cache *c, uint32_t last, const float *q, float scale, double *out)
 {
     double *p = rn_alloc(&heap, MAX_CONTEXT, sizeof *p), most = -INFINITY, sum = 0;
     uint32_t t, d;
 
-    for (t = first_of(s); t <= s->last; t++) {
+    for (t = first_of(s, last); t <= last; t++) {
         p[t] = 0;
         for (d = 0; d < s->k_dim; d++)
             p[t] += q[d] * c->k[t * s->k_dim + d];
@@ -117,7 +119,7 @@ static void plain(const struct shape *s, const struct cache *c, const float *q, 
     }
     for (d = 0; d < s->v_dim; d++)
         out[d] = 0;
-    for (t = first_of(s); t <= s->last; t++) {
+    for (t = first_of(s, last); t <= last; t++) {
         sum += exp(p[t] - most);
         for (d = 0; d < s->v_dim; d++)
             out[d] += exp(p[t] - most) * c->v[t * s->v_dim + d];
@@ -127,76 +129,187 @@ static void plain(const struct shape *s, const struct cache *c, const float *q, 
     rn_free(&heap, p);
 }
 
-static void attend(const struct rn_level *level, const struct shape *s, const struct cache *c, const float *q,
-                   float scale, float *out)
-{
-    uint32_t element = rn_kv_element_bytes(s->kv_type);
-    struct rn_attend t = {.q = q,
-                          .out = out,
-                          .queries = s->queries,
-                          .k_dim = s->k_dim,
-                          .v_dim = s->v_dim,
-                          .first = first_of(s),
-                          .last = s->last,
-                          .scale = scale,
-                          .softcap = s->softcap,
-                          .blocks = c->blocks,
-                          .block_shift = (uint32_t)__builtin_ctz(s->block),
-                          .kv_type = s->kv_type,
-                          .keys = c->keys,
-                          .values = c->values,
-                          .key_stride = (size_t)s->block * s->k_dim * element,
-                          .value_stride = (size_t)s->block * s->v_dim * element};
+/* Rows and queries of one call: the rows from number `row` of the shape on, the queries from number `query` on. */
+struct part {
+    uint32_t row, rows, query, queries;
+};
 
-    t.scratch = rn_alloc_aligned(&heap, rn_attend_floats(s->queries, s->k_dim, s->v_dim) * sizeof(float), 64);
-    level->rows->attend(&t);
+static struct rn_attend attend_of(const struct shape *s, const struct cache *c, const struct part *part, const float *q,
+                                  float scale, float *out)
+{
+    uint32_t element = rn_kv_element_bytes(s->kv_type), last = s->last + 1 - s->rows + part->row;
+
+    return (struct rn_attend){.q = q + (part->row * s->queries + part->query) * s->k_dim,
+                              .out = out + (part->row * s->queries + part->query) * s->v_dim,
+                              .q_stride = s->queries * s->k_dim,
+                              .out_stride = s->queries * s->v_dim,
+                              .rows = part->rows,
+                              .queries = part->queries,
+                              .k_dim = s->k_dim,
+                              .v_dim = s->v_dim,
+                              .last = last,
+                              .window = s->window,
+                              .segment = rn_attend_segment(last + 1 - first_of(s, last)),
+                              .to = UINT32_MAX,
+                              .scale = scale,
+                              .softcap = s->softcap,
+                              .blocks = c->blocks,
+                              .block_shift = (uint32_t)__builtin_ctz(s->block),
+                              .kv_type = s->kv_type,
+                              .keys = c->keys,
+                              .values = c->values,
+                              .key_stride = (size_t)s->block * s->k_dim * element,
+                              .value_stride = (size_t)s->block * s->v_dim * element};
+}
+
+static void attend(const struct rn_level *level, const struct shape *s, const struct cache *c, const struct part *part,
+                   const float *q, float scale, float *out)
+{
+    struct rn_attend t = attend_of(s, c, part, q, scale, out);
+    size_t n = rn_attend_floats(part->rows, part->queries, s->k_dim, s->v_dim);
+
+    t.scratch = rn_alloc_aligned(&heap, n * sizeof(float), 64);
+    memset(t.scratch, 0xff, n * sizeof(float));
+    level->attention->attend(&t);
     rn_free(&heap, t.scratch);
 }
 
-static void check_shape(const struct rn_level *level, const struct shape *s)
+/* One row whose segments are walked one by one, the last first. */
+static void attend_split(const struct rn_level *level, const struct shape *s, const struct cache *c, uint32_t row,
+                         const float *q, float scale, float *out)
 {
-    float q[MAX_QUERIES * MAX_DIM], out[MAX_QUERIES * MAX_DIM], other[MAX_QUERIES * MAX_DIM], scale = 0.5f;
-    struct shape layout = *s, single = *s;
-    double want[MAX_DIM], error = 0, norm = 0;
-    struct cache c = make_cache(level, s), c2;
-    uint32_t g, d;
+    const struct part part = {row, 1, 0, s->queries};
+    struct rn_attend t = attend_of(s, c, &part, q, scale, out);
+    uint32_t first = first_of(s, t.last) / t.segment, n = t.last / t.segment - first + 1, i;
+    size_t floats = rn_attend_part(s->queries, s->v_dim);
+    float *parts = rn_alloc_aligned(&heap, n * floats * sizeof(float), 64);
 
-    seed = 1u << 30;
-    for (d = 0; d < s->queries * s->k_dim; d++)
-        q[d] = 3 * uniform();
-    attend(level, s, &c, q, scale, out);
-    for (g = 0; g < s->queries; g++) {
-        plain(s, &c, q + g * s->k_dim, scale, want);
+    assert_true(n <= RN_ATTEND_SEGMENTS);
+    t.scratch =
+        rn_alloc_aligned(&heap, rn_attend_floats(1, s->queries, s->k_dim, s->v_dim) * sizeof(float), 64);
+    for (i = n; i-- > 0;) {
+        t.from = (first + i) * t.segment;
+        t.to = t.from + 1;
+        t.part = parts + i * floats;
+        level->attention->attend(&t);
+    }
+    level->attention->merge(&t, parts, n);
+    rn_free(&heap, t.scratch);
+    rn_free(&heap, parts);
+}
+
+static uint32_t segment_of(const struct shape *s, uint32_t row)
+{
+    uint32_t last = s->last + 1 - s->rows + row;
+
+    return rn_attend_segment(last + 1 - first_of(s, last));
+}
+
+/* All rows, as many at once as have the same segments. */
+static void attend_all(const struct rn_level *level, const struct shape *s, const struct cache *c, const float *q,
+                       float scale, float *out)
+{
+    struct part part = {.queries = s->queries};
+
+    for (; part.row < s->rows; part.row += part.rows) {
+        for (part.rows = 1; part.row + part.rows < s->rows &&
+                            segment_of(s, part.row + part.rows) == segment_of(s, part.row);)
+            part.rows++;
+        attend(level, s, c, &part, q, scale, out);
+    }
+}
+
+static void check_plain(const struct rn_level *level, const struct shape *s, const struct cache *c, const float *q,
+                        float scale, const float *out)
+{
+    double want[MAX_DIM], error = 0, norm = 0;
+    uint32_t i, d;
+
+    for (i = 0; i < s->rows * s->queries; i++) {
+        plain(s, c, s->last + 1 - s->rows + i / s->queries, q + i * s->k_dim, scale, want);
         for (d = 0; d < s->v_dim; d++) {
-            error += (out[g * s->v_dim + d] - want[d]) * (out[g * s->v_dim + d] - want[d]);
+            error += (out[i * s->v_dim + d] - want[d]) * (out[i * s->v_dim + d] - want[d]);
             norm += want[d] * want[d];
         }
     }
     if (!(error <= 1e-11 * norm))
         fail_msg("%s: position %u, window %u, dims %u %u: NMSE %g", level->name, s->last, s->window, s->k_dim, s->v_dim,
                  error / norm);
-    layout.block = s->block == 32 ? 8 : 32;
+}
+
+static void check_shape(const struct rn_level *level, const struct shape *given)
+{
+    float *q = rn_alloc(&heap, MAX_LANES * MAX_DIM, 4), *out = rn_alloc(&heap, MAX_LANES * MAX_DIM, 4);
+    float *other = rn_alloc(&heap, MAX_LANES * MAX_DIM, 4), scale = 0.5f;
+    struct shape s = *given, layout;
+    uint32_t d, row, width;
+    struct cache c, c2;
+    struct part part;
+
+    width = s.queries * s.v_dim;
+    assert_true(s.rows * s.queries <= MAX_LANES);
+    layout = s;
+    c = make_cache(level, &s);
+    seed = 1u << 30;
+    for (d = 0; d < s.rows * s.queries * s.k_dim; d++)
+        q[d] = 3 * uniform();
+    attend_all(level, &s, &c, q, scale, out);
+    check_plain(level, &s, &c, q, scale, out);
+    layout.block = s.block == 32 ? 8 : 32;
     layout.scatter = 1;
     c2 = make_cache(level, &layout);
-    attend(level, &layout, &c2, q, scale, other);
-    assert_memory_equal(out, other, s->queries * s->v_dim * sizeof(float));
-    single.queries = 1; /* a query alone, as among those that share its keys */
-    attend(level, &single, &c, q + (s->queries - 1) * s->k_dim, scale, other);
-    assert_memory_equal(out + (s->queries - 1) * s->v_dim, other, s->v_dim * sizeof(float));
+    attend_all(level, &layout, &c2, q, scale, other);
+    assert_memory_equal(out, other, s.rows * width * sizeof(float));
+    memset(other, 0xff, s.rows * width * sizeof(float));
+    for (row = 0; row < s.rows; row++) { /* a row, and of the last one a query, alone */
+        part = (struct part){row, 1, 0, s.queries};
+        attend(level, row % 2 == 0 ? &s : &layout, row % 2 == 0 ? &c : &c2, &part, q, scale, other);
+    }
+    part = (struct part){s.rows - 1, 1, s.queries - 1, 1};
+    attend(level, &s, &c, &part, q, scale, other);
+    assert_memory_equal(out, other, s.rows * width * sizeof(float));
+    memset(other, 0xff, s.rows * width * sizeof(float));
+    for (row = 0; row < s.rows; row++)
+        attend_split(level, &s, &c, row, q, scale, other);
+    assert_memory_equal(out, other, s.rows * width * sizeof(float));
+    if (strcmp(level->name, "avx512") == 0) {
+        attend_all(rn_level_named("avx2"), &s, &c, q, scale, other);
+        assert_memory_equal(out, other, s.rows * width * sizeof(float));
+    }
     free_cache(&c);
     free_cache(&c2);
+    rn_free(&heap, q);
+    rn_free(&heap, out);
+    rn_free(&heap, other);
 }
 
 static void test_shapes(void **state)
 {
     static const struct shape shapes[] = {
-        {0, 0, 1, 64, 64, 16, 0, RUNNEL_KV_F32, 3},      {1, 0, 4, 64, 64, 16, 0, RUNNEL_KV_F16, 3},
-        {31, 0, 1, 128, 128, 16, 0, RUNNEL_KV_F16, 5},   {32, 0, 8, 64, 64, 32, 0, RUNNEL_KV_BF16, 7},
-        {63, 0, 2, 80, 80, 16, 0, RUNNEL_KV_F16, 11},    {100, 0, 3, 12, 20, 16, 0, RUNNEL_KV_F32, 3},
-        {100, 0, 3, 13, 7, 16, 0, RUNNEL_KV_F16, 3},     {500, 100, 4, 64, 64, 16, 0, RUNNEL_KV_F16, 3},
-        {500, 1, 4, 64, 64, 16, 0, RUNNEL_KV_F32, 3},    {500, 501, 2, 64, 32, 16, 0, RUNNEL_KV_F16, 3},
-        {511, 33, 2, 64, 64, 64, 30, RUNNEL_KV_BF16, 3}, {700, 0, 8, 96, 96, 16, 5, RUNNEL_KV_F16, 9},
-        {2999, 0, 4, 64, 64, 16, 0, RUNNEL_KV_F16, 77},  {2999, 1024, 1, 128, 128, 32, 50, RUNNEL_KV_F32, 5},
+        {0, 0, 1, 64, 64, 16, 0, RUNNEL_KV_F32, 3, 1},
+        {1, 0, 4, 64, 64, 16, 0, RUNNEL_KV_F16, 3, 1},
+        {31, 0, 1, 128, 128, 16, 0, RUNNEL_KV_F16, 5, 1},
+        {32, 0, 8, 64, 64, 32, 0, RUNNEL_KV_BF16, 7, 1},
+        {63, 0, 2, 80, 80, 16, 0, RUNNEL_KV_F16, 11, 1},
+        {100, 0, 3, 12, 20, 16, 0, RUNNEL_KV_F32, 3, 1},
+        {100, 0, 3, 13, 7, 16, 0, RUNNEL_KV_F16, 3, 1},
+        {500, 100, 4, 64, 64, 16, 0, RUNNEL_KV_F16, 3, 1},
+        {500, 1, 4, 64, 64, 16, 0, RUNNEL_KV_F32, 3, 1},
+        {500, 501, 2, 64, 32, 16, 0, RUNNEL_KV_F16, 3, 1},
+        {511, 33, 2, 64, 64, 64, 30, RUNNEL_KV_BF16, 3, 1},
+        {700, 0, 8, 96, 96, 16, 5, RUNNEL_KV_F16, 9, 1},
+        {2999, 0, 4, 64, 64, 16, 0, RUNNEL_KV_F16, 77, 1},
+        {2999, 1024, 1, 128, 128, 32, 50, RUNNEL_KV_F32, 5, 1},
+        /* Several rows: over the edge of a tile, of a segment, of the length of segments, of a window. */
+        {40, 0, 1, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 32},
+        {31, 0, 8, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 4},
+        {520, 0, 8, 64, 64, 32, 0, RUNNEL_KV_BF16, 3, 8},
+        {530, 20, 2, 64, 64, 32, 0, RUNNEL_KV_F32, 3, 32},
+        {530, 1, 3, 80, 48, 64, 0, RUNNEL_KV_F16, 3, 21},
+        {700, 600, 1, 13, 7, 16, 20, RUNNEL_KV_F32, 3, 33},
+        {8200, 0, 4, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 16},
+        {1100, 70, 5, 32, 96, 32, 0, RUNNEL_KV_BF16, 3, 12},
+        {9999, 5000, 2, 32, 32, 32, 0, RUNNEL_KV_F16, 3, 3},
     };
     const struct rn_level *level;
     size_t l, i;
@@ -212,7 +325,8 @@ static void test_shapes(void **state)
 /* Large scores neither overflow nor lose the winner; NaN in a key is seen in the result. */
 static void test_extremes(void **state)
 {
-    const struct shape s = {40, 0, 1, 8, 8, 8, 0, RUNNEL_KV_F32, 3};
+    const struct shape s = {40, 0, 1, 8, 8, 8, 0, RUNNEL_KV_F32, 3, 1};
+    const struct part part = {0, 1, 0, 1};
     float q[8], out[8], nan = NAN;
     const struct rn_level *level;
     struct cache c;
@@ -226,11 +340,11 @@ static void test_extremes(void **state)
         c = make_cache(level, &s);
         for (i = 0; i < 8; i++)
             q[i] = (float)(1e6 * c.k[17 * 8 + i]);
-        attend(level, &s, &c, q, 1, out);
+        attend(level, &s, &c, &part, q, 1, out);
         for (i = 0; i < 8; i++)
             assert_true(isfinite(out[i]) && fabsf(out[i]) <= 1);
-        memcpy(c.keys + ((size_t)c.blocks[2] * 8 + 1) * 8 * 4, &nan, 4);
-        attend(level, &s, &c, q, 1, out);
+        memcpy(c.keys + ((size_t)c.blocks[2] * 8 * 8 + 1) * 4, &nan, 4);
+        attend(level, &s, &c, &part, q, 1, out);
         for (i = 0; i < 8; i++)
             assert_true(isnan(out[i]));
         free_cache(&c);

@@ -1,0 +1,292 @@
+/* Where the time of a step goes: whole steps of the fast CPU backend on a model file, without actors,
+ * tokenizers or sampling.
+ *
+ *     cpu_step MODEL.gguf [threads] [level]
+ *
+ * The read line is the bandwidth of summing all weights where they are mapped, on the same team. The
+ * decode lines are steps of one row with so many positions behind it (the cache is filled with small
+ * numbers); `of read` compares the bytes of weights and cache that such a step needs with the read line.
+ * The tables give the share of each kind of phase in a step, barriers included, seen from worker 0. */
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/rng.h"
+#include "cpu/fast.h"
+
+enum { BLOCK = 32, CONTEXT = 8448, ROWS = 256, REPEATS = 7, KINDS = RN_OP_KINDS + 1 };
+
+struct bench {
+    struct rn_heap heap;
+    struct rn_team *team;
+    struct rn_fast *fast;
+    const struct rn_plan *plan;
+    uint32_t blocks[CONTEXT / BLOCK];
+    struct rn_step_row rows[ROWS];
+    struct rn_step_seq seq;
+    struct rn_step step;
+    sem_t done;
+};
+
+/* A job of this program on the team. */
+struct task {
+    struct rn_job job; /* first */
+    struct bench *bench;
+    _Atomic uint64_t sink;
+    uint64_t ns[KINDS];
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void on_job_done(struct rn_job *job)
+{
+    sem_post(&((struct task *)job)->bench->done);
+}
+
+static void on_step_done(struct rn_step *step)
+{
+    sem_post(&((struct bench *)step->user)->done);
+}
+
+/* Sums this worker's half of every matrix, in eight streams. */
+static void read_weights(struct rn_job *job, uint32_t worker, uint32_t n_workers)
+{
+    struct task *t = (struct task *)job;
+    uint64_t sum[8] = {0};
+    uint32_t w, stream, k;
+    size_t n, i;
+
+    for (w = 0; w < t->bench->plan->n_weights; w++) {
+        const struct rn_tensor *tensor = t->bench->plan->weights[w].tensor;
+        const uint64_t *a = (const uint64_t *)tensor->data;
+
+        n = tensor->bytes / 8 / n_workers / 64 * 64;
+        a += worker * n;
+        for (i = 0; i < n / 8; i += 8)
+            for (stream = 0; stream < 8; stream++)
+                for (k = 0; k < 8; k++)
+                    sum[k] += a[(size_t)stream * (n / 8) + i + k];
+    }
+    for (k = 0; k < 8; k++)
+        atomic_fetch_add_explicit(&t->sink, sum[k], memory_order_relaxed);
+}
+
+static uint32_t kind_of(const struct rn_instruction *in)
+{
+    return in->op == NULL ? RN_OP_KINDS : (uint32_t)in->op->kind;
+}
+
+/* A step, phase by phase; worker 0 keeps the time. */
+static void run_phases(struct rn_job *job, uint32_t worker, uint32_t n_workers)
+{
+    struct task *t = (struct task *)job;
+    struct rn_fast *fast = t->bench->fast;
+    uint64_t begin = now_ns(), end;
+    uint32_t phase;
+
+    rn_fast_begin(fast, worker, n_workers);
+    for (phase = 0; phase < fast->program.n_phases; phase++) {
+        rn_fast_phase(fast, worker, n_workers, phase);
+        rn_team_barrier(fast->team, worker);
+        if (worker == 0) {
+            end = now_ns();
+            t->ns[kind_of(&fast->program.list[fast->program.starts[phase + 1] - 1])] += end - begin;
+            begin = end;
+        }
+    }
+}
+
+static uint64_t run_task(struct bench *b, struct task *t, void (*run)(struct rn_job *, uint32_t, uint32_t))
+{
+    uint64_t begin = now_ns();
+
+    t->bench = b;
+    t->job.run = run;
+    t->job.done = on_job_done;
+    rn_team_submit(b->team, &t->job);
+    sem_wait(&b->done);
+    return now_ns() - begin;
+}
+
+/* The step of `n` rows behind `context` positions, logits of the last wanted. */
+static void make_step(struct bench *b, uint32_t context, uint32_t n)
+{
+    uint32_t i;
+
+    for (i = 0; i < n; i++)
+        b->rows[i] = (struct rn_step_row){(int32_t)((context + i) * 7 % b->plan->n_vocab), context + i, 0,
+                                          i + 1 == n ? 0 : -1};
+    b->step.n_rows = n;
+    b->step.n_seqs = b->step.n_outs = 1;
+}
+
+static uint64_t run_step(struct bench *b)
+{
+    uint64_t begin = now_ns();
+
+    b->fast->base.ops->submit_async(&b->fast->base, &b->step);
+    sem_wait(&b->done);
+    return now_ns() - begin;
+}
+
+/* The median of REPEATS steps. */
+static double median_step(struct bench *b, uint32_t context, uint32_t n)
+{
+    uint64_t took[REPEATS], t;
+    int i, j;
+
+    make_step(b, context, n);
+    for (i = 0; i < REPEATS; i++) {
+        t = run_step(b);
+        for (j = i; j > 0 && took[j - 1] > t; j--)
+            took[j] = took[j - 1];
+        took[j] = t;
+    }
+    return (double)took[REPEATS / 2] * 1e-9;
+}
+
+/* Bytes that a step of one row must read: every matrix but the table of embeddings (unless it is the
+ * output's too), and the cache. */
+static double bytes_of_step(const struct bench *b, uint32_t context)
+{
+    double bytes = (double)context * (double)rn_plan_kv_bytes(b->plan, b->fast->limits.kv_type);
+    uint32_t i;
+
+    for (i = 0; i < b->plan->n_ops; i++)
+        if (b->plan->ops[i].kind == RN_OP_MATMUL)
+            bytes += (double)b->plan->weights[b->plan->ops[i].weight].tensor->bytes;
+        else if (b->plan->ops[i].kind == RN_OP_EXPERT_MATMUL)
+            bytes += (double)b->plan->weights[b->plan->ops[i].weight].tensor->bytes /
+                     b->plan->weights[b->plan->ops[i].weight].experts * b->plan->ops[i].used;
+    return bytes;
+}
+
+static void phases(struct bench *b, uint32_t context, uint32_t n)
+{
+    static const char *const names[KINDS] = {
+        [RN_OP_EMBED] = "embed",         [RN_OP_RMS_NORM] = "rms norm",     [RN_OP_LAYER_NORM] = "layer norm",
+        [RN_OP_MATMUL] = "matmul",       [RN_OP_ADD] = "add",               [RN_OP_SCALE] = "scale",
+        [RN_OP_SOFTCAP] = "softcap",     [RN_OP_ACTIVATE] = "activate",     [RN_OP_GATE] = "gate",
+        [RN_OP_ROPE] = "rope",           [RN_OP_KV_STORE] = "kv store",     [RN_OP_ATTENTION] = "attention",
+        [RN_OP_ROUTE] = "route",         [RN_OP_EXPERT_MATMUL] = "experts", [RN_OP_EXPERT_SUM] = "expert sum",
+        [RN_OP_SELECT] = "select",       [RN_OP_KINDS] = "quantise"};
+    struct task t = {.sink = 0};
+    uint64_t sum = 0;
+    uint32_t i;
+
+    make_step(b, context, n);
+    rn_fast_ready(b->fast, &b->step);
+    run_task(b, &t, run_phases);
+    for (i = 0; i < KINDS; i++)
+        sum += t.ns[i];
+    printf("  phases that end in, of %.2f ms:", (double)sum * 1e-6);
+    for (i = 0; i < KINDS; i++)
+        if (t.ns[i] > 0)
+            printf("  %s %.2f%%", names[i], 100.0 * (double)t.ns[i] / (double)sum);
+    printf("\n");
+}
+
+/* Halves below 2^-7 in size: finite, and no two positions alike. */
+static void fill_cache(struct bench *b)
+{
+    uint64_t seed = 1, i, n;
+    uint32_t l;
+
+    for (l = 0; l < b->plan->n_kv_layers; l++) {
+        const struct rn_fast_layer *layer = &b->fast->layers[l];
+
+        n = b->fast->limits.n_blocks;
+        for (i = 0; i < n * layer->key_block / 8; i++)
+            ((uint64_t *)layer->keys)[i] = rn_splitmix64(&seed) & 0x9fff9fff9fff9fffu;
+        for (i = 0; i < n * layer->value_block / 8; i++)
+            ((uint64_t *)layer->values)[i] = rn_splitmix64(&seed) & 0x9fff9fff9fff9fffu;
+    }
+}
+
+static void measure(struct bench *b)
+{
+    static const uint32_t contexts[] = {16, 128, 1024, 4096, 8192};
+    struct task t = {.sink = 0};
+    uint64_t best = UINT64_MAX, took;
+    double read, seconds;
+    uint32_t i;
+
+    for (i = 0; i < 5; i++) {
+        took = run_task(b, &t, read_weights);
+        best = took < best ? took : best;
+    }
+    read = (double)b->plan->weight_bytes / (double)best;
+    printf("read %.1f GB/s\n", read);
+    for (i = 0; i < sizeof contexts / sizeof *contexts; i++) {
+        seconds = median_step(b, contexts[i], 1);
+        printf("decode at %5u: %7.2f ms  %6.1f tokens/s  %5.1f GB/s  %5.1f%% of read\n", contexts[i], seconds * 1e3,
+               1 / seconds, bytes_of_step(b, contexts[i]) / seconds * 1e-9,
+               100 * bytes_of_step(b, contexts[i]) / seconds * 1e-9 / read);
+        phases(b, contexts[i], 1);
+    }
+    for (i = 0; i < sizeof contexts / sizeof *contexts; i += 2) {
+        seconds = median_step(b, contexts[i] - 16, ROWS);
+        printf("prefill of %d at %5u: %8.2f ms  %6.1f tokens/s\n", ROWS, contexts[i] - 16, seconds * 1e3, ROWS / seconds);
+        phases(b, contexts[i] - 16, ROWS);
+    }
+}
+
+static bool open_bench(struct bench *b, const char *path, uint32_t threads, const struct rn_level *level)
+{
+    struct rn_backend_limits limits = {.max_rows = ROWS, .max_seqs = 1, .max_outs = 1, .n_blocks = CONTEXT / BLOCK,
+                                       .block_tokens = BLOCK, .context_tokens = CONTEXT, .kv_type = RUNNEL_KV_F16};
+    runnel_error error = {0};
+    struct rn_gguf *gguf;
+    struct rn_plan *plan;
+    uint64_t begin = now_ns();
+    uint32_t i;
+
+    if (rn_gguf_open(&b->heap, path, &gguf, &error) != RUNNEL_OK ||
+        rn_plan_new(&b->heap, gguf, CONTEXT, &plan, &error) != RUNNEL_OK)
+        goto fail;
+    b->plan = plan;
+    b->team = rn_team_new(&b->heap, threads);
+    b->fast = b->team == NULL ? NULL : (struct rn_fast *)rn_cpu_backend_new_level(&b->heap, b->team, level);
+    if (b->fast == NULL)
+        goto fail;
+    if (b->fast->base.ops->prepare(&b->fast->base, plan, &limits, NULL, NULL, &error) != RUNNEL_OK)
+        goto fail;
+    printf("%s: %s, %u threads, %.0f MB of weights, ready in %.2f s\n", path, level->name, rn_team_threads(b->team),
+           (double)plan->weight_bytes * 1e-6, (double)(now_ns() - begin) * 1e-9);
+    for (i = 0; i < CONTEXT / BLOCK; i++)
+        b->blocks[i] = i * 5 % (CONTEXT / BLOCK);
+    b->seq = (struct rn_step_seq){b->blocks, CONTEXT / BLOCK};
+    b->step = (struct rn_step){.rows = b->rows, .seqs = &b->seq, .on_done = on_step_done, .user = b};
+    b->step.logits = rn_alloc(&b->heap, plan->n_vocab, sizeof(float));
+    sem_init(&b->done, 0, 0);
+    return b->step.logits != NULL;
+fail:
+    fprintf(stderr, "cpu_step: %s\n", error.message);
+    return false;
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench bench;
+    const struct rn_level *level = argc > 3 ? rn_level_named(argv[3]) : rn_level_best();
+
+    if (argc < 2 || level == NULL) {
+        fprintf(stderr, "cpu_step MODEL.gguf [threads] [level]\n");
+        return 1;
+    }
+    rn_heap_init(&bench.heap, NULL);
+    if (!open_bench(&bench, argv[1], argc > 2 ? (uint32_t)atoi(argv[2]) : 0, level))
+        return 1;
+    fill_cache(&bench);
+    measure(&bench);
+    return 0;
+}

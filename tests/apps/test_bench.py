@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""runnel bench: its JSON and CSV have the columns that the help names, and figures that fit together."""
+import csv
+import io
+import json
+import pathlib
+import tempfile
+import unittest
+
+import common
+from common import MODEL, ROOT, run
+
+COLUMNS = """program model architecture format test prompt_tokens gen_tokens streams depth tokens_per_s tokens_per_s_min
+    tokens_per_s_max first_token_ms first_token_ms_min first_token_ms_max repeats threads batch_tokens kv_type device
+    bytes_per_token ops_per_token bandwidth_percent peak_percent limit_percent load_s peak_rss_bytes file_bytes
+    weight_bytes kv_bytes read_bytes_per_s integer_ops_per_s float_ops_per_s level cpu""".split()
+SHORT = ["-p", "40", "-n", "8", "-r", "2", "--threads", "2"]
+
+
+class Bench(unittest.TestCase):
+    def good(self, *args, **more):
+        result = run("bench", MODEL, *args, **more)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        return result.stdout.decode()
+
+    def rows(self, *args):
+        text = self.good("--csv", *args)
+        rows = list(csv.DictReader(io.StringIO(text)))
+        self.assertEqual(text.splitlines()[0].split(","), COLUMNS)
+        return rows
+
+    def test_csv(self):
+        rows = self.rows(*SHORT, "--streams", "1,3", "--depth", "0,70")
+        key = [(r["test"], int(r["prompt_tokens"]), int(r["gen_tokens"]), int(r["streams"]), int(r["depth"]))
+               for r in rows]
+        self.assertEqual(key, [("prefill", 40, 0, 1, 0), ("prefill", 40, 0, 3, 0), ("decode", 0, 8, 1, 0),
+                               ("decode", 0, 8, 3, 0), ("decode", 0, 8, 1, 70), ("decode", 0, 8, 3, 70)])
+        for row in rows:
+            rate = [float(row["tokens_per_s" + end]) for end in ("_min", "", "_max")]
+            self.assertEqual(rate, sorted(rate))
+            self.assertGreater(rate[0], 0)
+            self.assertEqual(row["first_token_ms"] == "", row["test"] == "decode")
+            self.assertEqual((row["program"], row["architecture"], row["format"], row["threads"], row["repeats"]),
+                             ("runnel", "llama", "Q8_0", "2", "2"))
+            self.assertEqual(int(row["file_bytes"]), pathlib.Path(MODEL).stat().st_size)
+            self.assertGreater(int(row["peak_rss_bytes"]), int(row["weight_bytes"]))
+            self.assertAlmostEqual(float(row["limit_percent"]),
+                                   max(float(row["bandwidth_percent"]), float(row["peak_percent"])))
+            share = rate[1] * float(row["bytes_per_token"]) / float(row["read_bytes_per_s"])
+            self.assertAlmostEqual(share * 100, float(row["bandwidth_percent"]), delta=share)
+
+    def test_needs(self):
+        """Bytes and operations per token, against the shapes of the bundled model (tied embedding, Q8_0)."""
+        info = json.loads(run("info", MODEL, "--json").stdout)
+        shapes = {t["name"]: t for t in info["tensors"]}
+        weights = sum(t["bytes"] for t in shapes.values())
+        kv = info["memory"]["kv_bytes_per_token"]
+        head = shapes.get("output.weight", shapes["token_embd.weight"])
+        if "output.weight" in shapes:
+            weights -= shapes["token_embd.weight"]["bytes"]
+        products = sum(2 * t["shape"][0] * t["shape"][1] for n, t in shapes.items()
+                       if len(t["shape"]) > 1 and n not in ("token_embd.weight", "output.weight"))
+        of_head = 2 * head["shape"][0] * head["shape"][1]
+        rows = self.rows("--no-limits", *SHORT, "--streams", "1,4", "--depth", "0,64")
+        for row in rows:
+            got = float(row["bytes_per_token"]), float(row["ops_per_token"])
+            if row["test"] == "prefill":
+                n = int(row["streams"])
+                want = (weights + n * 40 * kv) / (40 * n), products + of_head / 40
+            else:
+                depth = int(row["depth"]) + 8 / 2
+                want = weights / int(row["streams"]) + depth * kv, products + of_head
+            for a, b in zip(got, want):
+                self.assertAlmostEqual(a / b, 1, places=6)
+
+    def test_no_limits(self):
+        for row in self.rows("--no-limits", *SHORT):
+            self.assertEqual([row[c] for c in ("bandwidth_percent", "limit_percent", "read_bytes_per_s", "cpu")],
+                             [""] * 4)
+
+    def test_json(self):
+        whole = json.loads(self.good(*SHORT, "--json", "--kv-type", "f32", "--batch", "16"))
+        self.assertRegex(whole["runnel"], r"^\d+\.\d+\.\d+$")
+        self.assertEqual([r["test"] for r in whole["results"]], ["prefill", "decode"])
+        for result in whole["results"]:
+            self.assertEqual(list(result), COLUMNS)
+            self.assertEqual((result["kv_type"], result["batch_tokens"]), ("f32", 16))
+        self.assertIsNone(whole["results"][1]["first_token_ms"])
+        self.assertGreater(whole["results"][0]["first_token_ms"], 0)
+
+    def test_several_models(self):
+        text = run("bench", MODEL, MODEL, "--csv", "--no-limits", *SHORT).stdout.decode()
+        self.assertEqual(len(text.splitlines()), 1 + 2 * 2)
+        whole = json.loads(run("bench", MODEL, MODEL, "--json", "--no-limits", *SHORT).stdout)
+        self.assertEqual(len(whole["results"]), 4)
+
+    def test_table(self):
+        text = self.good(*SHORT)
+        self.assertRegex(text, r"GB/s")
+        self.assertRegex(text, r"(?m)^  prefill +40 +1 +0 +[\d.]+ +[\d.]+ \.\. [\d.]+ +[\d.]+ ms +\d+ % +\d+ %$")
+        self.assertRegex(text, r"(?m)^  decode +8 +1 +0 +[\d.]+ ")
+        self.assertLessEqual(max(map(len, text.splitlines())), 140)
+
+    def test_prefill_or_decode_alone(self):
+        self.assertEqual([r["test"] for r in self.rows("-p", "0", "-n", "5", "-r", "1", "--no-limits")], ["decode"])
+        self.assertEqual([r["test"] for r in self.rows("-p", "5", "-n", "0", "-r", "1", "--no-limits")], ["prefill"])
+
+    def test_text(self):
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(b"Once upon a time there was a fox.")
+            file.flush()
+            self.rows("--text", file.name, "--no-limits", *SHORT)
+        with tempfile.NamedTemporaryFile() as file:
+            empty = run("bench", MODEL, "--text", file.name)
+            self.assertEqual(empty.returncode, 1)
+            self.assertIn(b"no text in it", empty.stderr)
+        self.assertEqual(run("bench", MODEL, "--text", "/does/not/exist").returncode, 1)
+
+    def test_bad_file(self):
+        for path in ("/does/not/exist.gguf", __file__):
+            result = run("bench", path)
+            self.assertEqual((result.returncode, result.stdout), (1, b""))
+        text = run("bench", MODEL, "/does/not/exist.gguf", "--csv", "--no-limits", *SHORT)
+        self.assertEqual(text.returncode, 1)
+        self.assertEqual(len(text.stdout.splitlines()), 3)  # what was measured before is told
+
+    def test_help_names_columns(self):
+        text = run("bench", "--help").stdout.decode()
+        for column in COLUMNS:
+            if not column.endswith(("_min", "_max")):
+                self.assertIn(column, text)
+
+
+if __name__ == "__main__":
+    common.main("__main__")
