@@ -138,10 +138,7 @@ int app_info(const struct app_options *options);
 int app_tokens(const struct app_options *options);
 int app_logits(const struct app_options *options);
 int app_perplexity(const struct app_options *options);
-<<<<<<< HEAD
 int app_template(const struct app_options *options);
-=======
 int app_bench(const struct app_options *options);
->>>>>>> main
 
 #endif

@@ -63,14 +63,12 @@ static const struct command {
      "lower.) FILE - is standard input.\n\n"
      "  runnel perplexity model.gguf wiki.txt --ctx 512\n",
      app_perplexity},
-<<<<<<< HEAD
     {"template", APP_TEMPLATE, 1, "[MODEL | --file T.jinja] --context FILE.json", "the text of a chat template",
      "Renders the model's chat template, or one from a file, with the members of a JSON object as its\n"
      "variables, and prints the text as it is. A model also gives bos_token and eos_token.\n\n"
      "  runnel template model.gguf --context chat.json\n"
      "  echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}' | runnel template --file t.jinja --context -\n",
      app_template},
-=======
     {"bench", APP_BENCH, 0, "MODEL [MODEL ...]", "how fast models run, and how fast they could",
      "Times prefill (a prompt's positions per second, from its admission to its first token) and decode (tokens\n"
      "per second of all streams together, while all of them run) at every length, number of streams and depth\n"
@@ -94,7 +92,6 @@ static const struct command {
      "  file_bytes, weight_bytes, kv_bytes     the file, its tensors, the key-value cache set aside\n"
      "  read_bytes_per_s, integer_ops_per_s, float_ops_per_s, level, cpu   the machine, see runnel_engine_measure\n",
      app_bench},
->>>>>>> main
 };
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])

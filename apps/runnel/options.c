@@ -26,11 +26,8 @@ enum kind {
 };
 
 #define ALL (~0u)
-<<<<<<< HEAD
-#define LOADING (APP_RUN | APP_CHAT | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY | APP_TEMPLATE)
-=======
-#define LOADING (APP_RUN | APP_CHAT | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY | APP_BENCH)
->>>>>>> main
+#define LOADING \
+    (APP_RUN | APP_CHAT | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY | APP_BENCH | APP_TEMPLATE)
 #define COMPUTING (APP_RUN | APP_CHAT | APP_LOGITS | APP_PERPLEXITY)
 #define SETTING (COMPUTING | APP_BENCH)
 #define SAMPLING (APP_RUN | APP_CHAT)
@@ -134,11 +131,7 @@ static const struct option {
      "cpu (default), or reference: plain C in double precision"},
     {"--reference", 0, NULL, REFERENCE, 0, 0, 0, false, NULL, SETTING, "the same as --device reference"},
 
-<<<<<<< HEAD
-    {"--json", 0, NULL, FLAG, AT(json), 0, 0, false, NULL, APP_RUN | APP_CHAT | APP_INFO | APP_PERPLEXITY,
-=======
-    {"--json", 0, NULL, FLAG, AT(json), 0, 0, false, NULL, APP_RUN | APP_INFO | APP_PERPLEXITY | APP_BENCH,
->>>>>>> main
+    {"--json", 0, NULL, FLAG, AT(json), 0, 0, false, NULL, APP_RUN | APP_CHAT | APP_INFO | APP_PERPLEXITY | APP_BENCH,
      "JSON on standard output"},
     {"--csv", 0, NULL, FLAG, AT(csv), 0, 0, false, NULL, APP_BENCH, "comma-separated values on standard output"},
     {"--quiet", 'q', NULL, FLAG, AT(quiet), 0, 0, false, NULL, LOADING, "no progress and no figures on standard error"},

@@ -20,11 +20,8 @@ enum {
     APP_TOKENIZE = 8,
     APP_LOGITS = 16,
     APP_PERPLEXITY = 32,
-<<<<<<< HEAD
-    APP_TEMPLATE = 64
-=======
+    APP_TEMPLATE = 128,
     APP_BENCH = 64
->>>>>>> main
 };
 
 #define APP_MAX_BIASES 1024
