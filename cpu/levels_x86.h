@@ -4,14 +4,21 @@
 
 #include "cpu/kernels.h"
 
-/* Q4_0, Q8_0, Q4_K, Q6_K; NULL for the rest. */
+/* Every block format; NULL for the rest. */
 const struct rn_kernel *rn_blocks_avx2(uint32_t type_id);
 
-/* All formats of the AVX2 level with a kernel of their own; NULL for the rest. */
-const struct rn_kernel *rn_kernel_avx2(uint32_t type_id);
-extern const struct rn_kernel rn_kernel_avx2_other;
-extern const struct rn_rows rn_rows_avx2;
+/* F32, F16 and BF16, or NULL; and any format through its decoder. */
+const struct rn_kernel *rn_floats_avx2(uint32_t type_id);
+extern const struct rn_kernel rn_other_avx2_kernel;
 
+/* Products of floats with the weights as they stand, inputs three at a time; any number of rows. */
+void rn_direct_f32(const struct rn_matmul *m);
+void rn_direct_f16(const struct rn_matmul *m);
+void rn_direct_bf16(const struct rn_matmul *m);
+
+void rn_quantise_lines_avx2(const float *a, void *out, uint32_t n);
+
+extern const struct rn_rows rn_rows_avx2;
 extern const struct rn_attention rn_attention_avx512;
 
 #endif

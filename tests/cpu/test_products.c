@@ -1,0 +1,622 @@
+/* The matrix products of every SIMD level that this machine has, for every format: against sums in double
+ * precision over the decoded weights and the exactly quantised inputs; and law 5 inside the kernels: the bits
+ * of a product do not depend on how many inputs and rows were handed over together, nor on the level among
+ * those that share the order of their sums. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "cpu/kernels.h"
+
+enum { MAX_ROWS = 67, MAX_COLS = 1280, MAX_N = 64, PANEL_BYTES = 1 << 20, BIG_COLS = 8192 };
+
+static const char *const level_names[] = {"c", "avx2", "avx512", "neon"};
+enum { N_LEVELS = sizeof level_names / sizeof *level_names };
+
+static struct rn_heap heap;
+static uint64_t seed;
+
+struct format {
+    uint32_t type;
+    int d_at[2]; /* half floats in a block that must be sane; -1: none */
+};
+
+static const struct format formats[] = {
+    {RN_F32, {-1, -1}},  {RN_F16, {-1, -1}},   {RN_BF16, {-1, -1}},  {RN_Q4_0, {0, -1}},   {RN_Q4_1, {0, 2}},
+    {RN_Q5_0, {0, -1}},  {RN_Q5_1, {0, 2}},    {RN_Q8_0, {0, -1}},   {RN_IQ4_NL, {0, -1}}, {RN_MXFP4, {-1, -1}},
+    {RN_NVFP4, {-1, -1}}, {RN_Q2_K, {80, 82}}, {RN_Q3_K, {108, -1}}, {RN_Q4_K, {0, 2}},    {RN_Q5_K, {0, 2}},
+    {RN_Q6_K, {208, -1}}, {RN_TQ1_0, {52, -1}}, {RN_TQ2_0, {64, -1}}, {RN_IQ4_XS, {0, -1}}, {RN_IQ3_S, {0, -1}},
+    {RN_IQ3_XXS, {0, -1}}, {RN_IQ2_S, {0, -1}}, {RN_IQ2_XS, {0, -1}}, {RN_IQ2_XXS, {0, -1}}, {RN_IQ1_M, {-1, -1}},
+    {RN_IQ1_S, {0, -1}}, {RN_Q8_1, {0, -1}},
+};
+enum { N_FORMATS = sizeof formats / sizeof *formats };
+
+static double uniform(void)
+{
+    return (double)(rn_splitmix64(&seed) >> 11) * 0x1p-53;
+}
+
+/* Nearly normal, by twelve uniforms. */
+static float normal(void)
+{
+    double sum = -6;
+    int i;
+
+    for (i = 0; i < 12; i++)
+        sum += uniform();
+    return (float)sum;
+}
+
+/* One block's scale, where random bits would make it NaN or of any size. */
+static void set_scale(const struct format *f, uint8_t *block, float d)
+{
+    uint16_t half = rn_f32_to_f16(d);
+    int j;
+
+    if (f->type == RN_F32)
+        memcpy(block, &d, 4);
+    else if (f->type == RN_F16)
+        memcpy(block, &half, 2);
+    else if (f->type == RN_BF16)
+        memcpy(block, &(uint16_t){rn_f32_to_bf16(d)}, 2);
+    else if (f->type == RN_MXFP4)
+        block[0] = (uint8_t)(120 + rn_splitmix64(&seed) % 8);
+    else if (f->type == RN_IQ1_M) /* four bits in the top of four words */
+        for (j = 0; j < 4; j++)
+            block[49 + 2 * j] = (uint8_t)((block[49 + 2 * j] & 15) | (half >> 4 * j & 15) << 4);
+    for (j = 0; j < 2; j++) {
+        if (f->d_at[j] >= 0)
+            memcpy(block + f->d_at[j], &half, 2);
+        half = (uint16_t)(half ^ 0x0155);
+    }
+}
+
+static void random_weights(const struct format *f, uint32_t cols, uint8_t *out)
+{
+    const struct rn_type *type = rn_type(f->type);
+    size_t n = rn_type_bytes(type, (size_t)MAX_ROWS * cols), i;
+
+    for (i = 0; i < n; i++)
+        out[i] = (uint8_t)rn_splitmix64(&seed);
+    for (i = 0; i < n; i += type->bytes)
+        set_scale(f, out + i, (type->elements == 1 ? 1 : 0.01f) * normal());
+}
+
+static const struct rn_kernel *kernel_of(const struct rn_level *level, uint32_t type)
+{
+    const struct rn_kernel *kernel = level->kernel(type);
+
+    return kernel != NULL ? kernel : level->other;
+}
+
+/* How a product is driven: as the executor does, or one of its ways forced. */
+enum way { AS_MEANT, DIRECT, PACKED, WAYS };
+
+static bool has_way(const struct rn_kernel *kernel, enum way way)
+{
+    return way == AS_MEANT || (way == DIRECT ? kernel->direct != NULL : kernel->packed != NULL);
+}
+
+/* out[i][r] = weights[r] · inputs[i], rows [0, n_rows); out is [n][MAX_ROWS]. */
+static void product(const struct rn_kernel *kernel, enum way way, const struct format *f, uint32_t cols,
+                    const uint8_t *weights, uint32_t n_rows, const char *inputs, uint32_t n, void *panel, float *out)
+{
+    const struct rn_type *type = rn_type(f->type);
+    struct rn_matmul m = {
+        .row_bytes = rn_type_bytes(type, cols), .cols = cols, .type = type, .panel = panel, .step = 1};
+    bool packed = way == PACKED || (way == AS_MEANT && n >= kernel->pack_from);
+    uint32_t row, i, j;
+
+    for (row = 0; row < n_rows; row += kernel->tile) {
+        m.weights = weights + row * m.row_bytes;
+        m.rows = n_rows - row < kernel->tile ? n_rows - row : kernel->tile;
+        if (packed)
+            kernel->pack(&m);
+        for (i = 0; i < n; i += m.n) {
+            m.n = n - i < RN_MAX_INPUTS ? n - i : RN_MAX_INPUTS;
+            for (j = 0; j < m.n; j++) {
+                m.inputs[j] = inputs + (i + j) * rn_input_bytes(kernel->input, cols);
+                m.out[j] = out + (size_t)(i + j) * MAX_ROWS + row;
+            }
+            (packed ? kernel->packed : kernel->direct)(&m);
+        }
+    }
+}
+
+/* The row as the kernel sees it, and what it stands for. */
+static void quantise(const struct rn_level *level, enum rn_input kind, const float *a, uint32_t cols, void *out,
+                     double *value)
+{
+    const struct rn_line *line = out;
+    struct rn_q8k q8k = rn_q8k_view(out, cols);
+    struct rn_q8 q8 = rn_q8_view(out, cols);
+    uint32_t i;
+
+    if (kind == RN_INPUT_F32)
+        memcpy(out, a, cols * sizeof *a);
+    else
+        rn_quantise(level->rows, kind, a, out, cols);
+    for (i = 0; i < cols; i++)
+        value[i] = kind == RN_INPUT_Q8      ? (double)q8.d[i / 32] * q8.q[i]
+                   : kind == RN_INPUT_Q8K   ? (double)q8k.d[i / 256] * q8k.q[i]
+                   : kind == RN_INPUT_LINES ? (double)line[i / 32].d * line[i / 32].q[i % 32]
+                                            : a[i];
+}
+
+static double nmse(const float *got, const double *want, size_t n)
+{
+    double error = 0, norm = 0;
+    size_t i;
+
+    for (i = 0; i < n; i++) {
+        error += (got[i] - want[i]) * (got[i] - want[i]);
+        norm += want[i] * want[i];
+    }
+    return norm == 0 ? error : error / norm;
+}
+
+struct buffers {
+    uint8_t *weights;
+    float *decoded, *a, *out, *alone;
+    char *inputs;
+    double *values, *want;
+    void *panel;
+};
+
+static struct buffers take_buffers(void)
+{
+    struct buffers b;
+
+    b.weights = rn_alloc(&heap, MAX_ROWS * MAX_COLS, 4);
+    b.decoded = rn_alloc(&heap, MAX_ROWS * MAX_COLS, 4);
+    b.a = rn_alloc(&heap, MAX_N * MAX_COLS, 4);
+    b.inputs = rn_alloc_aligned(&heap, MAX_N * MAX_COLS * 4, 64);
+    b.values = rn_alloc(&heap, MAX_N * MAX_COLS, 8);
+    b.want = rn_alloc(&heap, MAX_N * MAX_ROWS, 8);
+    b.out = rn_alloc(&heap, MAX_N * MAX_ROWS, 4);
+    b.alone = rn_alloc(&heap, MAX_N * MAX_ROWS, 4);
+    b.panel = rn_alloc_aligned(&heap, PANEL_BYTES, 64);
+    return b;
+}
+
+static void give_buffers(struct buffers *b)
+{
+    rn_free(&heap, b->weights);
+    rn_free(&heap, b->decoded);
+    rn_free(&heap, b->a);
+    rn_free(&heap, b->inputs);
+    rn_free(&heap, b->values);
+    rn_free(&heap, b->want);
+    rn_free(&heap, b->out);
+    rn_free(&heap, b->alone);
+    rn_free(&heap, b->panel);
+}
+
+/* Random weights and MAX_N inputs (one of them zeros) of some magnitude, and their products in double precision. */
+static void make_case(const struct rn_level *level, const struct format *f, uint32_t cols, double magnitude,
+                      struct buffers *b)
+{
+    enum rn_input kind = kernel_of(level, f->type)->input;
+    size_t bytes = rn_input_bytes(kind, cols);
+    uint32_t i, r, c;
+    double sum;
+
+    random_weights(f, cols, b->weights);
+    rn_type(f->type)->decode(b->weights, b->decoded, (size_t)MAX_ROWS * cols);
+    for (i = 0; i < MAX_N; i++) {
+        for (c = 0; c < cols; c++)
+            b->a[i * cols + c] = i == 3 ? 0 : (float)(normal() * magnitude);
+        quantise(level, kind, b->a + i * cols, cols, b->inputs + i * bytes, b->values + i * cols);
+        for (r = 0; r < MAX_ROWS; r++) {
+            sum = 0;
+            for (c = 0; c < cols; c++)
+                sum += b->decoded[r * cols + c] * b->values[i * cols + c];
+            b->want[i * MAX_ROWS + r] = sum;
+        }
+    }
+}
+
+/* One input over rows that are `step` apart: the bits of the product, and nothing written in between. */
+static void check_step(const struct rn_kernel *kernel, const struct format *f, uint32_t cols, struct buffers *b)
+{
+    const struct rn_type *type = rn_type(f->type);
+    uint32_t step = MAX_ROWS / kernel->tile, r;
+    struct rn_matmul m = {.weights = b->weights,
+                          .row_bytes = rn_type_bytes(type, cols),
+                          .rows = kernel->tile,
+                          .step = step,
+                          .cols = cols,
+                          .type = type,
+                          .n = 1,
+                          .inputs = {b->inputs},
+                          .out = {b->out}};
+
+    if (kernel->direct == NULL)
+        return;
+    memset(b->out, 0xff, MAX_ROWS * sizeof(float));
+    kernel->direct(&m);
+    for (r = 0; r < MAX_ROWS; r++) {
+        if (r % step == 0 && r / step < kernel->tile)
+            assert_true(b->out[r] == b->alone[r]);
+        else
+            assert_true(isnan(b->out[r]));
+    }
+}
+
+static void check_products(const struct rn_level *level, const struct format *f, uint32_t cols, double magnitude)
+{
+    static const uint32_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 31, 32, 64};
+    const struct rn_kernel *kernel = kernel_of(level, f->type);
+    size_t bytes = rn_input_bytes(kernel->input, cols), i;
+    struct buffers b = take_buffers();
+    enum way way;
+    double error;
+
+    assert_true(kernel->panel_bytes(cols) <= PANEL_BYTES);
+    make_case(level, f, cols, magnitude, &b);
+    for (i = 0; i < MAX_N; i++)
+        product(kernel, AS_MEANT, f, cols, b.weights, MAX_ROWS, b.inputs + i * bytes, 1, b.panel,
+                b.alone + i * MAX_ROWS);
+    error = nmse(b.alone, b.want, MAX_N * MAX_ROWS);
+    if (!(error <= 1e-9))
+        fail_msg("%s %s cols %u: NMSE %g", level->name, rn_type(f->type)->name, cols, error);
+    for (way = AS_MEANT; way < WAYS; way++) {
+        for (i = 0; has_way(kernel, way) && i < sizeof counts / sizeof *counts; i++) {
+            memset(b.out, 0xff, MAX_N * MAX_ROWS * sizeof(float));
+            product(kernel, way, f, cols, b.weights, MAX_ROWS, b.inputs, counts[i], b.panel, b.out);
+            if (memcmp(b.out, b.alone, counts[i] * MAX_ROWS * sizeof(float)) != 0)
+                fail_msg("%s %s cols %u: %u inputs give other bits, way %d", level->name, rn_type(f->type)->name, cols,
+                         counts[i], way);
+            if (counts[i] < MAX_N)
+                assert_true(isnan(b.out[counts[i] * MAX_ROWS]));
+        }
+    }
+    check_step(kernel, f, cols, &b);
+    give_buffers(&b);
+}
+
+/* One block, an odd number of blocks, and where a format has no blocks, no multiple of a vector. */
+static uint32_t cols_of(const struct format *f, int i)
+{
+    static const uint32_t odd[] = {1, 203};
+    uint32_t block = rn_type(f->type)->elements;
+
+    return block == 1 ? odd[i] : i == 0 ? block : block * (block == 256 ? 5 : block == 64 ? 3 : 7);
+}
+
+static void test_products(void **state)
+{
+    const struct rn_level *level;
+    size_t l, i;
+
+    (void)state;
+    for (l = 0; l < N_LEVELS; l++) {
+        level = rn_level_named(level_names[l]);
+        for (i = 0; level != NULL && i < N_FORMATS; i++) {
+            seed = 1000 * l + i;
+            check_products(level, &formats[i], cols_of(&formats[i], 0), 1);
+            check_products(level, &formats[i], cols_of(&formats[i], 1), i % 2 == 0 ? 1e-30 : 1e30);
+        }
+    }
+}
+
+/* Any number of rows, up to two tiles: the bits of all together, and nothing behind them. */
+static void test_odd_rows(void **state)
+{
+    const struct rn_level *level;
+    const struct rn_kernel *kernel;
+    struct buffers b = take_buffers();
+    size_t l, i;
+    uint32_t rows, n, k;
+    enum way way;
+
+    (void)state;
+    for (l = 0; l < N_LEVELS; l++) {
+        level = rn_level_named(level_names[l]);
+        for (i = 0; level != NULL && i < N_FORMATS; i++) {
+            uint32_t cols = cols_of(&formats[i], 0);
+
+            seed = i;
+            kernel = kernel_of(level, formats[i].type);
+            make_case(level, &formats[i], cols, 1, &b);
+            product(kernel, AS_MEANT, &formats[i], cols, b.weights, MAX_ROWS, b.inputs, 3, b.panel, b.alone);
+            for (way = DIRECT; way < WAYS; way++)
+                for (rows = 1; has_way(kernel, way) && rows < MAX_ROWS; rows++)
+                    for (n = 1; n <= 3; n += 2) {
+                        memset(b.out, 0xff, 3 * MAX_ROWS * sizeof(float));
+                        product(kernel, way, &formats[i], cols, b.weights, rows, b.inputs, n, b.panel, b.out);
+                        for (k = 0; k < n; k++) {
+                            assert_memory_equal(b.out + k * MAX_ROWS, b.alone + k * MAX_ROWS, rows * sizeof(float));
+                            assert_true(isnan(b.out[k * MAX_ROWS + rows]));
+                        }
+                    }
+        }
+    }
+    give_buffers(&b);
+}
+
+/* Two rows as long as those of large models, by two inputs that are the same. */
+static void check_long_rows(const struct rn_level *level, const struct format *f, struct buffers *b)
+{
+    const struct rn_type *type = rn_type(f->type);
+    const struct rn_kernel *kernel = kernel_of(level, f->type);
+    size_t bytes = rn_input_bytes(kernel->input, BIG_COLS);
+    void *panel = rn_alloc_aligned(&heap, kernel->panel_bytes(BIG_COLS), 64);
+    double want[2] = {0, 0}, error;
+    enum way way;
+    uint32_t r, c;
+
+    random_weights(f, MAX_COLS, b->weights);
+    type->decode(b->weights, b->decoded, 2 * BIG_COLS);
+    for (c = 0; c < BIG_COLS; c++)
+        b->a[c] = normal();
+    quantise(level, kernel->input, b->a, BIG_COLS, b->inputs, b->values);
+    memcpy(b->inputs + bytes, b->inputs, bytes);
+    for (r = 0; r < 2; r++)
+        for (c = 0; c < BIG_COLS; c++)
+            want[r] += b->decoded[r * BIG_COLS + c] * b->values[c];
+    for (way = DIRECT; way < WAYS; way++) {
+        if (!has_way(kernel, way))
+            continue;
+        product(kernel, way, f, BIG_COLS, b->weights, 2, b->inputs, 2, panel, b->out);
+        error = nmse(b->out, want, 2);
+        if (!(error <= 1e-9))
+            fail_msg("%s %s: NMSE %g over long rows", level->name, type->name, error);
+        assert_memory_equal(b->out, b->out + MAX_ROWS, 2 * sizeof(float));
+        if (way == DIRECT)
+            memcpy(b->alone, b->out, 2 * sizeof(float));
+        else if (kernel->direct != NULL)
+            assert_memory_equal(b->out, b->alone, 2 * sizeof(float));
+    }
+    rn_free(&heap, panel);
+}
+
+static void test_long_rows(void **state)
+{
+    const struct rn_level *level;
+    struct buffers b = take_buffers();
+    size_t l, i;
+
+    (void)state;
+    assert_true(2 * BIG_COLS <= MAX_ROWS * MAX_COLS);
+    for (l = 0; l < N_LEVELS; l++) {
+        level = rn_level_named(level_names[l]);
+        for (i = 0; level != NULL && i < N_FORMATS; i++)
+            check_long_rows(level, &formats[i], &b);
+    }
+    give_buffers(&b);
+}
+
+/* All largest and all smallest codes and inputs: where an integer sum would overflow. */
+static void check_extremes(const struct rn_level *level, const struct format *f, int fill, float input,
+                           struct buffers *b)
+{
+    const struct rn_type *type = rn_type(f->type);
+    const struct rn_kernel *kernel = kernel_of(level, f->type);
+    uint32_t cols = cols_of(f, 1);
+    size_t bytes = rn_input_bytes(kernel->input, cols), r, c;
+    double sum = 0, size = 0;
+    enum way way;
+
+    memset(b->weights, fill, rn_type_bytes(type, (size_t)MAX_ROWS * cols));
+    for (r = 0; r < MAX_ROWS * cols / type->elements; r++) {
+        seed = 0; /* all blocks the same */
+        set_scale(f, b->weights + r * type->bytes, 1);
+    }
+    type->decode(b->weights, b->decoded, (size_t)MAX_ROWS * cols);
+    for (c = 0; c < cols; c++)
+        b->a[c] = input;
+    quantise(level, kernel->input, b->a, cols, b->inputs, b->values);
+    memcpy(b->inputs + bytes, b->inputs, bytes);
+    for (c = 0; c < cols; c++) {
+        sum += b->decoded[c] * b->values[c];
+        size += fabs(b->decoded[c] * b->values[c]);
+    }
+    for (way = DIRECT; way < WAYS; way++) {
+        if (!has_way(kernel, way))
+            continue;
+        product(kernel, way, f, cols, b->weights, MAX_ROWS, b->inputs, 2, b->panel, b->out);
+        if (!(fabs(b->out[0] - sum) <= 1e-5 * size))
+            fail_msg("%s %s filled with %d: %g is not %g", level->name, type->name, fill, (double)b->out[0], sum);
+        for (r = 0; r < MAX_ROWS; r++)
+            assert_true(b->out[r] == b->out[0] && b->out[MAX_ROWS + r] == b->out[0]);
+    }
+}
+
+static void test_extremes(void **state)
+{
+    static const uint8_t fills[] = {0x00, 0xff, 0x80, 0x7f, 0xf0, 0x0f, 0x55, 0xaa};
+    const struct rn_level *level;
+    struct buffers b = take_buffers();
+    size_t l, i, k;
+
+    (void)state;
+    for (l = 0; l < N_LEVELS; l++) {
+        level = rn_level_named(level_names[l]);
+        for (i = 0; level != NULL && i < N_FORMATS; i++)
+            for (k = 0; k < sizeof fills * 2; k++)
+                check_extremes(level, &formats[i], fills[k / 2], k % 2 == 0 ? 1 : -1, &b);
+    }
+    give_buffers(&b);
+}
+
+/* NaN and infinity among the inputs reach the outputs of their own row and no other. */
+static void test_not_finite(void **state)
+{
+    static const float values[] = {NAN, INFINITY, -INFINITY};
+    const struct rn_level *level;
+    const struct rn_kernel *kernel;
+    struct buffers b = take_buffers();
+    size_t l, i, k, r;
+    enum way way;
+
+    (void)state;
+    for (l = 0; l < N_LEVELS; l++) {
+        level = rn_level_named(level_names[l]);
+        for (i = 0; level != NULL && i < N_FORMATS; i++) {
+            uint32_t cols = cols_of(&formats[i], 1);
+
+            seed = i;
+            kernel = kernel_of(level, formats[i].type);
+            make_case(level, &formats[i], cols, 1, &b);
+            product(kernel, AS_MEANT, &formats[i], cols, b.weights, MAX_ROWS, b.inputs, 8, b.panel, b.alone);
+            for (k = 0; k < 3; k++) {
+                b.a[2 * cols + cols / 2] = values[k];
+                quantise(level, kernel->input, b.a + 2 * cols, cols,
+                         b.inputs + 2 * rn_input_bytes(kernel->input, cols), b.values);
+                for (way = DIRECT; way < WAYS; way++) {
+                    if (!has_way(kernel, way))
+                        continue;
+                    product(kernel, way, &formats[i], cols, b.weights, MAX_ROWS, b.inputs, 8, b.panel, b.out);
+                    for (r = 0; r < 8 * MAX_ROWS; r++) {
+                        if (r / MAX_ROWS == 2)
+                            assert_false(isfinite(b.out[r]));
+                        else
+                            assert_true(b.out[r] == b.alone[r]);
+                    }
+                }
+            }
+        }
+    }
+    give_buffers(&b);
+}
+
+/* The x86 levels agree to the bit. */
+static void test_levels_agree(void **state)
+{
+    const struct rn_level *a = rn_level_named("avx2"), *b = rn_level_named("avx512");
+    struct buffers x = take_buffers();
+    size_t i;
+
+    (void)state;
+    for (i = 0; a != NULL && b != NULL && i < N_FORMATS; i++) {
+        uint32_t cols = cols_of(&formats[i], 1);
+
+        seed = i;
+        make_case(a, &formats[i], cols, 1, &x);
+        product(kernel_of(a, formats[i].type), AS_MEANT, &formats[i], cols, x.weights, MAX_ROWS, x.inputs, 9, x.panel,
+                x.out);
+        product(kernel_of(b, formats[i].type), AS_MEANT, &formats[i], cols, x.weights, MAX_ROWS, x.inputs, 9, x.panel,
+                x.alone);
+        assert_memory_equal(x.out, x.alone, 9 * MAX_ROWS * sizeof(float));
+    }
+    give_buffers(&x);
+}
+
+/* Every format with blocks has a kernel of its own, which reads the weights as they stand. */
+static void test_own_kernels(void **state)
+{
+    const struct rn_level *level;
+    const struct rn_kernel *kernel;
+    size_t l, i;
+
+    (void)state;
+    for (l = 1; l < N_LEVELS; l++) {
+        level = rn_level_named(level_names[l]);
+        for (i = 3; level != NULL && i < N_FORMATS - 1; i++) {
+            kernel = level->kernel(formats[i].type);
+            assert_non_null(kernel);
+            assert_non_null(kernel->direct);
+        }
+    }
+}
+
+/* Quantising: every value within half a step of the scale; tiny rows become 0; NaN and infinity reach
+ * the scale and so every product. */
+static void check_quantise(const struct rn_level *level, enum rn_input kind)
+{
+    enum { COLS = 512 };
+    size_t block = kind == RN_INPUT_Q8K ? 256 : 32, i, b;
+    _Alignas(64) char row[4096];
+    double value[COLS], most;
+    float a[COLS];
+
+    assert_true(rn_input_bytes(kind, COLS) <= sizeof row);
+    for (i = 0; i < COLS; i++)
+        a[i] = normal();
+    quantise(level, kind, a, COLS, row, value);
+    for (b = 0; b < COLS; b += block) {
+        for (most = 0, i = b; i < b + block; i++)
+            most = fmax(most, fabsf(a[i]));
+        for (i = b; i < b + block; i++)
+            assert_true(fabs(value[i] - a[i]) <= most / 127 * 0.5001);
+    }
+    for (i = 0; i < COLS; i++)
+        a[i] = 1e-42f;
+    quantise(level, kind, a, COLS, row, value);
+    for (i = 0; i < COLS; i++)
+        assert_true(value[i] == 0);
+    a[100] = NAN;
+    quantise(level, kind, a, COLS, row, value);
+    assert_true(isnan(value[100 / block * block]) && isnan(value[101]));
+    a[100] = -INFINITY;
+    quantise(level, kind, a, COLS, row, value);
+    assert_true(isnan(value[101]));
+}
+
+static void test_quantise(void **state)
+{
+    const struct rn_level *level;
+    const struct rn_kernel *kernel;
+    size_t l, i;
+
+    (void)state;
+    for (l = 0; l < N_LEVELS; l++) {
+        level = rn_level_named(level_names[l]);
+        for (i = 0; level != NULL && i < N_FORMATS; i++) {
+            kernel = kernel_of(level, formats[i].type);
+            if (kernel->input != RN_INPUT_F32)
+                check_quantise(level, kernel->input);
+        }
+    }
+}
+
+/* The sums that stand in a line are those of its numbers. */
+static void test_lines(void **state)
+{
+    const struct rn_level *level = rn_level_named("avx2");
+    float a[64];
+    struct rn_line line[2];
+    uint32_t i, h;
+    int32_t sum[2];
+
+    (void)state;
+    if (level == NULL)
+        skip();
+    for (i = 0; i < 64; i++)
+        a[i] = normal() + 1;
+    level->rows->quantise_lines(a, line, 64);
+    for (i = 0; i < 2; i++) {
+        for (h = 0; h < 2; h++) {
+            sum[h] = 0;
+            for (uint32_t k = 0; k < 16; k++)
+                sum[h] += line[i].q[16 * h + k];
+            assert_int_equal(line[i].start16[h], RN_MAGIC_BITS - 128 * sum[h]);
+            assert_true(line[i].d_sum16[h] == line[i].d * (float)sum[h]);
+        }
+        assert_int_equal(line[i].start, RN_MAGIC_BITS - 128 * (sum[0] + sum[1]));
+        assert_true(line[i].d_sum == line[i].d * (float)(sum[0] + sum[1]));
+        assert_true((double)line[i].magic_d == (double)RN_MAGIC * (double)line[i].d);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products),     cmocka_unit_test(test_odd_rows), cmocka_unit_test(test_long_rows),
+        cmocka_unit_test(test_extremes),     cmocka_unit_test(test_not_finite), cmocka_unit_test(test_levels_agree),
+        cmocka_unit_test(test_own_kernels),  cmocka_unit_test(test_quantise), cmocka_unit_test(test_lines),
+    };
+    int failed;
+
+    rn_heap_init(&heap, NULL);
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return failed != 0 || rn_heap_blocks(&heap) != 0;
+}
