@@ -78,6 +78,26 @@ void rn_block_pool_unref(struct rn_block_pool *pool, const uint32_t *blocks, uin
     }
 }
 
+uint32_t rn_block_pool_references(const struct rn_block_pool *pool, uint32_t block)
+{
+    RN_CHECK(block < pool->n_blocks);
+    return pool->references[block];
+}
+
+enum rn_block_writable rn_block_pool_writable(struct rn_block_pool *pool, uint32_t *block, uint32_t *source)
+{
+    uint32_t copy;
+
+    RN_CHECK(rn_block_pool_references(pool, *block) > 0);
+    if (pool->references[*block] == 1)
+        return RN_BLOCK_OWN;
+    if (!rn_block_pool_take(pool, 1, &copy))
+        return RN_BLOCK_NONE;
+    *source = *block;
+    *block = copy;
+    return RN_BLOCK_COPY;
+}
+
 bool rn_block_pool_check(const struct rn_block_pool *pool)
 {
     uint8_t *seen;

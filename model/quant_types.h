@@ -3,11 +3,11 @@
 #ifndef RN_MODEL_QUANT_TYPES_H
 #define RN_MODEL_QUANT_TYPES_H
 
-#include <assert.h>
-
 #include "model/quant.h"
 
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "fields of a block are little-endian");
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "runnel needs a little-endian machine: the fields of a model file are read as they stand"
+#endif
 
 static inline uint16_t rn_le16(const uint8_t *p)
 {

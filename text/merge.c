@@ -20,6 +20,7 @@ void rn_scratch_fini(struct rn_scratch *scratch)
     rn_free(scratch->heap, scratch->symbols);
     rn_free(scratch->heap, scratch->queue);
     rn_free(scratch->heap, scratch->text);
+    rn_free(scratch->heap, scratch->cells);
 }
 
 /* Replaces *block by one of at least `want` items; its contents are not kept. */
@@ -41,6 +42,31 @@ static bool renew(struct rn_heap *heap, void **block, size_t *room, size_t want,
 bool rn_scratch_text(struct rn_scratch *scratch, size_t bytes)
 {
     return renew(scratch->heap, (void **)&scratch->text, &scratch->text_bytes, bytes, 1);
+}
+
+bool rn_scratch_grow_text(struct rn_scratch *scratch, size_t n, size_t more)
+{
+    size_t room = 2 * (n + more) + 64;
+    char *text;
+
+    if (more <= scratch->text_bytes - n)
+        return true;
+    if (more > INT32_MAX || n + more > INT32_MAX)
+        return false;
+    text = rn_realloc(scratch->heap, scratch->text, room, 1);
+    if (text == NULL)
+        return false;
+    scratch->text = text;
+    scratch->text_bytes = room;
+    return true;
+}
+
+bool rn_scratch_cells(struct rn_scratch *scratch, size_t count, size_t size)
+{
+    size_t bytes;
+
+    return rn_mul_size(count, size, &bytes) &&
+           renew(scratch->heap, &scratch->cells, &scratch->cell_bytes, bytes, 1);
 }
 
 bool rn_tokens_reserve(struct rn_tokens *tokens, size_t more)
@@ -85,7 +111,7 @@ static inline void rank_pair(const struct rn_vocab *vocab, const char *word, str
     symbols[left].rank = RN_NO_RANK;
     if (symbols[left].next == RN_NO_SYMBOL)
         return;
-    if (vocab->model == RN_VOCAB_BPE)
+    if (vocab->scores == NULL)
         rn_bpe_rank(vocab, symbols, left);
     else
         rn_spm_rank(vocab, word, symbols, left);
@@ -94,7 +120,7 @@ static inline void rank_pair(const struct rn_vocab *vocab, const char *word, str
 /* Cuts the word into symbols, links and ranks them; returns how many. */
 static uint32_t make_symbols(const struct rn_vocab *vocab, const char *word, size_t n, struct rn_symbol *symbols)
 {
-    bool bytes = vocab->model == RN_VOCAB_BPE;
+    bool bytes = !vocab->by_characters;
     uint32_t count = 0;
     uint32_t at = 0;
     uint32_t i;

@@ -37,6 +37,9 @@ struct rn_scratch {
     size_t n_queue; /* room */
     char *text;
     size_t text_bytes; /* room */
+    void *cells;
+    size_t cell_bytes; /* room */
+    size_t first;      /* tokens before the fragment */
 };
 
 struct rn_tokens {
@@ -48,8 +51,14 @@ struct rn_tokens {
 void rn_scratch_init(struct rn_scratch *scratch, struct rn_heap *heap);
 void rn_scratch_fini(struct rn_scratch *scratch);
 
-/* Room for `bytes` bytes in scratch->text; false: refused. */
+/* Room for `bytes` bytes in scratch->text, whose contents are lost; false: refused. */
 bool rn_scratch_text(struct rn_scratch *scratch, size_t bytes);
+
+/* Room for `more` bytes behind the first n of scratch->text, which stay. False: refused, or 2 GiB and more. */
+bool rn_scratch_grow_text(struct rn_scratch *scratch, size_t n, size_t more);
+
+/* Room for count * size bytes in scratch->cells, whose contents are lost; false: refused. */
+bool rn_scratch_cells(struct rn_scratch *scratch, size_t count, size_t size);
 
 /* Room for `more` ids; false: refused. */
 bool rn_tokens_reserve(struct rn_tokens *tokens, size_t more);
@@ -59,12 +68,18 @@ bool rn_tokens_reserve(struct rn_tokens *tokens, size_t more);
 bool rn_merge_word(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *word, size_t n,
                    struct rn_tokens *tokens);
 
-/* Appends the tokens of text[n], n < 2^31: its words, each by rn_merge_word. False: refused. */
-bool rn_bpe_encode(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *text, size_t n,
-                   struct rn_tokens *tokens);
-/* after_special: nothing or a special token stands before it, so that the space prefix is due. */
-bool rn_spm_encode(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *text, size_t n,
-                   bool after_special, struct rn_tokens *tokens);
+/* Appends the tokens of text[n], 0 < n < 2^31, by the vocabulary's model; each is in a file of its name. after_special:
+ * nothing or a special token stands before the text, so that a space prefix is due. False: refused. */
+typedef bool rn_encode(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *text, size_t n,
+                       bool after_special, struct rn_tokens *tokens);
+rn_encode rn_bpe_encode, rn_bpe_text_encode, rn_dna_encode, rn_spm_encode, rn_unigram_encode, rn_wordpiece_encode,
+    rn_rwkv_encode, rn_plamo_encode;
+
+/* Copies text[n] to `out` with a space for each U+2581; returns the bytes written, at most n (spm.c). */
+size_t rn_spaces_for_blocks(const char *text, size_t n, char *out);
+
+/* End of the part of text[n] that begins at `at`: where the next run of spaces begins (spm.c). */
+size_t rn_part_end(const char *text, size_t at, size_t n);
 
 /* Rank and result of merging symbols[left] with the next one (bpe.c, spm.c). */
 void rn_bpe_rank(const struct rn_vocab *vocab, struct rn_symbol *symbols, uint32_t left);

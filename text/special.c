@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "text/template.h"
+#include "text/trie.h"
 #include "text/vocab.h"
 
 /* A text that is not whole UTF-8 is left out: found inside a character, it would leave the rest of
@@ -12,51 +14,6 @@ static bool is_special(struct rn_view text, uint8_t kind)
     if (kind != RN_TOKEN_CONTROL && kind != RN_TOKEN_UNKNOWN && kind != RN_TOKEN_USER)
         return false;
     return text.n > 0 && rn_utf8_valid(text.bytes, text.n);
-}
-
-/* Order by bytes, a prefix first, equal texts by id. */
-static bool before(const struct rn_strings *texts, uint32_t a, uint32_t b)
-{
-    struct rn_view x = rn_string(texts, a), y = rn_string(texts, b);
-    int order = memcmp(x.bytes, y.bytes, x.n < y.n ? x.n : y.n);
-
-    if (order != 0)
-        return order < 0;
-    return x.n != y.n ? x.n < y.n : a < b;
-}
-
-static void sift_down(uint32_t *ids, uint32_t at, uint32_t n, const struct rn_strings *texts)
-{
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        uint32_t id = ids[at];
-
-        if (child >= n)
-            return;
-        if (child + 1 < n && before(texts, ids[child], ids[child + 1]))
-            child++;
-        if (!before(texts, id, ids[child]))
-            return;
-        ids[at] = ids[child];
-        ids[child] = id;
-        at = child;
-    }
-}
-
-/* Heapsort: n log n on any input and no memory of its own (libc's qsort may take some). */
-static void sort_ids(uint32_t *ids, uint32_t n, const struct rn_strings *texts)
-{
-    uint32_t i;
-
-    for (i = n / 2; i-- > 0;)
-        sift_down(ids, i, n, texts);
-    for (i = n; i-- > 1;) {
-        uint32_t last = ids[i];
-
-        ids[i] = ids[0];
-        ids[0] = last;
-        sift_down(ids, 0, i, texts);
-    }
 }
 
 /* Of equal texts one stays: the first that is user-defined, else the first. */
@@ -113,7 +70,7 @@ bool rn_special_init(struct rn_special_matcher *matcher, struct rn_heap *heap, c
         if (is_special(rn_string(texts, i), kinds[i]))
             matcher->ids[matcher->n++] = i;
     }
-    sort_ids(matcher->ids, matcher->n, texts);
+    rn_sort_ids(matcher->ids, matcher->n, texts);
     drop_equal(matcher, texts, kinds);
     index_first_bytes(matcher, texts, kinds);
     return true;
@@ -141,10 +98,11 @@ static uint32_t lower_bound(const struct rn_special_matcher *matcher, const stru
     return low;
 }
 
-/* The longest token at text[0..n), or -1. */
-static int32_t match_at(const struct rn_special_matcher *matcher, const struct rn_strings *texts, const uint8_t *kinds,
-                        const char *text, size_t n, bool all)
+/* The longest token at text + at: user-defined, or of any kind and within the first `control` bytes. Or -1. */
+static int32_t match_at(const struct rn_special_search *search, size_t at, size_t control)
 {
+    const struct rn_special_matcher *matcher = search->matcher;
+    const char *text = search->text + at;
     unsigned char byte = (unsigned char)text[0];
     uint32_t low = matcher->first[byte], high = matcher->first[byte + 1];
     int32_t best = -1;
@@ -153,38 +111,53 @@ static int32_t match_at(const struct rn_special_matcher *matcher, const struct r
     for (depth = 1; low < high; depth++) { /* those of ids[low..high) begin with text[0..depth) */
         uint32_t id = matcher->ids[low];
 
-        if (rn_string(texts, id).n == depth) {
-            if (all || kinds[id] == RN_TOKEN_USER)
+        if (rn_string(search->texts, id).n == depth) {
+            if (depth <= control || search->kinds[id] == RN_TOKEN_USER)
                 best = (int32_t)id;
             low++;
         }
-        if (depth == n)
+        if (depth == search->n - at)
             break;
         byte = (unsigned char)text[depth];
-        low = lower_bound(matcher, texts, low, high, depth, byte);
-        high = lower_bound(matcher, texts, low, high, depth, byte + 1u);
+        low = lower_bound(matcher, search->texts, low, high, depth, byte);
+        high = lower_bound(matcher, search->texts, low, high, depth, byte + 1u);
     }
     return best;
 }
 
-int32_t rn_special_next(const struct rn_special_matcher *matcher, const struct rn_strings *texts, const uint8_t *kinds,
-                        const char *text, size_t at, size_t n, bool all, size_t *begin, size_t *end)
+/* Bytes from text + at in which a control token may lie: up to the next range of data. */
+static size_t free_bytes(struct rn_special_search *search, size_t at)
 {
-    uint8_t bit = all ? 2 : 1;
+    const struct rn_range *range;
 
-    for (; matcher->n > 0 && at < n; at++) {
+    if (!search->all)
+        return 0;
+    for (; search->next < search->n_data; search->next++) {
+        range = &search->data[search->next];
+        if (range->begin < range->end && range->end > at)
+            return range->begin > at ? range->begin - at : 0;
+    }
+    return search->n - at;
+}
+
+int32_t rn_special_next(struct rn_special_search *search, size_t at, size_t *begin, size_t *end)
+{
+    const struct rn_special_matcher *matcher = search->matcher;
+    uint8_t bit = search->all ? 2 : 1;
+
+    for (; matcher->n > 0 && at < search->n; at++) {
         int32_t id;
 
-        if (!(matcher->starts[(unsigned char)text[at]] & bit))
+        if (!(matcher->starts[(unsigned char)search->text[at]] & bit))
             continue;
-        id = match_at(matcher, texts, kinds, text + at, n - at, all);
+        id = match_at(search, at, free_bytes(search, at));
         if (id >= 0) {
             *begin = at;
-            *end = at + rn_string(texts, (uint32_t)id).n;
+            *end = at + rn_string(search->texts, (uint32_t)id).n;
             return id;
         }
     }
-    *begin = n;
-    *end = n;
+    *begin = search->n;
+    *end = search->n;
     return -1;
 }

@@ -23,9 +23,23 @@ bool rn_special_init(struct rn_special_matcher *matcher, struct rn_heap *heap, c
                      const uint8_t *kinds, uint32_t n_tokens);
 void rn_special_fini(struct rn_special_matcher *matcher, struct rn_heap *heap);
 
-/* Finds the next one in text[at..n): its id, *begin and *end; -1 and *begin = n where there is none.
- * all: control tokens too. */
-int32_t rn_special_next(const struct rn_special_matcher *matcher, const struct rn_strings *texts, const uint8_t *kinds,
-                        const char *text, size_t at, size_t n, bool all, size_t *begin, size_t *end);
+/* A search through text[n]. `all`: control tokens too, but none with a byte in one of the ranges data [n_data], which
+ * ascend and are disjoint. */
+struct rn_range;
+struct rn_special_search {
+    const struct rn_special_matcher *matcher;
+    const struct rn_strings *texts;
+    const uint8_t *kinds;
+    const char *text;
+    size_t n;
+    bool all;
+    const struct rn_range *data;
+    size_t n_data;
+    size_t next; /* 0 at first: the range that the search has come to */
+};
+
+/* Finds the next one in text[at..n), where `at` never goes back: its id, *begin and *end; -1 and both n where there is
+ * none. */
+int32_t rn_special_next(struct rn_special_search *search, size_t at, size_t *begin, size_t *end);
 
 #endif

@@ -1,300 +1,70 @@
-/* Pre-tokenizers by hand: see splitter.h. Above each function stands the expression it is. */
+/* The table of pre-tokenizers and how passes are nested: see splitter.h. */
 #include "text/splitter.h"
 
 #include <string.h>
 
-#include "text/unicode.h"
-#include "text/utf8.h"
+#include "text/splitter_passes.h"
 
-#define NOT_IN_WORDS (RN_CHAR_SPACE | RN_CHAR_LETTER | RN_CHAR_NUMBER)
-#define MANY UINT32_MAX
-
-/* Class of the character at text + at and its bytes; 0 and 0 at the end. */
-static inline uint16_t peek(const char *text, size_t at, size_t end, uint32_t *n)
-{
-    *n = 0;
-    return at < end ? rn_char_class(rn_utf8_decode(text + at, n)) : 0;
-}
-
-/* End of the run of at most `most` characters whose class is in `mask`. */
-static size_t run(const char *text, size_t at, size_t end, uint16_t mask, uint32_t most)
-{
-    uint32_t n;
-
-    while (most > 0 && (peek(text, at, end, &n) & mask) != 0) {
-        at += n;
-        most--;
-    }
-    return at;
-}
-
-static bool is_newline(char c)
-{
-    return c == '\r' || c == '\n';
-}
-
-/* \s+(?!\S)|\s+, and before it \s*[\r\n]+ when `newlines`: text[at] is white space. */
-static size_t next_spaces(const char *text, size_t at, size_t end, bool newlines)
-{
-    size_t stop = at, last = at, after_newline = at;
-    uint32_t n;
-
-    while (peek(text, stop, end, &n) & RN_CHAR_SPACE) {
-        last = stop;
-        stop += n;
-        if (is_newline(text[last]))
-            after_newline = stop;
-    }
-    if (newlines && after_newline > at)
-        return after_newline;
-    return stop < end && last > at ? last : stop;
-}
-
-/* 's|'t|'re|'ve|'m|'ll|'d, of either case when `fold`: its length, or 0. */
-static size_t contraction(const char *text, size_t at, size_t end, bool fold)
-{
-    char bit = fold ? 0x20 : 0;
-    char a, b;
-
-    if (text[at] != '\'' || end - at < 2)
-        return 0;
-    a = (char)(text[at + 1] | bit);
-    if (a == 's' || a == 't' || a == 'm' || a == 'd')
-        return 2;
-    if (end - at < 3)
-        return 0;
-    b = (char)(text[at + 2] | bit);
-    return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
-}
-
-/* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
-static size_t next_gpt2(const struct rn_pass *pass, const char *text, size_t at, size_t end)
-{
-    size_t short_form = contraction(text, at, end, false);
-    size_t from = at + (text[at] == ' ');
-    uint32_t n;
-    uint16_t class;
-
-    (void)pass;
-    if (short_form > 0)
-        return at + short_form;
-    class = peek(text, from, end, &n);
-    if (class & RN_CHAR_LETTER)
-        return run(text, from + n, end, RN_CHAR_LETTER, MANY);
-    if (class & RN_CHAR_NUMBER)
-        return run(text, from + n, end, RN_CHAR_NUMBER, MANY);
-    if (class != 0 && !(class & RN_CHAR_SPACE))
-        return run(text, from + n, end, (uint16_t)~NOT_IN_WORDS, MANY);
-    return next_spaces(text, at, end, false);
-}
-
-/* (?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,most}
- * | ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
- * With the flag, [\p{L}\p{M}]+ for \p{L}+ and [^\s\p{L}\p{M}\p{N}] for [^\s\p{L}\p{N}]. */
-static size_t next_words(const struct rn_pass *pass, const char *text, size_t at, size_t end)
-{
-    uint16_t letters = RN_CHAR_LETTER | (pass->flag ? RN_CHAR_MARK : 0);
-    uint16_t others = (uint16_t)~(NOT_IN_WORDS | letters);
-    size_t short_form = contraction(text, at, end, true);
-    uint32_t n, n_next;
-    uint16_t class;
-
-    if (short_form > 0)
-        return at + short_form;
-    class = peek(text, at, end, &n);
-    if (class & letters)
-        return run(text, at + n, end, letters, MANY);
-    if (class & RN_CHAR_NUMBER)
-        return run(text, at, end, RN_CHAR_NUMBER, pass->most);
-    if (!is_newline(text[at]) && (peek(text, at + n, end, &n_next) & letters))
-        return run(text, at + n, end, letters, MANY);
-    if (text[at] == ' ')
-        class = peek(text, at + n, end, &n_next);
-    if (class & others) {
-        at = run(text, at + (text[at] == ' '), end, others, MANY);
-        while (at < end && is_newline(text[at]))
-            at++;
-        return at;
-    }
-    return next_spaces(text, at, end, true);
-}
-
-/* Bytes of the character at text + at if it is in the pass's set, else 0. */
-static uint32_t in_set(const struct rn_pass *pass, const char *text, size_t at, size_t end)
-{
-    uint32_t n = 0;
-
-    return at < end && pass->in(rn_utf8_decode(text + at, &n)) ? n : 0;
-}
-
-/* Where the set's characters begin in a match at text + at, or `end` if there is no match. */
-static size_t set_match(const struct rn_pass *pass, const char *text, size_t at, size_t end)
-{
-    uint32_t n;
-
-    if (pass->flag && (peek(text, at, end, &n) & RN_CHAR_SPACE) && in_set(pass, text, at + n, end) > 0)
-        return at + n;
-    return in_set(pass, text, at, end) > 0 ? at : end;
-}
-
-/* [set]{1,most}, or \s?[set]{1,most} with the flag. */
-static size_t next_set(const struct rn_pass *pass, const char *text, size_t at, size_t end)
-{
-    size_t from = set_match(pass, text, at, end);
-    uint32_t left = pass->most;
-    uint32_t n;
-
-    if (from < end) {
-        while (left-- > 0 && (n = in_set(pass, text, from, end)) > 0)
-            from += n;
-        return from;
-    }
-    do {
-        rn_utf8_decode(text + at, &n);
-        at += n;
-    } while (at < end && set_match(pass, text, at, end) == end);
-    return at;
-}
-
-/* \s+$ */
-static size_t next_trailing(const struct rn_pass *pass, const char *text, size_t at, size_t end)
-{
-    size_t spaces_from = at, i = at;
-    uint32_t n;
-
-    (void)pass;
-    while (i < end) {
-        uint16_t class = peek(text, i, end, &n);
-
-        i += n;
-        if (!(class & RN_CHAR_SPACE))
-            spaces_from = i;
-    }
-    return spaces_from > at ? spaces_from : end;
-}
-
-static bool three_digits(const char *text, size_t at, size_t end)
-{
-    return end - at >= 3 && (unsigned)(text[at] - '0') < 10 && (unsigned)(text[at + 1] - '0') < 10 &&
-           (unsigned)(text[at + 2] - '0') < 10;
-}
-
-/* [0-9][0-9][0-9] */
-static size_t next_three(const struct rn_pass *pass, const char *text, size_t at, size_t end)
-{
-    (void)pass;
-    if (three_digits(text, at, end))
-        return at + 3;
-    do
-        at++;
-    while (at < end && !three_digits(text, at, end));
-    return at;
-}
-
-/* The sets. */
-
-static bool is_number(uint32_t c)
-{
-    return (rn_char_class(c) & RN_CHAR_NUMBER) != 0;
-}
-
-static bool is_letter(uint32_t c)
-{
-    return (rn_char_class(c) & RN_CHAR_LETTER) != 0;
-}
-
-static bool is_punct(uint32_t c)
-{
-    return (rn_char_class(c) & RN_CHAR_PUNCT) != 0;
-}
-
-static bool is_line_end(uint32_t c) /* [\r\n] */
-{
-    return c == '\r' || c == '\n';
-}
-
-static bool is_default_punct(uint32_t c) /* [\p{P}\$\+<=>\^~\|] */
-{
-    return is_punct(c) || c == '$' || c == '+' || (c >= '<' && c <= '>') || c == '^' || c == '~' || c == '|';
-}
-
-static bool is_falcon_punct(uint32_t c) /* [\p{P}\$\+<=>\^~\|`] */
-{
-    return is_default_punct(c) || c == '`';
-}
-
-static bool is_deepseek_punct(uint32_t c) /* [!-/:-~！-／：-～‘-‟　-。] */
-{
-    return (c >= 0x21 && c <= 0x2f) || (c >= 0x3a && c <= 0x7e) || (c >= 0xff01 && c <= 0xff0f) ||
-           (c >= 0xff1a && c <= 0xff5e) || (c >= 0x2018 && c <= 0x201f) || (c >= 0x3000 && c <= 0x3002);
-}
-
-static bool is_deepseek_cjk(uint32_t c) /* [一-龥ࠀ-一가-퟿] */
-{
-    return (c >= 0x800 && c <= 0x9fa5) || (c >= 0xac00 && c <= 0xd7ff);
-}
-
-static const struct {
-    uint32_t first, last;
-} deepseek_letters[] = { /* the letters with case that DeepSeek LLM's tokenizer.json lists */
-    {0x41, 0x5a}, {0x61, 0x7a}, {0xb5, 0xb5}, {0xc0, 0xd6}, {0xd8, 0xf6}, {0xf8, 0x1ba}, {0x1bc, 0x1bf},
-    {0x1c4, 0x293}, {0x295, 0x2af}, {0x370, 0x373}, {0x376, 0x377}, {0x37b, 0x37d}, {0x37f, 0x37f}, {0x386, 0x386},
-    {0x388, 0x38a}, {0x38c, 0x38c}, {0x38e, 0x3a1}, {0x3a3, 0x3f5}, {0x3f7, 0x481}, {0x48a, 0x52f}, {0x531, 0x556},
-    {0x10a0, 0x10c5}, {0x13a0, 0x13f5}, {0x13f8, 0x13fd}, {0x1c90, 0x1cba}, {0x1cbd, 0x1cbf}, {0x1d00, 0x1d2b},
-    {0x1d6b, 0x1d77}, {0x1d79, 0x1d9a}, {0x1e00, 0x1f15}, {0x1f18, 0x1f1d}, {0x1f20, 0x1f45}, {0x1f48, 0x1f4d},
-    {0x1f50, 0x1f57}, {0x1f59, 0x1f59}, {0x1f5b, 0x1f5b}, {0x1f5d, 0x1f5d}, {0x1f5f, 0x1f7d}, {0x1f80, 0x1fb4},
-    {0x1fb6, 0x1fbc}, {0x1fbe, 0x1fbe}, {0x1fc2, 0x1fc4}, {0x1fc6, 0x1fcc}, {0x1fd0, 0x1fd3}, {0x1fd6, 0x1fdb},
-    {0x1fe0, 0x1fec}, {0x1ff2, 0x1ff4}, {0x1ff6, 0x1ffc}, {0x2102, 0x2102}, {0x2107, 0x2107}, {0x210a, 0x2113},
-    {0x2115, 0x2115}, {0x2119, 0x211d}, {0x2124, 0x2124}, {0x2126, 0x2126}, {0x2128, 0x2128}, {0x212a, 0x212d},
-    {0x212f, 0x2134}, {0x2139, 0x2139}, {0x213c, 0x213f}, {0x2145, 0x2149}, {0x214e, 0x214e}, {0x2183, 0x2184},
-    {0x2c00, 0x2c7b}, {0x2c7e, 0x2ce4}, {0x2ceb, 0x2cee}, {0x2cf2, 0x2cf3}, {0xa640, 0xa66d}, {0xa680, 0xa69b},
-    {0xa722, 0xa76f}, {0xa771, 0xa787}, {0xa78b, 0xa78e}, {0xab70, 0xabbf}, {0xfb00, 0xfb06}, {0xfb13, 0xfb17},
-    {0xff21, 0xff3a}, {0xff41, 0xff5a}, {0x10400, 0x1044f}, {0x104b0, 0x104d3}, {0x104d8, 0x104fb},
-    {0x10c80, 0x10cb2}, {0x10cc0, 0x10cf2}, {0x118a0, 0x118df}, {0x1e900, 0x1e943},
-};
-
-static bool is_deepseek_letter(uint32_t c)
-{
-    uint32_t low = 0, high = sizeof deepseek_letters / sizeof deepseek_letters[0];
-
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-
-        if (c > deepseek_letters[middle].last)
-            low = middle + 1;
-        else if (c < deepseek_letters[middle].first)
-            high = middle;
-        else
-            return true;
-    }
-    return false;
-}
-
-#define GPT2 {next_gpt2, NULL, 0, false}
-#define DIGIT {next_set, is_number, 1, false}
-#define NUMBER {next_set, is_number, MANY, false}
-#define LINE_END {next_set, is_line_end, 1, false}
-#define THREE {next_three, NULL, 0, false}
-#define DEFAULT_PUNCT {next_set, is_default_punct, MANY, false}
-#define FALCON_PUNCT {next_set, is_falcon_punct, MANY, false}
-#define CJK {next_set, is_deepseek_cjk, MANY, false}
+#define SET(set, most, flags) {rn_next_set, set, most, flags}
+#define WORDS(digits, flags) {rn_next_words, NULL, digits, flags}
+#define CASED(digits, flags) {rn_next_cased, NULL, digits, flags}
+#define BY_HAND(next) {next, NULL, 0, 0}
+#define GPT2 BY_HAND(rn_next_gpt2)
+#define DIGIT SET(rn_set_number, 1, 0)
+#define DIGITS_3 SET(rn_set_number, 3, 0)
+#define NUMBER SET(rn_set_number, RN_MANY, 0)
+#define LINE_END SET(rn_set_line_end, 1, 0)
+#define LINE BY_HAND(rn_next_line)
+#define DEEPSEEK_CJK SET(rn_set_deepseek_cjk, RN_MANY, 0)
+#define CJK_KANA SET(rn_set_cjk_kana, RN_MANY, 0)
+#define BLOOM SET(rn_set_bloom, RN_MANY, RN_PASS_BLANK)
+#define DEEPSEEK {rn_next_deepseek, NULL, 0, 0}
 
 static const struct rn_pre table[] = {
-    {"default", {DEFAULT_PUNCT, GPT2, NUMBER, THREE}, 4, false, false},
-    {"gpt-2 phi-2 mpt olmo jais exaone4 gigachat a.x-4.0 mellum trillion granite-docling", {GPT2}, 1, false, false},
-    {"llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2",
-     {{next_words, NULL, 3, false}}, 1, true, true},
-    {"dbrx smaug-bpe glm4 chatglm-bpe", {{next_words, NULL, 3, false}}, 1, false, false},
-    {"qwen2 stablelm2 deepseek-r1-qwen kormo megrez hunyuan solar-open grok-2",
-     {{next_words, NULL, 1, false}}, 1, false, false},
-    {"qwen35", {{next_words, NULL, 1, true}}, 1, false, false},
-    {"starcoder refact smollm command-r codeshell exaone minerva-7b mellum2", {DIGIT, GPT2}, 2, false, false},
-    {"falcon", {FALCON_PUNCT, GPT2, THREE}, 3, false, false},
+    {"default",
+     {SET(rn_set_default_punct, RN_MANY, 0), GPT2, NUMBER, BY_HAND(rn_next_three)}, 4, 0},
+    {"gpt-2 phi-2 mpt olmo jais exaone4 gigachat a.x-4.0 mellum trillion granite-docling jina-es jina-de jina-v2-es "
+     "jina-v2-de modern-bert jina-v1-en jina-v2-code roberta-bpe", {GPT2}, 1, 0},
+    {"llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
+     {WORDS(3, 0)}, 1, RN_PRE_WHOLE_WORDS | RN_PRE_ADD_BOS},
+    {"dbrx smaug-bpe chatglm-bpe", {WORDS(3, 0)}, 1, 0},
+    {"glm4 glm5", {WORDS(3, 0)}, 1, RN_PRE_WHOLE_WORDS},
+    {"jais-2", {WORDS(3, RN_PASS_CASCADE)}, 1, 0},
+    {"minicpm5", {DIGITS_3, WORDS(RN_MANY, 0)}, 2, RN_PRE_WHOLE_WORDS},
+    {"qwen2 stablelm2 deepseek-r1-qwen kormo f2llmv2 megrez hunyuan solar-open grok-2 bailingmoe bailingmoe2 llada-moe",
+     {WORDS(1, 0)}, 1, 0},
+    {"qwen35", {WORDS(1, RN_PASS_MARKS)}, 1, 0},
+    {"seed-coder", {WORDS(1, RN_PASS_NO_TAIL)}, 1, 0},
+    {"ufakzeka", {WORDS(1, RN_PASS_NO_SHORT)}, 1, 0},
+    {"laguna", {LINE, WORDS(1, 0)}, 2, 0},
+    {"exaone-moe", {BY_HAND(rn_next_spaced)}, 1, 0},
+    {"starcoder refact smollm command-r codeshell exaone minerva-7b mellum2", {DIGIT, GPT2}, 2, 0},
+    {"falcon", {SET(rn_set_falcon_punct, RN_MANY, 0), GPT2, BY_HAND(rn_next_three)}, 3, 0},
     {"deepseek-llm",
-     {LINE_END, {next_set, is_deepseek_letter, MANY, true}, {next_set, is_deepseek_punct, MANY, true},
-      {next_trailing, NULL, 0, false}, CJK, NUMBER}, 6, false, false},
+     {LINE_END, SET(rn_set_deepseek_letter, RN_MANY, RN_PASS_SPACE),
+      SET(rn_set_deepseek_punct, RN_MANY, RN_PASS_SPACE), BY_HAND(rn_next_trailing), DEEPSEEK_CJK, NUMBER}, 6, 0},
     {"deepseek-coder",
-     {LINE_END, {next_set, is_letter, MANY, true}, {next_set, is_punct, MANY, true}, CJK, DIGIT}, 5, false, false},
+     {LINE_END, SET(rn_set_letter, RN_MANY, RN_PASS_SPACE), SET(rn_set_punct, RN_MANY, RN_PASS_SPACE), DEEPSEEK_CJK,
+      DIGIT}, 5, 0},
+    {"deepseek-v3 hunyuan-dense joyai-llm hy_v4", {DIGITS_3, CJK_KANA, DEEPSEEK}, 3, 0},
+    {"spark2_5", {DIGIT, CJK_KANA, {rn_next_deepseek, NULL, 0, RN_PASS_NO_TAIL}}, 3, 0},
+    {"afmoe", {BY_HAND(rn_next_number), SET(rn_set_afmoe, RN_MANY, 0), DEEPSEEK}, 3, 0},
+    {"youtu", {SET(rn_set_youtu, RN_MANY, 0), CASED(1, RN_PASS_SLASHES)}, 2, RN_PRE_WHOLE_WORDS},
+    {"tekken", {CASED(1, RN_PASS_SLASHES | RN_PASS_NO_SHORT)}, 1, RN_PRE_WHOLE_WORDS | RN_PRE_ADD_BOS},
+    {"gpt-4o llama4 kanana2 talkie minimax-m2", {CASED(3, RN_PASS_SLASHES)}, 1, 0},
+    {"granite-embed-multi-97m", {CASED(3, RN_PASS_SLASHES)}, 1, RN_PRE_WHOLE_WORDS},
+    {"tiny_aya cohere2moe", {BY_HAND(rn_next_plain_number), CASED(3, RN_PASS_SLASHES)}, 2, 0},
+    {"kimi-k2", {CASED(3, RN_PASS_HAN_APART)}, 1, 0},
+    {"superbpe", {NUMBER, BY_HAND(rn_next_thousands)}, 2, 0},
+    {"poro-chat bloom gpt3-finnish", {BLOOM}, 1, 0},
+    {"viking", {BLOOM, DIGIT}, 2, 0},
+    {"chameleon",
+     {BY_HAND(rn_next_sentinel), BY_HAND(rn_next_image), BY_HAND(rn_next_indent), DIGIT,
+      SET(rn_set_chameleon, 1, 0), GPT2}, 6, RN_PRE_ADD_BOS},
+    {"gemma4 granite-embed-multi-311m", {LINE}, 1,
+     RN_PRE_TEXT | RN_PRE_BLOCKS | RN_PRE_NEWLINES | RN_PRE_ADD_BOS | RN_PRE_MUST_ADD_BOS},
+    {"sarvam-moe", {LINE}, 1, RN_PRE_TEXT | RN_PRE_BLOCKS},
+    {"whitespace", {SET(rn_set_not_space, RN_MANY, 0)}, 1, RN_PRE_TEXT},
 };
 
 const struct rn_pre *rn_pre_at(uint32_t index)
@@ -349,11 +119,12 @@ bool rn_split_next(struct rn_split *split, size_t *begin, size_t *end)
         const struct rn_pass *pass = &split->pre->passes[k];
 
         *begin = split->at[k];
-        *end = pass->next(pass, split->text, *begin, split->end[k]);
+        *end = pass->next(pass, split->text, split->from[k], *begin, split->end[k]);
         split->at[k] = *end;
         if (k == last)
             return true;
         k++;
+        split->from[k] = *begin;
         split->at[k] = *begin;
         split->end[k] = *end;
     }

@@ -35,8 +35,7 @@ void rn_spm_rank(const struct rn_vocab *vocab, const char *word, struct rn_symbo
     }
 }
 
-/* Copies text[n] to `out` with spaces for U+2581; returns the bytes written. */
-static size_t unescape(const char *text, size_t n, char *out)
+size_t rn_spaces_for_blocks(const char *text, size_t n, char *out)
 {
     size_t written = 0;
     size_t at = 0;
@@ -60,8 +59,7 @@ static size_t unescape(const char *text, size_t n, char *out)
     return written;
 }
 
-/* End of the part that begins at `at`: where the next run of spaces begins. */
-static size_t part_end(const char *text, size_t at, size_t n)
+size_t rn_part_end(const char *text, size_t at, size_t n)
 {
     const char *space;
 
@@ -81,9 +79,9 @@ bool rn_spm_encode(const struct rn_vocab *vocab, struct rn_scratch *scratch, con
         return false;
     if (prefix)
         scratch->text[0] = ' ';
-    n = prefix + unescape(text, n, scratch->text + prefix);
+    n = prefix + rn_spaces_for_blocks(text, n, scratch->text + prefix);
     while (at < n) {
-        size_t end = vocab->inner_space ? n : part_end(scratch->text, at, n);
+        size_t end = vocab->inner_space ? n : rn_part_end(scratch->text, at, n);
 
         if (!rn_merge_word(vocab, scratch, scratch->text + at, end - at, tokens))
             return false;

@@ -1,9 +1,12 @@
 /* From text to ids and back: see vocab.h.
  *
- *     text --> special tokens written out in it | fragments between --> spm.c or bpe.c --> ids */
+ *     text --> special tokens written out in it | fragments between --> the model's own file --> ids */
 #include <string.h>
 
 #include "text/merge.h"
+#include "text/template.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
 #include "text/vocab_impl.h"
 
 /* Longest text: places in a word are 32-bit. */
@@ -17,86 +20,127 @@ static bool push(struct rn_tokens *tokens, int32_t id)
     return true;
 }
 
-static bool encode_bytes(const struct rn_vocab *vocab, const char *text, size_t n, struct rn_tokens *tokens)
+static bool is_space(const char *text, size_t at)
 {
-    size_t i;
+    uint32_t n;
 
-    if (!rn_tokens_reserve(tokens, n))
-        return false;
-    for (i = 0; i < n; i++)
-        tokens->ids[tokens->n++] = vocab->byte_token[(unsigned char)text[i]];
-    return true;
+    return (rn_char_class(rn_utf8_decode(text + at, &n)) & RN_CHAR_SPACE) != 0;
 }
 
-static bool encode_fragment(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *text, size_t n,
-                            bool after_special, struct rn_tokens *tokens)
+/* The white space of text[from..to) that the special token behind it takes along is left out. */
+static size_t strip_left(const struct rn_vocab *vocab, int32_t id, const char *text, size_t from, size_t to)
 {
-    if (vocab->model == RN_VOCAB_BPE)
-        return rn_bpe_encode(vocab, scratch, text, n, tokens);
-    if (vocab->model == RN_VOCAB_SPM)
-        return rn_spm_encode(vocab, scratch, text, n, after_special, tokens);
-    return encode_bytes(vocab, text, n, tokens);
+    while (id >= 0 && (vocab->flags[id] & RN_TOKEN_LSTRIP) && to > from) {
+        size_t at = to;
+
+        do
+            at--;
+        while (((unsigned char)text[at] & 0xc0) == 0x80);
+        if (!is_space(text, at))
+            break;
+        to = at;
+    }
+    return to;
 }
 
-static bool encode(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *text, size_t n,
-                   bool all_special, struct rn_tokens *tokens)
+static size_t strip_right(const struct rn_vocab *vocab, int32_t id, const char *text, size_t from, size_t to)
 {
-    bool after_special = true;
+    while (id >= 0 && (vocab->flags[id] & RN_TOKEN_RSTRIP) && from < to && is_space(text, from))
+        from += rn_utf8_length((unsigned char)text[from]);
+    return from;
+}
+
+static bool encode(const struct rn_vocab *vocab, struct rn_scratch *scratch, struct rn_special_search *search,
+                   struct rn_tokens *tokens)
+{
+    size_t n = search->n;
     size_t at = 0;
 
     while (at < n) {
         size_t begin, end;
-        int32_t id = rn_special_next(&vocab->special, &vocab->texts, vocab->kinds, text, at, n, all_special, &begin,
-                                     &end);
+        int32_t id = rn_special_next(search, at, &begin, &end);
 
-        if (begin > at && !encode_fragment(vocab, scratch, text + at, begin - at, after_special, tokens))
+        begin = strip_left(vocab, id, search->text, at, begin);
+        /* a fragment stands at the begin or behind a special token */
+        if (begin > at && !vocab->encode(vocab, scratch, search->text + at, begin - at, true, tokens))
             return false;
         if (id >= 0 && !push(tokens, id))
             return false;
-        after_special = true; /* a fragment is followed by a special token, if by anything */
-        at = end;
+        at = strip_right(vocab, id, search->text, end, n);
     }
     return true;
 }
 
-runnel_status rn_tokenize(const struct rn_vocab *vocab, struct rn_heap *heap, const char *text, size_t n,
-                          uint32_t flags, int32_t **tokens, size_t *count, runnel_error *error)
+/* What stands in front and behind, and the text. */
+static bool encode_all(const struct rn_vocab *vocab, struct rn_special_search *search, bool add,
+                       struct rn_tokens *tokens)
+{
+    struct rn_scratch scratch;
+    bool fits = rn_tokens_reserve(tokens, search->n / 3 + 16);
+
+    rn_scratch_init(&scratch, tokens->heap);
+    if (fits && add && vocab->add_bos)
+        fits = push(tokens, vocab->bos);
+    fits = fits && encode(vocab, &scratch, search, tokens);
+    if (fits && add && vocab->add_sep)
+        fits = push(tokens, vocab->sep);
+    if (fits && add && vocab->add_eos)
+        fits = push(tokens, vocab->eos);
+    rn_scratch_fini(&scratch);
+    return fits;
+}
+
+static runnel_status tokenize(const struct rn_vocab *vocab, struct rn_heap *heap, struct rn_special_search *search,
+                              bool add, int32_t **tokens, size_t *count, runnel_error *error)
 {
     struct rn_tokens out = {heap, NULL, 0, 0};
-    struct rn_scratch scratch;
-    bool fits;
 
     *tokens = NULL;
     *count = 0;
     if (vocab->model == RN_VOCAB_NONE)
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "the model has no text vocabulary");
-    if (n > MAX_TEXT_BYTES)
+    if (search->n > MAX_TEXT_BYTES)
         return rn_error_set(error, RUNNEL_INVALID, "the text is longer than %d bytes", MAX_TEXT_BYTES);
-    if (!rn_utf8_valid(text, n))
+    if (!rn_utf8_valid(search->text, search->n))
         return rn_error_set(error, RUNNEL_INVALID, "the text is not UTF-8");
-    rn_scratch_init(&scratch, heap);
-    fits = rn_tokens_reserve(&out, n / 3 + 16);
-    if (fits && (flags & RUNNEL_TOKENIZE_BOS) && vocab->add_bos)
-        fits = push(&out, vocab->bos);
-    fits = fits && encode(vocab, &scratch, text, n, (flags & RUNNEL_TOKENIZE_SPECIAL) != 0, &out);
-    if (fits && (flags & RUNNEL_TOKENIZE_BOS) && vocab->add_eos)
-        fits = push(&out, vocab->eos);
-    rn_scratch_fini(&scratch);
-    if (!fits) {
+    if (!encode_all(vocab, search, add, &out)) {
         rn_free(heap, out.ids);
-        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory to tokenize %zu bytes", n);
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory to tokenize %zu bytes", search->n);
     }
     *tokens = out.ids;
     *count = out.n;
     return RUNNEL_OK;
 }
 
+runnel_status rn_tokenize(const struct rn_vocab *vocab, struct rn_heap *heap, const char *text, size_t n,
+                          uint32_t flags, int32_t **tokens, size_t *count, runnel_error *error)
+{
+    struct rn_special_search search = {
+        .matcher = &vocab->special, .texts = &vocab->texts, .kinds = vocab->kinds, .text = text, .n = n,
+        .all = (flags & RUNNEL_TOKENIZE_SPECIAL) != 0
+    };
+
+    return tokenize(vocab, heap, &search, (flags & RUNNEL_TOKENIZE_BOS) != 0, tokens, count, error);
+}
+
+runnel_status rn_tokenize_marked(const struct rn_vocab *vocab, struct rn_heap *heap, const char *text, size_t n,
+                                 uint32_t flags, const struct rn_range *data, size_t n_data, int32_t **tokens,
+                                 size_t *count, runnel_error *error)
+{
+    struct rn_special_search search = {
+        .matcher = &vocab->special, .texts = &vocab->texts, .kinds = vocab->kinds, .text = text, .n = n, .all = true,
+        .data = data, .n_data = n_data
+    };
+
+    return tokenize(vocab, heap, &search, (flags & RUNNEL_TOKENIZE_BOS) != 0, tokens, count, error);
+}
+
 size_t rn_tokenize_bound(const struct rn_vocab *vocab, size_t n)
 {
     size_t bound;
 
-    /* three more: BOS, EOS and the space in front */
-    if (!rn_mul_size(n, vocab->bytes_to_tokens, &bound) || !rn_add_size(bound, 3, &bound))
+    /* four more: BOS, SEP, EOS and the space in front */
+    if (!rn_mul_size(n, vocab->bytes_to_tokens, &bound) || !rn_add_size(bound, 4, &bound))
         return SIZE_MAX;
     return bound;
 }

@@ -8,7 +8,7 @@ uint16_t rn_char_class_far(uint32_t code_point)
     uint32_t low, high; /* runs[low] begins at or before code_point; runs[high] after it */
 
     if (code_point > 0x10ffff)
-        return RN_CHAR_OTHER;
+        return RN_CHAR_UNASSIGNED;
     if (page + 1 < (RN_UNICODE_INDEXED >> 8)) {
         low = rn_unicode_index[page];
         high = rn_unicode_index[page + 1] + 1u;

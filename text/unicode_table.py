@@ -1,23 +1,22 @@
 #!/usr/bin/env python3
 """Writes unicode_table.c: general categories of all code points as runs.
 
+    pip install unicodedata2==16.0.0
     python3 text/unicode_table.py > text/unicode_table.c
 
-Uses the Unicode version of this Python's unicodedata, which is written into the file."""
-import unicodedata
+Which version stands is said in unicode.h, and why."""
+import unicodedata2 as unicodedata
 
-NAMES = ["OTHER", "LU", "LL", "LT", "LM", "LO", "MARK", "NUMBER", "PUNCT", "SYMBOL", "SPACE"]
+# In the order of the bits of enum rn_char_class.
+BITS = {"Cn": 0, "Lu": 1, "Ll": 2, "Lt": 3, "Lm": 4, "Lo": 5, "Mn": 6, "Mc": 7, "Me": 7, "Nd": 8, "Nl": 9, "No": 15,
+        "Pc": 10, "Pd": 11, "Ps": 11, "Pe": 11, "Pi": 11, "Pf": 11, "Po": 11, "Sm": 12, "Sc": 12, "Sk": 12, "So": 12,
+        "Zs": 13, "Zl": 13, "Zp": 13, "Cc": 14, "Cf": 14, "Cs": 14, "Co": 14}
 WHITE = set(range(9, 14)) | {0x85}  # White_Space is these controls and all of category Z
 INDEXED = 0x20000
 
 
 def category(c):
-    k = unicodedata.category(chr(c))
-    if c in WHITE or k[0] == "Z":
-        return NAMES.index("SPACE")
-    if k[0] == "L":
-        return NAMES.index(k.upper())
-    return {"M": 6, "N": 7, "P": 8, "S": 9}.get(k[0], 0)
+    return BITS["Zs"] if c in WHITE else BITS[unicodedata.category(chr(c))]
 
 
 def rows(values, form, per_row):
@@ -54,5 +53,5 @@ const uint32_t rn_unicode_n_runs = sizeof rn_unicode_runs / sizeof rn_unicode_ru
 
 const uint16_t rn_unicode_index[RN_UNICODE_INDEXED >> 8] = {
 %s
-};""" % (unicodedata.unidata_version, INDEXED, rows([1 << category(c) for c in range(128)], "0x%x", 16),
+};""" % (unicodedata.unidata_version, INDEXED, rows([1 << category(c) for c in range(128)], "0x%x", 12),
          rows(runs, "0x%x", 9), rows(index, "%d", 19)))

@@ -47,6 +47,22 @@ static inline uint32_t rn_utf8_decode(const char *text, uint32_t *n)
     return (t[0] & 7u) << 18 | (t[1] & 0x3fu) << 12 | (t[2] & 0x3fu) << 6 | (t[3] & 0x3fu);
 }
 
+/* Writes a code point of at most U+10FFFF to out[4]; returns its bytes. */
+static inline uint32_t rn_utf8_encode(uint32_t c, char *out)
+{
+    uint32_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    uint32_t i;
+
+    if (n == 1) {
+        out[0] = (char)c;
+        return 1;
+    }
+    for (i = n - 1; i > 0; i--, c >>= 6)
+        out[i] = (char)(0x80 | (c & 0x3f));
+    out[0] = (char)((0xf00 >> n & 0xff) | c);
+    return n;
+}
+
 /* Bytes of the first character of text[n], n > 0, if it is well-formed; else 0. */
 uint32_t rn_utf8_check_one(const char *text, size_t n);
 

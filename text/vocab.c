@@ -3,7 +3,27 @@
 
 #include <string.h>
 
+#include "text/merge.h"
 #include "text/vocab_impl.h"
+
+/* The names in tokenizer.ggml.model. */
+static const struct {
+    const char *name;
+    enum rn_vocab_model model;
+    rn_encode *encode; /* NULL: by the pre-tokenizer */
+} models[] = {
+    {"llama", RN_VOCAB_SPM, rn_spm_encode},
+    {"gpt2", RN_VOCAB_BPE, NULL},
+    {"gemma4", RN_VOCAB_BPE, NULL},
+    {"whitespace", RN_VOCAB_BPE, NULL},
+    {"hybriddna", RN_VOCAB_BPE, rn_dna_encode},
+    {"bert", RN_VOCAB_WORDPIECE, rn_wordpiece_encode},
+    {"t5", RN_VOCAB_UNIGRAM, rn_unigram_encode},
+    {"rwkv", RN_VOCAB_RWKV, rn_rwkv_encode},
+    {"plamo2", RN_VOCAB_PLAMO, rn_plamo_encode},
+    {"no_vocab", RN_VOCAB_NONE, NULL},
+    {"none", RN_VOCAB_NONE, NULL},
+};
 
 static struct rn_vocab *new_empty(struct rn_heap *heap)
 {
@@ -14,7 +34,9 @@ static struct rn_vocab *new_empty(struct rn_heap *heap)
     vocab->heap = heap;
     vocab->bos = -1;
     vocab->eos = -1;
+    vocab->sep = -1;
     vocab->unknown = -1;
+    vocab->dna_other = -1;
     vocab->longest_piece = 1;
     vocab->bytes_to_tokens = 1;
     memset(vocab->byte_token, 0xff, sizeof vocab->byte_token);
@@ -28,10 +50,13 @@ void rn_vocab_free(struct rn_vocab *vocab)
     if (vocab == NULL)
         return;
     heap = vocab->heap;
+    rn_charsmap_fini(&vocab->charsmap, heap);
+    rn_trie_fini(&vocab->trie, heap);
     rn_special_fini(&vocab->special, heap);
     rn_merge_table_fini(&vocab->merges, heap);
     rn_token_index_fini(&vocab->by_piece, heap);
     rn_token_index_fini(&vocab->by_text, heap);
+    rn_free(heap, vocab->whole_scores);
     rn_free(heap, vocab->scores);
     rn_free(heap, vocab->pieces.at);
     rn_free(heap, vocab->pieces.bytes);
@@ -42,43 +67,57 @@ void rn_vocab_free(struct rn_vocab *vocab)
     rn_free(heap, vocab);
 }
 
-static bool is(struct rn_view name, const char *other)
-{
-    return name.n == strlen(other) && memcmp(name.bytes, other, name.n) == 0;
-}
-
 runnel_status rn_vocab_new(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t n_vocab_hint,
                            struct rn_vocab **out, runnel_error *error)
 {
-    struct rn_view model = {"no_vocab", 8};
-    runnel_status status = rn_gguf_get_string(gguf, "tokenizer.ggml.model", false, &model, error);
+    const size_t n_models = sizeof models / sizeof models[0];
+    struct rn_view name = {"no_vocab", 8};
+    runnel_status status = rn_gguf_get_string(gguf, "tokenizer.ggml.model", false, &name, error);
     struct rn_vocab *vocab;
+    size_t i;
 
     *out = NULL;
     if (status != RUNNEL_OK)
         return status;
-    if (!is(model, "llama") && !is(model, "gpt2") && !is(model, "no_vocab") && !is(model, "none"))
+    for (i = 0; i < n_models; i++) {
+        if (name.n == strlen(models[i].name) && memcmp(name.bytes, models[i].name, name.n) == 0)
+            break;
+    }
+    if (i == n_models)
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "the tokenizer \"%.*s\" is not supported",
-                            (int)(model.n < 60 ? model.n : 60), model.bytes);
+                            (int)(name.n < 60 ? name.n : 60), name.bytes);
     vocab = new_empty(heap);
     if (vocab == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the vocabulary");
-    if (is(model, "no_vocab") || is(model, "none")) {
-        vocab->model = RN_VOCAB_NONE;
-        vocab->n = n_vocab_hint;
-        *out = vocab;
-        return RUNNEL_OK;
+    vocab->model = models[i].model;
+    vocab->encode = models[i].encode;
+    vocab->n = n_vocab_hint;
+    if (vocab->model != RN_VOCAB_NONE) {
+        status = rn_vocab_load(vocab, gguf, error);
+        if (status == RUNNEL_OK)
+            status = rn_vocab_build(vocab, error);
     }
-    vocab->model = is(model, "llama") ? RN_VOCAB_SPM : RN_VOCAB_BPE;
-    status = rn_vocab_load(vocab, gguf, error);
-    if (status == RUNNEL_OK)
-        status = rn_vocab_build(vocab, error);
     if (status != RUNNEL_OK) {
         rn_vocab_free(vocab);
         return status;
     }
     *out = vocab;
     return RUNNEL_OK;
+}
+
+/* A byte is its own token (rn_vocab_new_bytes). */
+static bool encode_bytes(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *text, size_t n,
+                         bool after_special, struct rn_tokens *tokens)
+{
+    size_t i;
+
+    (void)scratch;
+    (void)after_special;
+    if (!rn_tokens_reserve(tokens, n))
+        return false;
+    for (i = 0; i < n; i++)
+        tokens->ids[tokens->n++] = vocab->byte_token[(unsigned char)text[i]];
+    return true;
 }
 
 /* The 256 bytes in order. */
@@ -106,6 +145,7 @@ struct rn_vocab *rn_vocab_new_bytes(struct rn_heap *heap)
     if (vocab == NULL)
         return NULL;
     vocab->model = RN_VOCAB_BYTES;
+    vocab->encode = encode_bytes;
     vocab->n = 256;
     vocab->kinds = rn_alloc(heap, 256, 1);
     vocab->flags = rn_calloc(heap, 256, 1);
@@ -181,7 +221,9 @@ uint32_t rn_vocab_longest_piece(const struct rn_vocab *vocab)
 
 bool rn_vocab_strips_first_space(const struct rn_vocab *vocab)
 {
-    return vocab->model == RN_VOCAB_SPM && vocab->space_prefix;
+    if (vocab->model == RN_VOCAB_WORDPIECE)
+        return true; /* every word has a space in front */
+    return (vocab->model == RN_VOCAB_SPM || vocab->model == RN_VOCAB_UNIGRAM) && vocab->space_prefix;
 }
 
 int32_t rn_vocab_find(const struct rn_vocab *vocab, const char *text, size_t n)

@@ -1,5 +1,6 @@
 /* What is derived from a vocabulary's arrays once they are loaded: raw bytes of each token, which
  * words are tokens by themselves, and the bounds. */
+#include <math.h>
 #include <string.h>
 
 #include "text/merge.h"
@@ -48,23 +49,6 @@ static size_t copy(struct rn_view text, char *out)
     return text.n;
 }
 
-/* SentencePiece: U+2581 is a space. */
-static size_t spaces_for_blocks(struct rn_view text, char *out)
-{
-    size_t written = 0;
-    size_t at = 0;
-
-    while (at < text.n) {
-        if (text.n - at >= 3 && memcmp(text.bytes + at, "\xe2\x96\x81", 3) == 0) {
-            out[written++] = ' ';
-            at += 3;
-        } else {
-            out[written++] = text.bytes[at++];
-        }
-    }
-    return written;
-}
-
 static void invert_alphabet(uint16_t byte_of[0x200])
 {
     uint32_t letters[256];
@@ -74,6 +58,18 @@ static void invert_alphabet(uint16_t byte_of[0x200])
     memset(byte_of, 0xff, 0x200 * sizeof *byte_of);
     for (i = 0; i < 256; i++)
         byte_of[letters[i]] = (uint16_t)i;
+}
+
+#define DNA_MARK "\xee\x80\x80" /* U+E000 */
+#define DNA_MARK_BYTES 3
+
+/* A piece of DNA, which has a mark at its end (dna.c). */
+static bool is_dna(const struct rn_vocab *vocab, uint32_t id)
+{
+    struct rn_view text = rn_string(&vocab->texts, id);
+
+    return vocab->dna_other >= 0 && id > (uint32_t)vocab->dna_other && text.n > DNA_MARK_BYTES &&
+           memcmp(text.bytes + text.n - DNA_MARK_BYTES, DNA_MARK, DNA_MARK_BYTES) == 0;
 }
 
 /* Raw bytes of a token to `out`, never more than its text has. */
@@ -90,8 +86,14 @@ static size_t make_piece(const struct rn_vocab *vocab, uint32_t id, const uint16
     }
     if (vocab->kinds[id] != RN_TOKEN_NORMAL)
         return copy(text, out);
-    if (vocab->model == RN_VOCAB_SPM)
-        return spaces_for_blocks(text, out);
+    if (vocab->blocks)
+        return rn_spaces_for_blocks(text.bytes, text.n, out);
+    if (vocab->model == RN_VOCAB_RWKV)
+        return rn_rwkv_unescape(text, out);
+    if (vocab->model != RN_VOCAB_BPE || vocab->by_characters)
+        return copy(text, out);
+    if (is_dna(vocab, id))
+        text.n -= DNA_MARK_BYTES;
     n = spell_bytes(byte_of, text.bytes, text.n, out);
     return n == SIZE_MAX ? copy(text, out) : n;
 }
@@ -142,6 +144,21 @@ static void find_byte_tokens(struct rn_vocab *vocab)
     }
 }
 
+/* BPE by characters falls back to tokens called <0xNN>, of type byte or normal. */
+static void find_named_bytes(struct rn_vocab *vocab)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    uint32_t b;
+
+    for (b = 0; b < 256; b++) {
+        const char name[6] = {'<', '0', 'x', digits[b >> 4], digits[b & 15], '>'};
+        int32_t id = rn_vocab_find(vocab, name, sizeof name);
+
+        if (vocab->byte_token[b] < 0 && id >= 0 && vocab->kinds[id] == RN_TOKEN_NORMAL)
+            vocab->byte_token[b] = id;
+    }
+}
+
 static bool has_inner_space(struct rn_view piece)
 {
     size_t i;
@@ -162,7 +179,7 @@ static runnel_status index_pieces(struct rn_vocab *vocab, runnel_error *error)
     for (i = 0; i < vocab->n; i++) {
         struct rn_view piece = rn_string(&vocab->pieces, i);
 
-        if (vocab->kinds[i] != RN_TOKEN_NORMAL || piece.n == 0)
+        if (vocab->kinds[i] != RN_TOKEN_NORMAL || piece.n == 0 || is_dna(vocab, i))
             continue;
         if (!rn_token_index_add(&vocab->by_piece, &vocab->pieces, i))
             return rn_error_set(error, RUNNEL_FORMAT,
@@ -182,21 +199,21 @@ static bool mark_whole(struct rn_vocab *vocab)
 {
     struct rn_scratch scratch;
     struct rn_tokens tokens = {vocab->heap, NULL, 0, 0};
+    bool always = vocab->pre != NULL && (vocab->pre->flags & RN_PRE_WHOLE_WORDS);
     bool fits = true;
     uint32_t i;
 
     rn_scratch_init(&scratch, vocab->heap);
     for (i = 0; i < vocab->n && fits; i++) {
         struct rn_view piece = rn_string(&vocab->pieces, i);
-        bool as_characters = vocab->model == RN_VOCAB_SPM;
 
         if (vocab->kinds[i] != RN_TOKEN_NORMAL || piece.n == 0 || piece.n > WHOLE_MAX_BYTES)
             continue;
-        if (as_characters && !rn_utf8_valid(piece.bytes, piece.n))
+        if (vocab->by_characters && !rn_utf8_valid(piece.bytes, piece.n))
             continue;
         tokens.n = 0;
         fits = rn_merge_word(vocab, &scratch, piece.bytes, piece.n, &tokens);
-        if (fits && ((vocab->pre != NULL && vocab->pre->whole_words) || (tokens.n == 1 && tokens.ids[0] == (int32_t)i)))
+        if (fits && (always || (tokens.n == 1 && tokens.ids[0] == (int32_t)i)))
             vocab->flags[i] |= RN_TOKEN_WHOLE;
     }
     rn_scratch_fini(&scratch);
@@ -205,26 +222,113 @@ static bool mark_whole(struct rn_vocab *vocab)
 }
 
 /* A byte costs one token at most; a special token of one byte brings the space in front of the next
- * fragment along. */
+ * fragment along; a character map makes more bytes of fewer. */
 static void find_bounds(struct rn_vocab *vocab)
 {
-    vocab->bytes_to_tokens = vocab->space_prefix && vocab->special.shortest_bytes == 1 ? 2 : 1;
+    vocab->bytes_to_tokens = vocab->charsmap.longest > 1 ? vocab->charsmap.longest : 1;
+    vocab->bytes_to_tokens += vocab->space_prefix && vocab->special.shortest_bytes == 1;
     if (vocab->longest_piece == 0)
         vocab->longest_piece = 1;
+}
+
+/* The tokens that text can become, in a trie. For models that go from character to character, those that are whole
+ * characters. */
+static runnel_status build_trie(struct rn_vocab *vocab, runnel_error *error)
+{
+    uint32_t *ids = rn_alloc(vocab->heap, vocab->n, sizeof *ids);
+    uint32_t count = 0, i;
+    bool fits = ids != NULL;
+
+    for (i = 0; i < vocab->n && fits; i++) {
+        struct rn_view piece = rn_string(&vocab->pieces, i);
+
+        if ((vocab->kinds[i] != RN_TOKEN_NORMAL && vocab->kinds[i] != RN_TOKEN_USER) || piece.n == 0)
+            continue;
+        if (vocab->model != RN_VOCAB_RWKV && !rn_utf8_valid(piece.bytes, piece.n))
+            continue;
+        vocab->inner_space = vocab->inner_space || has_inner_space(piece);
+        ids[count++] = i;
+    }
+    fits = fits && rn_trie_init(&vocab->trie, vocab->heap, &vocab->pieces, ids, count);
+    rn_free(vocab->heap, ids);
+    return fits ? RUNNEL_OK : rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the vocabulary");
+}
+
+/* Unigram: an unknown character costs more than the worst token. */
+static void find_unknown_score(struct rn_vocab *vocab)
+{
+    double least = 0;
+    bool any = false;
+    uint32_t i;
+
+    for (i = 0; i < vocab->n; i++) {
+        if (vocab->kinds[i] != RN_TOKEN_NORMAL || (any && vocab->scores[i] >= least))
+            continue;
+        least = vocab->scores[i];
+        any = true;
+    }
+    vocab->unknown_score = least - 10; /* SentencePiece's penalty */
+}
+
+/* PLaMo: whole numbers, 10^4 times the scores; PLaMo's own bound for one that is none below. */
+static bool make_whole_scores(struct rn_vocab *vocab)
+{
+    uint32_t i;
+
+    vocab->whole_scores = rn_alloc(vocab->heap, vocab->n, sizeof *vocab->whole_scores);
+    if (vocab->whole_scores == NULL)
+        return false;
+    for (i = 0; i < vocab->n; i++) {
+        double score = round(vocab->scores[i] * 1e4);
+
+        vocab->whole_scores[i] = (int32_t)(score < -2e7 ? -2e7 : score > 1e9 ? 1e9 : score);
+    }
+    return true;
+}
+
+static bool has_all_bytes(const struct rn_vocab *vocab)
+{
+    int i;
+
+    for (i = 0; i < 256; i++) {
+        if (vocab->byte_token[i] < 0)
+            return false;
+    }
+    return true;
+}
+
+/* The tables of one model or the other. */
+static runnel_status build_model(struct rn_vocab *vocab, runnel_error *error)
+{
+    runnel_status status;
+
+    vocab->all_bytes = has_all_bytes(vocab);
+    if (vocab->model == RN_VOCAB_UNIGRAM)
+        find_unknown_score(vocab);
+    if (vocab->model == RN_VOCAB_PLAMO && !make_whole_scores(vocab))
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the vocabulary");
+    if (vocab->model != RN_VOCAB_BPE && vocab->model != RN_VOCAB_SPM)
+        return build_trie(vocab, error);
+    status = index_pieces(vocab, error);
+    if (status == RUNNEL_OK && !mark_whole(vocab))
+        status = rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the vocabulary");
+    return status;
 }
 
 runnel_status rn_vocab_build(struct rn_vocab *vocab, runnel_error *error)
 {
     runnel_status status;
 
-    if (vocab->model == RN_VOCAB_BPE)
+    if (vocab->model == RN_VOCAB_BPE && !vocab->by_characters)
         find_byte_tokens(vocab);
+    else if (vocab->model == RN_VOCAB_BPE)
+        find_named_bytes(vocab);
     if (!make_pieces(vocab))
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the vocabulary");
-    status = index_pieces(vocab, error);
+    status = build_model(vocab, error);
     if (status != RUNNEL_OK)
         return status;
-    if (!rn_special_init(&vocab->special, vocab->heap, &vocab->texts, vocab->kinds, vocab->n) || !mark_whole(vocab))
+    if (!rn_special_init(&vocab->special, vocab->heap, &vocab->texts, vocab->kinds, vocab->n))
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the vocabulary");
     find_bounds(vocab);
     return RUNNEL_OK;

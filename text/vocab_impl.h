@@ -2,9 +2,11 @@
 #ifndef RN_TEXT_VOCAB_IMPL_H
 #define RN_TEXT_VOCAB_IMPL_H
 
+#include "text/charsmap.h"
 #include "text/special.h"
 #include "text/splitter.h"
 #include "text/token_index.h"
+#include "text/trie.h"
 #include "text/vocab.h"
 
 /* Longest token text; more is a broken file. Known vocabularies stay below 2 KiB. */
@@ -12,40 +14,68 @@
 /* Most tokens; known vocabularies stay below 2^19. */
 #define RN_VOCAB_MAX_TOKENS (1u << 24)
 
-enum rn_vocab_model { RN_VOCAB_NONE, RN_VOCAB_BYTES, RN_VOCAB_SPM, RN_VOCAB_BPE };
+enum rn_vocab_model {
+    RN_VOCAB_NONE, RN_VOCAB_BYTES, RN_VOCAB_SPM, RN_VOCAB_BPE, RN_VOCAB_UNIGRAM, RN_VOCAB_WORDPIECE, RN_VOCAB_RWKV,
+    RN_VOCAB_PLAMO
+};
 
 enum rn_token_flag {
-    RN_TOKEN_ENDS = 1, /* rn_vocab_is_end */
-    RN_TOKEN_WHOLE = 2 /* a word of exactly this piece becomes this one token */
+    RN_TOKEN_ENDS = 1,   /* rn_vocab_is_end */
+    RN_TOKEN_WHOLE = 2,  /* a word of exactly this piece becomes this one token */
+    RN_TOKEN_LSTRIP = 4, /* a special token that takes the white space before it along ... */
+    RN_TOKEN_RSTRIP = 8  /* ... or behind it */
 };
+
+struct rn_scratch;
+struct rn_tokens;
 
 struct rn_vocab {
     struct rn_heap *heap;
     enum rn_vocab_model model;
+    bool (*encode)(const struct rn_vocab *, struct rn_scratch *, const char *, size_t, bool, struct rn_tokens *);
     uint32_t n;
     uint8_t *kinds; /* [n] enum rn_token_kind; NULL for RN_VOCAB_NONE */
     uint8_t *flags; /* [n] */
     struct rn_strings texts;  /* [n] as stored */
     struct rn_strings pieces; /* [n] as raw bytes, names of control tokens included */
     struct rn_token_index by_text;  /* all but empty ones */
-    struct rn_token_index by_piece; /* normal tokens, the ones that merging can give */
-    float *scores;                  /* [n], finite; SPM */
+    struct rn_token_index by_piece; /* BPE, SPM: normal tokens, the ones that merging can give */
+    struct rn_trie trie;            /* the other models: the pieces that text can become */
+    float *scores;                  /* [n], finite; SPM, Unigram, PLaMo */
+    int32_t *whole_scores;          /* [n] PLaMo: 10^4 times the scores */
     struct rn_merge_table merges;   /* BPE */
     const struct rn_pre *pre;       /* BPE */
     struct rn_special_matcher special;
+    struct rn_charsmap charsmap; /* Unigram */
+    double unknown_score;        /* Unigram: of a character that is no token */
     int32_t byte_token[256]; /* -1: none */
-    int32_t bos, eos, unknown;
-    bool add_bos, add_eos, space_prefix;
-    bool inner_space;        /* SPM: a normal piece has a space after something else: words cannot be taken apart */
+    int32_t bos, eos, sep, unknown;
+    int32_t dna_open, dna_close, dna_other; /* dna.c; dna_other -1: the vocabulary has no such pieces */
+    bool add_bos, add_eos, add_sep, space_prefix;
+    bool by_characters;      /* BPE, SPM: words begin as characters, not as bytes */
+    bool blocks;             /* U+2581 in a stored token is a space */
+    bool drop_spaces;        /* BPE: white space becomes nothing */
+    bool squeeze_spaces;     /* Unigram: runs of spaces are one, those at the ends none */
+    bool lower_case;         /* WordPiece, BPE by characters */
+    bool strip_accents;      /* WordPiece */
+    bool all_bytes;          /* byte_token has all 256 */
+    bool inner_space;        /* a piece has a space after something else: words cannot be taken apart */
     uint32_t longest_piece;  /* of all */
     uint32_t longest_normal; /* of those in by_piece */
-    uint32_t bytes_to_tokens; /* most tokens that one byte of text can cost */
+    size_t bytes_to_tokens;  /* most tokens that one byte of text can cost */
 };
 
-/* Fills texts, kinds, scores, merges and special ids from the file (vocab_load.c). */
+/* Fills texts, kinds, scores, merges and special ids from the file (vocab_load.c, vocab_special.c). */
 runnel_status rn_vocab_load(struct rn_vocab *vocab, const struct rn_gguf *gguf, runnel_error *error);
+
+/* Special ids, which of them are added, and which tokens end an answer or take white space along; after tokens and
+ * kinds (vocab_special.c). */
+runnel_status rn_vocab_load_specials(struct rn_vocab *vocab, const struct rn_gguf *gguf, runnel_error *error);
 
 /* Builds what is derived from them: pieces, tables, flags (vocab_build.c). FORMAT, NO_MEMORY. */
 runnel_status rn_vocab_build(struct rn_vocab *vocab, runnel_error *error);
+
+/* The bytes of a RWKV token's text to out[text.n]; returns how many (rwkv.c). */
+size_t rn_rwkv_unescape(struct rn_view text, char *out);
 
 #endif

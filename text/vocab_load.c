@@ -2,12 +2,18 @@
 #include <math.h>
 #include <string.h>
 
+#include "text/merge.h"
 #include "text/vocab_impl.h"
 
 #define KEY "tokenizer.ggml."
 
 /* A view for "%.*s", cut to what an error sentence can hold. */
 #define SHOWN(view) (int)((view).n < 60 ? (view).n : 60), (view).bytes
+
+static bool is(struct rn_view name, const char *other)
+{
+    return name.n == strlen(other) && memcmp(name.bytes, other, name.n) == 0;
+}
 
 static runnel_status no_memory(runnel_error *error)
 {
@@ -77,14 +83,14 @@ static int32_t byte_of_name(struct rn_view name)
     return byte;
 }
 
-/* Byte tokens stand for bytes where the vocabulary is SentencePiece's. */
+/* Byte tokens stand for bytes where words are characters; elsewhere every byte has a letter of its own. */
 static runnel_status load_byte_token(struct rn_vocab *vocab, uint32_t id, runnel_error *error)
 {
     int32_t byte = byte_of_name(rn_string(&vocab->texts, id));
 
     if (byte < 0)
         return rn_error_set(error, RUNNEL_FORMAT, KEY "token_type: token %u is a byte but not named <0xNN>", id);
-    if (vocab->model == RN_VOCAB_SPM && vocab->byte_token[byte] < 0)
+    if ((vocab->model != RN_VOCAB_BPE || vocab->by_characters) && vocab->byte_token[byte] < 0)
         vocab->byte_token[byte] = (int32_t)id;
     return RUNNEL_OK;
 }
@@ -93,6 +99,7 @@ static runnel_status load_kinds(struct rn_vocab *vocab, const struct rn_gguf *gg
 {
     const struct rn_gguf_entry *entry;
     runnel_status status = rn_gguf_get_array(gguf, KEY "token_type", false, RN_GGUF_I32, &entry, error);
+    bool by_name = vocab->model == RN_VOCAB_SPM || vocab->model == RN_VOCAB_UNIGRAM || vocab->model == RN_VOCAB_PLAMO;
     uint32_t i;
 
     if (status == RUNNEL_OK && entry != NULL && entry->count != vocab->n)
@@ -101,7 +108,7 @@ static runnel_status load_kinds(struct rn_vocab *vocab, const struct rn_gguf *gg
     for (i = 0; i < vocab->n && status == RUNNEL_OK; i++) {
         int64_t kind = entry != NULL ? rn_gguf_item_i64(entry, i) : RN_TOKEN_NORMAL;
 
-        if (entry == NULL && vocab->model == RN_VOCAB_SPM && byte_of_name(rn_string(&vocab->texts, i)) >= 0)
+        if (entry == NULL && by_name && byte_of_name(rn_string(&vocab->texts, i)) >= 0)
             kind = RN_TOKEN_BYTE;
         if (kind < 0 || kind > RN_TOKEN_BYTE)
             return rn_error_set(error, RUNNEL_FORMAT, KEY "token_type: token %u has type %lld", i, (long long)kind);
@@ -172,12 +179,15 @@ static bool add_merge(struct rn_vocab *vocab, struct rn_view line, uint32_t rank
 static runnel_status load_merges(struct rn_vocab *vocab, const struct rn_gguf *gguf, runnel_error *error)
 {
     const struct rn_gguf_entry *entry;
-    runnel_status status = rn_gguf_get_array(gguf, KEY "merges", true, RN_GGUF_STRING, &entry, error);
+    bool needed = vocab->pre != rn_pre_find("kimi-k2", 7); /* whose files may come without */
+    runnel_status status = rn_gguf_get_array(gguf, KEY "merges", needed, RN_GGUF_STRING, &entry, error);
     const char *cursor;
     uint32_t i;
 
     if (status != RUNNEL_OK)
         return status;
+    if (entry == NULL)
+        return rn_merge_table_init(&vocab->merges, vocab->heap, 0) ? RUNNEL_OK : no_memory(error);
     if (entry->count > RN_VOCAB_MAX_TOKENS)
         return rn_error_set(error, RUNNEL_FORMAT, KEY "merges: %llu merges", (unsigned long long)entry->count);
     if (!rn_merge_table_init(&vocab->merges, vocab->heap, (uint32_t)entry->count))
@@ -190,74 +200,34 @@ static runnel_status load_merges(struct rn_vocab *vocab, const struct rn_gguf *g
     return RUNNEL_OK;
 }
 
+/* The pre-tokenizer, and with it how BPE's texts are written. `model` is the name in the file. */
 static runnel_status load_pre(struct rn_vocab *vocab, const struct rn_gguf *gguf, runnel_error *error)
 {
-    struct rn_view name = {"default", 7};
+    struct rn_view name = {"default", 7}, model = {"", 0};
     runnel_status status = rn_gguf_get_string(gguf, KEY "pre", false, &name, error);
 
+    if (status == RUNNEL_OK)
+        status = rn_gguf_get_string(gguf, KEY "model", true, &model, error);
     if (status != RUNNEL_OK)
         return status;
+    if (is(model, "gemma4"))
+        name = model;
     vocab->pre = rn_pre_find(name.bytes, name.n);
     if (vocab->pre == NULL)
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "the pre-tokenizer \"%.*s\" is not known", SHOWN(name));
-    vocab->add_bos = vocab->pre->add_bos;
-    return RUNNEL_OK;
-}
-
-/* A special id. Absent: as it was. -1, or 2^32-1 as some converters write it: none. */
-static runnel_status load_id(const struct rn_vocab *vocab, const struct rn_gguf *gguf, const char *key, int32_t *id,
-                             runnel_error *error)
-{
-    const struct rn_gguf_entry *entry = rn_gguf_find(gguf, key);
-    runnel_status status;
-    uint64_t value;
-
-    if (entry == NULL)
+    vocab->add_bos = (vocab->pre->flags & RN_PRE_ADD_BOS) != 0;
+    vocab->blocks = (vocab->pre->flags & RN_PRE_BLOCKS) != 0;
+    vocab->by_characters = (vocab->pre->flags & RN_PRE_TEXT) != 0;
+    if (vocab->encode == NULL)
+        vocab->encode = vocab->by_characters ? rn_bpe_text_encode : rn_bpe_encode;
+    else if (vocab->by_characters)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "the pre-tokenizer \"%.*s\" does not go with \"%.*s\"",
+                            SHOWN(name), SHOWN(model));
+    if (!is(model, "whitespace"))
         return RUNNEL_OK;
-    if (entry->type == RN_GGUF_I32 || entry->type == RN_GGUF_U32) {
-        int64_t number = rn_gguf_item_i64(entry, 0);
-
-        if (number == -1 || number == UINT32_MAX) {
-            *id = -1;
-            return RUNNEL_OK;
-        }
-    }
-    status = rn_gguf_get_u64(gguf, key, true, 0, vocab->n - 1, &value, error);
-    if (status == RUNNEL_OK)
-        *id = (int32_t)value;
-    return status;
-}
-
-static runnel_status load_specials(struct rn_vocab *vocab, const struct rn_gguf *gguf, runnel_error *error)
-{
-    int32_t eot = -1, eom = -1;
-    int32_t ends[3];
-    runnel_status status;
-    int i;
-
-    if (vocab->model == RN_VOCAB_SPM) { /* SentencePiece's own order of special tokens */
-        vocab->unknown = 0;
-        vocab->bos = vocab->n > 1 ? 1 : -1;
-        vocab->eos = vocab->n > 2 ? 2 : -1;
-    }
-    if ((status = load_id(vocab, gguf, KEY "bos_token_id", &vocab->bos, error)) != RUNNEL_OK ||
-        (status = load_id(vocab, gguf, KEY "eos_token_id", &vocab->eos, error)) != RUNNEL_OK ||
-        (status = load_id(vocab, gguf, KEY "unknown_token_id", &vocab->unknown, error)) != RUNNEL_OK ||
-        (status = load_id(vocab, gguf, KEY "eot_token_id", &eot, error)) != RUNNEL_OK ||
-        (status = load_id(vocab, gguf, KEY "eom_token_id", &eom, error)) != RUNNEL_OK ||
-        (status = rn_gguf_get_bool(gguf, KEY "add_bos_token", false, &vocab->add_bos, error)) != RUNNEL_OK ||
-        (status = rn_gguf_get_bool(gguf, KEY "add_eos_token", false, &vocab->add_eos, error)) != RUNNEL_OK)
-        return status;
-    vocab->add_bos = vocab->add_bos && vocab->bos >= 0;
-    vocab->add_eos = vocab->add_eos && vocab->eos >= 0;
-    ends[0] = vocab->eos;
-    ends[1] = eot;
-    ends[2] = eom;
-    for (i = 0; i < 3; i++) {
-        if (ends[i] >= 0)
-            vocab->flags[ends[i]] |= RN_TOKEN_ENDS;
-    }
-    return RUNNEL_OK;
+    vocab->drop_spaces = true;
+    vocab->lower_case = true;
+    return rn_gguf_get_bool(gguf, KEY "normalizer.lowercase", false, &vocab->lower_case, error);
 }
 
 /* Non-empty texts to ids. */
@@ -274,57 +244,77 @@ static runnel_status index_texts(struct rn_vocab *vocab, runnel_error *error)
     return RUNNEL_OK;
 }
 
-/* The names by which known chat formats end a turn. */
-static const char *const end_names[] = {
-    "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>",
-    "<|endoftext|>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>",
-    "<eos>", "<turn|>", "<｜end▁of▁sentence｜>", "[e~["
-};
-
-static int32_t find(const struct rn_vocab *vocab, const char *name)
+/* SentencePiece's character map and what becomes of spaces. */
+static runnel_status load_normaliser(struct rn_vocab *vocab, const struct rn_gguf *gguf, runnel_error *error)
 {
-    return rn_vocab_find(vocab, name, strlen(name));
+    const struct rn_gguf_entry *entry = rn_gguf_find(gguf, KEY "precompiled_charsmap");
+    runnel_status status;
+
+    vocab->space_prefix = true;
+    vocab->squeeze_spaces = true;
+    if ((status = rn_gguf_get_bool(gguf, KEY "add_space_prefix", false, &vocab->space_prefix, error)) != RUNNEL_OK ||
+        (status = rn_gguf_get_bool(gguf, KEY "remove_extra_whitespaces", false, &vocab->squeeze_spaces, error)) !=
+            RUNNEL_OK)
+        return status;
+    if (entry == NULL)
+        return RUNNEL_OK;
+    if (entry->type != RN_GGUF_ARRAY || (entry->item != RN_GGUF_U8 && entry->item != RN_GGUF_I8))
+        return rn_error_set(error, RUNNEL_FORMAT, KEY "precompiled_charsmap is not an array of bytes");
+    return rn_charsmap_init(&vocab->charsmap, vocab->heap, entry->data, (size_t)entry->count, error);
 }
 
-/* Tokens of those names end an answer and are control tokens, whatever type the file gave them:
- * otherwise they would be shown, and a user's text could end a turn. */
-static void mark_ends(struct rn_vocab *vocab)
+/* BERT's normaliser: accents go with capitals unless the file says otherwise. */
+static runnel_status load_bert(struct rn_vocab *vocab, const struct rn_gguf *gguf, runnel_error *error)
 {
-    int32_t end = find(vocab, "<|end|>");
-    size_t i;
+    runnel_status status;
 
-    for (i = 0; i < sizeof end_names / sizeof end_names[0]; i++) {
-        int32_t id = find(vocab, end_names[i]);
+    vocab->lower_case = true;
+    status = rn_gguf_get_bool(gguf, KEY "normalizer.lowercase", false, &vocab->lower_case, error);
+    vocab->strip_accents = vocab->lower_case;
+    if (status != RUNNEL_OK)
+        return status;
+    return rn_gguf_get_bool(gguf, KEY "normalizer.strip_accents", false, &vocab->strip_accents, error);
+}
 
-        if (id < 0)
-            continue;
-        vocab->kinds[id] = RN_TOKEN_CONTROL;
-        vocab->flags[id] |= RN_TOKEN_ENDS;
+/* What a model needs beyond tokens, kinds and special ids. */
+static runnel_status load_model(struct rn_vocab *vocab, const struct rn_gguf *gguf, runnel_error *error)
+{
+    runnel_status status;
+
+    switch (vocab->model) {
+    case RN_VOCAB_BPE:
+        return load_merges(vocab, gguf, error);
+    case RN_VOCAB_WORDPIECE:
+        return load_bert(vocab, gguf, error);
+    case RN_VOCAB_SPM:
+        status = load_scores(vocab, gguf, error);
+        return status != RUNNEL_OK
+                   ? status : rn_gguf_get_bool(gguf, KEY "add_space_prefix", false, &vocab->space_prefix, error);
+    case RN_VOCAB_UNIGRAM:
+        status = load_scores(vocab, gguf, error);
+        return status != RUNNEL_OK ? status : load_normaliser(vocab, gguf, error);
+    case RN_VOCAB_PLAMO:
+        return load_scores(vocab, gguf, error);
+    default:
+        return RUNNEL_OK;
     }
-    /* Formats with channels: <|end|> ends a message of the turn, not the turn. */
-    if (end >= 0 && end != vocab->eos && (find(vocab, "<|call|>") >= 0 || find(vocab, "<|calls|>") >= 0) &&
-        (find(vocab, "<|return|>") >= 0 || find(vocab, "<|flush|>") >= 0))
-        vocab->flags[end] &= (uint8_t)~RN_TOKEN_ENDS;
 }
 
 runnel_status rn_vocab_load(struct rn_vocab *vocab, const struct rn_gguf *gguf, runnel_error *error)
 {
     runnel_status status;
 
-    vocab->add_bos = vocab->model == RN_VOCAB_SPM;
     vocab->space_prefix = vocab->model == RN_VOCAB_SPM;
-    if ((status = load_tokens(vocab, gguf, error)) != RUNNEL_OK ||
-        (status = load_kinds(vocab, gguf, error)) != RUNNEL_OK || (status = index_texts(vocab, error)) != RUNNEL_OK)
+    vocab->by_characters = vocab->model == RN_VOCAB_SPM;
+    vocab->blocks = vocab->model == RN_VOCAB_SPM || vocab->model == RN_VOCAB_UNIGRAM ||
+                    vocab->model == RN_VOCAB_WORDPIECE;
+    if ((status = load_tokens(vocab, gguf, error)) != RUNNEL_OK)
         return status;
     if (vocab->model == RN_VOCAB_BPE && (status = load_pre(vocab, gguf, error)) != RUNNEL_OK)
         return status;
-    if ((status = load_specials(vocab, gguf, error)) != RUNNEL_OK)
+    if ((status = load_kinds(vocab, gguf, error)) != RUNNEL_OK ||
+        (status = index_texts(vocab, error)) != RUNNEL_OK ||
+        (status = rn_vocab_load_specials(vocab, gguf, error)) != RUNNEL_OK)
         return status;
-    mark_ends(vocab);
-    if (vocab->model == RN_VOCAB_BPE)
-        return load_merges(vocab, gguf, error);
-    status = load_scores(vocab, gguf, error);
-    if (status == RUNNEL_OK)
-        status = rn_gguf_get_bool(gguf, KEY "add_space_prefix", false, &vocab->space_prefix, error);
-    return status;
+    return load_model(vocab, gguf, error);
 }

@@ -17,7 +17,7 @@
 
 enum { MAX_CONTEXT = 10048, MAX_DIM = 128, MAX_LANES = 64 };
 
-static const char *const level_names[] = {"c", "avx2", "avx512"};
+static const char *const level_names[] = {"c", "avx2", "avx512", "neon"};
 
 static struct rn_heap heap;
 static uint64_t seed;

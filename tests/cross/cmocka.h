@@ -37,6 +37,7 @@ struct CMUnitTest {
 #define assert_string_equal(a, b) assert_true(strcmp(a, b) == 0)
 #define assert_memory_equal(a, b, bytes) assert_true(memcmp(a, b, bytes) == 0)
 #define assert_in_range(value, low, high) assert_true((value) >= (low) && (value) <= (high))
+#define print_message printf
 #define skip() exit(77)
 
 /* Runs the tests whose names contain $RN_TESTS (all without it); there is neither set-up nor tear-down. */
@@ -44,7 +45,7 @@ struct CMUnitTest {
 
 static inline int cross_run(const struct CMUnitTest *tests, size_t n)
 {
-    const char *only = getenv("RN_TESTS");
+    const char *only = getenv("RN_TESTS"); /* "": all */
     void *state = NULL;
     size_t i;
 

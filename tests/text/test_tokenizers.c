@@ -10,15 +10,15 @@
 
 #define PART "\n__ggml_vocab_test__\n"
 
-#define N_VOCABULARIES 6
+#define N_VOCABULARIES 7
 
 static const struct {
     const char *name;
-    const char *lossy; /* bytes for which it has no token */
+    const char *lossy; /* bytes for which it has no token; NULL: loses more than that */
 } vocabularies[N_VOCABULARIES] = {
     {"llama-spm", ""},     {"phi-3", ""},
     {"gpt-2", ""},         {"falcon", "\x03\x04\x05\x0b\x11\x13\x14\x15\x16\x17\x19\x1c\x1d\x1e\xf2"},
-    {"starcoder", "\xf1"}, {"deepseek-llm", ""},
+    {"starcoder", "\xf1"}, {"deepseek-llm", ""}, {"bert-bge", NULL},
 };
 
 static struct rn_vocab *oracle_vocab(struct rn_heap *heap, const char *name)
@@ -140,7 +140,7 @@ static void test_round_trips(void **state)
         uint64_t seed = v;
         int i;
 
-        for (i = 0; i < 1500; i++) {
+        for (i = 0; i < 1500 && vocabularies[v].lossy != NULL; i++) {
             size_t n = random_text(&seed, text, sizeof text - 1);
 
             text[n] = '\0';

@@ -1,0 +1,59 @@
+/* RWKV's tokenizer ("rwkv" in GGUF): the longest token that the text begins with, again and again. Tokens are bytes,
+ * written in the file as the body of a Python literal. A byte that begins no token is the unknown token. */
+#include "text/merge.h"
+
+bool rn_rwkv_encode(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *text, size_t n,
+                    bool after_special, struct rn_tokens *tokens)
+{
+    size_t at = 0;
+
+    (void)scratch;
+    (void)after_special;
+    while (at < n) {
+        int32_t best = vocab->unknown;
+        size_t end = at + 1, i;
+        uint32_t node = 0;
+
+        for (i = at; i < n && (node = rn_trie_step(&vocab->trie, node, (unsigned char)text[i])) != 0; i++) {
+            if (vocab->trie.values[node] >= 0) {
+                best = vocab->trie.values[node];
+                end = i + 1;
+            }
+        }
+        if (best >= 0) {
+            if (!rn_tokens_reserve(tokens, 1))
+                return false;
+            tokens->ids[tokens->n++] = best;
+        }
+        at = end;
+    }
+    return true;
+}
+
+static unsigned hex_digit(char c)
+{
+    return c >= 'a' ? (unsigned)(c - 'a') + 10 : c >= 'A' ? (unsigned)(c - 'A') + 10 : (unsigned)(c - '0');
+}
+
+size_t rn_rwkv_unescape(struct rn_view text, char *out)
+{
+    size_t written = 0;
+    size_t i;
+
+    for (i = 0; i < text.n; i++) {
+        char c = text.bytes[i];
+
+        if (c != '\\' || i + 1 == text.n) {
+            out[written++] = c;
+            continue;
+        }
+        c = text.bytes[++i];
+        if (c == 'x' && text.n - i > 2) {
+            out[written++] = (char)(hex_digit(text.bytes[i + 1]) << 4 | (hex_digit(text.bytes[i + 2]) & 15));
+            i += 2;
+        } else {
+            out[written++] = c == 't' ? '\t' : c == 'n' ? '\n' : c == 'r' ? '\r' : c;
+        }
+    }
+    return written;
+}
