@@ -288,6 +288,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "cpu_step MODEL.gguf [threads] [level]\n");
         return 1;
     }
+    setvbuf(stdout, NULL, _IOLBF, 0);
     rn_heap_init(&bench.heap, NULL);
     if (!open_bench(&bench, argv[1], argc > 2 ? (uint32_t)atoi(argv[2]) : 0, level))
         return 1;
