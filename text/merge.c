@@ -86,7 +86,8 @@ bool rn_tokens_reserve(struct rn_tokens *tokens, size_t more)
     return true;
 }
 
-/* What one symbol that is no token costs: its bytes' tokens, or the unknown token, or nothing. */
+/* What one symbol that is no token costs: its bytes' tokens, or the unknown token, or nothing. Byte-level BPE has no
+ * unknown token of its own, and what files name as one may be a control token: a byte without a token is left out. */
 static void push_bytes(const struct rn_vocab *vocab, const char *bytes, uint32_t n, struct rn_tokens *tokens)
 {
     size_t before = tokens->n;
@@ -102,7 +103,7 @@ static void push_bytes(const struct rn_vocab *vocab, const char *bytes, uint32_t
     if (i == n)
         return;
     tokens->n = before;
-    if (vocab->unknown >= 0)
+    if (vocab->unknown >= 0 && vocab->by_characters)
         tokens->ids[tokens->n++] = vocab->unknown;
 }
 
