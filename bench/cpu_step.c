@@ -6,7 +6,8 @@
  * The read line is the bandwidth of summing all weights where they are mapped, on the same team. The
  * decode lines are steps of one row with so many positions behind it (the cache is filled with small
  * numbers); `of read` compares the bytes of weights and cache that such a step needs with the read line.
- * The tables give the share of each kind of phase in a step, barriers included, seen from worker 0. */
+ * The tables give the share of each kind of phase in a step, seen from worker 0, and in brackets what of it a
+ * worker spends at the barrier behind the phase, on average. */
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -37,6 +38,7 @@ struct task {
     struct bench *bench;
     _Atomic uint64_t sink;
     uint64_t ns[KINDS];
+    _Atomic uint64_t waited[KINDS]; /* at the barriers, all workers together */
 };
 
 static uint64_t now_ns(void)
@@ -90,18 +92,20 @@ static void run_phases(struct rn_job *job, uint32_t worker, uint32_t n_workers)
 {
     struct task *t = (struct task *)job;
     struct rn_fast *fast = t->bench->fast;
-    uint64_t begin = now_ns(), end;
-    uint32_t phase;
+    uint64_t begin = now_ns(), arrived, end;
+    uint32_t phase, kind;
 
     rn_fast_begin(fast, worker, n_workers);
     for (phase = 0; phase < fast->program.n_phases; phase++) {
         rn_fast_phase(fast, worker, n_workers, phase);
+        arrived = now_ns();
         rn_team_barrier(fast->team, worker);
-        if (worker == 0) {
-            end = now_ns();
-            t->ns[kind_of(&fast->program.list[fast->program.starts[phase + 1] - 1])] += end - begin;
-            begin = end;
-        }
+        end = now_ns();
+        kind = kind_of(&fast->program.list[fast->program.starts[phase + 1] - 1]);
+        atomic_fetch_add_explicit(&t->waited[kind], end - arrived, memory_order_relaxed);
+        if (worker == 0)
+            t->ns[kind] += end - begin;
+        begin = end;
     }
 }
 
@@ -191,7 +195,8 @@ static void phases(struct bench *b, uint32_t context, uint32_t n)
     printf("  phases that end in, of %.2f ms:", (double)sum * 1e-6);
     for (i = 0; i < KINDS; i++)
         if (t.ns[i] > 0)
-            printf("  %s %.2f%%", names[i], 100.0 * (double)t.ns[i] / (double)sum);
+            printf("  %s %.2f%% (waiting %.2f%%)", names[i], 100.0 * (double)t.ns[i] / (double)sum,
+                   100.0 * (double)atomic_load(&t.waited[i]) / rn_team_threads(b->team) / (double)sum);
     printf("\n");
 }
 
@@ -283,6 +288,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "cpu_step MODEL.gguf [threads] [level]\n");
         return 1;
     }
+    setvbuf(stdout, NULL, _IOLBF, 0);
     rn_heap_init(&bench.heap, NULL);
     if (!open_bench(&bench, argv[1], argc > 2 ? (uint32_t)atoi(argv[2]) : 0, level))
         return 1;

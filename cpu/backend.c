@@ -1,11 +1,11 @@
-/* The fast CPU backend: memory, weights, the queue of steps. What a step does is in execute.c.
+/* The fast CPU backend: memory, weights, the queue of steps. What a step does is in execute.c, how weights
+ * come into memory in load.c.
  *
  *   submit ─▶ inbox ─▶ queue ─▶ step ──job on the team──▶ done: next step's job, then on_done
  *
  * One job serves all steps; whoever raises `pending` from 0 holds it first, then each done hands it on.
  * Threads: prepare and free by the owner; submit by one thread at a time; done on a worker. */
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "cpu/fast.h"
@@ -13,7 +13,6 @@
 enum {
     LINE = 64,
     HUGE_PAGE = 1 << 21,
-    TOUCH_BYTES = 8 << 20,
     LANES = 32,             /* queries of a group: its state and a tile of the cache fit the first-level cache */
     SPLIT_PER_THREAD = 8    /* attentions per thread up to which they are cut into segments */
 };
@@ -86,6 +85,7 @@ static void done(struct rn_job *job)
 
 /* ---- Memory ---- */
 
+/* Large pieces in huge pages, where the kernel has them: fewer walks through page tables. */
 static void *take_bytes(struct rn_fast *fast, size_t n, size_t size, bool *ok)
 {
     size_t bytes;
@@ -95,6 +95,8 @@ static void *take_bytes(struct rn_fast *fast, size_t n, size_t size, bool *ok)
         ptr = rn_alloc_aligned(fast->heap, bytes == 0 ? LINE : bytes, bytes >= HUGE_PAGE ? HUGE_PAGE : LINE);
     if (ptr == NULL)
         *ok = false;
+    else if (bytes >= HUGE_PAGE) /* advice only */
+        (void)madvise(ptr, bytes - bytes % HUGE_PAGE, MADV_HUGEPAGE);
     return ptr;
 }
 
@@ -267,40 +269,6 @@ static bool take_vectors(struct rn_fast *fast)
 
 /* ---- Prepare ---- */
 
-/* Reads a byte of each page, so that the file is in memory before the first step. */
-static void touch(const char *bytes, size_t n)
-{
-    volatile char sink;
-    size_t i;
-
-    for (i = 0; i < n; i += 4096)
-        sink = bytes[i];
-    (void)sink;
-}
-
-static runnel_status touch_weights(const struct rn_plan *plan, rn_progress_fn progress, void *user)
-{
-    const struct rn_tensor *tensor;
-    uint64_t at, n, read = 0;
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start;
-    uint32_t i;
-
-    for (i = 0; i < plan->n_weights; i++) {
-        tensor = plan->weights[i].tensor;
-        start = (uintptr_t)tensor->data & ~(page - 1);
-        (void)madvise((void *)start, (uintptr_t)tensor->data + tensor->bytes - start, MADV_WILLNEED); /* advice only */
-        for (at = 0; at < tensor->bytes; at += n) {
-            n = tensor->bytes - at < TOUCH_BYTES ? tensor->bytes - at : TOUCH_BYTES;
-            touch((const char *)tensor->data + at, n);
-            read += n;
-            if (progress != NULL &&
-                !progress(user, plan->weight_bytes == 0 ? 1 : (float)read / (float)plan->weight_bytes))
-                return RUNNEL_CANCELLED;
-        }
-    }
-    return RUNNEL_OK;
-}
-
 static bool supports(const struct rn_backend *backend, const struct rn_op *op, uint32_t type_id)
 {
     (void)backend;
@@ -346,7 +314,7 @@ static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *p
         !take_slots(fast) || !take_layers(fast) || !take_scratch(fast))
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for %u blocks and steps of %u rows", limits->n_blocks,
                             limits->max_rows);
-    if (touch_weights(plan, progress, user) != RUNNEL_OK)
+    if (rn_fast_read_weights(fast->team, plan, progress, user) != RUNNEL_OK)
         return rn_error_set(error, RUNNEL_CANCELLED, "loading was cancelled");
     return RUNNEL_OK;
 }

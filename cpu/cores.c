@@ -1,7 +1,7 @@
 /* Counting cores: see cores.h.
  *
  * Two logical processors belong to one core when the kernel gives them the same list of siblings;
- * the first number of that list stands for the core. The quota is that of the process's control
+ * the first allowed one of that list stands for the core. The quota is that of the process's control
  * group (version 2) and of every group above it. Threads: any. */
 #define _GNU_SOURCE
 #include "cpu/cores.h"
@@ -92,24 +92,54 @@ uint32_t rn_cores_logical(void)
     return n < quota ? n : quota;
 }
 
-uint32_t rn_cores_usable(void)
+/* The processor that stands for the core of this one: the first of its siblings that is allowed. */
+static int core_of(int cpu, const cpu_set_t *allowed)
 {
-    cpu_set_t allowed, cores;
-    uint32_t quota = group_quota();
-    char path[96], text[256];
-    unsigned long first;
-    uint32_t n;
-    int cpu;
+    char path[96], text[256], *at = text, *end;
+    unsigned long first, last;
+
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+    if (!read_text(path, text, sizeof text))
+        return cpu;
+    for (;;) { /* "0,64" or "0-1" */
+        first = last = strtoul(at, &end, 10);
+        if (end == at)
+            return cpu;
+        if (*end == '-')
+            last = strtoul(end + 1, &end, 10);
+        for (; first <= last && first < CPU_SETSIZE; first++)
+            if (CPU_ISSET(first, allowed))
+                return (int)first;
+        if (*end != ',')
+            return cpu;
+        at = end + 1;
+    }
+}
+
+uint32_t rn_cores_list(int *list, uint32_t room, uint32_t *cores)
+{
+    cpu_set_t allowed;
+    uint32_t n = 0;
+    int cpu, sibling;
 
     affinity(&allowed);
-    CPU_ZERO(&cores);
-    for (cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &allowed))
-            continue;
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-        first = read_text(path, text, sizeof text) ? strtoul(text, NULL, 10) : (unsigned long)cpu;
-        CPU_SET(first < CPU_SETSIZE ? first : (unsigned long)cpu, &cores);
-    }
-    n = (uint32_t)CPU_COUNT(&cores);
-    return n < quota ? n : quota;
+    *cores = 0;
+    for (sibling = 0; sibling < 2; sibling++)
+        for (cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+            if (!CPU_ISSET(cpu, &allowed) || (core_of(cpu, &allowed) == cpu) == sibling)
+                continue;
+            if (n < room)
+                list[n] = cpu;
+            n++;
+            *cores += !sibling;
+        }
+    return n;
+}
+
+uint32_t rn_cores_usable(void)
+{
+    uint32_t quota = group_quota(), cores;
+
+    (void)rn_cores_list(NULL, 0, &cores);
+    return cores < quota ? cores : quota;
 }

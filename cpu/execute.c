@@ -274,10 +274,10 @@ static void tile(const struct context *c, const struct product *p, uint32_t firs
     }
 }
 
-/* Weight rows of one piece of work: about eight pieces for each worker, whole tiles. */
-static uint32_t piece_rows(const struct context *c, const struct product *p)
+/* Weight rows of one piece of work: about so many pieces for each worker, whole tiles. */
+static uint32_t piece_rows(const struct context *c, const struct product *p, uint32_t pieces)
 {
-    uint32_t rows = p->weight->rows / (c->n_workers * 8);
+    uint32_t rows = p->weight->rows / (c->n_workers * pieces);
 
     return rows < p->kernel->tile ? p->kernel->tile : rows - rows % p->kernel->tile;
 }
@@ -321,19 +321,27 @@ static uint32_t take(const struct context *c, uint32_t index)
     return atomic_fetch_add_explicit(&c->fast->pieces[index], 1, memory_order_relaxed);
 }
 
+/* A matrix in large pieces, and its last quarter in small ones: the workers end at nearly the same time. */
 static void matmul(const struct context *c, uint32_t index)
 {
     const struct rn_instruction *in = &c->fast->program.list[index];
     struct product p;
-    uint32_t rows, n, i;
+    uint32_t small, large, n_large, n, rest, i;
 
     if (domain(c, in->selected) == 0) /* no logits wanted: there may be no memory for them */
         return;
     p = product_of(c, in);
-    rows = piece_rows(c, &p);
-    n = (p.weight->rows + rows - 1) / rows;
-    while ((i = take(c, index)) < n)
-        piece(c, &p, i * rows, rows);
+    small = piece_rows(c, &p, 32);
+    large = 4 * small;
+    n_large = p.weight->rows / 4 * 3 / large;
+    rest = p.weight->rows - n_large * large;
+    n = n_large + (rest + small - 1) / small;
+    while ((i = take(c, index)) < n) {
+        if (i < n_large)
+            piece(c, &p, i * large, large);
+        else
+            piece(c, &p, n_large * large + (i - n_large) * small, small);
+    }
 }
 
 /* Sorts the entries (row, j) by expert: order, starts, active of the scratch. Returns how many are active. */
@@ -368,7 +376,7 @@ static void expert_matmul(const struct context *c, uint32_t index)
         return;
     p = product_of(c, in);
     n_active = group_by_expert(c, in->op, p.n * in->op->used);
-    rows = piece_rows(c, &p);
+    rows = piece_rows(c, &p, 8);
     per_expert = (p.weight->rows + rows - 1) / rows;
     while ((i = take(c, index)) < n_active * per_expert) {
         e = c->scratch->active[i / per_expert];

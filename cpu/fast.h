@@ -63,6 +63,11 @@ struct rn_fast {
     _Atomic uint32_t pending;          /* steps submitted and not done; the job is held while it is not 0 */
 };
 
+/* Reads all weights of the plan on the team, so that no step waits for the disk. Sleeps meanwhile; progress is called
+ * on the calling thread. CANCELLED when it says so. */
+runnel_status rn_fast_read_weights(struct rn_team *team, const struct rn_plan *plan, rn_progress_fn progress,
+                                   void *user);
+
 /* Makes `step` the current one: the rows of the wanted logits, its groups, no piece taken. Before the team
  * runs it. */
 void rn_fast_ready(struct rn_fast *fast, struct rn_step *step);

@@ -11,6 +11,14 @@
  * waiter spins for a bounded time, then gives its time slice away for a bounded number of times,
  * then sleeps in the kernel. So a machine with fewer cores than threads (or valgrind, which runs one
  * thread at a time) makes progress at the speed of its scheduler, and an idle team costs nothing.
+ * A worker whose spinning was in vain spins less the next time: somebody else has the core.
+ * Between jobs it hardly spins, but looks again after each time slice given away: the threads that
+ * make the next step out of this one's results need a core, and are given this one at once.
+ *
+ * A team of as many threads as there are cores (or logical processors) allowed is pinned, one to each. It
+ * would else happen that two workers meet on one core while a stranger's thread is on the other,
+ * and stay there: each waits for the other at every barrier. A smaller team is left to the kernel: two such
+ * engines would pin themselves to the same cores.
  *
  * Invariant: every worker passes the same number of barriers in a job, the one at its end included. */
 #define _GNU_SOURCE
@@ -34,8 +42,10 @@ enum {
     MAX_THREADS = 1024,
     LINE = 128,          /* two cache lines: neighbours are fetched in pairs */
     BARRIER_SPINS = 2000,/* of one pause each, 20..50 ns: about the imbalance of one phase of a step */
-    IDLE_SPINS = 500,    /* between jobs: the host's threads want these cores now */
-    YIELDS = 8
+    BARRIER_YIELDS = 16,
+    IDLE_SPINS = 100,
+    IDLE_YIELDS = 400,   /* of 0.3 µs where nobody else wants the core: longer than it takes to sample a token */
+    LEAST_SPINS = 16
 };
 
 /* value: changes exactly when there is something to see. Every change is seq_cst, see `signal`. */
@@ -44,16 +54,22 @@ struct event {
     _Atomic uint32_t sleepers;
 };
 
+/* How long to wait actively. */
+struct patience {
+    uint32_t spins, most_spins, yields;
+};
+
 struct worker {
-    struct rn_team *team;
+    _Alignas(LINE) struct rn_team *team;
     pthread_t thread;
     uint32_t index;
+    int cpu;                         /* -1: where the kernel likes */
+    struct patience barrier, idle;   /* the worker's own */
 };
 
 struct rn_team {
     struct rn_heap *heap;
     uint32_t n_threads;
-    uint32_t barrier_spins, idle_spins;
     struct worker *workers;
 
     struct event submitted;          /* a job was pushed, or stop was set; the leader waits */
@@ -101,16 +117,21 @@ static void sleep_on(struct event *event, uint32_t old)
 
 /* Returns once the event's value is not `old`. The acquire loads pair with the change in signal_all:
  * weaker, and the job or the other workers' results might be read too early. */
-static void wait_on(struct event *event, uint32_t old, uint32_t spins)
+static void wait_on(struct event *event, uint32_t old, struct patience *patience)
 {
     uint32_t i;
 
-    for (i = 0; i < spins; i++) {
-        if (atomic_load_explicit(&event->value, memory_order_acquire) != old)
+    for (i = 0; i < patience->spins; i++) {
+        if (atomic_load_explicit(&event->value, memory_order_acquire) != old) {
+            if (patience->spins < patience->most_spins)
+                patience->spins *= 2;
             return;
+        }
         relax();
     }
-    for (i = 0; i < YIELDS; i++) {
+    if (patience->spins > LEAST_SPINS)
+        patience->spins /= 2;
+    for (i = 0; i < patience->yields; i++) {
         if (atomic_load_explicit(&event->value, memory_order_acquire) != old)
             return;
         sched_yield();
@@ -123,7 +144,6 @@ void rn_team_barrier(struct rn_team *team, uint32_t worker)
     uint32_t old;
 
     RN_ASSERT(worker < team->n_threads);
-    (void)worker;
     if (team->n_threads == 1)
         return;
     /* Relaxed: the phase cannot change before this worker arrives, and it left the last phase by an acquire load. */
@@ -135,7 +155,7 @@ void rn_team_barrier(struct rn_team *team, uint32_t worker)
         signal_all(&team->phase);
         return;
     }
-    wait_on(&team->phase, old, team->barrier_spins);
+    wait_on(&team->phase, old, &team->workers[worker].barrier);
 }
 
 void rn_team_submit(struct rn_team *team, struct rn_job *job)
@@ -178,7 +198,7 @@ static struct rn_job *await_jobs(struct rn_team *team)
             return jobs;
         if (atomic_load_explicit(&team->stop, memory_order_acquire)) /* pairs with the store in halt */
             return NULL;
-        wait_on(&team->submitted, seen, team->idle_spins);
+        wait_on(&team->submitted, seen, &team->workers[0].idle);
     }
 }
 
@@ -211,13 +231,25 @@ static void follow(struct rn_team *team, uint32_t worker)
     uint32_t seen = 0;
 
     for (;;) {
-        wait_on(&team->round, seen, team->idle_spins);
+        wait_on(&team->round, seen, &team->workers[worker].idle);
         seen++; /* the next round cannot begin before this worker has passed the barrier below */
         if (team->job == NULL)
             return;
         team->job->run(team->job, worker, team->n_threads);
         rn_team_barrier(team, worker);
     }
+}
+
+/* A refusal leaves the thread where it is. */
+static void pin(int cpu)
+{
+    cpu_set_t set;
+
+    if (cpu < 0)
+        return;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
 static void *work(void *argument)
@@ -229,6 +261,7 @@ static void *work(void *argument)
     fesetenv(FE_DFL_ENV);
     snprintf(name, sizeof name, "rn-cpu-%u", worker->index);
     pthread_setname_np(pthread_self(), name);
+    pin(worker->cpu);
     if (worker->index == 0)
         lead(worker->team);
     else
@@ -246,8 +279,6 @@ static uint32_t start(struct rn_team *team)
     pthread_sigmask(SIG_SETMASK, &all, &old);
     for (started = 0; started < team->n_threads; started++) {
         index = team->n_threads - 1 - started;
-        team->workers[index].team = team;
-        team->workers[index].index = index;
         if (pthread_create(&team->workers[index].thread, NULL, work, &team->workers[index]) != 0)
             break;
     }
@@ -276,6 +307,23 @@ static void release(struct rn_team *team)
     rn_free(team->heap, team);
 }
 
+/* A team with more threads than there are processors neither spins nor is pinned. */
+static void set_up_workers(struct rn_team *team)
+{
+    int list[MAX_THREADS];
+    uint32_t cores, n = rn_cores_list(list, MAX_THREADS, &cores), i;
+    bool spins = team->n_threads <= rn_cores_logical();
+    bool pinned = spins && (team->n_threads == cores || team->n_threads == n);
+    struct worker *w;
+
+    for (i = 0; i < team->n_threads; i++) {
+        w = &team->workers[i];
+        *w = (struct worker){.team = team, .index = i, .cpu = pinned ? list[i] : -1};
+        w->barrier = (struct patience){LEAST_SPINS, spins ? BARRIER_SPINS : LEAST_SPINS, BARRIER_YIELDS};
+        w->idle = (struct patience){LEAST_SPINS, spins ? IDLE_SPINS : LEAST_SPINS, spins ? IDLE_YIELDS : BARRIER_YIELDS};
+    }
+}
+
 struct rn_team *rn_team_new(struct rn_heap *heap, uint32_t n_threads)
 {
     struct rn_team *team = rn_alloc_aligned(heap, sizeof *team, _Alignof(struct rn_team));
@@ -285,15 +333,12 @@ struct rn_team *rn_team_new(struct rn_heap *heap, uint32_t n_threads)
     if (team == NULL)
         return NULL;
     *team = (struct rn_team){.heap = heap, .n_threads = n < MAX_THREADS ? n : MAX_THREADS};
-    if (team->n_threads <= rn_cores_logical()) {
-        team->barrier_spins = BARRIER_SPINS;
-        team->idle_spins = IDLE_SPINS;
-    }
-    team->workers = rn_calloc(heap, team->n_threads, sizeof *team->workers);
+    team->workers = rn_alloc_aligned(heap, team->n_threads * sizeof *team->workers, LINE);
     if (team->workers == NULL) {
         release(team);
         return NULL;
     }
+    set_up_workers(team);
     started = start(team);
     if (started != team->n_threads) {
         halt(team, started);

@@ -136,6 +136,9 @@ static runnel_status load(struct rn_gguf *gguf, int fd, const struct stat *info,
 
     if (map == MAP_FAILED)
         return io_error(gguf, "it cannot be mapped", errno, error);
+    /* Advice only. Where the file system reads in huge pages the weights cost a step far fewer walks through page
+     * tables, and a warm start a fraction of the page faults. */
+    (void)madvise(map, (size_t)info->st_size, MADV_HUGEPAGE);
     gguf->map = map;
     gguf->data = map;
     gguf->file_bytes = (uint64_t)info->st_size;

@@ -205,6 +205,18 @@ static bool skip_space(struct rn_answer *a)
     return true;
 }
 
+/* The answer ends within a marker that means nothing behind a call: that is no text. */
+static bool ends_in_closer(const struct rn_answer *a, uint32_t at)
+{
+    uint32_t i;
+
+    for (i = 0; a->final && a->after_call && at < a->len && i < a->n_markers; i++)
+        if (a->markers[i].role == RN_MARKER_CLOSER && a->len - at < a->markers[i].bytes &&
+            memcmp(a->window + at, a->markers[i].text, a->len - at) == 0)
+            return true;
+    return false;
+}
+
 /* At the end of an answer that the model ended: the newlines that belong to the end of a turn. */
 static uint32_t ending_newlines(const struct rn_answer *a, uint32_t n)
 {
@@ -235,12 +247,18 @@ static void give_text(struct rn_answer *a, uint32_t n)
     advance(a, dropped, false);
 }
 
+/* May a call that has no marker begin with this byte? */
+static bool bare_allowed(const struct rn_answer *a, char c)
+{
+    return a->bare >= 0 && a->start && a->has_tools && !a->blocked && a->kind == RN_PART_CONTENT &&
+           (c == '{' || c == '[');
+}
+
 static enum rn_answer_step on_text(struct rn_answer *a)
 {
     const struct rn_answer_marker *marker;
     uint32_t n = a->len - a->base, spaces = 0;
     enum rn_answer_match match;
-    char c;
 
     if (n == 0)
         return RN_STEP_WAIT;
@@ -261,14 +279,16 @@ static enum rn_answer_step on_text(struct rn_answer *a)
         act(a, marker, spaces);
         return RN_STEP_ON;
     }
-    c = spaces == n ? '\0' : a->window[a->base + spaces];
-    if (a->bare >= 0 && a->start && a->has_tools && !a->blocked && a->kind == RN_PART_CONTENT && (c == '{' || c == '[')) {
+    if (spaces < n && bare_allowed(a, a->window[a->base + spaces])) {
         a->lead = spaces;
         a->cur = a->base + spaces;
         rn_answer_open(a, a->rows.calls->open[a->bare], a->bare);
         return RN_STEP_ON;
     }
-    give_text(a, spaces);
+    if (ends_in_closer(a, a->base + spaces))
+        advance(a, n, false);
+    else
+        give_text(a, spaces);
     return RN_STEP_ON;
 }
 

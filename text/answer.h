@@ -27,7 +27,8 @@ enum rn_part_kind {
     RN_PART_CONTENT,
     RN_PART_REASONING,
     RN_PART_TOOL_NAME,      /* whole; begins call number `call` */
-    RN_PART_TOOL_ID,        /* whole, where the format has ids; after the name, before the arguments */
+    RN_PART_TOOL_ID,        /* whole, where the format has ids; behind the name, or behind the arguments where the model
+                             * writes it there */
     RN_PART_TOOL_ARGUMENTS, /* a fragment */
     RN_PART_TOOL_END        /* the call is complete: its fragments are valid JSON. No text */
 };
@@ -41,8 +42,8 @@ struct rn_part {
 
 struct rn_answer_format; /* static, immutable */
 
-/* The format that answers to this template have; never NULL: one that knows neither reasoning nor tools if the template
- * shows nothing. template [n]: its source. */
+/* The format that answers to this template have; never NULL: one that knows neither reasoning nor tools if the
+ * template shows nothing. source [n]: the template's. */
 const struct rn_answer_format *rn_answer_format_of(const char *source, size_t n);
 
 /* Its name, for logs and tests: "json-in-tags", "harmony", ... */
@@ -50,14 +51,14 @@ const char *rn_answer_format_name(const struct rn_answer_format *format);
 
 struct rn_answer; /* the state of one stream; single owner */
 
-/* tools_json: the tools of the request as a JSON array, or NULL: no calls are recognised; its schemas decide the types of
- * arguments that a format does not mark. All memory of the stream is taken here; starting and feeding allocate nothing.
- * NULL: refused. INVALID tools give none. */
+/* tools_json: the tools of the request as a JSON array; NULL, an empty one, or what is none: no calls are recognised.
+ * Its schemas decide the types of arguments that a format does not mark. All memory of the stream is taken here;
+ * starting and feeding allocate nothing. NULL: refused. */
 struct rn_answer *rn_answer_new(struct rn_heap *heap, const struct rn_answer_format *format, const char *tools_json,
                                 size_t tools_bytes);
 
-/* Before the first feeding. prompt_end [n]: the rendered prompt (or its end): a template may have opened a reasoning section
- * there. (Apart from rn_answer_new because a prompt is rendered after its stream exists.) */
+/* Before the first feeding. prompt_end [n]: the rendered prompt (or its end): a template may have opened a reasoning
+ * section there. (Apart from rn_answer_new because a prompt is rendered after its stream exists.) */
 void rn_answer_start(struct rn_answer *answer, const char *prompt_end, size_t n);
 
 /* True if control tokens of this name are part of the format: the detokenizer spells out those, and no others. */

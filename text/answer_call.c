@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "text/answer_impl.h"
+#include "text/utf8.h"
 
 /* ---- Fields and strings ---- */
 
@@ -29,16 +30,6 @@ bool rn_field_is(const struct rn_field *field, const char *text)
     return field->bytes == strlen(text) && memcmp(field->text, text, field->bytes) == 0;
 }
 
-static uint32_t put_utf8(uint32_t code, char *out)
-{
-    uint32_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4, i;
-
-    for (i = n - 1; i > 0; i--, code >>= 6)
-        out[i] = (char)(0x80 | (code & 0x3f));
-    out[0] = (char)(n == 1 ? code : (0xf00 >> n & 0xff) | code);
-    return n;
-}
-
 /* The four digits of an escape are there: a character, or half of a pair. */
 static bool unit_ends(struct rn_unescape *u, char *out, uint32_t *n_out)
 {
@@ -47,9 +38,9 @@ static bool unit_ends(struct rn_unescape *u, char *out, uint32_t *n_out)
     if ((u->high != 0) != low)
         return false;
     if (low)
-        *n_out = put_utf8(0x10000 + ((u->high - 0xd800) << 10) + (u->code - 0xdc00), out);
+        *n_out = rn_utf8_encode(0x10000 + ((u->high - 0xd800) << 10) + (u->code - 0xdc00), out);
     else if (!high)
-        *n_out = put_utf8(u->code, out);
+        *n_out = rn_utf8_encode(u->code, out);
     u->high = high ? u->code : 0;
     return true;
 }

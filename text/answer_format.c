@@ -45,10 +45,7 @@ static const struct rn_reasoning_row reasonings[] = {
      .tells = {"<think{}>", "':opensource'"},
      .open = {"<think:opensource>"},
      .close = "</think:opensource>"},
-    {.name = "longcat",
-     .tells = {"<longcat_think>"},
-     .open = {"<longcat_think>"},
-     .close = "</longcat_think>"},
+    {.name = "longcat", .tells = {"<longcat_think>"}, .open = {"<longcat_think>"}, .close = "</longcat_think>"},
     {.name = "inner",
      .tells = {"<|inner_prefix|>"},
      .open = {"<|inner_prefix|>"},
@@ -110,20 +107,26 @@ static const struct rn_reasoning_row reasonings[] = {
 
 /* ---- Parameters ---- */
 
-static const struct rn_param_syntax function_equals = {
-    .open = "<parameter=", .openers = {{">", RN_VALUE_BY_SCHEMA}}, .close = "</parameter>", .end = "</function>",
-    .lines = true, .python = true};
-static const struct rn_param_syntax invoke_name = {
-    .open = "<parameter name=\"", .openers = {{"\">", RN_VALUE_BY_SCHEMA}}, .close = "</parameter>", .end = "</invoke>"};
+static const struct rn_param_syntax function_equals = {.open = "<parameter=",
+                                                       .openers = {{">", RN_VALUE_BY_SCHEMA}},
+                                                       .close = "</parameter>",
+                                                       .end = "</function>",
+                                                       .lines = true,
+                                                       .python = true};
+static const struct rn_param_syntax invoke_name = {.open = "<parameter name=\"",
+                                                   .openers = {{"\">", RN_VALUE_BY_SCHEMA}},
+                                                   .close = "</parameter>",
+                                                   .end = "</invoke>"};
 static const struct rn_param_syntax dsml = {.open = "<" DSML "parameter name=\"",
                                             .openers = {{"\" string=\"true\">", RN_VALUE_TEXT},
                                                         {"\" string=\"false\">", RN_VALUE_JSON},
                                                         {"\">", RN_VALUE_BY_SCHEMA}},
                                             .close = "</" DSML "parameter>",
                                             .end = "</" DSML "invoke>"};
-static const struct rn_param_syntax arg_key = {
-    .open = "<arg_key>", .openers = {{"</arg_key>" SPACE "<arg_value>", RN_VALUE_BY_SCHEMA}}, .close = "</arg_value>",
-    .end = "</tool_call>"};
+static const struct rn_param_syntax arg_key = {.open = "<arg_key>",
+                                               .openers = {{"</arg_key>" SPACE "<arg_value>", RN_VALUE_BY_SCHEMA}},
+                                               .close = "</arg_value>",
+                                               .end = "</tool_call>"};
 static const struct rn_param_syntax arg_key_opensource = {
     .open = "<arg_key:opensource>",
     .openers = {{"</arg_key:opensource>" SPACE "<arg_value:opensource>", RN_VALUE_BY_SCHEMA}},
@@ -134,9 +137,12 @@ static const struct rn_param_syntax longcat = {
     .openers = {{"</longcat_arg_key>" SPACE "<longcat_arg_value>", RN_VALUE_BY_SCHEMA}},
     .close = "</longcat_arg_value>",
     .end = "</longcat_tool_call>"};
-static const struct rn_param_syntax param_name = {
-    .open = "<param name=\"", .openers = {{"\">", RN_VALUE_BY_SCHEMA}}, .close = "</param>", .end = "</function>",
-    .cdata = true, .python = true};
+static const struct rn_param_syntax param_name = {.open = "<param name=\"",
+                                                  .openers = {{"\">", RN_VALUE_BY_SCHEMA}},
+                                                  .close = "</param>",
+                                                  .end = "</function>",
+                                                  .cdata = true,
+                                                  .python = true};
 
 /* ---- Calls ---- */
 
@@ -176,8 +182,8 @@ static const struct rn_call_row calls[] = {
      .closers = {"<|tool_call_end|>", "<|tool_calls_section_end|>"}},
     {.name = "solar",
      .tells = {{"<|tool_call:begin|>"}},
-     .open = {"<|tool_calls|>" SPACE "<|tool_call:begin|>" ID "<|tool_call:name|>" NAME "<|tool_call:args|>" SPACE
-                  OBJECT,
+     .open = {"<|tool_calls|>" SPACE "<|tool_call:begin|>" ID "<|tool_call:name|>" NAME
+              "<|tool_call:args|>" SPACE OBJECT,
               "<|tool_call:begin|>" ID "<|tool_call:name|>" NAME "<|tool_call:args|>" SPACE OBJECT},
      .closers = {"<|tool_call:end|>", "<|calls|>"}},
     {.name = "arg-key-opensource",
@@ -232,9 +238,7 @@ static const struct rn_call_row calls[] = {
      .tells = {{"<|tools_prefix|>"}},
      .open = {"<|tools_prefix|>" SPACE KEYED},
      .closers = {"<|tools_suffix|>"}},
-    {.name = "function-call-token",
-     .tells = {{"<|function_call|>"}},
-     .open = {"<|function_call|>" SPACE CALL}},
+    {.name = "function-call-token", .tells = {{"<|function_call|>"}}, .open = {"<|function_call|>" SPACE CALL}},
     {.name = "function-call-role",
      .tells = {{"function call", "role_sep"}},
      .open = {"<|message_sep|>\n\nfunction call<|role_sep|>\n" SPACE CALL, "function call<|role_sep|>\n" SPACE CALL}},
@@ -247,10 +251,7 @@ static const struct rn_call_row calls[] = {
      .open = {"Action:" SPACE "```json" SPACE CALL},
      .closers = {"```"},
      .flags = RN_CALL_KNOWN},
-    {.name = "toolcall-list",
-     .tells = {{"<TOOLCALL>"}},
-     .open = {"<TOOLCALL>" SPACE CALL},
-     .closers = {"</TOOLCALL>"}},
+    {.name = "toolcall-list", .tells = {{"<TOOLCALL>"}}, .open = {"<TOOLCALL>" SPACE CALL}, .closers = {"</TOOLCALL>"}},
     {.name = "bracket-tokens",
      .tells = {{"[TOOL_CALLS]"}},
      .open = {"[TOOL_CALLS]" NAME "[CALL_ID]" ID "[ARGS]" SPACE OBJECT, "[TOOL_CALLS]" NAME "[ARGS]" SPACE OBJECT,

@@ -13,12 +13,12 @@
 #include "text/answer.h"
 
 /* Fields of a pattern. The upper case ones end it: what follows is read by code. */
-#define RN_F_NAME "\x01"  /* the name of the function */
-#define RN_F_ID "\x02"    /* the id of the call */
-#define RN_F_INDEX "\x03" /* "functions.NAME:INDEX": an id that holds the name */
-#define RN_F_SPACE "\x04" /* white space, or none */
-#define RN_F_CALL "\x05"  /* JSON: {"name": .., "arguments": {..}}, or a list of such */
-#define RN_F_KEYED "\x06" /* JSON: {"name": {arguments}}, or a list of such */
+#define RN_F_NAME "\x01"   /* the name of the function */
+#define RN_F_ID "\x02"     /* the id of the call */
+#define RN_F_INDEX "\x03"  /* "functions.NAME:INDEX": an id that holds the name */
+#define RN_F_SPACE "\x04"  /* white space, or none */
+#define RN_F_CALL "\x05"   /* JSON: {"name": .., "arguments": {..}}, or a list of such */
+#define RN_F_KEYED "\x06"  /* JSON: {"name": {arguments}}, or a list of such */
 #define RN_F_OBJECT "\x07" /* JSON: the arguments alone */
 #define RN_F_PARAMS "\x08" /* parameter after parameter, as `params` says */
 #define RN_F_PYTHON "\x0b" /* f(a=1), or a list of such */
@@ -32,11 +32,15 @@ static inline bool rn_is_field(char c)
 
 /* Bits of a call row. */
 enum rn_call_flag {
-    RN_CALL_KNOWN = 1, /* the marks are everyday text: only names of the request's tools make a call */
+    RN_CALL_KNOWN = 1,   /* the marks are everyday text: only names of the request's tools make a call */
     RN_CALL_MESSAGES = 2 /* ">>>all\n" opens content */
 };
 
-enum rn_value_rule { RN_VALUE_BY_SCHEMA, RN_VALUE_TEXT, RN_VALUE_JSON };
+enum rn_value_rule {
+    RN_VALUE_BY_SCHEMA,
+    RN_VALUE_TEXT,
+    RN_VALUE_JSON
+};
 
 /* How parameters are marked: open KEY opener[i] VALUE close, and `end` behind the last. */
 struct rn_param_syntax {

@@ -46,11 +46,24 @@ enum rn_answer_mode {
     RN_N_MODES
 };
 
-enum rn_answer_step { RN_STEP_ON, RN_STEP_WAIT, RN_STEP_FAIL };
+enum rn_answer_step {
+    RN_STEP_ON,
+    RN_STEP_WAIT,
+    RN_STEP_FAIL
+};
 
-enum rn_answer_match { RN_MATCH_NONE, RN_MATCH_PARTIAL, RN_MATCH_FULL };
+enum rn_answer_match {
+    RN_MATCH_NONE,
+    RN_MATCH_PARTIAL,
+    RN_MATCH_FULL
+};
 
-enum rn_answer_skip { RN_SKIP_NONE, RN_SKIP_ONE_SPACE, RN_SKIP_NEWLINES, RN_SKIP_SPACES };
+enum rn_answer_skip {
+    RN_SKIP_NONE,
+    RN_SKIP_ONE_SPACE,
+    RN_SKIP_NEWLINES,
+    RN_SKIP_SPACES
+};
 
 enum rn_marker_role {
     RN_MARKER_CALL,
@@ -84,12 +97,12 @@ struct rn_unescape {
 /* JSON around the arguments: {"name": .., "id": .., "arguments": {..}} */
 struct rn_wrap {
     uint8_t state, key;
-    bool keyed;   /* {"name": {arguments}} */
-    bool list;    /* within [ ] */
-    bool nested;  /* within "function": { } */
-    bool held;    /* arguments came before the name: they lie in the window */
-    bool argued;  /* arguments were given out */
-    bool id_sent; /* or there is none */
+    bool keyed;                   /* {"name": {arguments}} */
+    bool list;                    /* within [ ] */
+    bool nested;                  /* within "function": { } */
+    bool held;                    /* arguments came before the name: they lie in the window */
+    bool argued;                  /* arguments were given out */
+    bool id_sent;                 /* or there is none */
     uint32_t held_at, held_bytes; /* from base */
     struct rn_unescape unescape;
 };
@@ -118,7 +131,7 @@ struct rn_answer {
     bool start;    /* nothing but white space since a section began */
     bool said;     /* something was given out */
     bool after_call;
-    bool blocked;  /* no call begins at base: that was tried */
+    bool blocked; /* no call begins at base: that was tried */
 
     /* a call */
     const char *pattern;

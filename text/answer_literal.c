@@ -27,9 +27,24 @@ enum state {
     N_STATES
 };
 
-enum number { MINUS, ZERO, DIGITS, POINT, FRACTION, EXPONENT, EXPONENT_SIGN, EXPONENT_DIGITS };
+enum number {
+    MINUS,
+    ZERO,
+    DIGITS,
+    POINT,
+    FRACTION,
+    EXPONENT,
+    EXPONENT_SIGN,
+    EXPONENT_DIGITS
+};
 
-enum verdict { EAT, AGAIN, ENDS, ENDED, BAD };
+enum verdict {
+    EAT,
+    AGAIN,
+    ENDS,
+    ENDED,
+    BAD
+};
 
 struct sink {
     char *bytes;
@@ -522,10 +537,20 @@ static enum verdict on_end(struct rn_literal *l, unsigned char c, struct sink *s
 }
 
 static enum verdict (*const handlers[N_STATES])(struct rn_literal *, unsigned char, struct sink *) = {
-    [VALUE] = on_value,   [KEY] = on_key,       [COLON] = on_colon,           [NEXT] = on_next,
-    [STRING] = on_string, [ESCAPE] = on_escape, [CODE] = on_code,             [NUMBER] = on_number,
-    [WORD] = on_word,     [BARE] = on_bare,     [MARK_OPENS] = on_mark_opens, [MARK_CLOSES] = on_mark_closes,
-    [PAIR] = on_pair,     [END] = on_end,
+    [VALUE] = on_value,
+    [KEY] = on_key,
+    [COLON] = on_colon,
+    [NEXT] = on_next,
+    [STRING] = on_string,
+    [ESCAPE] = on_escape,
+    [CODE] = on_code,
+    [NUMBER] = on_number,
+    [WORD] = on_word,
+    [BARE] = on_bare,
+    [MARK_OPENS] = on_mark_opens,
+    [MARK_CLOSES] = on_mark_closes,
+    [PAIR] = on_pair,
+    [END] = on_end,
 };
 
 void rn_literal_init(struct rn_literal *literal, enum rn_literal_dialect dialect, const char *mark)
@@ -567,8 +592,7 @@ enum rn_literal_result rn_literal_step(struct rn_literal *literal, unsigned char
 
 bool rn_literal_whole(const struct rn_literal *literal)
 {
-    return literal->state == END ||
-           (literal->state == NUMBER && literal->depth == 0 && number_whole(literal->number));
+    return literal->state == END || (literal->state == NUMBER && literal->depth == 0 && number_whole(literal->number));
 }
 
 size_t rn_literal_flush(struct rn_literal *literal, char *out)

@@ -16,7 +16,11 @@
 #define RN_LITERAL_STEP_BYTES 80 /* what one step may write: a mark that was none, escaped, and a byte */
 #define RN_JSON_ESCAPE_BYTES 6
 
-enum rn_literal_dialect { RN_LITERAL_JSON, RN_LITERAL_PYTHON, RN_LITERAL_GEMMA };
+enum rn_literal_dialect {
+    RN_LITERAL_JSON,
+    RN_LITERAL_PYTHON,
+    RN_LITERAL_GEMMA
+};
 
 enum rn_literal_result {
     RN_LITERAL_MORE,

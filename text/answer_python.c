@@ -13,7 +13,18 @@
 
 /* ---- Python ---- */
 
-enum python_state { BEGIN, NAME, ARGUMENT, KEY, EQUALS, VALUE, NEXT, BETWEEN, MORE, N_PYTHON_STATES };
+enum python_state {
+    BEGIN,
+    NAME,
+    ARGUMENT,
+    KEY,
+    EQUALS,
+    VALUE,
+    NEXT,
+    BETWEEN,
+    MORE,
+    N_PYTHON_STATES
+};
 
 static bool identifier(char c)
 {
@@ -272,7 +283,9 @@ enum rn_answer_step rn_answer_on_header(struct rn_answer *a)
     static const struct {
         const char *text;
         char stands_for;
-    } marks[] = {{"<|message|>", 0}, {"<|channel|>", HEADER_CHANNEL}, {"<|constrain|>", HEADER_OTHER},
+    } marks[] = {{"<|message|>", 0},
+                 {"<|channel|>", HEADER_CHANNEL},
+                 {"<|constrain|>", HEADER_OTHER},
                  {"<|start|>", HEADER_OTHER}};
     bool partial = false;
     uint32_t bytes;

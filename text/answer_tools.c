@@ -75,8 +75,8 @@ static uint32_t type_of_name(struct rn_value name)
 static uint32_t type_of_value(struct rn_value value)
 {
     static const uint32_t types[] = {
-        [RN_VALUE_NONE] = RN_SCHEMA_NULL,     [RN_VALUE_BOOL] = RN_SCHEMA_BOOLEAN,  [RN_VALUE_INT] = RN_SCHEMA_NUMBER,
-        [RN_VALUE_FLOAT] = RN_SCHEMA_NUMBER,  [RN_VALUE_STRING] = RN_SCHEMA_STRING, [RN_VALUE_LIST] = RN_SCHEMA_ARRAY,
+        [RN_VALUE_NONE] = RN_SCHEMA_NULL,    [RN_VALUE_BOOL] = RN_SCHEMA_BOOLEAN,  [RN_VALUE_INT] = RN_SCHEMA_NUMBER,
+        [RN_VALUE_FLOAT] = RN_SCHEMA_NUMBER, [RN_VALUE_STRING] = RN_SCHEMA_STRING, [RN_VALUE_LIST] = RN_SCHEMA_ARRAY,
         [RN_VALUE_DICT] = RN_SCHEMA_OBJECT,
     };
 

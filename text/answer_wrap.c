@@ -26,7 +26,13 @@ enum wrap_state {
     N_WRAP_STATES
 };
 
-enum wrap_key { KEY_OTHER, KEY_NAME, KEY_FUNCTION, KEY_ARGUMENTS, KEY_ID };
+enum wrap_key {
+    KEY_OTHER,
+    KEY_NAME,
+    KEY_FUNCTION,
+    KEY_ARGUMENTS,
+    KEY_ID
+};
 
 static enum rn_answer_step eat(struct rn_answer *a, enum wrap_state next)
 {
@@ -122,8 +128,14 @@ static uint8_t key_of(const struct rn_field *text)
     static const struct {
         const char *text;
         enum wrap_key key;
-    } keys[] = {{"name", KEY_NAME},      {"tool_name", KEY_NAME}, {"function", KEY_FUNCTION}, {"arguments", KEY_ARGUMENTS},
-                {"parameters", KEY_ARGUMENTS}, {"args", KEY_ARGUMENTS}, {"id", KEY_ID}, {"tool_call_id", KEY_ID},
+    } keys[] = {{"name", KEY_NAME},
+                {"tool_name", KEY_NAME},
+                {"function", KEY_FUNCTION},
+                {"arguments", KEY_ARGUMENTS},
+                {"parameters", KEY_ARGUMENTS},
+                {"args", KEY_ARGUMENTS},
+                {"id", KEY_ID},
+                {"tool_call_id", KEY_ID},
                 {"call_id", KEY_ID}};
     size_t i;
 
@@ -311,12 +323,9 @@ static enum rn_answer_step on_between(struct rn_answer *a, char c)
 }
 
 static enum rn_answer_step (*const handlers[N_WRAP_STATES])(struct rn_answer *, char) = {
-    [BEGIN] = on_begin,   [KEY_OR_END] = on_key,
-    [KEY] = on_key,       [KEY_TEXT] = on_key_text,
-    [COLON] = on_colon,   [VALUE] = on_value,
-    [STRING] = on_string, [ARGUMENTS_TEXT] = on_arguments_text,
-    [PASSED] = on_passed, [NEXT] = on_next,
-    [ARGUED] = on_next,   [BETWEEN] = on_between,
+    [BEGIN] = on_begin,   [KEY_OR_END] = on_key, [KEY] = on_key,       [KEY_TEXT] = on_key_text,
+    [COLON] = on_colon,   [VALUE] = on_value,    [STRING] = on_string, [ARGUMENTS_TEXT] = on_arguments_text,
+    [PASSED] = on_passed, [NEXT] = on_next,      [ARGUED] = on_next,   [BETWEEN] = on_between,
 };
 
 enum rn_answer_step rn_answer_on_wrap(struct rn_answer *a)

@@ -86,7 +86,8 @@ bool rn_tokens_reserve(struct rn_tokens *tokens, size_t more)
     return true;
 }
 
-/* What one symbol that is no token costs: its bytes' tokens, or the unknown token, or nothing. */
+/* What one symbol that is no token costs: its bytes' tokens, or the unknown token, or nothing. Byte-level BPE has no
+ * unknown token of its own, and what files name as one may be a control token: a byte without a token is left out. */
 static void push_bytes(const struct rn_vocab *vocab, const char *bytes, uint32_t n, struct rn_tokens *tokens)
 {
     size_t before = tokens->n;
@@ -102,7 +103,7 @@ static void push_bytes(const struct rn_vocab *vocab, const char *bytes, uint32_t
     if (i == n)
         return;
     tokens->n = before;
-    if (vocab->unknown >= 0)
+    if (vocab->unknown >= 0 && vocab->by_characters)
         tokens->ids[tokens->n++] = vocab->unknown;
 }
 
@@ -179,13 +180,14 @@ static void merge_short(const struct rn_vocab *vocab, const char *word, struct r
     }
 }
 
+/* A heap with four children to a node: half the levels of two, and the four lie in one line of the cache. */
 static void queue_push(uint64_t *queue, size_t *n, uint64_t entry)
 {
     size_t i = (*n)++;
 
-    while (i > 0 && queue[(i - 1) / 2] > entry) {
-        queue[i] = queue[(i - 1) / 2];
-        i = (i - 1) / 2;
+    while (i > 0 && queue[(i - 1) / 4] > entry) {
+        queue[i] = queue[(i - 1) / 4];
+        i = (i - 1) / 4;
     }
     queue[i] = entry;
 }
@@ -197,15 +199,16 @@ static uint64_t queue_pop(uint64_t *queue, size_t *n)
     size_t i = 0;
 
     for (;;) {
-        size_t child = 2 * i + 1;
+        size_t child = 4 * i + 1, best = child, k;
 
         if (child >= *n)
             break;
-        child += child + 1 < *n && queue[child + 1] < queue[child];
-        if (queue[child] >= last)
+        for (k = child + 1; k < child + 4 && k < *n; k++)
+            best = queue[k] < queue[best] ? k : best;
+        if (queue[best] >= last)
             break;
-        queue[i] = queue[child];
-        i = child;
+        queue[i] = queue[best];
+        i = best;
     }
     queue[i] = last;
     return top;

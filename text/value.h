@@ -122,6 +122,7 @@ struct rn_str {
 struct rn_list {
     struct rn_value *items; /* [n] */
     size_t n, cap;
+    bool named; /* a tuple (grouper, list) of groupby */
 };
 
 struct rn_dict_entry {

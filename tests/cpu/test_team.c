@@ -1,6 +1,8 @@
 /* The compute team: order, once-ness, barriers, parking, refusal of memory. The shared data of these
  * tests is plain, so that a race in the team shows under ThreadSanitizer. */
+#define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,7 +70,7 @@ static struct test_job make_job(struct rn_team *team, uint64_t *clock, sem_t *fi
 
 static void test_barriers(void **state)
 {
-    static const uint32_t sizes[] = {1, 2, 3, 4, 9, 17};
+    static const uint32_t sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 17};
     struct rn_heap heap;
     struct rn_team *team;
     struct test_job job;
@@ -226,6 +228,62 @@ static void test_parked(void **state)
     assert_int_equal(rn_heap_blocks(&heap), 0);
 }
 
+/* Two teams at once, of every size up to four times the cores of a small machine: neither starves the other,
+ * though each has a thread for every core and spins. A wait that never gave its core away would take
+ * minutes here, or for ever. */
+static void *submit_to_own_team(void *argument)
+{
+    enum { JOBS = 30, PHASES = 40 };
+    static const struct timespec nap = {0, 300000};
+    uint32_t size = *(const uint32_t *)argument, i;
+    uintptr_t bad = 0;
+    struct rn_heap heap;
+    struct rn_team *team;
+    struct test_job job;
+    uint64_t clock = 0;
+    sem_t finished;
+
+    rn_heap_init(&heap, NULL);
+    sem_init(&finished, 0, 0);
+    team = rn_team_new(&heap, size);
+    for (i = 0; team != NULL && i < JOBS; i++) {
+        job = make_job(team, &clock, &finished, PHASES);
+        rn_team_submit(team, &job.job);
+        sem_wait(&finished);
+        bad += job.bad + (job.ran[size - 1] != PHASES + 1) + (job.done != 1);
+        if (i % 7 == 0)
+            nanosleep(&nap, NULL);
+    }
+    bad += clock != JOBS;
+    rn_team_free(team);
+    sem_destroy(&finished);
+    return (void *)(bad + rn_heap_blocks(&heap));
+}
+
+static void test_two_teams(void **state)
+{
+    struct timespec begin, end;
+    pthread_t threads[2];
+    uint32_t size, sizes[2];
+    void *bad;
+    int i;
+
+    (void)state;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (size = 1; size <= 8; size++) {
+        sizes[0] = size;
+        sizes[1] = 9 - size;
+        for (i = 0; i < 2; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, submit_to_own_team, &sizes[i]), 0);
+        for (i = 0; i < 2; i++) {
+            pthread_join(threads[i], &bad);
+            assert_null(bad);
+        }
+    }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    assert_true(end.tv_sec - begin.tv_sec < 60);
+}
+
 static void *refuse(void *user, size_t bytes, size_t alignment)
 {
     int *left = user;
@@ -266,6 +324,9 @@ static void test_refusal(void **state)
 
 static void test_cores(void **state)
 {
+    uint32_t n, cores, i, j;
+    cpu_set_t allowed;
+    int list[4];
     struct rn_heap heap;
     struct rn_team *team;
 
@@ -277,6 +338,14 @@ static void test_cores(void **state)
     assert_int_equal(rn_cores_quota("250000 100000\n"), 2);
     assert_int_equal(rn_cores_quota("400000 100000\n"), 4);
     assert_true(rn_cores_usable() >= 1 && rn_cores_usable() <= rn_cores_logical());
+    n = rn_cores_list(list, 4, &cores);
+    assert_true(n >= rn_cores_logical() && cores >= rn_cores_usable() && cores <= n);
+    for (i = 0; i < 4 && i < n; i++) { /* each once, and all of them ours */
+        assert_int_equal(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+        assert_true(CPU_ISSET(list[i], &allowed));
+        for (j = 0; j < i; j++)
+            assert_int_not_equal(list[i], list[j]);
+    }
     rn_heap_init(&heap, NULL);
     team = rn_team_new(&heap, 0);
     assert_non_null(team);
@@ -289,6 +358,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_barriers), cmocka_unit_test(test_order),   cmocka_unit_test(test_many_submitters),
         cmocka_unit_test(test_parked),   cmocka_unit_test(test_refusal), cmocka_unit_test(test_cores),
+        cmocka_unit_test(test_two_teams),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -113,6 +113,17 @@ runnel_status maker_vocab(struct maker *maker, struct rn_heap *heap, struct rn_v
     return status;
 }
 
+struct rn_vocab *made(struct rn_heap *heap, struct maker *maker)
+{
+    struct rn_vocab *vocab;
+    runnel_error error;
+
+    if (maker_vocab(maker, heap, &vocab, &error) != RUNNEL_OK)
+        fail_msg("%s", error.message);
+    maker_fini(maker);
+    return vocab;
+}
+
 const char *shared_path(const char *name)
 {
     static char path[1024];
@@ -174,6 +185,21 @@ int32_t *tokenize(struct rn_heap *heap, const struct rn_vocab *vocab, const char
     for (i = 0; i < *count; i++)
         assert_in_range(tokens[i], 0, rn_vocab_count(vocab) - 1);
     return tokens;
+}
+
+void check_ids(struct rn_heap *heap, const struct rn_vocab *vocab, const char *text, size_t n, uint32_t flags,
+               const int32_t *expected)
+{
+    size_t count, i;
+    int32_t *tokens = tokenize(heap, vocab, text, n, flags, &count);
+
+    for (i = 0; i < count; i++) {
+        if (tokens[i] != expected[i])
+            fail_msg("\"%s\": token %zu is %d, not %d", text, i, tokens[i], expected[i]);
+    }
+    if (expected[count] != -2)
+        fail_msg("\"%s\": %zu tokens, and %d is missing", text, count, expected[count]);
+    rn_free(heap, tokens);
 }
 
 void check_round_trip(struct rn_heap *heap, const struct rn_vocab *vocab, const char *text, size_t n)

@@ -13,6 +13,10 @@
 #include "base/alloc.h"
 #include "text/vocab.h"
 
+#define KEY "tokenizer.ggml."
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+#define BLOCK "\xe2\x96\x81" /* U+2581 */
+
 /* A GGUF file under construction. */
 struct maker {
     unsigned char *bytes;
@@ -32,6 +36,9 @@ void maker_array(struct maker *maker, const char *key, uint32_t item, const void
 /* The vocabulary of the file made; the status of rn_vocab_new, or of parsing. */
 runnel_status maker_vocab(struct maker *maker, struct rn_heap *heap, struct rn_vocab **vocab, runnel_error *error);
 
+/* The same; fails the test unless it is OK. Frees the file. */
+struct rn_vocab *made(struct rn_heap *heap, struct maker *maker);
+
 /* $RUNNEL_SHARED or ../shared followed by /name, in a static buffer; NULL where that is not there. */
 const char *shared_path(const char *name);
 
@@ -44,6 +51,14 @@ struct rn_vocab *vocab_of_file(struct rn_heap *heap, const char *path);
 /* rn_tokenize that must succeed; checks the bound and that every id is in the vocabulary. */
 int32_t *tokenize(struct rn_heap *heap, const struct rn_vocab *vocab, const char *text, size_t n, uint32_t flags,
                   size_t *count);
+
+/* Fails unless text[n] becomes the ids, which end with -2. */
+void check_ids(struct rn_heap *heap, const struct rn_vocab *vocab, const char *text, size_t n, uint32_t flags,
+               const int32_t *expected);
+
+/* The same of a string literal's text, in a function with a `heap`: the ids with a comma behind each. */
+#define CHECK_IDS(vocab, text, flags, ...) \
+    check_ids(&heap, vocab, text, strlen(text), flags, (const int32_t[]){__VA_ARGS__ - 2})
 
 /* Fails unless the ids of text[n] decode to it again. */
 void check_round_trip(struct rn_heap *heap, const struct rn_vocab *vocab, const char *text, size_t n);

@@ -8,9 +8,6 @@
 #include "base/rng.h"
 #include "fixture.h"
 
-#define KEY "tokenizer.ggml."
-#define COUNT(array) (sizeof(array) / sizeof(array)[0])
-
 /* ---- A small byte-level BPE: all 256 bytes, some merges, special tokens -------------------- */
 
 static char letters[256][3];
@@ -82,8 +79,6 @@ static void put_bpe_keys(struct maker *maker)
 
 /* ---- A small SentencePiece vocabulary ----------------------------------------------------- */
 
-#define BLOCK "\xe2\x96\x81"
-
 static const char *const spm_texts[] = {"<unk>", "<s>",     "</s>", "<0x0A>",   "<0xC3>",    "<0xA9>", BLOCK, "a",
                                         "b",     BLOCK "a", "ab",   BLOCK "ab", BLOCK BLOCK, "<sep>",  "|"};
 static const int32_t spm_types[] = {2, 3, 3, 6, 6, 6, 1, 1, 1, 1, 1, 1, 1, 4, 4};
@@ -95,37 +90,6 @@ static void put_spm(struct maker *maker)
     maker_strings(maker, KEY "tokens", spm_texts, COUNT(spm_texts));
     maker_array(maker, KEY "token_type", RN_GGUF_I32, spm_types, COUNT(spm_types), sizeof spm_types);
     maker_array(maker, KEY "scores", RN_GGUF_F32, spm_scores, COUNT(spm_scores), sizeof spm_scores);
-}
-
-/* ---- Helpers ------------------------------------------------------------------------------ */
-
-/* expected ends with -2. */
-static void check_ids(struct rn_heap *heap, const struct rn_vocab *vocab, const char *text, size_t n, uint32_t flags,
-                      const int32_t *expected)
-{
-    size_t count, i;
-    int32_t *tokens = tokenize(heap, vocab, text, n, flags, &count);
-
-    for (i = 0; i < count; i++) {
-        if (tokens[i] != expected[i])
-            fail_msg("\"%s\": token %zu is %d, not %d", text, i, tokens[i], expected[i]);
-    }
-    assert_int_equal(expected[count], -2);
-    rn_free(heap, tokens);
-}
-
-#define CHECK_IDS(vocab, text, flags, ...) \
-    check_ids(&heap, vocab, text, strlen(text), flags, (const int32_t[]){__VA_ARGS__ - 2})
-
-static struct rn_vocab *made(struct rn_heap *heap, struct maker *maker)
-{
-    struct rn_vocab *vocab;
-    runnel_error error;
-
-    if (maker_vocab(maker, heap, &vocab, &error) != RUNNEL_OK)
-        fail_msg("%s", error.message);
-    maker_fini(maker);
-    return vocab;
 }
 
 /* ---- Tests -------------------------------------------------------------------------------- */

@@ -1,0 +1,223 @@
+/* Control tokens in texts of which parts are data: found only where none of their bytes is data. And the white space
+ * that some special tokens take along. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "fixture.h"
+#include "text/template.h"
+
+enum { A, B, C, OPEN_, CLOSE_, LONG_, USER_, N_TEXTS };
+
+static const char *const texts[N_TEXTS] = {"a", "b", "c", "<<", ">>", "<<a", "{u}"};
+static const int32_t types[N_TEXTS] = {1, 1, 1, 3, 3, 3, 4};
+
+/* Characters as tokens, no prefix, no byte tokens: what is none of the above is left out. */
+static struct rn_vocab *make_vocab(struct rn_heap *heap, const char *name)
+{
+    struct maker maker;
+
+    maker_init(&maker);
+    maker_string(&maker, "general.name", name);
+    maker_string(&maker, KEY "model", "llama");
+    maker_strings(&maker, KEY "tokens", texts, N_TEXTS);
+    maker_array(&maker, KEY "token_type", RN_GGUF_I32, types, N_TEXTS, sizeof types);
+    maker_bool(&maker, KEY "add_space_prefix", 0);
+    maker_u32(&maker, KEY "unknown_token_id", UINT32_MAX);
+    maker_u32(&maker, KEY "bos_token_id", OPEN_);
+    maker_bool(&maker, KEY "add_bos_token", 1);
+    return made(heap, &maker);
+}
+
+static void check(struct rn_heap *heap, const struct rn_vocab *vocab, const char *text, uint32_t flags,
+                  const struct rn_range *data, size_t n_data, const int32_t *expected)
+{
+    int32_t *tokens;
+    size_t count, i;
+    runnel_error error = {0};
+
+    assert_int_equal(rn_tokenize_marked(vocab, heap, text, strlen(text), flags, data, n_data, &tokens, &count, &error),
+                     RUNNEL_OK);
+    assert_true(count <= rn_tokenize_bound(vocab, strlen(text)));
+    for (i = 0; i < count; i++) {
+        if (tokens[i] != expected[i])
+            fail_msg("\"%s\": token %zu is %d, not %d", text, i, tokens[i], expected[i]);
+    }
+    assert_int_equal(expected[count], -2);
+    rn_free(heap, tokens);
+}
+
+#define RANGES(...) (const struct rn_range[]){__VA_ARGS__}, sizeof((struct rn_range[]){__VA_ARGS__}) / sizeof(struct rn_range)
+#define IDS(...) (const int32_t[]){__VA_ARGS__ - 2}
+
+static void test_ranges(void **state)
+{
+    struct rn_heap heap;
+    struct rn_vocab *vocab;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    vocab = make_vocab(&heap, "made");
+    /* no data: as rn_tokenize with SPECIAL */
+    check(&heap, vocab, "<<b>>", 0, NULL, 0, IDS(OPEN_, B, CLOSE_, ));
+    check(&heap, vocab, "b<<", RUNNEL_TOKENIZE_BOS, NULL, 0, IDS(OPEN_, B, OPEN_, ));
+    /* inside, and all of it */
+    check(&heap, vocab, "a<<b>>c", 0, RANGES({0, 7}), IDS(A, B, C, ));
+    check(&heap, vocab, "a<<b>>c", 0, RANGES({1, 3}), IDS(A, B, CLOSE_, C, ));
+    /* straddling either end, by one byte */
+    check(&heap, vocab, "a<<b>>c", 0, RANGES({0, 2}), IDS(A, B, CLOSE_, C, ));
+    check(&heap, vocab, "a<<b>>c", 0, RANGES({2, 4}), IDS(A, B, CLOSE_, C, ));
+    check(&heap, vocab, "a<<b>>c", 0, RANGES({3, 5}), IDS(A, OPEN_, B, C, ));
+    check(&heap, vocab, "a<<b>>c", 0, RANGES({5, 7}), IDS(A, OPEN_, B, C, ));
+    /* adjacent on both sides */
+    check(&heap, vocab, "a<<b>>c", 0, RANGES({0, 1}, {3, 4}, {6, 7}), IDS(A, OPEN_, B, CLOSE_, C, ));
+    /* the longest may be forbidden where a shorter one is not */
+    check(&heap, vocab, "<<ab", 0, NULL, 0, IDS(LONG_, B, ));
+    check(&heap, vocab, "<<ab", 0, RANGES({2, 4}), IDS(OPEN_, A, B, ));
+    check(&heap, vocab, "<<ab", 0, RANGES({3, 4}), IDS(LONG_, B, ));
+    /* user-defined tokens are text */
+    check(&heap, vocab, "a{u}<<", 0, RANGES({0, 6}), IDS(A, USER_, ));
+    check(&heap, vocab, "a{u}<<", 0, RANGES({2, 3}), IDS(A, USER_, OPEN_, ));
+    /* empty ranges hold no byte, ranges behind the end either */
+    check(&heap, vocab, "<<b", 0, RANGES({0, 0}, {1, 1}, {2, 2}, {9, 12}), IDS(OPEN_, B, ));
+    check(&heap, vocab, "", 0, RANGES({0, 4}), IDS());
+    rn_vocab_free(vocab);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
+/* By the definition: at each place the longest token that is allowed there. */
+static size_t find_plainly(const char *text, size_t n, const bool *data, int32_t *ids)
+{
+    size_t at = 0, count = 0;
+
+    while (at < n) {
+        int best = -1;
+        size_t length = 1, i;
+        int t;
+
+        for (t = 0; t < N_TEXTS; t++) {
+            bool clean = true;
+
+            if (strlen(texts[t]) > n - at || memcmp(texts[t], text + at, strlen(texts[t])) != 0)
+                continue;
+            for (i = 0; i < strlen(texts[t]); i++)
+                clean = clean && !data[at + i];
+            if (types[t] == 3 && !clean)
+                continue;
+            if (best >= 0 && strlen(texts[t]) <= length)
+                continue;
+            best = t;
+            length = strlen(texts[t]);
+        }
+        if (best >= 0)
+            ids[count++] = best;
+        at += length;
+    }
+    return count;
+}
+
+static void test_against_definition(void **state)
+{
+    struct rn_heap heap;
+    struct rn_vocab *vocab;
+    uint64_t seed = 3;
+    int round;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    vocab = make_vocab(&heap, "made");
+    for (round = 0; round < 20000; round++) {
+        char text[40];
+        bool data[40] = {false};
+        struct rn_range ranges[8];
+        int32_t ids[40], *tokens;
+        size_t n = rn_splitmix64(&seed) % 40, n_ranges = 0, at = 0, count, i;
+
+        for (i = 0; i < n; i++)
+            text[i] = "<<<>>ab{u}"[rn_splitmix64(&seed) % 10];
+        while (n_ranges < 8 && at < n) {
+            ranges[n_ranges].begin = at + rn_splitmix64(&seed) % 6;
+            ranges[n_ranges].end = ranges[n_ranges].begin + rn_splitmix64(&seed) % 5;
+            at = ranges[n_ranges].end;
+            for (i = ranges[n_ranges].begin; i < at && i < n; i++)
+                data[i] = true;
+            n_ranges++;
+        }
+        assert_int_equal(rn_tokenize_marked(vocab, &heap, text, n, 0, ranges, n_ranges, &tokens, &count, NULL),
+                         RUNNEL_OK);
+        assert_int_equal(count, find_plainly(text, n, data, ids));
+        assert_memory_equal(tokens, ids, count * sizeof *ids);
+        rn_free(&heap, tokens);
+    }
+    rn_vocab_free(vocab);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
+/* A model called Phi-3 has special tokens that take the white space behind them along. */
+static void test_strip(void **state)
+{
+    struct rn_heap heap;
+    struct rn_vocab *vocab;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    vocab = make_vocab(&heap, "My Phi-3 model");
+    CHECK_IDS(vocab, "<< \n\xe3\x80\x80 a", RUNNEL_TOKENIZE_SPECIAL, OPEN_, A, );
+    CHECK_IDS(vocab, "{u}  b", 0, USER_, B, );
+    CHECK_IDS(vocab, "<<  ", RUNNEL_TOKENIZE_SPECIAL, OPEN_, );
+    CHECK_IDS(vocab, "a  <<>>b", RUNNEL_TOKENIZE_SPECIAL, A, OPEN_, CLOSE_, B, );
+    rn_vocab_free(vocab);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
+/* Jina's <mask> takes along what stands before it. */
+static void test_strip_left(void **state)
+{
+    static const char *const jina[] = {"a", " ", "<mask>"};
+    static const int32_t jina_types[] = {1, 1, 3};
+    struct rn_heap heap;
+    struct maker maker;
+    struct rn_vocab *vocab;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    maker_init(&maker);
+    maker_string(&maker, "general.architecture", "nomic-bert-moe");
+    maker_string(&maker, KEY "model", "rwkv");
+    maker_strings(&maker, KEY "tokens", jina, 3);
+    maker_array(&maker, KEY "token_type", RN_GGUF_I32, jina_types, 3, sizeof jina_types);
+    vocab = made(&heap, &maker);
+    CHECK_IDS(vocab, "a \n <mask> a", RUNNEL_TOKENIZE_SPECIAL, 0, 2, 1, 0, );
+    CHECK_IDS(vocab, "  <mask>", RUNNEL_TOKENIZE_SPECIAL, 2, );
+    CHECK_IDS(vocab, "a a", 0, 0, 1, 0, );
+    rn_vocab_free(vocab);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
+static void test_errors(void **state)
+{
+    struct rn_heap heap;
+    struct rn_vocab *vocab;
+    runnel_error error = {0};
+    int32_t *tokens = NULL;
+    size_t count = 1;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    vocab = make_vocab(&heap, "made");
+    assert_int_equal(rn_tokenize_marked(vocab, &heap, "a\xff", 2, 0, NULL, 0, &tokens, &count, &error), RUNNEL_INVALID);
+    assert_null(tokens);
+    assert_int_equal(count, 0);
+    rn_vocab_free(vocab);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ranges),     cmocka_unit_test(test_against_definition), cmocka_unit_test(test_strip),
+        cmocka_unit_test(test_strip_left), cmocka_unit_test(test_errors),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
