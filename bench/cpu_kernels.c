@@ -1,11 +1,12 @@
-/* Speed of the matrix products of the fast CPU backend, beside the memory that was read in the same run.
+/* Speed of the matrix products of the fast CPU backend, for every format, beside what the machine gave in the
+ * same run.
  *
- *     cpu_kernels [threads] [level]
+ *     cpu_kernels [threads [level [format]]]
  *
  * One product of the shape of a feed-forward layer, 5632 x 2048 weights, on a team of threads that take
- * rows as the backend does. GB/s counts weight bytes, over as many copies of the matrix as exceed
- * the caches; GFLOP/s counts two per weight and input. The read line is the bandwidth of summing the
- * same array on the same team. */
+ * rows as the backend does. GB/s counts weight bytes, over as many copies of the matrix as exceed the
+ * caches; GFLOP/s counts two per weight and input. Percent: of the read bandwidth, and of the level's peak in
+ * products of bytes (of floats for F32, F16, BF16), both measured on the same team: see cpu/peak.h. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -16,9 +17,10 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "cpu/kernels.h"
+#include "cpu/peak.h"
 #include "cpu/team.h"
 
-enum { ROWS = 5632, COLS = 2048, MAX_N = 256, BATCH = 256 };
+enum { ROWS = 5632, COLS = 2048, MAX_N = 256, BATCH = 256, ROUNDS = 2000000 };
 
 static const size_t weights_bytes = (size_t)640 << 20; /* of all copies together */
 
@@ -30,7 +32,9 @@ struct work {
     const char *inputs;
     float *out;
     void *panels[64];
-    uint32_t n, copies; /* copies 0: read the weights only */
+    uint32_t n, copies;
+    const struct rn_peak *peak;
+    enum { PRODUCT, READ, INTEGER, REAL } what;
     _Atomic uint32_t next;
     _Atomic uint64_t sink;
     sem_t done;
@@ -71,33 +75,23 @@ static void batch(const struct work *w, const uint8_t *matrix, uint32_t first, v
             tile(w, matrix, row + i, step, panel);
 }
 
-/* Sums this worker's share in eight streams, which one core needs to keep the memory busy. */
-static void read_all(struct work *w, uint32_t worker, uint32_t n_workers)
-{
-    const uint64_t *a = (const uint64_t *)w->weights;
-    size_t n = weights_bytes / 8 / n_workers / 64 * 64, i;
-    uint64_t sum[8] = {0};
-    int stream, k;
-
-    a += worker * n;
-    for (i = 0; i < n / 8; i += 8)
-        for (stream = 0; stream < 8; stream++)
-            for (k = 0; k < 8; k++)
-                sum[k] += a[(size_t)stream * (n / 8) + i + k];
-    for (k = 0; k < 8; k++)
-        atomic_fetch_add_explicit(&w->sink, sum[k], memory_order_relaxed);
-}
-
 static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
 {
     struct work *w = (struct work *)job;
     size_t matrix = ROWS * rn_type_bytes(w->type, COLS);
     uint32_t pieces = ROWS / BATCH, i;
+    size_t share = weights_bytes / n_workers / RN_PEAK_BYTES * RN_PEAK_BYTES;
+    uint64_t sink = 0;
 
-    if (w->copies == 0) {
-        read_all(w, worker, n_workers);
+    if (w->what == READ)
+        sink = w->peak->read(w->weights + worker * share, share);
+    else if (w->what == INTEGER)
+        sink = w->peak->integer(ROUNDS);
+    else if (w->what == REAL)
+        sink = w->peak->real(ROUNDS);
+    atomic_fetch_add_explicit(&w->sink, sink, memory_order_relaxed);
+    if (w->what != PRODUCT)
         return;
-    }
     while ((i = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed)) < pieces * w->copies)
         batch(w, w->weights + i / pieces * matrix, i % pieces * BATCH, w->panels[worker]);
 }
@@ -141,51 +135,80 @@ static void fill(uint8_t *weights, uint32_t type_id)
     }
 }
 
-static void bench_type(struct rn_team *team, const struct rn_level *level, struct work *w, uint32_t type_id,
-                       const float *a)
+struct machine {
+    double read, integer, real; /* per second */
+};
+
+static void quantise(const struct rn_level *level, const struct work *w, const float *a)
 {
-    size_t matrix, bytes;
-    double gemv, gemm, gemm16;
-    uint32_t i;
+    size_t bytes = rn_input_bytes(w->kernel->input, COLS), i;
+
+    for (i = 0; i < MAX_N; i++) {
+        if (w->kernel->input == RN_INPUT_F32)
+            memcpy((char *)w->inputs + i * bytes, a, COLS * sizeof *a);
+        else
+            rn_quantise(level->rows, w->kernel->input, a, (char *)w->inputs + i * bytes, COLS);
+    }
+}
+
+static void bench_type(struct rn_team *team, const struct rn_level *level, struct work *w, uint32_t type_id,
+                       const float *a, const struct machine *machine)
+{
+    static const uint32_t counts[] = {2, 4, 8, 16, 64, MAX_N};
+    size_t matrix, i;
+    uint32_t most;
+    double peak, took;
 
     w->type = rn_type(type_id);
     w->kernel = level->kernel(type_id);
     if (w->kernel == NULL)
         w->kernel = level->other;
+    peak = w->kernel->input == RN_INPUT_F32 ? machine->real : machine->integer;
     fill((uint8_t *)w->weights, type_id);
     matrix = ROWS * rn_type_bytes(w->type, COLS);
-    bytes = rn_input_bytes(w->kernel->input, COLS);
-    for (i = 0; i < MAX_N; i++) {
-        char *to = (char *)w->inputs + i * bytes;
-
-        if (w->kernel->input == RN_INPUT_Q8)
-            level->rows->quantise_q8(a, to, COLS);
-        else if (w->kernel->input == RN_INPUT_Q8K)
-            level->rows->quantise_q8k(a, to, COLS);
-        else
-            memcpy(to, a, COLS * sizeof *a);
-    }
+    quantise(level, w, a);
     w->n = 1;
-    w->copies = (uint32_t)(weights_bytes / matrix);
-    gemv = measure(team, w) / w->copies;
-    w->copies = 4;
-    w->n = 16;
-    gemm16 = measure(team, w) / w->copies;
-    w->n = MAX_N;
-    w->copies = 1;
-    gemm = measure(team, w);
-    printf("%-7s %6.1f GB/s with 1 input  %7.1f GFLOP/s with 16  %7.1f GFLOP/s with %d\n", w->type->name,
-           (double)matrix / gemv * 1e-9, 2.0 * ROWS * COLS * 16 / gemm16 * 1e-9,
-           2.0 * ROWS * COLS * MAX_N / gemm * 1e-9, MAX_N);
+    most = (uint32_t)(weights_bytes / matrix);
+    w->copies = most;
+    took = measure(team, w) / w->copies;
+    printf("%-7s %5.1f %4.0f%%", w->type->name, (double)matrix / took * 1e-9, (double)matrix / took / machine->read * 100);
+    for (i = 0; i < sizeof counts / sizeof *counts; i++) {
+        w->n = counts[i];
+        w->copies = counts[i] == MAX_N ? 1 : counts[i] > 16 ? 4 : most < 16 ? most : 16;
+        took = measure(team, w) / w->copies;
+        printf(" %6.0f", 2.0 * ROWS * COLS * counts[i] / took * 1e-9);
+    }
+    printf(" %4.0f%%\n", 2.0 * ROWS * COLS * MAX_N / took / peak * 100);
     fflush(stdout);
+}
+
+static struct machine measure_machine(struct rn_team *team, struct work *w)
+{
+    uint32_t threads = rn_team_threads(team);
+    struct machine machine;
+
+    w->type = rn_type(RN_F32);
+    fill((uint8_t *)w->weights, RN_F32);
+    w->what = READ;
+    machine.read = (double)weights_bytes / measure(team, w);
+    w->what = INTEGER;
+    machine.integer = w->peak->integer_ops * ROUNDS * threads / measure(team, w);
+    w->what = REAL;
+    machine.real = w->peak->real_ops * ROUNDS * threads / measure(team, w);
+    w->what = PRODUCT;
+    return machine;
 }
 
 int main(int argc, char **argv)
 {
-    static const uint32_t types[] = {RN_F32, RN_F16, RN_BF16, RN_Q8_0, RN_Q4_0, RN_Q4_K, RN_Q6_K, RN_Q5_K, RN_IQ4_XS};
+    static const uint32_t types[] = {RN_F32,    RN_F16,   RN_BF16,  RN_Q8_0,   RN_Q4_0,   RN_Q4_1,  RN_Q5_0,
+                                     RN_Q5_1,   RN_Q4_K,  RN_Q5_K,  RN_Q6_K,   RN_Q2_K,   RN_Q3_K,  RN_IQ4_NL,
+                                     RN_IQ4_XS, RN_MXFP4, RN_NVFP4, RN_IQ3_S,  RN_IQ3_XXS, RN_IQ2_S, RN_IQ2_XS,
+                                     RN_IQ2_XXS, RN_IQ1_M, RN_IQ1_S, RN_TQ1_0, RN_TQ2_0};
     static float a[COLS];
     const struct rn_level *level = argc > 2 ? rn_level_named(argv[2]) : rn_level_best();
     struct work w = {.job = {run, done, NULL}};
+    struct machine machine;
     struct rn_heap heap;
     struct rn_team *team;
     size_t i;
@@ -205,11 +228,14 @@ int main(int argc, char **argv)
     for (i = 0; i < COLS; i++)
         a[i] = (float)rn_coin(1, i) - 0.5f;
     sem_init(&w.done, 0, 0);
-    w.type = rn_type(RN_F32);
-    fill((uint8_t *)w.weights, RN_F32);
+    w.peak = rn_peak(level->name);
+    machine = measure_machine(team, &w);
     printf("level %s, %u threads, %d x %d weights\n", level->name, rn_team_threads(team), ROWS, COLS);
-    printf("read    %6.1f GB/s\n", (double)weights_bytes / measure(team, &w) * 1e-9);
+    printf("machine: read %.1f GB/s, bytes %.0f GOP/s, floats %.0f GFLOP/s\n", machine.read * 1e-9,
+           machine.integer * 1e-9, machine.real * 1e-9);
+    printf("format   GB/s       GFLOP/s with 2, 4, 8, 16, 64, %d inputs\n", MAX_N);
     for (i = 0; i < sizeof types / sizeof *types; i++)
-        bench_type(team, level, &w, types[i], a);
+        if (argc < 4 || strcmp(argv[3], rn_type(types[i])->name) == 0)
+            bench_type(team, level, &w, types[i], a, &machine);
     return 0;
 }

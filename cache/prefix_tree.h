@@ -46,9 +46,9 @@
  * one included. Full blocks are never written again. Before a sequence writes position p it asks
  * rn_block_pool_writable for block p / B: if others have it too it gets a new block, copies the p % B positions
  * that are filled, and releases the old one once the copy is done. The last one left writes in place. The same rule
- * covers a session that is cut back into a block it has published: the tree's reference makes it shared. And it
- * offers a choice to a prompt of exactly k blocks, all ready: compute the last block again, or ref it too, take a
- * copy and compute just the last position. */
+ * covers a session that is cut back into a block it has published: the tree's reference makes it shared (such a
+ * sequence leaves before it is cut, and enters again). And it offers a choice to a prompt of exactly k blocks, all
+ * ready: compute the last block again, or ref it too, take a copy and compute just the last position. */
 #ifndef RN_CACHE_PREFIX_TREE_H
 #define RN_CACHE_PREFIX_TREE_H
 

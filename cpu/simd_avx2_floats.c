@@ -15,7 +15,7 @@ typedef __m256 VF;
 #define vf_zero _mm256_setzero_ps
 #define vf_fma _mm256_fmadd_ps
 #define vf_load _mm256_load_ps
-#define vf_store _mm256_storeu_ps
+#define vf_store _mm256_store_ps
 #define vf_eight _mm256_loadu_ps
 #define vf_twice(v) (v)
 

@@ -16,26 +16,96 @@
 typedef __m512i VI;
 typedef __m512 VF;
 
+#define vi_and _mm512_and_si512
+#define vi_or _mm512_or_si512
+#define vi_xor _mm512_xor_si512
+#define vi_andnot _mm512_andnot_si512
+#define vi_add8 _mm512_add_epi8
+#define vi_sub8 _mm512_sub_epi8
+#define vi_add32 _mm512_add_epi32
+#define vi_sub32 _mm512_sub_epi32
+#define vi_max32 _mm512_max_epi32
+#define vi_maxu8 _mm512_max_epu8
+#define vi_equal8(a, b) _mm512_movm_epi8(_mm512_cmpeq_epi8_mask(a, b))
+#define vi_mul16 _mm512_mullo_epi16
+#define vi_srl32(v, n) _mm512_srli_epi32(v, (unsigned)(n))
+#define vi_sll32(v, n) _mm512_slli_epi32(v, (unsigned)(n))
+#define vi_sra32(v, n) _mm512_srai_epi32(v, (unsigned)(n))
+#define vi_sllv32 _mm512_sllv_epi32
+#define vi_shuffle _mm512_shuffle_epi8
+#define vi_set8(x) _mm512_set1_epi8((char)(x))
+#define vi_set32 _mm512_set1_epi32
+#define vi_store _mm512_store_si512
+
 #define vf_set1 _mm512_set1_ps
 #define vf_zero _mm512_setzero_ps
+#define vf_from _mm512_cvtepi32_ps
+#define vf_cast _mm512_castsi512_ps
+#define vf_sub _mm512_sub_ps
+#define vf_mul _mm512_mul_ps
 #define vf_fma _mm512_fmadd_ps
 #define vf_fms _mm512_fmsub_ps
-#define vf_cast _mm512_castsi512_ps
+#define vf_minus(v) _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(v), _mm512_set1_epi32(INT32_MIN)))
+#define vf_load _mm512_load_ps
+#define vf_store _mm512_store_ps
 
 #define AT_ONCE 8
-enum { LANES = 16, ROWS = 32, GROUP = ROWS * 4, WIDE = 128, AHEAD = 512, PACK_FROM = 2 };
+#define OFFSET(n) 128 /* as rn_line.start expects */
+enum { LANES = 16, AHEAD = 512, PACK_FROM = 2, STEP = 8 };
 
-/* Weights of a panel are all 128 too large, as rn_line.start expects, but where there are minima. */
-#define PANEL_OFFSET(f) 128
-
-INLINE VF vf_load(const void *p)
+/* a < b ? x : 0 */
+INLINE VI vi_where_less(VI a, VI b, VI x)
 {
-    return _mm512_load_ps(p);
+    return _mm512_maskz_mov_epi32(_mm512_cmplt_epi32_mask(a, b), x);
 }
 
-INLINE void store_lanes(float *out, VF v, uint32_t rows)
+INLINE VI vi_table(const int8_t *levels)
 {
-    _mm512_mask_storeu_ps(out, (__mmask16)(rows >= LANES ? 0xffff : (1u << rows) - 1), v);
+    return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)levels));
+}
+
+/* Byte k of each lane, in all four. */
+INLINE VI vi_spread(VI v, int k)
+{
+    const __m128i lanes = _mm_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c);
+
+    return _mm512_shuffle_epi8(v, _mm512_broadcast_i32x4(_mm_add_epi8(lanes, _mm_set1_epi8((char)k))));
+}
+
+INLINE VI plus_where(VI v, VI bits, VI mask, int value)
+{
+    return _mm512_mask_add_epi8(v, _mm512_test_epi8_mask(bits, mask), v, vi_set8(value));
+}
+
+INLINE __m128i load128(const uint8_t *p)
+{
+    return _mm_loadu_si128((const __m128i *)p);
+}
+
+INLINE void chunk(const uint8_t *const *rows, size_t at, VI *v)
+{
+    __m512i a[4], b[4];
+    int i;
+
+    for (i = 0; i < 4; i++) {
+        a[i] = _mm512_castsi128_si512(load128(rows[i] + at));
+        a[i] = _mm512_inserti32x4(a[i], load128(rows[i + 4] + at), 1);
+        a[i] = _mm512_inserti32x4(a[i], load128(rows[i + 8] + at), 2);
+        a[i] = _mm512_inserti32x4(a[i], load128(rows[i + 12] + at), 3);
+    }
+    b[0] = _mm512_unpacklo_epi32(a[0], a[1]);
+    b[1] = _mm512_unpackhi_epi32(a[0], a[1]);
+    b[2] = _mm512_unpacklo_epi32(a[2], a[3]);
+    b[3] = _mm512_unpackhi_epi32(a[2], a[3]);
+    v[0] = _mm512_unpacklo_epi64(b[0], b[2]);
+    v[1] = _mm512_unpackhi_epi64(b[0], b[2]);
+    v[2] = _mm512_unpacklo_epi64(b[1], b[3]);
+    v[3] = _mm512_unpackhi_epi64(b[1], b[3]);
+}
+
+INLINE VF low_halves(VI v)
+{
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v));
 }
 
 INLINE __m256i bits_mask(uint32_t word)
@@ -43,43 +113,61 @@ INLINE __m256i bits_mask(uint32_t word)
     return _mm256_movm_epi8(word);
 }
 
-INLINE __m256i dot(__m256i w, __m256i q, uint32_t run)
+INLINE void store_lanes(float *out, VF v, uint32_t rows, uint32_t step)
+{
+    float lanes[LANES];
+    uint32_t r;
+
+    if (step == 1) {
+        _mm512_mask_storeu_ps(out, (__mmask16)(rows >= LANES ? 0xffff : (1u << rows) - 1), v);
+        return;
+    }
+    _mm512_storeu_ps(lanes, v);
+    for (r = 0; r < LANES && r < rows; r++)
+        out[(size_t)r * step] = lanes[r];
+}
+
+INLINE __m512i quad(__m512i sum, __m512i w, __m512i x, uint32_t run)
 {
     (void)run;
-    return _mm256_dpbusd_epi32(_mm256_setzero_si256(), w, q);
+    return _mm512_dpbusd_epi32(sum, w, x);
 }
 
-#include "cpu/blocks_unpack.inc"
+#include "cpu/blocks_columns.inc"
 #include "cpu/blocks_grid.inc"
 
-INLINE __m512i broadcast4(const void *p)
+/* What a sum begins with. */
+INLINE __m512i start(const struct rn_line *y, uint32_t s, struct shape f)
 {
-    return _mm512_set1_epi32((int32_t)u32_at(p));
+    if (offset(f) == 0)
+        return vi_set32(RN_MAGIC_BITS);
+    return broadcast4(f.n_scales == 2 ? &y->start16[s] : &y->start);
 }
 
-/* The sums of the groups of one scale, inputs [0, n). */
-INLINE void quads(VI part[][2], const uint8_t *panel, const struct rn_line *const *y, size_t b, uint32_t s, uint32_t n,
-                  struct format f)
+/* The integer sums of the columns of one scale. */
+INLINE void quads(VI part[][2], const uint8_t *const *strips, uint32_t vecs, const struct rn_line *const *y, size_t b,
+                  uint32_t s, uint32_t n, struct shape f)
 {
-    uint32_t groups = 8 / f.n_scales, g, i;
+    uint32_t groups = 8 / f.n_scales, g, i, v;
     VI w[2], x;
 
-    for (i = 0; i < n; i++)
-        part[i][0] = part[i][1] = f.n_minima > 0 ? _mm512_set1_epi32(RN_MAGIC_BITS)
-                                                 : broadcast4(f.n_scales == 2 ? &y[i][b].start16[s] : &y[i][b].start);
-#pragma GCC unroll 8
-    for (g = s * groups; g < (s + 1) * groups; g++) {
-        w[0] = _mm512_load_si512(panel + g * GROUP);
-        w[1] = _mm512_load_si512(panel + g * GROUP + GROUP / 2);
+    for (i = 0; i < n; i++) {
+        x = start(&y[i][b], s, f);
+        for (v = 0; v < vecs; v++)
+            part[i][v] = x;
+    }
+    UNROLL for (g = s * groups; g < (s + 1) * groups; g++) {
+        for (v = 0; v < vecs; v++)
+            w[v] = _mm512_load_si512(strips[v] + g * VEC);
         for (i = 0; i < n; i++) {
             x = broadcast4(y[i][b].q + 4 * g);
-            part[i][0] = _mm512_dpbusd_epi32(part[i][0], w[0], x);
-            part[i][1] = _mm512_dpbusd_epi32(part[i][1], w[1], x);
+            for (v = 0; v < vecs; v++)
+                part[i][v] = _mm512_dpbusd_epi32(part[i][v], w[v], x);
         }
     }
 }
 
-#define SHAPE(scales, minima, run) packed_##scales##minima
+#define SHAPE(what, scales, minima, run) what##_##scales##minima
 #define SHAPES(X) X(1, 0, 0) X(1, 1, 0) X(2, 0, 0) X(2, 2, 0)
 
 #include "cpu/blocks_products.inc"
@@ -89,8 +177,6 @@ INLINE void quads(VI part[][2], const uint8_t *panel, const struct rn_line *cons
 #define WIDTH 4
 #define OTHER static const struct rn_kernel kernel_other
 enum { TILE = 8, VECTORS = 4, PACK_FLOATS_FROM = 8 };
-
-#define vf_store _mm512_storeu_ps
 
 INLINE VF vf_twice(__m256 v)
 {

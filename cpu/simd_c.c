@@ -90,10 +90,6 @@ static inline float v_sum(V8 a)
 {
     return ((a.f[0] + a.f[4]) + (a.f[2] + a.f[6])) + ((a.f[1] + a.f[5]) + (a.f[3] + a.f[7]));
 }
-static inline V8 v_sums(const V8 *a)
-{
-    EACH(v_sum(a[i]));
-}
 static inline V8 v_load_f16(const uint8_t *p)
 {
     uint16_t half[8];
@@ -204,49 +200,84 @@ static void packed_f32(const struct rn_matmul *m)
         m->out[i][0] = dot_f32(m->panel, m->inputs[i], m->cols);
 }
 
-/* Products of blocks: one weight row, unpacked (unpack.h) block by block; with several inputs once into the
- * panel. Every input's sum takes the same steps either way. */
+/* Products of blocks: one weight row, unpacked (unpack.h) block by block; with many inputs once into the
+ * panel. Every input's sum takes the same steps either way. The quants become 16 bits wide, and take their
+ * groups' scales in: then a block is one plain sum, the form that compilers make the most of. A product of
+ * scale and quant is at most 32 · 127 (IQ4_XS) or 128 · 32 (Q6_K), and the sum of a block below 2^31. */
 
-static inline int32_t dot16(const int8_t *a, const int8_t *b)
+struct wide32 {
+    int16_t q[32];
+    float d[2], m;
+};
+
+struct wide256 {
+    int16_t q[256], least[16];
+    float d, m;
+};
+
+static void widen32(const struct rn_block32 *w, struct wide32 *out)
+{
+    int i;
+
+    for (i = 0; i < 32; i++)
+        out->q[i] = w->q[i];
+    out->d[0] = w->d[0];
+    out->d[1] = w->d[1];
+    out->m = w->m;
+}
+
+static void widen256(const struct rn_block256 *w, struct wide256 *out)
+{
+    int g, i;
+
+    for (g = 0; g < 16; g++)
+        for (i = 16 * g; i < 16 * g + 16; i++)
+            out->q[i] = (int16_t)(w->scale[g] * w->q[i]);
+    memcpy(out->least, w->least, sizeof out->least);
+    out->d = w->d;
+    out->m = w->m;
+}
+
+static inline int32_t dot(const int16_t *a, const int8_t *b, int n)
 {
     int32_t sum = 0;
     int i;
 
-    for (i = 0; i < 16; i++)
+    for (i = 0; i < n; i++)
         sum += a[i] * b[i];
     return sum;
 }
 
 /* acc + the 32 columns of w by the b-th of y. */
-static inline float add32(enum rn_type_id type, const struct rn_block32 *w, struct rn_q8 y, uint32_t b, float acc)
+static inline float add32(enum rn_type_id type, const struct wide32 *w, struct rn_q8 y, uint32_t b, float acc)
 {
-    int32_t low = dot16(w->q, y.q + 32 * (size_t)b), high = dot16(w->q + 16, y.q + 32 * (size_t)b + 16);
+    const int8_t *q = y.q + 32 * (size_t)b;
 
     if (type == RN_NVFP4) {
-        acc += w->d[0] * y.d[b] * (float)low;
-        return acc + w->d[1] * y.d[b] * (float)high;
+        acc += w->d[0] * y.d[b] * (float)dot(w->q, q, 16);
+        return acc + w->d[1] * y.d[b] * (float)dot(w->q + 16, q + 16, 16);
     }
-    acc += w->d[0] * y.d[b] * (float)(low + high);
+    acc += w->d[0] * y.d[b] * (float)dot(w->q, q, 32);
     return type == RN_Q4_1 || type == RN_Q5_1 ? acc + w->m * y.d[b] * (float)y.sum[b] : acc;
 }
 
-static inline float add256(enum rn_type_id type, const struct rn_block256 *w, struct rn_q8k y, uint32_t b, float acc)
+static inline float add256(enum rn_type_id type, const struct wide256 *w, struct rn_q8k y, uint32_t b, float acc)
 {
     const int16_t *sums = y.sum16 + 16 * (size_t)b;
-    int32_t sum = 0, least = 0;
+    int32_t least = 0;
     int g;
 
-    for (g = 0; g < 16; g++) {
-        sum += w->scale[g] * dot16(w->q + 16 * g, y.q + 256 * (size_t)b + 16 * g);
+    acc += w->d * y.d[b] * (float)dot(w->q, y.q + 256 * (size_t)b, 256);
+    if (type != RN_Q2_K && type != RN_Q4_K && type != RN_Q5_K)
+        return acc;
+    for (g = 0; g < 16; g++)
         least += w->least[g] * sums[g];
-    }
-    acc += w->d * y.d[b] * (float)sum;
-    return type == RN_Q2_K || type == RN_Q4_K || type == RN_Q5_K ? acc - w->m * y.d[b] * (float)least : acc;
+    return acc - w->m * y.d[b] * (float)least;
 }
 
 /* n blocks of a row, from the first-th on. */
-typedef void unpack32(const uint8_t *row, uint32_t first, uint32_t n, struct rn_block32 *out);
-typedef void unpack256(const uint8_t *row, uint32_t first, uint32_t n, struct rn_block256 *out);
+typedef void unpack32(const uint8_t *row, uint32_t first, uint32_t n, struct wide32 *out);
+typedef void unpack256(const uint8_t *row, uint32_t first, uint32_t n, struct wide256 *out);
 
 /* direct and packed of blocks of 32 or 256 columns; view: of the inputs. */
 #define PRODUCTS(width, view)                                                                                  \
@@ -254,7 +285,7 @@ typedef void unpack256(const uint8_t *row, uint32_t first, uint32_t n, struct rn
     {                                                                                                         \
         enum { AT_ONCE = 256 / width };                                                                       \
         uint32_t blocks = m->cols / width, b, k, n, i;                                                        \
-        struct rn_block##width w[AT_ONCE];                                                                    \
+        struct wide##width w[AT_ONCE];                                                                        \
         float acc[RN_MAX_INPUTS] = {0};                                                                       \
                                                                                                               \
         for (b = 0; b < blocks; b += n) {                                                                     \
@@ -269,7 +300,7 @@ typedef void unpack256(const uint8_t *row, uint32_t first, uint32_t n, struct rn
     }                                                                                                         \
     static void packed##width(const struct rn_matmul *m, enum rn_type_id type)                                \
     {                                                                                                         \
-        const struct rn_block##width *w = m->panel;                                                           \
+        const struct wide##width *w = m->panel;                                                               \
         uint32_t b, i;                                                                                        \
         float acc;                                                                                            \
                                                                                                               \
@@ -281,19 +312,22 @@ typedef void unpack256(const uint8_t *row, uint32_t first, uint32_t n, struct rn
     }                                                                                                         \
     static size_t panel##width(uint32_t cols)                                                                 \
     {                                                                                                         \
-        return cols / width * sizeof(struct rn_block##width);                                                 \
+        return cols / width * sizeof(struct wide##width);                                                     \
     }
 
 PRODUCTS(32, rn_q8_view)
 PRODUCTS(256, rn_q8k_view)
 
 #define KERNEL(name, type, width, kind)                                                                        \
-    static void unpack_##name(const uint8_t *row, uint32_t first, uint32_t n, struct rn_block##width *out)    \
+    static void unpack_##name(const uint8_t *row, uint32_t first, uint32_t n, struct wide##width *out)        \
     {                                                                                                         \
+        struct rn_block##width w;                                                                             \
         uint32_t k;                                                                                           \
                                                                                                               \
-        for (k = 0; k < n; k++)                                                                               \
-            rn_unpack##width(type, row, first + k, &out[k]);                                                  \
+        for (k = 0; k < n; k++) {                                                                             \
+            rn_unpack##width(type, row, first + k, &w);                                                       \
+            widen##width(&w, &out[k]);                                                                        \
+        }                                                                                                     \
     }                                                                                                         \
     static void direct_##name(const struct rn_matmul *m)                                                      \
     {                                                                                                         \

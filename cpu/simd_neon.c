@@ -79,16 +79,6 @@ static inline float v_sum(V8 a)
 
     return vget_lane_f32(vpadd_f32(two, two), 0);
 }
-/* Lane i: the sum of the lanes of a[i]. */
-static inline float32x4_t sums_four(const V8 *a)
-{
-    return vpaddq_f32(vpaddq_f32(vaddq_f32(a[0].val[0], a[0].val[1]), vaddq_f32(a[1].val[0], a[1].val[1])),
-                      vpaddq_f32(vaddq_f32(a[2].val[0], a[2].val[1]), vaddq_f32(a[3].val[0], a[3].val[1])));
-}
-static inline V8 v_sums(const V8 *a)
-{
-    return (V8){{sums_four(a), sums_four(a + 4)}};
-}
 static inline V8 v_load_f16(const uint8_t *p)
 {
     float16x8_t half = vreinterpretq_f16_u8(vld1q_u8(p));

@@ -5,7 +5,7 @@
  *     32 columns     value = d[h] · q + m                              h = 0 in the first 16, 1 in the rest
  *     256 columns    value = d · scale[g] · q - m · least[g]           g = column / 16
  *
- * NVFP4 alone has two different d; formats with groups of 32 have scale and least twice; what a format
+ * NVFP4 alone has two d that differ; formats with groups of 32 have scale and least twice; what a format
  * does not have is 0 (m, least) or 1 (scale). Half steps of the IQ formats go into d: their scales
  * (s + 1/2) / 4 and (s + 1/2) / 2 are (2s + 1) / 8 and / 4; q ± 1/8 of IQ1 is (8q ± 1) / 8. All this is exact.
  *
@@ -64,15 +64,30 @@ RN_UNPACK void rn_unpack_nibbles(const uint8_t *p, int minus, int8_t *q)
     }
 }
 
+#define RN_EACH_BYTE 0x0101010101010101u
+
+/* 1 in byte j where bit j is set. */
+RN_UNPACK uint64_t rn_spread1(uint32_t bits)
+{
+    uint64_t one = (bits & 0xff) * RN_EACH_BYTE & 0x8040201008040201u;
+
+    return (one + 0x7f * RN_EACH_BYTE) >> 7 & RN_EACH_BYTE;
+}
+
 /* As above with a fifth bit: number i's is bit i of the word before the nibbles. */
 RN_UNPACK void rn_unpack_five_bits(const uint8_t *p, int minus, int8_t *q)
 {
-    uint32_t fifth = rn_le32(p);
+    uint8_t fifth[32];
+    uint64_t x;
     int i;
 
+    for (i = 0; i < 4; i++) {
+        x = rn_spread1(p[i]) << 4;
+        memcpy(fifth + 8 * i, &x, sizeof x);
+    }
     for (i = 0; i < 16; i++) {
-        q[i] = (int8_t)((int)((p[4 + i] & 15) | (fifth >> i & 1) << 4) - minus);
-        q[16 + i] = (int8_t)((int)(p[4 + i] >> 4 | (fifth >> (16 + i) & 1) << 4) - minus);
+        q[i] = (int8_t)(((p[4 + i] & 15) | fifth[i]) - minus);
+        q[16 + i] = (int8_t)((p[4 + i] >> 4 | fifth[16 + i]) - minus);
     }
 }
 
@@ -112,7 +127,7 @@ RN_UNPACK float rn_scale_nvfp4(uint8_t code)
     return exponent == 0 ? (float)mantissa * 0x1p-10f : (float)(8 + mantissa) * rn_power_of_two(exponent + 116);
 }
 
-/* The floats of the b-th 32 columns; NVFP4 apart, d[1] is not set. Inlined with a constant type. */
+/* The floats of the b-th 32 columns. Inlined with a constant type. */
 RN_UNPACK void rn_unpack32_floats(enum rn_type_id type, const uint8_t *row, size_t b, struct rn_block32 *out)
 {
     out->m = 0;
@@ -145,6 +160,8 @@ RN_UNPACK void rn_unpack32_floats(enum rn_type_id type, const uint8_t *row, size
     default:
         break;
     }
+    if (type != RN_NVFP4)
+        out->d[1] = out->d[0];
 }
 
 RN_UNPACK void rn_unpack32(enum rn_type_id type, const uint8_t *row, size_t b, struct rn_block32 *out)
@@ -319,8 +336,6 @@ RN_UNPACK void rn_unpack_tq1_0(const uint8_t *block, int8_t *q)
 
 /* ---- Blocks of 256: quants of the IQ formats, eight columns in a word ---- */
 
-#define RN_EACH_BYTE 0x0101010101010101u
-
 /* Eight fields of 2 bits, a byte each. */
 RN_UNPACK uint64_t rn_spread2(uint32_t point)
 {
@@ -337,14 +352,6 @@ RN_UNPACK uint64_t rn_spread3(uint32_t first, uint32_t second)
 
     x = (x & 0x0000003f0000003fu) | (x & 0x00000fc000000fc0u) << 10;
     return (x | x << 5) & 7 * RN_EACH_BYTE;
-}
-
-/* 1 in byte j where bit j is set. */
-RN_UNPACK uint64_t rn_spread1(uint32_t bits)
-{
-    uint64_t one = (bits & 0xff) * RN_EACH_BYTE & 0x8040201008040201u;
-
-    return (one + 0x7f * RN_EACH_BYTE) >> 7 & RN_EACH_BYTE;
 }
 
 /* q[8] = the bytes of x, none of them 0, with minus where a bit of `signs` is set. */

@@ -106,7 +106,8 @@ size_t rn_next_gpt2(const struct rn_pass *pass, const char *text, size_t from, s
     return next_spaces(text, at, end, false);
 }
 
-/* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,most}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+/* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,most}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+
+ * |\s+(?!\S)|\s+
  * RN_PASS_MARKS: [\p{L}\p{M}]+ for \p{L}+ and [^\s\p{L}\p{M}\p{N}] for [^\s\p{L}\p{N}]. RN_PASS_NO_SHORT: without
  * the first alternative. RN_PASS_NO_TAIL: [\r\n]* is not there. RN_PASS_CASCADE: next_cascade's for the last two. */
 size_t rn_next_words(const struct rn_pass *pass, const char *text, size_t from, size_t at, size_t end)
@@ -251,8 +252,8 @@ static size_t deepseek_gap(const char *text, size_t at, size_t end)
     }
 }
 
-/* [!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+
- * |\s+(?!\S)|\s+      RN_PASS_NO_TAIL: [\r\n]* is not there, and [\r\n] stands for \s*[\r\n]+. */
+/* [!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*
+ * |\s*[\r\n]+|\s+(?!\S)|\s+      RN_PASS_NO_TAIL: [\r\n]* is not there, and [\r\n] stands for \s*[\r\n]+. */
 size_t rn_next_deepseek(const struct rn_pass *pass, const char *text, size_t from, size_t at, size_t end)
 {
     const uint16_t letters = RN_CHAR_LETTER | RN_CHAR_MARK;

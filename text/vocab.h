@@ -1,8 +1,9 @@
 /* A vocabulary: token ids, the bytes they stand for, and how text becomes ids.
  *
  * Built once per model from GGUF metadata (tokenizer.ggml.*), immutable afterwards: any thread may
- * use it without a lock. Kinds so far: SentencePiece with score merges ("llama"), byte-level BPE
- * ("gpt2") with the pre-tokenizers listed in splitter.h, and plain bytes (for the oracle model). */
+ * use it without a lock. Kinds: SentencePiece with score merges ("llama") and Unigram ("t5"), BPE over bytes
+ * ("gpt2") or characters ("gemma4" and others) with the pre-tokenizers listed in splitter.c, WordPiece ("bert"),
+ * RWKV, PLaMo-2, HybriDNA, and plain bytes (for the oracle model). docs/TOKENIZERS.md has the table. */
 #ifndef RN_TEXT_VOCAB_H
 #define RN_TEXT_VOCAB_H
 
@@ -49,7 +50,7 @@ struct rn_view rn_vocab_piece(const struct rn_vocab *vocab, int32_t token, bool 
 uint32_t rn_vocab_longest_piece(const struct rn_vocab *vocab);
 
 /* True when the piece of the first token of a text starts with a space that the tokenizer put there
- * (SentencePiece's prefix) and that detokenizing from the start of a text takes away. */
+ * (SentencePiece's prefix, WordPiece's phantom space) and that detokenizing from the start of a text takes away. */
 bool rn_vocab_strips_first_space(const struct rn_vocab *vocab);
 
 /* The id of a token by its exact text as stored ("<|im_start|>"), or -1. */
@@ -62,15 +63,16 @@ runnel_status rn_tokenize(const struct rn_vocab *vocab, struct rn_heap *heap, co
                           uint32_t flags, int32_t **tokens, size_t *count, runnel_error *error);
 
 /* As rn_tokenize with RUNNEL_TOKENIZE_SPECIAL, but control tokens are found only where none of their bytes lies in
- * data [n_data], ascending and disjoint ranges of the text: what a user wrote never becomes a control token. User-defined
- * tokens (RN_TOKEN_USER) are text, and are found anywhere. A fragment between tokens is encoded as a whole, however
- * many ranges it touches. */
+ * data [n_data], ascending and disjoint ranges of the text: what a user wrote never becomes a control token.
+ * User-defined tokens (RN_TOKEN_USER) are text, and are found anywhere. A fragment between tokens is encoded as a
+ * whole, however many ranges it touches. */
 struct rn_range;
 runnel_status rn_tokenize_marked(const struct rn_vocab *vocab, struct rn_heap *heap, const char *text, size_t n,
                                  uint32_t flags, const struct rn_range *data, size_t n_data, int32_t **tokens,
                                  size_t *count, runnel_error *error);
 
-/* Upper bound of the ids that rn_tokenize can give for n bytes: what admission may rely on. */
+/* Upper bound of the ids that rn_tokenize and rn_tokenize_marked can give for n bytes: what admission may rely on. It
+ * is n and a few, but for vocabularies with a character map, which may make many characters of one. */
 size_t rn_tokenize_bound(const struct rn_vocab *vocab, size_t n);
 
 /* Ids to bytes, the inverse where the vocabulary is lossless: writes at most `capacity` bytes,

@@ -239,11 +239,22 @@ static bool aborts(void (*operation)(struct rn_block_pool *, const uint32_t *, u
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
+static void make_writable(struct rn_block_pool *pool, const uint32_t *blocks, uint32_t n)
+{
+    uint32_t block = blocks[0], source;
+
+    (void)n;
+    (void)rn_block_pool_writable(pool, &block, &source);
+}
+
 static void breaches_end_the_process(void **state)
 {
     (void)state;
     assert_false(aborts(rn_block_pool_ref, 1));
     assert_false(aborts(rn_block_pool_unref, 1));
+    assert_false(aborts(make_writable, 1));
+    assert_true(aborts(make_writable, 2)); /* free: whose would it be? */
+    assert_true(aborts(make_writable, 4));
     assert_true(aborts(rn_block_pool_ref, 2));
     assert_true(aborts(rn_block_pool_unref, 2));
     assert_true(aborts(rn_block_pool_ref, 4));

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "model/gguf.h"
 #include "text/piece_stream.h"
+#include "text/template.h"
 #include "text/vocab.h"
 
 #define MARK "TEXT"
@@ -43,6 +44,24 @@ static void stream(const struct rn_vocab *vocab, const int32_t *ids, size_t coun
     RN_CHECK(n_at_once == n_by_piece && memcmp(at_once, by_piece, n_at_once) == 0);
     free(by_piece);
     free(at_once);
+}
+
+/* With every byte data there is no control token, as without asking for any; with none, there are all. */
+static void use_marked(struct rn_heap *heap, const struct rn_vocab *vocab, const char *text, size_t n)
+{
+    const struct rn_range all = {0, n}, half = {n / 3, n / 2};
+    int32_t *ids, *plain;
+    size_t count, n_plain;
+
+    if (rn_tokenize_marked(vocab, heap, text, n, 0, &all, 1, &ids, &count, NULL) != RUNNEL_OK)
+        return;
+    RN_CHECK(rn_tokenize(vocab, heap, text, n, 0, &plain, &n_plain, NULL) == RUNNEL_OK);
+    RN_CHECK(count == n_plain && memcmp(ids, plain, count * sizeof *ids) == 0);
+    rn_free(heap, ids);
+    rn_free(heap, plain);
+    RN_CHECK(rn_tokenize_marked(vocab, heap, text, n, RUNNEL_TOKENIZE_BOS, &half, 1, &ids, &count, NULL) == RUNNEL_OK);
+    RN_CHECK(count <= rn_tokenize_bound(vocab, n));
+    rn_free(heap, ids);
 }
 
 static void use(struct rn_heap *heap, const struct rn_vocab *vocab, const char *text, size_t n, uint32_t flags)
@@ -89,6 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (rn_vocab_new(&heap, gguf, 100, &vocab, NULL) == RUNNEL_OK) {
             use(&heap, vocab, text, n, 0);
             use(&heap, vocab, text, n, RUNNEL_TOKENIZE_SPECIAL | RUNNEL_TOKENIZE_BOS);
+            use_marked(&heap, vocab, text, n);
             rn_vocab_free(vocab);
         }
         rn_gguf_free(gguf);
@@ -149,6 +169,14 @@ static void put_numbers(struct seed *seed, const char *key, uint32_t item, const
     put_u32(seed, item);
     put_u64(seed, n);
     put(seed, values, 4 * n);
+}
+
+static void put_bytes(struct seed *seed, const char *key, const char *bytes, uint64_t n)
+{
+    put_key(seed, key, RN_GGUF_ARRAY);
+    put_u32(seed, RN_GGUF_U8);
+    put_u64(seed, n);
+    put(seed, bytes, n);
 }
 
 static void put_id(struct seed *seed, const char *key, uint32_t id)
@@ -233,10 +261,55 @@ static void write_spm(const char *folder)
     seed_end(&seed, "ab  ab|a<sep><s>\xc3\xa9\n aab");
 }
 
+#define BLOCK "\xe2\x96\x81"
+
+/* One vocabulary that serves every model that is not BPE by bytes. */
+static void write_model(const char *folder, const char *model, const char *pre, const char *name)
+{
+    static const char *const tokens[] = {"<unk>", "<s>", "</s>", "<0x0A>", "<0xC3>", "<0xA9>", BLOCK, "a", "b",
+                                         BLOCK "a", "ab", BLOCK "ab", "<mask>", "\\x0a\\t", "\xc3\xa9", "\n\n",
+                                         "<dna>", "</dna>", "<oov>", "ACGTAA\xee\x80\x80"};
+    static const int32_t types[] = {2, 3, 3, 6, 6, 6, 1, 1, 1, 1, 1, 1, 3, 1, 1, 1, 1, 1, 1, 1};
+    static const float scores[] = {0, 0, 0, 0, 0, 0, -9, -8, -7, -2, -1, -3, 0, -4, -5, -6, -1, -1, -1, -1};
+    static const char *const merges[] = {"a b", BLOCK " a", BLOCK " ab"};
+    /* a map with one key: "b" becomes "ab"; the root's children lie at 256 ^ label, the key's leaf at 512 */
+    static uint32_t units[1 + 1024];
+    char map[sizeof units + 3];
+    struct seed seed;
+
+    units[0] = sizeof units - sizeof units[0];
+    units[1] = 256u << 10;
+    units[1 + (256 ^ 'b')] = (256u ^ 'b' ^ 512u) << 10 | 1u << 8 | 'b';
+    units[1 + 512] = 1u << 31;
+    memcpy(map, units, sizeof units);
+    memcpy(map + sizeof units, "ab", 3);
+    seed_begin(&seed, folder, model);
+    put_key(&seed, "tokenizer.ggml.model", RN_GGUF_STRING);
+    put_text(&seed, model);
+    put_key(&seed, "tokenizer.ggml.pre", RN_GGUF_STRING);
+    put_text(&seed, pre);
+    put_key(&seed, "general.name", RN_GGUF_STRING);
+    put_text(&seed, name);
+    put_strings(&seed, "tokenizer.ggml.tokens", tokens, 20);
+    put_numbers(&seed, "tokenizer.ggml.token_type", RN_GGUF_I32, types, 20);
+    put_numbers(&seed, "tokenizer.ggml.scores", RN_GGUF_F32, scores, 20);
+    put_strings(&seed, "tokenizer.ggml.merges", merges, 3);
+    put_bytes(&seed, "tokenizer.ggml.precompiled_charsmap", map, sizeof map);
+    put_id(&seed, "tokenizer.ggml.bos_token_id", 1);
+    put_id(&seed, "tokenizer.ggml.unknown_token_id", 0);
+    seed_end(&seed, "ab  \xc3\x89" "aB<s>  <mask>\xc3\xa9\n\n\xe4\xb8\x80 \xea\xb0\x80 <dna>acgT</dna>b");
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-    static const char *const pres[] = {"default",   "gpt-2",  "llama-bpe",    "qwen2",
-                                       "starcoder", "falcon", "deepseek-llm", "deepseek-coder"};
+    static const char *const pres[] = {
+        "default", "gpt-2", "llama-bpe", "qwen2", "starcoder", "falcon", "deepseek-llm", "deepseek-coder", "jais-2",
+        "exaone-moe", "deepseek-v3", "spark2_5", "afmoe", "youtu", "tekken", "gpt-4o", "tiny_aya", "kimi-k2",
+        "superbpe", "viking", "chameleon", "laguna"};
+    static const char *const models[][3] = {{"t5", "default", "x"},        {"bert", "default", "modern-bert"},
+                                            {"rwkv", "default", "phi-3"},  {"plamo2", "jina-v2-code", "x"},
+                                            {"gemma4", "default", "x"},    {"whitespace", "whitespace", "phi3"},
+                                            {"hybriddna", "default", "x"}, {"llama", "default", "phi-3"}};
     const char *folder = getenv("RUNNEL_FUZZ_SEEDS");
     size_t i;
 
@@ -246,6 +319,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
         return 0;
     for (i = 0; i < sizeof pres / sizeof pres[0]; i++)
         write_bpe(folder, pres[i]);
+    for (i = 0; i < sizeof models / sizeof models[0]; i++)
+        write_model(folder, models[i][0], models[i][1], models[i][2]);
     write_spm(folder);
     return 0;
 }

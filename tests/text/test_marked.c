@@ -47,7 +47,7 @@ static void check(struct rn_heap *heap, const struct rn_vocab *vocab, const char
     rn_free(heap, tokens);
 }
 
-#define RANGES(...) (const struct rn_range[]){__VA_ARGS__}, sizeof((struct rn_range[]){__VA_ARGS__}) / sizeof(struct rn_range)
+#define RANGES(...) (const struct rn_range[]){__VA_ARGS__}, COUNT(((const struct rn_range[]){__VA_ARGS__}))
 #define IDS(...) (const int32_t[]){__VA_ARGS__ - 2}
 
 static void test_ranges(void **state)

@@ -14,7 +14,9 @@ static const char *const bert[] = {
     BLOCK "\xe4\xb8\x80", BLOCK "\xe1\x84\x80", "\xe1\x85\xa1", BLOCK "E", BLOCK "\xc3\xa9", "\xcc\x87", BLOCK};
 static const int32_t bert_types[] = {3, 2, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 
-enum { PAD, UNK, CLS, SEP, UN, AFF, ABLE, _A, A, BANG, _E, E, _I, YI, _KIYEOK, JAMO_A, _CAPITAL_E, _E_ACUTE, DOT, PHANTOM };
+enum {
+    PAD, UNK, CLS, SEP, UN, AFF, ABLE, _A, A, BANG, _E, E, _I, YI, _KIYEOK, JAMO_A, _CAPITAL_E, _E_ACUTE, DOT, PHANTOM
+};
 
 static void put_bert(struct maker *maker)
 {
@@ -304,8 +306,9 @@ static void test_plamo(void **state)
 
 /* ---- BPE by characters -------------------------------------------------------------------- */
 
-static const char *const gemma[] = {"<pad>", "<eos>", "<bos>", "<unk>", BLOCK, "a",  "b",      "\n",     "\n\n",
-                                    "ab",    BLOCK "a", "\xc3\xa9", BLOCK BLOCK, "<0xE2>", "<0x82>", "<0xAC>", "<t>", "\n\n\n"};
+static const char *const gemma[] = {
+    "<pad>", "<eos>", "<bos>", "<unk>", BLOCK, "a", "b", "\n", "\n\n", "ab", BLOCK "a", "\xc3\xa9", BLOCK BLOCK, "<0xE2>",
+    "<0x82>", "<0xAC>", "<t>", "\n\n\n"};
 static const int32_t gemma_types[] = {3, 3, 3, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 6, 6, 6, 4, 1};
 static const char *const gemma_merges[] = {"a b", BLOCK " a", BLOCK " " BLOCK};
 
@@ -376,7 +379,8 @@ static void test_whitespace(void **state)
 
 /* ---- HybriDNA ----------------------------------------------------------------------------- */
 
-static const char *const dna[] = {"a", "C", "CC", "<dna>", "</dna>", "<oov>", "CCCCCC\xee\x80\x80", "ACGTAA\xee\x80\x80", "<", "\xc4\xa0"};
+static const char *const dna[] = {"a", "C", "CC", "<dna>", "</dna>", "<oov>", "CCCCCC\xee\x80\x80",
+                                  "ACGTAA\xee\x80\x80", "<", "\xc4\xa0"};
 static const int32_t dna_types[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 static const char *const dna_merges[] = {"C C"};
 

@@ -118,7 +118,8 @@ static const struct {
     {"tiny_aya",
      {"\\d{1,3}(?=(?:\\d{3})*(?!" WORD "))", CASED(UPPER, LOWER, FORMS "?", "{1,3}", "[\\r\\n/]*")}},
     {"kimi-k2",
-     {"\\p{sc:Han}+|" CASED("(?:(?!\\p{sc:Han})" UPPER ")", "(?:(?!\\p{sc:Han})" LOWER ")", FORMS "?", "{1,3}", "[\\r\\n]*")}},
+     {"\\p{sc:Han}+|"
+      CASED("(?:(?!\\p{sc:Han})" UPPER ")", "(?:(?!\\p{sc:Han})" LOWER ")", FORMS "?", "{1,3}", "[\\r\\n]*")}},
     {"superbpe", {"\\p{N}+", "(?=(\\d{3})+(?!\\d))"}},
     {"bloom", {BLOOM}},
     {"viking", {BLOOM, "\\p{N}"}},

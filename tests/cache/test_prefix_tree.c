@@ -1,0 +1,719 @@
+/* The prefix tree step by step: what each operation promises at its edges, what it refuses, that its check can fail.
+ * The random test against a model is test_prefix_model.c; copy on write is test_prefix_fork.c. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cache/prefix_node.h"
+#include "cache/prefix_tree.h"
+
+#define B 4
+#define BLOCKS 16
+
+struct fixture {
+    struct rn_heap heap;
+    struct rn_block_pool pool;
+    struct rn_prefix_tree tree;
+    uint32_t evicted[BLOCKS]; /* in order */
+    uint32_t n_evicted;
+    uint64_t handle, forgotten; /* what the tier says to evictions; the last it was told to forget */
+};
+
+static const struct rn_prefix_salt salt = {{1, 2}}, other_salt = {{2, 1}};
+static const int32_t text[] = {10, 11, 12, 13, 20, 21, 22, 23, 30, 31, 32, 33, 40, 41, 42, 43, 50, 51, 52, 53};
+static const int32_t fork_text[] = {10, 11, 12, 13, 20, 21, 22, 99, 98, 97, 96, 95};
+
+static uint64_t on_evicted(void *user, const struct rn_prefix_tree *tree, struct rn_prefix_ref node)
+{
+    struct fixture *f = user;
+    struct rn_prefix_view view;
+
+    assert_true(rn_prefix_tree_look(tree, node, &view));
+    assert_int_equal(view.state, RN_PREFIX_READY);
+    f->evicted[f->n_evicted++] = view.block;
+    return f->handle;
+}
+
+static void on_forgotten(void *user, uint64_t handle)
+{
+    ((struct fixture *)user)->forgotten = handle;
+}
+
+static void open_tree(struct fixture *f, uint32_t max_nodes)
+{
+    struct rn_prefix_options options = {
+        .block_tokens = B,
+        .max_nodes = max_nodes,
+        .seed = 7,
+        .user = f,
+        .evicted = on_evicted,
+        .forgotten = on_forgotten,
+    };
+
+    memset(f, 0, sizeof *f);
+    rn_heap_init(&f->heap, NULL);
+    assert_int_equal(rn_block_pool_init(&f->pool, &f->heap, BLOCKS), RUNNEL_OK);
+    assert_int_equal(rn_prefix_tree_init(&f->tree, &f->heap, &f->pool, &options), RUNNEL_OK);
+}
+
+static void close_tree(struct fixture *f)
+{
+    assert_true(rn_prefix_tree_check(&f->tree));
+    rn_prefix_tree_fini(&f->tree);
+    rn_prefix_tree_fini(&f->tree); /* harmless */
+    assert_int_equal(f->pool.n_free, BLOCKS);
+    rn_block_pool_fini(&f->pool);
+    assert_int_equal(rn_heap_blocks(&f->heap), 0);
+}
+
+/* A running sequence. */
+struct run {
+    struct rn_prefix_path path;
+    struct rn_prefix_match found;
+    uint32_t blocks[8], n_blocks;
+};
+
+static void match(struct fixture *f, struct run *r, struct rn_prefix_salt s, const int32_t *tokens, uint32_t n)
+{
+    rn_prefix_tree_match(&f->tree, s, tokens, n, r->blocks, &r->found);
+    assert_true(rn_prefix_tree_check(&f->tree));
+}
+
+/* Takes blocks for n tokens and enters. */
+static void enter(struct fixture *f, struct run *r, struct rn_prefix_salt s, const int32_t *tokens, uint32_t n)
+{
+    match(f, r, s, tokens, n);
+    rn_prefix_tree_ref(&f->tree, r->blocks, r->found.n_ready);
+    r->n_blocks = (n + B - 1) / B;
+    assert_true(rn_block_pool_take(&f->pool, r->n_blocks - r->found.n_ready, r->blocks + r->found.n_ready));
+    r->path.owner = r;
+    rn_prefix_tree_enter(&f->tree, &r->path, s, tokens, n, &r->found);
+    assert_true(rn_prefix_tree_check(&f->tree));
+}
+
+static uint32_t publish(struct fixture *f, struct run *r, const int32_t *tokens, uint32_t n, uint32_t *twins,
+                        struct rn_prefix_woken *woken)
+{
+    uint32_t n_ready = rn_prefix_tree_publish(&f->tree, &r->path, tokens, r->blocks, n, twins, woken);
+
+    assert_true(rn_prefix_tree_check(&f->tree));
+    return n_ready;
+}
+
+static void leave(struct fixture *f, struct run *r, struct rn_prefix_woken *woken)
+{
+    rn_prefix_tree_leave(&f->tree, &r->path, woken);
+    assert_true(rn_prefix_tree_check(&f->tree));
+    rn_prefix_tree_unref(&f->tree, r->blocks, r->n_blocks);
+    assert_true(rn_prefix_tree_check(&f->tree));
+    r->n_blocks = 0;
+}
+
+/* A sequence that computes n tokens and leaves them in the tree. */
+static void compute(struct fixture *f, struct rn_prefix_salt s, const int32_t *tokens, uint32_t n)
+{
+    struct rn_prefix_woken woken = {NULL, NULL};
+    struct run r = {.n_blocks = 0};
+
+    enter(f, &r, s, tokens, n);
+    assert_int_equal(publish(f, &r, tokens, n / B, NULL, &woken), n / B);
+    leave(f, &r, &woken);
+    assert_null(woken.first);
+}
+
+/* ---- Life ------------------------------------------------------------------------------------------ */
+
+static void the_second_waits_for_the_first(void **state)
+{
+    struct fixture f;
+    struct rn_prefix_woken woken = {NULL, NULL};
+    struct run a = {.n_blocks = 0}, b = {.n_blocks = 0}, c = {.n_blocks = 0};
+
+    (void)state;
+    open_tree(&f, 32);
+    enter(&f, &a, salt, text, 18);
+    assert_int_equal(a.path.n_claims, 4);
+    match(&f, &b, salt, text, 15); /* a prompt of 16 leaves one token to compute */
+    assert_int_equal(b.found.n_ready, 0);
+    assert_int_equal(b.found.n_pending, 3);
+    assert_ptr_equal(b.found.computing->owner, &a);
+    assert_true(rn_prefix_tree_wait(&f.tree, &b.path, &b.found));
+    c.path.owner = &c;
+    match(&f, &c, salt, text, 15);
+    assert_true(rn_prefix_tree_wait(&f.tree, &c.path, &c.found));
+    assert_true(rn_prefix_tree_check(&f.tree));
+
+    assert_int_equal(publish(&f, &a, text, 2, NULL, &woken), 2);
+    assert_null(woken.first);
+    assert_int_equal(publish(&f, &a, text, 4, NULL, &woken), 4);
+    assert_ptr_equal(rn_prefix_woken_pop(&woken), &b.path);
+    assert_ptr_equal(rn_prefix_woken_pop(&woken), &c.path);
+    assert_null(rn_prefix_woken_pop(&woken));
+    assert_false(rn_prefix_tree_wait(&f.tree, &b.path, &b.found)); /* no longer pending */
+
+    match(&f, &b, salt, text, 15);
+    assert_int_equal(b.found.n_ready, 3);
+    assert_memory_equal(b.blocks, a.blocks, 3 * sizeof *a.blocks);
+    assert_int_equal(b.found.n_pending, 0);
+    match(&f, &c, other_salt, text, 15);
+    assert_int_equal(c.found.n_ready, 0);
+    assert_int_equal(c.found.ready.node, RN_PREFIX_NO_NODE);
+    leave(&f, &a, &woken);
+    assert_int_equal(rn_prefix_tree_stats(&f.tree).ready, 4);
+    assert_int_equal(f.pool.n_free, BLOCKS - 4);
+    close_tree(&f);
+}
+
+static void who_is_abandoned_is_told(void **state)
+{
+    struct fixture f;
+    struct rn_prefix_woken woken = {NULL, NULL};
+    struct run a = {.n_blocks = 0}, b = {.n_blocks = 0}, c = {.n_blocks = 0};
+
+    (void)state;
+    open_tree(&f, 32);
+    enter(&f, &a, salt, text, 12);
+    match(&f, &b, salt, text, 12);
+    assert_true(rn_prefix_tree_wait(&f.tree, &b.path, &b.found));
+    match(&f, &c, salt, text, 8);
+    assert_true(rn_prefix_tree_wait(&f.tree, &c.path, &c.found));
+    rn_prefix_tree_leave(&f.tree, &c.path, &woken); /* cancelled while it waits */
+    assert_null(woken.first);
+    publish(&f, &a, text, 1, NULL, &woken);
+    leave(&f, &a, &woken);
+    assert_ptr_equal(rn_prefix_woken_pop(&woken), &b.path);
+    assert_null(rn_prefix_woken_pop(&woken));
+    assert_int_equal(rn_prefix_tree_stats(&f.tree).pending, 0);
+    assert_int_equal(rn_prefix_tree_stats(&f.tree).abandoned, 2);
+    match(&f, &b, salt, text, 12); /* it finds what had been published, and computes the rest itself */
+    assert_int_equal(b.found.n_ready, 1);
+    assert_int_equal(b.found.n_pending, 0);
+    rn_prefix_tree_leave(&f.tree, &a.path, &woken); /* harmless */
+    close_tree(&f);
+}
+
+/* B did not wait and has claimed what is below A's claims: it computes those too. */
+static void a_claim_is_inherited(void **state)
+{
+    struct fixture f;
+    struct rn_prefix_woken woken = {NULL, NULL};
+    struct run a = {.n_blocks = 0}, b = {.n_blocks = 0}, c = {.n_blocks = 0};
+
+    (void)state;
+    open_tree(&f, 32);
+    enter(&f, &a, salt, text, 8);
+    enter(&f, &b, salt, text, 20);
+    assert_int_equal(b.path.n_claims, 3);
+    match(&f, &c, salt, text, 8);
+    assert_ptr_equal(c.found.computing, &a.path);
+    assert_true(rn_prefix_tree_wait(&f.tree, &c.path, &c.found));
+    leave(&f, &a, &woken);
+    assert_null(woken.first);
+    assert_int_equal(b.path.n_claims, 5);
+    match(&f, &a, salt, text, 8);
+    assert_ptr_equal(a.found.computing, &b.path);
+    assert_int_equal(rn_prefix_tree_stats(&f.tree).inherited, 2);
+    publish(&f, &b, text, 2, NULL, &woken);
+    assert_ptr_equal(rn_prefix_woken_pop(&woken), &c.path);
+    assert_null(woken.first);
+    leave(&f, &b, &woken);
+    assert_int_equal(rn_prefix_tree_stats(&f.tree).ready, 2);
+    assert_int_equal(rn_prefix_tree_stats(&f.tree).pending, 0);
+    close_tree(&f);
+}
+
+static void the_first_of_twins_wins(void **state)
+{
+    struct fixture f;
+    struct rn_prefix_woken woken = {NULL, NULL};
+    struct run a = {.n_blocks = 0}, b = {.n_blocks = 0};
+    uint32_t twins[5] = {77, 77, 77, 77, 77};
+
+    (void)state;
+    open_tree(&f, 32);
+    enter(&f, &a, salt, text, 8);
+    enter(&f, &b, salt, text, 12);
+    assert_int_equal(publish(&f, &b, text, 1, twins, &woken), 1); /* A's node, B's block */
+    assert_int_equal(twins[0], RN_PREFIX_NO_BLOCK);
+    assert_int_equal(a.path.n_claims, 1);
+    assert_int_equal(publish(&f, &a, text, 2, twins, &woken), 2);
+    assert_int_equal(twins[0], b.blocks[0]);
+    assert_int_equal(twins[1], RN_PREFIX_NO_BLOCK);
+    assert_int_equal(publish(&f, &b, text, 3, twins, &woken), 3);
+    assert_int_equal(twins[0], b.blocks[0]); /* was not gone over again */
+    assert_int_equal(twins[1], a.blocks[1]);
+    assert_int_equal(twins[2], RN_PREFIX_NO_BLOCK);
+    assert_int_equal(twins[3], 77);
+    assert_int_equal(rn_prefix_tree_stats(&f.tree).twins, 2);
+    assert_int_equal(rn_block_pool_references(&f.pool, b.blocks[1]), 1); /* B's own alone */
+    leave(&f, &a, &woken);
+    leave(&f, &b, &woken);
+    assert_int_equal(f.pool.n_free, BLOCKS - 3);
+    close_tree(&f);
+}
+
+/* ---- Eviction, pins, purge -------------------------------------------------------------------------- */
+
+static void leaves_go_first_and_holders_keep_a_prefix(void **state)
+{
+    struct fixture f;
+    struct rn_prefix_woken woken = {NULL, NULL};
+    struct run a = {.n_blocks = 0};
+
+    (void)state;
+    open_tree(&f, 32);
+    compute(&f, salt, text, 16); /* blocks 0 1 2 3 */
+    assert_int_equal(rn_prefix_tree_stats(&f.tree).idle, 1);
+    match(&f, &a, salt, text, 8);
+    assert_true(rn_prefix_tree_pin(&f.tree, a.found.ready));
+    assert_true(rn_prefix_tree_pin(&f.tree, a.found.ready));
+    assert_int_equal(rn_prefix_tree_evict(&f.tree, 9), 2);
+    assert_int_equal(f.evicted[0], 3);
+    assert_int_equal(f.evicted[1], 2);
+    assert_int_equal(f.pool.n_free, BLOCKS - 2);
+    rn_prefix_tree_unpin(&f.tree, a.found.ready);
+    assert_int_equal(rn_prefix_tree_evict(&f.tree, 9), 0);
+    rn_prefix_tree_ref(&f.tree, a.blocks, 1); /* a sequence that uses the first block alone */
+    rn_prefix_tree_unpin(&f.tree, a.found.ready);
+    assert_int_equal(rn_prefix_tree_evict(&f.tree, 9), 1);
+    assert_true(rn_prefix_tree_check(&f.tree));
+    assert_int_equal(rn_prefix_tree_evict(&f.tree, 9), 0);
+    assert_false(rn_prefix_tree_pin(&f.tree, a.found.ready)); /* gone */
+    rn_prefix_tree_unref(&f.tree, a.blocks, 1);
+    assert_int_equal(rn_prefix_tree_evict(&f.tree, 9), 1);
+    assert_int_equal(rn_prefix_tree_stats(&f.tree).roots, 0); /* nothing is left of the salt */
+    assert_int_equal(rn_prefix_tree_stats(&f.tree).evicted, 4);
+
+    enter(&f, &a, salt, text, 8); /* a path holds the place on which it stands, with or without its block */
+    publish(&f, &a, text, 1, NULL, &woken);
+    rn_prefix_tree_unref(&f.tree, a.blocks, 2);
+    a.n_blocks = 0;
+    assert_int_equal(rn_prefix_tree_evict(&f.tree, 9), 0);
+    leave(&f, &a, &woken);
+    assert_int_equal(rn_prefix_tree_evict(&f.tree, 9), 1);
+    close_tree(&f);
+}
+
+/* A use of a child is one of its parent, also when the child has gone since. */
+static void a_child_leaves_its_last_use_to_its_parent(void **state)
+{
+    struct fixture f;
+    struct run a = {.n_blocks = 0}, b = {.n_blocks = 0};
+
+    (void)state;
+    open_tree(&f, 32);
+    compute(&f, salt, text, 8);           /* blocks 0 1 */
+    compute(&f, other_salt, text, 4);     /* block 2, used later */
+    match(&f, &b, other_salt, text, 4);
+    assert_true(rn_prefix_tree_pin(&f.tree, b.found.ready));
+    match(&f, &a, salt, text, 8);         /* 0 and 1 are used later still */
+    assert_int_equal(rn_prefix_tree_evict(&f.tree, 1), 1);
+    assert_int_equal(f.evicted[0], 1);
+    rn_prefix_tree_unpin(&f.tree, b.found.ready);
+    assert_int_equal(rn_prefix_tree_evict(&f.tree, 1), 1);
+    assert_int_equal(f.evicted[1], 2);
+    close_tree(&f);
+}
+
+static void a_colder_tier_keeps_and_brings_back(void **state)
+{
+    struct fixture f;
+    struct rn_prefix_woken woken = {NULL, NULL};
+    struct run a = {.n_blocks = 0};
+    struct rn_prefix_view view;
+    struct rn_prefix_salt spelled_salt;
+    int32_t spelled[20];
+    uint32_t all[4];
+
+    (void)state;
+    open_tree(&f, 4); /* a root and three */
+    compute(&f, salt, text, 12);
+    f.handle = 500;
+    assert_int_equal(rn_prefix_tree_evict(&f.tree, 2), 2);
+    match(&f, &a, salt, text, 20);
+    assert_int_equal(a.found.n_ready, 1);
+    assert_int_equal(a.found.n_cold, 2);
+    assert_true(rn_prefix_tree_look(&f.tree, a.found.cold, &view));
+    assert_int_equal(view.handle, 500);
+    assert_int_equal(view.n_blocks, 3);
+    assert_int_equal(view.block, RN_PREFIX_NO_BLOCK);
+    assert_memory_equal(view.tokens, text + 8, B * sizeof *text);
+    assert_true(rn_prefix_tree_spell(&f.tree, a.found.cold, &spelled_salt, spelled));
+    assert_memory_equal(spelled, text, 12 * sizeof *text);
+    assert_memory_equal(&spelled_salt, &salt, sizeof salt);
+    assert_true(rn_prefix_tree_look(&f.tree, view.parent, &view));
+    assert_int_equal(view.n_blocks, 2);
+
+    enter(&f, &a, salt, text, 12); /* brings both back, whether by copy or by computing */
+    assert_int_equal(a.path.n_claims, 2);
+    publish(&f, &a, text, 2, NULL, &woken);
+    leave(&f, &a, &woken); /* the third is cold as before */
+    match(&f, &a, salt, text, 12);
+    assert_int_equal(a.found.n_ready, 2);
+    assert_int_equal(a.found.n_cold, 1);
+    assert_true(rn_prefix_tree_set_handle(&f.tree, a.found.cold, 501));
+    assert_true(rn_prefix_tree_check(&f.tree));
+
+    enter(&f, &a, salt, fork_text, 8); /* nodes are short: the cold one is forgotten for it */
+    assert_int_equal(f.forgotten, 501);
+    assert_int_equal(a.path.n_claims, 1);
+    leave(&f, &a, &woken);
+    f.handle = 0;
+    assert_int_equal(rn_prefix_tree_evict(&f.tree, 1), 1);
+    match(&f, &a, salt, text, 12);
+    assert_int_equal(a.found.n_ready, 1);
+    assert_int_equal(a.found.n_cold, 0);
+    assert_true(rn_block_pool_take(&f.pool, 4, all));
+    rn_block_pool_unref(&f.pool, all, 4);
+    close_tree(&f);
+}
+
+/* Between match and enter the prefix was evicted: the path starts at the root. */
+static void a_stale_match_is_seen(void **state)
+{
+    struct fixture f;
+    struct rn_prefix_woken woken = {NULL, NULL};
+    struct run a = {.n_blocks = 0};
+
+    (void)state;
+    for (uint64_t handle = 0; handle < 2; handle++) {
+        open_tree(&f, 32);
+        f.handle = handle;
+        compute(&f, salt, text, 8);
+        match(&f, &a, salt, text, 8);
+        assert_int_equal(a.found.n_ready, 2);
+        assert_int_equal(rn_prefix_tree_evict(&f.tree, 2), 2);
+        rn_prefix_tree_enter(&f.tree, &a.path, salt, text, 8, &a.found);
+        assert_true(rn_prefix_tree_check(&f.tree));
+        assert_int_equal(a.path.n_ready, 0);
+        assert_int_equal(a.path.n_claims, 2);
+        rn_prefix_tree_leave(&f.tree, &a.path, &woken);
+        assert_int_equal(rn_prefix_tree_stats(&f.tree).cold, handle * 2);
+        close_tree(&f);
+    }
+}
+
+static void purge_takes_all(void **state)
+{
+    struct fixture f;
+    struct rn_prefix_woken woken = {NULL, NULL};
+    struct run a = {.n_blocks = 0}, b = {.n_blocks = 0}, c = {.n_blocks = 0};
+    struct rn_prefix_ref pinned;
+
+    (void)state;
+    open_tree(&f, 32);
+    compute(&f, other_salt, text, 8);
+    compute(&f, salt, fork_text, 12);
+    enter(&f, &a, salt, text, 16);
+    publish(&f, &a, text, 2, NULL, &woken);
+    match(&f, &b, salt, text, 16);
+    pinned = b.found.ready;
+    assert_true(rn_prefix_tree_pin(&f.tree, pinned));
+    assert_true(rn_prefix_tree_wait(&f.tree, &b.path, &b.found));
+    assert_int_equal(rn_prefix_tree_purge(&f.tree, salt, &woken), 1 + 1 + 3 + 2); /* root, shared, text, fork_text */
+    assert_true(rn_prefix_tree_check(&f.tree));
+    assert_ptr_equal(rn_prefix_woken_pop(&woken), &b.path);
+    rn_prefix_tree_unpin(&f.tree, pinned); /* stale: nothing */
+    assert_int_equal(rn_prefix_tree_purge(&f.tree, salt, &woken), 0);
+
+    assert_int_equal(a.path.n_claims, 0);
+    assert_int_equal(rn_block_pool_references(&f.pool, a.blocks[0]), 1); /* still A's */
+    enter(&f, &c, salt, text, 8); /* a new life of the salt, in which A has no part */
+    assert_int_equal(publish(&f, &a, text, 4, NULL, &woken), 2);
+    assert_int_equal(rn_prefix_tree_stats(&f.tree).pending, 2);
+    leave(&f, &a, &woken);
+    leave(&f, &c, &woken);
+    match(&f, &a, other_salt, text, 8);
+    assert_int_equal(a.found.n_ready, 2);
+    close_tree(&f);
+}
+
+static void without_nodes_nothing_is_cached(void **state)
+{
+    struct fixture f;
+    struct rn_prefix_woken woken = {NULL, NULL};
+    struct run a = {.n_blocks = 0}, b = {.n_blocks = 0};
+
+    (void)state;
+    open_tree(&f, 2);
+    enter(&f, &a, salt, text, 12);
+    assert_int_equal(a.path.n_claims, 1);
+    assert_int_equal(publish(&f, &a, text, 3, NULL, &woken), 1);
+    enter(&f, &b, other_salt, text, 12);
+    assert_int_equal(b.path.n_claims, 0);
+    assert_int_equal(publish(&f, &b, text, 3, NULL, &woken), 0);
+    leave(&f, &b, &woken);
+    leave(&f, &a, &woken);
+    close_tree(&f);
+}
+
+static void hits_and_misses(void **state)
+{
+    struct fixture f;
+    struct rn_prefix_woken woken = {NULL, NULL};
+    struct run a = {.n_blocks = 0};
+
+    (void)state;
+    open_tree(&f, 32);
+    compute(&f, salt, text, 17);
+    match(&f, &a, salt, text, 19);
+    rn_prefix_tree_enter(&f.tree, &a.path, salt, text, 20, &a.found);
+    assert_int_equal(rn_prefix_tree_stats(&f.tree).hit_tokens, 16);
+    assert_int_equal(rn_prefix_tree_stats(&f.tree).missed_tokens, 17 + 4);
+    rn_prefix_tree_leave(&f.tree, &a.path, &woken);
+    close_tree(&f);
+}
+
+/* ---- Refusals and breaches -------------------------------------------------------------------------- */
+
+struct miser {
+    runnel_allocator libc;
+    int left;
+};
+
+static void *miser_alloc(void *user, size_t bytes, size_t alignment)
+{
+    struct miser *m = user;
+
+    return m->left-- > 0 ? m->libc.alloc(m->libc.user, bytes, alignment) : NULL;
+}
+
+static void miser_free(void *user, void *ptr, size_t bytes)
+{
+    struct miser *m = user;
+
+    m->libc.free(m->libc.user, ptr, bytes);
+}
+
+/* Each allocation of init is refused in turn; and none is made after it. */
+static void every_allocation_refused(void **state)
+{
+    struct fixture f;
+    struct rn_heap plain, heap;
+    struct miser miser;
+    struct rn_prefix_options options = {.block_tokens = B, .max_nodes = 24};
+    struct rn_prefix_tree tree;
+    int needed = 0;
+
+    (void)state;
+    open_tree(&f, 24);
+    rn_heap_init(&plain, NULL);
+    miser.libc = plain.hook;
+    rn_heap_init(&heap, &(runnel_allocator){miser_alloc, miser_free, &miser});
+    for (;; needed++) {
+        miser.left = needed;
+        if (rn_prefix_tree_init(&tree, &heap, &f.pool, &options) == RUNNEL_OK)
+            break;
+        assert_int_equal(rn_heap_blocks(&heap), 0);
+        rn_prefix_tree_fini(&tree);
+    }
+    assert_int_equal(needed, 5);
+    rn_prefix_tree_fini(&f.tree);
+    f.tree = tree;
+    miser.left = 0;
+    compute(&f, salt, text, 20);
+    compute(&f, salt, fork_text, 12);
+    compute(&f, other_salt, text, 20);
+    assert_int_equal(rn_prefix_tree_evict(&f.tree, 4), 4);
+    compute(&f, salt, text, 20);
+    assert_int_equal(miser.left, 0); /* nobody has asked */
+    close_tree(&f);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
+static void options_out_of_range(void **state)
+{
+    struct fixture f;
+    struct rn_prefix_tree tree;
+    static const uint32_t bad[][2] = {{0, 9}, {3, 9}, {131072, 9}, {4, 0}, {4, 1}, {4, (1u << 30) + 1}};
+
+    (void)state;
+    open_tree(&f, 9);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct rn_prefix_options options = {.block_tokens = bad[i][0], .max_nodes = bad[i][1]};
+
+        assert_int_equal(rn_prefix_tree_init(&tree, &f.heap, &f.pool, &options), RUNNEL_INVALID);
+    }
+    close_tree(&f);
+}
+
+static struct fixture doomed;
+
+static void wait_while_inside(void)
+{
+    struct run a = {.n_blocks = 0};
+
+    enter(&doomed, &a, salt, text, 8);
+    match(&doomed, &a, salt, text, 8);
+    rn_prefix_tree_wait(&doomed.tree, &a.path, &a.found);
+}
+
+static void publish_one_block_twice(void)
+{
+    struct run a = {.n_blocks = 0};
+    struct rn_prefix_woken woken = {NULL, NULL};
+
+    enter(&doomed, &a, salt, text, 8);
+    a.blocks[1] = a.blocks[0];
+    rn_prefix_tree_publish(&doomed.tree, &a.path, text, a.blocks, 2, NULL, &woken);
+}
+
+static void unpin_too_often(void)
+{
+    struct run a = {.n_blocks = 0};
+
+    compute(&doomed, salt, text, 8);
+    match(&doomed, &a, salt, text, 8);
+    rn_prefix_tree_unpin(&doomed.tree, a.found.ready);
+}
+
+static void end_with_a_path_inside(void)
+{
+    struct run a = {.n_blocks = 0};
+
+    compute(&doomed, salt, text, 8);
+    enter(&doomed, &a, salt, text, 8);
+    rn_prefix_tree_fini(&doomed.tree);
+}
+
+static void leave_before_it_is_popped(void)
+{
+    struct run a = {.n_blocks = 0}, b = {.n_blocks = 0};
+    struct rn_prefix_woken woken = {NULL, NULL};
+
+    enter(&doomed, &a, salt, text, 8);
+    match(&doomed, &b, salt, text, 8);
+    rn_prefix_tree_wait(&doomed.tree, &b.path, &b.found);
+    publish(&doomed, &a, text, 2, NULL, &woken);
+    rn_prefix_tree_leave(&doomed.tree, &b.path, &woken);
+}
+
+static void nothing_wrong(void)
+{
+    compute(&doomed, salt, text, 8);
+    close_tree(&doomed);
+}
+
+static bool aborts(void (*operation)(void))
+{
+    int status;
+    pid_t child;
+
+    fflush(NULL);
+    child = fork();
+    if (child == 0) {
+        signal(SIGABRT, SIG_DFL);
+        setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+        if (freopen("/dev/null", "w", stderr) == NULL)
+            _exit(3);
+        open_tree(&doomed, 32);
+        operation();
+        _exit(0);
+    }
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
+static void breaches_end_the_process(void **state)
+{
+    (void)state;
+    assert_false(aborts(nothing_wrong));
+    assert_true(aborts(wait_while_inside));
+    assert_true(aborts(publish_one_block_twice));
+    assert_true(aborts(unpin_too_often));
+    assert_true(aborts(end_with_a_path_inside));
+    assert_true(aborts(leave_before_it_is_popped));
+}
+
+/* ---- The check ------------------------------------------------------------------------------------- */
+
+/* Changes a word and sees that the check fails, and no more when it is put back. */
+static void planted(struct fixture *f, void *word, uint32_t value)
+{
+    uint32_t before;
+
+    memcpy(&before, word, sizeof before);
+    assert_int_not_equal(before, value);
+    memcpy(word, &value, sizeof value);
+    assert_false(rn_prefix_tree_check(&f->tree));
+    memcpy(word, &before, sizeof before);
+    assert_true(rn_prefix_tree_check(&f->tree));
+}
+
+static void check_sees_planted_breaches(void **state)
+{
+    struct fixture f;
+    struct rn_prefix_woken woken = {NULL, NULL};
+    struct run a = {.n_blocks = 0}, b = {.n_blocks = 0};
+    struct rn_prefix_node *n;
+    uint32_t first, second, cold;
+
+    (void)state;
+    open_tree(&f, 32);
+    compute(&f, salt, text, 12);
+    compute(&f, salt, fork_text, 12);
+    f.handle = 9;
+    assert_int_equal(rn_prefix_tree_evict(&f.tree, 1), 1); /* the third of text */
+    match(&f, &b, salt, text, 12);
+    cold = b.found.cold.node;
+    second = b.found.ready.node;
+    n = f.tree.nodes;
+    first = n[second].parent;
+    enter(&f, &a, other_salt, text, 8);
+
+    planted(&f, &n[first].state, RN_PREFIX_PENDING);
+    planted(&f, &n[second].state, RN_PREFIX_FREE);
+    planted(&f, &n[first].n_warm, 1);
+    planted(&f, &n[first].depth, 2);
+    planted(&f, &n[first].block, RN_PREFIX_NO_BLOCK);
+    planted(&f, &n[second].block, n[first].block);
+    planted(&f, &n[second].parent, cold);
+    planted(&f, &n[second].next, second);
+    planted(&f, &n[second].hash, 1);
+    planted(&f, &n[second].place, RN_PREFIX_NO_NODE);
+    planted(&f, &n[second].pins, 1); /* then it may not be among the idle */
+    planted(&f, &n[cold].handle, 0);
+    planted(&f, &f.tree.node_of[n[first].block], RN_PREFIX_NO_NODE);
+    planted(&f, &f.tree.first_cold, RN_PREFIX_NO_NODE);
+    planted(&f, &f.tree.count[RN_PREFIX_READY], 1);
+    planted(&f, &f.tree.n_idle, 1);
+    planted(&f, rn_prefix_tokens(&f.tree, second), 5);
+    planted(&f, &a.path.first_claim, a.path.last_claim);
+    planted(&f, &a.path.n_claims, 1);
+    planted(&f, &a.path.state, RN_PATH_OUT);
+    leave(&f, &a, &woken);
+    close_tree(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_second_waits_for_the_first),
+        cmocka_unit_test(who_is_abandoned_is_told),
+        cmocka_unit_test(a_claim_is_inherited),
+        cmocka_unit_test(the_first_of_twins_wins),
+        cmocka_unit_test(leaves_go_first_and_holders_keep_a_prefix),
+        cmocka_unit_test(a_child_leaves_its_last_use_to_its_parent),
+        cmocka_unit_test(a_colder_tier_keeps_and_brings_back),
+        cmocka_unit_test(a_stale_match_is_seen),
+        cmocka_unit_test(purge_takes_all),
+        cmocka_unit_test(without_nodes_nothing_is_cached),
+        cmocka_unit_test(hits_and_misses),
+        cmocka_unit_test(every_allocation_refused),
+        cmocka_unit_test(options_out_of_range),
+        cmocka_unit_test(breaches_end_the_process),
+        cmocka_unit_test(check_sees_planted_breaches),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
