@@ -83,6 +83,9 @@ enum rn_answer_match rn_answer_match(const struct rn_answer *a, uint32_t at, con
         if (*pattern == RN_F_SPACE[0]) {
             for (spaces = 0; at < a->len && rn_answer_space(a->window[at]) && spaces < RN_ANSWER_SPACES; spaces++)
                 at++;
+        } else if (*pattern == RN_F_ANY[0]) {
+            for (spaces = 0; at < a->len && a->window[at] != pattern[1] && spaces < RN_ANSWER_SPACES; spaces++)
+                at++;
         } else if (at == a->len) {
             return RN_MATCH_PARTIAL;
         } else if (a->window[at++] != *pattern) {

@@ -180,22 +180,27 @@ static enum rn_answer_step open_ends(struct rn_answer *a, char field)
 enum rn_answer_step rn_answer_on_open(struct rn_answer *a)
 {
     char field = a->pattern[a->pattern_at], c;
+    bool passes;
 
-    if (rn_is_field(field) && field > RN_F_SPACE[0])
+    if (rn_field_ends_pattern(field))
         return open_ends(a, field);
     if (a->cur == a->len)
         return RN_STEP_WAIT;
     c = a->window[a->cur];
-    if (field != RN_F_SPACE[0] && rn_is_field(field))
-        return open_field(a, field, c);
-    if (field == RN_F_SPACE[0] && !rn_answer_space(c)) {
+    passes = (field == RN_F_SPACE[0] && rn_answer_space(c)) ||
+             (field == RN_F_ANY[0] && c != a->pattern[a->pattern_at + 1] && (unsigned char)c >= ' ');
+    if (passes) {
+        a->cur++;
+        return ++a->spaces <= RN_ANSWER_SPACES ? RN_STEP_ON : RN_STEP_FAIL;
+    }
+    if (field == RN_F_SPACE[0] || field == RN_F_ANY[0]) {
         a->spaces = 0;
         a->pattern_at++;
         return RN_STEP_ON;
     }
+    if (rn_is_field(field))
+        return open_field(a, field, c);
     a->cur++;
-    if (field == RN_F_SPACE[0])
-        return ++a->spaces <= RN_ANSWER_SPACES ? RN_STEP_ON : RN_STEP_FAIL;
     a->pattern_at++;
     return c == field ? RN_STEP_ON : RN_STEP_FAIL;
 }

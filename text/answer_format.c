@@ -18,12 +18,18 @@
 #define PARAMS RN_F_PARAMS
 #define PYTHON RN_F_PYTHON
 #define GEMMA RN_F_GEMMA
+#define ANY RN_F_ANY
 
 /* "｜" and "▁" of DeepSeek's and Tencent's tokens. */
 #define BAR "\xef\xbd\x9c"
 #define GAP "\xe2\x96\x81"
 #define DS(words) "<" BAR words BAR ">"
 #define DSML BAR "DSML" BAR
+#define GCML BAR "GCML" BAR
+
+/* A tag of Kimi K3, and the end of one. */
+#define TAG(words) "<|open|>" words "<|sep|>"
+#define END_TAG(word) "<|close|>" word "<|sep|>"
 
 /* ---- Reasoning ---- */
 
@@ -39,8 +45,17 @@ static const struct rn_reasoning_row reasonings[] = {
      .close = "<|end|>",
      .wrappers = {"<|begin|>assistant", "<|content|>"},
      .anywhere = true},
+    {.name = "open-close",
+     .tells = {"<|open|>", "<|close|>"},
+     .open = {TAG("think")},
+     .close = END_TAG("think"),
+     .wrappers = {TAG("response"), END_TAG("response")},
+     .anywhere = true},
     {.name = "brackets", .tells = {"[THINK]"}, .open = {"[THINK]"}, .close = "[/THINK]", .anywhere = true},
-    {.name = "seed", .tells = {"<seed:think>"}, .open = {"<seed:think>"}, .close = "</seed:think>"},
+    {.name = "seed",
+     .tells = {"<seed:think>"},
+     .open = {"<seed:think>", "<seed:think><seed:cot_budget_reflect>"},
+     .close = "</seed:think>"},
     {.name = "think-opensource",
      .tells = {"<think{}>", "':opensource'"},
      .open = {"<think:opensource>"},
@@ -84,8 +99,9 @@ static const struct rn_reasoning_row reasonings[] = {
      .tells = {"\xe2\x97\x81think\xe2\x96\xb7"},
      .open = {"\xe2\x97\x81think\xe2\x96\xb7"},
      .close = "\xe2\x97\x81/think\xe2\x96\xb7"},
+    {.name = "think", .tells = {"<think>", "<minimax:tool_call>"}, .open = {"<think>"}, .close = "</think>"},
     {.name = "think-response",
-     .tells = {"<think></think>", "<response></response>"},
+     .tells = {"<think>", "<response>"},
      .open = {"<think>"},
      .close = "</think>",
      .wrappers = {"<response>", "</response>"},
@@ -117,12 +133,22 @@ static const struct rn_param_syntax invoke_name = {.open = "<parameter name=\"",
                                                    .openers = {{"\">", RN_VALUE_BY_SCHEMA}},
                                                    .close = "</parameter>",
                                                    .end = "</invoke>"};
-static const struct rn_param_syntax dsml = {.open = "<" DSML "parameter name=\"",
-                                            .openers = {{"\" string=\"true\">", RN_VALUE_TEXT},
-                                                        {"\" string=\"false\">", RN_VALUE_JSON},
-                                                        {"\">", RN_VALUE_BY_SCHEMA}},
-                                            .close = "</" DSML "parameter>",
-                                            .end = "</" DSML "invoke>"};
+#define MARKUP(ml)                                              \
+    {                                                           \
+        .open = "<" ml "parameter name=\"",                     \
+        .openers = {{"\" string=\"true\">", RN_VALUE_TEXT},     \
+                    {"\" string=\"false\">", RN_VALUE_JSON},    \
+                    {"\">", RN_VALUE_BY_SCHEMA}},               \
+        .close = "</" ml "parameter>", .end = "</" ml "invoke>" \
+    }
+static const struct rn_param_syntax dsml = MARKUP(DSML);
+static const struct rn_param_syntax gcml = MARKUP(GCML);
+static const struct rn_param_syntax open_close = {.open = "<|open|>argument key=\"",
+                                                  .openers = {{"\" type=\"string\"<|sep|>", RN_VALUE_TEXT},
+                                                              {"\" type=\"" ANY "\"<|sep|>", RN_VALUE_JSON},
+                                                              {"\"<|sep|>", RN_VALUE_BY_SCHEMA}},
+                                                  .close = END_TAG("argument"),
+                                                  .end = END_TAG("call")};
 static const struct rn_param_syntax arg_key = {.open = "<arg_key>",
                                                .openers = {{"</arg_key>" SPACE "<arg_value>", RN_VALUE_BY_SCHEMA}},
                                                .close = "</arg_value>",
@@ -165,6 +191,21 @@ static const struct rn_call_row calls[] = {
               "<" DSML "invoke name=\"" NAME "\">" PARAMS},
      .closers = {"</" DSML "tool_calls>", "</" DSML "function_calls>"},
      .params = &dsml},
+    {.name = "gcml",
+     .tells = {{GCML, "invoke"}},
+     .open = {"<" GCML "tool_calls>" SPACE "<" GCML "invoke name=\"" NAME "\">" PARAMS,
+              "<" GCML "invoke name=\"" NAME "\">" PARAMS},
+     .closers = {"</" GCML "tool_calls>"},
+     .params = &gcml},
+    {.name = "open-close",
+     .tells = {{"<|open|>", "<|close|>"}},
+     .open = {TAG("tools") SPACE "<|open|>call tool=\"" NAME "\"" ANY "<|sep|>" TAG("json type=\"object\"")
+                  SPACE OBJECT,
+              TAG("tools") SPACE "<|open|>call tool=\"" NAME "\"" ANY "<|sep|>" PARAMS,
+              "<|open|>call tool=\"" NAME "\"" ANY "<|sep|>" TAG("json type=\"object\"") SPACE OBJECT,
+              "<|open|>call tool=\"" NAME "\"" ANY "<|sep|>" PARAMS},
+     .closers = {END_TAG("json"), END_TAG("call"), END_TAG("tools")},
+     .params = &open_close},
     {.name = "deepseek",
      .tells = {{"tool" GAP "call" GAP "begin"}},
      .open = {DS("tool" GAP "calls" GAP "begin") SPACE DS("tool" GAP "call" GAP "begin") "function" DS("tool" GAP "sep")
@@ -222,6 +263,14 @@ static const struct rn_call_row calls[] = {
      .open = {"<tool_call>" SPACE "<function=" NAME ">" PARAMS, "<function=" NAME ">" PARAMS},
      .closers = {"</tool_call>"},
      .params = &function_equals},
+    {.name = "mcp",
+     .tells = {{"<use_mcp_tool>", "<server_name>"}},
+     .open = {"<use_mcp_tool>" SPACE "<server_name>" ANY "</server_name>" SPACE "<tool_name>" NAME "</tool_name>" SPACE
+              "<arguments>" SPACE OBJECT,
+              "<server_name>" ANY "</server_name>" SPACE "<tool_name>" NAME "</tool_name>" SPACE
+              "<arguments>" SPACE OBJECT,
+              "<tool_call>" SPACE CALL},
+     .closers = {"</arguments>", "</use_mcp_tool>", "</tool_call>"}},
     {.name = "function-param",
      .tells = {{"<function name=", "<param name="}},
      .open = {"<function name=\"" NAME "\">" PARAMS},
@@ -259,7 +308,8 @@ static const struct rn_call_row calls[] = {
     {.name = "functools", .tells = {{"functools["}}, .open = {"functools" CALL}, .flags = RN_CALL_KNOWN},
     {.name = "python-in-tokens",
      .tells = {{"<|tool_call_start|>"}, {"<|tool_list_start|>"}},
-     .open = {"<|tool_call_start|>" SPACE "```python" SPACE PYTHON, "<|tool_call_start|>" SPACE PYTHON},
+     .open = {"<|tool_call_start|>" SPACE CALL, "<|tool_call_start|>" SPACE PYTHON,
+              "<|tool_call_start|>" SPACE "```python" SPACE PYTHON},
      .closers = {"```", "<|tool_call_end|>"}},
     {.name = "python-list",
      .tells = {{"List of tools: ["}, {"<|python_start|>"}},
@@ -300,6 +350,7 @@ static const struct rn_call_row calls[] = {
 
 static const struct rn_turn_row turns[] = {
     {.tells = {"<|channel|>", "<|message|>"}, .ends = {"<|end|>", "<|return|>", "<|call|>"}},
+    {.tells = {"<|open|>", "<|close|>"}, .ends = {END_TAG("message"), "<|end_of_msg|>"}},
     {.tells = {"<|im_end|>"}, .ends = {"<|im_end|>"}},
     {.tells = {"<|eot_id|>"}, .ends = {"<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"}},
     {.tells = {DS("end" GAP "of" GAP "sentence")}, .ends = {DS("end" GAP "of" GAP "sentence")}},
@@ -321,6 +372,7 @@ static const struct rn_turn_row turns[] = {
     {.tells = {"<|end|>"}, .ends = {"<|end|>", "<|endoftext|>"}},
     {.tells = {"<sep>", "assistant:"}, .ends = {"<sep>"}, .newlines = 2},
     {.tells = {"[INST]"}, .ends = {"</s>"}},
+    {.tells = {"<seed:eos>"}, .ends = {"<seed:eos>"}},
     {.tells = {"<|endoftext|>"}, .ends = {"<|endoftext|>"}},
     {.tells = {"</s>"}, .ends = {"</s>"}},
     {.ends = {NULL}},

@@ -12,7 +12,7 @@
 
 #include "text/answer.h"
 
-/* Fields of a pattern. The upper case ones end it: what follows is read by code. */
+/* Fields of a pattern. Those from CALL to GEMMA end it: what follows is read by code. */
 #define RN_F_NAME "\x01"   /* the name of the function */
 #define RN_F_ID "\x02"     /* the id of the call */
 #define RN_F_INDEX "\x03"  /* "functions.NAME:INDEX": an id that holds the name */
@@ -23,11 +23,15 @@
 #define RN_F_PARAMS "\x08" /* parameter after parameter, as `params` says */
 #define RN_F_PYTHON "\x0b" /* f(a=1), or a list of such */
 #define RN_F_GEMMA "\x0c"  /* a:1,b:<|"|>x<|"|>} */
+#define RN_F_ANY "\x0e"    /* what means nothing, up to the byte that follows in the pattern */
 
-#define RN_FIELD_LAST 0x0c
 static inline bool rn_is_field(char c)
 {
-    return (c > 0 && c <= 0x08) || c == 0x0b || c == 0x0c;
+    return (c > 0 && c <= 0x08) || c == 0x0b || c == 0x0c || c == 0x0e;
+}
+static inline bool rn_field_ends_pattern(char c)
+{
+    return (c >= 0x05 && c <= 0x08) || c == 0x0b || c == 0x0c;
 }
 
 /* Bits of a call row. */

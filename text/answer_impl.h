@@ -177,7 +177,7 @@ void rn_answer_put_string(struct rn_answer *a, const char *bytes, size_t n);
 /* Takes everything up to cur: it can not come back. */
 void rn_answer_take(struct rn_answer *a);
 
-/* Does window[at..) begin with the pattern (literal text and RN_F_SPACE)? *bytes: how many it took, if FULL. */
+/* Does window[at..) begin with the pattern (literal text, RN_F_SPACE, RN_F_ANY)? *bytes: how many it took, if FULL. */
 enum rn_answer_match rn_answer_match(const struct rn_answer *a, uint32_t at, const char *pattern, uint32_t *bytes);
 
 /* Bytes to a field; false: it is full. */

@@ -15,6 +15,7 @@ enum state {
     COLON,
     NEXT,
     STRING,
+    QUOTED,
     ESCAPE,
     CODE,
     NUMBER,
@@ -168,13 +169,14 @@ static enum verdict begin_string(struct rn_literal *l, unsigned char quote, bool
     return EAT;
 }
 
-static enum verdict string_ends(struct rn_literal *l, struct sink *sink)
+/* With the byte at hand (`taken`), or before it. */
+static enum verdict string_ends(struct rn_literal *l, struct sink *sink, bool taken)
 {
     put(sink, '"');
     if (!l->key)
-        return value_ends(l, true);
+        return value_ends(l, taken);
     l->state = COLON;
-    return EAT;
+    return taken ? EAT : AGAIN;
 }
 
 static enum verdict begin_mark(struct rn_literal *l, bool key)
@@ -324,8 +326,10 @@ static enum verdict on_string(struct rn_literal *l, unsigned char c, struct sink
         l->state = MARK_CLOSES;
         return EAT;
     }
-    if (c == l->quote && l->quote != 0)
-        return string_ends(l, sink);
+    if (c == l->quote && l->quote != 0) {
+        l->state = QUOTED;
+        return l->dialect == RN_LITERAL_PYTHON ? EAT : string_ends(l, sink, true);
+    }
     if (c == '\\' && l->quote != 0) {
         l->state = ESCAPE;
         return EAT;
@@ -334,6 +338,16 @@ static enum verdict on_string(struct rn_literal *l, unsigned char c, struct sink
         return BAD;
     put_escaped(sink, c);
     return EAT;
+}
+
+/* Behind a quote in Python. Models forget to escape quotes: one that nothing of Python can follow is part of the text. */
+static enum verdict on_quoted(struct rn_literal *l, unsigned char c, struct sink *sink)
+{
+    if (is_space(c) || (c != 0 && strchr(",)]}:", c) != NULL))
+        return string_ends(l, sink, false);
+    put_escaped(sink, l->quote);
+    l->state = STRING;
+    return AGAIN;
 }
 
 static void begin_code(struct rn_literal *l, uint8_t kind)
@@ -519,7 +533,7 @@ static enum verdict on_mark_closes(struct rn_literal *l, unsigned char c, struct
         if (l->mark[++l->at] != '\0')
             return EAT;
         l->at = 0;
-        return string_ends(l, sink);
+        return string_ends(l, sink, true);
     }
     for (i = 0; i < l->at; i++)
         put_escaped(sink, (unsigned char)l->mark[i]);
@@ -541,6 +555,7 @@ static enum verdict (*const handlers[N_STATES])(struct rn_literal *, unsigned ch
     [KEY] = on_key,
     [COLON] = on_colon,
     [NEXT] = on_next,
+    [QUOTED] = on_quoted,
     [STRING] = on_string,
     [ESCAPE] = on_escape,
     [CODE] = on_code,
@@ -592,7 +607,10 @@ enum rn_literal_result rn_literal_step(struct rn_literal *literal, unsigned char
 
 bool rn_literal_whole(const struct rn_literal *literal)
 {
-    return literal->state == END || (literal->state == NUMBER && literal->depth == 0 && number_whole(literal->number));
+    if (literal->depth > 0)
+        return false;
+    return literal->state == END || (literal->state == QUOTED && !literal->key) ||
+           (literal->state == NUMBER && number_whole(literal->number));
 }
 
 size_t rn_literal_flush(struct rn_literal *literal, char *out)
@@ -600,8 +618,10 @@ size_t rn_literal_flush(struct rn_literal *literal, char *out)
     struct sink sink = {out, 0};
     uint8_t i;
 
+    if (literal->state == QUOTED)
+        string_ends(literal, &sink, true);
     if (literal->state != MARK_CLOSES)
-        return 0;
+        return sink.n;
     for (i = 0; i < literal->at; i++)
         put_escaped(&sink, (unsigned char)literal->mark[i]);
     literal->at = 0;

@@ -59,7 +59,7 @@ enum rn_literal_result rn_literal_step(struct rn_literal *literal, unsigned char
 /* The input ends: is what was taken a whole value? (A number has no end of its own.) */
 bool rn_literal_whole(const struct rn_literal *literal);
 
-/* The bytes that are held as the possible beginning of a mark, escaped, to out. */
+/* The input ends: what is held of it (the quote that ends a string, the beginning of a mark), to out. */
 size_t rn_literal_flush(struct rn_literal *literal, char *out);
 
 /* Is text[n], without white space around it, one whole value of this dialect? */

@@ -290,6 +290,7 @@ static bool is_literal(const struct rn_answer *a, const char *text, uint32_t n)
 static void put_value(struct rn_answer *a, uint32_t n)
 {
     const char *text = a->window + a->cur;
+    char out[RN_LITERAL_STEP_BYTES];
     uint32_t i;
 
     if (!is_literal(a, text, n)) {
@@ -299,7 +300,8 @@ static void put_value(struct rn_answer *a, uint32_t n)
     rn_literal_init(&a->literal, dialect_of(a), NULL);
     for (i = 0; i < n; i++)
         if (rn_answer_literal(a, text[i]) != RN_LITERAL_MORE)
-            break;
+            return;
+    rn_answer_put(a, RN_PART_TOOL_ARGUMENTS, out, rn_literal_flush(&a->literal, out));
 }
 
 /* Too long to be held to its end: what it looks like so far decides. */

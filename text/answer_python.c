@@ -208,7 +208,8 @@ enum rn_answer_step rn_answer_on_python(struct rn_answer *a)
 /* ---- Harmony ---- */
 
 #define HEADER_CHANNEL '\x01' /* stands for "<|channel|>" in the header that is collected */
-#define HEADER_OTHER '\x02'
+#define HEADER_START '\x02'
+#define HEADER_CONSTRAIN '\x03'
 
 void rn_answer_begin_header(struct rn_answer *a)
 {
@@ -241,6 +242,12 @@ static bool header_plausible(const struct rn_answer *a)
         if (a->text.text[i] != role[i])
             return i >= 10 && (unsigned char)a->text.text[i] < ' '; /* a marker, behind "assistant" */
     return true;
+}
+
+/* A marker within a header: each stands there once. */
+static bool add_mark(struct rn_answer *a, char mark)
+{
+    return memchr(a->text.text, mark, a->text.bytes) == NULL && rn_field_add(&a->text, &mark, 1) && header_plausible(a);
 }
 
 /* The header is whole: what kind of message follows? */
@@ -285,8 +292,8 @@ enum rn_answer_step rn_answer_on_header(struct rn_answer *a)
         char stands_for;
     } marks[] = {{"<|message|>", 0},
                  {"<|channel|>", HEADER_CHANNEL},
-                 {"<|constrain|>", HEADER_OTHER},
-                 {"<|start|>", HEADER_OTHER}};
+                 {"<|constrain|>", HEADER_CONSTRAIN},
+                 {"<|start|>", HEADER_START}};
     bool partial = false;
     uint32_t bytes;
     size_t i;
@@ -310,7 +317,7 @@ enum rn_answer_step rn_answer_on_header(struct rn_answer *a)
         a->cur += bytes;
         if (marks[i].stands_for == 0)
             return header_ends(a);
-        return rn_field_add(&a->text, &marks[i].stands_for, 1) && header_plausible(a) ? RN_STEP_ON : RN_STEP_FAIL;
+        return add_mark(a, marks[i].stands_for) ? RN_STEP_ON : RN_STEP_FAIL;
     }
     return partial ? RN_STEP_WAIT : RN_STEP_FAIL;
 }

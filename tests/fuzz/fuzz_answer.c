@@ -61,6 +61,11 @@ static const struct {
     {"<|tool_list_start|>", "", "<|tool_call_start|>[f(s='a\\x41', n=1), g(a={'b': None})]<|tool_call_end|>"},
     {"List of tools: [", "", "[f(s=\"a\")]"},
     {"<|python_tag|>", "", "{\"name\": \"f\", \"parameters\": {}}; <|python_tag|>g.call(a=1)"},
+    {"'<|open|>' '<|close|>'", "<|open|>think<|sep|>",
+     "a<|close|>think<|sep|><|open|>tools<|sep|><|open|>call tool=\"f\" index=\"1\"<|sep|><|open|>argument key=\"s\" "
+     "type=\"string\"<|sep|>b<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>"},
+    {"<use_mcp_tool><server_name>", "",
+     "<use_mcp_tool><server_name>x</server_name><tool_name>f</tool_name><arguments>{}</arguments></use_mcp_tool>"},
     {"<tool_calls>[[BEGIN FINAL RESPONSE]", "Here are my reasoning steps:\n",
      "a\n[BEGIN FINAL RESPONSE]\nb\n<tool_calls>[{\"arguments\": {\"a\": 1}, \"name\": \"f\"}]</tool_calls>"},
 };

@@ -41,6 +41,9 @@ static const struct {
     {"function-gemma", "<start_function_call>call:"},
     {"dsml", "'\xef\xbd\x9c"
              "DSML\xef\xbd\x9c' invoke"},
+    {"gcml", "\xef\xbd\x9cGCML\xef\xbd\x9c invoke"},
+    {"open-close", "'<|open|>' '<|close|>'"},
+    {"mcp", "<use_mcp_tool><server_name>"},
     {"deepseek", "<\xef\xbd\x9ctool\xe2\x96\x81"
                  "call\xe2\x96\x81"
                  "begin\xef\xbd\x9c>"},
@@ -370,6 +373,37 @@ static void test_python(void **state)
     expect(LFM2, "<|tool_call_start|>[f(n=1.5, b=", "N f|A {\"n\":1.5,\"b\":");
 }
 
+/* Kimi K3, DeepSeek's cousin, MCP. */
+static void test_markup(void **state)
+{
+    (void)state;
+    expect(row("open-close"),
+           "<|open|>think<|sep|>hm<|close|>think<|sep|><|open|>response<|sep|>Sure.<|close|>response<|sep|><|open|>"
+           "tools<|sep|>"
+           "<|open|>call tool=\"f\" index=\"1\"<|sep|><|open|>argument key=\"s\" "
+           "type=\"string\"<|sep|>1<|close|>argument<|sep|>"
+           "<|open|>argument key=\"x\" type=\"number\"<|sep|>1<|close|>argument<|sep|><|close|>call<|sep|>"
+           "<|open|>call tool=\"g\" index=\"2\"<|sep|><|open|>json type=\"object\"<|sep|>{\"a\": 1}<|close|>json<|sep|>"
+           "<|close|>call<|sep|><|close|>tools<|sep|><|close|>message<|sep|><|end_of_msg|>",
+           "R hm|C Sure.|N f|A {\"s\":\"1\",\"x\":1}|E|N g|A {\"a\": 1}|E");
+    expect(row("mcp"),
+           "Hi\n<use_mcp_tool>\n<server_name>a b-c</server_name>\n<tool_name>f</tool_name>\n<arguments>\n{\"n\": 1}\n"
+           "</arguments>\n</use_mcp_tool>",
+           "C Hi|N f|A {\"n\": 1}|E");
+    expect(
+        row("gcml"),
+        "<\xef\xbd\x9cGCML\xef\xbd\x9ctool_calls>\n<\xef\xbd\x9cGCML\xef\xbd\x9cinvoke name=\"f\">\n"
+        "<\xef\xbd\x9cGCML\xef\xbd\x9cparameter name=\"n\" string=\"true\">1</\xef\xbd\x9cGCML\xef\xbd\x9cparameter>\n"
+        "</\xef\xbd\x9cGCML\xef\xbd\x9cinvoke>\n</\xef\xbd\x9cGCML\xef\xbd\x9ctool_calls>",
+        "N f|A {\"n\":\"1\"}|E");
+    expect(row("json-behind-token"), "<|tool_call|>{\"name\": \"f\", \"arguments\": {}}<|/tool_call|>", "N f|A {}|E");
+    expect(LFM2, "<|tool_call_start|>[{\"name\": \"f\", \"arguments\": {}, \"id\": \"7\"}]<|tool_call_end|>Hi",
+           "N f|A {}|I 7|E|C Hi");
+    expect(LFM2, "<|tool_call_start|>[f(s='it's \"x\"', u=\"a\")]", "N f|A {\"s\":\"it's \\\"x\\\"\",\"u\":\"a\"}|E");
+    expect(CODER, "<function=f><parameter=o>\"x\"</parameter></function>", "N f|A {\"o\":\"x\"}|E");
+    expect_of("<seed:think>", "<seed:think><seed:cot_budget_reflect>", NULL, true, "a</seed:think>b", "R a|C b");
+}
+
 static void test_gemma(void **state)
 {
     (void)state;
@@ -560,6 +594,7 @@ static void test_hostile(void **state)
         {GEMMA, "<|tool_call>call:f{a:<|\"|>", "<|\""},
         {HARMONY, "", "<|start|>assistant"},
         {HARMONY, "", "<|channel|>"},
+        {HARMONY, "", "<|channel|>x to="},
         {LLAMA, "", "{\"name\":\"f\"};"},
         {MISTRAL, "", "[TOOL_CALLS]f[ARGS]{}"},
     };
@@ -791,7 +826,7 @@ int main(void)
         cmocka_unit_test(test_parameters),   cmocka_unit_test(test_python),  cmocka_unit_test(test_gemma),
         cmocka_unit_test(test_harmony),      cmocka_unit_test(test_early),   cmocka_unit_test(test_cut_off),
         cmocka_unit_test(test_wants),        cmocka_unit_test(test_hostile), cmocka_unit_test(test_literal),
-        cmocka_unit_test(test_refused),      cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_refused),      cmocka_unit_test(test_pieces),  cmocka_unit_test(test_markup),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
