@@ -159,8 +159,10 @@ static int run_streams(struct bench *bench, uint32_t n, uint32_t prompt_tokens, 
     runnel_stream *streams = calloc(n, sizeof *streams);
     bool cancelled = false;
 
-    if (users == NULL || streams == NULL)
+    if (users == NULL || streams == NULL) {
+        app_error("not enough memory");
         fail(bench, APP_FAILURE);
+    }
     for (uint32_t i = 0; i < n && bench->code == APP_OK; i++)
         submit(bench, i, prompt_tokens, answer_tokens, &users[i], &streams[i]);
     while (bench->n_running > 0) {

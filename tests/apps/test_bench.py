@@ -4,11 +4,14 @@ import csv
 import io
 import json
 import pathlib
+import signal
+import subprocess
 import tempfile
+import time
 import unittest
 
 import common
-from common import MODEL, ROOT, run
+from common import MODEL, run
 
 COLUMNS = """program model architecture format test prompt_tokens gen_tokens streams depth tokens_per_s tokens_per_s_min
     tokens_per_s_max first_token_ms first_token_ms_min first_token_ms_max repeats threads batch_tokens kv_type device
@@ -123,6 +126,14 @@ class Bench(unittest.TestCase):
         text = run("bench", MODEL, "/does/not/exist.gguf", "--csv", "--no-limits", *SHORT)
         self.assertEqual(text.returncode, 1)
         self.assertEqual(len(text.stdout.splitlines()), 3)  # what was measured before is told
+
+    def test_interrupt(self):
+        process = subprocess.Popen([common.program, "bench", MODEL, "-r", "1000", "--reference", "-q"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.communicate(timeout=60), (b"", b""))
+        self.assertIn(process.returncode, (130, -signal.SIGINT))  # the latter: before the program has begun
 
     def test_help_names_columns(self):
         text = run("bench", "--help").stdout.decode()
