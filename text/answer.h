@@ -69,8 +69,8 @@ void rn_answer_free(struct rn_answer *answer);
 size_t rn_answer_text_bound(const struct rn_answer *answer, size_t n);
 size_t rn_answer_parts_bound(const struct rn_answer *answer, size_t n);
 
-/* Feeds text[n] (whole UTF-8; control tokens by their names: "<|channel|>"). Writes parts and their text, one behind the
- * other; returns the number of parts; *out_bytes gets the bytes of text. */
+/* Feeds text[n] (whole UTF-8; control tokens by their names: "<|channel|>"). Writes parts and their text, one behind
+ * the other; returns the number of parts; *out_bytes gets the bytes of text. */
 size_t rn_answer_feed(struct rn_answer *answer, const char *text, size_t n, struct rn_part *parts, char *out,
                       size_t *out_bytes);
 

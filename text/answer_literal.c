@@ -340,7 +340,7 @@ static enum verdict on_string(struct rn_literal *l, unsigned char c, struct sink
     return EAT;
 }
 
-/* Behind a quote in Python. Models forget to escape quotes: one that nothing of Python can follow is part of the text. */
+/* Behind a quote in Python. Models forget to escape quotes: where nothing of Python follows, it is part of the text. */
 static enum verdict on_quoted(struct rn_literal *l, unsigned char c, struct sink *sink)
 {
     if (is_space(c) || (c != 0 && strchr(",)]}:", c) != NULL))
