@@ -3,19 +3,31 @@
  * A level is a table of functions. Law 5 binds each of them: the bits of one output element depend
  * on the weight row and the input row alone, not on which rows were handed over together.
  *
- * Matrix products of the block formats. Inputs are quantised per row to 8 bits, with one scale per
- * block. Inside a block the sum is one of integers, exact in any order; across blocks it is one
- * fused multiply-add per block, in order of the blocks:
+ * Matrix products of the block formats. Inputs are quantised per row to 8 bits (enum rn_input). Sums of
+ * products of small integers are exact, in any order and any width; float steps have one order. So the direct
+ * product (few input rows, weights as they stand in the file) and the packed one (a tile of weight rows
+ * unpacked into a scratch panel first) agree to the bit.
  *
- *     acc ← fma(d_weight · d_input, Σ q_weight · q_input, acc)
+ *   RN_INPUT_LINES (x86, every format, AVX2 and AVX-512 alike). For each 32 columns in order, first for each
+ *   scale (one, or one per 16 columns), then for each minimum (none, one, or one per 16 columns):
  *
- * so the direct product (one input row, weights as they stand in the file) and the packed one
- * (several input rows, a tile of weight rows interleaved in a scratch panel first) agree to the bit.
+ *       acc ← fma(float(Σ q_weight · q_input) · d_input, d_weight, acc)
+ *       acc ← fma(d_input · Σ q_input, m_weight, acc)
+ *
+ *   where each product in front of a comma is rounded once, and d_weight and m_weight are the scale and minimum
+ *   of those columns as one float (d · s, -dmin · m; see model/quant_*.c).
+ *
+ *   RN_INPUT_Q8, RN_INPUT_Q8K (plain C, NEON). For each block in order, integer scales inside a block of 256
+ *   being part of the integer sum:
+ *
+ *       acc ← acc + d_weight · d_input · Σ q_weight · q_input
  *
  * Matrix products of floats (and of every other format, decoded to floats): eight lanes, lane i sums
  * the columns ≡ i mod 8 in order, then the lanes are added in one fixed tree. */
 #ifndef RN_CPU_KERNELS_H
 #define RN_CPU_KERNELS_H
+
+#include <assert.h>
 
 #include "cpu/cpu.h"
 
@@ -28,7 +40,7 @@ enum rn_input {
     RN_INPUT_KINDS
 };
 
-enum { RN_MAX_INPUTS = 8, RN_MAX_TILE = 16 };
+enum { RN_MAX_INPUTS = 8, RN_MAX_TILE = 32 };
 
 /* One tile of a product: out[i][r * step] = weights[r * step] · inputs[i], r < rows.
  * With one input, memory sets the pace: tiles of rows far apart (step > 1), taken one after the other, make
@@ -186,7 +198,8 @@ struct rn_q8k {
  *
  * A sum S of integers that begins at `start` instead of 0, with weights that are 128 too large, ends as the
  * bits of the float RN_MAGIC + S, for |S| < 2^22. d has 22 bits, so that magic_d is exact and
- * fma(RN_MAGIC + S, d, -magic_d) is S·d rounded once: the conversion to float costs nothing. */
+ * fma(RN_MAGIC + S, d, -magic_d) is S·d rounded once: the conversion to float costs nothing. A block with NaN,
+ * infinity or a magnitude above 2^110 has d = NaN or infinity and q = 0: every product with it is NaN. */
 struct rn_line {
     int8_t q[32];        /* |q| <= 127; value = d * q */
     float d;
@@ -196,6 +209,8 @@ struct rn_line {
     int32_t start16[2];  /* as start and d_sum, of the first and the second 16 */
     float d_sum16[2];
 };
+
+static_assert(sizeof(struct rn_line) == 64, "one cache line");
 
 #define RN_MAGIC 12582912.0f /* 3 * 2^22 */
 enum { RN_MAGIC_BITS = 0x4b400000 };
