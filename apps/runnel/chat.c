@@ -392,17 +392,26 @@ static int end_answer(struct chat *chat, const struct app_outcome *outcome, int 
     return code;
 }
 
-/* Forgets what was added to the conversation behind its first n bytes. */
-static void take_back(struct chat *chat, long n)
+/* Forgets what was added to the conversation behind its first n bytes. (A memory stream cannot be shortened.) */
+static bool take_back(struct chat *chat, size_t n)
 {
-    fflush(chat->messages.to);
-    fseek(chat->messages.to, n, SEEK_SET);
+    struct buffer old = chat->messages;
+
+    fflush(old.to);
+    if (!buffer_open(&chat->messages)) {
+        chat->messages = old;
+        app_error("not enough memory");
+        return false;
+    }
+    fwrite(old.bytes, 1, n, chat->messages.to);
+    buffer_close(&old);
+    return true;
 }
 
 /* A line of the user, the answer, and so on while the answer calls tools. A turn that failed leaves no trace. */
 static int turn(struct chat *chat, const char *user, size_t n)
 {
-    long before = ftell(chat->messages.to);
+    size_t before = (size_t)ftell(chat->messages.to);
     bool again = true;
     int code = APP_OK;
 
@@ -414,9 +423,8 @@ static int turn(struct chat *chat, const char *user, size_t n)
         if (outcome.type == 0 || outcome.type == RUNNEL_EVENT_FAILED) {
             if (outcome.type != 0)
                 end_answer(chat, &outcome, code);
-            take_back(chat, before);
             answer_close(&chat->answer);
-            return code;
+            return take_back(chat, before) && outcome.type == 0 ? code : APP_FAILURE;
         }
         code = end_answer(chat, &outcome, code);
         add_answer(chat);
@@ -434,7 +442,8 @@ static int new_session(struct chat *chat)
     if (chat->session.id != 0)
         runnel_session_free(chat->app.model, chat->session);
     chat->session.id = 0;
-    take_back(chat, 0);
+    if (!take_back(chat, 0))
+        return APP_FAILURE;
     if (system != NULL)
         add_message(chat, "system", system, strlen(system));
     error.status = runnel_session_new(chat->app.model, &chat->session);

@@ -10,11 +10,11 @@
 static const struct command {
     const char *name;
     unsigned bit;
-    int operands; /* 0: one or more */
+    int least, most; /* operands */
     const char *usage, *summary, *text;
     int (*act)(const struct app_options *options);
 } commands[] = {
-    {"run", APP_RUN, 1, "MODEL [-p TEXT | -f FILE]", "continue a text",
+    {"run", APP_RUN, 1, 1, "MODEL [-p TEXT | -f FILE]", "continue a text",
      "Streams the answer to standard output as it comes, byte for byte and without the prompt; speeds\n"
      "follow on standard error. Without a text the model begins from nothing, if it can. The same\n"
      "model, text, options and seed give the same answer every time.\n\n"
@@ -26,36 +26,36 @@ static const struct command {
      "  runnel run model.gguf -f letter.txt --temperature 0.8 --top-p 0.95 --seed 7\n"
      "  echo -n \"1, 2, 3,\" | runnel run model.gguf -f - --stop 10 --json\n",
      app_run},
-    {"chat", APP_CHAT, 1, "MODEL [--system TEXT]", "talk with a model",
+    {"chat", APP_CHAT, 1, 1, "MODEL [--system TEXT]", "talk with a model",
      "Reads lines, streams answers. Ctrl-C stops the answer (or drops the line that is being typed) and not\n"
      "the program, Ctrl-D or /exit leaves, /clear begins anew, /help lists this. Where standard input is\n"
      "no terminal, each of its lines is a turn. Turns follow the model's chat template, or are plain\n"
      "User:/Assistant: where it has none; what you type never becomes a control token.\n\n"
-     "With --tools the model may call them: a call is shown, and the next line is its result. What a model\n"
-     "thinks aloud is shown dimly, on a terminal only. With --json each event is an object on a line: those\n"
-     "of run, and types reasoning, tool_call, tool_id, tool_arguments and tool_end.\n\n"
+     "With --tools the model may call them: a call is shown, and the next line is its result. What it\n"
+     "thinks aloud is shown dimly, on a terminal only. With --json each event is an object on a line:\n"
+     "those of run, and types reasoning, tool_call, tool_id, tool_arguments and tool_end.\n\n"
      "  runnel chat model.gguf --tools tools.json --variables '{\"enable_thinking\": false}'\n"
      "  runnel chat model.gguf --system \"Answer in one sentence.\" --temperature 0.7\n"
      "  printf 'Hello\\nAnd now?\\n' | runnel chat model.gguf -n 50\n",
      app_chat},
-    {"info", APP_INFO, 1, "MODEL", "what a file holds and what memory it needs",
+    {"info", APP_INFO, 1, 1, "MODEL", "what a file holds and what memory it needs",
      "Reads the head of a GGUF file; nothing is loaded. Arrays are shown by their first elements.\n\n"
      "  runnel info model.gguf --ctx 4096 --kv-type f16\n"
      "  runnel info model.gguf --json | python3 -m json.tool\n",
      app_info},
-    {"tokenize", APP_TOKENIZE, 1, "MODEL (-p TEXT | -f FILE)", "a text's tokens",
+    {"tokenize", APP_TOKENIZE, 1, 1, "MODEL (-p TEXT | -f FILE)", "a text's tokens",
      "One token per line: its id, a tab, its text with \\n, \\t, \\r, \\\\ and \\xNN escaped. Only the\n"
      "vocabulary is loaded. With --show the text itself, each token in brackets or, on a terminal, on a\n"
      "ground of its own.\n\n"
      "  runnel tokenize model.gguf -p \"Hello world\"\n"
      "  runnel tokenize model.gguf -f text.txt --ids\n",
      app_tokens},
-    {"logits", APP_LOGITS, 1, "MODEL (-p TEXT | --tokens 1,2,3) -o FILE", "logits of every position, to a file",
+    {"logits", APP_LOGITS, 1, 1, "MODEL (-p TEXT | --tokens 1,2,3) -o FILE", "logits of every position, to a file",
      "Writes u32 n_tokens, u32 n_vocab, i32 tokens[n_tokens], f32 logits[n_tokens][n_vocab], all little\n"
      "endian. A text gets BOS where the model wants it, ids are taken as they are.\n\n"
      "  runnel logits model.gguf -p \"Once upon a time\" -o out.logits\n",
      app_logits},
-    {"perplexity", APP_PERPLEXITY, 2, "MODEL FILE", "how well a model foretells a text",
+    {"perplexity", APP_PERPLEXITY, 2, 2, "MODEL FILE", "how well a model foretells a text",
      "Cuts the text's tokens into windows that do not overlap, each one less than the context with BOS\n"
      "in front where the model wants it, and scores every position after a window's first. Prints the\n"
      "number of scored tokens, the mean negative log-likelihood in nats, and its exponential, each with\n"
@@ -63,13 +63,13 @@ static const struct command {
      "lower.) FILE - is standard input.\n\n"
      "  runnel perplexity model.gguf wiki.txt --ctx 512\n",
      app_perplexity},
-    {"template", APP_TEMPLATE, 1, "[MODEL | --file T.jinja] --context FILE.json", "the text of a chat template",
+    {"template", APP_TEMPLATE, 0, 1, "[MODEL | --file T.jinja] --context FILE.json", "the text of a chat template",
      "Renders the model's chat template, or one from a file, with the members of a JSON object as its\n"
      "variables, and prints the text as it is. A model also gives bos_token and eos_token.\n\n"
      "  runnel template model.gguf --context chat.json\n"
-     "  echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}' | runnel template --file t.jinja --context -\n",
+     "  echo '{\"messages\": []}' | runnel template --file t.jinja --context -\n",
      app_template},
-    {"bench", APP_BENCH, 0, "MODEL [MODEL ...]", "how fast models run, and how fast they could",
+    {"bench", APP_BENCH, 1, APP_MAX_OPERANDS, "MODEL [MODEL ...]", "how fast models run, and how fast they could",
      "Times prefill (a prompt's positions per second, from its admission to its first token) and decode (tokens\n"
      "per second of all streams together, while all of them run) at every length, number of streams and depth\n"
      "given; end-of-text is ignored. Prompts are random tokens, never the same twice. Then measures the machine:\n"
@@ -146,7 +146,7 @@ static int act(const struct command *command, int argc, char **argv)
     int code = APP_USAGE;
 
     app_options_default(&options);
-    if (app_options_parse(&options, command->name, command->bit, command->operands, argc, argv)) {
+    if (app_options_parse(&options, command->name, command->bit, command->least, command->most, argc, argv)) {
         if (options.help) {
             command_help(command);
             code = app_output_code();

@@ -47,7 +47,7 @@ static const struct option {
 } table[] = {
     {"--prompt", 'p', "TEXT", STRING, AT(prompt), 0, 0, false, NULL, APP_RUN | APP_TOKENIZE | APP_LOGITS, "the text"},
     {"--file", 'f', "FILE", STRING, AT(file), 0, 0, false, NULL, APP_RUN | APP_TOKENIZE | APP_TEMPLATE,
-     "a file with the text (or the template), taken byte for byte; - is standard input"},
+     "a file with the text, taken byte for byte; - is standard input"},
     {"--tokens", 0, "1,2,3", TOKENS, 0, 0, INT32_MAX, false, NULL, APP_LOGITS,
      "token ids instead of a text, as they are"},
     {"--output", 'o', "FILE", STRING, AT(out), 0, 0, false, NULL, APP_LOGITS,
@@ -59,15 +59,15 @@ static const struct option {
     {"--template", 0, "FILE", STRING, AT(template_file), 0, 0, false, NULL, APP_CHAT,
      "a Jinja chat template instead of the model's"},
     {"--template-name", 0, "NAME", STRING, AT(template_name), 0, 0, false, NULL, APP_CHAT | APP_TEMPLATE,
-     "which of the model's templates; default: tool_use with --tools, else the unnamed one"},
+     "which of the model's templates; default: the unnamed one, or tool_use"},
     {"--variables", 0, "JSON", STRING, AT(variables), 0, 0, false, NULL, APP_CHAT,
      "an object of further variables of the template: {\"enable_thinking\": false}"},
     {"--raw", 0, NULL, FLAG, AT(raw), 0, 0, false, NULL, APP_CHAT,
      "show answers as they are: reasoning and tool calls are not taken out"},
     {"--context", 0, "FILE", STRING, AT(context_file), 0, 0, false, NULL, APP_TEMPLATE,
-     "a JSON object: the variables (messages, tools, add_generation_prompt, ...); - is standard input"},
+     "a JSON object of variables (messages, tools, ...); - is standard input"},
     {"--now", 0, "SECONDS", INTEGER, AT(now_s), 0, 253402300799.0, false, NULL, APP_TEMPLATE,
-     "the time that the template is told, in seconds since 1970; default: the clock"},
+     "the time that a template is told, seconds since 1970; default: the clock"},
     {"--show", 0, NULL, FLAG, AT(show), 0, 0, false, NULL, APP_TOKENIZE, "the text with its tokens marked off"},
     {"--ids", 0, NULL, FLAG, AT(ids), 0, 0, false, NULL, APP_TOKENIZE, "only the ids, on one line"},
     {"--special", 0, NULL, FLAG, AT(special), 0, 0, false, NULL, APP_RUN | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY,
@@ -456,10 +456,9 @@ static bool parse_option(struct app_options *options, const char *name, unsigned
     return false;
 }
 
-bool app_options_parse(struct app_options *options, const char *name, unsigned command, int operands, int argc,
+bool app_options_parse(struct app_options *options, const char *name, unsigned command, int least, int most, int argc,
                        char **argv)
 {
-    int least = operands == 0 ? 1 : operands, most = operands == 0 ? APP_MAX_OPERANDS : operands;
     bool words_only = false;
 
     for (int i = 0; i < argc && !options->help; i++) {

@@ -75,10 +75,10 @@ struct app_options {
 void app_options_default(struct app_options *options);
 void app_options_fini(struct app_options *options);
 
-/* Reads argv[0..argc), the words behind the command `name` (bit `command`), which takes so many
- * operands (0: one to APP_MAX_OPERANDS). The strings are borrowed from argv. False after a line on stderr that says
+/* Reads argv[0..argc), the words behind the command `name` (bit `command`), which takes from
+ * `least` to `most` operands. The strings are borrowed from argv. False after a line on stderr that says
  * what is wrong and what was perhaps meant. */
-bool app_options_parse(struct app_options *options, const char *name, unsigned command, int operands, int argc,
+bool app_options_parse(struct app_options *options, const char *name, unsigned command, int least, int most, int argc,
                        char **argv);
 
 /* The options of a command, a line or two each. */

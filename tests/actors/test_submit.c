@@ -88,7 +88,7 @@ static void prompts(void **state)
     request = base_request();
     request.tokens = good;
     request.n_tokens = 2;
-    refused(&request, RUNNEL_INVALID, "both");
+    refused(&request, RUNNEL_INVALID, "more than one");
     request.prompt = NULL;
     request.prompt_bytes = 0;
     request.n_tokens = 0;

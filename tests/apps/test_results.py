@@ -225,7 +225,7 @@ class Chat(unittest.TestCase):
 
     def test_context_full(self):
         text = b"Hello\n" + b"And again. " * 30 + b"\nHello\n"
-        result = run("chat", MODEL, "--ctx", "64", "-n", "40", "--ignore-eos", stdin=text)
+        result = run("chat", MODEL, "--ctx", "64", "-n", "20", stdin=text)
         self.assertEqual(result.returncode, 1)
         self.assertRegex(result.stderr.decode(), r"^runnel: the prompt has \d+ tokens, \d+ fit\n$")
         self.assertEqual(len(result.stdout.splitlines()), 2)  # the turn that was too long has done nothing
