@@ -136,6 +136,15 @@ static void on_tokens_back(struct rn_actor *self, struct rn_msg *msg)
     rn_msg_free(self->runtime, msg);
 }
 
+static void on_computed_back(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_decode *decode = decode_of(self);
+
+    msg->computed.list->next = decode->free_computed;
+    decode->free_computed = msg->computed.list;
+    rn_msg_free(self->runtime, msg);
+}
+
 /* The next event of a request in the list under way; costs one credit. */
 static struct rn_token_item *add_item(struct rn_decode *decode, struct rn_request *request, runnel_event_type type)
 {
@@ -187,6 +196,7 @@ static void take_out(struct rn_decode *decode, const struct rn_batch_out *out)
 {
     struct rn_request *request = out->request;
 
+    request->suspect |= out->status != RUNNEL_OK;
     if (request->outcome != RN_OUTCOME_NONE)
         return;
     if (out->status != RUNNEL_OK) {
@@ -211,6 +221,19 @@ static void report_progress(struct rn_decode *decode, struct rn_request *request
     item->prompt_total = request->n_prompt;
 }
 
+/* Blocks of the prompt that others may be waiting for. Those of the answer the tier sees when the request retires. */
+static void note_computed(struct rn_decode *decode, struct rn_request *request)
+{
+    struct rn_computed_list *list = decode->computed;
+    uint32_t n_full = request->n_done / decode->model->parts.limits.block_tokens;
+
+    if (request->outcome != RN_OUTCOME_NONE || n_full <= request->n_told)
+        return;
+    RN_CHECK(list->n < RN_PREFILL_LANES);
+    request->n_told = n_full;
+    list->items[list->n++] = (struct rn_computed){request->slot, request->generation, n_full};
+}
+
 /* What the step means for one sequence; `outs` are its wanted rows. */
 static void take_part(struct rn_decode *decode, const struct rn_batch_part *part, const struct rn_batch_out *outs)
 {
@@ -218,6 +241,7 @@ static void take_part(struct rn_decode *decode, const struct rn_batch_part *part
 
     request->in_step = false;
     if (decode->batch.step.status != RUNNEL_OK) {
+        request->suspect = true;
         request->n_done -= part->n_rows; /* also of one that was cancelled meanwhile: its session must not keep them */
         rn_request_fail(request, decode->batch.step.status, "%s", runnel_status_text(decode->batch.step.status));
     }
@@ -225,6 +249,8 @@ static void take_part(struct rn_decode *decode, const struct rn_batch_part *part
         report_progress(decode, request);
     for (uint32_t i = 0; i < part->n_outs; i++)
         take_out(decode, &outs[i]);
+    if (part->prompt)
+        note_computed(decode, request);
     if (request->last_chunk) {
         request->last_chunk = false;
         free_lane(decode, request);
@@ -233,6 +259,31 @@ static void take_part(struct rn_decode *decode, const struct rn_batch_part *part
         if (request->n_prompt >= request->n_limit)
             rn_request_end(request, RN_OUTCOME_DONE, RUNNEL_FINISH_LENGTH);
     }
+}
+
+/* The lists that the batch has filled go out; those that it has not are free again. */
+static void send_lists(struct rn_decode *decode)
+{
+    if (decode->list->n > 0) {
+        struct rn_msg *msg = rn_msg_new(decode->actor.runtime, RN_MSG_TOKENS);
+
+        msg->tokens.list = decode->list;
+        rn_actor_send(&decode->model->detokenizer.actor, msg);
+    } else {
+        decode->list->next = decode->free_lists;
+        decode->free_lists = decode->list;
+    }
+    if (decode->computed->n > 0) {
+        struct rn_msg *msg = rn_msg_new(decode->actor.runtime, RN_MSG_COMPUTED);
+
+        msg->computed.list = decode->computed;
+        rn_actor_send(&decode->model->tier.actor, msg);
+    } else {
+        decode->computed->next = decode->free_computed;
+        decode->free_computed = decode->computed;
+    }
+    decode->list = NULL;
+    decode->computed = NULL;
 }
 
 static void on_sampled(struct rn_actor *self, struct rn_msg *msg)
@@ -248,16 +299,7 @@ static void on_sampled(struct rn_actor *self, struct rn_msg *msg)
         outs += batch->parts[i].n_outs;
     }
     rn_counter_add(&decode->model->engine->totals.steps, 1);
-    if (decode->list->n > 0) {
-        struct rn_msg *tokens = rn_msg_new(self->runtime, RN_MSG_TOKENS);
-
-        tokens->tokens.list = decode->list;
-        rn_actor_send(&decode->model->detokenizer.actor, tokens);
-    } else {
-        decode->list->next = decode->free_lists;
-        decode->free_lists = decode->list;
-    }
-    decode->list = NULL;
+    send_lists(decode); /* before the END of any of them: its RETIRE must come behind */
     for (uint32_t i = 0; i < batch->n_parts; i++)
         drop_if_ended(decode, batch->parts[i].request);
 }
@@ -278,11 +320,14 @@ static void flush(struct rn_actor *self)
 {
     struct rn_decode *decode = decode_of(self);
 
-    if (decode->in_flight || decode->free_lists == NULL || !rn_batch_compose(decode))
+    if (decode->in_flight || decode->free_lists == NULL || decode->free_computed == NULL || !rn_batch_compose(decode))
         return;
     decode->list = decode->free_lists;
     decode->free_lists = decode->list->next;
     decode->list->n = 0;
+    decode->computed = decode->free_computed;
+    decode->free_computed = decode->computed->next;
+    decode->computed->n = 0;
     decode->in_flight = true;
     decode->batch.msg = rn_msg_new(self->runtime, RN_MSG_STEP_DONE);
     decode->batch.step.on_done = on_step_done;
@@ -310,6 +355,7 @@ static const struct rn_actor_class decode_class = {
             [RN_MSG_STOPPED] = on_stopped,
             [RN_MSG_SAMPLED] = on_sampled,
             [RN_MSG_TOKENS_BACK] = on_tokens_back,
+            [RN_MSG_COMPUTED_BACK] = on_computed_back,
             [RN_MSG_CLOSE] = on_close,
         },
     .flush = flush,
@@ -341,6 +387,10 @@ runnel_status rn_decode_init(struct rn_decode *decode, struct runnel_model *mode
     struct rn_heap *heap = &engine->heap;
 
     *decode = (struct rn_decode){.model = model};
+    for (uint32_t i = 0; i < RN_COMPUTED_LISTS; i++) {
+        decode->computed_lists[i].next = decode->free_computed;
+        decode->free_computed = &decode->computed_lists[i];
+    }
     decode->running = rn_alloc(heap, engine->max_streams, sizeof decode->running[0]);
     decode->credits = rn_calloc(heap, engine->max_streams, sizeof decode->credits[0]);
     decode->batch.outs = rn_alloc(heap, limits->max_outs, sizeof decode->batch.outs[0]);
@@ -355,7 +405,7 @@ runnel_status rn_decode_init(struct rn_decode *decode, struct runnel_model *mode
         return RUNNEL_NO_MEMORY;
     }
     rn_actor_init(&decode->actor, &engine->runtime, &decode_class,
-                  (int32_t)(5 * engine->max_streams + RN_PREFILL_LANES + RN_TOKEN_LISTS + 2));
+                  (int32_t)(5 * engine->max_streams + RN_PREFILL_LANES + RN_TOKEN_LISTS + RN_COMPUTED_LISTS + 2));
     return RUNNEL_OK;
 }
 

@@ -15,11 +15,15 @@
 #include "actors/detokenizer_actor.h"
 #include "actors/request.h"
 #include "actors/runtime.h"
+#include "actors/tier_actor.h"
 #include "model/backend.h"
 #include "sampling/sampler.h"
 
 /* Token lists under way between decode and detokenizer; when all are, decoding waits. */
 #define RN_TOKEN_LISTS 4
+
+/* Lists of computed blocks under way between decode and tier; when all are, decoding waits. */
+#define RN_COMPUTED_LISTS 2
 
 struct runnel_model;
 
@@ -66,6 +70,9 @@ struct rn_decode {
     struct rn_token_list lists[RN_TOKEN_LISTS];
     struct rn_token_list *free_lists;
     struct rn_token_list *list;   /* being filled while a batch is taken apart */
+    struct rn_computed_list computed_lists[RN_COMPUTED_LISTS];
+    struct rn_computed_list *free_computed;
+    struct rn_computed_list *computed; /* like list */
 };
 
 runnel_status rn_decode_init(struct rn_decode *decode, struct runnel_model *model);

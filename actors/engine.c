@@ -46,7 +46,7 @@ static runnel_status read_options(const runnel_engine_options *given, runnel_eng
  * two, stop and end; three per session; and what models and the engine need. */
 static uint32_t message_bound(const struct runnel_engine *engine)
 {
-    return 12 * engine->max_streams + 3 * engine->max_sessions + RN_MAX_MODELS * (2 * RN_MODEL_ACTORS + 16) + 16;
+    return 12 * engine->max_streams + 3 * engine->max_sessions + RN_MAX_MODELS * (2 * RN_MODEL_ACTORS + 18) + 16;
 }
 
 static runnel_status init_sessions(struct runnel_engine *engine)
@@ -223,7 +223,14 @@ void runnel_engine_get_stats(runnel_engine *engine, runnel_engine_stats *stats)
         .steps = (uint64_t)rn_counter_get(&totals->steps),
         .prompt_tokens = (uint64_t)rn_counter_get(&totals->prompt_tokens),
         .tokens = (uint64_t)rn_counter_get(&totals->tokens),
+        .prefix_hit_tokens = (uint64_t)rn_counter_get(&totals->prefix_hit_tokens),
+        .prefix_missed_tokens = (uint64_t)rn_counter_get(&totals->prefix_missed_tokens),
+        .evicted_blocks = (uint64_t)rn_counter_get(&totals->evicted_blocks),
     };
+    int64_t asked = rn_counter_get(&totals->asked_blocks);
+
+    if (asked > 0)
+        now.prefix_ceiling = (double)rn_counter_get(&totals->known_blocks) / (double)asked;
 
     memcpy(stats, &now, stats->struct_size < sizeof now ? stats->struct_size : sizeof now);
 }

@@ -24,6 +24,8 @@
 /* Counters of a whole engine; see runnel_engine_stats. */
 struct rn_totals {
     struct rn_counter streams, sessions, models, loads, blocks_used, blocks_total, steps, prompt_tokens, tokens;
+    struct rn_counter prefix_hit_tokens, prefix_missed_tokens, evicted_blocks;
+    struct rn_counter asked_blocks, known_blocks; /* of prompts: all, and those an endless cache would have had */
 };
 
 struct rn_team;

@@ -188,6 +188,7 @@ static runnel_status copy_parameters(runnel_model *model, const runnel_request *
     r->max_tokens = request->max_tokens;
     r->session = (uint32_t)request->session.id;
     r->session_generation = (uint32_t)(request->session.id >> 32);
+    r->cache_salt = request->cache_salt;
     r->n_stop_tokens = (uint32_t)request->n_stop_tokens;
     if (request->n_stop_tokens > 0) {
         r->stop_tokens = rn_alloc(r->heap, request->n_stop_tokens, sizeof *r->stop_tokens);

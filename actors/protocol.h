@@ -23,6 +23,7 @@
 struct rn_request;
 struct rn_batch;
 struct rn_token_list;
+struct rn_computed_list;
 struct runnel_model;
 
 struct rn_pay_request {
@@ -45,6 +46,9 @@ struct rn_pay_batch {
 };
 struct rn_pay_tokens {
     struct rn_token_list *list; /* moves with the message */
+};
+struct rn_pay_computed {
+    struct rn_computed_list *list; /* moves with the message */
 };
 struct rn_pay_lanes {
     uint32_t n;
@@ -77,6 +81,8 @@ struct rn_pay_none {
     X(SAMPLED, batch, "sampler", "decode", "1", "Each wanted row has its token; decode owns the batch again")              \
     X(TOKENS, tokens, "decode", "detokenizer", "token lists", "The events of one step; the detokenizer owns the list")     \
     X(TOKENS_BACK, tokens, "detokenizer", "decode", "token lists", "The list is empty; decode owns it again")              \
+    X(COMPUTED, computed, "decode", "tier", "computed lists", "Prompts whose next blocks are full and computed; the tier owns the list") \
+    X(COMPUTED_BACK, computed, "tier", "decode", "computed lists", "The tier has published them; decode owns the list again")  \
     X(STOPPED, stream, "detokenizer", "decode", "S", "A stop string was found: no more tokens are needed")                 \
     X(END, request, "router, tier, prefill, decode", "detokenizer", "S", "The request has its outcome; the detokenizer completes the text") \
     X(RETIRE, request, "detokenizer", "tier", "S", "Blocks go back or stay with the session; the tier frees the request")  \
@@ -100,6 +106,7 @@ struct rn_msg {
         struct rn_pay_session session;
         struct rn_pay_batch batch;
         struct rn_pay_tokens tokens;
+        struct rn_pay_computed computed;
         struct rn_pay_lanes lanes;
         struct rn_pay_model model;
         struct rn_pay_none none;

@@ -35,6 +35,7 @@ struct rn_request {
     int32_t *stop_tokens;
     uint32_t n_stop_tokens;
     uint32_t session, session_generation; /* generation 0: none */
+    uint64_t cache_salt;
     struct rn_sampler *sampler;
     float *logits;           /* [n_logits_rows][n_vocab]: the outlet's, lent under the stream's credits */
     uint32_t n_logits_rows;
@@ -49,11 +50,13 @@ struct rn_request {
     uint32_t n_scored;       /* logits rows written */
     uint32_t *blocks;        /* [n_blocks] */
     uint32_t n_blocks;
+    uint32_t n_told;         /* of them, full and computed ones that the tier knows of; UINT32_MAX: it wants to hear nothing */
 
     /* Decode's. */
     bool in_step;            /* its rows are in the step in flight */
     bool last_chunk;         /* that step computes the end of the prompt */
     uint32_t lane;           /* 1 while it occupies a prefill lane */
+    bool suspect;            /* a step of it failed, or gave logits that are not numbers: nobody else may use its blocks */
 
     /* The outcome, once there is one. */
     enum rn_outcome outcome;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "actors/engine.h"
+#include "actors/tier_cache.h"
 #include "base/check.h"
 
 static struct rn_tier *tier_of(struct rn_actor *actor)
@@ -21,12 +22,6 @@ static uint32_t blocks_for(const struct rn_tier *tier, uint32_t tokens)
     uint32_t per_block = tier->model->parts.limits.block_tokens;
 
     return (uint32_t)(((uint64_t)tokens + per_block - 1) / per_block);
-}
-
-static void take_back(struct rn_tier *tier, const uint32_t *blocks, uint32_t n)
-{
-    rn_block_pool_unref(&tier->pool, blocks, n);
-    rn_counter_add(&tier->model->engine->totals.blocks_used, -(int64_t)n);
 }
 
 /* The open session of the request; NULL when there is none (any more). */
@@ -50,13 +45,14 @@ static void send_request(struct rn_actor *to, struct rn_request *request, enum r
 
 static void end(struct rn_tier *tier, struct rn_request *request)
 {
+    rn_tier_leave(tier, request); /* it may be waiting for another's blocks */
     send_request(&tier->model->detokenizer.actor, request, RN_MSG_END);
 }
 
 /* Drops the KV of a session; its tokens stay. */
 static void drop_blocks(struct rn_tier *tier, struct rn_session *session)
 {
-    take_back(tier, session->blocks, session->n_blocks);
+    rn_tier_take_back(tier, session->blocks, session->n_blocks);
     rn_free(heap_of(tier), session->blocks);
     session->blocks = NULL;
     session->n_blocks = session->n_computed = 0;
@@ -102,30 +98,37 @@ static void rewind_session(struct rn_tier *tier, const struct rn_request *reques
     session->n_computed = session->n_computed < n ? session->n_computed : n;
     n_blocks = blocks_for(tier, session->n_computed);
     if (n_blocks < session->n_blocks)
-        take_back(tier, session->blocks + n_blocks, session->n_blocks - n_blocks);
+        rn_tier_take_back(tier, session->blocks + n_blocks, session->n_blocks - n_blocks);
     session->n_blocks = n_blocks < session->n_blocks ? n_blocks : session->n_blocks;
     rn_word_set(&session->n_known, n);
 }
 
-/* Joins session history and prompt in a token array long enough for the whole answer. */
-static runnel_status lay_out_tokens(struct rn_request *request, const struct rn_session *session, uint32_t limit)
+/* Joins session history and prompt in tier->tokens. */
+static void join_tokens(struct rn_tier *tier, const struct rn_request *request, const struct rn_session *session)
 {
     uint32_t n_history = session != NULL ? session->n_tokens : 0;
     uint32_t skip = shared_tokens(request, session);
-    uint32_t n_new = request->n_tokens - skip;
+
+    if (n_history > 0)
+        memcpy(tier->tokens, session->tokens, n_history * sizeof *tier->tokens);
+    if (request->n_tokens > skip)
+        memcpy(tier->tokens + n_history, request->tokens + skip, (request->n_tokens - skip) * sizeof *tier->tokens);
+}
+
+/* The request gets them, in a token array long enough for the whole answer. */
+static runnel_status lay_out_tokens(struct rn_tier *tier, struct rn_request *request, const struct rn_session *session,
+                                    uint32_t n_prompt, uint32_t limit)
+{
     int32_t *tokens = rn_alloc(request->heap, limit, sizeof *tokens);
 
     if (tokens == NULL)
         return RUNNEL_NO_MEMORY;
-    if (n_history > 0)
-        memcpy(tokens, session->tokens, n_history * sizeof *tokens);
-    if (n_new > 0)
-        memcpy(tokens + n_history, request->tokens + skip, n_new * sizeof *tokens);
+    memcpy(tokens, tier->tokens, n_prompt * sizeof *tokens);
     rn_free(request->heap, request->tokens);
     request->tokens = tokens;
     request->capacity = limit;
-    request->n_history = n_history;
-    request->n_tokens = request->n_prompt = n_history + n_new;
+    request->n_history = session != NULL ? session->n_tokens : 0;
+    request->n_tokens = request->n_prompt = n_prompt;
     return RUNNEL_OK;
 }
 
@@ -141,49 +144,85 @@ static uint32_t limit_of(const struct rn_tier *tier, const struct rn_request *re
     return (uint32_t)limit;
 }
 
-/* Leases n blocks behind the session's own; false when they are not to be had now. */
-static bool lease(struct rn_tier *tier, struct rn_request *request, struct rn_session *session, uint32_t n_blocks)
+/* The session lets go of blocks that its next turn cannot use; what they held is shared from the tree or computed again.
+ * Before the lease: else a turn could wait for blocks that its own session has. */
+static void trim_session(struct rn_tier *tier, struct rn_session *session, const struct rn_fit *fit)
 {
-    uint32_t n_kept = session != NULL ? session->n_blocks : 0;
-    uint32_t *blocks;
+    uint32_t n_kept = fit->from_tree ? 0 : fit->n_kept;
 
-    RN_CHECK(n_kept <= n_blocks); /* the session's blocks cover known tokens, and those are part of the prompt */
-    while (tier->pool.n_free < n_blocks - n_kept) {
-        struct rn_session *idle = oldest_idle(tier, session);
+    if (n_kept < session->n_blocks)
+        rn_tier_take_back(tier, session->blocks + n_kept, session->n_blocks - n_kept);
+    session->n_blocks = n_kept;
+    session->n_computed = fit->from_tree ? 0 : fit->n_done;
+}
 
+/* False: n free blocks are not to be had now. */
+static bool make_room(struct rn_tier *tier, const struct rn_session *session, uint32_t n)
+{
+    while (tier->pool.n_free < n) {
+        struct rn_session *idle;
+
+        if (rn_tier_evict(tier, n - tier->pool.n_free) > 0)
+            continue;
+        idle = oldest_idle(tier, session);
         if (idle == NULL)
             return false;
-        drop_blocks(tier, idle);
+        drop_blocks(tier, idle); /* some may be in the tree still, and are evicted next */
     }
-    blocks = rn_alloc(request->heap, n_blocks, sizeof *blocks);
-    if (blocks == NULL || !rn_block_pool_take(&tier->pool, n_blocks - n_kept, blocks + n_kept)) {
-        rn_free(request->heap, blocks);
-        rn_request_fail(request, RUNNEL_NO_MEMORY, "no memory for the block table of the request");
-        return true;
+    return true;
+}
+
+/* Leases n blocks behind those that are kept; false when they are not to be had now. */
+static bool lease(struct rn_tier *tier, struct rn_request *request, struct rn_session *session,
+                  const struct rn_fit *fit, uint32_t n_blocks)
+{
+    const uint32_t *kept = fit->from_tree ? tier->found : session != NULL ? session->blocks : NULL;
+    uint32_t *blocks, n_new = n_blocks - fit->n_kept;
+    bool has_room;
+
+    RN_CHECK(fit->n_kept <= n_blocks); /* they cover known tokens, and those are part of the prompt */
+    if (fit->from_tree)
+        rn_tier_ref(tier, tier->found, fit->n_kept);
+    has_room = make_room(tier, session, n_new);
+    blocks = has_room ? rn_alloc(request->heap, n_blocks, sizeof *blocks) : NULL;
+    if (blocks == NULL) {
+        if (fit->from_tree)
+            rn_tier_take_back(tier, tier->found, fit->n_kept);
+        if (has_room)
+            rn_request_fail(request, RUNNEL_NO_MEMORY, "no memory for the block table of the request");
+        return has_room;
     }
-    rn_counter_add(&tier->model->engine->totals.blocks_used, n_blocks - n_kept);
-    if (n_kept > 0)
-        memcpy(blocks, session->blocks, n_kept * sizeof *blocks);
+    RN_CHECK(rn_block_pool_take(&tier->pool, n_new, blocks + fit->n_kept));
+    rn_counter_add(&tier->model->engine->totals.blocks_used, n_new);
+    if (fit->n_kept > 0)
+        memcpy(blocks, kept, fit->n_kept * sizeof *blocks);
     request->blocks = blocks;
     request->n_blocks = n_blocks;
+    request->n_done = fit->n_done;
     return true;
+}
+
+/* Gives back what lease() took; what the session keeps stays with it. */
+static void give_back(struct rn_tier *tier, struct rn_request *request, const struct rn_fit *fit)
+{
+    uint32_t n_kept = fit->from_tree ? 0 : fit->n_kept;
+
+    rn_tier_take_back(tier, request->blocks + n_kept, request->n_blocks - n_kept);
+    request->n_blocks = request->n_done = 0;
 }
 
 /* The session's KV goes with the request until it retires. */
 static void attach_session(struct rn_request *request, struct rn_session *session)
 {
-    request->n_done = session->n_computed;
     rn_free(request->heap, session->blocks);
     session->blocks = NULL;
     session->n_blocks = 0;
+    session->salt = request->cache_salt;
     session->busy = true;
 }
 
 static void start(struct rn_tier *tier, struct rn_request *request)
 {
-    /* A prompt that is computed to its end already still needs the logits of its last position. */
-    if (request->n_done >= request->n_prompt)
-        request->n_done = request->n_prompt - 1;
     request->n_cached = request->n_done;
     request->admitted_us = rn_now_us(&tier->model->engine->clock);
     for (uint32_t i = 0; i < request->n_prompt; i++)
@@ -192,62 +231,111 @@ static void start(struct rn_tier *tier, struct rn_request *request)
     send_request(&tier->model->prefill.actor, request, RN_MSG_PREFILL);
 }
 
-/* Tries to admit; false when the request has to wait for blocks. Fails it when it can never fit. */
-static bool admit(struct rn_tier *tier, struct rn_request *request)
+/* What must be true of request and session before blocks are looked for; else it fails. */
+static void check_fits(struct rn_request *request, const struct rn_session *session, uint64_t prompt, uint32_t limit)
 {
-    struct rn_session *session = session_of(tier, request);
     uint32_t needed = request->max_tokens == 0 ? 0 : 1;
-    uint32_t n_kept, limit;
-    uint64_t prompt;
 
-    if (session != NULL && request->whole)
-        rewind_session(tier, request, session);
-    n_kept = session != NULL ? session->n_blocks : 0;
-    prompt = prompt_tokens(request, session);
-    limit = limit_of(tier, request, prompt);
-    if (request->session_generation != 0 && session == NULL) {
+    if (request->session_generation != 0 && session == NULL)
         rn_request_fail(request, RUNNEL_NOT_FOUND, "the session has been freed");
-    } else if (prompt == 0) {
+    else if (prompt == 0)
         rn_request_fail(request, RUNNEL_INVALID, "the prompt is empty");
-    } else if (prompt + needed > limit) {
+    else if (prompt + needed > limit)
         rn_request_fail(request, RUNNEL_CONTEXT, "the prompt has %llu tokens, %u fit", (unsigned long long)prompt,
                         limit - (limit > 0 ? needed : 0));
-    } else if (!lease(tier, request, session, blocks_for(tier, limit))) {
+}
+
+/* Shares what can be shared, leases the rest and starts; false when the request has to wait. May fail it. */
+static bool begin(struct rn_tier *tier, struct rn_request *request, struct rn_session *session, uint32_t n_prompt,
+                  uint32_t limit)
+{
+    struct rn_fit fit;
+
+    join_tokens(tier, request, session);
+    rn_tier_look_up(tier, request, session, n_prompt, &fit);
+    if (fit.pending) {
+        RN_CHECK(rn_prefix_tree_wait(&tier->tree, &tier->passages[request->slot].path, &fit.found));
         return false;
-    } else if (request->outcome == RN_OUTCOME_NONE && lay_out_tokens(request, session, limit) != RUNNEL_OK) {
-        take_back(tier, request->blocks + n_kept, request->n_blocks - n_kept);
-        request->n_blocks = 0;
-        rn_request_fail(request, RUNNEL_NO_MEMORY, "no memory for %u tokens", limit);
     }
-    if (request->outcome != RN_OUTCOME_NONE) {
-        end(tier, request);
+    if (session != NULL)
+        trim_session(tier, session, &fit);
+    if (!lease(tier, request, session, &fit, blocks_for(tier, limit)))
+        return false;
+    if (request->outcome != RN_OUTCOME_NONE)
+        return true;
+    if (lay_out_tokens(tier, request, session, n_prompt, limit) != RUNNEL_OK ||
+        rn_tier_prepare(tier, request) != RUNNEL_OK) {
+        give_back(tier, request, &fit);
+        rn_request_fail(request, RUNNEL_NO_MEMORY, "no memory for %u tokens", limit);
         return true;
     }
     request->n_limit = limit;
     if (session != NULL)
         attach_session(request, session);
+    rn_tier_enter(tier, request, &fit);
     start(tier, request);
     return true;
 }
 
-/* Admits what fits, in order. The first that does not fit holds the rest; one whose session is busy keeps its
- * place and holds nobody but the later turns of that session. */
-static void admit_waiting(struct rn_tier *tier)
+/* Tries to admit; false when the request has to wait for blocks, its own or another's. Fails it when it can never fit. */
+static bool admit(struct rn_tier *tier, struct rn_request *request)
+{
+    struct rn_session *session = session_of(tier, request);
+    uint64_t prompt;
+    uint32_t limit;
+    bool done;
+
+    if (session != NULL && request->whole)
+        rewind_session(tier, request, session);
+    if (session != NULL && session->n_blocks > 0 && session->salt != request->cache_salt)
+        drop_blocks(tier, session);
+    prompt = prompt_tokens(request, session);
+    limit = limit_of(tier, request, prompt);
+    check_fits(request, session, prompt, limit);
+    done = request->outcome != RN_OUTCOME_NONE || begin(tier, request, session, (uint32_t)prompt, limit);
+    if (request->outcome != RN_OUTCOME_NONE)
+        end(tier, request);
+    return done;
+}
+
+/* A request that waits for another's blocks, or whose session is in use: it keeps its place and holds nobody but the
+ * later turns of that session. */
+static bool is_held(struct rn_tier *tier, const struct rn_request *request, const struct rn_session *session)
+{
+    if (session != NULL && (session->busy || session->held == tier->passes))
+        return true;
+    return tier->passages[request->slot].path.state == RN_PATH_WAITING;
+}
+
+/* Admits what fits, in order. The first for which there are no blocks holds the rest. */
+static void admit_some(struct rn_tier *tier)
 {
     struct rn_request_queue held = {NULL, NULL, 0};
     struct rn_request *request;
+    bool full = false;
 
-    while ((request = rn_request_pop(&tier->waiting)) != NULL) {
-        const struct rn_session *session = session_of(tier, request);
-        bool busy = session != NULL && session->busy;
+    tier->passes++;
+    while (!full && (request = rn_request_pop(&tier->waiting)) != NULL) {
+        struct rn_session *session = session_of(tier, request);
 
-        if (!busy && admit(tier, request))
-            continue;
+        if (!is_held(tier, request, session)) {
+            if (admit(tier, request))
+                continue;
+            full = tier->passages[request->slot].path.state != RN_PATH_WAITING;
+        }
+        if (session != NULL)
+            session->held = tier->passes;
         rn_request_push(&held, request);
-        if (!busy)
-            break;
     }
     rn_request_push_front(&tier->waiting, &held);
+}
+
+static void admit_waiting(struct rn_tier *tier)
+{
+    do {
+        tier->woke = false;
+        admit_some(tier);
+    } while (tier->woke);
 }
 
 static void on_admit(struct rn_actor *self, struct rn_msg *msg)
@@ -328,6 +416,7 @@ static void on_session_new(struct rn_actor *self, struct rn_msg *msg)
     struct rn_session *session = &tier->model->engine->sessions[msg->session.slot];
 
     session->next = tier->sessions;
+    session->held = 0;
     tier->sessions = session;
     rn_msg_free(self->runtime, msg);
 }
@@ -356,7 +445,7 @@ static void keep_in_session(struct rn_tier *tier, struct rn_request *request, st
     uint32_t n_computed = request->n_done < n_tokens ? request->n_done : n_tokens;
     uint32_t n_blocks = blocks_for(tier, n_computed);
 
-    take_back(tier, request->blocks + n_blocks, request->n_blocks - n_blocks);
+    rn_tier_take_back(tier, request->blocks + n_blocks, request->n_blocks - n_blocks);
     rn_free(request->heap, session->tokens);
     session->tokens = request->tokens;
     session->n_tokens = n_tokens;
@@ -385,17 +474,31 @@ static void on_retire(struct rn_actor *self, struct rn_msg *msg)
     struct rn_request *request = msg->request.request;
     struct rn_session *session = session_of(tier, request);
 
+    rn_tier_leave(tier, request);
     /* n_limit says that it was admitted, and so held its session. */
     if (request->n_limit > 0 && session != NULL)
         leave_session(tier, request, session);
     else if (request->n_blocks > 0)
-        take_back(tier, request->blocks, request->n_blocks);
+        rn_tier_take_back(tier, request->blocks, request->n_blocks);
     tier->passages[request->slot].passed = 0;
     msg->head.kind = RN_MSG_ENDED;
     msg->ended = (struct rn_pay_ended){request->slot, request->generation, request->model};
     rn_request_free(request);
     rn_actor_send(&tier->model->engine->router.actor, msg);
     admit_waiting(tier);
+}
+
+static void on_computed(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_tier *tier = tier_of(self);
+    const struct rn_computed_list *list = msg->computed.list;
+
+    for (uint32_t i = 0; i < list->n; i++)
+        rn_tier_publish(tier, &list->items[i]);
+    msg->head.kind = RN_MSG_COMPUTED_BACK;
+    rn_actor_send(&tier->model->decode.actor, msg);
+    if (tier->woke)
+        admit_waiting(tier);
 }
 
 static void on_close(struct rn_actor *self, struct rn_msg *msg)
@@ -417,6 +520,7 @@ static const struct rn_actor_class tier_class = {
             [RN_MSG_SESSION_NEW] = on_session_new,
             [RN_MSG_SESSION_FREE] = on_session_free,
             [RN_MSG_RETIRE] = on_retire,
+            [RN_MSG_COMPUTED] = on_computed,
             [RN_MSG_CLOSE] = on_close,
         },
 };
@@ -427,20 +531,27 @@ runnel_status rn_tier_init(struct rn_tier *tier, struct runnel_model *model)
 
     *tier = (struct rn_tier){.model = model};
     tier->passages = rn_calloc(&engine->heap, engine->max_streams, sizeof tier->passages[0]);
-    if (tier->passages == NULL ||
-        rn_block_pool_init(&tier->pool, &engine->heap, model->parts.limits.n_blocks) != RUNNEL_OK) {
-        rn_free(&engine->heap, tier->passages);
+    if (tier->passages == NULL)
         return RUNNEL_NO_MEMORY;
-    }
+    if (rn_block_pool_init(&tier->pool, &engine->heap, model->parts.limits.n_blocks) != RUNNEL_OK)
+        goto fail_passages;
+    if (rn_tier_cache_init(tier) != RUNNEL_OK)
+        goto fail_pool;
     rn_counter_add(&engine->totals.blocks_total, model->parts.limits.n_blocks);
     rn_actor_init(&tier->actor, &engine->runtime, &tier_class,
-                  (int32_t)(4 * engine->max_streams + 2 * engine->max_sessions + 1));
+                  (int32_t)(4 * engine->max_streams + 2 * engine->max_sessions + RN_COMPUTED_LISTS + 1));
     return RUNNEL_OK;
+fail_pool:
+    rn_block_pool_fini(&tier->pool);
+fail_passages:
+    rn_free(&engine->heap, tier->passages);
+    return RUNNEL_NO_MEMORY;
 }
 
 void rn_tier_fini(struct rn_tier *tier)
 {
     rn_counter_add(&tier->model->engine->totals.blocks_total, -(int64_t)tier->pool.n_blocks);
+    rn_tier_cache_fini(tier);
     rn_free(&tier->model->engine->heap, tier->passages);
     rn_block_pool_fini(&tier->pool);
 }

@@ -1,14 +1,24 @@
-/* The tier actor (cache-tier manager): owns the KV block pool and the sessions. A request is admitted
- * when its session is free and every block that it can ever need is leased to it, so that no sequence
- * waits for a block while it runs and no two wait for each other. Admission is first come, first
- * served; when blocks run short, the blocks of idle sessions are taken back, least recently used
- * first (their tokens stay: the next turn computes them again). */
+/* The tier actor (cache-tier manager): owns the KV block pool, the prefix tree and the sessions. A request is
+ * admitted when its session is free and every block that it can ever need is leased to it, so that no sequence waits
+ * for a block while it runs and no two wait for each other. Admission is first come, first served; when blocks run
+ * short, those that only the prefix tree holds are taken back, least recently used first, then the blocks of idle
+ * sessions (their tokens stay: the next turn computes them again, or finds them in the tree).
+ *
+ *   prompt   | shared with the tree or kept by the session | leased, computed by the request itself ......... |
+ *            0                                        n_done                                   blocks for n_limit
+ *
+ * What a prompt shares is whole blocks. If the blocks behind them are being computed by a request that runs, it waits
+ * here until they are ready or given up, and holds nobody else up; one that waits holds nothing, one that runs never
+ * waits. A block into which is written has one reference: its writer's. See tier_cache.h. */
 #ifndef RN_ACTORS_TIER_ACTOR_H
 #define RN_ACTORS_TIER_ACTOR_H
 
+#include "actors/prefill_actor.h"
 #include "actors/request.h"
 #include "actors/runtime.h"
 #include "cache/block_pool.h"
+#include "cache/hit_ceiling.h"
+#include "cache/prefix_tree.h"
 
 struct runnel_model;
 
@@ -25,25 +35,52 @@ struct rn_session {
     uint32_t n_computed;       /* positions whose KV is in blocks */
     uint32_t *blocks;          /* [n_blocks] */
     uint32_t n_blocks;
+    uint64_t salt;             /* under which the blocks were computed */
     bool busy;
     bool free_wanted;
+    uint64_t held;             /* pass of admissions in which an earlier turn was held back */
     uint64_t last_use;
 };
 
-/* What the tier knows of the stream in a slot, for a CANCEL that comes before, with or behind its request. */
+/* What the tier knows of the stream in a slot: for a CANCEL that comes before, with or behind its request, and while
+ * decode owns the request, its place in the prefix tree and what is to be published of its prompt. */
 struct rn_passage {
     uint32_t cancelled; /* generation cancelled while its request was still on the way here */
     uint32_t passed;    /* generation sent on to prefill and not yet retired */
+    struct rn_prefix_path path;
+    int32_t *prompt;    /* [n_blocks * block_tokens]; NULL: nothing is published before the request retires */
+    uint32_t *blocks;   /* [n_blocks] */
+    uint32_t n_blocks;  /* whole ones of the prompt */
+};
+
+/* So many blocks of a stream's prompt, from its start, are full and computed. */
+struct rn_computed {
+    uint32_t slot, generation;
+    uint32_t n_blocks;
+};
+
+/* Those of one step: at most one entry for each prompt that has a lane. */
+struct rn_computed_list {
+    struct rn_computed_list *next; /* decode's free ones */
+    uint32_t n;
+    struct rn_computed items[RN_PREFILL_LANES];
 };
 
 struct rn_tier {
     struct rn_actor actor; /* first */
     struct runnel_model *model;
     struct rn_block_pool pool;
+    struct rn_prefix_tree tree;
+    struct rn_hit_ceiling ceiling;
+    bool shares;                     /* false: the tree stays empty */
+    bool woke;                       /* a wait for another's blocks has ended: look through the waiting again */
     struct rn_session *sessions;
-    struct rn_request_queue waiting; /* for blocks or their session, oldest first */
+    struct rn_request_queue waiting; /* for blocks, their session or another's blocks, oldest first */
     struct rn_passage *passages;     /* [max_streams] */
-    uint64_t uses;
+    int32_t *tokens;                 /* [context_tokens]: of the request that is looked at */
+    uint32_t *found;                 /* [context_tokens / block_tokens]: blocks that the tree has for it */
+    uint64_t uses, passes;
+    int64_t known_blocks;            /* as told to the engine's totals */
 };
 
 runnel_status rn_tier_init(struct rn_tier *tier, struct runnel_model *model);

@@ -528,12 +528,12 @@ uint32_t rn_prefix_tree_evict(struct rn_prefix_tree *tree, uint32_t n)
     return done;
 }
 
-uint32_t rn_prefix_tree_purge(struct rn_prefix_tree *tree, struct rn_prefix_salt salt, struct rn_prefix_woken *woken)
+/* Removes the node and all below it, the deepest first; how many. */
+static uint32_t drop_all(struct rn_prefix_tree *tree, uint32_t top, struct rn_prefix_woken *woken)
 {
-    uint32_t root = rn_prefix_table_root(tree, rn_prefix_hash_salt(tree, salt), salt);
-    uint32_t node = root, n_gone = 0;
+    uint32_t node = top, n_gone = 0;
 
-    while (node != NONE) {
+    for (;;) {
         struct rn_prefix_node *n = &tree->nodes[node];
         uint32_t parent = n->parent;
 
@@ -549,7 +549,33 @@ uint32_t rn_prefix_tree_purge(struct rn_prefix_tree *tree, struct rn_prefix_salt
         }
         rn_prefix_node_drop(tree, node);
         n_gone++;
+        if (node == top)
+            return n_gone;
         node = parent;
+    }
+}
+
+uint32_t rn_prefix_tree_purge(struct rn_prefix_tree *tree, struct rn_prefix_salt salt, struct rn_prefix_woken *woken)
+{
+    uint32_t root = rn_prefix_table_root(tree, rn_prefix_hash_salt(tree, salt), salt);
+
+    return root != NONE ? drop_all(tree, root, woken) : 0;
+}
+
+uint32_t rn_prefix_tree_forget(struct rn_prefix_tree *tree, const uint32_t *blocks, uint32_t n,
+                               struct rn_prefix_woken *woken)
+{
+    uint32_t n_gone = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t node = tree->node_of[blocks[i]];
+
+        if (node != NONE) {
+            uint32_t parent = tree->nodes[node].parent;
+
+            n_gone += drop_all(tree, node, woken);
+            rn_prefix_node_tidy(tree, parent);
+        }
     }
     return n_gone;
 }

@@ -237,6 +237,18 @@ uint32_t rn_prefix_tree_evict(struct rn_prefix_tree *tree, uint32_t n);
  * entered publish nothing any more. All who wait are told. Returns the number of nodes gone. */
 uint32_t rn_prefix_tree_purge(struct rn_prefix_tree *tree, struct rn_prefix_salt salt, struct rn_prefix_woken *woken);
 
+/* Forgets each node that has one of the blocks, and all below it: what the blocks hold is not to be trusted, nor what was
+ * computed from it. As in a purge, sequences keep their references, those that stand below publish nothing any more, and
+ * all who wait there are told. Returns the number of nodes gone. */
+uint32_t rn_prefix_tree_forget(struct rn_prefix_tree *tree, const uint32_t *blocks, uint32_t n,
+                               struct rn_prefix_woken *woken);
+
+/* True while the block is a ready node's: then one of its references is the tree's. */
+static inline bool rn_prefix_tree_has(const struct rn_prefix_tree *tree, uint32_t block)
+{
+    return tree->node_of[block] != RN_PREFIX_NO_NODE;
+}
+
 /* The colder tier has the node under another handle, or (0) no more. False when the node is gone. A cold node without
  * handle goes as soon as nothing is below it. `forgotten` is not called for the old handle. */
 bool rn_prefix_tree_set_handle(struct rn_prefix_tree *tree, struct rn_prefix_ref node, uint64_t handle);

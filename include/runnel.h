@@ -163,12 +163,16 @@ typedef struct runnel_engine_stats {
     uint64_t sessions;
     uint64_t models;
     uint64_t messages;       /* in mailboxes or being handled */
-    uint64_t blocks_used;    /* KV blocks leased, all models */
+    uint64_t blocks_used;    /* KV blocks that requests or sessions hold, all models; what only the cache holds is free to be had */
     uint64_t blocks_total;
     uint64_t heap_bytes;     /* from the allocator, now */
     uint64_t steps;          /* forward passes done */
     uint64_t prompt_tokens;  /* positions prefilled */
     uint64_t tokens;         /* tokens generated */
+    uint64_t prefix_hit_tokens;    /* tokens of admitted prompts whose KV was there: in the prefix cache or the session ... */
+    uint64_t prefix_missed_tokens; /* ... and the others */
+    double prefix_ceiling;   /* share of the prompts' whole blocks that an endless cache would have had (estimated), in [0, 1] */
+    uint64_t evicted_blocks; /* taken from the prefix cache for other use */
 } runnel_engine_stats;
 
 RUNNEL_API void runnel_engine_get_stats(runnel_engine *engine, runnel_engine_stats *stats);
@@ -223,6 +227,9 @@ typedef struct runnel_model_options {
     uint8_t vocab_only;       /* 1: only what runnel_tokenize needs; generate is refused with STATE */
     runnel_load_fn on_load;   /* NULL: no events; see runnel_model_wait */
     void *load_user;
+    uint8_t no_prefix_cache;  /* 0: requests that begin alike share what they begin with, by whole KV blocks, now or later: it is
+                                 computed once and stays in kv_bytes until the room is needed. The answer is the same,
+                                 bit for bit on the CPU. 1: each request computes its whole prompt */
 } runnel_model_options;
 
 RUNNEL_API void runnel_model_options_default(runnel_model_options *options);
@@ -373,7 +380,7 @@ typedef enum runnel_finish {
 
 typedef struct runnel_usage {
     uint64_t prompt_tokens;     /* of this request; in a session: of this turn, and what it continues */
-    uint64_t cached_tokens;     /* of prompt_tokens: not computed, taken from the session */
+    uint64_t cached_tokens;     /* of prompt_tokens: not computed, taken from the prefix cache or the session */
     uint64_t completion_tokens; /* includes the token that ended the text */
 } runnel_usage;
 
@@ -423,7 +430,8 @@ typedef struct runnel_request {
     uint8_t ignore_eos;          /* 1: the model's end-of-text tokens do not end the answer */
     uint8_t want_logprobs;       /* 1: logprob of each chosen token, and of n_top others */
     uint8_t want_progress;       /* 1: PROGRESS events while the prompt is computed */
-    uint8_t want_logits;         /* 1: a LOGITS event for each position of the prompt */
+    uint8_t want_logits;         /* 1: a LOGITS event for each position of the prompt: it is computed, cached or not; a
+                                    session's past is not */
     uint32_t n_top;              /* at most RUNNEL_MAX_TOP_LOGPROBS */
     int64_t max_tokens;          /* -1: until the context is full; 0: only the prompt is computed */
     runnel_sampling sampling;
@@ -441,6 +449,9 @@ typedef struct runnel_request {
                                     differs takes its place */
     uint8_t raw_answer;          /* 1: the answer to a chat is delivered as TOKEN events alone, its text as it is. Else reasoning
                                     and, where the chat has tools, tool calls are events of their own */
+    uint64_t cache_salt;         /* the prefix cache shares nothing between requests of different salts, so that none can learn by
+                                    its speed what another has asked. A turn with another salt than the one before
+                                    computes its session again */
 } runnel_request;
 
 /* Greedy, up to the context, no stops, seed 0. */

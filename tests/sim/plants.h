@@ -4,7 +4,7 @@
  * CMakeLists.txt), so that the calls come through here; the library itself knows nothing of it.
  *
  *   lost wake     runtime.c         a send that found the mailbox empty says it did not: nobody wakes the actor
- *   double free   tier_actor.c      a block that was given back, and is another's by now, is given back again
+ *   double free   prefix_tree.c     a block that was given back, and is another's by now, is given back again
  *   stale token   sampler_actor.c   a request gets the token that was drawn before, for another row */
 #ifndef RN_TESTS_SIM_PLANTS_H
 #define RN_TESTS_SIM_PLANTS_H

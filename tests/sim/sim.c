@@ -128,6 +128,8 @@ static void make_plan(struct sim *sim)
             plan->features &= ~(1u << i);
     if (!sim_chance(sim, 8))
         plan->features &= ~(1u << SIM_CHURN);
+    if (!sim_chance(sim, 30))
+        plan->features &= ~(1u << SIM_NO_PREFIX_CACHE);
     plan->policy = (enum sim_policy)sim_pick(sim, SIM_POLICIES);
     plan->n_ticks = between(sim, 50, 1200);
     plan->n_requests = between(sim, 1, sim_chance(sim, 20) ? 64 : 20);
@@ -156,7 +158,7 @@ static void tell_plan(struct sim *sim)
     const struct sim_plan *plan = &sim->plan;
     const struct rn_backend_limits *limits = &plan->limits;
 
-    sim_tell(sim, "features %05x policy %d; %u streams, %u sessions", plan->features, (int)plan->policy,
+    sim_tell(sim, "features %06x policy %d; %u streams, %u sessions", plan->features, (int)plan->policy,
              plan->max_streams, plan->max_sessions);
     sim_tell(sim, "rows %u outs %u seqs %u; %u blocks of %u, context %u; alphabet of %u", limits->max_rows,
              limits->max_outs, limits->max_seqs, limits->n_blocks, limits->block_tokens, limits->context_tokens,
@@ -243,6 +245,7 @@ bool sim_new_model(struct sim *sim, uint32_t index)
 {
     struct sim_model *model = &sim->models[index];
     struct rn_model_parts parts = {.limits = sim->plan.limits, .n_vocab = ORACLE_VOCAB};
+    runnel_model_options options;
     runnel_error error;
     runnel_status status;
 
@@ -258,7 +261,9 @@ bool sim_new_model(struct sim *sim, uint32_t index)
     model->oracle->submitted = submitted;
     model->oracle->user = sim;
     parts.backend = &model->oracle->backend;
-    status = rn_model_new_of_parts(sim->engine, &parts, NULL, &model->handle, &error);
+    runnel_model_options_default(&options);
+    options.no_prefix_cache = sim_has(sim, SIM_NO_PREFIX_CACHE);
+    status = rn_model_new_of_parts(sim->engine, &parts, &options, &model->handle, &error);
     sim_sign(sim, 0x100 + (uint64_t)-status);
     sim_tell(sim, "host: model %u is new: %s", index, runnel_status_name(status));
     if (status == RUNNEL_OK)
@@ -509,6 +514,17 @@ static void expect_quiet(struct sim *sim, bool all_freed)
                  (unsigned long long)stats.sessions, (unsigned long long)stats.models);
 }
 
+static void count_cache(struct sim *sim)
+{
+    runnel_engine_stats stats = {.struct_size = sizeof stats};
+
+    runnel_engine_get_stats(sim->engine, &stats);
+    sim->n_hit_tokens = stats.prefix_hit_tokens;
+    sim->n_evicted = stats.evicted_blocks;
+    if (!(stats.prefix_ceiling >= 0 && stats.prefix_ceiling <= 1))
+        sim_fail(sim, "the ceiling of the hit rate is %g", stats.prefix_ceiling);
+}
+
 static void end(struct sim *sim)
 {
     bool all = sim_chance(sim, 50);
@@ -529,6 +545,7 @@ static void end(struct sim *sim)
         if (sim->models[i].handle != NULL && all)
             sim_free_model(sim, i);
     settle(sim);
+    count_cache(sim);
     if (!sim->failed)
         expect_quiet(sim, all);
     if (!sim->failed)
@@ -552,6 +569,9 @@ static void report_on(const struct sim *sim, struct sim_report *report)
         .n_steps = sim->n_steps,
         .n_events = sim->n_events,
         .n_checks = sim->n_checks,
+        .n_hit_tokens = sim->n_hit_tokens,
+        .n_waits = sim->n_waits,
+        .n_evicted = sim->n_evicted,
     };
     memcpy(report->failure, sim->failure, sizeof report->failure);
     memcpy(report->n_outcomes, sim->n_outcomes, sizeof report->n_outcomes);

@@ -54,6 +54,9 @@ enum sim_feature {
     SIM_ACT_INSIDE,
     SIM_BURSTS,
     SIM_CHURN,
+    SIM_NO_PREFIX_CACHE,
+    SIM_SALTS,
+    SIM_SHARED_STEMS,
     SIM_FEATURES
 };
 
@@ -104,6 +107,7 @@ struct sim_stream {
     uint32_t n_prompt;
     int64_t max_tokens;
     bool as_text, want_logits, want_progress, want_logprobs;
+    uint64_t cache_salt;
     uint32_t n_top;
     char stops[SIM_STOPS][SIM_STOP_BYTES];
     const char *stop_list[SIM_STOPS];
@@ -149,6 +153,7 @@ struct sim {
     uint32_t starved;           /* role of the actor that is kept waiting */
     int32_t prompts[SIM_PROMPTS][SIM_PROMPT_TOKENS];
     uint64_t n_events, n_steps, n_checks, n_outcomes[3];
+    uint64_t n_hit_tokens, n_waits, n_evicted; /* what the prefix cache came to */
     bool failed;
     char failure[512];
 };
@@ -160,6 +165,7 @@ struct sim_report {
     uint32_t n_streams;
     uint64_t n_ticks, n_steps, n_events, n_checks;
     uint64_t n_outcomes[3]; /* done, cancelled, failed */
+    uint64_t n_hit_tokens, n_waits, n_evicted;
 };
 
 /* Runs one seed. True: nothing was wrong. story: each message and act is written there; NULL: nowhere. */

@@ -128,6 +128,11 @@ static void choose_prompt(struct sim *sim, struct sim_stream *stream)
 
     stream->as_text = sim_chance(sim, 40);
     stream->n_prompt = 1 + sim_pick(sim, sim_chance(sim, 50) ? 12 : SIM_PROMPT_TOKENS - 1);
+    if (sim_has(sim, SIM_SHARED_STEMS)) { /* one stem, and most prompts fit */
+        base = sim->prompts[0];
+        stream->as_text = false;
+        stream->n_prompt = 1 + sim_pick(sim, stream->room > 2 ? stream->room - 2 : 1) % (SIM_PROMPT_TOKENS - 1);
+    }
     for (uint32_t i = 0; i < stream->n_prompt; i++)
         stream->prompt[i] = base[i] & (stream->as_text ? 0x7f : 0xff);
     if (sim_chance(sim, 50))
@@ -180,6 +185,7 @@ static void fill_request(struct sim *sim, struct sim_stream *stream, char *text,
     request->want_logprobs = stream->want_logprobs;
     request->n_top = stream->n_top;
     request->ignore_eos = (uint8_t)sim_chance(sim, 50);
+    request->cache_salt = stream->cache_salt;
     choose_sampling(sim, &request->sampling);
     request->on_event = stream->pull ? NULL : on_event;
     request->user = stream;
@@ -217,6 +223,7 @@ static void prepare_stream(struct sim *sim, struct sim_stream *stream, uint32_t 
     stream->want_progress = sim_has(sim, SIM_PROGRESS) && sim_chance(sim, 50);
     stream->want_logprobs = sim_has(sim, SIM_LOGPROBS) && sim_chance(sim, 50);
     stream->n_top = stream->want_logprobs ? sim_pick(sim, RUNNEL_MAX_TOP_LOGPROBS + 1) : 0;
+    stream->cache_salt = sim_has(sim, SIM_SALTS) ? sim_pick(sim, 3) : 0;
     choose_prompt(sim, stream);
     choose_stops(sim, stream);
 }

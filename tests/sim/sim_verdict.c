@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cache/prefix_node.h"
 #include "mailbox/ring.h"
 #include "tests/sim/sim.h"
 
@@ -121,6 +122,37 @@ static void poison_free_blocks(struct sim_model *model)
             oracle_poison_block(model->oracle, pool->free_stack[i]);
 }
 
+static bool is_waiting(const struct rn_tier *tier, uint32_t slot)
+{
+    for (const struct rn_request *r = tier->waiting.first; r != NULL; r = r->next)
+        if (r->slot == slot)
+            return true;
+    return false;
+}
+
+/* Who stands in the tree is running; who waits for a block stands in the queue, and somebody who runs computes it. */
+static void check_paths(struct sim *sim, uint32_t index)
+{
+    const struct rn_tier *tier = &sim->models[index].handle->tier;
+
+    for (uint32_t slot = 0; slot < sim->plan.max_streams; slot++) {
+        const struct rn_passage *passage = &tier->passages[slot];
+        enum rn_prefix_path_state state = passage->path.state;
+        const struct rn_prefix_path *computing;
+
+        if ((state == RN_PATH_ENTERED) != (passage->passed != 0 && tier->shares) || state == RN_PATH_TOLD)
+            sim_fail(sim, "model %u: the path of slot %u is in state %d", index, slot, (int)state);
+        if (state != RN_PATH_WAITING)
+            continue;
+        computing = tier->tree.nodes[passage->path.waits_for].computing;
+        sim->n_waits++;
+        if (!is_waiting(tier, slot))
+            sim_fail(sim, "model %u: slot %u waits for a block and is not in the queue", index, slot);
+        if (computing == NULL || computing->state != RN_PATH_ENTERED)
+            sim_fail(sim, "model %u: slot %u waits for a block that nobody computes", index, slot);
+    }
+}
+
 void sim_check_tick(struct sim *sim)
 {
     runnel_engine_stats stats = {.struct_size = sizeof stats};
@@ -131,6 +163,9 @@ void sim_check_tick(struct sim *sim)
             continue;
         if (!rn_block_pool_check(&sim->models[i].handle->tier.pool))
             sim_fail(sim, "the block pool of model %u is not whole", i);
+        if (!rn_prefix_tree_check(&sim->models[i].handle->tier.tree))
+            sim_fail(sim, "the prefix tree of model %u is not whole", i);
+        check_paths(sim, i);
         poison_free_blocks(&sim->models[i]);
     }
     runnel_engine_get_stats(sim->engine, &stats);
@@ -177,9 +212,13 @@ static void check_owners(struct sim *sim, uint32_t index)
     for (uint32_t i = 0; i < model->decode.n_running; i++)
         count_request(&held, model->decode.running[i]);
     for (uint32_t i = 0; i < pool->n_blocks; i++)
-        if (pool->references[i] != held.references[i])
-            sim_fail(sim, "model %u: block %u has %u references and %u owners", index, i, pool->references[i],
+        if (pool->references[i] != held.references[i] + rn_prefix_tree_has(&model->tier.tree, i))
+            sim_fail(sim, "model %u: block %u has %u references, %u owners and the tree", index, i, pool->references[i],
                      held.references[i]);
+    for (const struct rn_request *r = model->tier.waiting.first; r != NULL; r = r->next)
+        if (model->tier.passages[r->slot].path.state == RN_PATH_WAITING && model->prefill.waiting.n == 0 &&
+            sim->models[index].oracle->first == NULL)
+            sim_fail(sim, "model %u: slot %u waits for a block, and no step is in flight", index, r->slot);
     if (held.lanes != RN_PREFILL_LANES)
         sim_fail(sim, "model %u: %u prefill lanes are free or taken, not %d", index, held.lanes, RN_PREFILL_LANES);
 }
@@ -214,6 +253,16 @@ static void check_stuck(struct sim *sim)
                  waiting, last);
 }
 
+/* Blocks that somebody besides the tree holds. */
+static uint64_t blocks_used(const struct rn_tier *tier)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < tier->pool.n_blocks; i++)
+        n += tier->pool.references[i] > rn_prefix_tree_has(&tier->tree, i);
+    return n;
+}
+
 void sim_check_quiet(struct sim *sim)
 {
     uint64_t used = 0;
@@ -222,7 +271,7 @@ void sim_check_quiet(struct sim *sim)
     for (uint32_t i = 0; i < SIM_MODELS; i++) {
         if (sim->models[i].handle != NULL) {
             check_owners(sim, i);
-            used += sim->models[i].handle->tier.pool.n_blocks - sim->models[i].handle->tier.pool.n_free;
+            used += blocks_used(&sim->models[i].handle->tier);
         } else if (sim->models[i].oracle != NULL && !sim->models[i].oracle->freed) {
             all = false;
         }
@@ -273,9 +322,11 @@ static void judge_prompt_events(struct sim *sim, const struct sim_stream *stream
 static void judge_usage(struct sim *sim, const struct sim_stream *stream, const struct history *history)
 {
     const runnel_timings *t = &stream->timings;
+    bool shares = !sim_has(sim, SIM_NO_PREFIX_CACHE) && !stream->want_logits;
+    uint64_t most = shares ? UINT64_MAX : history->n;
 
     if (stream->usage.prompt_tokens != (uint64_t)history->n + stream->n_prompt ||
-        stream->usage.cached_tokens > history->n || stream->usage.cached_tokens >= stream->usage.prompt_tokens)
+        stream->usage.cached_tokens > most || stream->usage.cached_tokens >= stream->usage.prompt_tokens)
         sim_fail(sim, "stream %u: usage says %llu of %llu cached; %u and %u tokens were asked", index_of(sim, stream),
                  (unsigned long long)stream->usage.cached_tokens, (unsigned long long)stream->usage.prompt_tokens,
                  history->n, stream->n_prompt);

@@ -96,17 +96,22 @@ static void test_seeds(void **state)
         sum.n_steps += report.n_steps;
         sum.n_events += report.n_events;
         sum.n_checks += report.n_checks;
+        sum.n_hit_tokens += report.n_hit_tokens;
+        sum.n_waits += report.n_waits;
+        sum.n_evicted += report.n_evicted;
         for (int i = 0; i < 3; i++)
             sum.n_outcomes[i] += report.n_outcomes[i];
         sum.signature ^= report.signature;
     }
     printf("all of ");
     say(last_seed, &sum);
+    printf("%llu prompt tokens were cached, %llu waits seen, %llu blocks evicted\n", (unsigned long long)sum.n_hit_tokens,
+           (unsigned long long)sum.n_waits, (unsigned long long)sum.n_evicted);
     assert_int_equal(failed, 0);
     /* A range of some size has to have met everything, or it proves little. */
     if (last_seed - first_seed >= 500)
         assert_true(sum.n_outcomes[0] > 0 && sum.n_outcomes[1] > 0 && sum.n_outcomes[2] > 0 &&
-                    sum.n_steps > sum.n_streams);
+                    sum.n_steps > sum.n_streams && sum.n_hit_tokens > 0 && sum.n_waits > 0 && sum.n_evicted > 0);
 }
 
 /* Two seeds must not give one signature: it would say nothing. */

@@ -1,0 +1,255 @@
+/* The tier and its prefix tree: see tier_cache.h. */
+#include "actors/tier_cache.h"
+
+#include <string.h>
+#include <sys/random.h>
+
+#include "actors/engine.h"
+#include "base/check.h"
+
+#define MORE_NODES 64 /* roots of salts that are in use, besides one per stream */
+
+static uint32_t block_tokens(const struct rn_tier *tier)
+{
+    return tier->model->parts.limits.block_tokens;
+}
+
+static struct rn_prefix_salt salt_of(const struct rn_request *request)
+{
+    return (struct rn_prefix_salt){{request->cache_salt, 0}};
+}
+
+/* ---- Init and fini ---- */
+
+/* Each block can be a node, ready or pending; without the cache nothing ever is. */
+static runnel_status init_tree(struct rn_tier *tier, struct rn_heap *heap)
+{
+    uint64_t nodes = (uint64_t)tier->pool.n_blocks + tier->model->engine->max_streams + MORE_NODES;
+    struct rn_prefix_options options = {
+        .block_tokens = block_tokens(tier),
+        .max_nodes = !tier->shares ? 2 : nodes < 1u << 30 ? (uint32_t)nodes : 1u << 30,
+    };
+
+    /* Without it prompts could be made to collide, which would cost time and nothing else. */
+    if (getrandom(&options.seed, sizeof options.seed, GRND_NONBLOCK) != (ssize_t)sizeof options.seed)
+        options.seed = (uintptr_t)tier;
+    return rn_prefix_tree_init(&tier->tree, heap, &tier->pool, &options);
+}
+
+runnel_status rn_tier_cache_init(struct rn_tier *tier)
+{
+    const struct rn_backend_limits *limits = &tier->model->parts.limits;
+    struct rn_heap *heap = &tier->model->engine->heap;
+
+    tier->shares = !tier->model->options.no_prefix_cache;
+    rn_hit_ceiling_init(&tier->ceiling);
+    tier->tokens = rn_alloc(heap, limits->context_tokens, sizeof *tier->tokens);
+    tier->found = rn_alloc(heap, limits->context_tokens / limits->block_tokens + 1, sizeof *tier->found);
+    if (tier->tokens != NULL && tier->found != NULL && init_tree(tier, heap) == RUNNEL_OK)
+        return RUNNEL_OK;
+    rn_free(heap, tier->tokens);
+    rn_free(heap, tier->found);
+    return RUNNEL_NO_MEMORY;
+}
+
+void rn_tier_cache_fini(struct rn_tier *tier)
+{
+    struct rn_heap *heap = &tier->model->engine->heap;
+
+    rn_prefix_tree_fini(&tier->tree);
+    rn_free(heap, tier->tokens);
+    rn_free(heap, tier->found);
+}
+
+/* ---- References ---- */
+
+/* Used are blocks that a request or a session holds. */
+void rn_tier_ref(struct rn_tier *tier, const uint32_t *blocks, uint32_t n)
+{
+    int64_t n_used = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        n_used += rn_block_pool_references(&tier->pool, blocks[i]) == 1;
+    rn_prefix_tree_ref(&tier->tree, blocks, n);
+    rn_counter_add(&tier->model->engine->totals.blocks_used, n_used);
+}
+
+void rn_tier_take_back(struct rn_tier *tier, const uint32_t *blocks, uint32_t n)
+{
+    int64_t n_used = 0;
+
+    rn_prefix_tree_unref(&tier->tree, blocks, n);
+    for (uint32_t i = 0; i < n; i++)
+        n_used += rn_block_pool_references(&tier->pool, blocks[i]) == rn_prefix_tree_has(&tier->tree, blocks[i]);
+    rn_counter_add(&tier->model->engine->totals.blocks_used, -n_used);
+}
+
+uint32_t rn_tier_evict(struct rn_tier *tier, uint32_t n)
+{
+    uint32_t n_freed = rn_prefix_tree_evict(&tier->tree, n);
+
+    rn_counter_add(&tier->model->engine->totals.evicted_blocks, n_freed);
+    return n_freed;
+}
+
+/* Their requests are in the queue still; nothing else may happen to the tree before they are told. */
+static void tell_woken(struct rn_tier *tier, struct rn_prefix_woken *woken)
+{
+    while (rn_prefix_woken_pop(woken) != NULL)
+        tier->woke = true;
+}
+
+/* ---- Admission ---- */
+
+/* The session's blocks as far as they may be used: computed, and if written into, nobody else's. */
+static void fit_session(const struct rn_tier *tier, const struct rn_session *session, uint32_t own, struct rn_fit *fit)
+{
+    uint32_t whole = own / block_tokens(tier);
+    bool has_next = session != NULL && session->n_blocks > whole;
+
+    fit->n_done = own;
+    fit->n_kept = whole;
+    if (has_next && rn_block_pool_references(&tier->pool, session->blocks[whole]) == 1)
+        fit->n_kept++;
+    else
+        fit->n_done = whole * block_tokens(tier);
+}
+
+void rn_tier_look_up(struct rn_tier *tier, const struct rn_request *request, const struct rn_session *session,
+                     uint32_t n_prompt, struct rn_fit *fit)
+{
+    uint32_t own = session != NULL ? session->n_computed : 0;
+    uint32_t wanted = tier->shares && !request->want_logits ? n_prompt - 1 : 0;
+
+    if (own >= n_prompt) /* the logits of its last position are needed still */
+        own = n_prompt - 1;
+    *fit = (struct rn_fit){.from_tree = false};
+    rn_prefix_tree_match(&tier->tree, salt_of(request), tier->tokens, wanted, tier->found, &fit->found);
+    if (fit->found.n_pending > 0 && (fit->found.n_ready + fit->found.n_pending) * block_tokens(tier) > own) {
+        fit->pending = true;
+    } else if (fit->found.n_ready * block_tokens(tier) > own) {
+        fit->from_tree = true;
+        fit->n_kept = fit->found.n_ready;
+        fit->n_done = fit->n_kept * block_tokens(tier);
+    } else {
+        fit_session(tier, session, own, fit);
+    }
+}
+
+runnel_status rn_tier_prepare(struct rn_tier *tier, const struct rn_request *request)
+{
+    struct rn_passage *passage = &tier->passages[request->slot];
+    uint32_t per_block = block_tokens(tier);
+    uint32_t n_blocks = request->n_prompt / per_block;
+
+    if (!tier->shares || n_blocks == request->n_done / per_block)
+        return RUNNEL_OK;
+    passage->prompt = rn_alloc(request->heap, (size_t)n_blocks * per_block, sizeof *passage->prompt);
+    passage->blocks = rn_alloc(request->heap, n_blocks, sizeof *passage->blocks);
+    if (passage->prompt == NULL || passage->blocks == NULL) {
+        rn_free(request->heap, passage->prompt);
+        rn_free(request->heap, passage->blocks);
+        passage->prompt = NULL;
+        passage->blocks = NULL;
+        return RUNNEL_NO_MEMORY;
+    }
+    memcpy(passage->prompt, request->tokens, (size_t)n_blocks * per_block * sizeof *passage->prompt);
+    memcpy(passage->blocks, request->blocks, n_blocks * sizeof *passage->blocks);
+    passage->n_blocks = n_blocks;
+    return RUNNEL_OK;
+}
+
+static void count_prompt(struct rn_tier *tier, const struct rn_request *request)
+{
+    struct rn_totals *totals = &tier->model->engine->totals;
+    uint64_t n_seen = tier->ceiling.n_seen;
+    int64_t n_known;
+
+    rn_counter_add(&totals->prefix_hit_tokens, request->n_done);
+    rn_counter_add(&totals->prefix_missed_tokens, request->n_prompt - request->n_done);
+    rn_hit_ceiling_add(&tier->ceiling, salt_of(request), request->tokens, request->n_prompt - 1, block_tokens(tier));
+    n_known = (int64_t)(rn_hit_ceiling_rate(&tier->ceiling) * (double)tier->ceiling.n_seen);
+    rn_counter_add(&totals->asked_blocks, (int64_t)(tier->ceiling.n_seen - n_seen));
+    rn_counter_add(&totals->known_blocks, n_known - tier->known_blocks);
+    tier->known_blocks = n_known;
+}
+
+void rn_tier_enter(struct rn_tier *tier, struct rn_request *request, const struct rn_fit *fit)
+{
+    struct rn_passage *passage = &tier->passages[request->slot];
+    bool can_stop = request->want_progress || request->want_logits;
+    uint32_t n_full = request->n_done / block_tokens(tier);
+    struct rn_prefix_woken woken = {NULL, NULL};
+
+    count_prompt(tier, request);
+    request->n_told = passage->n_blocks > n_full ? n_full : UINT32_MAX;
+    if (!tier->shares)
+        return;
+    rn_prefix_tree_enter(&tier->tree, &passage->path, salt_of(request), request->tokens,
+                         can_stop ? fit->found.n_ready * block_tokens(tier) : request->n_prompt, &fit->found);
+    rn_prefix_tree_publish(&tier->tree, &passage->path, request->tokens, request->blocks, n_full, NULL, &woken);
+    tell_woken(tier, &woken);
+}
+
+/* ---- While it runs, and afterwards ---- */
+
+void rn_tier_publish(struct rn_tier *tier, const struct rn_computed *computed)
+{
+    struct rn_passage *passage = &tier->passages[computed->slot];
+    struct rn_prefix_woken woken = {NULL, NULL};
+
+    RN_CHECK(passage->passed == computed->generation && computed->n_blocks <= passage->n_blocks);
+    rn_prefix_tree_publish(&tier->tree, &passage->path, passage->prompt, passage->blocks, computed->n_blocks, NULL, &woken);
+    tell_woken(tier, &woken);
+}
+
+/* Two blocks of one content are one too many once no step reads the table: and what the tree has below its own would
+ * keep both. */
+static void change_over(struct rn_tier *tier, struct rn_request *request, uint32_t n_blocks)
+{
+    struct rn_prefix_match found;
+
+    rn_prefix_tree_match(&tier->tree, salt_of(request), request->tokens, n_blocks * block_tokens(tier), tier->found, &found);
+    for (uint32_t i = 0; i < found.n_ready; i++) {
+        if (tier->found[i] == request->blocks[i])
+            continue;
+        rn_tier_ref(tier, &tier->found[i], 1);
+        rn_tier_take_back(tier, &request->blocks[i], 1);
+        request->blocks[i] = tier->found[i];
+    }
+}
+
+/* How many of its blocks are in the tree then. */
+static uint32_t publish_rest(struct rn_tier *tier, const struct rn_request *request, struct rn_prefix_path *path)
+{
+    uint32_t n_computed = request->n_done < request->n_tokens ? request->n_done : request->n_tokens;
+    struct rn_prefix_woken woken = {NULL, NULL};
+    uint32_t n = rn_prefix_tree_publish(&tier->tree, path, request->tokens, request->blocks,
+                                        n_computed / block_tokens(tier), NULL, &woken);
+
+    tell_woken(tier, &woken);
+    return n;
+}
+
+void rn_tier_leave(struct rn_tier *tier, struct rn_request *request)
+{
+    struct rn_passage *passage = &tier->passages[request->slot];
+    bool entered = passage->path.state == RN_PATH_ENTERED;
+    bool good = request->outcome != RN_OUTCOME_FAILED && !request->suspect;
+    uint32_t n_shared = request->n_cached / block_tokens(tier); /* blocks that it has not computed */
+    struct rn_prefix_woken woken = {NULL, NULL};
+
+    if (entered && good)
+        n_shared = publish_rest(tier, request, &passage->path);
+    rn_prefix_tree_leave(&tier->tree, &passage->path, &woken);
+    if (entered && !good)
+        rn_prefix_tree_forget(&tier->tree, request->blocks + n_shared, request->n_blocks - n_shared, &woken);
+    tell_woken(tier, &woken);
+    if (entered)
+        change_over(tier, request, n_shared);
+    rn_free(request->heap, passage->prompt);
+    rn_free(request->heap, passage->blocks);
+    passage->prompt = NULL;
+    passage->blocks = NULL;
+    passage->n_blocks = 0;
+}
