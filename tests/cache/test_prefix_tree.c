@@ -472,6 +472,48 @@ static void hits_and_misses(void **state)
     close_tree(&f);
 }
 
+/* ---- Forgetting ---------------------------------------------------------------------------------------- */
+
+/* The nodes of some blocks and all below go: who stands or waits there is told, or publishes nothing; the rest stays. */
+static void forget_takes_what_is_below(void **state)
+{
+    struct fixture f;
+    struct run a = {.n_blocks = 0}, b = {.n_blocks = 0}, c = {.n_blocks = 0};
+    struct rn_prefix_woken woken = {NULL, NULL};
+    uint32_t bad;
+
+    (void)state;
+    open_tree(&f, 24);
+    compute(&f, salt, text, 8);
+    compute(&f, other_salt, text, 12);
+    enter(&f, &a, salt, text, 12);
+    assert_int_equal(publish(&f, &a, text, 3, NULL, &woken), 3);
+    bad = a.blocks[2];
+    assert_true(rn_prefix_tree_has(&f.tree, bad));
+    enter(&f, &b, salt, text, 20);
+    match(&f, &c, salt, text, 20);
+    assert_int_equal(c.found.n_pending, 2);
+    assert_true(rn_prefix_tree_wait(&f.tree, &c.path, &c.found));
+    assert_int_equal(rn_prefix_tree_forget(&f.tree, &bad, 1, &woken), 3); /* its own, and b's two */
+    assert_ptr_equal(rn_prefix_woken_pop(&woken), &c.path);
+    assert_null(rn_prefix_woken_pop(&woken));
+    assert_true(rn_prefix_tree_check(&f.tree));
+    assert_false(rn_prefix_tree_has(&f.tree, bad));
+    assert_int_equal(rn_prefix_tree_forget(&f.tree, &bad, 1, &woken), 0);
+    assert_int_equal(publish(&f, &b, text, 5, NULL, &woken), 3);
+    leave(&f, &a, &woken);
+    leave(&f, &b, &woken);
+    match(&f, &c, salt, text, 20);
+    assert_int_equal(c.found.n_ready, 2);
+    assert_int_equal(rn_prefix_tree_forget(&f.tree, c.blocks, 2, &woken), 2);
+    match(&f, &c, salt, text, 20);
+    assert_int_equal(c.found.n_ready, 0);
+    assert_int_equal(rn_prefix_tree_stats(&f.tree).roots, 1); /* the other salt's, whose blocks are others */
+    match(&f, &c, other_salt, text, 12);
+    assert_int_equal(c.found.n_ready, 3);
+    close_tree(&f);
+}
+
 /* ---- Refusals and breaches -------------------------------------------------------------------------- */
 
 struct miser {
@@ -707,6 +749,7 @@ int main(void)
         cmocka_unit_test(a_colder_tier_keeps_and_brings_back),
         cmocka_unit_test(a_stale_match_is_seen),
         cmocka_unit_test(purge_takes_all),
+        cmocka_unit_test(forget_takes_what_is_below),
         cmocka_unit_test(without_nodes_nothing_is_cached),
         cmocka_unit_test(hits_and_misses),
         cmocka_unit_test(every_allocation_refused),

@@ -232,10 +232,26 @@ static void trace(void *user, const struct rn_actor *actor, const struct rn_msg 
 
 /* ---- Models ---- */
 
+/* A block into which a step writes is its sequence's alone. */
+static void check_writes(struct sim *sim, const struct oracle *oracle)
+{
+    const struct rn_step *step = oracle->last;
+
+    for (uint32_t m = 0; m < SIM_MODELS; m++)
+        for (uint32_t i = 0; sim->models[m].oracle == oracle && sim->models[m].handle != NULL && i < step->n_rows; i++) {
+            const struct rn_step_row *row = &step->rows[i];
+            uint32_t block = step->seqs[row->seq].blocks[row->position / oracle->limits.block_tokens];
+
+            if (rn_block_pool_references(&sim->models[m].handle->tier.pool, block) != 1)
+                sim_fail(sim, "model %u: block %u is written and not its writer's alone", m, block);
+        }
+}
+
 static void submitted(void *user, struct oracle *oracle)
 {
     struct sim *sim = user;
 
+    check_writes(sim, oracle);
     oracle->due_us = sim->now_us + sim_pick(sim, sim->plan.most_latency_us);
     if (sim->step_at_once)
         oracle_complete(oracle, ORACLE_FAULT_NONE);

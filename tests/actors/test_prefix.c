@@ -1,0 +1,540 @@
+/* Prefixes that requests share: what is shared changes no answer, to the bit (the bundled model); who waits for whom, what is
+ * counted, and what stays of a request that is cancelled or fails (the oracle model, one thread, steps at the test's will). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "actors/engine.h"
+#include "base/rng.h"
+#include "fixture.h"
+#include "tests/sim/oracle_backend.h"
+
+/* ---- The bundled model ---- */
+
+#define STEM                                                                                                            \
+    "This is a story from a long time ago, told by the fire on winter nights, when the snow lay deep and the wolves came " \
+    "down from the hills. There was an old man in the village who knew all the stories, and each night the children "      \
+    "asked him for another one. "
+#define ANSWER 20
+#define TOP 3
+
+struct answer {
+    struct capture capture;
+    float logprobs[ANSWER];
+    runnel_logprob tops[ANSWER][TOP];
+    size_t n;
+};
+
+static void note_logprobs(struct capture *capture, const runnel_event *event)
+{
+    struct answer *answer = capture->hook_user;
+
+    if (event->type != RUNNEL_EVENT_TOKEN || event->token < 0)
+        return;
+    assert_true(answer->n < ANSWER && event->n_top == TOP);
+    answer->logprobs[answer->n] = event->logprob;
+    memcpy(answer->tops[answer->n++], event->top, sizeof answer->tops[0]);
+}
+
+static runnel_request request_for(struct answer *answer, const char *prompt)
+{
+    runnel_request request;
+
+    memset(answer, 0, sizeof *answer);
+    answer->capture.hook = note_logprobs;
+    answer->capture.hook_user = answer;
+    request = make_request(prompt, ANSWER, &answer->capture);
+    request.want_logprobs = 1;
+    request.n_top = TOP;
+    request.ignore_eos = 1;
+    request.sampling.temperature = 0.7f;
+    request.sampling.seed = 11;
+    return request;
+}
+
+static void ask(runnel_engine *engine, runnel_model *model, const char *prompt, uint64_t salt, runnel_session session,
+                struct answer *answer)
+{
+    runnel_request request = request_for(answer, prompt);
+
+    request.cache_salt = salt;
+    request.session = session;
+    assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
+}
+
+static void assert_same(const struct answer *a, const struct answer *b)
+{
+    assert_int_equal(a->n, b->n);
+    assert_string_equal(a->capture.text, b->capture.text);
+    assert_memory_equal(a->capture.tokens, b->capture.tokens, a->n * sizeof(int32_t));
+    assert_memory_equal(a->logprobs, b->logprobs, a->n * sizeof(float));
+    assert_memory_equal(a->tops, b->tops, a->n * sizeof a->tops[0]);
+}
+
+static runnel_model *load_with(runnel_engine *engine, bool cache, uint32_t n_blocks, uint32_t context)
+{
+    runnel_model_options options;
+
+    runnel_model_options_default(&options);
+    options.no_prefix_cache = !cache;
+    options.context_tokens = context;
+    options.batch_tokens = 24; /* chunks that end inside blocks */
+    if (n_blocks > 0) {
+        runnel_model_info info = {.struct_size = sizeof info};
+        runnel_model *whole = load_model(engine, quick_model(), NULL);
+
+        assert_int_equal(runnel_model_get_info(whole, &info), RUNNEL_OK);
+        runnel_model_free(whole);
+        options.kv_bytes = n_blocks * info.block_tokens * info.kv_bytes_per_token;
+    }
+    return load_model(engine, quick_model(), &options);
+}
+
+static runnel_engine_stats stats_of(runnel_engine *engine)
+{
+    runnel_engine_stats stats = {.struct_size = sizeof stats};
+
+    runnel_engine_get_stats(engine, &stats);
+    return stats;
+}
+
+static const char *const prompts[] = {STEM "The owl", STEM "The fox was", "Another story", STEM "The owl", STEM};
+
+/* On a miss, on a hit, in a first turn of a session: with the cache the same as without. */
+static void hits_change_nothing(void **state)
+{
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model *cached = load_with(engine, true, 0, 0), *plain = load_with(engine, false, 0, 0);
+    uint64_t n_cached = 0, n_prompt = 0;
+    struct answer a, b;
+
+    (void)state;
+    for (size_t i = 0; i < 5; i++) {
+        runnel_session session = {0};
+
+        if (i == 4)
+            assert_int_equal(runnel_session_new(cached, &session), RUNNEL_OK);
+        ask(engine, cached, prompts[i], 0, session, &a);
+        ask(engine, plain, prompts[i], 0, (runnel_session){0}, &b);
+        assert_same(&a, &b);
+        assert_int_equal(b.capture.last.usage.cached_tokens, 0);
+        assert_int_equal(a.capture.last.usage.cached_tokens % 32, 0);
+        assert_true((a.capture.last.usage.cached_tokens > 32) == (i != 0 && i != 2));
+        if (i == 3) /* all of it but what is behind the last whole block */
+            assert_int_equal(a.capture.last.usage.cached_tokens, (a.capture.last.usage.prompt_tokens - 1) / 32 * 32);
+        n_cached += a.capture.last.usage.cached_tokens;
+        n_prompt += a.capture.last.usage.prompt_tokens + b.capture.last.usage.prompt_tokens;
+        capture_clear(&a.capture);
+        capture_clear(&b.capture);
+    }
+    assert_int_equal(stats_of(engine).prefix_hit_tokens, n_cached);
+    assert_int_equal(stats_of(engine).prefix_missed_tokens, n_prompt - n_cached);
+    assert_int_equal(stats_of(engine).prompt_tokens, n_prompt - n_cached);
+    assert_true(stats_of(engine).prefix_ceiling > 0.3 && stats_of(engine).prefix_ceiling < 1);
+    runnel_engine_free(engine);
+}
+
+/* Too little room for all: what was evicted is computed again. */
+static void evicted(void **state)
+{
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model *tiny = load_with(engine, true, 5, 128), *plain = load_with(engine, false, 0, 0);
+    struct answer a, b;
+
+    (void)state;
+    for (size_t round = 0; round < 2; round++)
+        for (size_t i = 0; i < 3; i++) {
+            ask(engine, tiny, prompts[i], i % 2, (runnel_session){0}, &a);
+            ask(engine, plain, prompts[i], i % 2, (runnel_session){0}, &b);
+            assert_same(&a, &b);
+            capture_clear(&a.capture);
+            capture_clear(&b.capture);
+        }
+    assert_true(stats_of(engine).evicted_blocks > 0);
+    assert_quiet(engine, 0);
+    runnel_engine_free(engine);
+}
+
+#define AT_ONCE 6
+
+/* Submitted at one moment: what they share is computed once. */
+static void same_moment(void **state)
+{
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model *cached = load_with(engine, true, 0, 0), *plain = load_with(engine, false, 0, 0);
+    struct answer answers[AT_ONCE], b;
+    uint64_t n_computed = 0, before = stats_of(engine).prompt_tokens, n_first = 0;
+
+    (void)state;
+    for (size_t i = 0; i < AT_ONCE; i++) {
+        runnel_request request = request_for(&answers[i], prompts[i % 2]);
+
+        assert_int_equal(runnel_generate(cached, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+    }
+    for (size_t i = 0; i < AT_ONCE; i++) {
+        const runnel_usage *usage = &answers[i].capture.last.usage;
+
+        run_until_end(engine, &answers[i].capture);
+        n_computed += usage->prompt_tokens - usage->cached_tokens;
+        n_first += usage->cached_tokens == 0;
+        if (usage->cached_tokens != 0)
+            assert_true(usage->prompt_tokens - usage->cached_tokens < 64);
+    }
+    assert_int_equal(n_first, 1);
+    assert_int_equal(stats_of(engine).prompt_tokens - before, n_computed);
+    for (size_t i = 0; i < AT_ONCE; i++) {
+        ask(engine, plain, prompts[i % 2], 0, (runnel_session){0}, &b);
+        assert_same(&answers[i], &b);
+        capture_clear(&answers[i].capture);
+        capture_clear(&b.capture);
+    }
+    runnel_engine_free(engine);
+}
+
+/* Each salt has its own; a session that changes its salt begins again. */
+static void salts(void **state)
+{
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model *cached = load_with(engine, true, 0, 0), *plain = load_with(engine, false, 0, 0);
+    runnel_session sessions[2];
+    struct answer a, b;
+
+    (void)state;
+    for (uint64_t salt = 0; salt < 3; salt++)
+        for (int again = 0; again < 2; again++) {
+            ask(engine, cached, prompts[0], salt, (runnel_session){0}, &a);
+            assert_true((a.capture.last.usage.cached_tokens > 0) == again);
+            capture_clear(&a.capture);
+        }
+    assert_int_equal(runnel_session_new(cached, &sessions[0]), RUNNEL_OK);
+    assert_int_equal(runnel_session_new(plain, &sessions[1]), RUNNEL_OK);
+    for (int turn = 0; turn < 3; turn++) {
+        ask(engine, cached, prompts[turn], turn < 2 ? 10 : 11, sessions[0], &a);
+        ask(engine, plain, prompts[turn], 0, sessions[1], &b);
+        assert_same(&a, &b);
+        assert_true((a.capture.last.usage.cached_tokens > 0) == (turn == 1));
+        capture_clear(&a.capture);
+        capture_clear(&b.capture);
+    }
+    runnel_engine_free(engine);
+}
+
+/* ---- The oracle model ---- */
+
+#define BLOCK 8
+#define BLOCKS 32
+
+static const struct oracle_alphabet alphabet = {4, {'a', 'b', 'c', 'd'}};
+static runnel_engine *engine;
+static runnel_model *model;
+static struct oracle *oracle;
+
+/* A block is written by its only owner. */
+static void on_step(void *user, struct oracle *of)
+{
+    const struct rn_step *step = of->last;
+
+    (void)user;
+    for (uint32_t i = 0; i < step->n_rows; i++) {
+        const struct rn_step_row *row = &step->rows[i];
+        uint32_t block = step->seqs[row->seq].blocks[row->position / BLOCK];
+
+        assert_int_equal(rn_block_pool_references(&model->tier.pool, block), 1);
+    }
+}
+
+static int setup(void **state)
+{
+    static const struct rn_backend_limits limits = {.max_rows = 16, .max_seqs = 10, .max_outs = 8, .n_blocks = BLOCKS,
+                                                    .block_tokens = BLOCK, .context_tokens = 128};
+    struct rn_model_parts parts = {.limits = limits, .n_vocab = ORACLE_VOCAB};
+    runnel_engine_options options;
+
+    (void)state;
+    runnel_engine_options_default(&options);
+    options.max_streams = 4;
+    assert_int_equal(rn_engine_new(&options, NULL, true, &engine, NULL), RUNNEL_OK);
+    oracle = oracle_new(&limits, &alphabet, 1);
+    oracle->submitted = on_step;
+    parts.backend = &oracle->backend;
+    parts.vocab = rn_vocab_new_bytes(&engine->heap);
+    assert_int_equal(rn_model_new_of_parts(engine, &parts, NULL, &model, NULL), RUNNEL_OK);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    while (oracle->first != NULL)
+        oracle_complete(oracle, ORACLE_FAULT_NONE);
+    oracle->submitted = NULL;
+    runnel_engine_free(engine);
+    assert_null(oracle->breach);
+    oracle_free(oracle);
+    return 0;
+}
+
+/* All that can be done without another step. */
+static void settle(void)
+{
+    while (rn_runtime_runnable(&engine->runtime) > 0)
+        rn_runtime_step(&engine->runtime, 0, RN_ACTOR_BATCH);
+    runnel_engine_dispatch(engine, 0);
+    assert_true(rn_prefix_tree_check(&model->tier.tree) && rn_block_pool_check(&model->tier.pool));
+    for (uint32_t i = 0; i < model->tier.pool.n_free; i++)
+        oracle_poison_block(oracle, model->tier.pool.free_stack[i]);
+}
+
+static void step(enum oracle_fault fault)
+{
+    assert_non_null(oracle->first);
+    oracle_complete(oracle, fault);
+    settle();
+}
+
+static void run_out(void)
+{
+    settle();
+    while (oracle->first != NULL || rn_runtime_runnable(&engine->runtime) > 0)
+        step(ORACLE_FAULT_NONE);
+}
+
+static void make_prompt(int32_t *tokens, uint32_t n, uint32_t fork, int32_t tail)
+{
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = i < fork ? (int32_t)(i * 7 % 101) : tail;
+}
+
+static runnel_stream submit(struct capture *capture, const int32_t *tokens, uint32_t n, int64_t max_tokens)
+{
+    runnel_request request = make_request(NULL, max_tokens, capture);
+    runnel_stream stream;
+
+    memset(capture, 0, sizeof *capture);
+    request.tokens = tokens;
+    request.n_tokens = n;
+    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+    settle();
+    return stream;
+}
+
+/* It is done, with the right tokens and so many from the cache. */
+static void assert_done(struct capture *capture, const int32_t *tokens, uint32_t n, uint64_t n_cached)
+{
+    struct oracle_chain chain;
+
+    assert_int_equal(capture->last.type, RUNNEL_EVENT_DONE);
+    assert_int_equal(capture->last.usage.cached_tokens, n_cached);
+    oracle_chain_init(&chain, oracle->salt);
+    for (uint32_t i = 0; i < n; i++)
+        oracle_chain_push(&chain, tokens[i]);
+    for (size_t i = 0; i < capture->n_tokens; i++) {
+        assert_int_equal(capture->tokens[i], oracle_chain_next(&chain, &alphabet));
+        oracle_chain_push(&chain, capture->tokens[i]);
+    }
+    capture_clear(capture);
+}
+
+static enum rn_prefix_path_state path_state(runnel_stream stream)
+{
+    return model->tier.passages[(uint32_t)stream.id].path.state;
+}
+
+static uint32_t ready(void)
+{
+    return rn_prefix_tree_stats(&model->tier.tree).ready;
+}
+
+/* The second waits for the first, a third that shares nothing does not; the second starts before the first has ended. */
+static void waits(void **state)
+{
+    int32_t tokens[3][60];
+    struct capture captures[3];
+    runnel_stream streams[3];
+
+    (void)state;
+    make_prompt(tokens[0], 60, 60, 0);
+    make_prompt(tokens[1], 60, 44, 1); /* five blocks and a half */
+    make_prompt(tokens[2], 20, 0, 2);
+    streams[0] = submit(&captures[0], tokens[0], 60, 30);
+    streams[1] = submit(&captures[1], tokens[1], 60, 10);
+    streams[2] = submit(&captures[2], tokens[2], 20, 2);
+    assert_int_equal(path_state(streams[0]), RN_PATH_ENTERED);
+    assert_int_equal(path_state(streams[1]), RN_PATH_WAITING);
+    assert_int_equal(path_state(streams[2]), RN_PATH_ENTERED);
+    while (path_state(streams[1]) == RN_PATH_WAITING)
+        step(ORACLE_FAULT_NONE);
+    assert_int_equal(captures[0].n_terminal, 0);
+    run_out();
+    assert_done(&captures[0], tokens[0], 60, 0);
+    assert_done(&captures[1], tokens[1], 60, 40);
+    assert_done(&captures[2], tokens[2], 20, 0);
+    assert_int_equal(stats_of(engine).prompt_tokens, 60 + 20 + 20);
+    assert_int_equal(stats_of(engine).blocks_used, 0);
+    submit(&captures[0], tokens[0], 57, 3); /* seven blocks and the one that is left to compute */
+    run_out();
+    assert_done(&captures[0], tokens[0], 57, 56);
+    submit(&captures[0], tokens[0], 56, 3); /* exactly seven: the last one is computed again */
+    run_out();
+    assert_done(&captures[0], tokens[0], 56, 48);
+}
+
+/* The one that computes is cancelled: what it has computed stays, the rest is computed by the one that waited; who
+ * itself can be cancelled while it waits. */
+static void cancelled(void **state)
+{
+    int32_t tokens[60];
+    struct capture captures[3];
+    runnel_stream streams[3];
+
+    (void)state;
+    make_prompt(tokens, 60, 60, 0);
+    for (int i = 0; i < 3; i++)
+        streams[i] = submit(&captures[i], tokens, 60, 4);
+    step(ORACLE_FAULT_NONE); /* 16 rows: two blocks */
+    assert_int_equal(runnel_stream_cancel(engine, streams[2]), RUNNEL_OK);
+    settle();
+    assert_int_equal(captures[2].last.type, RUNNEL_EVENT_CANCELLED);
+    assert_int_equal(path_state(streams[1]), RN_PATH_WAITING);
+    assert_int_equal(runnel_stream_cancel(engine, streams[0]), RUNNEL_OK);
+    run_out();
+    assert_int_equal(captures[0].last.type, RUNNEL_EVENT_CANCELLED);
+    assert_done(&captures[1], tokens, 60, 32); /* the step that was under way is done, too */
+    capture_clear(&captures[0]);
+    capture_clear(&captures[2]);
+    assert_quiet(engine, 0);
+}
+
+/* Nothing stays of what a failed request has computed, but what it had from others; who waited computes it himself. */
+static void failed(void **state)
+{
+    static const enum oracle_fault faults[] = {ORACLE_FAULT_NAN, ORACLE_FAULT_DEVICE};
+    static const runnel_status statuses[] = {RUNNEL_NUMERIC, RUNNEL_DEVICE};
+
+    (void)state;
+    for (int way = 0; way < 2; way++) {
+        int32_t base[20], tokens[60];
+        struct capture captures[3];
+        uint32_t before;
+
+        make_prompt(base, 20, 20, 0);
+        make_prompt(tokens, 60, 60, 0);
+        submit(&captures[0], base, 20, 0);
+        run_out();
+        assert_done(&captures[0], base, 20, way * 16);
+        before = ready();
+        submit(&captures[0], tokens, 60, 4);
+        submit(&captures[1], tokens, 60, 4);
+        step(ORACLE_FAULT_NONE);
+        step(ORACLE_FAULT_NONE); /* 16 and 32 more */
+        assert_true(ready() > before);
+        step(faults[way]); /* with its logits */
+        assert_int_equal(captures[0].last.type, RUNNEL_EVENT_FAILED);
+        assert_int_equal(captures[0].last.status, statuses[way]);
+        assert_int_equal(ready(), before);
+        run_out();
+        /* Had it been admitted already, its blocks would be the failed one's. Here it waited to the end. */
+        assert_done(&captures[1], tokens, 60, 16);
+        capture_clear(&captures[0]);
+        assert_true(ready() > before);
+        rn_prefix_tree_purge(&model->tier.tree, (struct rn_prefix_salt){{0, 0}}, &(struct rn_prefix_woken){NULL, NULL});
+        submit(&captures[0], base, 20, 0);
+        run_out();
+        assert_done(&captures[0], base, 20, 0);
+    }
+}
+
+/* Nobody waits for a prompt that its reader can stop; and logits are asked of each position. */
+static void nobody_waits_for_a_reader(void **state)
+{
+    int32_t tokens[60];
+    struct capture captures[2];
+
+    (void)state;
+    make_prompt(tokens, 60, 60, 0);
+    for (int way = 0; way < 2; way++) {
+        runnel_request request = make_request(NULL, 2, &captures[0]);
+        runnel_stream stream;
+
+        memset(captures, 0, sizeof captures);
+        request.tokens = tokens;
+        request.n_tokens = 60;
+        request.cache_salt = 5;
+        request.want_progress = way == 0;
+        request.want_logits = way == 1;
+        assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+        request.want_progress = request.want_logits = 0;
+        request.cache_salt = (uint64_t)(way == 0 ? 5 : 6);
+        request.user = &captures[1];
+        assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+        settle();
+        assert_int_equal(path_state(stream), RN_PATH_ENTERED);
+        run_out();
+        assert_int_equal(captures[0].n_logits, way == 1 ? 60 : 0);
+        assert_done(&captures[0], tokens, 60, 0);
+        assert_done(&captures[1], tokens, 60, 0);
+    }
+}
+
+/* Whole conversations in sessions that are cut back anywhere, also into blocks that others have; beside them requests
+ * that begin alike. Right tokens, and on_step sees to it that nobody writes where another reads. */
+static void conversations_cut_anywhere(void **state)
+{
+    uint64_t rng = 3, n_cached = 0;
+    runnel_session sessions[3] = {{0}};
+
+    (void)state;
+    for (int i = 1; i < 3; i++)
+        assert_int_equal(runnel_session_new(model, &sessions[i]), RUNNEL_OK);
+    for (int round = 0; round < 1500; round++) {
+        uint32_t n = 1 + (uint32_t)(rn_splitmix64(&rng) % 90), fork = (uint32_t)(rn_splitmix64(&rng) % 100);
+        int64_t max_tokens = (int64_t)(rn_splitmix64(&rng) % 12);
+        char text[128] = {0};
+        int32_t tokens[128];
+        runnel_message message = {"user", text, NULL};
+        struct capture capture = {0};
+        runnel_request request = make_request(NULL, max_tokens, &capture);
+        runnel_chat chat;
+
+        for (uint32_t i = 0; i < n; i++)
+            tokens[i] = text[i] = i < fork ? (char)('A' + i % 23) : "xyz"[rn_splitmix64(&rng) % 3];
+        runnel_chat_default(&chat);
+        chat.messages = &message;
+        chat.n_messages = 1;
+        chat.template_text = "{{ messages[0].content }}";
+        request.chat = &chat;
+        request.prompt = NULL;
+        request.raw_answer = 1;
+        request.session = sessions[rn_splitmix64(&rng) % 3];
+        assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+        run_out();
+        assert_int_equal(capture.last.usage.prompt_tokens, n);
+        n_cached += capture.last.usage.cached_tokens;
+        assert_done(&capture, tokens, n, capture.last.usage.cached_tokens);
+    }
+    assert_true(n_cached > 1500 * 8 && stats_of(engine).evicted_blocks > 0);
+    for (int i = 1; i < 3; i++)
+        assert_int_equal(runnel_session_free(model, sessions[i]), RUNNEL_OK);
+    settle();
+    assert_quiet(engine, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hits_change_nothing),
+        cmocka_unit_test(evicted),
+        cmocka_unit_test(same_moment),
+        cmocka_unit_test(salts),
+        cmocka_unit_test_setup_teardown(waits, setup, teardown),
+        cmocka_unit_test_setup_teardown(cancelled, setup, teardown),
+        cmocka_unit_test_setup_teardown(failed, setup, teardown),
+        cmocka_unit_test_setup_teardown(nobody_waits_for_a_reader, setup, teardown),
+        cmocka_unit_test_setup_teardown(conversations_cut_anywhere, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
