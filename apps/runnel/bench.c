@@ -508,6 +508,7 @@ static int bench_model(struct app_options *options, const char *path, bool first
     choose_sizes(options, &model.cost);
     options->operands[0] = path;
     options->max_tokens = -1;
+    options->no_prefix_cache = true; /* what is measured is computed */
     model.threads = (uint32_t)options->threads;
     model.batch_tokens = options->batch != 0 ? (uint32_t)options->batch : 256;
     model.results = list_tests(options, &model.n_results);

@@ -123,6 +123,8 @@ static const struct option {
      "format of the key-value cache: f16 (default), f32 or bf16"},
     {"--kv-size", 0, "BYTES", SIZE, AT(kv_bytes), 0, 0, false, NULL, COMPUTING,
      "memory for the key-value cache, with K, M or G; default: 8 contexts"},
+    {"--no-prefix-cache", 0, NULL, FLAG, AT(no_prefix_cache), 0, 0, false, NULL, APP_RUN | APP_CHAT,
+     "compute each prompt whole, also where an earlier one begins alike"},
     {"--batch", 0, "N", INTEGER, AT(batch), 8, 8192, false, NULL, SETTING,
      "positions in one forward pass, 8 to 8192; default 256"},
     {"--threads", 0, "N", INTEGER, AT(threads), 1, 1024, false, NULL, SETTING,

@@ -69,6 +69,7 @@ struct app_options {
     int64_t context, batch, threads; /* 0: chosen */
     uint64_t kv_bytes;
     const char *kv_type, *device;
+    bool no_prefix_cache;
 };
 
 /* Every value as it is when no option is given. */

@@ -454,6 +454,57 @@ static void failed(void **state)
     }
 }
 
+/* Cancelled, and then the step that was under way gives no numbers: it is not trusted either. */
+static void cancelled_and_failed(void **state)
+{
+    int32_t tokens[30];
+    struct capture capture;
+    runnel_stream stream;
+
+    (void)state;
+    make_prompt(tokens, 30, 30, 0);
+    stream = submit(&capture, tokens, 30, 4);
+    step(ORACLE_FAULT_NONE);
+    assert_int_equal(ready(), 2);
+    assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
+    settle();
+    step(ORACLE_FAULT_NAN);
+    assert_int_equal(capture.last.type, RUNNEL_EVENT_CANCELLED);
+    assert_int_equal(ready(), 0);
+    assert_quiet(engine, 0);
+    capture_clear(&capture);
+}
+
+/* Two that compute the same side by side have one copy of it in the end. */
+static void twins_become_one(void **state)
+{
+    struct capture captures[2] = {{0}};
+    runnel_session sessions[2];
+    int32_t tokens[60];
+
+    (void)state;
+    make_prompt(tokens, 60, 60, 0);
+    for (int i = 0; i < 2; i++) {
+        runnel_request request = make_request(NULL, 2, &captures[i]);
+
+        assert_int_equal(runnel_session_new(model, &sessions[i]), RUNNEL_OK);
+        request.tokens = tokens;
+        request.n_tokens = 60;
+        request.want_progress = 1;
+        request.session = sessions[i];
+        assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+    }
+    run_out();
+    assert_int_equal(rn_prefix_tree_stats(&model->tier.tree).twins, 7);
+    assert_int_equal(stats_of(engine).blocks_used, 7 + 2); /* the last ones are not full */
+    for (int i = 0; i < 2; i++) {
+        assert_done(&captures[i], tokens, 60, 0);
+        assert_int_equal(runnel_session_free(model, sessions[i]), RUNNEL_OK);
+    }
+    settle();
+    assert_quiet(engine, 0);
+}
+
 /* Nobody waits for a prompt that its reader can stop; and logits are asked of each position. */
 static void nobody_waits_for_a_reader(void **state)
 {
@@ -539,6 +590,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(waits, setup, teardown),
         cmocka_unit_test_setup_teardown(cancelled, setup, teardown),
         cmocka_unit_test_setup_teardown(failed, setup, teardown),
+        cmocka_unit_test_setup_teardown(cancelled_and_failed, setup, teardown),
+        cmocka_unit_test_setup_teardown(twins_become_one, setup, teardown),
         cmocka_unit_test_setup_teardown(nobody_waits_for_a_reader, setup, teardown),
         cmocka_unit_test_setup_teardown(conversations_cut_anywhere, setup, teardown),
     };

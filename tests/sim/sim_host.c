@@ -144,9 +144,15 @@ static void choose_prompt(struct sim *sim, struct sim_stream *stream)
 
 static struct sim_session *choose_session(struct sim *sim, uint32_t model)
 {
-    struct sim_session *session = &sim->sessions[sim_pick(sim, SIM_SESSIONS)];
+    uint32_t first = sim_pick(sim, SIM_SESSIONS);
 
-    return session->id.id != 0 && session->model == model ? session : NULL;
+    for (uint32_t i = 0; i < SIM_SESSIONS; i++) {
+        struct sim_session *session = &sim->sessions[(first + i) % SIM_SESSIONS];
+
+        if (session->id.id != 0 && session->model == model)
+            return session;
+    }
+    return NULL;
 }
 
 static void choose_sampling(struct sim *sim, runnel_sampling *sampling)
