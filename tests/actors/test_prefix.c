@@ -232,6 +232,8 @@ static runnel_engine *engine;
 static runnel_model *model;
 static struct oracle *oracle;
 
+static bool wrote_shared;
+
 /* A block is written by its only owner. */
 static void on_step(void *user, struct oracle *of)
 {
@@ -242,7 +244,7 @@ static void on_step(void *user, struct oracle *of)
         const struct rn_step_row *row = &step->rows[i];
         uint32_t block = step->seqs[row->seq].blocks[row->position / BLOCK];
 
-        assert_int_equal(rn_block_pool_references(&model->tier.pool, block), 1);
+        wrote_shared |= rn_block_pool_references(&model->tier.pool, block) != 1;
     }
 }
 
@@ -260,6 +262,7 @@ static int setup(void **state)
     runnel_engine_options options;
 
     (void)state;
+    wrote_shared = false;
     runnel_engine_options_default(&options);
     options.max_streams = 4;
     assert_int_equal(rn_engine_new(&options, NULL, true, &engine, NULL), RUNNEL_OK);
@@ -290,6 +293,7 @@ static void settle(void)
         while (rn_runtime_runnable(&engine->runtime) > 0)
             rn_runtime_step(&engine->runtime, 0, RN_ACTOR_BATCH);
     } while (runnel_engine_dispatch(engine, 0) > 0);
+    assert_false(wrote_shared);
     assert_true(rn_prefix_tree_check(&model->tier.tree) && rn_block_pool_check(&model->tier.pool));
     for (uint32_t i = 0; i < model->tier.pool.n_free; i++)
         oracle_poison_block(oracle, model->tier.pool.free_stack[i]);
