@@ -144,8 +144,8 @@ static uint32_t limit_of(const struct rn_tier *tier, const struct rn_request *re
     return (uint32_t)limit;
 }
 
-/* The session lets go of blocks that its next turn cannot use; what they held is shared from the tree or computed again.
- * Before the lease: else a turn could wait for blocks that its own session has. */
+/* The session lets go of blocks that its next turn cannot use; what they held is shared from the tree or computed
+ * again. Before the lease: else a turn could wait for blocks that its own session has. */
 static void trim_session(struct rn_tier *tier, struct rn_session *session, const struct rn_fit *fit)
 {
     uint32_t n_kept = fit->from_tree ? 0 : fit->n_kept;

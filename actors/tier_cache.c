@@ -199,7 +199,8 @@ void rn_tier_publish(struct rn_tier *tier, const struct rn_computed *computed)
     struct rn_prefix_woken woken = {NULL, NULL};
 
     RN_CHECK(passage->passed == computed->generation && computed->n_blocks <= passage->n_blocks);
-    rn_prefix_tree_publish(&tier->tree, &passage->path, passage->prompt, passage->blocks, computed->n_blocks, NULL, &woken);
+    rn_prefix_tree_publish(&tier->tree, &passage->path, passage->prompt, passage->blocks, computed->n_blocks, NULL,
+                           &woken);
     tell_woken(tier, &woken);
 }
 
@@ -209,7 +210,8 @@ static void change_over(struct rn_tier *tier, struct rn_request *request, uint32
 {
     struct rn_prefix_match found;
 
-    rn_prefix_tree_match(&tier->tree, salt_of(request), request->tokens, n_blocks * block_tokens(tier), tier->found, &found);
+    rn_prefix_tree_match(&tier->tree, salt_of(request), request->tokens, n_blocks * block_tokens(tier), tier->found,
+                         &found);
     for (uint32_t i = 0; i < found.n_ready; i++) {
         if (tier->found[i] == request->blocks[i])
             continue;

@@ -237,9 +237,9 @@ uint32_t rn_prefix_tree_evict(struct rn_prefix_tree *tree, uint32_t n);
  * entered publish nothing any more. All who wait are told. Returns the number of nodes gone. */
 uint32_t rn_prefix_tree_purge(struct rn_prefix_tree *tree, struct rn_prefix_salt salt, struct rn_prefix_woken *woken);
 
-/* Forgets each node that has one of the blocks, and all below it: what the blocks hold is not to be trusted, nor what was
- * computed from it. As in a purge, sequences keep their references, those that stand below publish nothing any more, and
- * all who wait there are told. Returns the number of nodes gone. */
+/* Forgets each node that has one of the blocks, and all below it: what the blocks hold is not to be trusted, nor
+ * what was computed from it. As in a purge, sequences keep their references, those that stand below publish nothing
+ * any more, and all who wait there are told. Returns the number of nodes gone. */
 uint32_t rn_prefix_tree_forget(struct rn_prefix_tree *tree, const uint32_t *blocks, uint32_t n,
                                struct rn_prefix_woken *woken);
 

@@ -238,7 +238,8 @@ static void check_writes(struct sim *sim, const struct oracle *oracle)
     const struct rn_step *step = oracle->last;
 
     for (uint32_t m = 0; m < SIM_MODELS; m++)
-        for (uint32_t i = 0; sim->models[m].oracle == oracle && sim->models[m].handle != NULL && i < step->n_rows; i++) {
+        for (uint32_t i = 0; sim->models[m].oracle == oracle && sim->models[m].handle != NULL && i < step->n_rows;
+             i++) {
             const struct rn_step_row *row = &step->rows[i];
             uint32_t block = step->seqs[row->seq].blocks[row->position / oracle->limits.block_tokens];
 

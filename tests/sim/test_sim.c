@@ -105,8 +105,8 @@ static void test_seeds(void **state)
     }
     printf("all of ");
     say(last_seed, &sum);
-    printf("%llu prompt tokens were cached, %llu waits seen, %llu blocks evicted\n", (unsigned long long)sum.n_hit_tokens,
-           (unsigned long long)sum.n_waits, (unsigned long long)sum.n_evicted);
+    printf("%llu prompt tokens were cached, %llu waits seen, %llu blocks evicted\n",
+           (unsigned long long)sum.n_hit_tokens, (unsigned long long)sum.n_waits, (unsigned long long)sum.n_evicted);
     assert_int_equal(failed, 0);
     /* A range of some size has to have met everything, or it proves little. */
     if (last_seed - first_seed >= 500)
