@@ -181,7 +181,7 @@ bool rn_unigram_encode(const struct rn_vocab *vocab, struct rn_scratch *scratch,
         return false;
     scratch->first = tokens->n;
     while (at < n) {
-        size_t end = vocab->inner_space ? n : rn_part_end(scratch->text, at, n);
+        size_t end = rn_part_end(vocab, scratch->text, at, n);
 
         if (!cut(vocab, scratch, scratch->text + at, end - at, tokens))
             return false;
