@@ -65,7 +65,7 @@ static bool string_to_int(struct rn_run *run, const struct rn_str *s, int64_t ba
     size_t n;
 
     if (base != 0 && (base < 2 || base > 36))
-        rn_fail(run, "int() base must be >= 2 and <= 36, or 0");
+        return false;
     if (!clean_number(s, text, sizeof text, &n))
         return false;
     digits += *digits == '+' || *digits == '-';
@@ -99,7 +99,8 @@ static struct rn_value truncated(struct rn_run *run, double real)
 RN_FILTER(int)
 {
     struct rn_value otherwise = rn_is_missing(call->args[0]) ? rn_int(0) : call->args[0];
-    int64_t base = rn_is_missing(call->args[1]) ? 10 : rn_want_int(run, call->args[1], "base"), integer;
+    struct rn_value given = rn_is_missing(call->args[1]) ? rn_int(10) : call->args[1];
+    int64_t base = given.kind == RN_VALUE_INT ? given.integer : -1, integer; /* a bad base converts nothing */
     double real;
 
     switch (self.kind) {

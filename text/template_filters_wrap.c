@@ -29,7 +29,7 @@ static bool is_letter(uint32_t c)
 
 static bool is_word(uint32_t c)
 {
-    return is_letter(c) || rn_char_class(c) == RN_CHAR_NUMBER;
+    return is_letter(c) || (rn_char_class(c) & RN_CHAR_NUMBER) != 0;
 }
 
 static bool is_word_punct(uint32_t c)
@@ -37,10 +37,10 @@ static bool is_word_punct(uint32_t c)
     return is_word(c) || (c != 0 && c < 0x80 && strchr("!\"'&.,?", (int)c) != NULL);
 }
 
-/* A letter that \w without \d and _ means: \d is decimal digits only. */
+/* A word character that is no decimal digit. */
 static bool is_hyphen_letter(uint32_t c)
 {
-    return is_letter(c);
+    return is_word(c) && rn_char_class(c) != RN_CHAR_ND;
 }
 
 /* The end of a dash of two or more hyphens before a word, or `from`. */

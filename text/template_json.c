@@ -20,7 +20,7 @@ static void put(struct writer *w, struct rn_value value);
 
 static void put_unit(struct writer *w, uint32_t c, enum rn_origin origin)
 {
-    char text[8];
+    char text[16];
 
     snprintf(text, sizeof text, "\\u%04x", c);
     rn_sb_bytes(&w->sb, text, 6, origin);

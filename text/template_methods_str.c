@@ -506,31 +506,19 @@ static bool is_alpha(uint32_t c)
 
 static bool is_number(uint32_t c)
 {
-    return rn_char_class(c) == RN_CHAR_NUMBER;
-}
-
-/* Numbers beyond ASCII that are digits but not decimal are superscripts and circled digits; the rest of No and Nl
- * are numeric alone. */
-static bool is_digit_only(uint32_t c)
-{
-    return c == 0xb2 || c == 0xb3 || c == 0xb9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
-           (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468);
-}
-
-static bool is_numeric_only(uint32_t c)
-{
-    return (c >= 0xbc && c <= 0xbe) || (c >= 0x2150 && c <= 0x218b) || (c >= 0x2469 && c <= 0x24ff) || c == 0x3007 ||
-           (c >= 0x3021 && c <= 0x3029) || (c >= 0x3220 && c <= 0x32bf);
+    return (rn_char_class(c) & RN_CHAR_NUMBER) != 0;
 }
 
 static bool is_decimal(uint32_t c)
 {
-    return is_number(c) && !is_digit_only(c) && !is_numeric_only(c);
+    return rn_char_class(c) == RN_CHAR_ND;
 }
 
+/* Digits that are not decimal: superscripts, subscripts, circled ones (Unicode's Numeric_Type=Digit, the common ones). */
 static bool is_digit(uint32_t c)
 {
-    return is_number(c) && !is_numeric_only(c);
+    return is_decimal(c) || c == 0xb2 || c == 0xb3 || c == 0xb9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
+           (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468);
 }
 
 static bool is_alnum(uint32_t c)
@@ -540,7 +528,7 @@ static bool is_alnum(uint32_t c)
 
 static bool is_word(uint32_t c)
 {
-    return is_alnum(c) || c == '_' || rn_char_class(c) == RN_CHAR_MARK;
+    return is_alnum(c) || c == '_' || (rn_char_class(c) & RN_CHAR_MARK) != 0;
 }
 
 static bool all(const struct rn_str *s, bool (*is)(uint32_t c))

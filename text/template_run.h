@@ -163,6 +163,7 @@ enum rn_iter_kind {
     RN_ITER_RANGE,
     RN_ITER_VIEW,
     RN_ITER_EMPTY,
+    RN_ITER_LOOP, /* a loop variable, iterated over: goes on with the loop */
     RN_ITER_LOOP_TEST, /* the items of `inner` that pass the test of a for */
     RN_ITER_MAP,       /* of filters: made when the first item is asked for */
     RN_ITER_SELECT,
@@ -180,6 +181,7 @@ struct rn_iter {
         struct rn_dict *dict;
         const struct rn_range_object *range;
         const struct rn_view_object *view;
+        struct rn_loop_object *around;
     };
     /* generators */
     struct rn_value source;

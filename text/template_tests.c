@@ -33,7 +33,7 @@ static bool is_sequence(struct rn_value value)
 
 static bool is_iterable(struct rn_run *run, struct rn_value value)
 {
-    return rn_is_object(value, RN_OBJECT_LOOP) || rn_iter_try(run, value) != NULL;
+    return rn_iter_try(run, value) != NULL;
 }
 
 static bool is_callable(struct rn_value value)
