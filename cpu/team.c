@@ -8,12 +8,11 @@
  *   followers: wait(round) ─ run ─ barrier ─ wait(round) ...
  *
  * All waiting is done on an `event`: a counter to watch and a count of those who sleep on it. A
- * waiter spins for a bounded time, then gives its time slice away for a bounded number of times,
- * then sleeps in the kernel. So a machine with fewer cores than threads (or valgrind, which runs one
- * thread at a time) makes progress at the speed of its scheduler, and an idle team costs nothing.
- * A worker whose spinning was in vain spins less the next time: somebody else has the core.
- * Between jobs it hardly spins, but looks again after each time slice given away: the threads that
- * make the next step out of this one's results need a core, and are given this one at once.
+ * waiter spins for a bounded time, then sleeps in the kernel. So a machine with fewer cores than threads
+ * (or valgrind, which runs one thread at a time) makes progress at the speed of its scheduler, and an
+ * idle team costs nothing. A worker whose spinning was in vain spins half as long the next time: the one it
+ * waits for has no core, perhaps for want of this one. It does not yield: Linux lets a thread that
+ * yields wait for a whole slice of everybody else (milliseconds), one that sleeps run as soon as it is woken.
  *
  * A team of as many threads as there are cores (or logical processors) allowed is pinned, one to each. It
  * would else happen that two workers meet on one core while a stranger's thread is on the other,
@@ -42,9 +41,7 @@ enum {
     MAX_THREADS = 1024,
     LINE = 128,          /* two cache lines: neighbours are fetched in pairs */
     BARRIER_SPINS = 2000,/* of one pause each, 20..50 ns: about the imbalance of one phase of a step */
-    BARRIER_YIELDS = 16,
-    IDLE_SPINS = 100,
-    IDLE_YIELDS = 400,   /* of 0.3 µs where nobody else wants the core: longer than it takes to sample a token */
+    IDLE_SPINS = 500,    /* between jobs: the threads that make the next step want these cores now */
     LEAST_SPINS = 16
 };
 
@@ -54,9 +51,9 @@ struct event {
     _Atomic uint32_t sleepers;
 };
 
-/* How long to wait actively. */
+/* How long to spin. */
 struct patience {
-    uint32_t spins, most_spins, yields;
+    uint32_t spins, most;
 };
 
 struct worker {
@@ -123,19 +120,12 @@ static void wait_on(struct event *event, uint32_t old, struct patience *patience
 
     for (i = 0; i < patience->spins; i++) {
         if (atomic_load_explicit(&event->value, memory_order_acquire) != old) {
-            if (patience->spins < patience->most_spins)
-                patience->spins *= 2;
+            patience->spins = 2 * patience->spins < patience->most ? 2 * patience->spins : patience->most;
             return;
         }
         relax();
     }
-    if (patience->spins > LEAST_SPINS)
-        patience->spins /= 2;
-    for (i = 0; i < patience->yields; i++) {
-        if (atomic_load_explicit(&event->value, memory_order_acquire) != old)
-            return;
-        sched_yield();
-    }
+    patience->spins = patience->spins / 2 > LEAST_SPINS ? patience->spins / 2 : LEAST_SPINS;
     sleep_on(event, old);
 }
 
@@ -319,8 +309,8 @@ static void set_up_workers(struct rn_team *team)
     for (i = 0; i < team->n_threads; i++) {
         w = &team->workers[i];
         *w = (struct worker){.team = team, .index = i, .cpu = pinned ? list[i] : -1};
-        w->barrier = (struct patience){LEAST_SPINS, spins ? BARRIER_SPINS : LEAST_SPINS, BARRIER_YIELDS};
-        w->idle = (struct patience){LEAST_SPINS, spins ? IDLE_SPINS : LEAST_SPINS, spins ? IDLE_YIELDS : BARRIER_YIELDS};
+        w->barrier = (struct patience){LEAST_SPINS, spins ? BARRIER_SPINS : LEAST_SPINS};
+        w->idle = (struct patience){LEAST_SPINS, spins ? IDLE_SPINS : LEAST_SPINS};
     }
 }
 
