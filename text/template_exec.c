@@ -35,8 +35,7 @@ void rn_leave_frame(struct rn_run *run, const struct rn_frame *frame)
 
 struct rn_env *rn_env_new(struct rn_run *run, const struct rn_function *function, struct rn_env *outer)
 {
-    struct rn_env *env = rn_arena_take(
-        &run->arena, 1, sizeof *env + (size_t)function->n_slots * sizeof env->slots[0]);
+    struct rn_env *env = rn_arena_take(&run->arena, 1, sizeof *env + (size_t)function->n_slots * sizeof env->slots[0]);
     uint32_t i;
 
     env->outer = outer;

@@ -194,16 +194,21 @@ static double round_float(double value, int64_t places)
 
 RN_FILTER(round)
 {
-    int64_t places = rn_is_missing(call->args[0]) ? 0 : rn_want_int(run, call->args[0], "precision");
+    bool to_int = call->args[0].kind == RN_VALUE_NONE; /* round(x, None) is round(x) */
+    int64_t places = rn_is_missing(call->args[0]) || to_int ? 0 : rn_want_int(run, call->args[0], "precision");
     struct rn_value method = call->args[1], scaled, unit;
 
     if (rn_is_missing(method) || rn_value_is(method, "common")) {
+        if (self.kind == RN_VALUE_FLOAT && to_int)
+            return truncated(run, rint(self.real));
         if (self.kind == RN_VALUE_FLOAT)
             return rn_float(round_float(self.real, places));
         return rn_int(round_int(run, rn_want_int(run, self, "the value of round"), places));
     }
     if (!rn_value_is(method, "ceil") && !rn_value_is(method, "floor"))
         rn_fail(run, "method must be common, ceil or floor");
+    if (to_int)
+        rn_fail(run, "precision must be an integer");
     unit = rn_binary(run, RN_OP_POW, rn_int(10), rn_int(places));
     scaled = rn_binary(run, RN_OP_MUL, self, unit);
     if (scaled.kind == RN_VALUE_FLOAT) {

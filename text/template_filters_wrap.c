@@ -188,6 +188,8 @@ RN_FILTER(wordwrap)
     if (self.kind == RN_VALUE_UNDEFINED)
         rn_fail_undefined(run, self);
     s = rn_want_string(run, self, "the value of wordwrap");
+    if (s->n == 0) /* no line, no look at the width */
+        return rn_string_value(rn_str_of(&run->arena, ""));
     w.width = rn_is_missing(args[0]) ? 79 : rn_want_int(run, args[0], "width");
     w.break_long = rn_is_missing(args[1]) || rn_truth(run, args[1]);
     w.newline = rn_is_missing(args[2]) || args[2].kind == RN_VALUE_NONE ? rn_str_of(&run->arena, "\n")

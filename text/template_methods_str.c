@@ -18,11 +18,11 @@ static int64_t int_or(struct rn_run *run, struct rn_value value, int64_t otherwi
 
 /* ---- Case ---- */
 
-#define CASE_METHOD(name, to)                                                                                          \
-    static struct rn_value name(struct rn_run *run, struct rn_value self, args_t call)                                 \
-    {                                                                                                                  \
-        (void)call;                                                                                                    \
-        return result(rn_str_case(&run->arena, self.string, to));                                                      \
+#define CASE_METHOD(name, to)                                                          \
+    static struct rn_value name(struct rn_run *run, struct rn_value self, args_t call) \
+    {                                                                                  \
+        (void)call;                                                                    \
+        return result(rn_str_case(&run->arena, self.string, to));                      \
     }
 
 CASE_METHOD(str_lower, RN_CASE_LOWER)
@@ -405,8 +405,8 @@ static struct rn_value str_replace(struct rn_run *run, struct rn_value self, arg
 
 static const struct rn_str *fill_char(struct rn_run *run, struct rn_value self, struct rn_value given)
 {
-    const struct rn_str *fill = rn_is_missing(given) ? rn_str_of(&run->arena, " ")
-                                                     : rn_want_string(run, given, "the fill character");
+    const struct rn_str *fill =
+        rn_is_missing(given) ? rn_str_of(&run->arena, " ") : rn_want_string(run, given, "the fill character");
 
     if (self.string->markup)
         fill = rn_escape(run, rn_string_value(fill));
@@ -514,7 +514,7 @@ static bool is_decimal(uint32_t c)
     return rn_char_class(c) == RN_CHAR_ND;
 }
 
-/* Digits that are not decimal: superscripts, subscripts, circled ones (Unicode's Numeric_Type=Digit, the common ones). */
+/* Decimal digits, superscripts, subscripts and circled digits: the common ones of Unicode's Numeric_Type=Digit. */
 static bool is_digit(uint32_t c)
 {
     return is_decimal(c) || c == 0xb2 || c == 0xb3 || c == 0xb9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
@@ -526,9 +526,9 @@ static bool is_alnum(uint32_t c)
     return is_alpha(c) || is_number(c);
 }
 
-static bool is_word(uint32_t c)
+static bool continues_name(uint32_t c)
 {
-    return is_alnum(c) || c == '_' || (rn_char_class(c) & RN_CHAR_MARK) != 0;
+    return rn_char_in_name(c, false);
 }
 
 static bool all(const struct rn_str *s, bool (*is)(uint32_t c))
@@ -542,14 +542,14 @@ static bool all(const struct rn_str *s, bool (*is)(uint32_t c))
     return s->n > 0;
 }
 
-#define KIND_METHOD(name, expression)                                                                                  \
-    static struct rn_value name(struct rn_run *run, struct rn_value self, args_t call)                                 \
-    {                                                                                                                  \
-        const struct rn_str *s = self.string;                                                                          \
-                                                                                                                       \
-        (void)call;                                                                                                    \
-        rn_step(&run->arena, s->n);                                                                                    \
-        return rn_bool(expression);                                                                                    \
+#define KIND_METHOD(name, expression)                                                  \
+    static struct rn_value name(struct rn_run *run, struct rn_value self, args_t call) \
+    {                                                                                  \
+        const struct rn_str *s = self.string;                                          \
+                                                                                       \
+        (void)call;                                                                    \
+        rn_step(&run->arena, s->n);                                                    \
+        return rn_bool(expression);                                                    \
     }
 
 /* Cased letters are there, and all are of this case. */
@@ -595,9 +595,9 @@ static bool is_printable(const struct rn_str *s)
 
 static bool is_identifier(const struct rn_str *s)
 {
-    uint32_t n, first = s->n == 0 ? '0' : rn_utf8_decode(s->bytes, &n);
+    uint32_t n;
 
-    return (is_alpha(first) || first == '_') && all(s, is_word);
+    return s->n > 0 && rn_char_in_name(rn_utf8_decode(s->bytes, &n), true) && all(s, continues_name);
 }
 
 KIND_METHOD(str_isalpha, all(s, is_alpha))

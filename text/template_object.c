@@ -210,8 +210,8 @@ static bool sequence_item(struct rn_run *run, struct rn_value of, int64_t index,
     if (of.kind == RN_VALUE_STRING) {
         at = rn_str_offset(&run->arena, of.string, (size_t)index);
         n = rn_utf8_length((unsigned char)of.string->bytes[at]);
-        *out = rn_string_value(rn_str_marked(
-            &run->arena, rn_str_slice(&run->arena, of.string, at, at + (size_t)n), of.string->markup));
+        *out = rn_string_value(
+            rn_str_marked(&run->arena, rn_str_slice(&run->arena, of.string, at, at + (size_t)n), of.string->markup));
     } else if (of.kind == RN_VALUE_OBJECT) {
         const struct rn_range_object *range = (struct rn_range_object *)of.object;
 
@@ -381,7 +381,8 @@ static struct rn_value path_part(struct rn_run *run, const struct rn_str *part)
         return rn_string_value(part);
     number = 0;
     for (i = 0; i < part->n; i++)
-        if (__builtin_mul_overflow(number, 10, &number) || __builtin_add_overflow(number, part->bytes[i] - '0', &number))
+        if (__builtin_mul_overflow(number, 10, &number) ||
+            __builtin_add_overflow(number, part->bytes[i] - '0', &number))
             rn_fail(run, "an integer beyond 64 bits");
     return rn_int(number);
 }

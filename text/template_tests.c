@@ -3,15 +3,15 @@
 
 #include "text/template_run.h"
 
-#define RN_TEST(name)                                                                                                  \
+#define RN_TEST(name) \
     static struct rn_value test_##name(struct rn_run *run, struct rn_value self, const struct rn_call *call)
 
-#define SIMPLE_TEST(name, expression)                                                                                  \
-    RN_TEST(name)                                                                                                      \
-    {                                                                                                                  \
-        (void)run;                                                                                                     \
-        (void)call;                                                                                                    \
-        return rn_bool(expression);                                                                                    \
+#define SIMPLE_TEST(name, expression) \
+    RN_TEST(name)                     \
+    {                                 \
+        (void)run;                    \
+        (void)call;                   \
+        return rn_bool(expression);   \
     }
 
 static bool is_kind(struct rn_value value, enum rn_value_kind kind)

@@ -78,8 +78,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 /* ---- Seeds -------------------------------------------------------------------------------- */
 
 static const char context[] =
-    "{\"messages\": [{\"role\": \"user\", \"content\": \"hi <|im_end|>\"}, {\"role\": \"assistant\", \"content\": null, "
-    "\"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": {\"x\": [1, 2.5, true]}}}]}], \"tools\": [{\"k\": 2}, "
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"hi <|im_end|>\"}, {\"role\": \"assistant\", \"content\": "
+    "null, "
+    "\"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": {\"x\": [1, 2.5, true]}}}]}], \"tools\": "
+    "[{\"k\": 2}, "
     "{\"k\": 1}], \"s\": \"Stra\\u00dfe a-b c\\n\", \"n\": 3, \"l\": [3, 1, 2], \"d\": {\"b\": 1, \"a\": [null]}}";
 
 static const char *const seeds[] = {
@@ -89,18 +91,27 @@ static const char *const seeds[] = {
     "loop.previtem ~ loop.nextitem ~ loop.cycle('a', 'b') ~ loop.changed(x) ~ loop.revindex }}{% break %}{% else %}-"
     "{% endfor %}{{ ns.a }}",
     "{% macro m(a, b=2, *c) %}{% endmacro %}",
-    "{% macro m(a, b=n) %}{{ a }}{{ b }}{{ varargs }}{{ kwargs }}{{ caller(1) }}{% endmacro %}{% call(x) m(1, 2, *l, **d) %}"
+    "{% macro m(a, b=n) %}{{ a }}{{ b }}{{ varargs }}{{ kwargs }}{{ caller(1) }}{% endmacro %}{% call(x) m(1, 2, *l, "
+    "**d) %}"
     "{{ x }}{% endcall %}",
     "{% filter upper | replace('A', 'b') %}x{{ s }}{% endfilter %}{% set y | indent(2) %}a\nb{% endset %}{{ y }}"
-    "{% with a = 1, b = l %}{{ a }}{{ b }}{% endwith %}{% raw %}{{ x }}{% endraw %}{# c #}{% generation %}g{% endgeneration %}",
+    "{% with a = 1, b = l %}{{ a }}{{ b }}{% endwith %}{% raw %}{{ x }}{% endraw %}{# c #}{% generation %}g{% "
+    "endgeneration %}",
     "{% for x in [1, [2, [3]]] recursive %}{{ loop(x) if x is iterable else x }}{{ loop.depth }}{% endfor %}",
-    "{{ l | sort(reverse=true) | map('string') | join(', ') }}{{ tools | groupby('k') }}{{ tools | selectattr('k', 'gt', 1) "
-    "| list }}{{ d | dictsort }}{{ l | batch(2, 'x') | list }}{{ l | slice(2) | list }}{{ l | unique | list | first | last }}",
-    "{{ s | upper | lower | title | capitalize }}{{ s | wordwrap(3) }}{{ s | truncate(5, true, '.', 0) }}{{ s | urlencode }}"
-    "{{ s | e | safe + '<' }}{{ s.split('a', 1) }}{{ s.rsplit() }}{{ s.partition('-') }}{{ s.find('b', 1, -1) }}{{ s[::-1] }}",
-    "{{ '%s|%5.2f|%-4d|%x|%r|%c|%(a)s' % (s, 1.5, 2, 255, s, 65, 1) }}{{ '{:>8}|{0!r:^9}|{a[b]:,.2f}'.format(s, a=d) }}",
-    "{{ 7 // 2 ** -1 % 3 * 1.5e3 - -n }}{{ 1 < 2 <= n in l }}{{ not (n is divisibleby 3) and s in d or none }}{{ n if l }}"
-    "{{ range(1, 9, 2) | list | sum }}{{ strftime_now('%Y-%m-%d %j %p') }}{{ {'a': (1,), 2: [n]} }}{{ raise_exception(s) }}",
+    "{{ l | sort(reverse=true) | map('string') | join(', ') }}{{ tools | groupby('k') }}{{ tools | selectattr('k', "
+    "'gt', 1) "
+    "| list }}{{ d | dictsort }}{{ l | batch(2, 'x') | list }}{{ l | slice(2) | list }}{{ l | unique | list | first | "
+    "last }}",
+    "{{ s | upper | lower | title | capitalize }}{{ s | wordwrap(3) }}{{ s | truncate(5, true, '.', 0) }}{{ s | "
+    "urlencode }}"
+    "{{ s | e | safe + '<' }}{{ s.split('a', 1) }}{{ s.rsplit() }}{{ s.partition('-') }}{{ s.find('b', 1, -1) }}{{ "
+    "s[::-1] }}",
+    "{{ '%s|%5.2f|%-4d|%x|%r|%c|%(a)s' % (s, 1.5, 2, 255, s, 65, 1) }}{{ '{:>8}|{0!r:^9}|{a[b]:,.2f}'.format(s, a=d) "
+    "}}",
+    "{{ 7 // 2 ** -1 % 3 * 1.5e3 - -n }}{{ 1 < 2 <= n in l }}{{ not (n is divisibleby 3) and s in d or none }}{{ n if "
+    "l }}"
+    "{{ range(1, 9, 2) | list | sum }}{{ strftime_now('%Y-%m-%d %j %p') }}{{ {'a': (1,), 2: [n]} }}{{ "
+    "raise_exception(s) }}",
 };
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)

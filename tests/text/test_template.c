@@ -71,7 +71,8 @@ static void test_texts(void **state)
         {"{% set ns = namespace(x=0) %}{% for i in l %}{% set ns.x = ns.x + i %}{% endfor %}{{ ns.x }}", "6"},
         {"{% for k, v in d.items() %}{{ loop.index }}{{ k }}{{ loop.last }} {% endfor %}", "1xFalse 2yTrue "},
         {"{% for i in e %}x{% else %}none{% endfor %}", "none"},
-        {"{% for i in l if i > 1 %}{{ loop.length }}{{ i }}{% if i == 2 %}{% continue %}{% endif %}!{% endfor %}", "2223!"},
+        {"{% for i in l if i > 1 %}{{ loop.length }}{{ i }}{% if i == 2 %}{% continue %}{% endif %}!{% endfor %}",
+         "2223!"},
         {"{% for i in l %}{{ i }}{% break %}{% endfor %}", "1"},
         {"{% for i in [1, [2, [3]]] recursive %}{{ loop(i) if i is iterable else i }}{% endfor %}", "123"},
         {"{% macro m(a, b=2) %}{{ a }}{{ b }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1) }}|{{ m(1, 3, 4, z=5) }}",
@@ -85,8 +86,9 @@ static void test_texts(void **state)
          "3 -4 2 1024 3.5 1e+16 0.30000000000000004"},
         {"{{ 1 < 2 < 3 }}{{ 1 in l }}{{ 'x' not in d }}{{ none is none }}", "TrueTrueFalseTrue"},
         {"{{ l[::-1] }}{{ s[1:] }}{{ 'äöü'[1] }}{{ l[-1] }}", "[3, 2, 1] bö3"},
-        {"{{ d | tojson }}{{ d | tojson(indent=1) }}", "{\"x\": 1, \"y\": [true, null]}{\n \"x\": 1,\n \"y\": [\n  true,\n"
-                                                       "  null\n ]\n}"},
+        {"{{ d | tojson }}{{ d | tojson(indent=1) }}",
+         "{\"x\": 1, \"y\": [true, null]}{\n \"x\": 1,\n \"y\": [\n  true,\n"
+         "  null\n ]\n}"},
         {"{{ '%s-%05.1f-%x' % (s, f, 255) }}{{ '{:>4}{!r}'.format(1, 'q') }}", "a b-002.5-ff   1'q'"},
         {"{{ messages | map(attribute='role') | join(',') }}", "user,bot"},
         {"{{ messages | selectattr('content', 'none') | list | length }}", "1"},
@@ -95,7 +97,8 @@ static void test_texts(void **state)
         {"{{ '<b>' | safe + '<' }}{{ '<' | e }}", "<b>&lt;&lt;"},
         {"{{ 'x' if false }}{{ (1 if n == 3 else 2) }}", "1"},
         {"{{ range(3) | list }}{{ dict(a=1) }}{{ joiner()() }}", "[0, 1, 2]{'a': 1}"},
-        {"{{ 'long words-here' | wordwrap(6) }}|{{ 'abc def ghi' | truncate(8, leeway=0) }}", "long\nwords-\nhere|abc..."},
+        {"{{ 'long words-here' | wordwrap(6) }}|{{ 'abc def ghi' | truncate(8, leeway=0) }}",
+         "long\nwords-\nhere|abc..."},
         {"{% if x is defined and x.y.z %}{% endif %}ok", "ok"},
         {"{% if false %}{{ s | nofilter }}{% endif %}ok", "ok"},
     };
@@ -154,7 +157,8 @@ static void test_errors(void **state)
         {"{{ d.zz.a }}", RUNNEL_INVALID, "line 1, column 8: attribute 'zz' is undefined"},
         {"{{ 1 / 0 }}", RUNNEL_INVALID, "line 1, column 8: division by zero"},
         {"{{ s + 1 }}", RUNNEL_INVALID, "line 1, column 8: unsupported operand types for +: 'str' and 'int'"},
-        {"{{ l.append(1) }}", RUNNEL_INVALID, "line 1, column 12: access to attribute 'append' of 'list' object is unsafe"},
+        {"{{ l.append(1) }}", RUNNEL_INVALID,
+         "line 1, column 12: access to attribute 'append' of 'list' object is unsafe"},
         {"{{ raise_exception('Only user and bot!') }}", RUNNEL_INVALID, "Only user and bot!"},
         {"{% set x.y = 1 %}", RUNNEL_INVALID, "cannot assign attribute on non-namespace object"},
         {"{{ range(10 ** 9) }}", RUNNEL_INVALID, "Range too big"},
@@ -183,8 +187,9 @@ static void mark(const struct rn_rendered *rendered, char *out)
     size_t at = 0, i;
 
     for (i = 0; i < rendered->n_data; i++) {
-        out += sprintf(out, "%.*s[%.*s]", (int)(rendered->data[i].begin - at), rendered->text + at,
-                       (int)(rendered->data[i].end - rendered->data[i].begin), rendered->text + rendered->data[i].begin);
+        out +=
+            sprintf(out, "%.*s[%.*s]", (int)(rendered->data[i].begin - at), rendered->text + at,
+                    (int)(rendered->data[i].end - rendered->data[i].begin), rendered->text + rendered->data[i].begin);
         at = rendered->data[i].end;
     }
     sprintf(out, "%.*s", (int)(rendered->n - at), rendered->text + at);
@@ -268,18 +273,21 @@ static void check_refused(const char *source, const char *why)
 static void test_hostile(void **state)
 {
     static const char *const cases[][2] = {
-        {"{% set x = namespace(s='0123456789') %}{% for i in range(100) %}{% set x.s = x.s + x.s %}{% endfor %}", "more than"},
+        {"{% set x = namespace(s='0123456789') %}{% for i in range(100) %}{% set x.s = x.s + x.s %}{% endfor %}",
+         "more than"},
         {"{{ 'a' * 10 ** 9 }}", "more than"},
         {"{{ ('a' * 10 ** 8) * 10 ** 8 }}", "more than"},
         {"{{ [1] * 10 ** 9 }}", "more than"},
         {"{{ [[]] * 10 ** 18 * 10 }}", "more than"},
-        {"{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}", "more than 100000000 steps"},
+        {"{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
+         "more than 100000000 steps"},
         {"{% for a in range(100000) %}{{ 'x' * 1000 }}{% endfor %}", "more than"},
         {"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "nested deeper than 200"},
         {"{% for x in l recursive %}{{ loop(l) }}{% endfor %}", "nested deeper than 200"},
         {"{% set ns = namespace(x=[]) %}{% for i in range(1000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}",
          "nested deeper than 200"},
-        {"{% set ns = namespace(x=[]) %}{% for i in range(1000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x == [ns.x] }}",
+        {"{% set ns = namespace(x=[]) %}{% for i in range(1000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x == [ns.x] "
+         "}}",
          "nested deeper than 200"},
         {"{% set ns = namespace(x=[]) %}{% for i in range(1000) %}{% set ns.x = ns.x|map('list') %}{% endfor %}"
          "{{ ns.x|list }}",
@@ -292,7 +300,8 @@ static void test_hostile(void **state)
         {"{{ 'ab'.replace('', 'x' * 10 ** 7).replace('x', 'y' * 10 ** 7) }}", "more than"},
         {"{{ ('ab' * 10 ** 6).rfind('a' * 10 ** 6) }}{{ ('a' * 10 ** 6).rfind('b' + 'a' * 10 ** 5) }}", "more than"},
         {"{{ l|tojson(indent=10 ** 12) }}", "more than"},
-        {"{% set ns = namespace(d={}) %}{% for i in range(100000) %}{% set ns.d = dict(ns.d, **{'k%d' % i: i}) %}{% endfor %}",
+        {"{% set ns = namespace(d={}) %}{% for i in range(100000) %}{% set ns.d = dict(ns.d, **{'k%d' % i: i}) %}{% "
+         "endfor %}",
          "more than"},
         {"{{ range(100000)|sum * range(9)|list|batch(10 ** 12, 'x')|list|length }}", "more than"},
         {"{{ [1]|slice(10 ** 12)|list }}", "more than"},
@@ -313,13 +322,20 @@ static void test_hostile_sources(void **state)
         size_t times;
         const char *end, *why;
     } cases[] = {
-        {"{{ ", "(", 1000000, "", "nested deeper"},          {"{{ ", "[", 1000000, "", "nested deeper"},
-        {"{{ ", "not ", 1000000, "x }}", "nested deeper"},    {"{{ ", "-", 1000000, "1 }}", "nested deeper"},
-        {"", "{% if n %}", 100000, "", "nested deeper"},     {"{{ x", ".a", 1000000, " }}", "nested deeper"},
-        {"{{ x", "|trim", 100000, " }}", "nested deeper"},   {"{{ x", "[0]", 100000, " }}", "nested deeper"},
-        {"{{ 1", " if 1 else 1", 100000, " }}", "nested deeper"}, {"{{ x", "()", 100000, " }}", "nested deeper"},
-        {"{% set ", "(", 100000, "", "nested deeper"},       {"{{ x(", "a=1,", 100000, ") }}", "repeated"},
-        {"{# ", "{#", 1000000, "", "missing end"},           {"", "{{", 1000000, "", "line 1"},
+        {"{{ ", "(", 1000000, "", "nested deeper"},
+        {"{{ ", "[", 1000000, "", "nested deeper"},
+        {"{{ ", "not ", 1000000, "x }}", "nested deeper"},
+        {"{{ ", "-", 1000000, "1 }}", "nested deeper"},
+        {"", "{% if n %}", 100000, "", "nested deeper"},
+        {"{{ x", ".a", 1000000, " }}", "nested deeper"},
+        {"{{ x", "|trim", 100000, " }}", "nested deeper"},
+        {"{{ x", "[0]", 100000, " }}", "nested deeper"},
+        {"{{ 1", " if 1 else 1", 100000, " }}", "nested deeper"},
+        {"{{ x", "()", 100000, " }}", "nested deeper"},
+        {"{% set ", "(", 100000, "", "nested deeper"},
+        {"{{ x(", "a=1,", 100000, ") }}", "repeated"},
+        {"{# ", "{#", 1000000, "", "missing end"},
+        {"", "{{", 1000000, "", "line 1"},
     };
     char *source;
     size_t i;
@@ -334,12 +350,10 @@ static void test_hostile_sources(void **state)
 
 static void test_long_is_not_deep(void **state)
 {
-    static const char *const cases[][3] = {{"{{ 1", " + 1", " }}"},
-                                           {"{{ 'a'", " ~ 'a'", " }}"},
-                                           {"{{ n", " and n", " }}"},
-                                           {"{% if 0 %}", "{% elif 0 %}", "{% endif %}"},
-                                           {"", "{{ n }}", ""},
-                                           {"{% for i in l %}", "{# #}{{ i }}", "{% endfor %}"}};
+    static const char *const cases[][3] = {
+        {"{{ 1", " + 1", " }}"},   {"{{ 'a'", " ~ 'a'", " }}"},
+        {"{{ n", " and n", " }}"}, {"{% if 0 %}", "{% elif 0 %}", "{% endif %}"},
+        {"", "{{ n }}", ""},       {"{% for i in l %}", "{# #}{{ i }}", "{% endfor %}"}};
     struct result r;
     char *source;
     size_t i;
@@ -397,14 +411,16 @@ static void test_limits(void **state)
 /* ---- Cost ---- */
 
 static const char chat[] =
-    "{{ bos_token }}{% for m in messages %}{% if m.role not in ['user', 'bot'] %}{{ raise_exception('role') }}{% endif %}"
+    "{{ bos_token }}{% for m in messages %}{% if m.role not in ['user', 'bot'] %}{{ raise_exception('role') }}{% endif "
+    "%}"
     "{{ '<|im_start|>' + m['role'] + '\\n' + (m.content or '') | trim + '<|im_end|>' + '\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 static char *conversation(size_t n)
 {
-    return repeated("{\"add_generation_prompt\": true, \"messages\": [{\"role\": \"bot\", \"content\": null}",
-                    ", {\"role\": \"user\", \"content\": \"  some words that a user may say, \\u00fcber dies und das \"}", n, "]}");
+    return repeated(
+        "{\"add_generation_prompt\": true, \"messages\": [{\"role\": \"bot\", \"content\": null}",
+        ", {\"role\": \"user\", \"content\": \"  some words that a user may say, \\u00fcber dies und das \"}", n, "]}");
 }
 
 /* The fewest steps that a conversation of n messages can be rendered with. */
@@ -468,8 +484,9 @@ static void hook_free(void *user, void *ptr, size_t bytes)
 
 static void test_refused_memory(void **state)
 {
-    static const char many[] = "{% for i in range(2000) %}{{ [i, evil] }}{{ s ~ i }}{% endfor %}{{ d | tojson }}{{ '%s' % s }}"
-                               "{% macro m(x) %}{{ x | upper }}{% endmacro %}{{ m(evil * 500) }}{{ words.split() | sort }}";
+    static const char many[] =
+        "{% for i in range(2000) %}{{ [i, evil] }}{{ s ~ i }}{% endfor %}{{ d | tojson }}{{ '%s' % s }}"
+        "{% macro m(x) %}{{ x | upper }}{% endmacro %}{{ m(evil * 500) }}{{ words.split() | sort }}";
     const char *const sources[] = {chat, many, "{{ 1 +", "{{ nothing.x }}"};
     char *text = conversation(300);
     size_t i;
@@ -487,7 +504,8 @@ static void test_refused_memory(void **state)
                 hook.calls = 0;
                 hook.refuse_at++;
                 run(&r, sources[i], i == 0 ? text : json, NULL, &allocator);
-                assert_true(r.status == RUNNEL_NO_MEMORY || hook.calls < hook.refuse_at || (!good && r.status == clean));
+                assert_true(r.status == RUNNEL_NO_MEMORY || hook.calls < hook.refuse_at ||
+                            (!good && r.status == clean));
                 done(&r);
                 assert_int_equal(hook.live, 0);
             } while (hook.calls >= hook.refuse_at);
@@ -500,11 +518,16 @@ static void test_refused_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts),           cmocka_unit_test(test_strings_and_json),
-        cmocka_unit_test(test_errors),          cmocka_unit_test(test_origins),
-        cmocka_unit_test(test_hostile),         cmocka_unit_test(test_hostile_sources),
-        cmocka_unit_test(test_long_is_not_deep), cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_cost_is_linear),  cmocka_unit_test(test_refused_memory),
+        cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_strings_and_json),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_origins),
+        cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_hostile_sources),
+        cmocka_unit_test(test_long_is_not_deep),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_cost_is_linear),
+        cmocka_unit_test(test_refused_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
