@@ -79,6 +79,10 @@ typedef bool rn_encode(const struct rn_vocab *vocab, struct rn_scratch *scratch,
 rn_encode rn_bpe_encode, rn_bpe_text_encode, rn_dna_encode, rn_spm_encode, rn_unigram_encode, rn_wordpiece_encode,
     rn_rwkv_encode, rn_plamo_encode;
 
+/* Appends the tokens of the best way to cut text[n], n > 0, normalised, by itself (unigram.c). False: refused. */
+bool rn_unigram_cut(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *text, size_t n,
+                    struct rn_tokens *tokens);
+
 /* Copies text[n] to `out` with a space for each U+2581; returns the bytes written, at most n (spm.c). */
 size_t rn_spaces_for_blocks(const char *text, size_t n, char *out);
 

@@ -40,6 +40,10 @@ size_t rn_spaces_for_blocks(const char *text, size_t n, char *out)
     size_t written = 0;
     size_t at = 0;
 
+    if (n <= 3 && (n < 3 || memcmp(text, BLOCK, 3) != 0)) {
+        memcpy(out, text, n);
+        return n;
+    }
     while (at < n) {
         const char *mark = memchr(text + at, BLOCK[0], n - at);
         size_t plain = mark == NULL ? n - at : (size_t)(mark - text) - at;

@@ -222,12 +222,14 @@ static bool add_other_cuts(struct rn_vocab *vocab)
 /* Longest piece that is tried as a whole word; longer ones go the long way. */
 #define WHOLE_MAX_BYTES 256
 
-/* Marks the tokens that merging makes of their pieces, and those whose piece, as a word, becomes just them. */
+/* Marks the tokens that merging (or Unigram's search) makes of their pieces, and those whose piece, as a word,
+ * becomes just them. */
 static bool mark_whole(struct rn_vocab *vocab)
 {
     struct rn_scratch scratch;
     struct rn_tokens tokens = {vocab->heap, NULL, 0, 0};
     bool always = vocab->pre != NULL && (vocab->pre->flags & RN_PRE_WHOLE_WORDS);
+    bool unigram = vocab->model == RN_VOCAB_UNIGRAM;
     bool fits = true;
     uint32_t i;
 
@@ -237,10 +239,13 @@ static bool mark_whole(struct rn_vocab *vocab)
 
         if (vocab->kinds[i] != RN_TOKEN_NORMAL || piece.n == 0 || piece.n > WHOLE_MAX_BYTES)
             continue;
-        if (vocab->by_characters && !rn_utf8_valid(piece.bytes, piece.n))
+        if (unigram && piece.bytes[0] != ' ')
+            continue; /* most texts are taken apart at spaces */
+        if ((vocab->by_characters || unigram) && !rn_utf8_valid(piece.bytes, piece.n))
             continue;
         tokens.n = 0;
-        fits = rn_merge_symbols(vocab, &scratch, piece.bytes, piece.n, &tokens);
+        fits = unigram ? rn_unigram_cut(vocab, &scratch, piece.bytes, piece.n, &tokens)
+                       : rn_merge_symbols(vocab, &scratch, piece.bytes, piece.n, &tokens);
         if (fits && tokens.n == 1 && tokens.ids[0] == (int32_t)i)
             vocab->flags[i] |= RN_TOKEN_MERGED | RN_TOKEN_WHOLE;
         if (always)
@@ -338,9 +343,12 @@ static runnel_status build_model(struct rn_vocab *vocab, runnel_error *error)
     if (vocab->model == RN_VOCAB_PLAMO && !make_whole_scores(vocab))
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the vocabulary");
     if (vocab->model != RN_VOCAB_BPE && vocab->model != RN_VOCAB_SPM)
-        return build_trie(vocab, error);
-    status = index_pieces(vocab, error);
-    if (status == RUNNEL_OK && (!add_other_cuts(vocab) || !mark_whole(vocab)))
+        status = build_trie(vocab, error);
+    else
+        status = index_pieces(vocab, error);
+    if (status != RUNNEL_OK || (vocab->model != RN_VOCAB_UNIGRAM && vocab->cuts.bits == NULL))
+        return status;
+    if ((vocab->cuts.bits != NULL && !add_other_cuts(vocab)) || !mark_whole(vocab))
         status = rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the vocabulary");
     return status;
 }
