@@ -10,14 +10,13 @@
  * All waiting is done on an `event`: a counter to watch and a count of those who sleep on it. A
  * waiter spins for a bounded time, then sleeps in the kernel. So a machine with fewer cores than threads
  * (or valgrind, which runs one thread at a time) makes progress at the speed of its scheduler, and an
- * idle team costs nothing. A worker whose spinning was in vain spins half as long the next time: the one it
- * waits for has no core, perhaps for want of this one. It does not yield: Linux lets a thread that
- * yields wait for a whole slice of everybody else (milliseconds), one that sleeps run as soon as it is woken.
+ * idle team costs nothing. A worker whose spinning was in vain, again and again, spins less and less: the
+ * one it waits for has no core, perhaps for want of this one. One success shows that all are running, and it
+ * spins as long as ever: who sleeps where strangers want the core too may get it back only after milliseconds.
+ * It does not yield, for the same reason.
  *
- * A team of as many threads as there are cores (or logical processors) allowed is pinned, one to each. It
- * would else happen that two workers meet on one core while a stranger's thread is on the other,
- * and stay there: each waits for the other at every barrier. A smaller team is left to the kernel: two such
- * engines would pin themselves to the same cores.
+ * Workers are not pinned to cores. Where strangers compute too, a pinned worker waits for its own core while another
+ * is free, and all others wait for it at the next barrier (SPEED.md: steps five times as long).
  *
  * Invariant: every worker passes the same number of barriers in a job, the one at its end included. */
 #define _GNU_SOURCE
@@ -60,7 +59,6 @@ struct worker {
     _Alignas(LINE) struct rn_team *team;
     pthread_t thread;
     uint32_t index;
-    int cpu;                         /* -1: where the kernel likes */
     struct patience barrier, idle;   /* the worker's own */
 };
 
@@ -120,12 +118,13 @@ static void wait_on(struct event *event, uint32_t old, struct patience *patience
 
     for (i = 0; i < patience->spins; i++) {
         if (atomic_load_explicit(&event->value, memory_order_acquire) != old) {
-            patience->spins = 2 * patience->spins < patience->most ? 2 * patience->spins : patience->most;
+            patience->spins = patience->most;
             return;
         }
         relax();
     }
-    patience->spins = patience->spins / 2 > LEAST_SPINS ? patience->spins / 2 : LEAST_SPINS;
+    if (patience->spins > LEAST_SPINS)
+        patience->spins -= patience->spins / 4;
     sleep_on(event, old);
 }
 
@@ -230,18 +229,6 @@ static void follow(struct rn_team *team, uint32_t worker)
     }
 }
 
-/* A refusal leaves the thread where it is. */
-static void pin(int cpu)
-{
-    cpu_set_t set;
-
-    if (cpu < 0)
-        return;
-    CPU_ZERO(&set);
-    CPU_SET(cpu, &set);
-    pthread_setaffinity_np(pthread_self(), sizeof set, &set);
-}
-
 static void *work(void *argument)
 {
     struct worker *worker = argument;
@@ -251,7 +238,6 @@ static void *work(void *argument)
     fesetenv(FE_DFL_ENV);
     snprintf(name, sizeof name, "rn-cpu-%u", worker->index);
     pthread_setname_np(pthread_self(), name);
-    pin(worker->cpu);
     if (worker->index == 0)
         lead(worker->team);
     else
@@ -297,20 +283,18 @@ static void release(struct rn_team *team)
     rn_free(team->heap, team);
 }
 
-/* A team with more threads than there are processors neither spins nor is pinned. */
+/* A team with more threads than there are processors does not spin. */
 static void set_up_workers(struct rn_team *team)
 {
-    int list[MAX_THREADS];
-    uint32_t cores, n = rn_cores_list(list, MAX_THREADS, &cores), i;
     bool spins = team->n_threads <= rn_cores_logical();
-    bool pinned = spins && (team->n_threads == cores || team->n_threads == n);
     struct worker *w;
+    uint32_t i;
 
     for (i = 0; i < team->n_threads; i++) {
         w = &team->workers[i];
-        *w = (struct worker){.team = team, .index = i, .cpu = pinned ? list[i] : -1};
-        w->barrier = (struct patience){LEAST_SPINS, spins ? BARRIER_SPINS : LEAST_SPINS};
-        w->idle = (struct patience){LEAST_SPINS, spins ? IDLE_SPINS : LEAST_SPINS};
+        *w = (struct worker){.team = team, .index = i};
+        w->barrier.spins = w->barrier.most = spins ? BARRIER_SPINS : LEAST_SPINS;
+        w->idle.spins = w->idle.most = spins ? IDLE_SPINS : LEAST_SPINS;
     }
 }
 
