@@ -88,7 +88,7 @@ def judge(env, template, context):
 
 # Bounds that Jinja2 does not have (and slices of constants, which its optimizer takes for items); addresses that
 # Python prints; what runnel does not have at all.
-BOUNDS = re.compile(r"beyond 64 bits|a complex number|can not be sliced|width must be an integer, not float|more than \d+|nested deeper|out of range|is not supported|too long|too big|"
+BOUNDS = re.compile(r"beyond 64 bits|a complex number|can not be sliced|(width|length) must be an integer, not float|more than \d+|nested deeper|out of range|is not supported|too long|too big|"
                     r"begun on line|not allowed with integer format")
 ADDRESS = re.compile(r"object at 0x|(generator|iterator|view) object|object \S+ at 0x|<built-in|<function|<class|<generator|<bound method|_iterator object|<Cycler|<Joiner|"
                      r"<jinja2|<method", re.I)
