@@ -80,10 +80,8 @@ static void split_space(struct rn_run *run, struct rn_list *list, const struct r
         if (at == s->n)
             return;
         from = at;
-        if (most-- == 0) {
-            const struct rn_str *rest = rn_str_slice(&run->arena, s, from, s->n);
-
-            rn_list_push(&run->arena, list, result(rn_str_strip(&run->arena, rest, NULL, false, true)));
+        if (most-- == 0) { /* blanks at the end stay */
+            push_slice(run, list, s, from, s->n);
             return;
         }
         while (at < s->n && !space_at(s, at, &n))
@@ -125,9 +123,7 @@ static void rsplit_space(struct rn_run *run, struct rn_list *list, const struct 
             return;
         to = at;
         if (most-- == 0) {
-            const struct rn_str *rest = rn_str_slice(&run->arena, s, 0, to);
-
-            rn_list_push(&run->arena, list, result(rn_str_strip(&run->arena, rest, NULL, true, false)));
+            push_slice(run, list, s, 0, to);
             return;
         }
         while (at > 0 && !space_at(s, char_before(s, at), &n))
