@@ -240,7 +240,8 @@ static void measure(struct bench *b)
     }
     for (i = 0; i < sizeof contexts / sizeof *contexts; i += 2) {
         seconds = median_step(b, contexts[i] - 16, ROWS);
-        printf("prefill of %d at %5u: %8.2f ms  %6.1f tokens/s\n", ROWS, contexts[i] - 16, seconds * 1e3, ROWS / seconds);
+        printf("prefill of %d at %5u: %8.2f ms  %6.1f tokens/s\n", ROWS, contexts[i] - 16, seconds * 1e3,
+               ROWS / seconds);
         phases(b, contexts[i] - 16, ROWS);
     }
 }

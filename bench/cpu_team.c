@@ -3,12 +3,11 @@
  *     cpu_team [most threads]
  *
  * For each size: nanoseconds of one barrier (of 20000 in a row); of one empty job submitted when the one
- * before is done, from submit to done, by a thread that spins for it (so the team spins too); from submit to
- * run of a job that comes after 5 ms of nothing, when the team sleeps. Medians of seven. */
-#include <stdatomic.h>
+ * before is done, from submit to done, by a thread that sleeps on it as an engine's do; from submit to run
+ * of a job that comes after 5 ms of nothing, when the team sleeps. Medians of seven. */
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sched.h>
 #include <time.h>
 
 #include "cpu/team.h"
@@ -20,7 +19,7 @@ struct task {
     struct rn_team *team;
     uint32_t barriers;
     uint64_t began_ns;
-    _Atomic bool done;
+    sem_t done;
 };
 
 static uint64_t now_ns(void)
@@ -45,20 +44,23 @@ static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
 
 static void done(struct rn_job *job)
 {
-    atomic_store_explicit(&((struct task *)job)->done, true, memory_order_release); /* pairs with run_job */
+    sem_post(&((struct task *)job)->done);
 }
 
 /* From submit to done; *waited: from submit to run. */
 static uint64_t run_job(struct rn_team *team, uint32_t barriers, uint64_t *waited)
 {
     struct task t = {.job = {run, done, NULL}, .team = team, .barriers = barriers};
-    uint64_t begin = now_ns();
+    uint64_t begin, took;
 
+    sem_init(&t.done, 0, 0);
+    begin = now_ns();
     rn_team_submit(team, &t.job);
-    while (!atomic_load_explicit(&t.done, memory_order_acquire)) /* pairs with done */
-        sched_yield();
+    sem_wait(&t.done);
+    took = now_ns() - begin;
+    sem_destroy(&t.done);
     *waited = t.began_ns - begin;
-    return now_ns() - begin;
+    return took;
 }
 
 static int ascending(const void *a, const void *b)

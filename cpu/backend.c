@@ -1,5 +1,5 @@
 /* The fast CPU backend: memory, weights, the queue of steps. What a step does is in execute.c, how weights
- * come into memory in load.c.
+ * come into memory in team_load.c.
  *
  *   submit ─▶ inbox ─▶ queue ─▶ step ──job on the team──▶ done: next step's job, then on_done
  *

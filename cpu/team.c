@@ -8,17 +8,15 @@
  *   followers: wait(round) ─ run ─ barrier ─ wait(round) ...
  *
  * All waiting is done on an `event`: a counter to watch and a count of those who sleep on it. A
- * waiter spins for a bounded time, then gives its time slice away for a bounded number of times,
- * then sleeps in the kernel. So a machine with fewer cores than threads (or valgrind, which runs one
- * thread at a time) makes progress at the speed of its scheduler, and an idle team costs nothing.
- * A worker whose spinning was in vain spins less the next time: somebody else has the core.
- * Between jobs it hardly spins, but looks again after each time slice given away: the threads that
- * make the next step out of this one's results need a core, and are given this one at once.
+ * waiter spins for a bounded time, then sleeps in the kernel. So a machine with fewer cores than threads
+ * (or valgrind, which runs one thread at a time) makes progress at the speed of its scheduler, and an
+ * idle team costs nothing. A worker whose spinning was in vain, again and again, spins less and less: the
+ * one it waits for has no core, perhaps for want of this one. One success shows that all are running, and it
+ * spins as long as ever: who sleeps where strangers want the core too may get it back only after milliseconds.
+ * It does not yield, for the same reason.
  *
- * A team of as many threads as there are cores (or logical processors) allowed is pinned, one to each. It
- * would else happen that two workers meet on one core while a stranger's thread is on the other,
- * and stay there: each waits for the other at every barrier. A smaller team is left to the kernel: two such
- * engines would pin themselves to the same cores.
+ * Workers are not pinned to cores. Where strangers compute too, a pinned worker waits for its own core while another
+ * is free, and all others wait for it at the next barrier (SPEED.md: steps five times as long).
  *
  * Invariant: every worker passes the same number of barriers in a job, the one at its end included. */
 #define _GNU_SOURCE
@@ -42,9 +40,7 @@ enum {
     MAX_THREADS = 1024,
     LINE = 128,          /* two cache lines: neighbours are fetched in pairs */
     BARRIER_SPINS = 2000,/* of one pause each, 20..50 ns: about the imbalance of one phase of a step */
-    BARRIER_YIELDS = 16,
-    IDLE_SPINS = 100,
-    IDLE_YIELDS = 400,   /* of 0.3 µs where nobody else wants the core: longer than it takes to sample a token */
+    IDLE_SPINS = 500,    /* between jobs: the threads that make the next step want these cores now */
     LEAST_SPINS = 16
 };
 
@@ -54,16 +50,15 @@ struct event {
     _Atomic uint32_t sleepers;
 };
 
-/* How long to wait actively. */
+/* How long to spin. */
 struct patience {
-    uint32_t spins, most_spins, yields;
+    uint32_t spins, most;
 };
 
 struct worker {
     _Alignas(LINE) struct rn_team *team;
     pthread_t thread;
     uint32_t index;
-    int cpu;                         /* -1: where the kernel likes */
     struct patience barrier, idle;   /* the worker's own */
 };
 
@@ -123,19 +118,13 @@ static void wait_on(struct event *event, uint32_t old, struct patience *patience
 
     for (i = 0; i < patience->spins; i++) {
         if (atomic_load_explicit(&event->value, memory_order_acquire) != old) {
-            if (patience->spins < patience->most_spins)
-                patience->spins *= 2;
+            patience->spins = patience->most;
             return;
         }
         relax();
     }
     if (patience->spins > LEAST_SPINS)
-        patience->spins /= 2;
-    for (i = 0; i < patience->yields; i++) {
-        if (atomic_load_explicit(&event->value, memory_order_acquire) != old)
-            return;
-        sched_yield();
-    }
+        patience->spins -= patience->spins / 4;
     sleep_on(event, old);
 }
 
@@ -240,18 +229,6 @@ static void follow(struct rn_team *team, uint32_t worker)
     }
 }
 
-/* A refusal leaves the thread where it is. */
-static void pin(int cpu)
-{
-    cpu_set_t set;
-
-    if (cpu < 0)
-        return;
-    CPU_ZERO(&set);
-    CPU_SET(cpu, &set);
-    pthread_setaffinity_np(pthread_self(), sizeof set, &set);
-}
-
 static void *work(void *argument)
 {
     struct worker *worker = argument;
@@ -261,7 +238,6 @@ static void *work(void *argument)
     fesetenv(FE_DFL_ENV);
     snprintf(name, sizeof name, "rn-cpu-%u", worker->index);
     pthread_setname_np(pthread_self(), name);
-    pin(worker->cpu);
     if (worker->index == 0)
         lead(worker->team);
     else
@@ -307,20 +283,18 @@ static void release(struct rn_team *team)
     rn_free(team->heap, team);
 }
 
-/* A team with more threads than there are processors neither spins nor is pinned. */
+/* A team with more threads than there are processors does not spin. */
 static void set_up_workers(struct rn_team *team)
 {
-    int list[MAX_THREADS];
-    uint32_t cores, n = rn_cores_list(list, MAX_THREADS, &cores), i;
     bool spins = team->n_threads <= rn_cores_logical();
-    bool pinned = spins && (team->n_threads == cores || team->n_threads == n);
     struct worker *w;
+    uint32_t i;
 
     for (i = 0; i < team->n_threads; i++) {
         w = &team->workers[i];
-        *w = (struct worker){.team = team, .index = i, .cpu = pinned ? list[i] : -1};
-        w->barrier = (struct patience){LEAST_SPINS, spins ? BARRIER_SPINS : LEAST_SPINS, BARRIER_YIELDS};
-        w->idle = (struct patience){LEAST_SPINS, spins ? IDLE_SPINS : LEAST_SPINS, spins ? IDLE_YIELDS : BARRIER_YIELDS};
+        *w = (struct worker){.team = team, .index = i};
+        w->barrier.spins = w->barrier.most = spins ? BARRIER_SPINS : LEAST_SPINS;
+        w->idle.spins = w->idle.most = spins ? IDLE_SPINS : LEAST_SPINS;
     }
 }
 

@@ -49,8 +49,7 @@ static int32_t newline_token(const struct rn_vocab *vocab, const char *word, siz
     return rn_token_index_find(&vocab->by_piece, &vocab->pieces, word, n);
 }
 
-/* A word of the pre-tokenizer. Where no token has a space after something else nothing merges across the
- * beginning of a run of spaces, and the word is taken apart there. */
+/* A word of the pre-tokenizer, which may be a line: it is taken apart at spaces as in spm.c. */
 static bool encode_word(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *word, size_t n,
                         struct rn_tokens *tokens)
 {
@@ -64,7 +63,7 @@ static bool encode_word(const struct rn_vocab *vocab, struct rn_scratch *scratch
         return true;
     }
     while (at < n) {
-        size_t end = vocab->inner_space ? n : rn_part_end(word, at, n);
+        size_t end = rn_part_end(vocab, word, at, n);
 
         if (!rn_merge_word(vocab, scratch, word + at, end - at, tokens))
             return false;

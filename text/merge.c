@@ -9,6 +9,9 @@
 /* Up to so many symbols every rank is looked at for each merge; measured, a heap wins only later. */
 #define SHORT_WORD 24
 
+/* What is no longer is not taken apart: merging it costs less than looking for a place. */
+#define UNCUT_BYTES 6
+
 void rn_scratch_init(struct rn_scratch *scratch, struct rn_heap *heap)
 {
     memset(scratch, 0, sizeof *scratch);
@@ -242,31 +245,25 @@ static void merge_long(const struct rn_vocab *vocab, const char *word, struct rn
     }
 }
 
-/* A word that is one token by itself: most words are. */
-static int32_t whole_word(const struct rn_vocab *vocab, const char *word, size_t n)
+/* The token of exactly these bytes that has the flag, or -1. */
+static int32_t find_token(const struct rn_vocab *vocab, const char *word, size_t n, uint8_t flag)
 {
     int32_t id;
 
     if (n > vocab->longest_normal)
         return -1;
     id = rn_token_index_find(&vocab->by_piece, &vocab->pieces, word, n);
-    return id >= 0 && (vocab->flags[id] & RN_TOKEN_WHOLE) ? id : -1;
+    return id >= 0 && (vocab->flags[id] & flag) ? id : -1;
 }
 
-bool rn_merge_word(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *word, size_t n,
-                   struct rn_tokens *tokens)
+bool rn_merge_symbols(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *word, size_t n,
+                      struct rn_tokens *tokens)
 {
     struct rn_symbol *symbols;
-    int32_t id = whole_word(vocab, word, n);
     uint32_t count, i;
 
-    if (!rn_tokens_reserve(tokens, id >= 0 ? 1 : n))
-        return false;
-    if (id >= 0) {
-        tokens->ids[tokens->n++] = id;
-        return true;
-    }
-    if (!renew(scratch->heap, (void **)&scratch->symbols, &scratch->n_symbols, n, sizeof *scratch->symbols))
+    if (!rn_tokens_reserve(tokens, n) ||
+        !renew(scratch->heap, (void **)&scratch->symbols, &scratch->n_symbols, n, sizeof *scratch->symbols))
         return false;
     symbols = scratch->symbols;
     count = make_symbols(vocab, word, n, symbols);
@@ -283,6 +280,33 @@ bool rn_merge_word(const struct rn_vocab *vocab, struct rn_scratch *scratch, con
             tokens->ids[tokens->n++] = symbols[i].id;
         else
             push_bytes(vocab, word + symbols[i].begin, symbols[i].bytes, tokens);
+    }
+    return true;
+}
+
+bool rn_merge_word(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *word, size_t n,
+                   struct rn_tokens *tokens)
+{
+    int32_t id = find_token(vocab, word, n, RN_TOKEN_WHOLE); /* most words are one token */
+    size_t at = 0;
+
+    while (id < 0 && at < n) {
+        size_t end = n - at > UNCUT_BYTES ? rn_cuts_next(&vocab->cuts, word, at, n) : n;
+        int32_t part = end - at < n ? find_token(vocab, word + at, end - at, RN_TOKEN_MERGED) : -1;
+
+        if (part < 0 && !rn_merge_symbols(vocab, scratch, word + at, end - at, tokens))
+            return false;
+        if (part >= 0) {
+            if (!rn_tokens_reserve(tokens, 1))
+                return false;
+            tokens->ids[tokens->n++] = part;
+        }
+        at = end;
+    }
+    if (id >= 0) {
+        if (!rn_tokens_reserve(tokens, 1))
+            return false;
+        tokens->ids[tokens->n++] = id;
     }
     return true;
 }

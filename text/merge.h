@@ -63,9 +63,13 @@ bool rn_scratch_cells(struct rn_scratch *scratch, size_t count, size_t size);
 /* Room for `more` ids; false: refused. */
 bool rn_tokens_reserve(struct rn_tokens *tokens, size_t more);
 
-/* Appends the tokens of word[n], 1 <= n < 2^31, as bytes (BPE) or characters (SPM, well-formed
- * UTF-8): at most n. False: memory was refused. */
+/* Appends the tokens of word[n], 1 <= n < 2^31, well-formed UTF-8: at most n. It is looked up as a whole, taken apart
+ * where that makes no difference (cuts.h), and merged. False: memory was refused. */
 bool rn_merge_word(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *word, size_t n,
+                   struct rn_tokens *tokens);
+
+/* The same by nothing but merging, from bytes (any) or characters (well-formed UTF-8). */
+bool rn_merge_symbols(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *word, size_t n,
                    struct rn_tokens *tokens);
 
 /* Appends the tokens of text[n], 0 < n < 2^31, by the vocabulary's model; each is in a file of its name. after_special:
@@ -75,11 +79,16 @@ typedef bool rn_encode(const struct rn_vocab *vocab, struct rn_scratch *scratch,
 rn_encode rn_bpe_encode, rn_bpe_text_encode, rn_dna_encode, rn_spm_encode, rn_unigram_encode, rn_wordpiece_encode,
     rn_rwkv_encode, rn_plamo_encode;
 
+/* Appends the tokens of the best way to cut text[n], n > 0, normalised, by itself (unigram.c). False: refused. */
+bool rn_unigram_cut(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *text, size_t n,
+                    struct rn_tokens *tokens);
+
 /* Copies text[n] to `out` with a space for each U+2581; returns the bytes written, at most n (spm.c). */
 size_t rn_spaces_for_blocks(const char *text, size_t n, char *out);
 
-/* End of the part of text[n] that begins at `at`: where the next run of spaces begins (spm.c). */
-size_t rn_part_end(const char *text, size_t at, size_t n);
+/* End of the part of text[n] that begins at `at`: where the next run of spaces begins that no token has behind the
+ * character in front of it (spm.c). */
+size_t rn_part_end(const struct rn_vocab *vocab, const char *text, size_t at, size_t n);
 
 /* Rank and result of merging symbols[left] with the next one (bpe.c, spm.c). */
 void rn_bpe_rank(const struct rn_vocab *vocab, struct rn_symbol *symbols, uint32_t left);

@@ -29,7 +29,7 @@ static void find_best(const struct rn_vocab *vocab, const char *text, size_t at,
     size_t i;
 
     for (i = at; i < n && (node = rn_trie_step(&vocab->trie, node, (unsigned char)text[i])) != 0; i++) {
-        int32_t id = vocab->trie.values[node];
+        int32_t id = rn_trie_value(&vocab->trie, node);
         int64_t score = id >= 0 ? vocab->whole_scores[id] : INVALID_SCORE;
 
         if (score > INVALID_SCORE && cells[i + 1].cost - score <= best.cost)

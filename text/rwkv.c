@@ -15,8 +15,8 @@ bool rn_rwkv_encode(const struct rn_vocab *vocab, struct rn_scratch *scratch, co
         uint32_t node = 0;
 
         for (i = at; i < n && (node = rn_trie_step(&vocab->trie, node, (unsigned char)text[i])) != 0; i++) {
-            if (vocab->trie.values[node] >= 0) {
-                best = vocab->trie.values[node];
+            if (rn_trie_value(&vocab->trie, node) >= 0) {
+                best = rn_trie_value(&vocab->trie, node);
                 end = i + 1;
             }
         }

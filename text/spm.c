@@ -2,8 +2,8 @@
  * are a token, the highest score first (Kudo, Richardson 2018, and llama.cpp's reading of it).
  *
  * Stored tokens write a space as U+2581; here pieces and text hold real spaces, and a U+2581 in the
- * text counts as one. Where no token has a space after something else, nothing merges across the
- * beginning of a run of spaces, and the text is taken apart there. */
+ * text counts as one. Nothing merges across the beginning of a run of spaces unless a token has a space
+ * behind that very character, and the text is taken apart there. */
 #include "text/merge.h"
 
 #include <string.h>
@@ -40,6 +40,10 @@ size_t rn_spaces_for_blocks(const char *text, size_t n, char *out)
     size_t written = 0;
     size_t at = 0;
 
+    if (n <= 3 && (n < 3 || memcmp(text, BLOCK, 3) != 0)) {
+        memcpy(out, text, n);
+        return n;
+    }
     while (at < n) {
         const char *mark = memchr(text + at, BLOCK[0], n - at);
         size_t plain = mark == NULL ? n - at : (size_t)(mark - text) - at;
@@ -59,14 +63,25 @@ size_t rn_spaces_for_blocks(const char *text, size_t n, char *out)
     return written;
 }
 
-size_t rn_part_end(const char *text, size_t at, size_t n)
+size_t rn_part_end(const struct rn_vocab *vocab, const char *text, size_t at, size_t n)
 {
-    const char *space;
+    for (;;) {
+        const char *space;
+        size_t before;
 
-    while (at < n && text[at] == ' ')
-        at++;
-    space = at < n ? memchr(text + at, ' ', n - at) : NULL;
-    return space == NULL ? n : (size_t)(space - text);
+        while (at < n && text[at] == ' ')
+            at++;
+        space = at < n ? memchr(text + at, ' ', n - at) : NULL;
+        if (space == NULL)
+            return n;
+        at = (size_t)(space - text);
+        if (!vocab->inner_space)
+            return at;
+        for (before = at - 1; ((unsigned char)text[before] & 0xc0) == 0x80;)
+            before--;
+        if (vocab->cuts.bits != NULL && rn_cuts_next(&vocab->cuts, text, before, at + 1) == at)
+            return at;
+    }
 }
 
 bool rn_spm_encode(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *text, size_t n,
@@ -81,7 +96,7 @@ bool rn_spm_encode(const struct rn_vocab *vocab, struct rn_scratch *scratch, con
         scratch->text[0] = ' ';
     n = prefix + rn_spaces_for_blocks(text, n, scratch->text + prefix);
     while (at < n) {
-        size_t end = vocab->inner_space ? n : rn_part_end(scratch->text, at, n);
+        size_t end = rn_part_end(vocab, scratch->text, at, n);
 
         if (!rn_merge_word(vocab, scratch, scratch->text + at, end - at, tokens))
             return false;

@@ -73,8 +73,8 @@ struct rn_parser {
     size_t n;
     struct rn_lexeme *tokens; /* the last is EOF */
     size_t n_tokens, cap_tokens;
-    size_t now; /* the current token */
-    uint32_t at; /* of what is being read: where an error is */
+    size_t now;            /* the current token */
+    uint32_t at;           /* of what is being read: where an error is */
     struct rn_dict *names; /* interned */
     const struct rn_str *n_caller, *n_kwargs, *n_varargs, *n_loop;
     uint32_t tag_at[RN_JSON_DEPTH]; /* open tags, for the sentence at the end of the file */
@@ -91,20 +91,20 @@ const struct rn_str *rn_template_intern(struct rn_parser *p, const char *bytes, 
 
 enum rn_node_kind {
     /* expressions */
-    RN_NODE_CONST,   /* value */
-    RN_NODE_NAME,    /* name, ref */
-    RN_NODE_NSREF,   /* name.attr as a target: name, attr, ref */
-    RN_NODE_TUPLE,   /* items */
-    RN_NODE_LIST,    /* items */
-    RN_NODE_DICT,    /* items: key, value, key, value ... */
-    RN_NODE_GETATTR, /* a . name */
-    RN_NODE_GETITEM, /* a [ b ] */
-    RN_NODE_SLICE,   /* a [ items[0] : items[1] : items[2] ]; absent ones NULL */
+    RN_NODE_CONST,     /* value */
+    RN_NODE_NAME,      /* name, ref */
+    RN_NODE_NSREF,     /* name.attr as a target: name, attr, ref */
+    RN_NODE_TUPLE,     /* items */
+    RN_NODE_LIST,      /* items */
+    RN_NODE_DICT,      /* items: key, value, key, value ... */
+    RN_NODE_GETATTR,   /* a . name */
+    RN_NODE_GETITEM,   /* a [ b ] */
+    RN_NODE_SLICE,     /* a [ items[0] : items[1] : items[2] ]; absent ones NULL */
     RN_NODE_SLICE_ARG, /* the same between commas: no sequence takes it */
-    RN_NODE_CALL,    /* a ( args ) */
-    RN_NODE_FILTER,  /* a | name ( args ); a NULL: the text of the block */
-    RN_NODE_TEST,    /* a is name ( args ) */
-    RN_NODE_NOT,     /* not a */
+    RN_NODE_CALL,      /* a ( args ) */
+    RN_NODE_FILTER,    /* a | name ( args ); a NULL: the text of the block */
+    RN_NODE_TEST,      /* a is name ( args ) */
+    RN_NODE_NOT,       /* not a */
     RN_NODE_NEG,
     RN_NODE_POS,
     RN_NODE_CHAIN,   /* items joined from the left by ops of one precedence */
@@ -114,18 +114,18 @@ enum rn_node_kind {
     RN_NODE_COMPARE, /* items compared by ops */
     RN_NODE_COND,    /* a if b else c; c may be NULL */
     /* statements */
-    RN_NODE_DATA,        /* value: text of the template */
-    RN_NODE_OUTPUT,      /* {{ items }} */
-    RN_NODE_SET,         /* target a = b */
-    RN_NODE_SET_BLOCK,   /* target a = body, through filter b (may be NULL) */
-    RN_NODE_IF,          /* items: condition, body, condition, body ..., body of else; bodies are BODY */
-    RN_NODE_FOR,         /* loop */
-    RN_NODE_MACRO,       /* macro; ref is where it is stored */
-    RN_NODE_CALL_BLOCK,  /* a: CALL; macro is the caller */
-    RN_NODE_GENERATION,  /* macro */
+    RN_NODE_DATA,         /* value: text of the template */
+    RN_NODE_OUTPUT,       /* {{ items }} */
+    RN_NODE_SET,          /* target a = b */
+    RN_NODE_SET_BLOCK,    /* target a = body, through filter b (may be NULL) */
+    RN_NODE_IF,           /* items: condition, body, condition, body ..., body of else; bodies are BODY */
+    RN_NODE_FOR,          /* loop */
+    RN_NODE_MACRO,        /* macro; ref is where it is stored */
+    RN_NODE_CALL_BLOCK,   /* a: CALL; macro is the caller */
+    RN_NODE_GENERATION,   /* macro */
     RN_NODE_FILTER_BLOCK, /* b: FILTER with a NULL at its left end; body c */
-    RN_NODE_WITH,        /* items: target, value, target, value ...; body c */
-    RN_NODE_BODY,        /* items */
+    RN_NODE_WITH,         /* items: target, value, target, value ...; body c */
+    RN_NODE_BODY,         /* items */
     RN_NODE_BREAK,
     RN_NODE_CONTINUE
 };
@@ -135,7 +135,12 @@ struct rn_ref {
     uint32_t hops, slot;
 };
 
-enum rn_load_kind { RN_LOAD_PARAMETER, RN_LOAD_RESOLVE, RN_LOAD_ALIAS, RN_LOAD_MISSING };
+enum rn_load_kind {
+    RN_LOAD_PARAMETER,
+    RN_LOAD_RESOLVE,
+    RN_LOAD_ALIAS,
+    RN_LOAD_MISSING
+};
 
 /* What entering a frame does to one of its names. */
 struct rn_load {
@@ -162,8 +167,8 @@ struct rn_keyword {
 };
 
 struct rn_args {
-    struct rn_node **items; /* [n] */
-    struct rn_keyword *keywords; /* [n_keywords] */
+    struct rn_node **items;           /* [n] */
+    struct rn_keyword *keywords;      /* [n_keywords] */
     struct rn_node *star, *star_star; /* *x, **x or NULL */
     uint32_t n, n_keywords;
 };
@@ -176,18 +181,18 @@ struct rn_macro {
     struct rn_node *body;
     struct rn_function *function;
     struct rn_frame frame;
-    bool caller, kwargs, varargs;            /* does the body use these names? */
-    bool explicit_caller;                    /* caller is a parameter */
+    bool caller, kwargs, varargs; /* does the body use these names? */
+    bool explicit_caller;         /* caller is a parameter */
     uint32_t caller_slot, kwargs_slot, varargs_slot;
 };
 
 struct rn_loop {
     struct rn_node *target, *iter, *test, *body, *or_else; /* test, or_else may be NULL */
-    bool recursive, extended; /* extended: the body sees `loop` */
-    struct rn_function *function;      /* of a recursive loop */
-    struct rn_function *test_function; /* of a test */
+    bool recursive, extended;                              /* extended: the body sees `loop` */
+    struct rn_function *function;                          /* of a recursive loop */
+    struct rn_function *test_function;                     /* of a test */
     struct rn_frame frame, test_frame, else_frame;
-    struct rn_node *test_target;       /* the target once more, bound within the test's function */
+    struct rn_node *test_target; /* the target once more, bound within the test's function */
     uint32_t loop_slot;
 };
 
@@ -248,10 +253,8 @@ struct rn_node *rn_parse_expression(struct rn_parser *p);
 struct rn_node *rn_parse_or(struct rn_parser *p); /* no "x if y" at its top */
 struct rn_node *rn_parse_filters(struct rn_parser *p, struct rn_node *of, bool inline_start);
 
-/* Expressions with commas between them are a tuple. `simple`: names and literals only; `end`: a name that ends
- * it, or NULL. */
-struct rn_node *rn_parse_tuple(struct rn_parser *p, bool simple, bool conditional, const char *end, bool in_parens,
-                               bool with_namespace);
+/* Expressions with commas between them are a tuple. `simple`: names and literals only. */
+struct rn_node *rn_parse_tuple(struct rn_parser *p, bool simple, bool conditional, bool in_parens, bool with_namespace);
 
 /* The stream of tokens. */
 const struct rn_lexeme *rn_parse_now(const struct rn_parser *p);
@@ -270,8 +273,7 @@ struct rn_nodes {
 void rn_nodes_push(struct rn_parser *p, struct rn_nodes *nodes, struct rn_node *node);
 
 /* template_bind.c: gives every name its place; the template's own function and frame. */
-void rn_template_bind(struct rn_parser *p, struct rn_node *root, struct rn_function *function,
-                      struct rn_frame *frame);
+void rn_template_bind(struct rn_parser *p, struct rn_node *root, struct rn_function *function, struct rn_frame *frame);
 
 /* The filter or test of that name, or NULL (template_filters.c, template_tests.c). */
 const struct rn_builtin *rn_filter_find(const struct rn_str *name);

@@ -76,8 +76,7 @@ static const struct symbols *owner(struct rn_parser *p, const struct symbols *s,
     return s;
 }
 
-static struct symbol *define(struct rn_parser *p, struct symbols *s, const struct rn_str *name,
-                             enum rn_load_kind load)
+static struct symbol *define(struct rn_parser *p, struct symbols *s, const struct rn_str *name, enum rn_load_kind load)
 {
     struct symbol *symbol = own_symbol(p, s, name);
 

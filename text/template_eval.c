@@ -337,7 +337,7 @@ struct rn_value rn_eval_filter(struct rn_run *run, const struct rn_node *node, c
     struct rn_call call;
 
     rn_enter(&run->arena);
-    value = node->a == NULL                  ? rn_string_value(block)
+    value = node->a == NULL                   ? rn_string_value(block)
             : node->a->kind == RN_NODE_FILTER ? rn_eval_filter(run, node->a, block)
                                               : rn_eval(run, node->a);
     call = rn_eval_args(run, node->args);

@@ -35,8 +35,7 @@ void rn_leave_frame(struct rn_run *run, const struct rn_frame *frame)
 
 struct rn_env *rn_env_new(struct rn_run *run, const struct rn_function *function, struct rn_env *outer)
 {
-    struct rn_env *env = rn_arena_take(
-        &run->arena, 1, sizeof *env + (size_t)function->n_slots * sizeof env->slots[0]);
+    struct rn_env *env = rn_arena_take(&run->arena, 1, sizeof *env + (size_t)function->n_slots * sizeof env->slots[0]);
     uint32_t i;
 
     env->outer = outer;
@@ -108,6 +107,12 @@ static enum rn_flow exec_set_block(struct rn_run *run, const struct rn_node *nod
     return flow;
 }
 
+/* The result of a block goes into the text as it is: Jinja2 makes no string of it. */
+static void put_block(struct rn_run *run, struct rn_value value)
+{
+    rn_sb_str(run->out, rn_want_string(run, value, "the result of a block"));
+}
+
 static enum rn_flow exec_filter_block(struct rn_run *run, const struct rn_node *node)
 {
     const struct rn_str *text;
@@ -116,7 +121,7 @@ static enum rn_flow exec_filter_block(struct rn_run *run, const struct rn_node *
     rn_enter_frame(run, &node->frame);
     text = capture(run, node->c, &flow);
     if (flow == RN_FLOW_NEXT) {
-        rn_put_value(run, run->out, rn_eval_filter(run, node->b, text));
+        put_block(run, rn_eval_filter(run, node->b, text));
         rn_leave_frame(run, &node->frame);
     }
     return flow;
@@ -184,14 +189,14 @@ static void exec_call_block(struct rn_run *run, const struct rn_node *node)
     named[call.n_named++] = (struct rn_named){&caller, block};
     call.named = named;
     run->at = node->at;
-    rn_put_value(run, run->out, rn_call_value(run, callee, &call));
+    put_block(run, rn_call_value(run, callee, &call));
 }
 
 static void exec_generation(struct rn_run *run, const struct rn_node *node)
 {
     const struct rn_call none = {0};
 
-    rn_put_value(run, run->out, rn_call_value(run, macro_value(run, node->macro), &none));
+    put_block(run, rn_call_value(run, macro_value(run, node->macro), &none));
 }
 
 static enum rn_flow exec_body(struct rn_run *run, const struct rn_node *node)

@@ -66,11 +66,42 @@ bool rn_parse_skip_name(struct rn_parser *p, const char *name)
 
 static const char *describe(enum rn_lex_kind kind)
 {
-    static const char *const names[] = {
-        "end of template", "text",  "'{{'", "'}}'", "'{%'", "'%}'", "a name", "a string", "an integer",
-        "a float",         "'+'",   "'-'",  "'*'",  "'/'",  "'//'", "'%'",    "'**'",     "'~'",
-        "'['",             "']'",   "'('",  "')'",  "'{'",  "'}'",  "'=='",   "'!='",     "'>'",
-        "'>='",            "'<'",   "'<='", "'='",  "'.'",  "':'",  "'|'",    "','",      "';'"};
+    static const char *const names[] = {"end of template",
+                                        "text",
+                                        "'{{'",
+                                        "'}}'",
+                                        "'{%'",
+                                        "'%}'",
+                                        "a name",
+                                        "a string",
+                                        "an integer",
+                                        "a float",
+                                        "'+'",
+                                        "'-'",
+                                        "'*'",
+                                        "'/'",
+                                        "'//'",
+                                        "'%'",
+                                        "'**'",
+                                        "'~'",
+                                        "'['",
+                                        "']'",
+                                        "'('",
+                                        "')'",
+                                        "'{'",
+                                        "'}'",
+                                        "'=='",
+                                        "'!='",
+                                        "'>'",
+                                        "'>='",
+                                        "'<'",
+                                        "'<='",
+                                        "'='",
+                                        "'.'",
+                                        "':'",
+                                        "'|'",
+                                        "','",
+                                        "';'"};
 
     return names[kind];
 }
@@ -673,7 +704,7 @@ static struct rn_node *parse_primary(struct rn_parser *p, bool with_namespace)
         return constant(p, rn_parse_next(p)->at, rn_float(token->real));
     case RN_LEX_LPAREN:
         rn_parse_next(p);
-        node = rn_parse_tuple(p, false, true, NULL, true, false);
+        node = rn_parse_tuple(p, false, true, true, false);
         rn_parse_expect(p, RN_LEX_RPAREN);
         return node;
     case RN_LEX_LBRACKET:
@@ -685,16 +716,14 @@ static struct rn_node *parse_primary(struct rn_parser *p, bool with_namespace)
     }
 }
 
-static bool at_tuple_end(const struct rn_parser *p, const char *end)
+static bool at_tuple_end(const struct rn_parser *p)
 {
     enum rn_lex_kind kind = rn_parse_now(p)->kind;
 
-    return kind == RN_LEX_VARIABLE_END || kind == RN_LEX_BLOCK_END || kind == RN_LEX_RPAREN ||
-           (end != NULL && rn_parse_at_name(p, end));
+    return kind == RN_LEX_VARIABLE_END || kind == RN_LEX_BLOCK_END || kind == RN_LEX_RPAREN;
 }
 
-struct rn_node *rn_parse_tuple(struct rn_parser *p, bool simple, bool conditional, const char *end, bool in_parens,
-                               bool with_namespace)
+struct rn_node *rn_parse_tuple(struct rn_parser *p, bool simple, bool conditional, bool in_parens, bool with_namespace)
 {
     uint32_t at = rn_parse_now(p)->at;
     struct rn_nodes items = {0};
@@ -704,11 +733,12 @@ struct rn_node *rn_parse_tuple(struct rn_parser *p, bool simple, bool conditiona
     for (;;) {
         if (items.n > 0)
             rn_parse_expect(p, RN_LEX_COMMA);
-        if (at_tuple_end(p, end))
+        if (at_tuple_end(p))
             break;
-        rn_nodes_push(p, &items, simple        ? parse_primary(p, with_namespace)
-                                 : conditional ? rn_parse_expression(p)
-                                               : rn_parse_or(p));
+        rn_nodes_push(p, &items,
+                      simple        ? parse_primary(p, with_namespace)
+                      : conditional ? rn_parse_expression(p)
+                                    : rn_parse_or(p));
         if (rn_parse_now(p)->kind != RN_LEX_COMMA)
             break;
         comma = true;

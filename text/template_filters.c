@@ -65,7 +65,7 @@ static bool string_to_int(struct rn_run *run, const struct rn_str *s, int64_t ba
     size_t n;
 
     if (base != 0 && (base < 2 || base > 36))
-        rn_fail(run, "int() base must be >= 2 and <= 36, or 0");
+        return false;
     if (!clean_number(s, text, sizeof text, &n))
         return false;
     digits += *digits == '+' || *digits == '-';
@@ -99,7 +99,8 @@ static struct rn_value truncated(struct rn_run *run, double real)
 RN_FILTER(int)
 {
     struct rn_value otherwise = rn_is_missing(call->args[0]) ? rn_int(0) : call->args[0];
-    int64_t base = rn_is_missing(call->args[1]) ? 10 : rn_want_int(run, call->args[1], "base"), integer;
+    struct rn_value given = rn_is_missing(call->args[1]) ? rn_int(10) : call->args[1];
+    int64_t base = given.kind == RN_VALUE_INT ? given.integer : -1, integer; /* a bad base converts nothing */
     double real;
 
     switch (self.kind) {
@@ -193,16 +194,21 @@ static double round_float(double value, int64_t places)
 
 RN_FILTER(round)
 {
-    int64_t places = rn_is_missing(call->args[0]) ? 0 : rn_want_int(run, call->args[0], "precision");
+    bool to_int = call->args[0].kind == RN_VALUE_NONE; /* round(x, None) is round(x) */
+    int64_t places = rn_is_missing(call->args[0]) || to_int ? 0 : rn_want_int(run, call->args[0], "precision");
     struct rn_value method = call->args[1], scaled, unit;
 
     if (rn_is_missing(method) || rn_value_is(method, "common")) {
+        if (self.kind == RN_VALUE_FLOAT && to_int)
+            return truncated(run, rint(self.real));
         if (self.kind == RN_VALUE_FLOAT)
             return rn_float(round_float(self.real, places));
         return rn_int(round_int(run, rn_want_int(run, self, "the value of round"), places));
     }
     if (!rn_value_is(method, "ceil") && !rn_value_is(method, "floor"))
         rn_fail(run, "method must be common, ceil or floor");
+    if (to_int)
+        rn_fail(run, "precision must be an integer");
     unit = rn_binary(run, RN_OP_POW, rn_int(10), rn_int(places));
     scaled = rn_binary(run, RN_OP_MUL, self, unit);
     if (scaled.kind == RN_VALUE_FLOAT) {

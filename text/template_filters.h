@@ -4,7 +4,7 @@
 
 #include "text/template_run.h"
 
-#define RN_FILTER(name)                                                                                                \
+#define RN_FILTER(name) \
     struct rn_value rn_filter_##name(struct rn_run *run, struct rn_value self, const struct rn_call *call)
 
 /* template_filters_text.c */

@@ -268,6 +268,12 @@ static bool flag(struct rn_run *run, struct rn_value value)
     return !rn_is_missing(value) && rn_truth(run, value);
 }
 
+/* sorted()'s argument: an integer or a bool. */
+static bool reverse(struct rn_run *run, struct rn_value value)
+{
+    return !rn_is_missing(value) && rn_want_int(run, value, "reverse") != 0;
+}
+
 static struct rn_value fold(struct rn_run *run, struct rn_value key, bool case_sensitive)
 {
     if (case_sensitive || !rn_is_string(key))
@@ -309,7 +315,7 @@ RN_FILTER(sort)
                          fold(run, rn_follow_path(run, paths[k], list->items[i], rn_none()), case_sensitive));
         keys[i] = rn_list_value(key);
     }
-    rn_sort(run, keys, list->items, list->n, flag(run, call->args[0]));
+    rn_sort(run, keys, list->items, list->n, reverse(run, call->args[0]));
     return rn_list_value(list);
 }
 
@@ -329,7 +335,7 @@ RN_FILTER(dictsort)
     keys = rn_arena_take(&run->arena, list->n, sizeof *keys);
     for (i = 0; i < list->n; i++)
         keys[i] = fold(run, list->items[i].list->items[by_value], case_sensitive);
-    rn_sort(run, keys, list->items, list->n, flag(run, call->args[2]));
+    rn_sort(run, keys, list->items, list->n, reverse(run, call->args[2]));
     return rn_list_value(list);
 }
 

@@ -23,11 +23,11 @@ struct rn_value rn_call_str_method(struct rn_run *run, struct rn_value self, con
     return rn_builtin_call(run, rn_str_method(&method), as_string(run, self), &call);
 }
 
-#define METHOD_FILTER(name)                                                                                            \
-    RN_FILTER(name)                                                                                                    \
-    {                                                                                                                  \
-        (void)call;                                                                                                    \
-        return rn_call_str_method(run, self, #name, NULL, 0);                                                          \
+#define METHOD_FILTER(name)                                   \
+    RN_FILTER(name)                                           \
+    {                                                         \
+        (void)call;                                           \
+        return rn_call_str_method(run, self, #name, NULL, 0); \
     }
 
 METHOD_FILTER(upper)
@@ -114,8 +114,7 @@ RN_FILTER(format)
         rn_list_push(&run->arena, list, call->args[i]);
     for (i = 0; i < call->n_named; i++)
         rn_dict_set(&run->arena, dict, rn_string_value(call->named[i].name), call->named[i].value);
-    return rn_string_value(
-        rn_format_percent(run, s, call->n_named > 0 ? rn_dict_value(dict) : rn_tuple_value(list)));
+    return rn_string_value(rn_format_percent(run, s, call->n_named > 0 ? rn_dict_value(dict) : rn_tuple_value(list)));
 }
 
 static bool separates_words(uint32_t c)
@@ -220,8 +219,8 @@ RN_FILTER(truncate)
 {
     int64_t length = rn_is_missing(call->args[0]) ? 255 : rn_want_int(run, call->args[0], "length");
     bool kill = !rn_is_missing(call->args[1]) && rn_truth(run, call->args[1]);
-    const struct rn_str *end = rn_is_missing(call->args[2]) ? rn_str_of(&run->arena, "...")
-                                                            : rn_want_string(run, call->args[2], "end");
+    const struct rn_str *end =
+        rn_is_missing(call->args[2]) ? rn_str_of(&run->arena, "...") : rn_want_string(run, call->args[2], "end");
     struct rn_value given = call->args[3];
     int64_t leeway = rn_is_missing(given) || given.kind == RN_VALUE_NONE ? 5 : rn_want_int(run, given, "leeway");
     const struct rn_str blank = {.bytes = " ", .n = 1, .chars = 1}, *s;

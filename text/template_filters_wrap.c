@@ -29,7 +29,7 @@ static bool is_letter(uint32_t c)
 
 static bool is_word(uint32_t c)
 {
-    return is_letter(c) || rn_char_class(c) == RN_CHAR_NUMBER;
+    return is_letter(c) || (rn_char_class(c) & RN_CHAR_NUMBER) != 0;
 }
 
 static bool is_word_punct(uint32_t c)
@@ -37,10 +37,10 @@ static bool is_word_punct(uint32_t c)
     return is_word(c) || (c != 0 && c < 0x80 && strchr("!\"'&.,?", (int)c) != NULL);
 }
 
-/* A letter that \w without \d and _ means: \d is decimal digits only. */
+/* A word character that is no decimal digit. */
 static bool is_hyphen_letter(uint32_t c)
 {
-    return is_letter(c);
+    return is_word(c) && rn_char_class(c) != RN_CHAR_ND;
 }
 
 /* The end of a dash of two or more hyphens before a word, or `from`. */
@@ -188,6 +188,8 @@ RN_FILTER(wordwrap)
     if (self.kind == RN_VALUE_UNDEFINED)
         rn_fail_undefined(run, self);
     s = rn_want_string(run, self, "the value of wordwrap");
+    if (s->n == 0) /* no line, no look at the width */
+        return rn_string_value(rn_str_of(&run->arena, ""));
     w.width = rn_is_missing(args[0]) ? 79 : rn_want_int(run, args[0], "width");
     w.break_long = rn_is_missing(args[1]) || rn_truth(run, args[1]);
     w.newline = rn_is_missing(args[2]) || args[2].kind == RN_VALUE_NONE ? rn_str_of(&run->arena, "\n")

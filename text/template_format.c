@@ -219,6 +219,11 @@ static void percent_field(struct percent *p)
     struct rn_value value = rn_none();
     bool named = peek(p) == '(';
 
+    if (peek(p) == '%') {
+        rn_sb_slice(&p->sb, p->format, p->at, p->at + 1);
+        p->at++;
+        return;
+    }
     if (named)
         value = named_arg(p);
     parse_flags(p, &f);
@@ -237,10 +242,6 @@ static void percent_field(struct percent *p)
         p->at++;
     f.type = peek(p);
     p->at++;
-    if (f.type == '%') {
-        rn_sb_slice(&p->sb, p->format, p->at - 1, p->at);
-        return;
-    }
     if (f.type == '\0')
         rn_fail(p->run, "unsupported format character");
     put_field(p, named ? value : next_arg(p), &f);

@@ -7,9 +7,9 @@
 struct rn_format {
     uint32_t fill;
     enum rn_origin fill_origin;
-    char align;            /* '<' '>' '^' '=', or 0: the type's own */
-    char sign;             /* '+' ' ' '-' or 0 */
-    char group, type;      /* or 0 */
+    char align;       /* '<' '>' '^' '=', or 0: the type's own */
+    char sign;        /* '+' ' ' '-' or 0 */
+    char group, type; /* or 0 */
     bool alternate, zero;
     int64_t width, precision; /* -1: not given */
 };

@@ -6,7 +6,7 @@
  * prefix and the digits. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "text/template_format.h"
@@ -19,12 +19,11 @@
 void rn_put_padded(struct rn_run *run, struct rn_sb *sb, const struct rn_str *s, const struct rn_format *f,
                    char default_align)
 {
-    char align = f->align != '\0' ? f->align : default_align, text[4];
+    char align = f->align != '\0' ? f->align : default_align;
     size_t more = f->width > (int64_t)s->chars ? (size_t)f->width - s->chars : 0, left;
     struct rn_sb fill;
 
     left = align == '>' || align == '=' ? more : align == '^' ? more / 2 : 0;
-    (void)text;
     rn_sb_init(&fill, &run->arena);
     rn_sb_char(&fill, f->fill, f->fill_origin);
     rn_sb_repeat(sb, rn_sb_done(&fill), left);
@@ -102,11 +101,7 @@ void rn_put_int(struct rn_run *run, struct rn_sb *sb, int64_t value, const struc
     if (least > 64)
         rn_fail(run, "a precision of more than 64");
     if (f->alternate)
-        prefix = f->type == 'b'   ? "0b"
-                 : f->type == 'o' ? "0o"
-                 : f->type == 'x' ? "0x"
-                 : f->type == 'X' ? "0X"
-                                  : "";
+        prefix = f->type == 'b' ? "0b" : f->type == 'o' ? "0o" : f->type == 'x' ? "0x" : f->type == 'X' ? "0X" : "";
     while (size > 0 || sizeof digits - at < least) {
         digits[--at] = (f->type == 'X' ? "0123456789ABCDEF" : "0123456789abcdef")[size % base];
         size /= base;
@@ -114,57 +109,61 @@ void rn_put_int(struct rn_run *run, struct rn_sb *sb, int64_t value, const struc
     put_number(run, sb, f, value < 0, prefix, digits + at, sizeof digits - at, "");
 }
 
-/* What Python adds to a float without a type so that it looks like one. */
-static void add_point_zero(char *text)
+/* Zeros behind the point, and the point, go; what stands behind them (an exponent) moves up. */
+static void strip_zeros(char *text)
 {
-    char *exponent = strchr(text, 'e');
+    char *end = text + strcspn(text, "e"), *last = end;
 
-    if (strchr(text, '.') != NULL || strchr("in", text[0]) != NULL)
+    if (memchr(text, '.', (size_t)(end - text)) == NULL)
         return;
-    if (exponent == NULL)
+    while (last[-1] == '0')
+        last--;
+    if (last[-1] == '.')
+        last--;
+    memmove(last, end, strlen(end) + 1);
+}
+
+/* A float without a type: like "g", but it always looks like a float: with a point or an exponent, which comes as soon
+ * as the digits would fill the precision. */
+static void print_untyped(double size, int precision, bool alternate, char *text)
+{
+    int exponent;
+
+    if (precision == 0)
+        precision = 1;
+    rn_number_print(size, 'e', precision - 1, alternate, text);
+    if (isnan(size) || isinf(size))
+        return;
+    exponent = atoi(strchr(text, 'e') + 1);
+    if (exponent >= -4 && exponent < precision - 1)
+        rn_number_print(size, 'f', precision - 1 - exponent, false, text);
+    if (!alternate)
+        strip_zeros(text);
+    if (strchr(text, 'e') == NULL && strchr(text, '.') == NULL)
         strcat(text, ".0");
 }
 
 static void print_float(struct rn_run *run, double size, const struct rn_format *f, char *text)
 {
-    char style = f->type == '%' ? 'f' : f->type == '\0' || f->type == 'n' ? 'g' : (char)(f->type | 0x20);
+    char style = f->type == '%' ? 'f' : f->type == 'n' ? 'g' : (char)(f->type | 0x20), *exponent;
     int precision = f->precision < 0 ? 6 : (int)f->precision;
-    int exponent;
 
     if (f->precision > PRECISION_MOST)
         rn_fail(run, "a precision of more than %d", PRECISION_MOST);
-    if (f->type == '\0' && f->precision < 0) {
-        text[rn_number_repr(size, text)] = '\0';
+    if (f->type != '\0') {
+        rn_number_print(size, style, style == 'g' && precision == 0 ? 1 : precision, f->alternate, text);
         return;
     }
-    if (style == 'g' && precision == 0)
-        precision = 1;
-    rn_number_print(size, style, precision, f->alternate, text);
-    if (f->type != '\0' || isnan(size) || isinf(size))
+    if (f->precision >= 0) {
+        print_untyped(size, precision, f->alternate, text);
         return;
-    /* without a type: like g, but an exponent as soon as the digits would fill the precision */
-    if (strchr(text, 'e') == NULL && strchr(text, '.') == NULL && size != 0) {
-        char probe[RN_FLOAT_TEXT];
-
-        rn_number_print(size, 'e', precision - 1, false, probe);
-        exponent = 0;
-        sscanf(strchr(probe, 'e') + 1, "%d", &exponent);
-        if (exponent >= precision - 1 && exponent > 0 && precision - 1 == exponent) {
-            char *end = strchr(probe, 'e');
-            char *last = end;
-
-            if (memchr(probe, '.', (size_t)(end - probe)) != NULL) {
-                while (last[-1] == '0')
-                    last--;
-                if (last[-1] == '.')
-                    last--;
-            }
-            memmove(last, end, strlen(end) + 1);
-            strcpy(text, probe);
-            return;
-        }
     }
-    add_point_zero(text);
+    text[rn_number_repr(size, text)] = '\0';
+    exponent = strchr(text, 'e');
+    if (f->alternate && exponent != NULL && strchr(text, '.') == NULL) {
+        memmove(exponent + 1, exponent, strlen(exponent) + 1);
+        *exponent = '.';
+    }
 }
 
 void rn_put_float(struct rn_run *run, struct rn_sb *sb, double value, const struct rn_format *f)
@@ -257,7 +256,7 @@ static void parse_spec(struct rn_run *run, const struct rn_str *s, struct rn_for
     }
     if (at < s->n)
         f->type = s->bytes[at++];
-    if (at < s->n)
+    if (at < s->n || (f->type == 'n' && f->group != '\0'))
         rn_fail(run, "invalid format specifier");
 }
 

@@ -94,8 +94,7 @@ static struct rn_value call_joiner(struct rn_run *run, struct rn_value self, con
     struct rn_joiner_object *object = rn_object_new(run, RN_OBJECT_JOINER, sizeof *object);
 
     (void)self;
-    object->separator =
-        rn_is_missing(call->args[0]) ? rn_string_value(rn_str_of(&run->arena, ", ")) : call->args[0];
+    object->separator = rn_is_missing(call->args[0]) ? rn_string_value(rn_str_of(&run->arena, ", ")) : call->args[0];
     return rn_object_value(object);
 }
 

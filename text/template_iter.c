@@ -46,6 +46,10 @@ static struct rn_iter *object_iter(struct rn_run *run, struct rn_value value)
         iter = rn_iter_new(run, RN_ITER_VIEW);
         iter->view = (const struct rn_view_object *)value.object;
         return iter;
+    case RN_OBJECT_LOOP:
+        iter = rn_iter_new(run, RN_ITER_LOOP);
+        iter->around = (struct rn_loop_object *)value.object;
+        return iter;
     default:
         return NULL;
     }
@@ -98,6 +102,20 @@ static struct rn_value view_item(struct rn_run *run, const struct rn_view_object
     rn_list_push(&run->arena, pair, entry->key);
     rn_list_push(&run->arena, pair, entry->value);
     return rn_tuple_value(pair);
+}
+
+static bool next_of_loop(struct rn_run *run, struct rn_iter *iter, struct rn_value *out)
+{
+    struct rn_list *pair;
+    struct rn_value item;
+
+    if (!rn_loop_next(run, iter->around, &item))
+        return false;
+    pair = rn_list_new(&run->arena, 2);
+    rn_list_push(&run->arena, pair, item);
+    rn_list_push(&run->arena, pair, rn_object_value(iter->around));
+    *out = rn_tuple_value(pair);
+    return true;
 }
 
 static bool next_char(struct rn_run *run, struct rn_iter *iter, struct rn_value *out)
@@ -228,6 +246,8 @@ static bool next_item(struct rn_run *run, struct rn_iter *iter, struct rn_value 
             return false;
         *out = view_item(run, iter->view, iter->at++);
         return true;
+    case RN_ITER_LOOP:
+        return next_of_loop(run, iter, out);
     case RN_ITER_LOOP_TEST:
         return next_tested(run, iter, out);
     case RN_ITER_MAP:

@@ -20,7 +20,7 @@ static void put(struct writer *w, struct rn_value value);
 
 static void put_unit(struct writer *w, uint32_t c, enum rn_origin origin)
 {
-    char text[8];
+    char text[16];
 
     snprintf(text, sizeof text, "\\u%04x", c);
     rn_sb_bytes(&w->sb, text, 6, origin);
@@ -216,8 +216,10 @@ static const struct rn_str *indent_of(struct rn_run *run, struct rn_value indent
 const struct rn_str *rn_json_dump(struct rn_run *run, struct rn_value value, const struct rn_json_options *options)
 {
     struct rn_arena *arena = &run->arena;
-    struct writer w = {.run = run, .options = options, .indent = indent_of(run, options->indent)};
+    struct writer w = {.run = run, .options = options};
 
+    if (!rn_is_string(value)) /* of a string alone Python does not look at the indent */
+        w.indent = indent_of(run, options->indent);
     w.item_separator = options->item_separator;
     w.key_separator = options->key_separator;
     if (w.item_separator == NULL)

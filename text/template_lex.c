@@ -16,7 +16,7 @@ struct lexer {
     struct rn_parser *p;
     const char *s;
     size_t n, at;
-    bool line_starting; /* did the last thing read end a line, or is it the start? */
+    bool line_starting;       /* did the last thing read end a line, or is it the start? */
     char open[RN_JSON_DEPTH]; /* closing brackets that are due */
     uint32_t n_open;
 };
@@ -82,8 +82,7 @@ static void push_data(struct lexer *l, size_t from, size_t to, char sign, bool v
             end = line;
     }
     if (end > from)
-        push(l, RN_LEX_DATA, from)->text =
-            rn_str_borrow(l->p->arena, l->s + from, end - from, RN_ORIGIN_TRUSTED);
+        push(l, RN_LEX_DATA, from)->text = rn_str_borrow(l->p->arena, l->s + from, end - from, RN_ORIGIN_TRUSTED);
 }
 
 /* The end of a tag at `at` ("%}" and its like); 0: there is none. */
@@ -174,8 +173,8 @@ static bool is_word(uint32_t c)
 /* The end of digits with single underscores between them, or `at`. */
 static size_t skip_digits(const struct lexer *l, size_t at)
 {
-    while (at < l->n && (is_digit(l->s[at]) || (l->s[at] == '_' && at + 1 < l->n && is_digit(l->s[at + 1]) &&
-                                                 is_digit(l->s[at - 1]))))
+    while (at < l->n && (is_digit(l->s[at]) ||
+                         (l->s[at] == '_' && at + 1 < l->n && is_digit(l->s[at + 1]) && is_digit(l->s[at - 1]))))
         at++;
     return at;
 }
@@ -255,12 +254,11 @@ static void lex_number(struct lexer *l)
 static void lex_name(struct lexer *l)
 {
     size_t from = l->at, at = from;
-    uint32_t n, first = rn_utf8_decode(l->s + at, &n);
+    uint32_t n, c;
 
-    if (first >= 0x80 && (rn_char_class(first) & RN_CHAR_LETTER) == 0)
-        rn_template_fail(l->p, (uint32_t)from, "invalid character in identifier");
-    while (at < l->n && is_word(rn_utf8_decode(l->s + at, &n)))
-        at += n;
+    for (; at < l->n && is_word(c = rn_utf8_decode(l->s + at, &n)); at += n)
+        if (!rn_char_in_name(c, at == from))
+            rn_template_fail(l->p, (uint32_t)at, "invalid character in identifier");
     push(l, RN_LEX_NAME, from)->text = rn_template_intern(l->p, l->s + from, at - from);
     moved(l, at);
 }
@@ -346,8 +344,7 @@ static void lex_string(struct lexer *l)
     if (at >= l->n)
         rn_template_fail(l->p, (uint32_t)l->at, "unexpected char '%c': a string that does not end", quote);
     if (memchr(l->s + from, '\\', at - from) == NULL) {
-        push(l, RN_LEX_STRING, l->at)->text =
-            rn_str_borrow(l->p->arena, l->s + from, at - from, RN_ORIGIN_TRUSTED);
+        push(l, RN_LEX_STRING, l->at)->text = rn_str_borrow(l->p->arena, l->s + from, at - from, RN_ORIGIN_TRUSTED);
         moved(l, at + 1);
         return;
     }
@@ -382,13 +379,13 @@ static void balance(struct lexer *l, enum rn_lex_kind kind)
 static void lex_operator(struct lexer *l)
 {
     static const char *const operators[] = {
-        [RN_LEX_ADD] = "+",      [RN_LEX_SUB] = "-",      [RN_LEX_MUL] = "*",    [RN_LEX_DIV] = "/",
+        [RN_LEX_ADD] = "+",       [RN_LEX_SUB] = "-",      [RN_LEX_MUL] = "*",    [RN_LEX_DIV] = "/",
         [RN_LEX_FLOORDIV] = "//", [RN_LEX_MOD] = "%",      [RN_LEX_POW] = "**",   [RN_LEX_TILDE] = "~",
-        [RN_LEX_LBRACKET] = "[", [RN_LEX_RBRACKET] = "]", [RN_LEX_LPAREN] = "(", [RN_LEX_RPAREN] = ")",
-        [RN_LEX_LBRACE] = "{",   [RN_LEX_RBRACE] = "}",   [RN_LEX_EQ] = "==",    [RN_LEX_NE] = "!=",
-        [RN_LEX_GT] = ">",       [RN_LEX_GE] = ">=",      [RN_LEX_LT] = "<",     [RN_LEX_LE] = "<=",
-        [RN_LEX_ASSIGN] = "=",   [RN_LEX_DOT] = ".",      [RN_LEX_COLON] = ":",  [RN_LEX_PIPE] = "|",
-        [RN_LEX_COMMA] = ",",    [RN_LEX_SEMICOLON] = ";"};
+        [RN_LEX_LBRACKET] = "[",  [RN_LEX_RBRACKET] = "]", [RN_LEX_LPAREN] = "(", [RN_LEX_RPAREN] = ")",
+        [RN_LEX_LBRACE] = "{",    [RN_LEX_RBRACE] = "}",   [RN_LEX_EQ] = "==",    [RN_LEX_NE] = "!=",
+        [RN_LEX_GT] = ">",        [RN_LEX_GE] = ">=",      [RN_LEX_LT] = "<",     [RN_LEX_LE] = "<=",
+        [RN_LEX_ASSIGN] = "=",    [RN_LEX_DOT] = ".",      [RN_LEX_COLON] = ":",  [RN_LEX_PIPE] = "|",
+        [RN_LEX_COMMA] = ",",     [RN_LEX_SEMICOLON] = ";"};
     enum rn_lex_kind best = RN_LEX_EOF, kind;
 
     for (kind = RN_LEX_ADD; kind <= RN_LEX_SEMICOLON; kind++)

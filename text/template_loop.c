@@ -95,8 +95,7 @@ static bool loop_item(struct rn_run *run, struct rn_loop_object *loop, const str
     return true;
 }
 
-bool rn_loop_attribute(struct rn_run *run, struct rn_loop_object *loop, const struct rn_str *name,
-                       struct rn_value *out)
+bool rn_loop_attribute(struct rn_run *run, struct rn_loop_object *loop, const struct rn_str *name, struct rn_value *out)
 {
     static const struct rn_builtin methods[] = {{"cycle", "*", call_cycle, 0}, {"changed", "*", call_changed, 0}};
     const struct rn_builtin *method = rn_builtin_find(methods, 2, name);

@@ -18,11 +18,11 @@ static int64_t int_or(struct rn_run *run, struct rn_value value, int64_t otherwi
 
 /* ---- Case ---- */
 
-#define CASE_METHOD(name, to)                                                                                          \
-    static struct rn_value name(struct rn_run *run, struct rn_value self, args_t call)                                 \
-    {                                                                                                                  \
-        (void)call;                                                                                                    \
-        return result(rn_str_case(&run->arena, self.string, to));                                                      \
+#define CASE_METHOD(name, to)                                                          \
+    static struct rn_value name(struct rn_run *run, struct rn_value self, args_t call) \
+    {                                                                                  \
+        (void)call;                                                                    \
+        return result(rn_str_case(&run->arena, self.string, to));                      \
     }
 
 CASE_METHOD(str_lower, RN_CASE_LOWER)
@@ -80,10 +80,8 @@ static void split_space(struct rn_run *run, struct rn_list *list, const struct r
         if (at == s->n)
             return;
         from = at;
-        if (most-- == 0) {
-            const struct rn_str *rest = rn_str_slice(&run->arena, s, from, s->n);
-
-            rn_list_push(&run->arena, list, result(rn_str_strip(&run->arena, rest, NULL, false, true)));
+        if (most-- == 0) { /* blanks at the end stay */
+            push_slice(run, list, s, from, s->n);
             return;
         }
         while (at < s->n && !space_at(s, at, &n))
@@ -125,9 +123,7 @@ static void rsplit_space(struct rn_run *run, struct rn_list *list, const struct 
             return;
         to = at;
         if (most-- == 0) {
-            const struct rn_str *rest = rn_str_slice(&run->arena, s, 0, to);
-
-            rn_list_push(&run->arena, list, result(rn_str_strip(&run->arena, rest, NULL, true, false)));
+            push_slice(run, list, s, 0, to);
             return;
         }
         while (at > 0 && !space_at(s, char_before(s, at), &n))
@@ -405,8 +401,8 @@ static struct rn_value str_replace(struct rn_run *run, struct rn_value self, arg
 
 static const struct rn_str *fill_char(struct rn_run *run, struct rn_value self, struct rn_value given)
 {
-    const struct rn_str *fill = rn_is_missing(given) ? rn_str_of(&run->arena, " ")
-                                                     : rn_want_string(run, given, "the fill character");
+    const struct rn_str *fill =
+        rn_is_missing(given) ? rn_str_of(&run->arena, " ") : rn_want_string(run, given, "the fill character");
 
     if (self.string->markup)
         fill = rn_escape(run, rn_string_value(fill));
@@ -506,31 +502,19 @@ static bool is_alpha(uint32_t c)
 
 static bool is_number(uint32_t c)
 {
-    return rn_char_class(c) == RN_CHAR_NUMBER;
-}
-
-/* Numbers beyond ASCII that are digits but not decimal are superscripts and circled digits; the rest of No and Nl
- * are numeric alone. */
-static bool is_digit_only(uint32_t c)
-{
-    return c == 0xb2 || c == 0xb3 || c == 0xb9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
-           (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468);
-}
-
-static bool is_numeric_only(uint32_t c)
-{
-    return (c >= 0xbc && c <= 0xbe) || (c >= 0x2150 && c <= 0x218b) || (c >= 0x2469 && c <= 0x24ff) || c == 0x3007 ||
-           (c >= 0x3021 && c <= 0x3029) || (c >= 0x3220 && c <= 0x32bf);
+    return (rn_char_class(c) & RN_CHAR_NUMBER) != 0;
 }
 
 static bool is_decimal(uint32_t c)
 {
-    return is_number(c) && !is_digit_only(c) && !is_numeric_only(c);
+    return rn_char_class(c) == RN_CHAR_ND;
 }
 
+/* Decimal digits, superscripts, subscripts and circled digits: the common ones of Unicode's Numeric_Type=Digit. */
 static bool is_digit(uint32_t c)
 {
-    return is_number(c) && !is_numeric_only(c);
+    return is_decimal(c) || c == 0xb2 || c == 0xb3 || c == 0xb9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
+           (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468);
 }
 
 static bool is_alnum(uint32_t c)
@@ -538,9 +522,9 @@ static bool is_alnum(uint32_t c)
     return is_alpha(c) || is_number(c);
 }
 
-static bool is_word(uint32_t c)
+static bool continues_name(uint32_t c)
 {
-    return is_alnum(c) || c == '_' || rn_char_class(c) == RN_CHAR_MARK;
+    return rn_char_in_name(c, false);
 }
 
 static bool all(const struct rn_str *s, bool (*is)(uint32_t c))
@@ -554,14 +538,14 @@ static bool all(const struct rn_str *s, bool (*is)(uint32_t c))
     return s->n > 0;
 }
 
-#define KIND_METHOD(name, expression)                                                                                  \
-    static struct rn_value name(struct rn_run *run, struct rn_value self, args_t call)                                 \
-    {                                                                                                                  \
-        const struct rn_str *s = self.string;                                                                          \
-                                                                                                                       \
-        (void)call;                                                                                                    \
-        rn_step(&run->arena, s->n);                                                                                    \
-        return rn_bool(expression);                                                                                    \
+#define KIND_METHOD(name, expression)                                                  \
+    static struct rn_value name(struct rn_run *run, struct rn_value self, args_t call) \
+    {                                                                                  \
+        const struct rn_str *s = self.string;                                          \
+                                                                                       \
+        (void)call;                                                                    \
+        rn_step(&run->arena, s->n);                                                    \
+        return rn_bool(expression);                                                    \
     }
 
 /* Cased letters are there, and all are of this case. */
@@ -607,9 +591,9 @@ static bool is_printable(const struct rn_str *s)
 
 static bool is_identifier(const struct rn_str *s)
 {
-    uint32_t n, first = s->n == 0 ? '0' : rn_utf8_decode(s->bytes, &n);
+    uint32_t n;
 
-    return (is_alpha(first) || first == '_') && all(s, is_word);
+    return s->n > 0 && rn_char_in_name(rn_utf8_decode(s->bytes, &n), true) && all(s, continues_name);
 }
 
 KIND_METHOD(str_isalpha, all(s, is_alpha))

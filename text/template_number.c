@@ -77,7 +77,8 @@ size_t rn_number_print(double real, char style, int precision, bool alternate, c
         return strlen(out);
     }
     format[3] = alternate_format[4] = style;
-    return with_point(out, (size_t)snprintf(out, RN_FLOAT_TEXT, alternate ? alternate_format : format, precision, real));
+    return with_point(out,
+                      (size_t)snprintf(out, RN_FLOAT_TEXT, alternate ? alternate_format : format, precision, real));
 }
 
 /* Digits of the shortest text: fewest after which the value reads back. */

@@ -210,8 +210,8 @@ static bool sequence_item(struct rn_run *run, struct rn_value of, int64_t index,
     if (of.kind == RN_VALUE_STRING) {
         at = rn_str_offset(&run->arena, of.string, (size_t)index);
         n = rn_utf8_length((unsigned char)of.string->bytes[at]);
-        *out = rn_string_value(rn_str_marked(
-            &run->arena, rn_str_slice(&run->arena, of.string, at, at + (size_t)n), of.string->markup));
+        *out = rn_string_value(
+            rn_str_marked(&run->arena, rn_str_slice(&run->arena, of.string, at, at + (size_t)n), of.string->markup));
     } else if (of.kind == RN_VALUE_OBJECT) {
         const struct rn_range_object *range = (struct rn_range_object *)of.object;
 
@@ -282,11 +282,11 @@ static int64_t clamp(int64_t at, int64_t n, int64_t low, int64_t high)
     return at < low ? low : at > high ? high : at;
 }
 
-/* Start, step and number of items of a slice of n. */
-static void resolve(struct rn_run *run, const struct rn_value part[3], int64_t n, int64_t *start, int64_t *step,
+/* Where a slice of n items begins and ends, its step and the number of its items. */
+static void resolve(struct rn_run *run, const struct rn_value part[3], int64_t n, int64_t bound[2], int64_t *step,
                     int64_t *count)
 {
-    int64_t bound[2], low, high;
+    int64_t low, high;
     int i;
 
     for (i = 0; i < 3; i++)
@@ -302,11 +302,22 @@ static void resolve(struct rn_run *run, const struct rn_value part[3], int64_t n
     for (i = 0; i < 2; i++)
         if (part[i].kind != RN_VALUE_NONE)
             bound[i] = clamp(rn_want_int(run, part[i], "slice index"), n, low, high);
-    *start = bound[0];
     if (*step > 0)
         *count = bound[1] > bound[0] ? (bound[1] - bound[0] - 1) / *step + 1 : 0;
     else
         *count = bound[0] > bound[1] ? (int64_t)(((uint64_t)(bound[0] - bound[1]) - 1) / (0 - (uint64_t)*step)) + 1 : 0;
+}
+
+static struct rn_value slice_range(struct rn_run *run, const struct rn_range_object *range, const int64_t bound[2],
+                                   int64_t step, int64_t count)
+{
+    struct rn_range_object *slice = rn_object_new(run, RN_OBJECT_RANGE, sizeof *slice);
+
+    slice->start = (int64_t)((uint64_t)range->start + (uint64_t)bound[0] * (uint64_t)range->step);
+    slice->stop = (int64_t)((uint64_t)range->start + (uint64_t)bound[1] * (uint64_t)range->step);
+    slice->step = (int64_t)((uint64_t)range->step * (uint64_t)step);
+    slice->n = count;
+    return rn_object_value(slice);
 }
 
 static struct rn_value slice_string(struct rn_run *run, const struct rn_str *s, int64_t start, int64_t step,
@@ -338,30 +349,22 @@ static struct rn_value slice_string(struct rn_run *run, const struct rn_str *s, 
 
 struct rn_value rn_get_slice(struct rn_run *run, struct rn_value of, const struct rn_value part[3])
 {
-    int64_t start, step, count, i;
+    int64_t bound[2], step, count, i;
     struct rn_list *list;
 
     if (of.kind == RN_VALUE_UNDEFINED)
         rn_fail_undefined(run, of);
     if (!is_sequence(of))
         rn_fail(run, "'%s' object can not be sliced", rn_type_name(of));
-    resolve(run, part, rn_length(run, of), &start, &step, &count);
+    resolve(run, part, rn_length(run, of), bound, &step, &count);
     if (of.kind == RN_VALUE_STRING)
-        return slice_string(run, of.string, start, step, count);
-    if (of.kind == RN_VALUE_OBJECT) {
-        const struct rn_range_object *range = (struct rn_range_object *)of.object;
-        struct rn_range_object *slice = rn_object_new(run, RN_OBJECT_RANGE, sizeof *slice);
-
-        slice->start = (int64_t)((uint64_t)range->start + (uint64_t)start * (uint64_t)range->step);
-        slice->step = (int64_t)((uint64_t)range->step * (uint64_t)step);
-        slice->n = count;
-        slice->stop = (int64_t)((uint64_t)slice->start + (uint64_t)count * (uint64_t)slice->step);
-        return rn_object_value(slice);
-    }
+        return slice_string(run, of.string, bound[0], step, count);
+    if (of.kind == RN_VALUE_OBJECT)
+        return slice_range(run, (struct rn_range_object *)of.object, bound, step, count);
     list = rn_list_new(&run->arena, (size_t)count);
     rn_step(&run->arena, (uint64_t)count);
     for (i = 0; i < count; i++)
-        rn_list_push(&run->arena, list, of.list->items[start + i * step]);
+        rn_list_push(&run->arena, list, of.list->items[bound[0] + i * step]);
     return of.kind == RN_VALUE_LIST ? rn_list_value(list) : rn_tuple_value(list);
 }
 
@@ -378,7 +381,8 @@ static struct rn_value path_part(struct rn_run *run, const struct rn_str *part)
         return rn_string_value(part);
     number = 0;
     for (i = 0; i < part->n; i++)
-        if (__builtin_mul_overflow(number, 10, &number) || __builtin_add_overflow(number, part->bytes[i] - '0', &number))
+        if (__builtin_mul_overflow(number, 10, &number) ||
+            __builtin_add_overflow(number, part->bytes[i] - '0', &number))
             rn_fail(run, "an integer beyond 64 bits");
     return rn_int(number);
 }

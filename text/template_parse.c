@@ -29,9 +29,9 @@ static void make_target(struct rn_parser *p, struct rn_node *node, bool param)
     rn_leave(p->arena);
 }
 
-static struct rn_node *parse_target(struct rn_parser *p, const char *end, bool with_namespace, bool param)
+static struct rn_node *parse_target(struct rn_parser *p, bool with_namespace, bool param)
 {
-    struct rn_node *target = rn_parse_tuple(p, true, true, end, false, with_namespace);
+    struct rn_node *target = rn_parse_tuple(p, true, true, false, with_namespace);
 
     make_target(p, target, param);
     return target;
@@ -57,9 +57,9 @@ static struct rn_node *parse_set(struct rn_parser *p, uint32_t at)
     static const char *const ends[] = {"endset", NULL};
     struct rn_node *node = rn_parse_node(p, RN_NODE_SET, at);
 
-    node->a = parse_target(p, NULL, true, false);
+    node->a = parse_target(p, true, false);
     if (rn_parse_skip(p, RN_LEX_ASSIGN)) {
-        node->b = rn_parse_tuple(p, false, true, NULL, false, false);
+        node->b = rn_parse_tuple(p, false, true, false, false);
         return node;
     }
     node->kind = RN_NODE_SET_BLOCK;
@@ -77,10 +77,10 @@ static struct rn_node *parse_for(struct rn_parser *p, uint32_t at)
 
     memset(loop, 0, sizeof *loop);
     node->loop = loop;
-    loop->target = parse_target(p, "in", false, false);
+    loop->target = parse_target(p, false, false);
     if (!rn_parse_skip_name(p, "in"))
         rn_template_fail(p, rn_parse_now(p)->at, "expected 'in'");
-    loop->iter = rn_parse_tuple(p, false, false, "recursive", false, false);
+    loop->iter = rn_parse_tuple(p, false, false, false, false);
     if (rn_parse_skip_name(p, "if"))
         loop->test = rn_parse_expression(p);
     loop->recursive = rn_parse_skip_name(p, "recursive");
@@ -102,7 +102,7 @@ static struct rn_node *parse_if(struct rn_parser *p, uint32_t at)
     const struct rn_str *word;
 
     do {
-        rn_nodes_push(p, &items, rn_parse_tuple(p, false, false, NULL, false, false));
+        rn_nodes_push(p, &items, rn_parse_tuple(p, false, false, false, false));
         rn_nodes_push(p, &items, parse_body(p, ends));
         word = rn_parse_next(p)->text;
     } while (rn_str_is(word, "elif"));
@@ -218,7 +218,7 @@ static struct rn_node *parse_with(struct rn_parser *p, uint32_t at)
     while (rn_parse_now(p)->kind != RN_LEX_BLOCK_END) {
         if (items.n > 0)
             rn_parse_expect(p, RN_LEX_COMMA);
-        rn_nodes_push(p, &items, parse_target(p, NULL, false, true));
+        rn_nodes_push(p, &items, parse_target(p, false, true));
         rn_parse_expect(p, RN_LEX_ASSIGN);
         rn_nodes_push(p, &items, rn_parse_expression(p));
     }
@@ -298,7 +298,7 @@ static struct rn_node *parse_output(struct rn_parser *p)
     struct rn_node *node = rn_parse_node(p, RN_NODE_OUTPUT, rn_parse_next(p)->at);
     struct rn_nodes items = {0};
 
-    rn_nodes_push(p, &items, rn_parse_tuple(p, false, true, NULL, false, false));
+    rn_nodes_push(p, &items, rn_parse_tuple(p, false, true, false, false));
     rn_parse_expect(p, RN_LEX_VARIABLE_END);
     node->items = items.items;
     node->n_items = items.n;

@@ -55,7 +55,7 @@ struct rn_named {
 };
 
 struct rn_call {
-    struct rn_value *args; /* [n] */
+    struct rn_value *args;  /* [n] */
     struct rn_named *named; /* [n_named] */
     size_t n, n_named;
 };
@@ -146,7 +146,11 @@ struct rn_range_object {
     int64_t start, step, n, stop;
 };
 
-enum rn_view_kind { RN_VIEW_KEYS, RN_VIEW_VALUES, RN_VIEW_ITEMS };
+enum rn_view_kind {
+    RN_VIEW_KEYS,
+    RN_VIEW_VALUES,
+    RN_VIEW_ITEMS
+};
 
 struct rn_view_object {
     struct rn_object head;
@@ -163,6 +167,7 @@ enum rn_iter_kind {
     RN_ITER_RANGE,
     RN_ITER_VIEW,
     RN_ITER_EMPTY,
+    RN_ITER_LOOP,      /* a loop variable, iterated over: goes on with the loop */
     RN_ITER_LOOP_TEST, /* the items of `inner` that pass the test of a for */
     RN_ITER_MAP,       /* of filters: made when the first item is asked for */
     RN_ITER_SELECT,
@@ -180,6 +185,7 @@ struct rn_iter {
         struct rn_dict *dict;
         const struct rn_range_object *range;
         const struct rn_view_object *view;
+        struct rn_loop_object *around;
     };
     /* generators */
     struct rn_value source;
@@ -276,7 +282,11 @@ void rn_sort(struct rn_run *run, struct rn_value *keys, struct rn_value *items, 
 
 /* ---- Rendering ---- */
 
-enum rn_flow { RN_FLOW_NEXT, RN_FLOW_BREAK, RN_FLOW_CONTINUE };
+enum rn_flow {
+    RN_FLOW_NEXT,
+    RN_FLOW_BREAK,
+    RN_FLOW_CONTINUE
+};
 
 struct rn_value rn_eval(struct rn_run *run, const struct rn_node *node);
 struct rn_value rn_eval_filter(struct rn_run *run, const struct rn_node *node, const struct rn_str *block);

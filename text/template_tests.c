@@ -3,15 +3,15 @@
 
 #include "text/template_run.h"
 
-#define RN_TEST(name)                                                                                                  \
+#define RN_TEST(name) \
     static struct rn_value test_##name(struct rn_run *run, struct rn_value self, const struct rn_call *call)
 
-#define SIMPLE_TEST(name, expression)                                                                                  \
-    RN_TEST(name)                                                                                                      \
-    {                                                                                                                  \
-        (void)run;                                                                                                     \
-        (void)call;                                                                                                    \
-        return rn_bool(expression);                                                                                    \
+#define SIMPLE_TEST(name, expression) \
+    RN_TEST(name)                     \
+    {                                 \
+        (void)run;                    \
+        (void)call;                   \
+        return rn_bool(expression);   \
     }
 
 static bool is_kind(struct rn_value value, enum rn_value_kind kind)
@@ -33,7 +33,7 @@ static bool is_sequence(struct rn_value value)
 
 static bool is_iterable(struct rn_run *run, struct rn_value value)
 {
-    return rn_is_object(value, RN_OBJECT_LOOP) || rn_iter_try(run, value) != NULL;
+    return rn_iter_try(run, value) != NULL;
 }
 
 static bool is_callable(struct rn_value value)

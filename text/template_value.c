@@ -15,9 +15,9 @@ _Noreturn void rn_fail_undefined(struct rn_run *run, struct rn_value value)
 
 const char *rn_type_name(struct rn_value value)
 {
-    static const char *const names[] = {"Undefined", "NoneType", "bool",  "int",   "float",
-                                        "str",       "list",     "tuple", "dict",  "object"};
-    static const char *const objects[] = {"Macro",  "function", "method", "Namespace",  "LoopContext",
+    static const char *const names[] = {"Undefined", "NoneType", "bool",  "int",  "float",
+                                        "str",       "list",     "tuple", "dict", "object"};
+    static const char *const objects[] = {"Macro",  "function", "method", "Namespace", "LoopContext",
                                           "Joiner", "Cycler",   "range",  "dict view", "generator"};
 
     return value.kind == RN_VALUE_OBJECT ? objects[value.object->kind] : names[value.kind];
@@ -252,8 +252,7 @@ static struct rn_value concat_strings(struct rn_run *run, struct rn_value a, str
     bool markup = a.string->markup || b.string->markup;
     const struct rn_str *left = markup ? rn_escape(run, a) : a.string, *right = markup ? rn_escape(run, b) : b.string;
 
-    return rn_string_value(
-        rn_str_marked(&run->arena, rn_str_concat(&run->arena, left, right), markup));
+    return rn_string_value(rn_str_marked(&run->arena, rn_str_concat(&run->arena, left, right), markup));
 }
 
 static struct rn_value concat_lists(struct rn_run *run, struct rn_value a, struct rn_value b)

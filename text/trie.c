@@ -76,11 +76,10 @@ static uint32_t add_children(struct rn_trie *trie, const struct rn_strings *stri
 {
     uint32_t i = spans[node].low, high = spans[node].high;
 
-    trie->first[node] = count - 1;
-    trie->values[node] = -1;
+    trie->nodes[node] = (struct rn_trie_node){count - 1, -1};
     for (; i < high && rn_string(strings, ids[i]).n == depth; i++) {
-        if (trie->values[node] < 0)
-            trie->values[node] = (int32_t)ids[i];
+        if (trie->nodes[node].value < 0)
+            trie->nodes[node].value = (int32_t)ids[i];
     }
     while (i < high) {
         uint8_t byte = (uint8_t)rn_string(strings, ids[i]).bytes[depth];
@@ -109,9 +108,9 @@ static void build(struct rn_trie *trie, const struct rn_strings *strings, const 
         }
         count = add_children(trie, strings, ids, spans, node, depth, count);
     }
-    trie->first[nodes] = nodes - 1;
+    trie->nodes[nodes] = (struct rn_trie_node){nodes - 1, -1};
     memset(trie->root, 0, 256 * sizeof *trie->root);
-    for (i = trie->first[0]; i < trie->first[1]; i++)
+    for (i = trie->nodes[0].first; i < trie->nodes[1].first; i++)
         trie->root[trie->labels[i]] = i + 1;
 }
 
@@ -126,12 +125,11 @@ bool rn_trie_init(struct rn_trie *trie, struct rn_heap *heap, const struct rn_st
     nodes = count_nodes(strings, ids, n);
     if (nodes >= UINT32_MAX)
         return false;
-    trie->first = rn_alloc(heap, (size_t)nodes + 1, sizeof *trie->first);
+    trie->nodes = rn_alloc(heap, (size_t)nodes + 1, sizeof *trie->nodes);
     trie->labels = rn_alloc(heap, (size_t)nodes, 1);
-    trie->values = rn_alloc(heap, (size_t)nodes, sizeof *trie->values);
     trie->root = rn_alloc(heap, 256, sizeof *trie->root);
     spans = rn_alloc(heap, (size_t)nodes, sizeof *spans);
-    fits = trie->first != NULL && trie->labels != NULL && trie->values != NULL && trie->root != NULL && spans != NULL;
+    fits = trie->nodes != NULL && trie->labels != NULL && trie->root != NULL && spans != NULL;
     if (fits)
         build(trie, strings, ids, n, spans, (uint32_t)nodes);
     rn_free(heap, spans);
@@ -140,9 +138,8 @@ bool rn_trie_init(struct rn_trie *trie, struct rn_heap *heap, const struct rn_st
 
 void rn_trie_fini(struct rn_trie *trie, struct rn_heap *heap)
 {
-    rn_free(heap, trie->first);
+    rn_free(heap, trie->nodes);
     rn_free(heap, trie->labels);
-    rn_free(heap, trie->values);
     rn_free(heap, trie->root);
     memset(trie, 0, sizeof *trie);
 }

@@ -4,17 +4,21 @@
  *     label        a       b     a       b          neighbours, in the order of their bytes, so that
  *     first    0   2 ...                            edge i leads to node i + 1
  *
- * Five bytes and an id for each node. Built once, then only read: any thread may walk. */
+ * Nine bytes for each node. Built once, then only read: any thread may walk. */
 #ifndef RN_TEXT_TRIE_H
 #define RN_TEXT_TRIE_H
 
 #include "text/token_index.h"
 
+struct rn_trie_node {
+    uint32_t first; /* edge */
+    int32_t value;  /* id of the string that ends here; -1: none */
+};
+
 struct rn_trie {
-    uint32_t *first;  /* [nodes + 1] first edge of each node */
-    uint8_t *labels;  /* [nodes - 1] byte of each edge */
-    int32_t *values;  /* [nodes] id of the string that ends here; -1: none */
-    uint32_t *root;   /* [256] children of node 0; 0: none */
+    struct rn_trie_node *nodes; /* [nodes + 1] */
+    uint8_t *labels;            /* [nodes - 1] byte of each edge */
+    uint32_t *root;             /* [256] children of node 0; 0: none */
 };
 
 /* Of strings ids[n], n >= 0, none empty; sorts ids. Of equal strings the lowest id stays. False: refused, or
@@ -30,8 +34,8 @@ static inline uint32_t rn_trie_step(const struct rn_trie *trie, uint32_t node, u
 
     if (node == 0)
         return trie->root[byte];
-    low = trie->first[node];
-    high = trie->first[node + 1];
+    low = trie->nodes[node].first;
+    high = trie->nodes[node + 1].first;
     while (high - low > 8) {
         uint32_t middle = low + (high - low) / 2;
 
@@ -45,6 +49,12 @@ static inline uint32_t rn_trie_step(const struct rn_trie *trie, uint32_t node, u
             return low + 1;
     }
     return 0;
+}
+
+/* The id of the string that ends at the node; -1: none. */
+static inline int32_t rn_trie_value(const struct rn_trie *trie, uint32_t node)
+{
+    return trie->nodes[node].value;
 }
 
 /* Order by bytes, a prefix first, equal strings by id; heapsort: n log n on any input and no memory. */

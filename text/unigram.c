@@ -36,6 +36,10 @@ static bool put(struct writer *writer, const char *bytes, size_t n)
 {
     if (!rn_scratch_grow_text(writer->scratch, writer->n, n))
         return false;
+    if (n == 1) {
+        writer->scratch->text[writer->n++] = bytes[0];
+        return true;
+    }
     writer->n += rn_spaces_for_blocks(bytes, n, writer->scratch->text + writer->n);
     return true;
 }
@@ -106,7 +110,7 @@ static void extend(const struct rn_vocab *vocab, const char *text, size_t at, si
     size_t i;
 
     for (i = at; i < n && (node = rn_trie_step(&vocab->trie, node, (unsigned char)text[i])) != 0; i++) {
-        int32_t id = vocab->trie.values[node];
+        int32_t id = rn_trie_value(&vocab->trie, node);
 
         if (id < 0)
             continue;
@@ -147,12 +151,35 @@ static bool take_best(const struct rn_vocab *vocab, const struct cell *cells, co
     return true;
 }
 
-static bool cut(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *text, size_t n,
-                struct rn_tokens *tokens)
+/* The token that text[n] is by itself, if it is known that no other way is better; or -1. Most words are one. */
+static int32_t whole(const struct rn_vocab *vocab, const char *text, size_t n)
+{
+    uint32_t node = 0;
+    int32_t id;
+    size_t i;
+
+    for (i = 0; i < n; i++) {
+        node = rn_trie_step(&vocab->trie, node, (unsigned char)text[i]);
+        if (node == 0)
+            return -1;
+    }
+    id = rn_trie_value(&vocab->trie, node);
+    return id >= 0 && (vocab->flags[id] & RN_TOKEN_WHOLE) ? id : -1;
+}
+
+bool rn_unigram_cut(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *text, size_t n,
+                    struct rn_tokens *tokens)
 {
     size_t before = tokens->n, at, i;
     struct cell *cells;
+    int32_t id = whole(vocab, text, n);
 
+    if (id >= 0) {
+        if (!rn_tokens_reserve(tokens, 1))
+            return false;
+        tokens->ids[tokens->n++] = id;
+        return true;
+    }
     if (!rn_scratch_cells(scratch, n + 1, sizeof *cells))
         return false;
     cells = scratch->cells;
@@ -181,9 +208,9 @@ bool rn_unigram_encode(const struct rn_vocab *vocab, struct rn_scratch *scratch,
         return false;
     scratch->first = tokens->n;
     while (at < n) {
-        size_t end = vocab->inner_space ? n : rn_part_end(scratch->text, at, n);
+        size_t end = rn_part_end(vocab, scratch->text, at, n);
 
-        if (!cut(vocab, scratch, scratch->text + at, end - at, tokens))
+        if (!rn_unigram_cut(vocab, scratch, scratch->text + at, end - at, tokens))
             return false;
         at = end;
     }

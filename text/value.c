@@ -20,8 +20,7 @@ struct rn_arena_block {
 
 void rn_arena_init(struct rn_arena *arena, struct rn_heap *heap, size_t limit)
 {
-    *arena = (struct rn_arena){
-        .heap = heap, .limit = limit, .steps_limit = UINT64_MAX, .depth_limit = RN_JSON_DEPTH};
+    *arena = (struct rn_arena){.heap = heap, .limit = limit, .steps_limit = UINT64_MAX, .depth_limit = RN_JSON_DEPTH};
 }
 
 void rn_arena_fini(struct rn_arena *arena)

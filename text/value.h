@@ -107,7 +107,11 @@ struct rn_value {
     };
 };
 
-enum rn_origin { RN_ORIGIN_TRUSTED, RN_ORIGIN_DATA, RN_ORIGIN_MIXED };
+enum rn_origin {
+    RN_ORIGIN_TRUSTED,
+    RN_ORIGIN_DATA,
+    RN_ORIGIN_MIXED
+};
 
 struct rn_str {
     const char *bytes; /* [n] well-formed UTF-8, not NUL-terminated */

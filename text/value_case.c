@@ -14,14 +14,35 @@ bool rn_char_is_space(uint32_t c)
     return rn_char_class(c) == RN_CHAR_SPACE;
 }
 
+/* Cased characters that are no letters of a case: Unicode's Other_Lowercase and Other_Uppercase, ascending. */
+static const uint32_t other_lower[][2] = {
+    {0xaa, 0xaa},     {0xba, 0xba},     {0x2b0, 0x2b8},     {0x2c0, 0x2c1},     {0x2e0, 0x2e4},     {0x345, 0x345},
+    {0x37a, 0x37a},   {0x1d2c, 0x1d6a}, {0x1d78, 0x1d78},   {0x1d9b, 0x1dbf},   {0x2071, 0x2071},   {0x207f, 0x207f},
+    {0x2090, 0x209c}, {0x2170, 0x217f}, {0x24d0, 0x24e9},   {0x2c7c, 0x2c7d},   {0xa69c, 0xa69d},   {0xa770, 0xa770},
+    {0xa7f8, 0xa7f9}, {0xab5c, 0xab5f}, {0x10780, 0x10780}, {0x10783, 0x10785}, {0x10787, 0x107b0}, {0x107b2, 0x107ba}};
+static const uint32_t other_upper[][2] = {
+    {0x2160, 0x216f}, {0x24b6, 0x24cf}, {0x1f130, 0x1f149}, {0x1f150, 0x1f169}, {0x1f170, 0x1f189}};
+
+static bool in_ranges(const uint32_t (*ranges)[2], size_t n, uint32_t c)
+{
+    size_t i;
+
+    if (c < 0xaa)
+        return false;
+    for (i = 0; i < n && ranges[i][0] <= c; i++)
+        if (c <= ranges[i][1])
+            return true;
+    return false;
+}
+
 bool rn_char_is_upper(uint32_t c)
 {
-    return rn_char_class(c) == RN_CHAR_LU;
+    return rn_char_class(c) == RN_CHAR_LU || in_ranges(other_upper, sizeof other_upper / sizeof other_upper[0], c);
 }
 
 bool rn_char_is_lower(uint32_t c)
 {
-    return rn_char_class(c) == RN_CHAR_LL || c == 0xaa || c == 0xba;
+    return rn_char_class(c) == RN_CHAR_LL || in_ranges(other_lower, sizeof other_lower / sizeof other_lower[0], c);
 }
 
 bool rn_char_is_title(uint32_t c)
@@ -34,9 +55,16 @@ bool rn_char_is_printable(uint32_t c)
     return c == ' ' || (rn_char_class(c) & (RN_CHAR_OTHER | RN_CHAR_SPACE)) == 0;
 }
 
+bool rn_char_in_name(uint32_t c, bool first)
+{
+    uint16_t start = RN_CHAR_LETTER | RN_CHAR_NL;
+
+    return c == '_' || (rn_char_class(c) & (first ? start : start | RN_CHAR_MARK | RN_CHAR_ND | RN_CHAR_PC)) != 0;
+}
+
 static bool is_cased(uint32_t c)
 {
-    return (rn_char_class(c) & (RN_CHAR_LU | RN_CHAR_LL | RN_CHAR_LT)) != 0 || c == 0xaa || c == 0xba;
+    return rn_char_is_upper(c) || rn_char_is_lower(c) || rn_char_is_title(c);
 }
 
 /* Skipped when the rule of the final sigma looks for a letter. */

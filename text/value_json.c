@@ -136,7 +136,7 @@ runnel_status rn_json_parse(struct rn_arena *arena, const char *text, size_t n, 
                             runnel_error *error)
 {
     jmp_buf *trap = arena->trap;
-    uint32_t depth = arena->depth;
+    uint32_t depth = arena->depth, depth_limit = arena->depth_limit;
     runnel_status status;
     json_error_t parse;
     json_t *json;
@@ -148,10 +148,13 @@ runnel_status rn_json_parse(struct rn_arena *arena, const char *text, size_t n, 
         return rn_error_set(error, status, "no memory to parse JSON");
     if (json == NULL)
         return rn_error_set(error, status, "JSON line %d, column %d: %s", parse.line, parse.column, parse.text);
+    arena->depth = 0;
+    arena->depth_limit = RN_JSON_DEPTH;
     status = convert_all(arena, json, out);
     json_decref(json);
     arena->trap = trap;
     arena->depth = depth;
+    arena->depth_limit = depth_limit;
     if (status != RUNNEL_OK)
         return rn_error_set(error, status, "JSON: %s", arena->message);
     return RUNNEL_OK;

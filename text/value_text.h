@@ -73,7 +73,8 @@ size_t rn_str_chars(struct rn_arena *arena, const struct rn_str *s, size_t from,
 
 /* The first (last) place of needle wholly within [from, to), or RN_NOWHERE. An empty needle is found at once. */
 size_t rn_str_find(struct rn_arena *arena, const struct rn_str *s, size_t from, size_t to, const struct rn_str *needle);
-size_t rn_str_rfind(struct rn_arena *arena, const struct rn_str *s, size_t from, size_t to, const struct rn_str *needle);
+size_t rn_str_rfind(struct rn_arena *arena, const struct rn_str *s, size_t from, size_t to,
+                    const struct rn_str *needle);
 
 /* str.strip: characters of `set` (NULL: white space) off the left, the right, or both. */
 const struct rn_str *rn_str_strip(struct rn_arena *arena, const struct rn_str *s, const struct rn_str *set, bool left,
@@ -86,7 +87,14 @@ const struct rn_str *rn_str_replace(struct rn_arena *arena, const struct rn_str 
 /* The end of the line that begins at `from`, as str.splitlines sees lines; *next gets where the next one begins. */
 size_t rn_str_line_end(const struct rn_str *s, size_t from, size_t *next);
 
-enum rn_case { RN_CASE_LOWER, RN_CASE_UPPER, RN_CASE_TITLE, RN_CASE_SWAP, RN_CASE_CAPITAL, RN_CASE_FOLD };
+enum rn_case {
+    RN_CASE_LOWER,
+    RN_CASE_UPPER,
+    RN_CASE_TITLE,
+    RN_CASE_SWAP,
+    RN_CASE_CAPITAL,
+    RN_CASE_FOLD
+};
 
 /* str.lower, upper, title, swapcase, capitalize, casefold: full mappings of Unicode, final sigma too. */
 const struct rn_str *rn_str_case(struct rn_arena *arena, const struct rn_str *s, enum rn_case to);
@@ -100,5 +108,8 @@ bool rn_char_is_upper(uint32_t c);
 bool rn_char_is_lower(uint32_t c);
 bool rn_char_is_title(uint32_t c);
 bool rn_char_is_printable(uint32_t c);
+
+/* May it stand in an identifier of Python, or begin one? */
+bool rn_char_in_name(uint32_t c, bool first);
 
 #endif

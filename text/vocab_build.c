@@ -174,7 +174,8 @@ static runnel_status index_pieces(struct rn_vocab *vocab, runnel_error *error)
 {
     uint32_t i;
 
-    if (!rn_token_index_init(&vocab->by_piece, vocab->heap, vocab->n))
+    if (!rn_token_index_init(&vocab->by_piece, vocab->heap, vocab->n) ||
+        !rn_cuts_init(&vocab->cuts, vocab->heap, vocab->n))
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the vocabulary");
     for (i = 0; i < vocab->n; i++) {
         struct rn_view piece = rn_string(&vocab->pieces, i);
@@ -187,19 +188,48 @@ static runnel_status index_pieces(struct rn_vocab *vocab, runnel_error *error)
         if (piece.n > vocab->longest_normal)
             vocab->longest_normal = (uint32_t)piece.n;
         vocab->inner_space = vocab->inner_space || has_inner_space(piece);
+        rn_cuts_add(&vocab->cuts, piece);
     }
     return RUNNEL_OK;
+}
+
+/* Tokens that merging can make, though they are not looked up as pieces: user-defined ones, whose piece is their text
+ * as it stands, and DNA. Their places count too (cuts.h). */
+static bool add_other_cuts(struct rn_vocab *vocab)
+{
+    char *bytes = rn_alloc(vocab->heap, RN_TOKEN_MAX_BYTES, 1);
+    uint16_t byte_of[0x200];
+    uint32_t i;
+
+    invert_alphabet(byte_of);
+    for (i = 0; i < vocab->n && bytes != NULL; i++) {
+        struct rn_view text = rn_string(&vocab->texts, i);
+        size_t n;
+
+        if (vocab->kinds[i] != RN_TOKEN_USER && !is_dna(vocab, i))
+            continue;
+        if (vocab->by_characters)
+            n = vocab->blocks ? rn_spaces_for_blocks(text.bytes, text.n, bytes) : copy(text, bytes);
+        else
+            n = spell_bytes(byte_of, text.bytes, text.n, bytes);
+        if (n != SIZE_MAX)
+            rn_cuts_add(&vocab->cuts, (struct rn_view){bytes, n});
+    }
+    rn_free(vocab->heap, bytes);
+    return bytes != NULL;
 }
 
 /* Longest piece that is tried as a whole word; longer ones go the long way. */
 #define WHOLE_MAX_BYTES 256
 
-/* Marks the tokens whose piece, as a word, becomes just them. */
+/* Marks the tokens that merging (or Unigram's search) makes of their pieces, and those whose piece, as a word,
+ * becomes just them. */
 static bool mark_whole(struct rn_vocab *vocab)
 {
     struct rn_scratch scratch;
     struct rn_tokens tokens = {vocab->heap, NULL, 0, 0};
     bool always = vocab->pre != NULL && (vocab->pre->flags & RN_PRE_WHOLE_WORDS);
+    bool unigram = vocab->model == RN_VOCAB_UNIGRAM;
     bool fits = true;
     uint32_t i;
 
@@ -209,11 +239,16 @@ static bool mark_whole(struct rn_vocab *vocab)
 
         if (vocab->kinds[i] != RN_TOKEN_NORMAL || piece.n == 0 || piece.n > WHOLE_MAX_BYTES)
             continue;
-        if (vocab->by_characters && !rn_utf8_valid(piece.bytes, piece.n))
+        if (unigram && piece.bytes[0] != ' ')
+            continue; /* most texts are taken apart at spaces */
+        if ((vocab->by_characters || unigram) && !rn_utf8_valid(piece.bytes, piece.n))
             continue;
         tokens.n = 0;
-        fits = rn_merge_word(vocab, &scratch, piece.bytes, piece.n, &tokens);
-        if (fits && (always || (tokens.n == 1 && tokens.ids[0] == (int32_t)i)))
+        fits = unigram ? rn_unigram_cut(vocab, &scratch, piece.bytes, piece.n, &tokens)
+                       : rn_merge_symbols(vocab, &scratch, piece.bytes, piece.n, &tokens);
+        if (fits && tokens.n == 1 && tokens.ids[0] == (int32_t)i)
+            vocab->flags[i] |= RN_TOKEN_MERGED | RN_TOKEN_WHOLE;
+        if (always)
             vocab->flags[i] |= RN_TOKEN_WHOLE;
     }
     rn_scratch_fini(&scratch);
@@ -308,9 +343,12 @@ static runnel_status build_model(struct rn_vocab *vocab, runnel_error *error)
     if (vocab->model == RN_VOCAB_PLAMO && !make_whole_scores(vocab))
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the vocabulary");
     if (vocab->model != RN_VOCAB_BPE && vocab->model != RN_VOCAB_SPM)
-        return build_trie(vocab, error);
-    status = index_pieces(vocab, error);
-    if (status == RUNNEL_OK && !mark_whole(vocab))
+        status = build_trie(vocab, error);
+    else
+        status = index_pieces(vocab, error);
+    if (status != RUNNEL_OK || (vocab->model != RN_VOCAB_UNIGRAM && vocab->cuts.bits == NULL))
+        return status;
+    if ((vocab->cuts.bits != NULL && !add_other_cuts(vocab)) || !mark_whole(vocab))
         status = rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the vocabulary");
     return status;
 }

@@ -3,6 +3,7 @@
 #define RN_TEXT_VOCAB_IMPL_H
 
 #include "text/charsmap.h"
+#include "text/cuts.h"
 #include "text/special.h"
 #include "text/splitter.h"
 #include "text/token_index.h"
@@ -23,7 +24,8 @@ enum rn_token_flag {
     RN_TOKEN_ENDS = 1,   /* rn_vocab_is_end */
     RN_TOKEN_WHOLE = 2,  /* a word of exactly this piece becomes this one token */
     RN_TOKEN_LSTRIP = 4, /* a special token that takes the white space before it along ... */
-    RN_TOKEN_RSTRIP = 8  /* ... or behind it */
+    RN_TOKEN_RSTRIP = 8, /* ... or behind it */
+    RN_TOKEN_MERGED = 16 /* merging the characters of this piece gives this one token */
 };
 
 struct rn_scratch;
@@ -43,6 +45,7 @@ struct rn_vocab {
     struct rn_trie trie;            /* the other models: the pieces that text can become */
     float *scores;                  /* [n], finite; SPM, Unigram, PLaMo */
     int32_t *whole_scores;          /* [n] PLaMo: 10^4 times the scores */
+    struct rn_cuts cuts;            /* BPE, SPM: of the pieces in by_piece */
     struct rn_merge_table merges;   /* BPE */
     const struct rn_pre *pre;       /* BPE */
     struct rn_special_matcher special;

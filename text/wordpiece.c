@@ -36,8 +36,8 @@ static int32_t longest_token(const struct word *word, uint32_t at, uint32_t *end
     uint32_t node = 0, i;
 
     for (i = at; i < word->n && (node = rn_trie_step(trie, node, (unsigned char)word->bytes[i])) != 0; i++) {
-        if (trie->values[node] >= 0 && i > 0) {
-            best = trie->values[node];
+        if (rn_trie_value(trie, node) >= 0 && i > 0) {
+            best = rn_trie_value(trie, node);
             *end = i + 1;
         }
     }
@@ -94,6 +94,10 @@ static bool take(struct word *word, uint32_t c)
 {
     uint16_t class = rn_char_class(c);
 
+    if (class & (RN_CHAR_LETTER | RN_CHAR_NUMBER)) {
+        append(word, c);
+        return true;
+    }
     if (class & RN_CHAR_SPACE)
         return flush(word);
     if ((class & RN_CHAR_PUNCT) || (c < 0x80 && (class & RN_CHAR_SYMBOL))) {
@@ -141,12 +145,18 @@ static bool take_raw(struct word *word, uint32_t c)
 {
     bool fits = true;
 
-    if (c == 0 || c == 0xfffd || (rn_char_class(c) & RN_CHAR_CONTROL))
+    if (c < 0x80) {
+        if ((rn_char_class(c) & RN_CHAR_CONTROL) || c == 0xb || c == 0xc) /* two are white space by Unicode alone */
+            return true;
+        return take(word, word->vocab->lower_case && c - 'A' < 26 ? c | 0x20 : c);
+    }
+    if (c >= 0x4e00 && c <= 0x9fff) { /* CJK that nothing changes */
+        fits = flush(word);
+        append(word, c);
+        return fits && flush(word);
+    }
+    if (c == 0x85 || c == 0xfffd || (rn_char_class(c) & RN_CHAR_CONTROL))
         return true;
-    if ((c >= 0xb && c <= 0xc) || c == 0x85) /* white space by Unicode, controls to BERT */
-        return true;
-    if (c < 0x80)
-        return take_lower(word, c);
     if (is_cjk(c))
         fits = flush(word);
     fits = fits && take_far(word, c);

@@ -140,7 +140,8 @@ static void test_oracles(void **state)
     for (i = 0; i < n_names; i++) {
         json_t *file = load(names[i]), *item;
 
-        json_array_foreach(json_object_get(file, "cases"), k, item) {
+        json_array_foreach(json_object_get(file, "cases"), k, item)
+        {
             check_case(&heap, names[i], json_string_value(json_object_get(file, "template")), item);
             cases++;
         }

@@ -264,7 +264,7 @@ static bool fits(const struct blob *blob, uint32_t base, const uint8_t *labels, 
 /* The node at `at` of the keys from..to, sorted, that share `depth` bytes. */
 static void place(struct blob *blob, const struct replacement *keys, size_t from, size_t to, size_t depth, uint32_t at)
 {
-    uint8_t labels[256];
+    uint8_t labels[256] = {0};
     size_t n = 0, i, j;
     uint32_t base = 256;
 
