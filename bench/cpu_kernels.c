@@ -43,7 +43,7 @@ struct work {
 static void tile(const struct work *w, const uint8_t *matrix, uint32_t row, uint32_t step, void *panel)
 {
     struct rn_matmul m = {.row_bytes = rn_type_bytes(w->type, COLS),
-                          .rows = w->kernel->tile,
+                          .rows = rn_kernel_height(w->kernel, w->n),
                           .step = step,
                           .cols = COLS,
                           .type = w->type,
@@ -66,11 +66,12 @@ static void tile(const struct work *w, const uint8_t *matrix, uint32_t row, uint
 /* Rows [first, first + BATCH). */
 static void batch(const struct work *w, const uint8_t *matrix, uint32_t first, void *panel)
 {
-    uint32_t step = w->n >= w->kernel->pack_from ? 1 : w->kernel->step, row, i;
+    uint32_t height = rn_kernel_height(w->kernel, w->n), row, i;
+    uint32_t step = w->n >= w->kernel->pack_from ? 1 : w->kernel->step;
 
-    if (step > BATCH / w->kernel->tile)
-        step = BATCH / w->kernel->tile;
-    for (row = first; row < first + BATCH; row += w->kernel->tile * step)
+    if (step > BATCH / height)
+        step = BATCH / height;
+    for (row = first; row < first + BATCH; row += height * step)
         for (i = 0; i < step; i++)
             tile(w, matrix, row + i, step, panel);
 }
@@ -119,11 +120,12 @@ static double measure(struct rn_team *team, struct work *w)
     return (double)best * 1e-6;
 }
 
-/* Bytes that are sane in the format: halves of about 0.1 wherever a block has its scale, floats of about 1. */
+/* Bytes that are sane in the format: halves of about 0.1 wherever a block has its scale, floats of about 1, and
+ * scales that are codes of about 1. */
 static void fill(uint8_t *weights, uint32_t type_id)
 {
     uint64_t seed = 1, mask = 0x2f2f2f2f2f2f2f2fu, ones = 0, x;
-    size_t i;
+    size_t block = rn_type(type_id)->bytes, i;
 
     if (type_id == RN_F32)
         ones = 0x3f8000003f800000u;
@@ -133,6 +135,10 @@ static void fill(uint8_t *weights, uint32_t type_id)
         x = (rn_splitmix64(&seed) & mask) | ones;
         memcpy(weights + i, &x, 8);
     }
+    for (i = 0; type_id == RN_MXFP4 && i + block <= weights_bytes; i += block)
+        weights[i] = (uint8_t)(124 + i % 4);
+    for (i = 0; type_id == RN_NVFP4 && i + block <= weights_bytes; i += block)
+        memset(weights + i, 0x34, 4);
 }
 
 struct machine {

@@ -62,12 +62,19 @@ struct rn_kernel {
     enum rn_input input;
     uint32_t tile;      /* weight rows handled together */
     uint32_t pack_from; /* from so many input rows on: pack once, then packed; below: direct */
+    uint32_t direct_tile; /* so many rows at once for direct: fewer rows, each a longer stream; 0: tile */
     uint32_t step;      /* the best rn_matmul.step of direct; measured */
     size_t (*panel_bytes)(uint32_t cols);
     void (*direct)(const struct rn_matmul *m);
     void (*pack)(const struct rn_matmul *m);   /* weights → panel; inputs and outputs are not looked at */
     void (*packed)(const struct rn_matmul *m); /* panel × inputs → out */
 };
+
+/* Rows that are handed over together for n inputs. */
+static inline uint32_t rn_kernel_height(const struct rn_kernel *kernel, uint32_t n)
+{
+    return n >= kernel->pack_from || kernel->direct_tile == 0 ? kernel->tile : kernel->direct_tile;
+}
 
 /* Attention of the queries that share one head of keys and values, for a few rows of one sequence. */
 struct rn_attend {

@@ -51,7 +51,7 @@ typedef __m256 VF;
 
 #define AT_ONCE 4
 #define OFFSET(n) (n)
-enum { LANES = 8, AHEAD = 512, PACK_FROM = 2, STEP = 8 };
+enum { LANES = 8, AHEAD = 512, PACK_FROM = 2 };
 
 #define ONES _mm256_set1_epi16(1)
 

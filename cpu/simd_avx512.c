@@ -51,7 +51,7 @@ typedef __m512 VF;
 
 #define AT_ONCE 8
 #define OFFSET(n) 128 /* as rn_line.start expects */
-enum { LANES = 16, AHEAD = 512, PACK_FROM = 2, STEP = 8 };
+enum { LANES = 16, AHEAD = 512, PACK_FROM = 2 };
 
 /* a < b ? x : 0 */
 INLINE VI vi_where_less(VI a, VI b, VI x)

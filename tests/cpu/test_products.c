@@ -112,11 +112,11 @@ static void product(const struct rn_kernel *kernel, enum way way, const struct f
     struct rn_matmul m = {
         .row_bytes = rn_type_bytes(type, cols), .cols = cols, .type = type, .panel = panel, .step = 1};
     bool packed = way == PACKED || (way == AS_MEANT && n >= kernel->pack_from);
-    uint32_t row, i, j;
+    uint32_t height = packed ? kernel->tile : rn_kernel_height(kernel, 1), row, i, j;
 
-    for (row = 0; row < n_rows; row += kernel->tile) {
+    for (row = 0; row < n_rows; row += height) {
         m.weights = weights + row * m.row_bytes;
-        m.rows = n_rows - row < kernel->tile ? n_rows - row : kernel->tile;
+        m.rows = n_rows - row < height ? n_rows - row : height;
         if (packed)
             kernel->pack(&m);
         for (i = 0; i < n; i += m.n) {
@@ -227,10 +227,10 @@ static void make_case(const struct rn_level *level, const struct format *f, uint
 static void check_step(const struct rn_kernel *kernel, const struct format *f, uint32_t cols, struct buffers *b)
 {
     const struct rn_type *type = rn_type(f->type);
-    uint32_t step = MAX_ROWS / kernel->tile, r;
+    uint32_t height = rn_kernel_height(kernel, 1), step = MAX_ROWS / height, r;
     struct rn_matmul m = {.weights = b->weights,
                           .row_bytes = rn_type_bytes(type, cols),
-                          .rows = kernel->tile,
+                          .rows = height,
                           .step = step,
                           .cols = cols,
                           .type = type,
@@ -243,7 +243,7 @@ static void check_step(const struct rn_kernel *kernel, const struct format *f, u
     memset(b->out, 0xff, MAX_ROWS * sizeof(float));
     kernel->direct(&m);
     for (r = 0; r < MAX_ROWS; r++) {
-        if (r % step == 0 && r / step < kernel->tile)
+        if (r % step == 0 && r / step < height)
             assert_true(b->out[r] == b->alone[r]);
         else
             assert_true(isnan(b->out[r]));
