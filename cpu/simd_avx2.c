@@ -1,4 +1,4 @@
-/* The AVX2 level (with FMA, F16C and BMI2): rows. Products and quantising are in simd_avx2_blocks.c and
+/* The AVX2 level (with FMA and F16C): rows. Products and quantising are in simd_avx2_blocks.c and
  * simd_avx2_floats.c. Threads: any; nothing here has state. */
 #include <cpuid.h>
 #include <immintrin.h>
@@ -107,7 +107,7 @@ const struct rn_level *rn_level_avx2(void)
         .other = &rn_other_avx2_kernel};
     uint32_t a, b, c, d;
 
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi2"))
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
         return NULL;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0 ? &level : NULL;
 }

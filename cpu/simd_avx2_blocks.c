@@ -19,19 +19,16 @@ typedef __m256 VF;
 #define vi_and _mm256_and_si256
 #define vi_or _mm256_or_si256
 #define vi_xor _mm256_xor_si256
-#define vi_andnot _mm256_andnot_si256
 #define vi_add8 _mm256_add_epi8
-#define vi_sub8 _mm256_sub_epi8
 #define vi_add32 _mm256_add_epi32
 #define vi_sub32 _mm256_sub_epi32
 #define vi_max32 _mm256_max_epi32
-#define vi_maxu8 _mm256_max_epu8
-#define vi_equal8 _mm256_cmpeq_epi8
-#define vi_mul16 _mm256_mullo_epi16
 #define vi_srl32(v, n) _mm256_srli_epi32(v, n)
 #define vi_sll32(v, n) _mm256_slli_epi32(v, n)
 #define vi_sra32(v, n) _mm256_srai_epi32(v, n)
 #define vi_sllv32 _mm256_sllv_epi32
+#define vi_srlv32 _mm256_srlv_epi32
+#define vi_gather(base, v) _mm256_i32gather_epi32((const int *)(const void *)(base), v, 4)
 #define vi_shuffle _mm256_shuffle_epi8
 #define vi_set8(x) _mm256_set1_epi8((char)(x))
 #define vi_set32 _mm256_set1_epi32
@@ -51,7 +48,7 @@ typedef __m256 VF;
 
 #define AT_ONCE 4
 #define OFFSET(n) (n)
-enum { LANES = 8, AHEAD = 512, PACK_FROM = 2 };
+enum { LANES = 8, AHEAD = 512, PACK_FROM = 2, GRIDS_IN_REGISTERS = 0 };
 
 #define ONES _mm256_set1_epi16(1)
 
@@ -76,6 +73,11 @@ INLINE VI vi_spread(VI v, int k)
 INLINE VI plus_where(VI v, VI bits, VI mask, int value)
 {
     return _mm256_add_epi8(v, _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(bits, mask), mask), vi_set8(value)));
+}
+
+INLINE VI plus_where_reached(VI v, VI x, int limit)
+{
+    return _mm256_sub_epi8(v, _mm256_cmpeq_epi8(_mm256_max_epu8(x, vi_set8(limit)), x));
 }
 
 INLINE __m128i load128(const uint8_t *p)
@@ -104,15 +106,6 @@ INLINE VF low_halves(VI v)
 {
     v = _mm256_and_si256(v, _mm256_set1_epi32(0xffff));
     return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)));
-}
-
-INLINE __m256i bits_mask(uint32_t word)
-{
-    const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
-    const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201);
-    __m256i v = _mm256_shuffle_epi8(_mm256_set1_epi32((int32_t)word), spread);
-
-    return _mm256_cmpeq_epi8(_mm256_and_si256(v, bit), bit);
 }
 
 INLINE void store_lanes(float *out, VF v, uint32_t rows, uint32_t step)

@@ -19,19 +19,16 @@ typedef __m512 VF;
 #define vi_and _mm512_and_si512
 #define vi_or _mm512_or_si512
 #define vi_xor _mm512_xor_si512
-#define vi_andnot _mm512_andnot_si512
 #define vi_add8 _mm512_add_epi8
-#define vi_sub8 _mm512_sub_epi8
 #define vi_add32 _mm512_add_epi32
 #define vi_sub32 _mm512_sub_epi32
 #define vi_max32 _mm512_max_epi32
-#define vi_maxu8 _mm512_max_epu8
-#define vi_equal8(a, b) _mm512_movm_epi8(_mm512_cmpeq_epi8_mask(a, b))
-#define vi_mul16 _mm512_mullo_epi16
 #define vi_srl32(v, n) _mm512_srli_epi32(v, (unsigned)(n))
 #define vi_sll32(v, n) _mm512_slli_epi32(v, (unsigned)(n))
 #define vi_sra32(v, n) _mm512_srai_epi32(v, (unsigned)(n))
 #define vi_sllv32 _mm512_sllv_epi32
+#define vi_srlv32 _mm512_srlv_epi32
+#define vi_gather(base, v) _mm512_i32gather_epi32(v, base, 4)
 #define vi_shuffle _mm512_shuffle_epi8
 #define vi_set8(x) _mm512_set1_epi8((char)(x))
 #define vi_set32 _mm512_set1_epi32
@@ -51,7 +48,7 @@ typedef __m512 VF;
 
 #define AT_ONCE 8
 #define OFFSET(n) 128 /* as rn_line.start expects */
-enum { LANES = 16, AHEAD = 512, PACK_FROM = 2 };
+enum { LANES = 16, AHEAD = 512, PACK_FROM = 2, GRIDS_IN_REGISTERS = 1 };
 
 /* a < b ? x : 0 */
 INLINE VI vi_where_less(VI a, VI b, VI x)
@@ -75,6 +72,11 @@ INLINE VI vi_spread(VI v, int k)
 INLINE VI plus_where(VI v, VI bits, VI mask, int value)
 {
     return _mm512_mask_add_epi8(v, _mm512_test_epi8_mask(bits, mask), v, vi_set8(value));
+}
+
+INLINE VI plus_where_reached(VI v, VI x, int limit)
+{
+    return _mm512_mask_add_epi8(v, _mm512_cmpge_epu8_mask(x, vi_set8(limit)), v, vi_set8(1));
 }
 
 INLINE __m128i load128(const uint8_t *p)
@@ -106,11 +108,6 @@ INLINE void chunk(const uint8_t *const *rows, size_t at, VI *v)
 INLINE VF low_halves(VI v)
 {
     return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v));
-}
-
-INLINE __m256i bits_mask(uint32_t word)
-{
-    return _mm256_movm_epi8(word);
 }
 
 INLINE void store_lanes(float *out, VF v, uint32_t rows, uint32_t step)
