@@ -78,10 +78,10 @@ static void set_scale(const struct format *f, uint8_t *block, float d)
     }
 }
 
-static void random_weights(const struct format *f, uint32_t cols, uint8_t *out)
+static void random_weights(const struct format *f, uint32_t cols, uint32_t rows, uint8_t *out)
 {
     const struct rn_type *type = rn_type(f->type);
-    size_t n = rn_type_bytes(type, (size_t)MAX_ROWS * cols), i;
+    size_t n = rn_type_bytes(type, (size_t)rows * cols), i;
 
     for (i = 0; i < n; i++)
         out[i] = (uint8_t)rn_splitmix64(&seed);
@@ -163,7 +163,7 @@ static double nmse(const float *got, const double *want, size_t n)
 }
 
 struct buffers {
-    uint8_t *weights;
+    uint8_t *memory, *weights; /* the weights are the last bytes of the memory: see place */
     float *decoded, *a, *out, *alone;
     char *inputs;
     double *values, *want;
@@ -174,7 +174,8 @@ static struct buffers take_buffers(void)
 {
     struct buffers b;
 
-    b.weights = rn_alloc(&heap, MAX_ROWS * MAX_COLS, 4);
+    b.memory = rn_alloc(&heap, MAX_ROWS * MAX_COLS, 4);
+    b.weights = b.memory;
     b.decoded = rn_alloc(&heap, MAX_ROWS * MAX_COLS, 4);
     b.a = rn_alloc(&heap, MAX_N * MAX_COLS, 4);
     b.inputs = rn_alloc_aligned(&heap, MAX_N * MAX_COLS * 4, 64);
@@ -188,7 +189,7 @@ static struct buffers take_buffers(void)
 
 static void give_buffers(struct buffers *b)
 {
-    rn_free(&heap, b->weights);
+    rn_free(&heap, b->memory);
     rn_free(&heap, b->decoded);
     rn_free(&heap, b->a);
     rn_free(&heap, b->inputs);
@@ -197,6 +198,12 @@ static void give_buffers(struct buffers *b)
     rn_free(&heap, b->out);
     rn_free(&heap, b->alone);
     rn_free(&heap, b->panel);
+}
+
+/* Puts n weights of a type where a read behind them is one behind the memory, which AddressSanitizer sees. */
+static void place(struct buffers *b, uint32_t type, size_t n)
+{
+    b->weights = b->memory + MAX_ROWS * MAX_COLS * 4 - rn_type_bytes(rn_type(type), n);
 }
 
 /* Random weights and MAX_N inputs (one of them zeros) of some magnitude, and their products in double precision. */
@@ -208,7 +215,8 @@ static void make_case(const struct rn_level *level, const struct format *f, uint
     uint32_t i, r, c;
     double sum;
 
-    random_weights(f, cols, b->weights);
+    place(b, f->type, (size_t)MAX_ROWS * cols);
+    random_weights(f, cols, MAX_ROWS, b->weights);
     rn_type(f->type)->decode(b->weights, b->decoded, (size_t)MAX_ROWS * cols);
     for (i = 0; i < MAX_N; i++) {
         for (c = 0; c < cols; c++)
@@ -353,7 +361,8 @@ static void check_long_rows(const struct rn_level *level, const struct format *f
     enum way way;
     uint32_t r, c;
 
-    random_weights(f, MAX_COLS, b->weights);
+    place(b, f->type, 2 * BIG_COLS);
+    random_weights(f, BIG_COLS, 2, b->weights);
     type->decode(b->weights, b->decoded, 2 * BIG_COLS);
     for (c = 0; c < BIG_COLS; c++)
         b->a[c] = normal();
@@ -405,6 +414,7 @@ static void check_extremes(const struct rn_level *level, const struct format *f,
     double sum = 0, size = 0;
     enum way way;
 
+    place(b, f->type, (size_t)MAX_ROWS * cols);
     memset(b->weights, fill, rn_type_bytes(type, (size_t)MAX_ROWS * cols));
     for (r = 0; r < MAX_ROWS * cols / type->elements; r++) {
         seed = 0; /* all blocks the same */
