@@ -79,6 +79,7 @@ RUNNEL_API const char *runnel_status_text(runnel_status status); /* "the allocat
 typedef struct runnel_error {
     runnel_status status;
     char message[RUNNEL_ERROR_BYTES];
+    uint32_t retry_ms; /* BUSY: when it may be worth while to try again, estimated; else 0 */
 } runnel_error;
 
 /* ---- Handles ----------------------------------------------------------------------------- */
@@ -132,6 +133,10 @@ typedef struct runnel_engine_options {
     runnel_log_fn on_log;       /* NULL: silent */
     void *log_user;
     runnel_log_level log_level;
+    uint64_t max_queued_tokens; /* tokens of prompts that wait for their turn, over all models; a submit that goes beyond is refused
+                                   with BUSY, but for one that finds none waiting. A prompt's text counts by its bytes
+                                   until it is tokens. 0: no limit */
+    uint64_t max_queued_bytes;  /* likewise, memory of requests (prompt, stops, tokens) that have not ended; 0: no limit */
 } runnel_engine_options;
 
 RUNNEL_API void runnel_engine_options_default(runnel_engine_options *options);
@@ -452,6 +457,11 @@ typedef struct runnel_request {
     uint64_t cache_salt;         /* the prefix cache shares nothing between requests of different salts, so that none can learn by
                                     its speed what another has asked. A turn with another salt than the one before
                                     computes its session again */
+    int32_t priority;            /* requests of a higher one go first, and take the KV blocks and the step from lower ones; 0 is
+                                    the usual one. It never changes the text */
+    uint32_t deadline_ms;        /* since submit: a request that has not ended by then is FAILED with TIMEOUT within one step; one
+                                    that still waits for its turn never costs a step. 0: none */
+    uint64_t tenant;             /* whose request it is: tenants of one priority get equal shares of the prompts' part of each step */
 } runnel_request;
 
 /* Greedy, up to the context, no stops, seed 0. */

@@ -154,7 +154,7 @@ static void set_string(struct rn_run *run, const struct rn_template_string *stri
 static void fill_globals(struct rn_run *run)
 {
     const struct rn_template_context *context = run->context;
-    runnel_error error = {RUNNEL_OK, ""};
+    runnel_error error = {0};
     runnel_status status;
     struct rn_value json;
     size_t i;

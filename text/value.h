@@ -114,7 +114,7 @@ enum rn_origin {
 };
 
 struct rn_str {
-    const char *bytes; /* [n] well-formed UTF-8, not NUL-terminated */
+    const char *bytes; /* [n] well-formed UTF-8, not NUL-terminated; never NULL */
     size_t n;
     size_t chars; /* code points; == n if and only if all is ASCII */
     enum rn_origin origin;

@@ -392,19 +392,28 @@ static int end_answer(struct chat *chat, const struct app_outcome *outcome, int 
     return code;
 }
 
-/* Forgets what was added to the conversation behind its first n bytes. (A memory stream cannot be shortened.) */
+/* Forgets what was added to the conversation behind its first n bytes. (A memory stream can be neither shortened nor
+ * moved: it writes to where its buffer was when it was opened.) */
 static bool take_back(struct chat *chat, size_t n)
 {
-    struct buffer old = chat->messages;
+    char *kept = malloc(n + 1);
 
-    fflush(old.to);
-    if (!buffer_open(&chat->messages)) {
-        chat->messages = old;
+    if (kept == NULL) {
         app_error("not enough memory");
         return false;
     }
-    fwrite(old.bytes, 1, n, chat->messages.to);
-    buffer_close(&old);
+    if (n > 0) {
+        fflush(chat->messages.to);
+        memcpy(kept, chat->messages.bytes, n);
+    }
+    buffer_close(&chat->messages);
+    if (!buffer_open(&chat->messages)) {
+        free(kept);
+        app_error("not enough memory");
+        return false;
+    }
+    fwrite(kept, 1, n, chat->messages.to);
+    free(kept);
     return true;
 }
 

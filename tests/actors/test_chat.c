@@ -411,7 +411,9 @@ static void tell(runnel_engine *e, runnel_model *m, const char *messages, runnel
                  struct capture *capture)
 {
     static uint64_t salts;
-    runnel_request request = make_request(NULL, 24, capture);
+    /* so few tokens that the first turn fills no block: a full one would be the cache's as well, and be computed again
+     * where the session is cut back into it */
+    runnel_request request = make_request(NULL, 10, capture);
     runnel_chat chat;
 
     runnel_chat_default(&chat);
