@@ -157,7 +157,7 @@ static runnel_status check_json(struct rn_heap *heap, const char *json, bool arr
 {
     struct rn_arena arena;
     struct rn_value value;
-    runnel_error inner = {RUNNEL_OK, ""};
+    runnel_error inner = {0};
     runnel_status status;
 
     rn_arena_init(&arena, heap, SIZE_MAX);

@@ -9,7 +9,7 @@
 static void encode(struct rn_tokenizer *tokenizer, struct rn_request *request)
 {
     const struct rn_vocab *vocab = tokenizer->model->parts.vocab;
-    runnel_error error = {RUNNEL_OK, ""};
+    runnel_error error = {0};
     size_t count = 0;
 
     if (rn_tokenize(vocab, request->heap, request->text, request->text_bytes, request->tokenize_flags, &request->tokens,
@@ -28,7 +28,7 @@ static void encode_chat(struct rn_tokenizer *tokenizer, struct rn_request *reque
 {
     const struct rn_vocab *vocab = tokenizer->model->parts.vocab;
     struct rn_rendered rendered;
-    runnel_error error = {RUNNEL_OK, ""};
+    runnel_error error = {0};
     size_t count = 0;
     runnel_status status = rn_chat_render(request->chat, vocab, request->heap, &rendered, &error);
 

@@ -37,7 +37,7 @@ static void use(struct rn_heap *heap, const struct rn_template *tmpl, const char
     const struct rn_template_context context = {
         .json = json, .json_bytes = n, .strings = strings, .n_strings = 1, .now_s = 1767323045};
     struct rn_rendered first, second;
-    runnel_error error = {RUNNEL_OK, ""};
+    runnel_error error = {0};
     runnel_status status = rn_template_render(tmpl, heap, &context, &limits, &first, &error);
 
     RN_CHECK(status == RUNNEL_OK || status == RUNNEL_INVALID);
@@ -55,7 +55,7 @@ static void use(struct rn_heap *heap, const struct rn_template *tmpl, const char
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     size_t split = size;
-    runnel_error error = {RUNNEL_OK, ""};
+    runnel_error error = {0};
     struct rn_template *tmpl;
     struct rn_heap heap;
     runnel_status status;

@@ -14,7 +14,7 @@ static json_t *answer(struct rn_heap *heap, json_t *request)
     struct rn_template_context context = {.json = json_string_value(json),
                                           .json_bytes = json_string_length(json),
                                           .now_s = json_integer_value(json_object_get(request, "now"))};
-    runnel_error error = {RUNNEL_OK, ""};
+    runnel_error error = {0};
     struct rn_template *tmpl;
     struct rn_rendered rendered;
 
