@@ -94,7 +94,7 @@ struct stream_user {
 
 static void end_stream(struct bench *bench, struct stream_log *log, const runnel_event *event)
 {
-    runnel_error error = {event->status, ""};
+    runnel_error error = {.status = event->status};
 
     log->ended = true;
     log->usage = event->usage;
