@@ -11,7 +11,9 @@
 #define APPLICATION 0x72756e6c /* "runl": tells our journals from other people's databases */
 #define FORMAT "1"
 
-enum statement { FIND, CLAIM, NAME, NAMED, ANSWER, SET, GET, VISIT, WRITTEN, COUNT, KNOWN, BEGIN, COMMIT, N_STATEMENTS };
+enum statement {
+    FIND, CLAIM, NAME, NAMED, ANSWER, SET, GET, VISIT, WRITTEN, COUNT, KNOWN, BEGIN, COMMIT, N_STATEMENTS
+};
 
 static const char *const texts[N_STATEMENTS] = {
     [FIND] = "SELECT state, hash FROM line WHERE number = ?1",
@@ -148,7 +150,8 @@ static bool get_text(struct batch_journal *journal, const char *key, char *value
 
     sqlite3_bind_text(get, 1, key, -1, SQLITE_STATIC);
     good = step(journal, GET, &row);
-    snprintf(value, size, "%s", row && sqlite3_column_text(get, 0) != NULL ? (const char *)sqlite3_column_text(get, 0) : "");
+    snprintf(value, size, "%s",
+             row && sqlite3_column_text(get, 0) != NULL ? (const char *)sqlite3_column_text(get, 0) : "");
     sqlite3_reset(get);
     return good;
 }
@@ -172,10 +175,10 @@ static bool write_job(struct batch_journal *journal, const struct batch_job *job
 static bool read_job(struct batch_journal *journal, struct batch_job *job)
 {
     uint64_t created = 0;
-    bool row = false, good = get_number(journal, "created", &created) && get_number(journal, "out_bytes", &job->out_bytes) &&
-                             get_number(journal, "tail_hash", &job->tail_hash) &&
-                             get_number(journal, "next", &job->next) && get_number(journal, "lines", &job->lines) &&
-                             step(journal, KNOWN, &row);
+    bool row = false,
+         good = get_number(journal, "created", &created) && get_number(journal, "out_bytes", &job->out_bytes) &&
+                get_number(journal, "tail_hash", &job->tail_hash) && get_number(journal, "next", &job->next) &&
+                get_number(journal, "lines", &job->lines) && step(journal, KNOWN, &row);
 
     job->created = (int64_t)created;
     job->known = row ? column(journal, KNOWN, 0) : 0;
@@ -391,8 +394,9 @@ bool batch_journal_count(struct batch_journal *journal, struct batch_counts *cou
 
     *counts = (struct batch_counts){0};
     if (row)
-        *counts = (struct batch_counts){column(journal, COUNT, 0), column(journal, COUNT, 1), column(journal, COUNT, 2),
-                                        column(journal, COUNT, 3), column(journal, COUNT, 4), column(journal, COUNT, 5)};
+        *counts =
+            (struct batch_counts){column(journal, COUNT, 0), column(journal, COUNT, 1), column(journal, COUNT, 2),
+                                  column(journal, COUNT, 3), column(journal, COUNT, 4), column(journal, COUNT, 5)};
     sqlite3_reset(journal->statements[COUNT]);
     return good;
 }

@@ -8,9 +8,9 @@
  *
  *     state:  CLAIMED ──answer──▶ ANSWERED ──output flushed──▶ WRITTEN (the answer's text is dropped)
  *
- * Invariants: a line's row is there before the line is computed; an answer is in the journal before it is in the output; a
- * line is WRITTEN, and `out_bytes` behind it, only after the output is on the disk. So the output is never behind the
- * journal, and what it is ahead (a torn tail) is cut off by --resume.
+ * Invariants: a line's row is there before the line is computed; an answer is in the journal before it is in the
+ * output; a line is WRITTEN, and `out_bytes` behind it, only after the output is on the disk. So the output is never
+ * behind the journal, and what it is ahead (a torn tail) is cut off by --resume.
  *
  * Changes gather in a transaction until batch_journal_commit. Without a commit nothing has happened. All functions
  * are for one thread and return false after a message, the journal then being good for nothing but closing. */

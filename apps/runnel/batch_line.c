@@ -28,8 +28,10 @@ static bool read_id(struct batch_line *line, const json_t *id)
         return openai_refuse(&line->error, "invalid_value", "custom_id", "custom_id is empty");
     line->custom_id_bytes = json_string_length(id);
     line->custom_id = malloc(line->custom_id_bytes);
-    if (line->custom_id == NULL)
-        return openai_refuse(&line->error, "out_of_memory", "custom_id", "not enough memory for custom_id");
+    if (line->custom_id == NULL) {
+        openai_error_of(RUNNEL_NO_MEMORY, "", &line->error);
+        return false;
+    }
     memcpy(line->custom_id, json_string_value(id), line->custom_id_bytes);
     return true;
 }
@@ -60,8 +62,8 @@ static bool read_url(struct batch_line *line, const json_t *url, enum openai_end
         }
     }
     if (strcmp(text, "/v1/embeddings") == 0)
-        return openai_refuse(&line->error, "unsupported_url", "url", "/v1/embeddings is not supported: the engine computes "
-                                                                     "no embeddings");
+        return openai_refuse(&line->error, "unsupported_url", "url",
+                             "/v1/embeddings is not supported: the engine computes no embeddings");
     return openai_refuse(&line->error, "invalid_url", "url",
                          "'%.80s' is not known; there are /v1/chat/completions and /v1/completions", text);
 }
@@ -105,6 +107,10 @@ static void read_json(struct batch_line *line, const struct batch_raw *raw)
     json_error_t error;
     json_t *root = json_loadb(raw->bytes + skip, raw->n - skip, JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
 
+    if (root == NULL && json_error_code(&error) == json_error_out_of_memory) {
+        openai_error_of(RUNNEL_NO_MEMORY, "", &line->error);
+        return;
+    }
     if (root == NULL) {
         openai_refuse(&line->error, "invalid_json_line", NULL, "the line is not JSON: %s (at byte %d)", error.text,
                       error.position);
@@ -127,14 +133,18 @@ struct batch_line *batch_line_new(struct batch_raw *raw, size_t limit)
         line->fault_at = SIZE_MAX;
     }
     if (line != NULL && raw->too_long) {
-        openai_refuse(&line->error, "line_too_long", NULL, "the line has %zu bytes; at most %zu are allowed (--max-line-bytes)",
-                      raw->n, limit);
+        openai_refuse(&line->error, "line_too_long", NULL,
+                      "the line has %zu bytes; at most %zu are allowed (--max-line-bytes)", raw->n, limit);
         bad_line(line);
     } else if (line != NULL) {
         read_json(line, raw);
     }
     free(raw->bytes);
     raw->bytes = NULL;
+    if (line != NULL && line->error.http == 500) { /* memory was short: not the line's fault */
+        batch_line_free(line);
+        return NULL;
+    }
     if (line != NULL && line->fault == BATCH_GOOD) {
         line->n_choices = openai_request_choices(&line->request);
         line->choices = calloc(line->n_choices, sizeof *line->choices);
@@ -226,7 +236,8 @@ static void put_response(FILE *to, struct batch_line *line, const char *model, i
     fputs("},\"error\":null", to);
 }
 
-void batch_line_write(FILE *to, struct batch_line *line, const char *model, int64_t created, struct batch_answer *answer)
+void batch_line_write(FILE *to, struct batch_line *line, const char *model, int64_t created,
+                      struct batch_answer *answer)
 {
     *answer = (struct batch_answer){.number = line->number, .hash = line->hash, .good = line->fault == BATCH_GOOD};
     fprintf(to, "{\"id\":\"batch_req_%016llx\",\"custom_id\":", (unsigned long long)id_of(line, 0));

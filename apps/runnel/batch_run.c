@@ -5,9 +5,9 @@
  *                      ▼
  *                   engine ──events──▶ choices ──all ended──▶ journal ──flush──▶ output
  *
- * A line's row is in the journal before the line is submitted, its answer leaves memory for the journal when the last of
- * its choices ends. What a line is at fault for becomes its error; what the machine fails at (memory, disk, device) stops the
- * job, so that --resume computes the line and not its failure stays in the output. */
+ * A line's row is in the journal before the line is submitted, its answer leaves memory for the journal when the
+ * last of its choices ends. What a line is at fault for becomes its error; what the machine fails at (memory, disk,
+ * device) stops the job, and --resume computes the line: such a failure is never an answer. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -356,7 +356,8 @@ static int64_t patience(const struct batch *batch)
     if (batch->retry_us > batch->now_us && batch->retry_us < until)
         until = batch->retry_us;
     if (batch->committed_us + COMMIT_US < until)
-        until = batch->committed_us + COMMIT_US > batch->now_us ? batch->committed_us + COMMIT_US : batch->now_us + 1000;
+        until =
+            batch->committed_us + COMMIT_US > batch->now_us ? batch->committed_us + COMMIT_US : batch->now_us + 1000;
     return (int64_t)((until - batch->now_us + 999) / 1000);
 }
 
