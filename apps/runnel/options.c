@@ -100,6 +100,8 @@ static const struct option {
      "the answer ends with this token; repeatable"},
     {"--ignore-eos", 0, NULL, FLAG, AT(ignore_eos), 0, 0, false, NULL, SAMPLING,
      "the model's own end-of-text tokens do not end the answer"},
+    {"--deadline", 0, "SECONDS", REAL, AT(deadline_s), 0, 4000000, false, NULL, SAMPLING,
+     "an answer that is not complete by then fails; 0: none (default)"},
     {"--logprobs", 0, "N", INTEGER, AT(logprobs), 0, RUNNEL_MAX_TOP_LOGPROBS, false, NULL, APP_RUN,
      "with --json: the log-probability of each token and of the N likeliest"},
 
