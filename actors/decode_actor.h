@@ -51,6 +51,7 @@ struct rn_batch {
     struct rn_batch_out *outs;   /* [limits.max_outs] */
     struct rn_batch_part *parts; /* [limits.max_seqs] */
     uint32_t n_parts;
+    uint64_t begin_ns, end_ns;   /* of the step: submit, and its end on the backend's thread */
 };
 
 struct rn_credit {
@@ -67,6 +68,7 @@ struct rn_decode {
     struct rn_credit *credits;    /* [max_streams] */
     struct rn_batch batch;
     bool in_flight;
+    uint64_t now_us;                   /* when the batch that is taken apart came back */
     struct rn_token_list lists[RN_TOKEN_LISTS];
     struct rn_token_list *free_lists;
     struct rn_token_list *list;   /* being filled while a batch is taken apart */

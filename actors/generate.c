@@ -4,6 +4,7 @@
 
 #include "actors/chat.h"
 #include "actors/engine.h"
+#include "actors/note.h"
 #include "base/status.h"
 
 void runnel_request_default(runnel_request *request)
@@ -309,11 +310,13 @@ runnel_status runnel_generate(runnel_model *model, const runnel_request *given, 
     status = open_outlet(model, &request, r);
     if (status != RUNNEL_OK) {
         rn_request_free(r);
+        rn_note_refused(model, status);
         return rn_error_set(error, status,
                             status == RUNNEL_BUSY ? "all %u streams are taken" : "no memory for a stream (of %u)",
                             engine->max_streams);
     }
     r->submitted_us = rn_now_us(&engine->clock);
+    rn_note_submitted(r);
     rn_counter_add(&engine->totals.streams, 1);
     *stream = rn_stream_id(r->slot, r->generation);
     msg = rn_msg_new(&engine->runtime, RN_MSG_SUBMIT);

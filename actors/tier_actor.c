@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "actors/engine.h"
+#include "actors/note.h"
 #include "actors/tier_cache.h"
 #include "base/check.h"
 
@@ -193,7 +194,7 @@ static bool lease(struct rn_tier *tier, struct rn_request *request, struct rn_se
         return has_room;
     }
     RN_CHECK(rn_block_pool_take(&tier->pool, n_new, blocks + fit->n_kept));
-    rn_counter_add(&tier->model->engine->totals.blocks_used, n_new);
+    rn_tier_count_used(tier, n_new);
     if (fit->n_kept > 0)
         memcpy(blocks, kept, fit->n_kept * sizeof *blocks);
     request->blocks = blocks;
@@ -225,6 +226,7 @@ static void start(struct rn_tier *tier, struct rn_request *request)
 {
     request->n_cached = request->n_done;
     request->admitted_us = rn_now_us(&tier->model->engine->clock);
+    rn_note_admitted(&tier->actor, request);
     for (uint32_t i = 0; i < request->n_prompt; i++)
         rn_sampler_accept(request->sampler, request->tokens[i]);
     tier->passages[request->slot].passed = request->generation;
@@ -538,6 +540,7 @@ runnel_status rn_tier_init(struct rn_tier *tier, struct runnel_model *model)
     if (rn_tier_cache_init(tier) != RUNNEL_OK)
         goto fail_pool;
     rn_counter_add(&engine->totals.blocks_total, model->parts.limits.n_blocks);
+    rn_metrics_count(model->metrics, RN_COUNT_BLOCKS_TOTAL, model->parts.limits.n_blocks);
     rn_actor_init(&tier->actor, &engine->runtime, &tier_class,
                   (int32_t)(4 * engine->max_streams + 2 * engine->max_sessions + RN_COMPUTED_LISTS + 1));
     return RUNNEL_OK;
@@ -551,6 +554,7 @@ fail_passages:
 void rn_tier_fini(struct rn_tier *tier)
 {
     rn_counter_add(&tier->model->engine->totals.blocks_total, -(int64_t)tier->pool.n_blocks);
+    rn_metrics_count(tier->model->metrics, RN_COUNT_BLOCKS_TOTAL, -(int64_t)tier->pool.n_blocks);
     rn_tier_cache_fini(tier);
     rn_free(&tier->model->engine->heap, tier->passages);
     rn_block_pool_fini(&tier->pool);
