@@ -137,8 +137,9 @@ typedef struct runnel_trace_event {
     uint32_t tokens;      /* STEP: tokens that were drawn; REQUEST: of prompt and answer so far */
 } runnel_trace_event;
 
-/* Pointers are valid until it returns, but for `name` and `model`: those until the engine is freed. On a thread of the engine
- * or inside runnel_engine_free, never on two at once; of one kind and track in order. It must not call the library. */
+/* Called a moment after the end, not always in its order. Pointers are valid until it returns, but for `name` and `model`: those
+ * until the engine is freed. On a thread of the engine or inside runnel_engine_free, never on two at once. It must not call the
+ * library. */
 typedef void (*runnel_trace_fn)(void *user, const runnel_trace_event *event);
 
 typedef enum runnel_delivery {
