@@ -56,6 +56,8 @@ const struct rn_count_info rn_count_infos[RN_COUNTS] = {
                               AT(prefix_hits), false},
     [RN_COUNT_EVICTED_BLOCKS] = {"evicted_blocks_total", NULL, "KV blocks taken from the prefix cache for other use.",
                                  AT(evicted_blocks), false},
+    [RN_COUNT_PREEMPTIONS] = {"num_preemptions_total", NULL, "Times that a request had to give its KV blocks to others.",
+                              AT(preemptions), false},
     [RN_COUNT_RUNNING] = {"num_requests_running", NULL, "Requests that have their KV blocks.", AT(running), true},
     [RN_COUNT_WAITING] = {"num_requests_waiting", NULL, "Requests that wait to be admitted.", AT(waiting), true},
     [RN_COUNT_BLOCKS_USED] = {"kv_blocks_used", NULL, "KV blocks that requests and sessions hold.", AT(blocks_used), true},
@@ -208,6 +210,7 @@ static void collect(const struct runnel_engine *engine, runnel_metrics *out)
             add_histogram(m, which, histogram_at(out, which));
     }
     out->sessions = (uint64_t)rn_counter_get(&engine->totals.sessions);
+    out->queued_tokens = (uint64_t)rn_counter_get(&engine->totals.queued_tokens);
     out->trace_dropped = engine->tracer != NULL ? (uint64_t)rn_counter_get(&engine->tracer->dropped) : 0;
 }
 

@@ -63,10 +63,20 @@ void rn_note_admitted(struct rn_actor *tier, struct rn_request *request)
 {
     struct rn_metrics *metrics = request->model->metrics;
 
+    if (request->resumed) {
+        enter(tier, request, RN_PHASE_PREFILL, rn_now_us(&request->model->engine->clock));
+        return;
+    }
     rn_metrics_time(metrics, RN_TIMING_QUEUE, request->admitted_us - request->submitted_us);
     rn_metrics_count(metrics, RN_COUNT_PREFIX_QUERIES, request->n_prompt);
     rn_metrics_count(metrics, RN_COUNT_PREFIX_HITS, request->n_cached);
     enter(tier, request, RN_PHASE_PREFILL, request->admitted_us);
+}
+
+void rn_note_preempted(struct rn_actor *tier, struct rn_request *request)
+{
+    rn_metrics_count(request->model->metrics, RN_COUNT_PREEMPTIONS, 1);
+    enter(tier, request, RN_PHASE_QUEUED, rn_now_us(&request->model->engine->clock));
 }
 
 void rn_note_blocks(struct runnel_model *model, int64_t n)
@@ -88,10 +98,11 @@ void rn_note_token(struct rn_decode *decode, struct rn_request *request)
     if (request->first_token_us == 0) {
         request->first_token_us = now_us;
         rn_metrics_time(metrics, RN_TIMING_FIRST_TOKEN, now_us - request->submitted_us);
-        enter(&decode->actor, request, RN_PHASE_DECODE, now_us);
     } else {
         rn_metrics_time(metrics, RN_TIMING_INTER_TOKEN, now_us - request->last_token_us);
     }
+    if (request->phase != RN_PHASE_DECODE)
+        enter(&decode->actor, request, RN_PHASE_DECODE, now_us);
     request->last_token_us = now_us;
 }
 

@@ -2,11 +2,12 @@
  * trace (trace.h).
  *
  *   generate      submitted    refused
- *   tier          admitted
+ *   tier          admitted     preempted, and admitted again
  *   decode        step_begun … step_done (backend's thread) … step, then a token for each one drawn
  *   detokenizer   ended
  *
- * A request is in one phase at a time: queued, prefill, decode. Each phase ends where the next begins. */
+ * A request is in one phase at a time: queued, prefill, decode; one that is preempted goes through them again. Each phase ends
+ * where the next begins. */
 #ifndef RN_ACTORS_NOTE_H
 #define RN_ACTORS_NOTE_H
 
@@ -21,8 +22,11 @@ void rn_note_submitted(struct rn_request *request);
 /* The host's thread: a submit ended with that status. */
 void rn_note_refused(struct runnel_model *model, runnel_status status);
 
-/* The tier: blocks are leased; admitted_us, n_prompt and n_cached are set. */
+/* The tier: blocks are leased; resumed, admitted_us, n_prompt and n_cached are set. */
 void rn_note_admitted(struct rn_actor *tier, struct rn_request *request);
+
+/* The tier: it has come back and waits again. */
+void rn_note_preempted(struct rn_actor *tier, struct rn_request *request);
 
 /* The tier: so many blocks more (or less) are held by requests and sessions; the prefix cache gave up n. */
 void rn_note_blocks(struct runnel_model *model, int64_t n);

@@ -167,6 +167,8 @@ static void put_engine(struct writer *w, struct runnel_engine *engine)
     put_one(w, "sessions", "gauge", stats.sessions, "Sessions there are.");
     put_one(w, "models", "gauge", stats.models, "Models that are loaded or being loaded.");
     put_one(w, "messages", "gauge", stats.messages, "Messages between actors that are under way.");
+    put_one(w, "queued_tokens", "gauge", stats.queued_tokens, "Tokens of prompts that wait to be admitted.");
+    put_one(w, "queued_bytes", "gauge", stats.queued_bytes, "Memory of requests that have not ended.");
     put_one(w, "heap_bytes", "gauge", stats.heap_bytes, "Memory taken from the allocator.");
     put_one(w, "trace_dropped_total", "counter", dropped, "Trace events that found no room.");
 }
