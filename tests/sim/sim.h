@@ -135,6 +135,7 @@ struct sim_stream {
     runnel_status status;
     runnel_usage usage;
     runnel_timings timings;
+    uint64_t phase_begin_ns, phase_end_ns; /* of the trace: so far; 0: none */
 };
 
 struct sim {
@@ -161,6 +162,7 @@ struct sim {
     int32_t prompts[SIM_PROMPTS][SIM_PROMPT_TOKENS];
     uint64_t n_events, n_steps, n_checks, n_outcomes[3];
     uint64_t n_hit_tokens, n_waits, n_evicted; /* what the prefix cache came to */
+    uint64_t n_trace_steps, actor_end_ns; /* of the trace */
     uint64_t n_preempted, n_expired, n_busy;
     bool failed;
     char failure[512];
@@ -204,5 +206,9 @@ void sim_check_tick(struct sim *sim);
 void sim_check_quiet(struct sim *sim);
 void sim_check_event(struct sim *sim, struct sim_stream *stream, const runnel_event *event);
 void sim_judge_all(struct sim *sim);
+
+/* sim_metrics.c: at the end, with nothing alive but models; and the trace's receiver. */
+void sim_check_metrics(struct sim *sim);
+void sim_on_trace(void *user, const runnel_trace_event *event);
 
 #endif
