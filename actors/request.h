@@ -15,6 +15,10 @@ struct rn_chat;
 
 enum rn_outcome { RN_OUTCOME_NONE = 0, RN_OUTCOME_DONE, RN_OUTCOME_CANCELLED, RN_OUTCOME_FAILED };
 
+/* A block into which the request writes and that others have too: it gets a copy, which the step of its first rows makes.
+ * WANTED: not made yet; blocks[copy_at] holds nothing. DONE: made. In both the request holds copy_from. */
+enum rn_copy { RN_COPY_NONE = 0, RN_COPY_WANTED, RN_COPY_DONE };
+
 struct rn_request {
     struct rn_request *next; /* the owner's queue */
     struct rn_heap *heap;
@@ -51,6 +55,9 @@ struct rn_request {
     uint32_t *blocks;        /* [n_blocks] */
     uint32_t n_blocks;
     uint32_t n_told;         /* of them, full and computed ones that the tier knows of; UINT32_MAX: it wants to hear nothing */
+    enum rn_copy copy;
+    uint32_t copy_from;      /* a block */
+    uint32_t copy_at;        /* index of blocks */
 
     /* Decode's. */
     bool in_step;            /* its rows are in the step in flight */

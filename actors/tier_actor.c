@@ -148,7 +148,7 @@ static uint32_t limit_of(const struct rn_tier *tier, const struct rn_request *re
  * again. Before the lease: else a turn could wait for blocks that its own session has. */
 static void trim_session(struct rn_tier *tier, struct rn_session *session, const struct rn_fit *fit)
 {
-    uint32_t n_kept = fit->from_tree ? 0 : fit->n_kept;
+    uint32_t n_kept = fit->from_tree ? 0 : fit->n_kept + fit->copies;
 
     if (n_kept < session->n_blocks)
         rn_tier_take_back(tier, session->blocks + n_kept, session->n_blocks - n_kept);
@@ -202,6 +202,22 @@ static bool lease(struct rn_tier *tier, struct rn_request *request, struct rn_se
     return true;
 }
 
+/* A copy needs its source besides the request's own blocks: where that is one too many, its positions are computed. */
+static bool trim_and_lease(struct rn_tier *tier, struct rn_request *request, struct rn_session *session,
+                           struct rn_fit *fit, uint32_t n_blocks)
+{
+    if (session != NULL)
+        trim_session(tier, session, fit);
+    if (lease(tier, request, session, fit, n_blocks))
+        return true;
+    if (!fit->copies)
+        return false;
+    fit->copies = false;
+    fit->n_done = fit->n_kept * tier->model->parts.limits.block_tokens;
+    trim_session(tier, session, fit);
+    return lease(tier, request, session, fit, n_blocks);
+}
+
 /* Gives back what lease() took; what the session keeps stays with it. */
 static void give_back(struct rn_tier *tier, struct rn_request *request, const struct rn_fit *fit)
 {
@@ -212,8 +228,13 @@ static void give_back(struct rn_tier *tier, struct rn_request *request, const st
 }
 
 /* The session's KV goes with the request until it retires. */
-static void attach_session(struct rn_request *request, struct rn_session *session)
+static void attach_session(struct rn_request *request, struct rn_session *session, const struct rn_fit *fit)
 {
+    if (fit->copies) {
+        request->copy = RN_COPY_WANTED;
+        request->copy_at = fit->n_kept;
+        request->copy_from = session->blocks[fit->n_kept];
+    }
     rn_free(request->heap, session->blocks);
     session->blocks = NULL;
     session->n_blocks = 0;
@@ -257,9 +278,7 @@ static bool begin(struct rn_tier *tier, struct rn_request *request, struct rn_se
         RN_CHECK(rn_prefix_tree_wait(&tier->tree, &tier->passages[request->slot].path, &fit.found));
         return false;
     }
-    if (session != NULL)
-        trim_session(tier, session, &fit);
-    if (!lease(tier, request, session, &fit, blocks_for(tier, limit)))
+    if (!trim_and_lease(tier, request, session, &fit, blocks_for(tier, limit)))
         return false;
     if (request->outcome != RN_OUTCOME_NONE)
         return true;
@@ -271,7 +290,7 @@ static bool begin(struct rn_tier *tier, struct rn_request *request, struct rn_se
     }
     request->n_limit = limit;
     if (session != NULL)
-        attach_session(request, session);
+        attach_session(request, session, &fit);
     rn_tier_enter(tier, request, &fit);
     start(tier, request);
     return true;

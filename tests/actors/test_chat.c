@@ -62,7 +62,13 @@ static void free_backend(struct rn_backend *backend)
     (void)backend;
 }
 
-static const struct rn_backend_ops ops = {"reciter", supports, prepare, submit_async, free_backend};
+static const struct rn_backend_ops ops = {
+    .name = "reciter",
+    .supports = supports,
+    .prepare = prepare,
+    .submit_async = submit_async,
+    .free = free_backend,
+};
 static struct reciter reciter = {.backend = {&ops}};
 static runnel_engine *engine;
 static runnel_model *model;

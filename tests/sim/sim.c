@@ -237,15 +237,25 @@ static void check_writes(struct sim *sim, const struct oracle *oracle)
 {
     const struct rn_step *step = oracle->last;
 
-    for (uint32_t m = 0; m < SIM_MODELS; m++)
-        for (uint32_t i = 0; sim->models[m].oracle == oracle && sim->models[m].handle != NULL && i < step->n_rows;
-             i++) {
+    for (uint32_t m = 0; m < SIM_MODELS; m++) {
+        const struct rn_block_pool *pool;
+
+        if (sim->models[m].oracle != oracle || sim->models[m].handle == NULL)
+            continue;
+        pool = &sim->models[m].handle->tier.pool;
+        for (uint32_t i = 0; i < step->n_rows; i++) {
             const struct rn_step_row *row = &step->rows[i];
             uint32_t block = step->seqs[row->seq].blocks[row->position / oracle->limits.block_tokens];
 
-            if (rn_block_pool_references(&sim->models[m].handle->tier.pool, block) != 1)
+            if (rn_block_pool_references(pool, block) != 1)
                 sim_fail(sim, "model %u: block %u is written and not its writer's alone", m, block);
         }
+        for (uint32_t i = 0; i < step->n_copies; i++)
+            if (rn_block_pool_references(pool, step->copies[i].to) != 1 ||
+                rn_block_pool_references(pool, step->copies[i].from) == 0)
+                sim_fail(sim, "model %u: block %u is copied to %u, and one of them is not held", m,
+                         step->copies[i].from, step->copies[i].to);
+    }
 }
 
 static void submitted(void *user, struct oracle *oracle)

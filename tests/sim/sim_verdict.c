@@ -194,6 +194,8 @@ static void count_blocks(struct held *held, const uint32_t *blocks, uint32_t n)
 static void count_request(struct held *held, const struct rn_request *request)
 {
     count_blocks(held, request->blocks, request->n_blocks);
+    if (request->copy != RN_COPY_NONE)
+        count_blocks(held, &request->copy_from, 1);
     held->lanes += request->lane;
 }
 
