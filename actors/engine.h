@@ -10,6 +10,7 @@
 #include "actors/prefill_actor.h"
 #include "actors/router_actor.h"
 #include "actors/sampler_actor.h"
+#include "actors/session_job.h"
 #include "actors/tier_actor.h"
 #include "actors/tokenizer_actor.h"
 #include "actors/worker.h"
@@ -82,6 +83,8 @@ struct runnel_model {
     struct rn_message load_node;
     struct rn_edge load_edge;
     bool load_told;                   /* the terminal load event was delivered; the dispatcher's */
+
+    struct rn_session_prints prints;  /* the worker's */
 
     struct rn_tokenizer tokenizer;
     struct rn_tier tier;

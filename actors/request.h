@@ -11,6 +11,7 @@
 
 struct runnel_model;
 struct rn_answer;
+struct rn_session_job;
 struct rn_chat;
 
 enum rn_outcome { RN_OUTCOME_NONE = 0, RN_OUTCOME_DONE, RN_OUTCOME_CANCELLED, RN_OUTCOME_FAILED };
@@ -24,6 +25,8 @@ struct rn_request {
     struct rn_heap *heap;
     struct runnel_model *model;
     uint32_t slot, generation; /* its stream */
+    uint64_t arrival;          /* at the tier: ascending; 0 before */
+    struct rn_session_job *job;/* NULL: it generates. Else it writes or reads a session's file, and much below is unused */
 
     /* What was asked: constant after submit. */
     char *text;              /* [text_bytes]; freed once it is tokens; NULL when tokens or a chat were given */
@@ -55,6 +58,7 @@ struct rn_request {
     uint32_t *blocks;        /* [n_blocks] */
     uint32_t n_blocks;
     uint32_t n_told;         /* of them, full and computed ones that the tier knows of; UINT32_MAX: it wants to hear nothing */
+    bool apart;              /* its KV came out of a file: others share nothing of it */
     enum rn_copy copy;
     uint32_t copy_from;      /* a block */
     uint32_t copy_at;        /* index of blocks */

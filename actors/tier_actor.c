@@ -5,6 +5,7 @@
 
 #include "actors/engine.h"
 #include "actors/tier_cache.h"
+#include "actors/tier_session.h"
 #include "base/check.h"
 
 static struct rn_tier *tier_of(struct rn_actor *actor)
@@ -25,7 +26,7 @@ static uint32_t blocks_for(const struct rn_tier *tier, uint32_t tokens)
 }
 
 /* The open session of the request; NULL when there is none (any more). */
-static struct rn_session *session_of(struct rn_tier *tier, const struct rn_request *request)
+struct rn_session *rn_tier_session_of(struct rn_tier *tier, const struct rn_request *request)
 {
     struct rn_session *session;
 
@@ -43,7 +44,7 @@ static void send_request(struct rn_actor *to, struct rn_request *request, enum r
     rn_actor_send(to, msg);
 }
 
-static void end(struct rn_tier *tier, struct rn_request *request)
+void rn_tier_end(struct rn_tier *tier, struct rn_request *request)
 {
     rn_tier_leave(tier, request); /* it may be waiting for another's blocks */
     send_request(&tier->model->detokenizer.actor, request, RN_MSG_END);
@@ -157,7 +158,7 @@ static void trim_session(struct rn_tier *tier, struct rn_session *session, const
 }
 
 /* False: n free blocks are not to be had now. */
-static bool make_room(struct rn_tier *tier, const struct rn_session *session, uint32_t n)
+bool rn_tier_make_room(struct rn_tier *tier, const struct rn_session *session, uint32_t n)
 {
     while (tier->pool.n_free < n) {
         struct rn_session *idle;
@@ -183,7 +184,7 @@ static bool lease(struct rn_tier *tier, struct rn_request *request, struct rn_se
     RN_CHECK(fit->n_kept <= n_blocks); /* they cover known tokens, and those are part of the prompt */
     if (fit->from_tree)
         rn_tier_ref(tier, tier->found, fit->n_kept);
-    has_room = make_room(tier, session, n_new);
+    has_room = rn_tier_make_room(tier, session, n_new);
     blocks = has_room ? rn_alloc(request->heap, n_blocks, sizeof *blocks) : NULL;
     if (blocks == NULL) {
         if (fit->from_tree)
@@ -259,6 +260,9 @@ static void check_fits(struct rn_request *request, const struct rn_session *sess
 
     if (request->session_generation != 0 && session == NULL)
         rn_request_fail(request, RUNNEL_NOT_FOUND, "the session has been freed");
+    else if (session != NULL && session->lost != RUNNEL_OK)
+        rn_request_fail(request, session->lost, "the session could not become a copy: %s",
+                        runnel_status_text(session->lost));
     else if (prompt == 0)
         rn_request_fail(request, RUNNEL_INVALID, "the prompt is empty");
     else if (prompt + needed > limit)
@@ -282,6 +286,7 @@ static bool begin(struct rn_tier *tier, struct rn_request *request, struct rn_se
         return false;
     if (request->outcome != RN_OUTCOME_NONE)
         return true;
+    request->apart = session != NULL && session->foreign && fit.n_done > 0 && !fit.from_tree;
     if (lay_out_tokens(tier, request, session, n_prompt, limit) != RUNNEL_OK ||
         rn_tier_prepare(tier, request) != RUNNEL_OK) {
         give_back(tier, request, &fit);
@@ -299,7 +304,7 @@ static bool begin(struct rn_tier *tier, struct rn_request *request, struct rn_se
 /* Tries to admit; false when the request has to wait for blocks, its own or another's. Fails it when it can never fit. */
 static bool admit(struct rn_tier *tier, struct rn_request *request)
 {
-    struct rn_session *session = session_of(tier, request);
+    struct rn_session *session = rn_tier_session_of(tier, request);
     uint64_t prompt;
     uint32_t limit;
     bool done;
@@ -313,7 +318,7 @@ static bool admit(struct rn_tier *tier, struct rn_request *request)
     check_fits(request, session, prompt, limit);
     done = request->outcome != RN_OUTCOME_NONE || begin(tier, request, session, (uint32_t)prompt, limit);
     if (request->outcome != RN_OUTCOME_NONE)
-        end(tier, request);
+        rn_tier_end(tier, request);
     return done;
 }
 
@@ -321,7 +326,8 @@ static bool admit(struct rn_tier *tier, struct rn_request *request)
  * later turns of that session. */
 static bool is_held(struct rn_tier *tier, const struct rn_request *request, const struct rn_session *session)
 {
-    if (session != NULL && (session->busy || session->held == tier->passes))
+    if (session != NULL &&
+        (session->busy || session->held == tier->passes || rn_tier_is_behind_snapshot(tier, request)))
         return true;
     return tier->passages[request->slot].path.state == RN_PATH_WAITING;
 }
@@ -335,7 +341,7 @@ static void admit_some(struct rn_tier *tier)
 
     tier->passes++;
     while (!full && (request = rn_request_pop(&tier->waiting)) != NULL) {
-        struct rn_session *session = session_of(tier, request);
+        struct rn_session *session = rn_tier_session_of(tier, request);
 
         if (!is_held(tier, request, session)) {
             if (admit(tier, request))
@@ -349,12 +355,13 @@ static void admit_some(struct rn_tier *tier)
     rn_request_push_front(&tier->waiting, &held);
 }
 
-static void admit_waiting(struct rn_tier *tier)
+void rn_tier_admit_waiting(struct rn_tier *tier)
 {
+    rn_tier_take_snapshots(tier);
     do {
         tier->woke = false;
         admit_some(tier);
-    } while (tier->woke);
+    } while (rn_tier_take_snapshots(tier) || tier->woke);
 }
 
 static void on_admit(struct rn_actor *self, struct rn_msg *msg)
@@ -363,14 +370,19 @@ static void on_admit(struct rn_actor *self, struct rn_msg *msg)
     struct rn_request *request = msg->request.request;
 
     rn_msg_free(self->runtime, msg);
+    request->arrival = ++tier->arrivals;
     if (tier->passages[request->slot].cancelled == request->generation)
         rn_request_end(request, RN_OUTCOME_CANCELLED, RUNNEL_FINISH_NONE);
+    if (request->job != NULL) {
+        rn_tier_take_job(tier, request);
+        return;
+    }
     if (request->outcome != RN_OUTCOME_NONE) { /* or the tokenizer failed */
-        end(tier, request);
+        rn_tier_end(tier, request);
         return;
     }
     rn_request_push(&tier->waiting, request);
-    admit_waiting(tier);
+    rn_tier_admit_waiting(tier);
 }
 
 /* The request is still to come, waits here, has been sent on, where the CANCEL follows it, or has retired. */
@@ -384,13 +396,17 @@ static void on_cancel(struct rn_actor *self, struct rn_msg *msg)
         rn_actor_send(&tier->model->prefill.actor, msg);
         return;
     }
+    if (rn_tier_cancel_job(tier, msg->stream.slot, msg->stream.generation)) {
+        rn_msg_free(self->runtime, msg);
+        return;
+    }
     request = rn_request_remove(&tier->waiting, msg->stream.slot, msg->stream.generation);
     passage->cancelled = msg->stream.generation;
     rn_msg_free(self->runtime, msg);
     if (request != NULL) {
         rn_request_end(request, RN_OUTCOME_CANCELLED, RUNNEL_FINISH_NONE);
-        end(tier, request);
-        admit_waiting(tier); /* it may have been the first in line */
+        rn_tier_end(tier, request);
+        rn_tier_admit_waiting(tier); /* it may have been the first in line */
     }
 }
 
@@ -406,6 +422,8 @@ static void free_session(struct rn_tier *tier, struct rn_session *session)
     rn_free(heap_of(tier), session->tokens);
     session->tokens = NULL;
     session->n_tokens = 0;
+    session->foreign = false;
+    session->lost = RUNNEL_OK;
     rn_word_set(&session->n_known, 0);
     rn_word_set(&session->generation, rn_word_get(&session->generation) + 1);
     rn_counter_add(&engine->totals.sessions, -1);
@@ -419,14 +437,30 @@ static void end_waiting(struct rn_tier *tier, const struct rn_session *session)
     struct rn_request *request;
 
     while ((request = rn_request_pop(&tier->waiting)) != NULL) {
-        if (session_of(tier, request) != session) {
+        if (rn_tier_session_of(tier, request) != session) {
             rn_request_push(&others, request);
             continue;
         }
         rn_request_fail(request, RUNNEL_NOT_FOUND, "the session has been freed");
-        end(tier, request);
+        rn_tier_end(tier, request);
     }
     tier->waiting = others;
+}
+
+void rn_tier_drop_session(struct rn_tier *tier, struct rn_session *session)
+{
+    end_waiting(tier, session);
+    rn_tier_take_snapshots(tier);
+    free_session(tier, session);
+}
+
+void rn_tier_session_idle(struct rn_tier *tier, struct rn_session *session)
+{
+    session->busy = false;
+    if (session->free_wanted) {
+        session->free_wanted = false;
+        rn_tier_drop_session(tier, session);
+    }
 }
 
 static void on_session_new(struct rn_actor *self, struct rn_msg *msg)
@@ -449,9 +483,8 @@ static void on_session_free(struct rn_actor *self, struct rn_msg *msg)
         if (session->busy) {
             session->free_wanted = true;
         } else {
-            end_waiting(tier, session);
-            free_session(tier, session);
-            admit_waiting(tier);
+            rn_tier_drop_session(tier, session);
+            rn_tier_admit_waiting(tier);
         }
     }
     rn_msg_free(self->runtime, msg);
@@ -471,6 +504,7 @@ static void keep_in_session(struct rn_tier *tier, struct rn_request *request, st
     session->n_computed = n_computed;
     session->blocks = request->blocks;
     session->n_blocks = n_blocks;
+    session->foreign = request->apart;
     session->last_use = ++tier->uses;
     request->tokens = NULL;
     request->blocks = NULL;
@@ -478,20 +512,15 @@ static void keep_in_session(struct rn_tier *tier, struct rn_request *request, st
 
 static void leave_session(struct rn_tier *tier, struct rn_request *request, struct rn_session *session)
 {
-    session->busy = false;
     keep_in_session(tier, request, session);
-    if (session->free_wanted) {
-        session->free_wanted = false;
-        end_waiting(tier, session);
-        free_session(tier, session);
-    }
+    rn_tier_session_idle(tier, session);
 }
 
 static void on_retire(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_tier *tier = tier_of(self);
     struct rn_request *request = msg->request.request;
-    struct rn_session *session = session_of(tier, request);
+    struct rn_session *session = rn_tier_session_of(tier, request);
 
     rn_tier_leave(tier, request);
     /* n_limit says that it was admitted, and so held its session. */
@@ -504,7 +533,7 @@ static void on_retire(struct rn_actor *self, struct rn_msg *msg)
     msg->ended = (struct rn_pay_ended){request->slot, request->generation, request->model};
     rn_request_free(request);
     rn_actor_send(&tier->model->engine->router.actor, msg);
-    admit_waiting(tier);
+    rn_tier_admit_waiting(tier);
 }
 
 static void on_computed(struct rn_actor *self, struct rn_msg *msg)
@@ -517,14 +546,14 @@ static void on_computed(struct rn_actor *self, struct rn_msg *msg)
     msg->head.kind = RN_MSG_COMPUTED_BACK;
     rn_actor_send(&tier->model->decode.actor, msg);
     if (tier->woke)
-        admit_waiting(tier);
+        rn_tier_admit_waiting(tier);
 }
 
 static void on_close(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_tier *tier = tier_of(self);
 
-    RN_CHECK(tier->waiting.n == 0);
+    RN_CHECK(tier->waiting.n == 0 && tier->snapshots == NULL && tier->jobs == NULL);
     while (tier->sessions != NULL)
         free_session(tier, tier->sessions);
     rn_actor_on_close(self, msg);
@@ -538,6 +567,8 @@ static const struct rn_actor_class tier_class = {
             [RN_MSG_CANCEL] = on_cancel,
             [RN_MSG_SESSION_NEW] = on_session_new,
             [RN_MSG_SESSION_FREE] = on_session_free,
+            [RN_MSG_SESSION_FORK] = rn_tier_on_session_fork,
+            [RN_MSG_JOB_DONE] = rn_tier_on_job_done,
             [RN_MSG_RETIRE] = on_retire,
             [RN_MSG_COMPUTED] = on_computed,
             [RN_MSG_CLOSE] = on_close,

@@ -23,6 +23,15 @@
 
 struct runnel_model;
 
+/* A wish for what a session is once the turns that came before the wish have ended: of a fork or an export. */
+struct rn_snapshot {
+    struct rn_snapshot *next;   /* the tier's list, oldest first */
+    uint32_t slot, generation;  /* of the session */
+    uint64_t arrival;
+    struct rn_session *copy;    /* a fork; NULL: `request` exports */
+    struct rn_request *request;
+};
+
 struct rn_session {
     struct rn_word generation; /* odd: open; see runnel_session_new */
     struct rn_word n_known;    /* tokens so far, for the checks of submit; set before a turn's end is told */
@@ -37,8 +46,11 @@ struct rn_session {
     uint32_t *blocks;          /* [n_blocks] */
     uint32_t n_blocks;
     uint64_t salt;             /* under which the blocks were computed */
-    bool busy;
+    bool busy;                 /* a turn runs, or it is still to become what it was made for: a copy, or a file's session */
     bool free_wanted;
+    bool foreign;              /* its KV came out of a file */
+    runnel_status lost;        /* it could not become a copy: why. RUNNEL_OK else */
+    struct rn_snapshot becomes;/* a fork's, while it waits */
     uint64_t held;             /* pass of admissions in which an earlier turn was held back */
     uint64_t last_use;
 };
@@ -52,6 +64,7 @@ struct rn_passage {
     int32_t *prompt;    /* [n_blocks * block_tokens]; NULL: nothing is published before the request retires */
     uint32_t *blocks;   /* [n_blocks] */
     uint32_t n_blocks;  /* whole ones of the prompt */
+    bool apart;         /* it is in no tree */
 };
 
 /* So many blocks of a stream's prompt, from its start, are full and computed. */
@@ -80,7 +93,9 @@ struct rn_tier {
     struct rn_passage *passages;     /* [max_streams] */
     int32_t *tokens;                 /* [context_tokens]: of the request that is looked at */
     uint32_t *found;                 /* [context_tokens / block_tokens]: blocks that the tree has for it */
-    uint64_t uses, passes;
+    struct rn_snapshot *snapshots;   /* still to be taken, oldest first */
+    struct rn_session_job *jobs;     /* with the worker */
+    uint64_t uses, passes, arrivals;
     int64_t known_blocks;            /* as told to the engine's totals */
 };
 

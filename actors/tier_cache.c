@@ -144,7 +144,7 @@ runnel_status rn_tier_prepare(struct rn_tier *tier, const struct rn_request *req
     uint32_t per_block = block_tokens(tier);
     uint32_t n_blocks = request->n_prompt / per_block;
 
-    if (!tier->shares || n_blocks == request->n_done / per_block)
+    if (!tier->shares || request->apart || n_blocks == request->n_done / per_block)
         return RUNNEL_OK;
     passage->prompt = rn_alloc(request->heap, (size_t)n_blocks * per_block, sizeof *passage->prompt);
     passage->blocks = rn_alloc(request->heap, n_blocks, sizeof *passage->blocks);
@@ -185,7 +185,8 @@ void rn_tier_enter(struct rn_tier *tier, struct rn_request *request, const struc
 
     count_prompt(tier, request);
     request->n_told = passage->n_blocks > n_full ? n_full : UINT32_MAX;
-    if (!tier->shares)
+    passage->apart = request->apart;
+    if (!tier->shares || request->apart)
         return;
     rn_prefix_tree_enter(&tier->tree, &passage->path, salt_of(request), request->tokens,
                          can_stop ? fit->found.n_ready * block_tokens(tier) : request->n_prompt, &fit->found);
