@@ -36,7 +36,7 @@ static struct result render(struct rn_heap *heap, const char *source, json_t *co
 {
     char *text = json_dumps(context, JSON_COMPACT);
     struct rn_template_context given = {.json = text, .json_bytes = strlen(text), .now_s = NOW};
-    struct result result = {RUNNEL_OK, {RUNNEL_OK, ""}, {0}};
+    struct result result = {0};
     struct rn_template *tmpl;
 
     result.status = rn_template_parse(heap, source, strlen(source), &tmpl, &result.error);
