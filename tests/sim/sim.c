@@ -142,6 +142,12 @@ static void make_plan(struct sim *sim)
     plan->weight_host = between(sim, 1, 10);
     plan->weight_dispatch = between(sim, 1, 10);
     plan->weight_time = between(sim, 1, 10);
+    if (sim_has(sim, SIM_SESSION_FILES)) { /* sessions must have a life to be copied */
+        plan->max_sessions = between(sim, 2, SIM_SESSIONS);
+        plan->n_requests = between(sim, 10, 64);
+        plan->n_ticks = between(sim, 400, 2400);
+        plan->weight_host = between(sim, 5, 10);
+    }
     if (sim_has(sim, SIM_CHURN))
         plan_churn(plan);
     plan_limits(sim, &plan->limits);
@@ -215,6 +221,10 @@ static uint32_t slot_of(const struct rn_msg *msg)
         return msg->stream.slot;
     case RN_MSG_ENDED:
         return msg->ended.slot;
+    case RN_MSG_SESSION_FORK:
+        return msg->fork.slot;
+    case RN_MSG_JOB_DONE:
+        return msg->job.job->request->slot;
     case RN_MSG_SESSION_NEW:
     case RN_MSG_SESSION_FREE:
         return msg->session.slot;
@@ -263,6 +273,7 @@ static void submitted(void *user, struct oracle *oracle)
     struct sim *sim = user;
 
     check_writes(sim, oracle);
+    sim->n_copies += oracle->last->n_copies;
     oracle->due_us = sim->now_us + sim_pick(sim, sim->plan.most_latency_us);
     if (sim->step_at_once)
         oracle_complete(oracle, ORACLE_FAULT_NONE);
@@ -599,6 +610,9 @@ static void report_on(const struct sim *sim, struct sim_report *report)
         .n_hit_tokens = sim->n_hit_tokens,
         .n_waits = sim->n_waits,
         .n_evicted = sim->n_evicted,
+        .n_copies = sim->n_copies,
+        .n_forks = sim->n_forks,
+        .n_imports = sim->n_imports,
     };
     memcpy(report->failure, sim->failure, sizeof report->failure);
     memcpy(report->n_outcomes, sim->n_outcomes, sizeof report->n_outcomes);
@@ -624,6 +638,7 @@ bool sim_run(uint64_t seed, FILE *story, struct sim_report *report)
             sim_judge_all(sim);
     }
     look_for_breaches(sim);
+    sim_remove_files(sim);
     report_on(sim, report);
     good = !sim->failed;
     if (good)

@@ -99,6 +99,9 @@ static void test_seeds(void **state)
         sum.n_hit_tokens += report.n_hit_tokens;
         sum.n_waits += report.n_waits;
         sum.n_evicted += report.n_evicted;
+        sum.n_copies += report.n_copies;
+        sum.n_forks += report.n_forks;
+        sum.n_imports += report.n_imports;
         for (int i = 0; i < 3; i++)
             sum.n_outcomes[i] += report.n_outcomes[i];
         sum.signature ^= report.signature;
@@ -107,11 +110,14 @@ static void test_seeds(void **state)
     say(last_seed, &sum);
     printf("%llu prompt tokens were cached, %llu waits seen, %llu blocks evicted\n",
            (unsigned long long)sum.n_hit_tokens, (unsigned long long)sum.n_waits, (unsigned long long)sum.n_evicted);
+    printf("%llu sessions forked, %llu imported, %llu blocks copied\n", (unsigned long long)sum.n_forks,
+           (unsigned long long)sum.n_imports, (unsigned long long)sum.n_copies);
     assert_int_equal(failed, 0);
     /* A range of some size has to have met everything, or it proves little. */
     if (last_seed - first_seed >= 500)
         assert_true(sum.n_outcomes[0] > 0 && sum.n_outcomes[1] > 0 && sum.n_outcomes[2] > 0 &&
-                    sum.n_steps > sum.n_streams && sum.n_hit_tokens > 0 && sum.n_waits > 0 && sum.n_evicted > 0);
+                    sum.n_steps > sum.n_streams && sum.n_hit_tokens > 0 && sum.n_waits > 0 && sum.n_evicted > 0 && sum.n_forks > 0 &&
+                    sum.n_imports > 0 && sum.n_copies > 0);
 }
 
 /* Two seeds must not give one signature: it would say nothing. */
