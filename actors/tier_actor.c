@@ -214,7 +214,10 @@ static bool trim_and_lease(struct rn_tier *tier, struct rn_request *request, str
     if (!fit->copies)
         return false;
     fit->copies = false;
-    fit->n_done = fit->n_kept * tier->model->parts.limits.block_tokens;
+    if (rn_block_pool_references(&tier->pool, session->blocks[fit->n_kept]) == 1)
+        fit->n_kept++; /* who shared it has just given it back */
+    else
+        fit->n_done = fit->n_kept * tier->model->parts.limits.block_tokens;
     trim_session(tier, session, fit);
     return lease(tier, request, session, fit, n_blocks);
 }
