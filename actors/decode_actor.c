@@ -21,8 +21,22 @@ static void free_lane(struct rn_decode *decode, struct rn_request *request)
         return;
     request->lane = 0;
     msg = rn_msg_new(decode->actor.runtime, RN_MSG_LANE_FREE);
-    msg->lanes.n = 1;
+    msg->lanes = (struct rn_pay_lanes){1, request->priority < 0};
     rn_actor_send(&decode->model->prefill.actor, msg);
+}
+
+/* Sends a request that is in no list and no step back to the tier. */
+static void give_back(struct rn_decode *decode, struct rn_request *request)
+{
+    struct rn_msg *msg = rn_msg_new(decode->actor.runtime, RN_MSG_PREEMPTED);
+
+    request->stalled = rn_batch_is_stalled(decode, request);
+    decode->credits[request->slot].back = true;
+    decode->credits[request->slot].away = request->stalled;
+    request->preempted = request->growing = false;
+    free_lane(decode, request);
+    msg->request.request = request;
+    rn_actor_send(&decode->model->tier.actor, msg);
 }
 
 /* Sends away a request that has its outcome and is in no list and no step. */
@@ -67,64 +81,141 @@ static struct rn_request *find(const struct rn_decode *decode, uint32_t slot, ui
     return NULL;
 }
 
-/* Takes a request with an outcome out of its list and lets it go, unless a step still reads it. */
-static void drop_if_ended(struct rn_decode *decode, struct rn_request *request)
+/* Takes a request with an outcome, or one that is to go back, out of its list and lets it go, unless a step still reads it. */
+static void drop_if_done(struct rn_decode *decode, struct rn_request *request)
 {
     uint32_t i;
 
-    if (request->outcome == RN_OUTCOME_NONE || request->in_step)
+    if ((request->outcome == RN_OUTCOME_NONE && !request->preempted) || request->in_step)
         return;
     i = find_running(decode, request->slot, request->generation);
     if (i < decode->n_running)
         remove_running(decode, i);
     else
         rn_request_remove(&decode->prompts, request->slot, request->generation);
-    let_go(decode, request);
+    if (request->outcome != RN_OUTCOME_NONE)
+        let_go(decode, request);
+    else
+        give_back(decode, request);
 }
 
+/* A request that comes again keeps the credit it has. */
 static void on_offer(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_decode *decode = decode_of(self);
     struct rn_request *request = msg->request.request;
     const struct rn_outlet *outlet = &decode->model->engine->host.outlets[request->slot];
+    struct rn_credit *credit = &decode->credits[request->slot];
 
     rn_msg_free(self->runtime, msg);
-    decode->credits[request->slot] = (struct rn_credit){request->generation, (int32_t)outlet->window};
+    if (credit->generation != request->generation)
+        *credit = (struct rn_credit){.generation = request->generation, .n = (int32_t)outlet->window};
+    credit->back = false;
     rn_request_push(&decode->prompts, request);
 }
 
-static void on_cancel(struct rn_actor *self, struct rn_msg *msg)
+/* CANCEL, EXPIRE, PREEMPT: of a request that is no longer here. The tier remembers what else it has to know. */
+static void on_wish(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_decode *decode = decode_of(self);
     struct rn_request *request = find(decode, msg->stream.slot, msg->stream.generation);
 
+    if (request != NULL) {
+        if (msg->head.kind == RN_MSG_PREEMPT)
+            request->preempted = true;
+        else
+            rn_request_end_by(request, msg->head.kind);
+        drop_if_done(decode, request);
+    }
+    rn_msg_free(self->runtime, msg);
+}
+
+/* The answer has ended; the detokenizer knows with which token, and ignores later ones. A request that was taken back
+ * ends in the tier, or wherever it is on its way to here. */
+static void on_stopped(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_decode *decode = decode_of(self);
+    struct rn_request *request = find(decode, msg->stream.slot, msg->stream.generation);
+    const struct rn_credit *credit = &decode->credits[msg->stream.slot];
+
+    if (request == NULL && credit->generation == msg->stream.generation && credit->back) {
+        rn_actor_send(&decode->model->tier.actor, msg);
+        return;
+    }
     rn_msg_free(self->runtime, msg);
     if (request != NULL) {
-        rn_request_end(request, RN_OUTCOME_CANCELLED, RUNNEL_FINISH_NONE);
-        drop_if_ended(decode, request);
+        rn_request_end_by(request, RN_MSG_STOPPED);
+        drop_if_done(decode, request);
     }
 }
 
 static void on_credit(struct rn_actor *self, struct rn_msg *msg)
 {
-    struct rn_credit *credit = &decode_of(self)->credits[msg->stream.slot];
+    struct rn_decode *decode = decode_of(self);
+    struct rn_credit *credit = &decode->credits[msg->stream.slot];
 
-    if (credit->generation == msg->stream.generation)
+    if (credit->generation == msg->stream.generation) {
         credit->n += (int32_t)msg->stream.n;
+        if (credit->away) {
+            credit->away = false;
+            msg->head.kind = RN_MSG_READY;
+            rn_actor_send(&decode->model->tier.actor, msg);
+            return;
+        }
+    }
     rn_msg_free(self->runtime, msg);
 }
 
-/* The answer has ended; the detokenizer knows with which token, and ignores later ones. */
-static void on_stopped(struct rn_actor *self, struct rn_msg *msg)
+/* More blocks: at the end of the table, where no step in flight looks. */
+static void on_grant(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_decode *decode = decode_of(self);
-    struct rn_request *request = find(decode, msg->stream.slot, msg->stream.generation);
+    struct rn_request *request = find(decode, msg->grant.slot, msg->grant.generation);
 
-    rn_msg_free(self->runtime, msg);
-    if (request != NULL) {
-        rn_request_end(request, RN_OUTCOME_DONE, RUNNEL_FINISH_STOP);
-        drop_if_ended(decode, request);
+    if (request == NULL) {
+        msg->head.kind = RN_MSG_UNGRANT;
+        rn_actor_send(&decode->model->tier.actor, msg);
+        return;
     }
+    memcpy(request->blocks + request->n_blocks, msg->grant.blocks, msg->grant.n * sizeof request->blocks[0]);
+    request->n_blocks += msg->grant.n;
+    request->growing = false;
+    rn_msg_free(self->runtime, msg);
+}
+
+/* Sends back what waits for its reader; how many. */
+static uint32_t give_back_stalled(struct rn_decode *decode)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = decode->n_running; i-- > 0;) {
+        struct rn_request *request = decode->running[i];
+
+        if (!request->in_step && rn_batch_is_stalled(decode, request)) {
+            request->preempted = true;
+            drop_if_done(decode, request);
+            n++;
+        }
+    }
+    for (struct rn_request *request = decode->prompts.first, *next; request != NULL; request = next) {
+        next = request->next;
+        if (!request->in_step && rn_batch_is_stalled(decode, request)) {
+            request->preempted = true;
+            drop_if_done(decode, request);
+            n++;
+        }
+    }
+    return n;
+}
+
+static void on_short(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_decode *decode = decode_of(self);
+
+    decode->shortage = msg->shortage.on != 0;
+    msg->shortage.n = decode->shortage ? give_back_stalled(decode) : 0;
+    msg->head.kind = RN_MSG_SHORT_BACK;
+    rn_actor_send(&decode->model->tier.actor, msg);
 }
 
 static void on_tokens_back(struct rn_actor *self, struct rn_msg *msg)
@@ -215,9 +306,14 @@ static void take_out(struct rn_decode *decode, const struct rn_batch_out *out)
 
 static void report_progress(struct rn_decode *decode, struct rn_request *request)
 {
-    struct rn_token_item *item = add_item(decode, request, RUNNEL_EVENT_PROGRESS);
+    uint32_t n_done = request->n_done < request->n_prompt ? request->n_done : request->n_prompt;
+    struct rn_token_item *item;
 
-    item->prompt_done = request->n_done;
+    if (n_done <= request->n_reported) /* it was preempted, and computes again */
+        return;
+    request->n_reported = n_done;
+    item = add_item(decode, request, RUNNEL_EVENT_PROGRESS);
+    item->prompt_done = n_done;
     item->prompt_total = request->n_prompt;
 }
 
@@ -258,7 +354,7 @@ static void take_part(struct rn_decode *decode, const struct rn_batch_part *part
         free_lane(decode, request);
         rn_request_remove(&decode->prompts, request->slot, request->generation);
         decode->running[decode->n_running++] = request;
-        if (request->n_prompt >= request->n_limit)
+        if (request->n_fill >= request->n_limit)
             rn_request_end(request, RN_OUTCOME_DONE, RUNNEL_FINISH_LENGTH);
     }
 }
@@ -303,7 +399,7 @@ static void on_sampled(struct rn_actor *self, struct rn_msg *msg)
     rn_counter_add(&decode->model->engine->totals.steps, 1);
     send_lists(decode); /* before the END of any of them: its RETIRE must come behind */
     for (uint32_t i = 0; i < batch->n_parts; i++)
-        drop_if_ended(decode, batch->parts[i].request);
+        drop_if_done(decode, batch->parts[i].request);
 }
 
 /* Called by the backend, on its thread: the batch goes on to the sampler. */
@@ -322,6 +418,8 @@ static void flush(struct rn_actor *self)
 {
     struct rn_decode *decode = decode_of(self);
 
+    if (decode->shortage)
+        give_back_stalled(decode);
     if (decode->in_flight || decode->free_lists == NULL || decode->free_computed == NULL || !rn_batch_compose(decode))
         return;
     decode->list = decode->free_lists;
@@ -352,9 +450,13 @@ static const struct rn_actor_class decode_class = {
     .handlers =
         {
             [RN_MSG_OFFER] = on_offer,
-            [RN_MSG_CANCEL] = on_cancel,
+            [RN_MSG_CANCEL] = on_wish,
+            [RN_MSG_EXPIRE] = on_wish,
+            [RN_MSG_PREEMPT] = on_wish,
             [RN_MSG_CREDIT] = on_credit,
             [RN_MSG_STOPPED] = on_stopped,
+            [RN_MSG_GRANT] = on_grant,
+            [RN_MSG_SHORT] = on_short,
             [RN_MSG_SAMPLED] = on_sampled,
             [RN_MSG_TOKENS_BACK] = on_tokens_back,
             [RN_MSG_COMPUTED_BACK] = on_computed_back,
@@ -408,7 +510,7 @@ runnel_status rn_decode_init(struct rn_decode *decode, struct runnel_model *mode
         return RUNNEL_NO_MEMORY;
     }
     rn_actor_init(&decode->actor, &engine->runtime, &decode_class,
-                  (int32_t)(5 * engine->max_streams + RN_PREFILL_LANES + RN_TOKEN_LISTS + RN_COMPUTED_LISTS + 2));
+                  (int32_t)(10 * engine->max_streams + RN_PREFILL_LANES + RN_TOKEN_LISTS + RN_COMPUTED_LISTS + 3));
     return RUNNEL_OK;
 }
 

@@ -8,7 +8,11 @@
  *      batch: decode ─▶ backend ─▶ sampler ─▶ decode
  *
  * A request whose rows are in the step in flight is not let go before the batch is back: the step
- * reads its block table. */
+ * reads its block table.
+ *
+ * A sequence has a lease of blocks and asks for more (GROW) while it still has positions left, so that it does not wait for
+ * them; it does when there are none. PREEMPT takes it back to the tier, and so does a shortage of memory while its reader
+ * is behind: then the tier keeps it until CREDIT says that it has read on (READY). */
 #ifndef RN_ACTORS_DECODE_ACTOR_H
 #define RN_ACTORS_DECODE_ACTOR_H
 
@@ -56,6 +60,8 @@ struct rn_batch {
 struct rn_credit {
     uint32_t generation;
     int32_t n;
+    bool back; /* the request was given back to the tier ... */
+    bool away; /* ... which keeps it until there is credit again */
 };
 
 struct rn_decode {
@@ -67,6 +73,7 @@ struct rn_decode {
     struct rn_credit *credits;    /* [max_streams] */
     struct rn_batch batch;
     bool in_flight;
+    bool shortage;                /* the tier wants back what stalls */
     struct rn_token_list lists[RN_TOKEN_LISTS];
     struct rn_token_list *free_lists;
     struct rn_token_list *list;   /* being filled while a batch is taken apart */

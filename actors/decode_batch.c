@@ -3,9 +3,9 @@
  *   rows:  | r3 | r4 | r0 | r1 | prompt A, chunk of 120 ............ | prompt B, 8 |
  *            └ running, from the cursor on ┘  └ what is left of max_rows ┘
  *
- * While prompts wait, running sequences take at most three quarters of the rows and of the wanted rows, so
- * that a prompt always advances. A sequence without credit (its reader is behind) is left out. Nothing here
- * changes what a row computes (law 5), only when. */
+ * Each part goes by priority, and in turn among equals. While prompts wait, running sequences take at most three quarters
+ * of the rows and of the wanted rows, so that a prompt always advances. A sequence without credit (its reader is behind) or
+ * without a block for its next position is left out. Nothing here changes what a row computes (law 5), only when. */
 #include "actors/decode_batch.h"
 
 #include "actors/engine.h"
@@ -54,23 +54,70 @@ static uint32_t share(const struct rn_decode *decode, uint32_t most)
     return decode->prompts.n > 0 ? most - most / 4 : most;
 }
 
-static void add_running(struct rn_decode *decode)
+/* The highest priority below `below` among those that run and the prompts; INT64_MIN: there is none. */
+static int64_t next_level(const struct rn_decode *decode, bool prompts, int64_t below)
+{
+    int64_t level = INT64_MIN;
+
+    for (uint32_t i = 0; !prompts && i < decode->n_running; i++)
+        if (decode->running[i]->priority < below && decode->running[i]->priority > level)
+            level = decode->running[i]->priority;
+    for (const struct rn_request *r = decode->prompts.first; prompts && r != NULL; r = r->next)
+        if (r->priority < below && r->priority > level)
+            level = r->priority;
+    return level;
+}
+
+/* Asks for the next blocks when less than a block's positions are left of the lease. */
+static void grow(struct rn_decode *decode, struct rn_request *request)
+{
+    uint32_t per_block = decode->model->parts.limits.block_tokens;
+    uint32_t needed = (request->n_limit + per_block - 1) / per_block - request->n_blocks;
+    struct rn_msg *msg;
+
+    if (request->growing || needed == 0 || request->n_blocks * per_block - request->n_done >= per_block)
+        return;
+    request->growing = true;
+    msg = rn_msg_new(decode->actor.runtime, RN_MSG_GROW);
+    msg->stream = (struct rn_pay_stream){request->slot, request->generation,
+                                         needed < RN_LEASE_BLOCKS ? needed : RN_LEASE_BLOCKS};
+    rn_actor_send(&decode->model->tier.actor, msg);
+}
+
+static bool has_block(const struct rn_decode *decode, const struct rn_request *request)
+{
+    return request->n_done / decode->model->parts.limits.block_tokens < request->n_blocks;
+}
+
+static void add_running_of(struct rn_decode *decode, int64_t level, uint32_t max_rows, uint32_t max_outs)
 {
     struct rn_batch *batch = &decode->batch;
-    const struct rn_backend_limits *limits = &decode->model->parts.limits;
-    uint32_t max_rows = share(decode, limits->max_rows), max_outs = share(decode, limits->max_outs);
     uint32_t n = decode->n_running;
     uint32_t first = decode->cursor;
 
     for (uint32_t i = 0; i < n; i++) {
         struct rn_request *request = decode->running[(first + i) % n];
 
-        if (batch->step.n_rows == max_rows || batch->step.n_outs == max_outs || batch->n_parts == limits->max_seqs)
-            break;
+        if (request->priority != level)
+            continue;
+        if (batch->step.n_rows == max_rows || batch->step.n_outs == max_outs ||
+            batch->n_parts == decode->model->parts.limits.max_seqs)
+            return;
         decode->cursor = (first + i + 1) % n;
-        if (credit_of(decode, request) > 0)
+        if (credit_of(decode, request) > 0 && has_block(decode, request))
             add_row(batch, add_part(batch, request, false), true, NULL);
+        grow(decode, request);
     }
+}
+
+static void add_running(struct rn_decode *decode)
+{
+    const struct rn_backend_limits *limits = &decode->model->parts.limits;
+    uint32_t max_rows = share(decode, limits->max_rows), max_outs = share(decode, limits->max_outs);
+
+    for (int64_t level = next_level(decode, false, INT64_MAX); level > INT64_MIN;
+         level = next_level(decode, false, level))
+        add_running_of(decode, level, max_rows, max_outs);
 }
 
 /* Rows of the prompt that this step can take: bounded by the rows left and, where each row gives an
@@ -79,7 +126,7 @@ static uint32_t chunk_rows(const struct rn_decode *decode, const struct rn_reque
 {
     const struct rn_backend_limits *limits = &decode->model->parts.limits;
     const struct rn_step *step = &decode->batch.step;
-    uint32_t left = request->n_prompt - request->n_done;
+    uint32_t left = request->n_fill - request->n_done;
     uint32_t rows = limits->max_rows - step->n_rows;
     uint32_t outs = limits->max_outs - step->n_outs;
     int32_t credit = credit_of(decode, request) - request->want_progress - 1; /* progress, and the first token */
@@ -94,11 +141,19 @@ static uint32_t chunk_rows(const struct rn_decode *decode, const struct rn_reque
     return n;
 }
 
+bool rn_batch_is_stalled(const struct rn_decode *decode, const struct rn_request *request)
+{
+    return credit_of(decode, request) - (request->lane ? request->want_progress + request->want_logits : 0) <= 0;
+}
+
+/* Where the logits of the next position go; NULL: nobody wants them, or has had them before the request was preempted. */
 static float *next_logits(struct rn_decode *decode, struct rn_request *request)
 {
     size_t n_vocab = decode->model->parts.n_vocab;
 
-    return request->want_logits ? request->logits + (request->n_scored++ % request->n_logits_rows) * n_vocab : NULL;
+    if (!request->want_logits || request->n_done < request->n_scored || request->n_done >= request->n_prompt)
+        return NULL;
+    return request->logits + (request->n_scored++ % request->n_logits_rows) * n_vocab;
 }
 
 static void add_chunk(struct rn_decode *decode, struct rn_request *request, uint32_t n)
@@ -106,30 +161,41 @@ static void add_chunk(struct rn_decode *decode, struct rn_request *request, uint
     struct rn_batch_part *part = add_part(&decode->batch, request, true);
 
     for (uint32_t i = 0; i < n; i++) {
-        bool last = request->n_done + 1 == request->n_prompt;
+        bool last = request->n_done + 1 == request->n_fill;
 
-        add_row(&decode->batch, part, last && request->n_prompt < request->n_limit, next_logits(decode, request));
+        add_row(&decode->batch, part, last && request->n_fill < request->n_limit, next_logits(decode, request));
     }
-    request->last_chunk = request->n_done == request->n_prompt;
+    request->last_chunk = request->n_done == request->n_fill;
     rn_counter_add(&decode->model->engine->totals.prompt_tokens, n);
 }
 
-static void add_prompts(struct rn_decode *decode)
+static void add_prompts_of(struct rn_decode *decode, int64_t level)
 {
     const struct rn_backend_limits *limits = &decode->model->parts.limits;
 
     for (uint32_t turns = decode->prompts.n; turns > 0; turns--) {
-        struct rn_request *request;
+        struct rn_request *request = rn_request_pop(&decode->prompts);
+        bool full = decode->batch.step.n_rows == limits->max_rows || decode->batch.n_parts == limits->max_seqs;
         uint32_t n;
 
-        if (decode->batch.step.n_rows == limits->max_rows || decode->batch.n_parts == limits->max_seqs)
-            break;
-        request = rn_request_pop(&decode->prompts);
-        rn_request_push(&decode->prompts, request); /* the next one is first in the next step */
+        /* All of them go round once, so that they keep their order, but for those that had a chunk: in the next step
+         * others are first. */
+        rn_request_push(&decode->prompts, request);
+        if (full || request->priority != level)
+            continue;
         n = chunk_rows(decode, request);
         if (n > 0)
             add_chunk(decode, request, n);
     }
+}
+
+static void add_prompts(struct rn_decode *decode)
+{
+    for (int64_t level = next_level(decode, true, INT64_MAX); level > INT64_MIN;
+         level = next_level(decode, true, level))
+        add_prompts_of(decode, level);
+    if (decode->prompts.n > 0) /* another one is first in the next step */
+        rn_request_push(&decode->prompts, rn_request_pop(&decode->prompts));
 }
 
 bool rn_batch_compose(struct rn_decode *decode)

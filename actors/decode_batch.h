@@ -10,4 +10,7 @@
  * chosen requests are marked in_step and their n_done counts the new rows. */
 bool rn_batch_compose(struct rn_decode *decode);
 
+/* True when the sequence cannot go on before its reader has read. */
+bool rn_batch_is_stalled(const struct rn_decode *decode, const struct rn_request *request);
+
 #endif

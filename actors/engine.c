@@ -42,11 +42,12 @@ static runnel_status read_options(const runnel_engine_options *given, runnel_eng
     return RUNNEL_OK;
 }
 
-/* Messages that can exist at once: per stream the request's, a cancel on its four edges, two credits on
- * two, stop and end; three per session; and what models and the engine need. */
+/* Messages that can exist at once: per stream the request's, a cancel on its four edges, an expiry likewise, two credits on
+ * two, stop and end, and of lease, preemption and return two each, since those of the slot's last stream may be under
+ * way; three per session; and what models and the engine need. */
 static uint32_t message_bound(const struct runnel_engine *engine)
 {
-    return 12 * engine->max_streams + 3 * engine->max_sessions + RN_MAX_MODELS * (2 * RN_MODEL_ACTORS + 18) + 16;
+    return 22 * engine->max_streams + 3 * engine->max_sessions + RN_MAX_MODELS * (2 * RN_MODEL_ACTORS + 20) + 17;
 }
 
 static runnel_status init_sessions(struct runnel_engine *engine)
@@ -85,7 +86,7 @@ static runnel_status start(struct runnel_engine *engine, const runnel_engine_opt
 
     if (init_sessions(engine) != RUNNEL_OK)
         return RUNNEL_NO_MEMORY;
-    if (rn_runtime_init(&engine->runtime, &engine->heap, manual ? 0 : threads, 1 + RN_MAX_MODELS * RN_MODEL_ACTORS,
+    if (rn_runtime_init(&engine->runtime, &engine->heap, &engine->clock, manual ? 0 : threads, 1 + RN_MAX_MODELS * RN_MODEL_ACTORS,
                         message_bound(engine)) != RUNNEL_OK)
         goto fail_sessions;
     if (rn_router_init(&engine->router, engine, (int32_t)message_bound(engine)) != RUNNEL_OK)
@@ -130,6 +131,8 @@ runnel_status rn_engine_new(const runnel_engine_options *given, const struct rn_
     engine->log = (struct rn_log){options.on_log, options.log_user, options.log_level};
     engine->clock = clock != NULL ? *clock : rn_clock_machine();
     engine->max_streams = options.max_streams == 0 ? DEFAULT_STREAMS : options.max_streams;
+    engine->max_queued_tokens = options.max_queued_tokens == 0 ? UINT64_MAX : options.max_queued_tokens;
+    engine->max_queued_bytes = options.max_queued_bytes == 0 ? UINT64_MAX : options.max_queued_bytes;
     engine->max_sessions = options.max_sessions == 0 ? DEFAULT_STREAMS : options.max_sessions;
     if (start(engine, &options, manual) != RUNNEL_OK) {
         heap = engine->heap;
@@ -147,6 +150,26 @@ runnel_status rn_engine_new(const runnel_engine_options *given, const struct rn_
 runnel_status runnel_engine_new(const runnel_engine_options *options, runnel_engine **engine, runnel_error *error)
 {
     return rn_engine_new(options, NULL, false, engine, error);
+}
+
+runnel_status runnel_engine_drain(runnel_engine *engine, int64_t timeout_ms)
+{
+    uint64_t begin = rn_now_us(&engine->clock);
+    bool freed = false;
+
+    rn_word_set(&engine->draining, 1);
+    while (rn_counter_get(&engine->totals.streams) > 0) {
+        int64_t left_us = rn_us_left(timeout_ms, rn_now_us(&engine->clock) - begin);
+
+        if ((timeout_ms >= 0 && left_us <= 0) || rn_host_in_callback(engine))
+            return RUNNEL_TIMEOUT;
+        /* Another thread may be the one that delivers: then it takes our wake. */
+        runnel_engine_wait(engine, left_us >= 0 && left_us < 10000 ? left_us / 1000 : 10);
+        rn_host_dispatch(engine, 0, &freed);
+        if (freed)
+            return RUNNEL_CLOSED;
+    }
+    return RUNNEL_OK;
 }
 
 /* Runs callbacks here until the router has reported that nothing is left, and then what is still queued. */
@@ -226,6 +249,9 @@ void runnel_engine_get_stats(runnel_engine *engine, runnel_engine_stats *stats)
         .prefix_hit_tokens = (uint64_t)rn_counter_get(&totals->prefix_hit_tokens),
         .prefix_missed_tokens = (uint64_t)rn_counter_get(&totals->prefix_missed_tokens),
         .evicted_blocks = (uint64_t)rn_counter_get(&totals->evicted_blocks),
+        .preemptions = (uint64_t)rn_counter_get(&totals->preemptions),
+        .queued_tokens = (uint64_t)rn_counter_get(&totals->queued_tokens),
+        .queued_bytes = (uint64_t)rn_counter_get(&totals->queued_bytes),
     };
     int64_t asked = rn_counter_get(&totals->asked_blocks);
 

@@ -25,7 +25,8 @@
 /* Counters of a whole engine; see runnel_engine_stats. */
 struct rn_totals {
     struct rn_counter streams, sessions, models, loads, blocks_used, blocks_total, steps, prompt_tokens, tokens;
-    struct rn_counter prefix_hit_tokens, prefix_missed_tokens, evicted_blocks;
+    struct rn_counter prefix_hit_tokens, prefix_missed_tokens, evicted_blocks, preemptions;
+    struct rn_counter queued_tokens, queued_bytes;
     struct rn_counter asked_blocks, known_blocks; /* of prompts: all, and those an endless cache would have had */
 };
 
@@ -37,6 +38,9 @@ struct runnel_engine {
     struct rn_clock clock;
     struct rn_totals totals;
     struct rn_word closing;
+    struct rn_word draining;           /* 1: no more requests are taken */
+    struct rn_word retry_us;           /* the router's: between two ends of streams, smoothed; 0: not known */
+    uint64_t max_queued_tokens, max_queued_bytes; /* UINT64_MAX: no limit */
     uint32_t max_streams, max_sessions;
     struct rn_runtime runtime;
     struct rn_router router;

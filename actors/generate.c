@@ -7,6 +7,9 @@
 #include "actors/session.h"
 #include "base/status.h"
 
+#define RETRY_MS 100          /* as long as nothing is known */
+#define MOST_RETRY_MS 60000u
+
 void runnel_request_default(runnel_request *request)
 {
     *request = (runnel_request){
@@ -77,6 +80,8 @@ static runnel_status check_request(runnel_model *model, const runnel_request *re
 
     if (rn_word_get(&model->engine->closing) != 0 || rn_word_get(&model->cancel) != 0)
         return rn_error_set(error, RUNNEL_CLOSED, "the engine or model is being freed");
+    if (rn_word_get(&model->engine->draining) != 0)
+        return rn_error_set(error, RUNNEL_CLOSED, "the engine is being drained");
     if (rn_word_get(&model->state) != RN_MODEL_READY || model->parts.backend == NULL)
         return rn_error_set(error, RUNNEL_STATE, "the model is not loaded for generation");
     if (request->max_tokens < -1)
@@ -176,6 +181,9 @@ static runnel_status copy_parameters(runnel_model *model, const runnel_request *
     r->session = (uint32_t)request->session.id;
     r->session_generation = (uint32_t)(request->session.id >> 32);
     r->cache_salt = request->cache_salt;
+    r->tenant = request->tenant;
+    r->priority = request->priority;
+    r->deadline_ms = request->deadline_ms;
     r->n_stop_tokens = (uint32_t)request->n_stop_tokens;
     if (request->n_stop_tokens > 0) {
         r->stop_tokens = rn_alloc(r->heap, request->n_stop_tokens, sizeof *r->stop_tokens);
@@ -216,6 +224,53 @@ static runnel_status build(runnel_model *model, const runnel_request *request, s
     }
     *out = r;
     return RUNNEL_OK;
+}
+
+/* ---- Limits ---- */
+
+/* A submit that is refused may succeed when a stream has ended. */
+static runnel_status refuse(const struct runnel_engine *engine, runnel_error *error, const char *sentence,
+                            unsigned long long limit)
+{
+    uint32_t us = rn_word_get(&engine->retry_us);
+
+    rn_error_set(error, RUNNEL_BUSY, sentence, limit);
+    if (error != NULL)
+        error->retry_ms = us == 0 ? RETRY_MS : us / 1000 + 1 < MOST_RETRY_MS ? us / 1000 + 1 : MOST_RETRY_MS;
+    return RUNNEL_BUSY;
+}
+
+/* A prompt counts by its tokens, or where they are not known yet by its bytes: there are never more. */
+static uint64_t queued_tokens(const struct rn_request *r)
+{
+    return r->chat != NULL ? r->chat->context_bytes : r->text != NULL ? r->text_bytes : r->n_tokens;
+}
+
+static uint64_t request_bytes(const struct rn_request *r)
+{
+    return sizeof *r + r->text_bytes + (r->chat != NULL ? r->chat->context_bytes : 0) +
+           (uint64_t)r->n_tokens * sizeof r->tokens[0] + (uint64_t)r->n_stop_tokens * sizeof r->stop_tokens[0];
+}
+
+static runnel_status enter_queue(struct runnel_engine *engine, struct rn_request *r, runnel_error *error)
+{
+    uint64_t tokens = queued_tokens(r), bytes = request_bytes(r);
+
+    if (!rn_counter_reserve(&engine->totals.queued_tokens, (int64_t)tokens, engine->max_queued_tokens))
+        return refuse(engine, error, "prompts of %llu tokens may wait, and do", engine->max_queued_tokens);
+    if (!rn_counter_reserve(&engine->totals.queued_bytes, (int64_t)bytes, engine->max_queued_bytes)) {
+        rn_counter_add(&engine->totals.queued_tokens, -(int64_t)tokens);
+        return refuse(engine, error, "requests may have %llu bytes, and have", engine->max_queued_bytes);
+    }
+    r->n_queued = tokens;
+    r->n_bytes = bytes;
+    return RUNNEL_OK;
+}
+
+static void leave_queue(struct runnel_engine *engine, struct rn_request *r)
+{
+    rn_counter_add(&engine->totals.queued_tokens, -(int64_t)r->n_queued);
+    rn_counter_add(&engine->totals.queued_bytes, -(int64_t)r->n_bytes);
 }
 
 /* An empty prompt is only BOS: its one piece then begins a text, as it does for detokenizing. */
@@ -293,12 +348,17 @@ runnel_status runnel_generate(runnel_model *model, const runnel_request *given, 
         status = build(model, &request, &r, error);
     if (status != RUNNEL_OK)
         return status;
-    status = open_outlet(model, &request, r);
+    status = enter_queue(engine, r, error);
+    if (status == RUNNEL_OK && (status = open_outlet(model, &request, r)) != RUNNEL_OK) {
+        leave_queue(engine, r);
+        if (status == RUNNEL_BUSY)
+            refuse(engine, error, "all %llu streams are taken", engine->max_streams);
+        else
+            rn_error_set(error, status, "no memory for a stream (of %u)", engine->max_streams);
+    }
     if (status != RUNNEL_OK) {
         rn_request_free(r);
-        return rn_error_set(error, status,
-                            status == RUNNEL_BUSY ? "all %u streams are taken" : "no memory for a stream (of %u)",
-                            engine->max_streams);
+        return status;
     }
     r->submitted_us = rn_now_us(&engine->clock);
     rn_counter_add(&engine->totals.streams, 1);

@@ -5,6 +5,7 @@
 #include "actors/engine.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "model/kv.h"
 
 #define BLOCK_TOKENS 32 /* positions per KV block: also the tile that attention walks */
 #define DEFAULT_CONTEXT 8192
@@ -28,7 +29,7 @@ static runnel_status read_options(const runnel_model_options *given, runnel_mode
         return rn_error_set(error, RUNNEL_INVALID, "model options: struct_size %zu is not of this library",
                             given->struct_size);
     memcpy(options, given, given->struct_size);
-    if (options->kv_type != RUNNEL_KV_F16 && options->kv_type != RUNNEL_KV_F32 && options->kv_type != RUNNEL_KV_BF16)
+    if (!rn_kv_known(options->kv_type))
         return rn_error_set(error, RUNNEL_INVALID, "model options: kv_type %d is not known", (int)options->kv_type);
     if (options->batch_tokens != 0 && (options->batch_tokens < MIN_BATCH || options->batch_tokens > MAX_BATCH))
         return rn_error_set(error, RUNNEL_INVALID, "model options: batch_tokens %u is not in %d..%d",

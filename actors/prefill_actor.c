@@ -9,44 +9,71 @@ static struct rn_prefill *prefill_of(struct rn_actor *actor)
     return (struct rn_prefill *)actor;
 }
 
-static void offer(struct rn_prefill *prefill)
+static void send(struct rn_prefill *prefill, struct rn_actor *to, struct rn_request *request, enum rn_message_kind kind)
 {
-    while (prefill->free_lanes > 0 && prefill->waiting.first != NULL) {
-        struct rn_msg *msg = rn_msg_new(prefill->actor.runtime, RN_MSG_OFFER);
+    struct rn_msg *msg = rn_msg_new(prefill->actor.runtime, kind);
 
-        msg->request.request = rn_request_pop(&prefill->waiting);
-        msg->request.request->lane = 1;
-        prefill->free_lanes--;
-        rn_actor_send(&prefill->model->decode.actor, msg);
-    }
+    msg->request.request = request;
+    rn_actor_send(to, msg);
 }
 
-static void end_cancelled(struct rn_prefill *prefill, struct rn_request *request)
+/* The next one may take a lane. Those behind it are of no higher priority, so what holds it holds them too. */
+static bool has_lane(const struct rn_prefill *prefill)
 {
-    struct rn_msg *msg = rn_msg_new(prefill->actor.runtime, RN_MSG_END);
+    const struct rn_request *next = prefill->waiting.first;
 
-    rn_request_end(request, RN_OUTCOME_CANCELLED, RUNNEL_FINISH_NONE);
-    msg->request.request = request;
-    rn_actor_send(&prefill->model->detokenizer.actor, msg);
+    return next != NULL && prefill->free_lanes > 0 &&
+           (next->priority >= 0 || prefill->n_background < RN_BACKGROUND_LANES);
+}
+
+static void offer(struct rn_prefill *prefill)
+{
+    while (has_lane(prefill)) {
+        struct rn_request *request = prefill->waiting.first;
+
+        rn_turns_take(&prefill->waiting, request);
+        if (rn_request_is_late(request, rn_now_us(&prefill->model->engine->clock))) {
+            rn_request_end_by(request, RN_MSG_EXPIRE);
+            send(prefill, &prefill->model->detokenizer.actor, request, RN_MSG_END);
+            continue;
+        }
+        rn_turns_served(&prefill->waiting, request);
+        request->lane = 1;
+        prefill->free_lanes--;
+        prefill->n_background += request->priority < 0;
+        send(prefill, &prefill->model->decode.actor, request, RN_MSG_OFFER);
+    }
 }
 
 static void on_prefill(struct rn_actor *self, struct rn_msg *msg)
 {
-    rn_request_push(&prefill_of(self)->waiting, msg->request.request);
+    struct rn_request *request = msg->request.request;
+
+    if (request->resumed)
+        rn_turns_enter_again(&prefill_of(self)->waiting, request);
+    else
+        rn_turns_enter(&prefill_of(self)->waiting, request, request->n_fill - request->n_done);
     rn_msg_free(self->runtime, msg);
 }
 
-static void on_cancel(struct rn_actor *self, struct rn_msg *msg)
+/* CANCEL, EXPIRE, STOPPED and PREEMPT: for a request that waits here, or has gone on to decode. */
+static void on_wish(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_prefill *prefill = prefill_of(self);
-    struct rn_request *request = rn_request_remove(&prefill->waiting, msg->stream.slot, msg->stream.generation);
+    struct rn_request *request = rn_turns_remove(&prefill->waiting, msg->stream.slot, msg->stream.generation);
+    uint32_t kind = msg->head.kind;
 
     if (request == NULL) {
         rn_actor_send(&prefill->model->decode.actor, msg); /* behind its OFFER */
         return;
     }
     rn_msg_free(self->runtime, msg);
-    end_cancelled(prefill, request);
+    if (kind == RN_MSG_PREEMPT) {
+        send(prefill, &prefill->model->tier.actor, request, RN_MSG_PREEMPTED);
+        return;
+    }
+    rn_request_end_by(request, kind);
+    send(prefill, &prefill->model->detokenizer.actor, request, RN_MSG_END);
 }
 
 static void on_lane_free(struct rn_actor *self, struct rn_msg *msg)
@@ -54,7 +81,8 @@ static void on_lane_free(struct rn_actor *self, struct rn_msg *msg)
     struct rn_prefill *prefill = prefill_of(self);
 
     prefill->free_lanes += msg->lanes.n;
-    RN_CHECK(prefill->free_lanes <= RN_PREFILL_LANES);
+    RN_CHECK(prefill->free_lanes <= RN_PREFILL_LANES && prefill->n_background >= msg->lanes.n_background);
+    prefill->n_background -= msg->lanes.n_background;
     rn_msg_free(self->runtime, msg);
 }
 
@@ -68,7 +96,10 @@ static const struct rn_actor_class prefill_class = {
     .handlers =
         {
             [RN_MSG_PREFILL] = on_prefill,
-            [RN_MSG_CANCEL] = on_cancel,
+            [RN_MSG_CANCEL] = on_wish,
+            [RN_MSG_EXPIRE] = on_wish,
+            [RN_MSG_STOPPED] = on_wish,
+            [RN_MSG_PREEMPT] = on_wish,
             [RN_MSG_LANE_FREE] = on_lane_free,
             [RN_MSG_CLOSE] = rn_actor_on_close,
         },
@@ -81,5 +112,5 @@ void rn_prefill_init(struct rn_prefill *prefill, struct runnel_model *model)
 
     *prefill = (struct rn_prefill){.model = model, .free_lanes = RN_PREFILL_LANES};
     rn_actor_init(&prefill->actor, &engine->runtime, &prefill_class,
-                  (int32_t)(3 * engine->max_streams + RN_PREFILL_LANES + 1));
+                  (int32_t)(8 * engine->max_streams + RN_PREFILL_LANES + 1));
 }

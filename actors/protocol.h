@@ -7,7 +7,10 @@
  * generation. CANCEL passes the tokenizer by and meets the request at the tier or follows it from there,
  * tier → prefill → decode, always behind it: whoever owns the request ends it, and at the tier one that
  * comes too early waits for it. So a CANCEL goes no further than its request has gone, and none of an
- * older stream of the slot can be behind a newer one's request: that bounds it.
+ * older stream of the slot can be behind a newer one's request: that bounds it. EXPIRE and PREEMPT go the same way.
+ *
+ * The way of blocks: decode asks with GROW before a sequence has used up its lease, and GRANT brings more. Where memory is
+ * short the tier takes a request back: PREEMPT follows it, and it returns as PREEMPTED, to be admitted again.
  *
  * Bounds: S streams, M models, N sessions at once. Every edge's bound follows from how often its message
  * can exist for one stream, so no send between actors is ever refused; the one place that refuses is
@@ -59,8 +62,18 @@ struct rn_pay_tokens {
 struct rn_pay_computed {
     struct rn_computed_list *list; /* moves with the message */
 };
-struct rn_pay_lanes {
+#define RN_LEASE_BLOCKS 2 /* leased ahead of need */
+struct rn_pay_grant {
+    uint32_t slot, generation;
     uint32_t n;
+    uint32_t blocks[RN_LEASE_BLOCKS];
+};
+struct rn_pay_shortage {
+    uint32_t on; /* SHORT: give back what stalls; 0: no longer */
+    uint32_t n;  /* SHORT_BACK: so many were given back */
+};
+struct rn_pay_lanes {
+    uint32_t n, n_background; /* the latter are of the former */
 };
 struct rn_pay_model {
     struct runnel_model *model;
@@ -94,7 +107,17 @@ struct rn_pay_none {
     X(TOKENS_BACK, tokens, "detokenizer", "decode", "token lists", "The list is empty; decode owns it again")              \
     X(COMPUTED, computed, "decode", "tier", "computed lists", "Prompts whose next blocks are full and computed; the tier owns the list") \
     X(COMPUTED_BACK, computed, "tier", "decode", "computed lists", "The tier has published them; decode owns the list again")  \
-    X(STOPPED, stream, "detokenizer", "decode", "S", "A stop string was found: no more tokens are needed")                 \
+    X(STOPPED, stream, "detokenizer, decode, tier, prefill", "decode, tier, prefill", "S", "A stop string was found: no more tokens are needed; follows a preempted request") \
+    X(TICK, none, "runtime", "router", "1", "The time that was set with rn_runtime_alarm has come")                         \
+    X(EXPIRE, stream, "router, tier, prefill", "tier, prefill, decode", "2 S", "The stream's deadline has passed: its request fails wherever it is") \
+    X(GROW, stream, "decode", "tier", "S", "The sequence nears the end of its lease and wants n more blocks")              \
+    X(GRANT, grant, "tier", "decode", "S", "n blocks for the sequence")                                                    \
+    X(UNGRANT, grant, "decode", "tier", "S", "The sequence has gone meanwhile; the tier takes them back")                  \
+    X(PREEMPT, stream, "tier, prefill", "prefill, decode", "2 S", "Its blocks are needed by another: whoever owns the request sends it back") \
+    X(PREEMPTED, request, "prefill, decode", "tier", "S", "The request comes back with what it has; the tier owns it again") \
+    X(READY, stream, "decode", "tier", "2 S", "The reader of a sequence that was given back has read on")                  \
+    X(SHORT, shortage, "tier", "decode", "1", "From now on, or no longer, sequences whose readers are behind are given back") \
+    X(SHORT_BACK, shortage, "decode", "tier", "1", "Heard; n were given back at once")                                     \
     X(END, request, "router, tier, prefill, decode", "detokenizer", "S", "The request has its outcome; the detokenizer completes the text") \
     X(RETIRE, request, "detokenizer", "tier", "S", "Blocks go back or stay with the session; the tier frees the request")  \
     X(ENDED, ended, "tier", "router", "2 S", "Nothing of the stream is left in the model's actors")                         \
@@ -120,6 +143,8 @@ struct rn_msg {
         struct rn_pay_batch batch;
         struct rn_pay_tokens tokens;
         struct rn_pay_computed computed;
+        struct rn_pay_grant grant;
+        struct rn_pay_shortage shortage;
         struct rn_pay_lanes lanes;
         struct rn_pay_model model;
         struct rn_pay_none none;

@@ -3,8 +3,7 @@
 
 #include <stdarg.h>
 
-#include "actors/chat.h"
-#include "actors/session_job.h"
+#include "actors/engine.h"
 #include "base/check.h"
 #include "base/status.h"
 
@@ -52,6 +51,22 @@ void rn_request_fail(struct rn_request *request, runnel_status status, const cha
     va_end(args);
 }
 
+void rn_request_end_by(struct rn_request *request, uint32_t message_kind)
+{
+    if (message_kind == RN_MSG_CANCEL)
+        rn_request_end(request, RN_OUTCOME_CANCELLED, RUNNEL_FINISH_NONE);
+    else if (message_kind == RN_MSG_STOPPED)
+        rn_request_end(request, RN_OUTCOME_DONE, RUNNEL_FINISH_STOP);
+    else
+        rn_request_fail(request, RUNNEL_TIMEOUT, "the deadline of %u ms has passed", request->deadline_ms);
+}
+
+void rn_request_unqueue(struct rn_request *request)
+{
+    rn_counter_add(&request->model->engine->totals.queued_tokens, -(int64_t)request->n_queued);
+    request->n_queued = 0;
+}
+
 void rn_request_push(struct rn_request_queue *queue, struct rn_request *request)
 {
     request->next = NULL;
@@ -61,18 +76,6 @@ void rn_request_push(struct rn_request_queue *queue, struct rn_request *request)
         queue->first = request;
     queue->last = request;
     queue->n++;
-}
-
-void rn_request_push_front(struct rn_request_queue *queue, struct rn_request_queue *from)
-{
-    if (from->first == NULL)
-        return;
-    from->last->next = queue->first;
-    queue->first = from->first;
-    if (queue->last == NULL)
-        queue->last = from->last;
-    queue->n += from->n;
-    *from = (struct rn_request_queue){NULL, NULL, 0};
 }
 
 static struct rn_request *unlink_after(struct rn_request_queue *queue, struct rn_request *previous,

@@ -25,8 +25,12 @@ struct rn_request {
     struct rn_heap *heap;
     struct runnel_model *model;
     uint32_t slot, generation; /* its stream */
-    uint64_t arrival;          /* at the tier: ascending; 0 before */
     struct rn_session_job *job;/* NULL: it generates. Else it writes or reads a session's file, and much below is unused */
+    uint64_t order;          /* of arrival at the tier: the older of two of one priority has the memory */
+    struct {
+        struct rn_request *previous;
+        uint64_t tag, cost;
+    } turn;                  /* its place among those that wait; see turns.h */
 
     /* What was asked: constant after submit. */
     char *text;              /* [text_bytes]; freed once it is tokens; NULL when tokens or a chat were given */
@@ -42,7 +46,11 @@ struct rn_request {
     int32_t *stop_tokens;
     uint32_t n_stop_tokens;
     uint32_t session, session_generation; /* generation 0: none */
-    uint64_t cache_salt;
+    uint64_t cache_salt, tenant;
+    int32_t priority;
+    uint32_t deadline_ms;    /* 0: none */
+    uint64_t n_queued;       /* tokens for which it counts in the engine's limit until its turn comes */
+    uint64_t n_bytes;        /* memory for which it counts until it is freed */
     struct rn_sampler *sampler;
     float *logits;           /* [n_logits_rows][n_vocab]: the outlet's, lent under the stream's credits */
     uint32_t n_logits_rows;
@@ -52,11 +60,14 @@ struct rn_request {
     uint32_t n_tokens, capacity;
     uint32_t n_history;      /* the session's, in front */
     uint32_t n_prompt;       /* history and prompt */
+    uint32_t n_fill;         /* tokens to compute before it draws the next: the prompt, and after a preemption all there are */
     uint32_t n_done;         /* positions computed, those of the step in flight included */
-    uint32_t n_limit;        /* n_tokens stays at or below; as many positions have a block */
-    uint32_t n_scored;       /* logits rows written */
-    uint32_t *blocks;        /* [n_blocks] */
-    uint32_t n_blocks;
+    uint32_t n_limit;        /* n_tokens stays at or below; 0: it was never admitted */
+    uint32_t n_scored;       /* the next position whose logits are wanted */
+    uint32_t n_reported;     /* positions of the last PROGRESS */
+    uint32_t *blocks;        /* [n_blocks], with room for n_limit tokens */
+    uint32_t n_blocks;       /* leased so far */
+    uint32_t n_shared;       /* of them, the first ones that it found full and computed */
     uint32_t n_told;         /* of them, full and computed ones that the tier knows of; UINT32_MAX: it wants to hear nothing */
     bool apart;              /* its KV came out of a file: others share nothing of it */
     enum rn_copy copy;
@@ -67,6 +78,10 @@ struct rn_request {
     bool in_step;            /* its rows are in the step in flight */
     bool last_chunk;         /* that step computes the end of the prompt */
     uint32_t lane;           /* 1 while it occupies a prefill lane */
+    bool growing;            /* it has asked for more blocks */
+    bool preempted;          /* it goes back to the tier as soon as no step reads it */
+    bool resumed;            /* it was preempted once: what is done only once has been done */
+    bool stalled;            /* it went back because its reader is behind: it waits until that has read on */
     bool suspect;            /* a step of it failed, or gave logits that are not numbers: nobody else may use its blocks */
 
     /* The outcome, once there is one. */
@@ -88,6 +103,18 @@ void rn_request_end(struct rn_request *request, enum rn_outcome outcome, runnel_
 void rn_request_fail(struct rn_request *request, runnel_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Its turn has come, or never will: it no longer counts in the engine's limits. */
+void rn_request_unqueue(struct rn_request *request);
+
+/* Ends it as a CANCEL, EXPIRE or STOPPED message asks. */
+void rn_request_end_by(struct rn_request *request, uint32_t message_kind);
+
+/* True when its deadline has passed. */
+static inline bool rn_request_is_late(const struct rn_request *request, uint64_t now_us)
+{
+    return request->deadline_ms > 0 && now_us - request->submitted_us >= (uint64_t)request->deadline_ms * 1000;
+}
+
 /* How many of its tokens stay with its session: all, but after a failure the turn is taken back, since what
  * it computed is not to be trusted. */
 static inline uint32_t rn_request_kept_tokens(const struct rn_request *request)
@@ -102,9 +129,6 @@ struct rn_request_queue {
 };
 void rn_request_push(struct rn_request_queue *queue, struct rn_request *request);
 struct rn_request *rn_request_pop(struct rn_request_queue *queue);
-
-/* Moves all of `from` to the front of the queue; both keep their order. */
-void rn_request_push_front(struct rn_request_queue *queue, struct rn_request_queue *from);
 
 /* Takes the stream's request out of the queue; NULL when it is not there. */
 struct rn_request *rn_request_remove(struct rn_request_queue *queue, uint32_t slot, uint32_t generation);

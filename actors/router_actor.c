@@ -16,13 +16,14 @@ static struct runnel_model *model_of(struct rn_router *router, const struct rn_p
     return route->generation == stream->generation && !route->ended ? route->model : NULL;
 }
 
-/* One actor after the other, in the order in which messages pass them: when one is gone, nothing that it
- * had to send on can come behind the CLOSE of the next. False: all are gone. */
+/* One actor after the other, so that nothing that one had to send on can come behind the CLOSE of the next. What could still
+ * be sent when no request is left are forwarded wishes, prefill → decode, and answers to what the tier had sent, decode →
+ * tier: so the tier is last. False: all are gone. */
 static bool close_next_actor(struct rn_router *router, struct runnel_model *model)
 {
-    struct rn_actor *actors[RN_MODEL_ACTORS] = {&model->tokenizer.actor, &model->tier.actor,
-                                                &model->prefill.actor,   &model->decode.actor,
-                                                &model->sampler.actor,   &model->detokenizer.actor};
+    struct rn_actor *actors[RN_MODEL_ACTORS] = {&model->tokenizer.actor, &model->prefill.actor,
+                                                &model->decode.actor,    &model->sampler.actor,
+                                                &model->detokenizer.actor, &model->tier.actor};
     struct rn_msg *msg;
 
     if (model->n_gone == RN_MODEL_ACTORS)
@@ -45,6 +46,92 @@ static void close_if_quiet(struct rn_router *router, struct runnel_model *model)
     else
         rn_model_post_free(model);
 }
+
+/* ---- Deadlines ---- */
+
+static void sift_down(struct rn_deadline *heap, uint32_t n, uint32_t at)
+{
+    struct rn_deadline moved = heap[at];
+
+    for (uint32_t child = 2 * at + 1; child < n; child = 2 * at + 1) {
+        child += child + 1 < n && heap[child + 1].at_us < heap[child].at_us;
+        if (moved.at_us <= heap[child].at_us)
+            break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = moved;
+}
+
+static void push_deadline(struct rn_router *router, struct rn_deadline deadline)
+{
+    struct rn_deadline *heap = router->deadlines;
+    uint32_t at = router->n_deadlines++;
+
+    for (; at > 0 && deadline.at_us < heap[(at - 1) / 2].at_us; at = (at - 1) / 2)
+        heap[at] = heap[(at - 1) / 2];
+    heap[at] = deadline;
+}
+
+static bool is_live(struct rn_router *router, const struct rn_deadline *deadline)
+{
+    const struct rn_pay_stream stream = {deadline->slot, deadline->generation, 0};
+
+    return model_of(router, &stream) != NULL;
+}
+
+/* Makes room: at most max_streams of them are live. */
+static void forget_ended(struct rn_router *router)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < router->n_deadlines; i++)
+        if (is_live(router, &router->deadlines[i]))
+            router->deadlines[n++] = router->deadlines[i];
+    router->n_deadlines = n;
+    for (uint32_t i = n / 2; i-- > 0;)
+        sift_down(router->deadlines, n, i);
+}
+
+static void set_alarm(struct rn_router *router)
+{
+    rn_runtime_alarm(&router->engine->runtime, &router->actor,
+                     router->n_deadlines > 0 ? router->deadlines[0].at_us : UINT64_MAX);
+}
+
+static void add_deadline(struct rn_router *router, const struct rn_request *request)
+{
+    if (router->n_deadlines == 2 * router->engine->max_streams)
+        forget_ended(router);
+    push_deadline(router, (struct rn_deadline){request->submitted_us + (uint64_t)request->deadline_ms * 1000,
+                                               request->slot, request->generation});
+    if (router->deadlines[0].slot == request->slot && router->deadlines[0].generation == request->generation)
+        set_alarm(router);
+}
+
+static void on_tick(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_router *router = router_of(self);
+    uint64_t now = rn_now_us(&router->engine->clock);
+
+    rn_msg_free(self->runtime, msg);
+    while (router->n_deadlines > 0 && router->deadlines[0].at_us <= now) {
+        struct rn_deadline due = router->deadlines[0];
+
+        router->deadlines[0] = router->deadlines[--router->n_deadlines];
+        if (router->n_deadlines > 0)
+            sift_down(router->deadlines, router->n_deadlines, 0);
+        if (is_live(router, &due)) {
+            struct rn_msg *expire = rn_msg_new(self->runtime, RN_MSG_EXPIRE);
+
+            expire->stream = (struct rn_pay_stream){due.slot, due.generation, 0};
+            rn_actor_send(&router->routes[due.slot].model->tier.actor, expire);
+        }
+    }
+    set_alarm(router);
+}
+
+/* ---- Messages ---- */
 
 static void send_cancel(struct rn_actor *to, uint32_t slot, uint32_t generation)
 {
@@ -89,6 +176,8 @@ static void on_submit(struct rn_actor *self, struct rn_msg *msg)
         msg->head.kind = RN_MSG_END;
         rn_actor_send(&model->detokenizer.actor, msg);
     } else {
+        if (request->deadline_ms > 0)
+            add_deadline(router, request);
         msg->head.kind = RN_MSG_ENCODE;
         rn_actor_send(&model->tokenizer.actor, msg);
     }
@@ -183,6 +272,18 @@ static void on_engine_close(struct rn_actor *self, struct rn_msg *msg)
     report_if_closed(router);
 }
 
+/* How long it takes until a stream ends: what a submit that is refused is told. */
+static void note_end(struct rn_router *router)
+{
+    uint64_t now = rn_now_us(&router->engine->clock), interval = now - router->last_end_us;
+
+    if (router->last_end_us > 0) {
+        router->interval_us = router->interval_us == 0 ? interval : (7 * router->interval_us + interval) / 8;
+        rn_word_set(&router->engine->retry_us, router->interval_us < UINT32_MAX ? (uint32_t)router->interval_us : UINT32_MAX);
+    }
+    router->last_end_us = now;
+}
+
 static void on_ended(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_router *router = router_of(self);
@@ -193,6 +294,7 @@ static void on_ended(struct rn_actor *self, struct rn_msg *msg)
     if (route->generation == msg->ended.generation)
         route->ended = true;
     model->n_streams--;
+    note_end(router);
     rn_msg_free(self->runtime, msg);
     close_if_quiet(router, model);
 }
@@ -230,6 +332,7 @@ static const struct rn_actor_class router_class = {
     .handlers =
         {
             [RN_MSG_SUBMIT] = on_submit,
+            [RN_MSG_TICK] = on_tick,
             [RN_MSG_CANCEL] = on_cancel,
             [RN_MSG_CREDIT] = on_credit,
             [RN_MSG_SESSION_NEW] = on_session,
@@ -249,8 +352,11 @@ runnel_status rn_router_init(struct rn_router *router, struct runnel_engine *eng
 {
     *router = (struct rn_router){.engine = engine};
     router->routes = rn_calloc(&engine->heap, engine->max_streams, sizeof(struct rn_route));
-    if (router->routes == NULL)
+    router->deadlines = rn_alloc(&engine->heap, 2 * (size_t)engine->max_streams, sizeof router->deadlines[0]);
+    if (router->routes == NULL || router->deadlines == NULL) {
+        rn_router_fini(router);
         return RUNNEL_NO_MEMORY;
+    }
     rn_actor_init(&router->actor, &engine->runtime, &router_class, credits);
     return RUNNEL_OK;
 }
@@ -264,4 +370,5 @@ void rn_router_fini(struct rn_router *router)
         rn_model_unref(m);
     }
     rn_free(&router->engine->heap, router->routes);
+    rn_free(&router->engine->heap, router->deadlines);
 }

@@ -15,6 +15,12 @@ struct rn_route {
     struct runnel_model *model;
 };
 
+/* A deadline: of a stream that may have ended meanwhile. */
+struct rn_deadline {
+    uint64_t at_us;
+    uint32_t slot, generation;
+};
+
 struct rn_router {
     struct rn_actor actor; /* first: handlers get the actor */
     struct runnel_engine *engine;
@@ -22,6 +28,14 @@ struct rn_router {
     struct runnel_model *models;
     struct runnel_model *kept; /* freed while the engine closes: only their address is left, for the host's callbacks */
     bool closing;
+
+    /* A heap, the next one first: at most one live deadline per stream; those of streams that have ended go when their time
+     * comes, or all at once when there is no room. */
+    struct rn_deadline *deadlines; /* [2 * max_streams] */
+    uint32_t n_deadlines;
+
+    uint64_t last_end_us;  /* when a stream ended last; 0: none has */
+    uint64_t interval_us;  /* between ends, smoothed: how soon there is room again */
 };
 
 runnel_status rn_router_init(struct rn_router *router, struct runnel_engine *engine, int32_t credits);

@@ -62,20 +62,53 @@ static void run_actor(struct rn_actor *actor, uint32_t batch)
         rn_actor_send(heir, last_words);
 }
 
+/* ---- The alarm ---- */
+
+void rn_runtime_alarm(struct rn_runtime *runtime, struct rn_actor *actor, uint64_t at_us)
+{
+    runtime->alarm.actor = actor;
+    /* Release; partner: the exchange in send_tick, behind which the actor is looked at. */
+    atomic_store_explicit(&runtime->alarm.at_us, at_us, memory_order_release);
+    if (runtime->n_threads > 0 && at_us != UINT64_MAX)
+        rn_wake_notify(&runtime->wake); /* a sleeper has to sleep for less long */
+}
+
+/* Sends the TICK if its time has come; else, how many microseconds are left (-1: for ever). */
+static int64_t send_tick(struct rn_runtime *runtime)
+{
+    uint64_t at = atomic_load_explicit(&runtime->alarm.at_us, memory_order_relaxed), now;
+
+    if (at == UINT64_MAX)
+        return -1;
+    now = rn_now_us(runtime->clock);
+    if (now < at)
+        return at - now < INT64_MAX ? (int64_t)(at - now) : INT64_MAX;
+    /* Of several threads that see it due one sends it. Acquire; partner: the store in rn_runtime_alarm. */
+    if (atomic_compare_exchange_strong(&runtime->alarm.at_us, &at, UINT64_MAX))
+        rn_actor_send(runtime->alarm.actor, rn_msg_new(runtime, RN_MSG_TICK));
+    return 0;
+}
+
+void rn_runtime_look_at_clock(struct rn_runtime *runtime)
+{
+    send_tick(runtime);
+}
+
 static void *scheduler_main(void *arg)
 {
     struct rn_runtime *runtime = arg;
 
     for (;;) {
         uint32_t ticket = rn_wake_ticket(&runtime->wake);
+        int64_t left_us = send_tick(runtime);
         struct rn_actor *actor = rn_queue_pop_mpmc(runtime->queue);
 
         if (actor != NULL)
             run_actor(actor, RN_ACTOR_BATCH);
         else if (rn_word_get(&runtime->stopping) != 0)
             return NULL;
-        else
-            rn_wake_wait(&runtime->wake, ticket, -1, SPIN_US);
+        else if (left_us != 0)
+            rn_wake_wait(&runtime->wake, ticket, left_us, SPIN_US);
     }
 }
 
@@ -108,10 +141,11 @@ static runnel_status start_threads(struct rn_runtime *runtime, uint32_t n_thread
     return RUNNEL_OK;
 }
 
-runnel_status rn_runtime_init(struct rn_runtime *runtime, struct rn_heap *heap, uint32_t n_threads, uint32_t max_actors,
-                              uint32_t max_messages)
+runnel_status rn_runtime_init(struct rn_runtime *runtime, struct rn_heap *heap, const struct rn_clock *clock,
+                              uint32_t n_threads, uint32_t max_actors, uint32_t max_messages)
 {
-    *runtime = (struct rn_runtime){.heap = heap, .runnable_capacity = max_actors};
+    *runtime = (struct rn_runtime){.heap = heap, .clock = clock, .runnable_capacity = max_actors};
+    atomic_init(&runtime->alarm.at_us, UINT64_MAX);
     rn_wake_init(&runtime->wake);
     if (rn_pool_init(&runtime->messages, heap, max_messages, sizeof(struct rn_msg)) != RUNNEL_OK)
         return RUNNEL_NO_MEMORY;

@@ -53,6 +53,12 @@ struct rn_actor {
 /* Told of every message before it is handled; for traces and the simulation's order signature. */
 typedef void (*rn_trace_fn)(void *user, const struct rn_actor *actor, const struct rn_msg *msg);
 
+/* When a TICK is due, and for whom. One user: the router. */
+struct rn_alarm {
+    _Atomic(uint64_t) at_us;  /* UINT64_MAX: never. Set by the actor, taken by the thread that sends the TICK */
+    struct rn_actor *actor;   /* set once, before the first alarm */
+};
+
 struct rn_runtime {
     struct rn_heap *heap;
     struct rn_pool messages;
@@ -60,6 +66,8 @@ struct rn_runtime {
     struct rn_wake wake;
     struct rn_word stopping;
     struct rn_word next_id;
+    const struct rn_clock *clock;
+    struct rn_alarm alarm;
     uint32_t n_threads;
     unsigned long *threads;   /* pthread_t */
     /* manual mode */
@@ -69,9 +77,9 @@ struct rn_runtime {
     void *trace_user;
 };
 
-/* n_threads 0: manual. max_actors, max_messages: bounds over the runtime's life. */
-runnel_status rn_runtime_init(struct rn_runtime *runtime, struct rn_heap *heap, uint32_t n_threads, uint32_t max_actors,
-                              uint32_t max_messages);
+/* n_threads 0: manual. max_actors, max_messages: bounds over the runtime's life. The clock is kept. */
+runnel_status rn_runtime_init(struct rn_runtime *runtime, struct rn_heap *heap, const struct rn_clock *clock,
+                              uint32_t n_threads, uint32_t max_actors, uint32_t max_messages);
 
 /* Joins the threads. No actor may be running or queued with work that others wait for. */
 void rn_runtime_stop(struct rn_runtime *runtime);
@@ -90,6 +98,13 @@ void rn_actor_send(struct rn_actor *to, struct rn_msg *msg);
 
 /* The handler of CLOSE that every actor of a model uses: the message becomes its last words. */
 void rn_actor_on_close(struct rn_actor *self, struct rn_msg *msg);
+
+/* From that actor alone: sends it a TICK when the clock has come to at_us, or an earlier time set before and not yet come;
+ * UINT64_MAX: never. One TICK is under way at a time if each is followed by at most one alarm. */
+void rn_runtime_alarm(struct rn_runtime *runtime, struct rn_actor *actor, uint64_t at_us);
+
+/* Manual mode: sends the TICK that is due, if one is. */
+void rn_runtime_look_at_clock(struct rn_runtime *runtime);
 
 /* Manual mode: how many actors can run; runs the `choice`-th of them for at most `batch` messages. */
 uint32_t rn_runtime_runnable(const struct rn_runtime *runtime);

@@ -5,6 +5,7 @@
 
 #include "actors/engine.h"
 #include "actors/tier_cache.h"
+#include "actors/tier_lease.h"
 #include "actors/tier_session.h"
 #include "base/check.h"
 
@@ -16,13 +17,6 @@ static struct rn_tier *tier_of(struct rn_actor *actor)
 static struct rn_heap *heap_of(struct rn_tier *tier)
 {
     return &tier->model->engine->heap;
-}
-
-static uint32_t blocks_for(const struct rn_tier *tier, uint32_t tokens)
-{
-    uint32_t per_block = tier->model->parts.limits.block_tokens;
-
-    return (uint32_t)(((uint64_t)tokens + per_block - 1) / per_block);
 }
 
 /* The open session of the request; NULL when there is none (any more). */
@@ -48,26 +42,6 @@ void rn_tier_end(struct rn_tier *tier, struct rn_request *request)
 {
     rn_tier_leave(tier, request); /* it may be waiting for another's blocks */
     send_request(&tier->model->detokenizer.actor, request, RN_MSG_END);
-}
-
-/* Drops the KV of a session; its tokens stay. */
-static void drop_blocks(struct rn_tier *tier, struct rn_session *session)
-{
-    rn_tier_take_back(tier, session->blocks, session->n_blocks);
-    rn_free(heap_of(tier), session->blocks);
-    session->blocks = NULL;
-    session->n_blocks = session->n_computed = 0;
-}
-
-/* The idle session whose blocks were used longest ago, other than `except`; NULL: none has any. */
-static struct rn_session *oldest_idle(struct rn_tier *tier, const struct rn_session *except)
-{
-    struct rn_session *oldest = NULL;
-
-    for (struct rn_session *s = tier->sessions; s != NULL; s = s->next)
-        if (!s->busy && s->n_blocks > 0 && s != except && (oldest == NULL || s->last_use < oldest->last_use))
-            oldest = s;
-    return oldest;
 }
 
 /* A session has its BOS already: the one that was put in front of this turn's text is dropped. */
@@ -97,7 +71,7 @@ static void rewind_session(struct rn_tier *tier, const struct rn_request *reques
         n++;
     session->n_tokens = n;
     session->n_computed = session->n_computed < n ? session->n_computed : n;
-    n_blocks = blocks_for(tier, session->n_computed);
+    n_blocks = rn_tier_blocks_for(tier, session->n_computed);
     if (n_blocks < session->n_blocks)
         rn_tier_take_back(tier, session->blocks + n_blocks, session->n_blocks - n_blocks);
     session->n_blocks = n_blocks < session->n_blocks ? n_blocks : session->n_blocks;
@@ -157,59 +131,60 @@ static void trim_session(struct rn_tier *tier, struct rn_session *session, const
     session->n_computed = fit->from_tree ? 0 : fit->n_done;
 }
 
-/* False: n free blocks are not to be had now. */
-bool rn_tier_make_room(struct rn_tier *tier, const struct rn_session *session, uint32_t n)
+/* Blocks for that many known tokens, and a little more: what the request begins with. */
+static uint32_t first_lease(const struct rn_tier *tier, uint32_t tokens, uint32_t limit)
 {
-    while (tier->pool.n_free < n) {
-        struct rn_session *idle;
+    uint64_t ahead = (uint64_t)tokens + RN_LEASE_BLOCKS * tier->model->parts.limits.block_tokens;
 
-        if (rn_tier_evict(tier, n - tier->pool.n_free) > 0)
-            continue;
-        idle = oldest_idle(tier, session);
-        if (idle == NULL)
-            return false;
-        drop_blocks(tier, idle); /* some may be in the tree still, and are evicted next */
-    }
-    return true;
+    return rn_tier_blocks_for(tier, ahead < limit ? (uint32_t)ahead : limit);
 }
 
-/* Leases n blocks behind those that are kept; false when they are not to be had now. */
+/* Room for n blocks, and where others run, for their growth. */
+static bool has_room(struct rn_tier *tier, const struct rn_session *session, uint32_t n)
+{
+    uint64_t wanted = (uint64_t)n + rn_tier_reserve(tier);
+
+    return tier->pool.n_blocks - tier->n_used >= wanted ? rn_tier_make_room(tier, session, n)
+                                                        : rn_tier_make_room(tier, session, (uint32_t)wanted);
+}
+
+/* Leases blocks behind those that are kept; false when they are not to be had now. */
 static bool lease(struct rn_tier *tier, struct rn_request *request, struct rn_session *session,
-                  const struct rn_fit *fit, uint32_t n_blocks)
+                  const struct rn_fit *fit, uint32_t n_blocks, uint32_t limit)
 {
     const uint32_t *kept = fit->from_tree ? tier->found : session != NULL ? session->blocks : NULL;
-    uint32_t *blocks, n_new = n_blocks - fit->n_kept;
-    bool has_room;
+    uint32_t n_new = n_blocks - fit->n_kept;
+    bool room;
 
     RN_CHECK(fit->n_kept <= n_blocks); /* they cover known tokens, and those are part of the prompt */
     if (fit->from_tree)
         rn_tier_ref(tier, tier->found, fit->n_kept);
-    has_room = rn_tier_make_room(tier, session, n_new);
-    blocks = has_room ? rn_alloc(request->heap, n_blocks, sizeof *blocks) : NULL;
-    if (blocks == NULL) {
+    room = has_room(tier, session, n_new);
+    if (room && request->blocks == NULL)
+        request->blocks = rn_alloc(request->heap, rn_tier_blocks_for(tier, limit), sizeof request->blocks[0]);
+    if (!room || request->blocks == NULL) {
         if (fit->from_tree)
             rn_tier_take_back(tier, tier->found, fit->n_kept);
-        if (has_room)
+        if (room)
             rn_request_fail(request, RUNNEL_NO_MEMORY, "no memory for the block table of the request");
-        return has_room;
+        return room;
     }
-    RN_CHECK(rn_block_pool_take(&tier->pool, n_new, blocks + fit->n_kept));
-    rn_counter_add(&tier->model->engine->totals.blocks_used, n_new);
+    rn_tier_take(tier, n_new, request->blocks + fit->n_kept);
     if (fit->n_kept > 0)
-        memcpy(blocks, kept, fit->n_kept * sizeof *blocks);
-    request->blocks = blocks;
+        memcpy(request->blocks, kept, fit->n_kept * sizeof *kept);
     request->n_blocks = n_blocks;
     request->n_done = fit->n_done;
+    request->n_shared = fit->n_done / tier->model->parts.limits.block_tokens;
     return true;
 }
 
 /* A copy needs its source besides the request's own blocks: where that is one too many, its positions are computed. */
 static bool trim_and_lease(struct rn_tier *tier, struct rn_request *request, struct rn_session *session,
-                           struct rn_fit *fit, uint32_t n_blocks)
+                           struct rn_fit *fit, uint32_t n_blocks, uint32_t limit)
 {
     if (session != NULL)
         trim_session(tier, session, fit);
-    if (lease(tier, request, session, fit, n_blocks))
+    if (lease(tier, request, session, fit, n_blocks, limit))
         return true;
     if (!fit->copies)
         return false;
@@ -219,7 +194,7 @@ static bool trim_and_lease(struct rn_tier *tier, struct rn_request *request, str
     else
         fit->n_done = fit->n_kept * tier->model->parts.limits.block_tokens;
     trim_session(tier, session, fit);
-    return lease(tier, request, session, fit, n_blocks);
+    return lease(tier, request, session, fit, n_blocks, limit);
 }
 
 /* Gives back what lease() took; what the session keeps stays with it. */
@@ -248,11 +223,16 @@ static void attach_session(struct rn_request *request, struct rn_session *sessio
 
 static void start(struct rn_tier *tier, struct rn_request *request)
 {
-    request->n_cached = request->n_done;
-    request->admitted_us = rn_now_us(&tier->model->engine->clock);
-    for (uint32_t i = 0; i < request->n_prompt; i++)
-        rn_sampler_accept(request->sampler, request->tokens[i]);
-    tier->passages[request->slot].passed = request->generation;
+    request->stalled = false;
+    if (!request->resumed) {
+        request->n_cached = request->n_scored = request->n_done;
+        request->admitted_us = rn_now_us(&tier->model->engine->clock);
+        for (uint32_t i = 0; i < request->n_prompt; i++)
+            rn_sampler_accept(request->sampler, request->tokens[i]);
+        rn_request_unqueue(request);
+        rn_turns_served(&tier->waiting, request);
+    }
+    rn_tier_go_in(tier, request);
     send_request(&tier->model->prefill.actor, request, RN_MSG_PREFILL);
 }
 
@@ -273,24 +253,27 @@ static void check_fits(struct rn_request *request, const struct rn_session *sess
                         limit - (limit > 0 ? needed : 0));
 }
 
-/* Shares what can be shared, leases the rest and starts; false when the request has to wait. May fail it. */
-static bool begin(struct rn_tier *tier, struct rn_request *request, struct rn_session *session, uint32_t n_prompt,
+/* Shares what can be shared, leases the rest and starts; false when the request has to wait. May fail it. n_fill: the tokens
+ * that it has, its session's included; one that was taken back has all of them itself, and no session here. */
+static bool begin(struct rn_tier *tier, struct rn_request *request, struct rn_session *session, uint32_t n_fill,
                   uint32_t limit)
 {
     struct rn_fit fit;
 
+    request->apart = false;
     join_tokens(tier, request, session);
-    rn_tier_look_up(tier, request, session, n_prompt, &fit);
+    rn_tier_look_up(tier, request, session, n_fill, &fit);
     if (fit.pending) {
         RN_CHECK(rn_prefix_tree_wait(&tier->tree, &tier->passages[request->slot].path, &fit.found));
         return false;
     }
-    if (!trim_and_lease(tier, request, session, &fit, blocks_for(tier, limit)))
+    if (!trim_and_lease(tier, request, session, &fit, first_lease(tier, n_fill, limit), limit))
         return false;
     if (request->outcome != RN_OUTCOME_NONE)
         return true;
     request->apart = session != NULL && session->foreign && fit.n_done > 0 && !fit.from_tree;
-    if (lay_out_tokens(tier, request, session, n_prompt, limit) != RUNNEL_OK ||
+    request->n_fill = n_fill;
+    if ((!request->resumed && lay_out_tokens(tier, request, session, n_fill, limit) != RUNNEL_OK) ||
         rn_tier_prepare(tier, request) != RUNNEL_OK) {
         give_back(tier, request, &fit);
         rn_request_fail(request, RUNNEL_NO_MEMORY, "no memory for %u tokens", limit);
@@ -304,78 +287,110 @@ static bool begin(struct rn_tier *tier, struct rn_request *request, struct rn_se
     return true;
 }
 
-/* Tries to admit; false when the request has to wait for blocks, its own or another's. Fails it when it can never fit. */
-static bool admit(struct rn_tier *tier, struct rn_request *request)
+/* True when it has begun, or has failed since it can never fit. */
+static bool begin_first(struct rn_tier *tier, struct rn_request *request, struct rn_session *session)
 {
-    struct rn_session *session = rn_tier_session_of(tier, request);
     uint64_t prompt;
     uint32_t limit;
-    bool done;
 
     if (session != NULL && request->whole)
         rewind_session(tier, request, session);
     if (session != NULL && session->n_blocks > 0 && session->salt != request->cache_salt)
-        drop_blocks(tier, session);
+        rn_tier_drop_blocks(tier, session);
     prompt = prompt_tokens(request, session);
     limit = limit_of(tier, request, prompt);
     check_fits(request, session, prompt, limit);
-    done = request->outcome != RN_OUTCOME_NONE || begin(tier, request, session, (uint32_t)prompt, limit);
+    return request->outcome != RN_OUTCOME_NONE || begin(tier, request, session, (uint32_t)prompt, limit);
+}
+
+/* Tries to admit; false when the request has to wait for blocks, its own or another's. */
+static bool admit(struct rn_tier *tier, struct rn_request *request)
+{
+    bool done;
+
+    if (rn_request_is_late(request, rn_now_us(&tier->model->engine->clock)))
+        rn_request_end_by(request, RN_MSG_EXPIRE);
+    done = request->outcome != RN_OUTCOME_NONE ||
+           (request->resumed ? begin(tier, request, NULL, request->n_tokens, request->n_limit)
+                             : begin_first(tier, request, rn_tier_session_of(tier, request)));
     if (request->outcome != RN_OUTCOME_NONE)
         rn_tier_end(tier, request);
     return done;
 }
 
-/* A request that waits for another's blocks, or whose session is in use: it keeps its place and holds nobody but the
- * later turns of that session. */
+/* The turns of a session go in the order in which they came, whatever their priorities. */
+static bool has_earlier_turn(const struct rn_tier *tier, const struct rn_request *request)
+{
+    for (const struct rn_request *r = tier->waiting.first; r != NULL; r = r->next)
+        if (r->session == request->session && r->session_generation == request->session_generation &&
+            r->order < request->order)
+            return true;
+    return false;
+}
+
+/* A request that waits for its reader, for another's blocks, or whose session is in use: it keeps its place and holds
+ * nobody but the later turns of that session. */
 static bool is_held(struct rn_tier *tier, const struct rn_request *request, const struct rn_session *session)
 {
     if (session != NULL &&
-        (session->busy || session->held == tier->passes || rn_tier_is_behind_snapshot(tier, request)))
+        (session->busy || has_earlier_turn(tier, request) || rn_tier_is_behind_snapshot(tier, request)))
         return true;
-    return tier->passages[request->slot].path.state == RN_PATH_WAITING;
+    return request->stalled || tier->passages[request->slot].path.state == RN_PATH_WAITING;
 }
 
-/* Admits what fits, in order. The first for which there are no blocks holds the rest. */
-static void admit_some(struct rn_tier *tier)
+/* Admits what fits, in order, of higher priority than `floor`. The first for which there are no blocks holds the rest;
+ * false then. */
+static bool admit_some(struct rn_tier *tier, int64_t floor)
 {
-    struct rn_request_queue held = {NULL, NULL, 0};
-    struct rn_request *request;
-    bool full = false;
+    struct rn_request *next;
 
-    tier->passes++;
-    while (!full && (request = rn_request_pop(&tier->waiting)) != NULL) {
-        struct rn_session *session = rn_tier_session_of(tier, request);
+    for (struct rn_request *r = tier->waiting.first; r != NULL && r->priority > floor; r = next) {
+        struct rn_session *session = r->resumed ? NULL : rn_tier_session_of(tier, r); /* one that began has its session */
 
-        if (!is_held(tier, request, session)) {
-            if (admit(tier, request))
+        next = r->next;
+        if (!is_held(tier, r, session)) {
+            rn_turns_take(&tier->waiting, r);
+            if (admit(tier, r))
                 continue;
-            full = tier->passages[request->slot].path.state != RN_PATH_WAITING;
+            rn_turns_put_back(&tier->waiting, r, next);
+            if (tier->passages[r->slot].path.state != RN_PATH_WAITING) {
+                tier->full = true;
+                rn_tier_claim(tier, r->priority);
+                return false;
+            }
         }
-        if (session != NULL)
-            session->held = tier->passes;
-        rn_request_push(&held, request);
     }
-    rn_request_push_front(&tier->waiting, &held);
+    return true;
 }
 
-void rn_tier_admit_waiting(struct rn_tier *tier)
+/* Hands out the blocks there are: first to those that run, then to those that wait. */
+void rn_tier_serve(struct rn_tier *tier)
 {
+    bool served;
+
     rn_tier_take_snapshots(tier);
+    tier->full = false;
     do {
+        int32_t priority = 0;
+        bool grown = rn_tier_grow_all(tier, &priority);
+
         tier->woke = false;
-        admit_some(tier);
+        served = admit_some(tier, grown ? INT64_MIN : priority) && grown;
     } while (rn_tier_take_snapshots(tier) || tier->woke);
+    if (served)
+        rn_tier_end_shortage(tier);
 }
 
 static void on_admit(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_tier *tier = tier_of(self);
     struct rn_request *request = msg->request.request;
+    const struct rn_passage *passage = &tier->passages[request->slot];
 
     rn_msg_free(self->runtime, msg);
-    request->arrival = ++tier->arrivals;
-    if (tier->passages[request->slot].cancelled == request->generation)
-        rn_request_end(request, RN_OUTCOME_CANCELLED, RUNNEL_FINISH_NONE);
+    request->order = ++tier->orders;
+    if (passage->cancelled == request->generation)
+        rn_request_end_by(request, passage->ending);
     if (request->job != NULL) {
         rn_tier_take_job(tier, request);
         return;
@@ -384,17 +399,57 @@ static void on_admit(struct rn_actor *self, struct rn_msg *msg)
         rn_tier_end(tier, request);
         return;
     }
-    rn_request_push(&tier->waiting, request);
-    rn_tier_admit_waiting(tier);
+    rn_turns_enter(&tier->waiting, request, request->n_tokens);
+    if (!tier->full || request == tier->waiting.first)
+        rn_tier_serve(tier);
 }
 
-/* The request is still to come, waits here, has been sent on, where the CANCEL follows it, or has retired. */
-static void on_cancel(struct rn_actor *self, struct rn_msg *msg)
+/* It gives up its blocks; what it has computed of them is in the tree as long as nobody needs the room. */
+static void on_preempted(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_tier *tier = tier_of(self);
+    struct rn_request *request = msg->request.request;
+    const struct rn_passage *passage = &tier->passages[request->slot];
+
+    rn_msg_free(self->runtime, msg);
+    rn_tier_leave(tier, request);
+    rn_tier_take_back(tier, request->blocks, request->n_blocks);
+    rn_tier_come_out(tier, request);
+    request->n_blocks = request->n_done = 0;
+    request->resumed = true;
+    if (passage->cancelled == request->generation) {
+        rn_request_end_by(request, passage->ending);
+        rn_tier_end(tier, request);
+    } else {
+        rn_turns_enter_again(&tier->waiting, request);
+    }
+    rn_tier_serve(tier);
+}
+
+static void on_ready(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_tier *tier = tier_of(self);
+
+    for (struct rn_request *r = tier->waiting.first; r != NULL; r = r->next)
+        if (r->slot == msg->stream.slot && r->generation == msg->stream.generation)
+            r->stalled = false;
+    rn_msg_free(self->runtime, msg);
+    rn_tier_serve(tier);
+}
+
+/* CANCEL, EXPIRE, STOPPED: the request is still to come, waits here, has been sent on, where the message follows it, or
+ * has retired. It may come back before the message has reached it: that is remembered too. */
+static void on_wish(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_tier *tier = tier_of(self);
     struct rn_passage *passage = &tier->passages[msg->stream.slot];
+    uint32_t kind = msg->head.kind;
     struct rn_request *request;
 
+    if (kind != RN_MSG_STOPPED && passage->cancelled != msg->stream.generation) {
+        passage->cancelled = msg->stream.generation;
+        passage->ending = kind;
+    }
     if (passage->passed == msg->stream.generation) {
         rn_actor_send(&tier->model->prefill.actor, msg);
         return;
@@ -403,13 +458,12 @@ static void on_cancel(struct rn_actor *self, struct rn_msg *msg)
         rn_msg_free(self->runtime, msg);
         return;
     }
-    request = rn_request_remove(&tier->waiting, msg->stream.slot, msg->stream.generation);
-    passage->cancelled = msg->stream.generation;
+    request = rn_turns_remove(&tier->waiting, msg->stream.slot, msg->stream.generation);
     rn_msg_free(self->runtime, msg);
     if (request != NULL) {
-        rn_request_end(request, RN_OUTCOME_CANCELLED, RUNNEL_FINISH_NONE);
+        rn_request_end_by(request, kind);
         rn_tier_end(tier, request);
-        rn_tier_admit_waiting(tier); /* it may have been the first in line */
+        rn_tier_serve(tier); /* it may have been the first in line */
     }
 }
 
@@ -421,7 +475,7 @@ static void free_session(struct rn_tier *tier, struct rn_session *session)
     while (*link != session)
         link = &(*link)->next;
     *link = session->next;
-    drop_blocks(tier, session);
+    rn_tier_drop_blocks(tier, session);
     rn_free(heap_of(tier), session->tokens);
     session->tokens = NULL;
     session->n_tokens = 0;
@@ -433,21 +487,19 @@ static void free_session(struct rn_tier *tier, struct rn_session *session)
     rn_pool_give(&engine->session_slots, rn_pool_cell(&engine->session_slots, (uint32_t)(session - engine->sessions)));
 }
 
-/* Ends the turns that wait for a session that is about to be freed. */
+/* Ends the turns that wait for a session that is about to be freed; one that has begun is none. */
 static void end_waiting(struct rn_tier *tier, const struct rn_session *session)
 {
-    struct rn_request_queue others = {NULL, NULL, 0};
-    struct rn_request *request;
+    struct rn_request *next;
 
-    while ((request = rn_request_pop(&tier->waiting)) != NULL) {
-        if (rn_tier_session_of(tier, request) != session) {
-            rn_request_push(&others, request);
+    for (struct rn_request *r = tier->waiting.first; r != NULL; r = next) {
+        next = r->next;
+        if (r->resumed || rn_tier_session_of(tier, r) != session)
             continue;
-        }
-        rn_request_fail(request, RUNNEL_NOT_FOUND, "the session has been freed");
-        rn_tier_end(tier, request);
+        rn_turns_take(&tier->waiting, r);
+        rn_request_fail(r, RUNNEL_NOT_FOUND, "the session has been freed");
+        rn_tier_end(tier, r);
     }
-    tier->waiting = others;
 }
 
 void rn_tier_drop_session(struct rn_tier *tier, struct rn_session *session)
@@ -472,7 +524,6 @@ static void on_session_new(struct rn_actor *self, struct rn_msg *msg)
     struct rn_session *session = &tier->model->engine->sessions[msg->session.slot];
 
     session->next = tier->sessions;
-    session->held = 0;
     tier->sessions = session;
     rn_msg_free(self->runtime, msg);
 }
@@ -487,7 +538,7 @@ static void on_session_free(struct rn_actor *self, struct rn_msg *msg)
             session->free_wanted = true;
         } else {
             rn_tier_drop_session(tier, session);
-            rn_tier_admit_waiting(tier);
+            rn_tier_serve(tier);
         }
     }
     rn_msg_free(self->runtime, msg);
@@ -498,7 +549,7 @@ static void keep_in_session(struct rn_tier *tier, struct rn_request *request, st
 {
     uint32_t n_tokens = rn_request_kept_tokens(request);
     uint32_t n_computed = request->n_done < n_tokens ? request->n_done : n_tokens;
-    uint32_t n_blocks = blocks_for(tier, n_computed);
+    uint32_t n_blocks = rn_tier_blocks_for(tier, n_computed);
 
     rn_tier_take_back(tier, request->blocks + n_blocks, request->n_blocks - n_blocks);
     rn_free(request->heap, session->tokens);
@@ -531,12 +582,14 @@ static void on_retire(struct rn_actor *self, struct rn_msg *msg)
         leave_session(tier, request, session);
     else if (request->n_blocks > 0)
         rn_tier_take_back(tier, request->blocks, request->n_blocks);
-    tier->passages[request->slot].passed = 0;
+    rn_tier_come_out(tier, request);
+    rn_request_unqueue(request);
+    rn_counter_add(&tier->model->engine->totals.queued_bytes, -(int64_t)request->n_bytes);
     msg->head.kind = RN_MSG_ENDED;
     msg->ended = (struct rn_pay_ended){request->slot, request->generation, request->model};
     rn_request_free(request);
     rn_actor_send(&tier->model->engine->router.actor, msg);
-    rn_tier_admit_waiting(tier);
+    rn_tier_serve(tier);
 }
 
 static void on_computed(struct rn_actor *self, struct rn_msg *msg)
@@ -549,14 +602,34 @@ static void on_computed(struct rn_actor *self, struct rn_msg *msg)
     msg->head.kind = RN_MSG_COMPUTED_BACK;
     rn_actor_send(&tier->model->decode.actor, msg);
     if (tier->woke)
-        rn_tier_admit_waiting(tier);
+        rn_tier_serve(tier);
+}
+
+static void on_grow(struct rn_actor *self, struct rn_msg *msg)
+{
+    int32_t priority;
+
+    rn_tier_on_grow(self, msg);
+    rn_tier_grow_all(tier_of(self), &priority);
+}
+
+static void on_ungrant(struct rn_actor *self, struct rn_msg *msg)
+{
+    rn_tier_on_ungrant(self, msg);
+    rn_tier_serve(tier_of(self));
+}
+
+static void on_short_back(struct rn_actor *self, struct rn_msg *msg)
+{
+    rn_tier_on_short_back(self, msg);
+    rn_tier_serve(tier_of(self));
 }
 
 static void on_close(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_tier *tier = tier_of(self);
 
-    RN_CHECK(tier->waiting.n == 0 && tier->snapshots == NULL && tier->jobs == NULL);
+    RN_CHECK(tier->waiting.n == 0 && tier->n_inside == 0 && tier->snapshots == NULL && tier->jobs == NULL);
     while (tier->sessions != NULL)
         free_session(tier, tier->sessions);
     rn_actor_on_close(self, msg);
@@ -567,7 +640,14 @@ static const struct rn_actor_class tier_class = {
     .handlers =
         {
             [RN_MSG_ADMIT] = on_admit,
-            [RN_MSG_CANCEL] = on_cancel,
+            [RN_MSG_CANCEL] = on_wish,
+            [RN_MSG_EXPIRE] = on_wish,
+            [RN_MSG_STOPPED] = on_wish,
+            [RN_MSG_PREEMPTED] = on_preempted,
+            [RN_MSG_READY] = on_ready,
+            [RN_MSG_GROW] = on_grow,
+            [RN_MSG_UNGRANT] = on_ungrant,
+            [RN_MSG_SHORT_BACK] = on_short_back,
             [RN_MSG_SESSION_NEW] = on_session_new,
             [RN_MSG_SESSION_FREE] = on_session_free,
             [RN_MSG_SESSION_FORK] = rn_tier_on_session_fork,
@@ -590,10 +670,14 @@ runnel_status rn_tier_init(struct rn_tier *tier, struct runnel_model *model)
         goto fail_passages;
     if (rn_tier_cache_init(tier) != RUNNEL_OK)
         goto fail_pool;
+    if (rn_tier_lease_init(tier) != RUNNEL_OK)
+        goto fail_cache;
     rn_counter_add(&engine->totals.blocks_total, model->parts.limits.n_blocks);
     rn_actor_init(&tier->actor, &engine->runtime, &tier_class,
-                  (int32_t)(4 * engine->max_streams + 2 * engine->max_sessions + RN_COMPUTED_LISTS + 1));
+                  (int32_t)(12 * engine->max_streams + 2 * engine->max_sessions + RN_COMPUTED_LISTS + 2));
     return RUNNEL_OK;
+fail_cache:
+    rn_tier_cache_fini(tier);
 fail_pool:
     rn_block_pool_fini(&tier->pool);
 fail_passages:
@@ -604,6 +688,7 @@ fail_passages:
 void rn_tier_fini(struct rn_tier *tier)
 {
     rn_counter_add(&tier->model->engine->totals.blocks_total, -(int64_t)tier->pool.n_blocks);
+    rn_tier_lease_fini(tier);
     rn_tier_cache_fini(tier);
     rn_free(&tier->model->engine->heap, tier->passages);
     rn_block_pool_fini(&tier->pool);

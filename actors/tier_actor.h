@@ -1,11 +1,21 @@
-/* The tier actor (cache-tier manager): owns the KV block pool, the prefix tree and the sessions. A request is
- * admitted when its session is free and every block that it can ever need is leased to it, so that no sequence waits
- * for a block while it runs and no two wait for each other. Admission is first come, first served; when blocks run
- * short, those that only the prefix tree holds are taken back, least recently used first, then the blocks of idle
- * sessions (their tokens stay: the next turn computes them again, or finds them in the tree).
+/* The tier actor (cache-tier manager): owns the KV block pool, the prefix tree and the sessions, and decides who has blocks.
  *
- *   prompt   | shared with the tree or kept by the session | leased, computed by the request itself ......... |
- *            0                                        n_done                                   blocks for n_limit
+ * A request is admitted when its session is free and there are blocks for its prompt and a little more; while it runs it leases
+ * more ahead of need (GROW, GRANT). Who waits goes on in the order of turns.h. When blocks run short they are taken, in
+ * this order, from
+ *
+ *   1. the prefix tree, what nobody uses, least recently used first;
+ *   2. idle sessions (their tokens stay: the next turn computes them again, or finds them in the tree);
+ *   3. running requests whose readers are behind (SHORT);
+ *   4. the running request of the lowest rank (PREEMPT), if the one in need outranks it: of higher priority, or, where
+ *      the one in need runs too, of the same and older.
+ *
+ * A request that is taken back gives its blocks up, waits, is admitted again with all tokens that it has, and computes
+ * what the tree has not kept. The oldest of the highest priority is never taken back, and each request fits
+ * the pool by itself: so there is always one that comes to its end. See tier_lease.h.
+ *
+ *   prompt   | shared with the tree or kept by the session | leased, computed by the request itself ... | leased later
+ *            0                                        n_done                                        n_blocks     n_limit
  *
  * What a prompt shares is whole blocks. If the blocks behind them are being computed by a request that runs, it waits
  * here until they are ready or given up, and holds nobody else up; one that waits holds nothing, one that runs never
@@ -17,6 +27,7 @@
 #include "actors/prefill_actor.h"
 #include "actors/request.h"
 #include "actors/runtime.h"
+#include "actors/turns.h"
 #include "cache/block_pool.h"
 #include "cache/hit_ceiling.h"
 #include "cache/prefix_tree.h"
@@ -27,7 +38,7 @@ struct runnel_model;
 struct rn_snapshot {
     struct rn_snapshot *next;   /* the tier's list, oldest first */
     uint32_t slot, generation;  /* of the session */
-    uint64_t arrival;
+    uint64_t order;             /* of arrival, among requests */
     struct rn_session *copy;    /* a fork; NULL: `request` exports */
     struct rn_request *request;
 };
@@ -51,20 +62,24 @@ struct rn_session {
     bool foreign;              /* its KV came out of a file */
     runnel_status lost;        /* it could not become a copy: why. RUNNEL_OK else */
     struct rn_snapshot becomes;/* a fork's, while it waits */
-    uint64_t held;             /* pass of admissions in which an earlier turn was held back */
     uint64_t last_use;
 };
 
 /* What the tier knows of the stream in a slot: for a CANCEL that comes before, with or behind its request, and while
  * decode owns the request, its place in the prefix tree and what is to be published of its prompt. */
 struct rn_passage {
-    uint32_t cancelled; /* generation cancelled while its request was still on the way here */
-    uint32_t passed;    /* generation sent on to prefill and not yet retired */
+    uint32_t cancelled; /* generation that a CANCEL or EXPIRE was for: its request ends when it comes here */
+    uint32_t ending;    /* which of the two */
+    uint32_t passed;    /* generation sent on to prefill, and neither retired nor come back */
+    uint32_t place;     /* while it has passed: in tier->inside */
+    int32_t priority;   /* likewise */
+    uint64_t order;
+    uint32_t n_wanted;  /* GROW: blocks that it waits for */
+    bool preempting;    /* PREEMPT was sent */
     struct rn_prefix_path path;
     int32_t *prompt;    /* [n_blocks * block_tokens]; NULL: nothing is published before the request retires */
     uint32_t *blocks;   /* [n_blocks] */
     uint32_t n_blocks;  /* whole ones of the prompt */
-    bool apart;         /* it is in no tree */
 };
 
 /* So many blocks of a stream's prompt, from its start, are full and computed. */
@@ -88,14 +103,22 @@ struct rn_tier {
     struct rn_hit_ceiling ceiling;
     bool shares;                     /* false: the tree stays empty */
     bool woke;                       /* a wait for another's blocks has ended: look through the waiting again */
+    bool full;                       /* the first that waits for blocks found none, and none have come back since */
     struct rn_session *sessions;
-    struct rn_request_queue waiting; /* for blocks, their session or another's blocks, oldest first */
+    struct rn_turns waiting;         /* for blocks, their session, another's blocks or their reader */
     struct rn_passage *passages;     /* [max_streams] */
+    uint32_t *inside;                /* [n_inside] of [max_streams]: slots whose request has passed */
+    uint32_t n_inside, n_wanting, n_preempting;
+    uint32_t n_used;                 /* blocks that a request or a session holds */
+    struct {
+        bool told;                   /* what decode was told last */
+        bool asked;                  /* its answer is on the way */
+    } shortage;
     int32_t *tokens;                 /* [context_tokens]: of the request that is looked at */
     uint32_t *found;                 /* [context_tokens / block_tokens]: blocks that the tree has for it */
     struct rn_snapshot *snapshots;   /* still to be taken, oldest first */
     struct rn_session_job *jobs;     /* with the worker */
-    uint64_t uses, passes, arrivals;
+    uint64_t uses, orders;
     int64_t known_blocks;            /* as told to the engine's totals */
 };
 

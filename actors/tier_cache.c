@@ -14,6 +14,11 @@ static uint32_t block_tokens(const struct rn_tier *tier)
     return tier->model->parts.limits.block_tokens;
 }
 
+static bool shares(const struct rn_tier *tier, const struct rn_request *request)
+{
+    return tier->shares && !request->want_logits && !request->apart;
+}
+
 static struct rn_prefix_salt salt_of(const struct rn_request *request)
 {
     return (struct rn_prefix_salt){{request->cache_salt, 0}};
@@ -71,6 +76,7 @@ void rn_tier_ref(struct rn_tier *tier, const uint32_t *blocks, uint32_t n)
     for (uint32_t i = 0; i < n; i++)
         n_used += rn_block_pool_references(&tier->pool, blocks[i]) == rn_prefix_tree_has(&tier->tree, blocks[i]);
     rn_prefix_tree_ref(&tier->tree, blocks, n);
+    tier->n_used += (uint32_t)n_used;
     rn_counter_add(&tier->model->engine->totals.blocks_used, n_used);
 }
 
@@ -81,6 +87,7 @@ void rn_tier_take_back(struct rn_tier *tier, const uint32_t *blocks, uint32_t n)
     rn_prefix_tree_unref(&tier->tree, blocks, n);
     for (uint32_t i = 0; i < n; i++)
         n_used += rn_block_pool_references(&tier->pool, blocks[i]) == rn_prefix_tree_has(&tier->tree, blocks[i]);
+    tier->n_used -= (uint32_t)n_used;
     rn_counter_add(&tier->model->engine->totals.blocks_used, -n_used);
 }
 
@@ -121,7 +128,7 @@ void rn_tier_look_up(struct rn_tier *tier, const struct rn_request *request, con
                      uint32_t n_prompt, struct rn_fit *fit)
 {
     uint32_t own = session != NULL ? session->n_computed : 0;
-    uint32_t wanted = tier->shares && !request->want_logits ? n_prompt - 1 : 0;
+    uint32_t wanted = shares(tier, request) ? n_prompt - 1 : 0;
 
     if (own >= n_prompt) /* the logits of its last position are needed still */
         own = n_prompt - 1;
@@ -142,9 +149,9 @@ runnel_status rn_tier_prepare(struct rn_tier *tier, const struct rn_request *req
 {
     struct rn_passage *passage = &tier->passages[request->slot];
     uint32_t per_block = block_tokens(tier);
-    uint32_t n_blocks = request->n_prompt / per_block;
+    uint32_t n_blocks = request->n_fill / per_block;
 
-    if (!tier->shares || request->apart || n_blocks == request->n_done / per_block)
+    if (!shares(tier, request) || n_blocks == request->n_done / per_block)
         return RUNNEL_OK;
     passage->prompt = rn_alloc(request->heap, (size_t)n_blocks * per_block, sizeof *passage->prompt);
     passage->blocks = rn_alloc(request->heap, n_blocks, sizeof *passage->blocks);
@@ -179,17 +186,16 @@ static void count_prompt(struct rn_tier *tier, const struct rn_request *request)
 void rn_tier_enter(struct rn_tier *tier, struct rn_request *request, const struct rn_fit *fit)
 {
     struct rn_passage *passage = &tier->passages[request->slot];
-    bool can_stop = request->want_progress || request->want_logits;
     uint32_t n_full = request->n_done / block_tokens(tier);
     struct rn_prefix_woken woken = {NULL, NULL};
 
-    count_prompt(tier, request);
+    if (!request->resumed)
+        count_prompt(tier, request);
     request->n_told = passage->n_blocks > n_full ? n_full : UINT32_MAX;
-    passage->apart = request->apart;
-    if (!tier->shares || request->apart)
+    if (!shares(tier, request))
         return;
     rn_prefix_tree_enter(&tier->tree, &passage->path, salt_of(request), request->tokens,
-                         can_stop ? fit->found.n_ready * block_tokens(tier) : request->n_prompt, &fit->found);
+                         request->want_progress ? fit->found.n_ready * block_tokens(tier) : request->n_fill, &fit->found);
     rn_prefix_tree_publish(&tier->tree, &passage->path, request->tokens, request->blocks, n_full, NULL, &woken);
     tell_woken(tier, &woken);
 }
@@ -256,7 +262,7 @@ void rn_tier_leave(struct rn_tier *tier, struct rn_request *request)
     struct rn_passage *passage = &tier->passages[request->slot];
     bool entered = passage->path.state == RN_PATH_ENTERED;
     bool good = request->outcome != RN_OUTCOME_FAILED && !request->suspect;
-    uint32_t n_shared = request->n_cached / block_tokens(tier); /* blocks that it has not computed */
+    uint32_t n_shared = request->n_shared; /* blocks that it has not computed */
     struct rn_prefix_woken woken = {NULL, NULL};
 
     if (entered && good)

@@ -8,7 +8,7 @@
  *   leave      RETIRE: the rest is published, the answer's blocks too; of a failed request nothing stays
  *
  * A request that wants progress or logits can be stopped by its reader in the middle of its prompt: it publishes, but
- * nobody waits for it. One that wants logits shares nothing, since each position's are asked for. */
+ * nobody waits for it. One that wants logits has nothing to do with the tree, since each position's are asked for. */
 #ifndef RN_ACTORS_TIER_CACHE_H
 #define RN_ACTORS_TIER_CACHE_H
 

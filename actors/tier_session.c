@@ -5,6 +5,7 @@
 
 #include "actors/engine.h"
 #include "actors/tier_cache.h"
+#include "actors/tier_lease.h"
 #include "base/check.h"
 
 /* ---- Snapshots ---- */
@@ -27,7 +28,7 @@ static bool is_ready(const struct rn_tier *tier, const struct rn_snapshot *snaps
         return false;
     for (const struct rn_request *r = tier->waiting.first; r != NULL; r = r->next)
         if (r->session == snapshot->slot && r->session_generation == snapshot->generation &&
-            r->arrival < snapshot->arrival)
+            r->order < snapshot->order)
             return false;
     return true;
 }
@@ -36,7 +37,7 @@ bool rn_tier_is_behind_snapshot(const struct rn_tier *tier, const struct rn_requ
 {
     for (const struct rn_snapshot *s = tier->snapshots; s != NULL; s = s->next)
         if (s->slot == request->session && s->generation == request->session_generation &&
-            s->arrival < request->arrival)
+            s->order < request->order)
             return true;
     return false;
 }
@@ -47,7 +48,7 @@ static void add_snapshot(struct rn_tier *tier, struct rn_snapshot *snapshot)
 
     while (*link != NULL)
         link = &(*link)->next;
-    snapshot->arrival = ++tier->arrivals;
+    snapshot->order = ++tier->orders;
     snapshot->next = NULL;
     *link = snapshot;
 }
@@ -159,7 +160,7 @@ void rn_tier_on_session_fork(struct rn_actor *self, struct rn_msg *msg)
     copy->busy = true;
     copy->becomes = (struct rn_snapshot){.slot = fork.from, .generation = fork.from_generation, .copy = copy};
     add_snapshot(tier, &copy->becomes);
-    rn_tier_admit_waiting(tier);
+    rn_tier_serve(tier);
 }
 
 /* ---- Jobs ---- */
@@ -174,7 +175,7 @@ static void end_job(struct rn_tier *tier, struct rn_request *request)
         rn_tier_drop_session(tier, session);
     }
     rn_tier_end(tier, request);
-    rn_tier_admit_waiting(tier);
+    rn_tier_serve(tier);
 }
 
 void rn_tier_take_job(struct rn_tier *tier, struct rn_request *request)
@@ -193,7 +194,7 @@ void rn_tier_take_job(struct rn_tier *tier, struct rn_request *request)
         job->wish = (struct rn_snapshot){
             .slot = request->session, .generation = request->session_generation, .request = request};
         add_snapshot(tier, &job->wish);
-        rn_tier_admit_waiting(tier);
+        rn_tier_serve(tier);
     }
 }
 
@@ -214,7 +215,7 @@ bool rn_tier_cancel_job(struct rn_tier *tier, uint32_t slot, uint32_t generation
         *link = (*link)->next;
         rn_request_end(request, RN_OUTCOME_CANCELLED, RUNNEL_FINISH_NONE);
         rn_tier_end(tier, request);
-        rn_tier_admit_waiting(tier);
+        rn_tier_serve(tier);
         return true;
     }
     return false;
@@ -235,9 +236,8 @@ static void lease_for_import(struct rn_tier *tier, struct rn_request *request)
         rn_request_fail(request, RUNNEL_NO_MEMORY, "no memory for the block table of the session");
         return;
     }
-    RN_CHECK(rn_block_pool_take(&tier->pool, n, request->blocks));
+    rn_tier_take(tier, n, request->blocks);
     request->job->leased = true;
-    rn_counter_add(&tier->model->engine->totals.blocks_used, n);
     request->n_blocks = n;
     request->n_cached = n_computed / per_block < n ? n_computed : n * per_block;
     request->admitted_us = rn_now_us(&tier->model->engine->clock);

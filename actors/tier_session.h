@@ -12,8 +12,9 @@
 /* ---- tier_actor.c ---- */
 
 struct rn_session *rn_tier_session_of(struct rn_tier *tier, const struct rn_request *request);
-bool rn_tier_make_room(struct rn_tier *tier, const struct rn_session *except, uint32_t n);
-void rn_tier_admit_waiting(struct rn_tier *tier);
+
+/* Hands out the blocks there are. */
+void rn_tier_serve(struct rn_tier *tier);
 
 /* Its outcome is set: it goes to the detokenizer. */
 void rn_tier_end(struct rn_tier *tier, struct rn_request *request);

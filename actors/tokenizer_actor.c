@@ -45,6 +45,14 @@ static void encode_chat(struct rn_tokenizer *tokenizer, struct rn_request *reque
         rn_request_fail(request, error.status, "%s", error.message);
 }
 
+/* In the engine's limit it counted by its bytes so far. */
+static void count_tokens(struct rn_request *request)
+{
+    rn_request_unqueue(request);
+    request->n_queued = request->n_tokens;
+    rn_counter_add(&request->model->engine->totals.queued_tokens, request->n_tokens);
+}
+
 static void on_encode(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_tokenizer *tokenizer = (struct rn_tokenizer *)self;
@@ -54,6 +62,7 @@ static void on_encode(struct rn_actor *self, struct rn_msg *msg)
         encode(tokenizer, request);
     if (request->chat != NULL)
         encode_chat(tokenizer, request);
+    count_tokens(request);
     msg->head.kind = RN_MSG_ADMIT;
     rn_actor_send(&tokenizer->model->tier.actor, msg);
 }

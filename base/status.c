@@ -8,6 +8,7 @@ void rn_error_clear(runnel_error *error)
     if (error != NULL) {
         error->status = RUNNEL_OK;
         error->message[0] = '\0';
+        error->retry_ms = 0;
     }
 }
 

@@ -150,6 +150,12 @@ RUNNEL_API runnel_status runnel_engine_new(const runnel_engine_options *options,
  * NULL is allowed. */
 RUNNEL_API void runnel_engine_free(runnel_engine *engine);
 
+/* Takes no more requests, for good: submits are refused with CLOSED. Blocks until every stream has ended and its end was
+ * delivered, at most timeout_ms (0: does not block; negative: for ever), and runs callbacks on this thread meanwhile.
+ * TIMEOUT: some have not ended; they go on, runnel_engine_free would cancel them. Inside a callback it does not block.
+ * CLOSED: a callback has freed the engine. */
+RUNNEL_API runnel_status runnel_engine_drain(runnel_engine *engine, int64_t timeout_ms);
+
 /* A file descriptor that polls readable while events wait to be dispatched. Owned by the engine. */
 RUNNEL_API int runnel_engine_fd(runnel_engine *engine);
 
@@ -178,6 +184,9 @@ typedef struct runnel_engine_stats {
     uint64_t prefix_missed_tokens; /* ... and the others */
     double prefix_ceiling;   /* share of the prompts' whole blocks that an endless cache would have had (estimated), in [0, 1] */
     uint64_t evicted_blocks; /* taken from the prefix cache for other use */
+    uint64_t preemptions;    /* running requests that had to give their blocks to others for a while */
+    uint64_t queued_tokens;  /* of prompts that wait for their turn */
+    uint64_t queued_bytes;   /* of requests that have not ended */
 } runnel_engine_stats;
 
 RUNNEL_API void runnel_engine_get_stats(runnel_engine *engine, runnel_engine_stats *stats);
@@ -203,7 +212,16 @@ RUNNEL_API runnel_status runnel_engine_measure(runnel_engine *engine, runnel_mac
 
 /* ---- Model ------------------------------------------------------------------------------- */
 
-typedef enum runnel_kv_type { RUNNEL_KV_F16 = 0, RUNNEL_KV_F32 = 1, RUNNEL_KV_BF16 = 2 } runnel_kv_type;
+/* How keys and values are kept. Attention computes on them as they are stored; there is no second copy. */
+typedef enum runnel_kv_type {
+    RUNNEL_KV_F16 = 0,
+    RUNNEL_KV_F32 = 1,
+    RUNNEL_KV_BF16 = 2,
+    RUNNEL_KV_FP8 = 3, /* E4M3, one byte a number, at most 448 */
+    RUNNEL_KV_Q8 = 4,  /* groups of 32 numbers with an f16 scale and 8 bits each: 8.5 bits a number */
+    RUNNEL_KV_Q4 = 5,  /* 4.5 bits; keys, queries and values are rotated by a Hadamard matrix */
+    RUNNEL_KV_Q3 = 6   /* 3.5 bits; likewise */
+} runnel_kv_type;
 
 typedef enum runnel_load_state {
     RUNNEL_LOAD_PROGRESS = 0, /* fraction in [0, 1] */
@@ -468,8 +486,8 @@ typedef struct runnel_request {
 RUNNEL_API void runnel_request_default(runnel_request *request);
 
 /* Submits. Every parameter is checked here: INVALID names the bad one in *error, CONTEXT: the
- * prompt (with its session) is longer than the context less one, or than all KV blocks; BUSY: too
- * many streams; STATE: model not ready; NOT_FOUND: no such session. A prompt of more bytes than
+ * prompt (with its session) is longer than the context less one, or than all KV blocks; BUSY: a limit of the engine on
+ * streams, queued tokens or queued bytes is reached, and error->retry_ms says when to try again; STATE: model not ready; NOT_FOUND: no such session. A prompt of more bytes than
  * the context has tokens is tokenized on this thread, any other in the engine. */
 RUNNEL_API runnel_status runnel_generate(runnel_model *model, const runnel_request *request, runnel_stream *stream,
                                          runnel_error *error);

@@ -90,6 +90,17 @@ static inline bool rn_counter_take(struct rn_counter *counter, int64_t limit)
     return false;
 }
 
+/* Adds n unless that makes a counter that is not 0 more than `limit`; n alone is always taken. */
+static inline bool rn_counter_reserve(struct rn_counter *counter, int64_t n, uint64_t limit)
+{
+    int64_t before = atomic_fetch_add_explicit(&counter->value, n, memory_order_relaxed);
+
+    if (before <= 0 || (uint64_t)(before + n) <= limit)
+        return true;
+    rn_counter_add(counter, -n);
+    return false;
+}
+
 static inline int64_t rn_counter_get(const struct rn_counter *counter)
 {
     return atomic_load_explicit(&((struct rn_counter *)(uintptr_t)counter)->value, memory_order_relaxed);

@@ -145,5 +145,6 @@ int app_logits(const struct app_options *options);
 int app_perplexity(const struct app_options *options);
 int app_template(const struct app_options *options);
 int app_bench(const struct app_options *options);
+int app_batch(const struct app_options *options);
 
 #endif

@@ -73,6 +73,16 @@ static const struct command {
      "  runnel template model.gguf --context chat.json\n"
      "  echo '{\"messages\": []}' | runnel template --file t.jinja --context -\n",
      app_template},
+    {"batch", APP_BATCH, 3, 3, "MODEL IN.jsonl OUT.jsonl", "answers to a file of requests, in OpenAI's batch format",
+     "Each line of IN is {\"custom_id\":..,\"method\":\"POST\",\"url\":..,\"body\":{..}} with a body for\n"
+     "/v1/chat/completions or /v1/completions; each gets a line in OUT, in the same order. What is wrong with a\n"
+     "line becomes its error object, and the job goes on; it ends with exit code 0 and tells how many there were.\n\n"
+     "A journal beside OUT keeps what is done. Stopped by Ctrl-C, a kill, a full disk or a lost machine, the same\n"
+     "command with --resume goes on and ends with the same bytes as if nothing had been. docs/BATCH.md has it all.\n\n"
+     "  runnel batch model.gguf requests.jsonl answers.jsonl\n"
+     "  runnel batch model.gguf requests.jsonl answers.jsonl --resume\n"
+     "  runnel batch model.gguf requests.jsonl answers.jsonl --unordered --streams 64\n",
+     app_batch},
     {"bench", APP_BENCH, 1, APP_MAX_OPERANDS, "MODEL [MODEL ...]", "how fast models run, and how fast they could",
      "Times prefill (a prompt's positions per second, from its admission to its first token) and decode (tokens\n"
      "per second of all streams together, while all of them run) at every length, number of streams and depth\n"

@@ -27,8 +27,8 @@ enum kind {
 
 #define ALL (~0u)
 #define LOADING \
-    (APP_RUN | APP_CHAT | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY | APP_BENCH | APP_TEMPLATE)
-#define COMPUTING (APP_RUN | APP_CHAT | APP_LOGITS | APP_PERPLEXITY)
+    (APP_RUN | APP_CHAT | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY | APP_BENCH | APP_TEMPLATE | APP_BATCH)
+#define COMPUTING (APP_RUN | APP_CHAT | APP_LOGITS | APP_PERPLEXITY | APP_BATCH)
 #define SETTING (COMPUTING | APP_BENCH)
 #define SAMPLING (APP_RUN | APP_CHAT)
 #define AT(field) offsetof(struct app_options, field)
@@ -58,9 +58,10 @@ static const struct option {
      "go on with the conversation in this file, if it is there, and keep it there"},
     {"--tools", 0, "FILE", STRING, AT(tools_file), 0, 0, false, NULL, APP_CHAT,
      "a JSON array of the tools that the model may call, in OpenAI's form"},
-    {"--template", 0, "FILE", STRING, AT(template_file), 0, 0, false, NULL, APP_CHAT,
+    {"--template", 0, "FILE", STRING, AT(template_file), 0, 0, false, NULL, APP_CHAT | APP_BATCH,
      "a Jinja chat template instead of the model's"},
-    {"--template-name", 0, "NAME", STRING, AT(template_name), 0, 0, false, NULL, APP_CHAT | APP_TEMPLATE,
+    {"--template-name", 0, "NAME", STRING, AT(template_name), 0, 0, false, NULL,
+     APP_CHAT | APP_TEMPLATE | APP_BATCH,
      "which of the model's templates; default: the unnamed one, or tool_use"},
     {"--variables", 0, "JSON", STRING, AT(variables), 0, 0, false, NULL, APP_CHAT,
      "an object of further variables of the template: {\"enable_thinking\": false}"},
@@ -119,13 +120,27 @@ static const struct option {
     {"--no-limits", 0, NULL, FLAG, AT(no_limits), 0, 0, false, NULL, APP_BENCH,
      "do not measure what the machine can do at most"},
 
+    {"--resume", 0, NULL, FLAG, AT(resume), 0, 0, false, NULL, APP_BATCH,
+     "go on with the job that OUT and its journal belong to; begin it if there is none"},
+    {"--overwrite", 0, NULL, FLAG, AT(overwrite), 0, 0, false, NULL, APP_BATCH,
+     "begin anew, whatever OUT and its journal hold"},
+    {"--journal", 0, "FILE", STRING, AT(journal), 0, 0, false, NULL, APP_BATCH,
+     "where the job keeps how far it is; default: OUT.journal"},
+    {"--unordered", 0, NULL, FLAG, AT(unordered), 0, 0, false, NULL, APP_BATCH,
+     "write answers as they come, not in the order of the input"},
+    {"--streams", 0, "N", INTEGER, AT(batch_streams), 1, 1024, false, NULL, APP_BATCH,
+     "how many answers are computed at once; default 32"},
+    {"--max-line-bytes", 0, "BYTES", SIZE, AT(max_line_bytes), 0, 0, false, NULL, APP_BATCH,
+     "a longer line gets an error; with K, M or G; default 16M"},
+
     {"--ctx", 0, "N", INTEGER, AT(context), 1, UINT32_MAX, false, NULL, COMPUTING | APP_INFO,
      "positions of the context; default: the model's own, at most 8192"},
     {"--kv-type", 0, "TYPE", CHOICE, AT(kv_type), 0, 0, false, "f16|f32|bf16", SETTING | APP_INFO,
      "format of the key-value cache: f16 (default), f32 or bf16"},
     {"--kv-size", 0, "BYTES", SIZE, AT(kv_bytes), 0, 0, false, NULL, COMPUTING,
      "memory for the key-value cache, with K, M or G; default: 8 contexts"},
-    {"--no-prefix-cache", 0, NULL, FLAG, AT(no_prefix_cache), 0, 0, false, NULL, APP_RUN | APP_CHAT,
+    {"--no-prefix-cache", 0, NULL, FLAG, AT(no_prefix_cache), 0, 0, false, NULL,
+     APP_RUN | APP_CHAT | APP_BATCH,
      "compute each prompt whole, also where an earlier one begins alike"},
     {"--batch", 0, "N", INTEGER, AT(batch), 8, 8192, false, NULL, SETTING,
      "positions in one forward pass, 8 to 8192; default 256"},
@@ -148,7 +163,8 @@ void app_options_default(struct app_options *options)
 {
     *options = (struct app_options){.max_tokens = -1, .top_p = 1, .repetition_penalty = 1, .logprobs = -1,
                                     .prompts = {{512}, 1}, .answers = {{64}, 1}, .streams = {{1}, 1},
-                                    .depths = {{0}, 1}, .repeats = 5, .kv_type = "f16", .device = "cpu"};
+                                    .depths = {{0}, 1}, .repeats = 5, .kv_type = "f16", .device = "cpu",
+                                    .batch_streams = 32, .max_line_bytes = 16 << 20};
 }
 
 void app_options_fini(struct app_options *options)
@@ -480,7 +496,12 @@ bool app_options_parse(struct app_options *options, const char *name, unsigned c
     }
     if (options->help || options->n_operands >= least)
         return true;
-    app_error("%s is missing; see runnel %s --help", options->n_operands == 0 ? "MODEL" : "FILE", name);
+    app_error("%s is missing; see runnel %s --help",
+              options->n_operands == 0    ? "MODEL"
+              : command != APP_BATCH      ? "FILE"
+              : options->n_operands == 1 ? "IN.jsonl"
+                                          : "OUT.jsonl",
+              name);
     return false;
 }
 

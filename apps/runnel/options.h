@@ -21,7 +21,8 @@ enum {
     APP_LOGITS = 16,
     APP_PERPLEXITY = 32,
     APP_TEMPLATE = 128,
-    APP_BENCH = 64
+    APP_BENCH = 64,
+    APP_BATCH = 256
 };
 
 #define APP_MAX_BIASES 1024
@@ -36,7 +37,7 @@ struct app_list {
 };
 
 struct app_options {
-    const char *operands[APP_MAX_OPERANDS]; /* MODEL, then FILE where the command has one; bench: MODELs */
+    const char *operands[APP_MAX_OPERANDS]; /* MODEL, then FILE where the command has one; bench: MODELs; batch: MODEL, IN, OUT */
     int n_operands;
     bool help;
     /* text in and out; NULL: not given */
@@ -66,6 +67,11 @@ struct app_options {
     int64_t repeats;
     const char *text;
     bool csv, no_limits;
+    /* a batch job */
+    const char *journal; /* NULL: the output's name and .journal */
+    bool resume, overwrite, unordered;
+    int64_t batch_streams;
+    uint64_t max_line_bytes;
     /* the engine and the model */
     int64_t context, batch, threads; /* 0: chosen */
     uint64_t kv_bytes;

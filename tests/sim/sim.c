@@ -130,12 +130,18 @@ static void make_plan(struct sim *sim)
         plan->features &= ~(1u << SIM_CHURN);
     if (!sim_chance(sim, 30))
         plan->features &= ~(1u << SIM_NO_PREFIX_CACHE);
+    if (!sim_chance(sim, 30))
+        plan->features &= ~(1u << SIM_QUEUE_LIMITS);
     plan->policy = (enum sim_policy)sim_pick(sim, SIM_POLICIES);
     plan->n_ticks = between(sim, 50, 1200);
     plan->n_requests = between(sim, 1, sim_chance(sim, 20) ? 64 : 20);
     plan->max_batch = between(sim, 1, 8);
     plan->max_streams = sim_has(sim, SIM_FEW_STREAMS) ? between(sim, 1, 4) : between(sim, 8, 32);
     plan->max_sessions = between(sim, 1, 4);
+    if (sim_has(sim, SIM_QUEUE_LIMITS)) {
+        plan->max_queued_tokens = sim_chance(sim, 70) ? between(sim, 1, 400) : 0;
+        plan->max_queued_bytes = sim_chance(sim, 50) ? between(sim, 1, 8000) : 0;
+    }
     plan->most_latency_us = 1u << sim_pick(sim, 12);
     plan->weight_actor = between(sim, 5, 60);
     plan->weight_step = between(sim, 1, 20);
@@ -214,11 +220,19 @@ static uint32_t slot_of(const struct rn_msg *msg)
     case RN_MSG_OFFER:
     case RN_MSG_END:
     case RN_MSG_RETIRE:
+    case RN_MSG_PREEMPTED:
         return msg->request.request->slot;
     case RN_MSG_CANCEL:
+    case RN_MSG_EXPIRE:
     case RN_MSG_CREDIT:
     case RN_MSG_STOPPED:
+    case RN_MSG_GROW:
+    case RN_MSG_PREEMPT:
+    case RN_MSG_READY:
         return msg->stream.slot;
+    case RN_MSG_GRANT:
+    case RN_MSG_UNGRANT:
+        return msg->grant.slot;
     case RN_MSG_ENDED:
         return msg->ended.slot;
     case RN_MSG_SESSION_FORK:
@@ -368,6 +382,8 @@ static bool set_up(struct sim *sim)
     runnel_engine_options_default(&options);
     options.max_streams = sim->plan.max_streams;
     options.max_sessions = sim->plan.max_sessions;
+    options.max_queued_tokens = sim->plan.max_queued_tokens;
+    options.max_queued_bytes = sim->plan.max_queued_bytes;
     options.allocator = (runnel_allocator){hook_alloc, hook_free, sim};
     if (rn_engine_new(&options, &clock, true, &sim->engine, &error) != RUNNEL_OK) {
         sim_fail(sim, "the engine was refused: %s", error.message);
@@ -489,6 +505,8 @@ static void tick(struct sim *sim)
     uint32_t at = sim_pick(sim, total);
 
     sim->tick++;
+    if (sim_chance(sim, 20))
+        rn_runtime_look_at_clock(&sim->engine->runtime);
     if (sim_chance(sim, 2))
         change_schedule(sim);
     if (at < plan->weight_actor) {
@@ -543,9 +561,10 @@ static void expect_quiet(struct sim *sim, bool all_freed)
     runnel_engine_stats stats = {.struct_size = sizeof stats};
 
     runnel_engine_get_stats(sim->engine, &stats);
-    if (stats.streams != 0 || stats.messages != 0)
-        sim_fail(sim, "at rest there are %llu streams and %llu messages", (unsigned long long)stats.streams,
-                 (unsigned long long)stats.messages);
+    if (stats.streams != 0 || stats.messages != 0 || stats.queued_tokens != 0 || stats.queued_bytes != 0)
+        sim_fail(sim, "at rest there are %llu streams, %llu messages, %llu tokens and %llu bytes queued",
+                 (unsigned long long)stats.streams, (unsigned long long)stats.messages,
+                 (unsigned long long)stats.queued_tokens, (unsigned long long)stats.queued_bytes);
     if (all_freed && (stats.blocks_used != 0 || stats.blocks_total != 0 || stats.sessions != 0 || stats.models != 0))
         sim_fail(sim, "with every model freed there are %llu of %llu blocks, %llu sessions, %llu models",
                  (unsigned long long)stats.blocks_used, (unsigned long long)stats.blocks_total,
@@ -559,6 +578,7 @@ static void count_cache(struct sim *sim)
     runnel_engine_get_stats(sim->engine, &stats);
     sim->n_hit_tokens = stats.prefix_hit_tokens;
     sim->n_evicted = stats.evicted_blocks;
+    sim->n_preempted = stats.preemptions;
     if (!(stats.prefix_ceiling >= 0 && stats.prefix_ceiling <= 1))
         sim_fail(sim, "the ceiling of the hit rate is %g", stats.prefix_ceiling);
 }
@@ -613,6 +633,9 @@ static void report_on(const struct sim *sim, struct sim_report *report)
         .n_copies = sim->n_copies,
         .n_forks = sim->n_forks,
         .n_imports = sim->n_imports,
+        .n_preempted = sim->n_preempted,
+        .n_expired = sim->n_expired,
+        .n_busy = sim->n_busy,
     };
     memcpy(report->failure, sim->failure, sizeof report->failure);
     memcpy(report->n_outcomes, sim->n_outcomes, sizeof report->n_outcomes);

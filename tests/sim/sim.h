@@ -60,6 +60,10 @@ enum sim_feature {
     SIM_SALTS,
     SIM_SHARED_STEMS,
     SIM_SESSION_FILES,
+    SIM_PRIORITY,
+    SIM_TENANTS,
+    SIM_DEADLINES,
+    SIM_QUEUE_LIMITS,
     SIM_FEATURES
 };
 
@@ -77,6 +81,7 @@ struct sim_plan {
     enum sim_policy policy;
     uint32_t n_ticks, n_requests, max_batch;
     uint32_t max_streams, max_sessions;
+    uint64_t max_queued_tokens, max_queued_bytes; /* 0: no limit */
     uint32_t most_latency_us;
     uint32_t weight_actor, weight_step, weight_host, weight_dispatch, weight_time;
     struct rn_backend_limits limits;
@@ -123,7 +128,9 @@ struct sim_stream {
     uint32_t n_prompt;
     int64_t max_tokens;
     bool as_text, want_logits, want_progress, want_logprobs;
-    uint64_t cache_salt;
+    uint64_t cache_salt, tenant;
+    int32_t priority;
+    uint32_t deadline_ms;
     uint32_t n_top;
     char stops[SIM_STOPS][SIM_STOP_BYTES];
     const char *stop_list[SIM_STOPS];
@@ -175,6 +182,7 @@ struct sim {
     int32_t prompts[SIM_PROMPTS][SIM_PROMPT_TOKENS];
     uint64_t n_events, n_steps, n_checks, n_outcomes[3];
     uint64_t n_hit_tokens, n_waits, n_evicted; /* what the prefix cache came to */
+    uint64_t n_preempted, n_expired, n_busy;
     bool failed;
     char failure[512];
 };
@@ -186,7 +194,7 @@ struct sim_report {
     uint32_t n_streams;
     uint64_t n_ticks, n_steps, n_events, n_checks;
     uint64_t n_outcomes[3]; /* done, cancelled, failed */
-    uint64_t n_hit_tokens, n_waits, n_evicted, n_copies, n_forks, n_imports;
+    uint64_t n_hit_tokens, n_waits, n_evicted, n_preempted, n_expired, n_busy, n_copies, n_forks, n_imports;
 };
 
 /* Runs one seed. True: nothing was wrong. story: each message and act is written there; NULL: nowhere. */

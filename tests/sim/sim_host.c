@@ -31,6 +31,7 @@ static void take_event(struct sim *sim, struct sim_stream *stream, const runnel_
     sim->n_outcomes[event->type - RUNNEL_EVENT_DONE]++;
     if (stream->kind != SIM_GENERATES)
         sim_job_ended(sim, stream);
+    sim->n_expired += event->status == RUNNEL_TIMEOUT;
 }
 
 void sim_on_event(void *user, const runnel_event *event)
@@ -196,24 +197,42 @@ static void fill_request(struct sim *sim, struct sim_stream *stream, char *text,
     request->n_top = stream->n_top;
     request->ignore_eos = (uint8_t)sim_chance(sim, 50);
     request->cache_salt = stream->cache_salt;
+    request->tenant = stream->tenant;
+    request->priority = stream->priority;
+    request->deadline_ms = stream->deadline_ms;
     choose_sampling(sim, &request->sampling);
     request->on_event = stream->pull ? NULL : sim_on_event;
     request->user = stream;
 }
 
-/* Whether the engine may say what it says; `known` are the session's tokens as of now. */
-static void check_answer(struct sim *sim, const struct sim_stream *stream, runnel_status status, uint32_t known,
-                         bool importing)
+/* Whether the engine's limits on what waits allow one more, of so many bytes per token. */
+static bool is_over(const struct sim *sim, const struct sim_stream *stream, const runnel_engine_stats *stats,
+                    size_t token_bytes)
 {
-    bool full = sim->n_live >= sim->plan.max_streams;
+    uint64_t bytes = sizeof(struct rn_request) + stream->n_prompt * token_bytes + stream->n_stop_tokens * sizeof(int32_t);
+
+    return (sim->plan.max_queued_tokens > 0 && stats->queued_tokens > 0 &&
+            stats->queued_tokens + stream->n_prompt > sim->plan.max_queued_tokens) ||
+           (sim->plan.max_queued_bytes > 0 && stats->queued_bytes > 0 &&
+            stats->queued_bytes + bytes > sim->plan.max_queued_bytes);
+}
+
+/* Whether the engine may say what it says; `known` are the session's tokens as of now. Text counts by its bytes, or, where
+ * the engine had to look whether it fits, by its tokens. */
+static void check_answer(struct sim *sim, const struct sim_stream *stream, runnel_status status, uint32_t known,
+                         const runnel_engine_stats *before, bool importing)
+{
+    bool no_slot = sim->n_live >= sim->plan.max_streams;
+    bool full = no_slot || is_over(sim, stream, before, stream->as_text ? 1 : sizeof(int32_t));
+    bool may_be_full = no_slot || is_over(sim, stream, before, sizeof(int32_t));
     bool fits = known + stream->n_prompt + (stream->max_tokens != 0) <= stream->room;
 
-    if (status == RUNNEL_NO_MEMORY  ? sim->faults_armed
-        : sim->closing              ? status == RUNNEL_CLOSED
+    if (status == RUNNEL_NO_MEMORY   ? sim->faults_armed
+        : sim->closing               ? status == RUNNEL_CLOSED
         : status == RUNNEL_NOT_FOUND ? importing
-        : status == RUNNEL_OK      ? !full && fits
-        : status == RUNNEL_BUSY    ? full && fits
-                                   : status == RUNNEL_CONTEXT && !fits)
+        : status == RUNNEL_OK        ? !full && fits
+        : status == RUNNEL_BUSY      ? may_be_full && fits
+                                     : status == RUNNEL_CONTEXT && !fits)
         return;
     sim_fail(sim, "a submit got %s with %u of %u streams; %u tokens, %u known, max_tokens %lld, room %u",
              runnel_status_name(status), sim->n_live, sim->plan.max_streams, stream->n_prompt, known,
@@ -236,6 +255,9 @@ static void prepare_stream(struct sim *sim, struct sim_stream *stream, uint32_t 
     stream->want_logprobs = sim_has(sim, SIM_LOGPROBS) && sim_chance(sim, 50);
     stream->n_top = stream->want_logprobs ? sim_pick(sim, RUNNEL_MAX_TOP_LOGPROBS + 1) : 0;
     stream->cache_salt = sim_has(sim, SIM_SALTS) ? sim_pick(sim, 3) : 0;
+    stream->priority = sim_has(sim, SIM_PRIORITY) ? (int32_t)sim_pick(sim, 4) - 2 : 0;
+    stream->tenant = sim_has(sim, SIM_TENANTS) ? sim_pick(sim, 4) : 0;
+    stream->deadline_ms = sim_has(sim, SIM_DEADLINES) && sim_chance(sim, 30) ? 1 + sim_pick(sim, 100) : 0;
     choose_prompt(sim, stream);
     choose_stops(sim, stream);
 }
@@ -257,6 +279,7 @@ static void act_submit(struct sim *sim)
     runnel_request request;
     runnel_error error;
     runnel_status status;
+    runnel_engine_stats stats = {.struct_size = sizeof stats};
     uint32_t model, known = 0;
 
     if (sim->n_streams == SIM_STREAMS || sim->n_streams == sim->plan.n_requests || !sim_choose_model(sim, &model))
@@ -270,12 +293,16 @@ static void act_submit(struct sim *sim)
         stream->session = session->serial;
         known = rn_word_get(&sim->engine->sessions[(uint32_t)session->id.id].n_known);
     }
+    runnel_engine_get_stats(sim->engine, &stats);
     status = runnel_generate(sim->models[model].handle, &request, &stream->id, &error);
     sim_sign(sim, 0x400 + (uint64_t)-status);
     sim_tell(sim, "host: submits stream %u, slot %u, session %u: %u tokens, max %lld, %s: %s", sim->n_streams,
              (uint32_t)stream->id.id, stream->session, stream->n_prompt, (long long)stream->max_tokens,
              stream->pull ? "pulled" : "callback", runnel_status_name(status));
-    check_answer(sim, stream, status, known, session != NULL && session->importing);
+    check_answer(sim, stream, status, known, &stats, session != NULL && session->importing);
+    sim->n_busy += status == RUNNEL_BUSY;
+    if ((error.retry_ms > 0) != (status == RUNNEL_BUSY))
+        sim_fail(sim, "a submit got %s and should be tried again in %u ms", runnel_status_name(status), error.retry_ms);
     if (error.status != status)
         sim_fail(sim, "a submit gave %s and the error says %s", runnel_status_name(status),
                  runnel_status_name(error.status));

@@ -141,8 +141,7 @@ static void check_paths(struct sim *sim, uint32_t index)
         enum rn_prefix_path_state state = passage->path.state;
         const struct rn_prefix_path *computing;
 
-        if ((state == RN_PATH_ENTERED) != (passage->passed != 0 && tier->shares && !passage->apart) ||
-            state == RN_PATH_TOLD)
+        if ((state == RN_PATH_ENTERED && (passage->passed == 0 || !tier->shares)) || state == RN_PATH_TOLD)
             sim_fail(sim, "model %u: the path of slot %u is in state %d", index, slot, (int)state);
         if (state != RN_PATH_WAITING)
             continue;
@@ -201,6 +200,16 @@ static void count_request(struct held *held, const struct rn_request *request)
     held->lanes += request->lane;
 }
 
+/* Blocks that somebody besides the tree holds. */
+static uint64_t blocks_used(const struct rn_tier *tier)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < tier->pool.n_blocks; i++)
+        n += tier->pool.references[i] > rn_prefix_tree_has(&tier->tree, i);
+    return n;
+}
+
 static void check_owners(struct sim *sim, uint32_t index)
 {
     const runnel_model *model = sim->models[index].handle;
@@ -223,6 +232,12 @@ static void check_owners(struct sim *sim, uint32_t index)
         if (model->tier.passages[r->slot].path.state == RN_PATH_WAITING && model->prefill.waiting.n == 0 &&
             sim->models[index].oracle->first == NULL)
             sim_fail(sim, "model %u: slot %u waits for a block, and no step is in flight", index, r->slot);
+    if (model->tier.n_inside == 0 && sim->models[index].oracle->first == NULL)
+        for (const struct rn_request *r = model->tier.waiting.first; r != NULL; r = r->next)
+            if (!r->stalled && r->session_generation == 0)
+                sim_fail(sim, "model %u: slot %u waits, and nothing runs", index, r->slot);
+    if (model->tier.n_used != blocks_used(&model->tier))
+        sim_fail(sim, "model %u: the tier counts %u blocks in use", index, model->tier.n_used);
     if (held.lanes != RN_PREFILL_LANES)
         sim_fail(sim, "model %u: %u prefill lanes are free or taken, not %d", index, held.lanes, RN_PREFILL_LANES);
 }
@@ -255,16 +270,6 @@ static void check_stuck(struct sim *sim)
                  "stuck: %u streams live, the last is %u; no actor can run, no step is in flight, nothing waits for "
                  "the host",
                  waiting, last);
-}
-
-/* Blocks that somebody besides the tree holds. */
-static uint64_t blocks_used(const struct rn_tier *tier)
-{
-    uint64_t n = 0;
-
-    for (uint32_t i = 0; i < tier->pool.n_blocks; i++)
-        n += tier->pool.references[i] > rn_prefix_tree_has(&tier->tree, i);
-    return n;
 }
 
 void sim_check_quiet(struct sim *sim)
@@ -400,6 +405,8 @@ static bool outcome_allowed(const struct sim *sim, const struct sim_stream *stre
         return sim_has(sim, SIM_NAN_FAULTS);
     case RUNNEL_NOT_FOUND:
         return stream->session_freed;
+    case RUNNEL_TIMEOUT:
+        return stream->deadline_ms > 0 && stream->timings.end_us >= (uint64_t)stream->deadline_ms * 1000;
     default:
         return false;
     }

@@ -1,0 +1,241 @@
+/* runnel batch: many requests from a file, answers to a file, in OpenAI's batch format. Killed at any moment and
+ * begun again with --resume, it ends with the same bytes as if it had not been: see batch_journal.h for how,
+ * docs/BATCH.md for the format.
+ *
+ * A job begins in this order, so that there is no moment at which --resume would go wrong: the model is loaded, the
+ * journal is opened and locked, the output is opened and compared with it, the job is written to the journal, the
+ * output is cut. */
+#include "batch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { N_SETTINGS = 10, SAMPLE_BYTES = 1 << 20 };
+
+static enum batch_begin begin_of(const struct app_options *options)
+{
+    return options->resume ? BATCH_RESUME : options->overwrite ? BATCH_OVERWRITE : BATCH_FRESH;
+}
+
+/* ---- Files ------------------------------------------------------------------------------- */
+
+static bool same_file(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+
+    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
+/* Every two of the job's files must differ. */
+static bool check_distinct(const struct app_options *options, const char *journal)
+{
+    const char *names[] = {"the model", "the input", "the output", "the journal"};
+    const char *paths[] = {options->operands[0], options->operands[1], options->operands[2], journal};
+
+    for (size_t i = 0; i < 4; i++) {
+        for (size_t j = i + 1; j < 4; j++) {
+            if (strcmp(paths[i], paths[j]) == 0 || same_file(paths[i], paths[j])) {
+                app_error("%s is %s and %s at once", paths[j], names[i], names[j]);
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* What is there already must have been meant: checked before anything is opened or made. */
+static bool check_existing(const struct app_options *options, const char *journal)
+{
+    const char *output = options->operands[2];
+    struct stat of_output, of_journal;
+    bool has_output = stat(output, &of_output) == 0, has_journal = stat(journal, &of_journal) == 0;
+
+    if (begin_of(options) == BATCH_FRESH && (has_output || has_journal)) {
+        app_error("%s exists already: --resume goes on with its job, --overwrite begins anew",
+                  has_output ? output : journal);
+        return false;
+    }
+    if (begin_of(options) == BATCH_RESUME && !has_journal && has_output && of_output.st_size > 0) {
+        app_error("%s exists, but its journal %s does not: --overwrite begins anew", output, journal);
+        return false;
+    }
+    return true;
+}
+
+/* ---- Settings: what must be the same in every run of a job ------------------------------- */
+
+/* Hash of the first and last bytes of a file: models that differ, differ there. */
+static bool hash_model(const char *path, uint64_t *size, uint64_t *hash)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char *sample = malloc(2 * (size_t)SAMPLE_BYTES);
+    struct stat status;
+    ssize_t head = -1, tail = -1;
+    bool good = fd >= 0 && sample != NULL && fstat(fd, &status) == 0;
+
+    if (good) {
+        off_t from = status.st_size > SAMPLE_BYTES ? status.st_size - SAMPLE_BYTES : 0;
+
+        head = pread(fd, sample, SAMPLE_BYTES, 0);
+        tail = head >= 0 ? pread(fd, sample + head, SAMPLE_BYTES, from) : -1;
+        good = tail >= 0;
+    }
+    if (good) {
+        *size = (uint64_t)status.st_size;
+        *hash = XXH3_64bits(sample, (size_t)(head + tail));
+    } else {
+        app_error("%s: %s", path, strerror(errno));
+    }
+    free(sample);
+    if (fd >= 0)
+        close(fd);
+    return good;
+}
+
+static void set(struct batch_setting *settings, size_t *n, const char *name, const char *text)
+{
+    settings[*n].name = name;
+    snprintf(settings[*n].value, sizeof settings[*n].value, "%s", text);
+    ++*n;
+}
+
+static void set_number(struct batch_setting *settings, size_t *n, const char *name, uint64_t value)
+{
+    char text[24];
+
+    snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+    set(settings, n, name, text);
+}
+
+static bool collect_settings(const struct batch *batch, struct batch_setting settings[N_SETTINGS], size_t *n)
+{
+    const struct app_options *options = batch->app.options;
+    uint64_t size = 0, hash = 0;
+    char model[192], template[64];
+
+    *n = 0;
+    if (!hash_model(options->operands[0], &size, &hash))
+        return false;
+    snprintf(model, sizeof model, "%.120s of %llu bytes (%016llx)", batch->model_name, (unsigned long long)size,
+             (unsigned long long)hash);
+    snprintf(template, sizeof template, "%.32s %016llx", options->template_name != NULL ? options->template_name : "",
+             batch->template_text.size > 0
+                 ? (unsigned long long)XXH3_64bits(batch->template_text.bytes, batch->template_text.size)
+                 : 0ull);
+    set(settings, n, "model", model);
+    set(settings, n, "template", template);
+    set(settings, n, "order", options->unordered ? "unordered" : "ordered");
+    set(settings, n, "device", options->device);
+    set(settings, n, "kv-type", options->kv_type);
+    set_number(settings, n, "kv-size", options->kv_bytes);
+    set_number(settings, n, "context", batch->app.info.context_tokens);
+    set_number(settings, n, "max-line-bytes", options->max_line_bytes);
+    return true;
+}
+
+/* ---- The job ----------------------------------------------------------------------------- */
+
+static bool begin_job(struct batch *batch, const char *journal_path)
+{
+    const struct app_options *options = batch->app.options;
+    struct batch_setting settings[N_SETTINGS];
+    struct stat status;
+    size_t n = 0;
+    bool fresh = false;
+
+    if (!collect_settings(batch, settings, &n) ||
+        !batch_input_open(&batch->input, options->operands[1], options->max_line_bytes) ||
+        !batch_journal_open(&batch->journal, journal_path, begin_of(options), &fresh))
+        return false;
+    /* Answers are dated with the input's date, so that the same job gives the same bytes whenever it runs. */
+    batch->job.created = fstat(batch->input.fd, &status) == 0 ? (int64_t)status.st_mtime : 0;
+    if (!fresh && !batch_journal_load(batch->journal, settings, n, &batch->job))
+        return false;
+    if (!batch_output_open(&batch->output, options->operands[2], begin_of(options), fresh, !options->unordered,
+                           &batch->job))
+        return false;
+    if (fresh && !batch_journal_create(batch->journal, settings, n, &batch->job))
+        return false;
+    return batch_output_cut(&batch->output);
+}
+
+static int end_job(struct batch *batch)
+{
+    const struct app_options *options = batch->app.options;
+
+    if (batch->code == APP_OK && !batch_summary(batch))
+        return APP_FAILURE;
+    if (batch->code == APP_OK || batch->changed)
+        return batch->code;
+    app_error("%llu lines were done in this run; the same command with --resume%s goes on",
+              (unsigned long long)batch->done_lines, options->overwrite ? " instead of --overwrite" : "");
+    return batch->code;
+}
+
+/* The engine goes first: it may still deliver events of the lines. */
+static void close_batch(struct batch *batch)
+{
+    for (size_t i = 0; i < batch->n_lines; i++)
+        for (size_t k = 0; k < batch->lines[i]->n_submitted; k++)
+            batch->lines[i]->streams[k].line = NULL;
+    app_close(&batch->app);
+    for (size_t i = 0; i < batch->n_lines; i++)
+        batch_line_free(batch->lines[i]);
+    batch_output_close(&batch->output);
+    batch_journal_close(batch->journal);
+    batch_input_close(&batch->input);
+    free(batch->template_text.bytes);
+}
+
+static int run_job(struct batch *batch, const char *journal_path)
+{
+    const struct app_options *options = batch->app.options;
+    int code = APP_OK;
+
+    if (options->template_file != NULL && !app_read_file(options->template_file, &batch->template_text))
+        return APP_FAILURE;
+    code = app_open(&batch->app, options, false);
+    if (code != APP_OK)
+        return code;
+    if (!begin_job(batch, journal_path))
+        return APP_FAILURE;
+    batch_run(batch);
+    return end_job(batch);
+}
+
+int app_batch(const struct app_options *options)
+{
+    const char *slash = strrchr(options->operands[0], '/');
+    struct batch *batch = NULL;
+    char *journal_path = NULL;
+    int code = APP_USAGE;
+
+    if (options->resume && options->overwrite) {
+        app_error("--resume and --overwrite exclude each other");
+        return APP_USAGE;
+    }
+    batch = calloc(1, sizeof *batch);
+    if (batch == NULL ||
+        asprintf(&journal_path, "%s%s", options->journal != NULL ? options->journal : options->operands[2],
+                 options->journal != NULL ? "" : ".journal") < 0) {
+        app_error("not enough memory");
+        free(batch);
+        return APP_FAILURE;
+    }
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of the write */
+    batch->app.options = options;
+    batch->input.fd = -1;
+    batch->model_name = slash != NULL ? slash + 1 : options->operands[0];
+    if (check_distinct(options, journal_path) && check_existing(options, journal_path))
+        code = run_job(batch, journal_path);
+    close_batch(batch);
+    free(batch);
+    free(journal_path);
+    return code;
+}

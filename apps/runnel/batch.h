@@ -1,0 +1,46 @@
+/* What the parts of `runnel batch` share: batch.c begins and ends a job, batch_run.c computes it, batch_show.c tells
+ * how far it is. Everything runs on the main thread. */
+#ifndef RUNNEL_APP_BATCH_H
+#define RUNNEL_APP_BATCH_H
+
+#include "batch_input.h"
+#include "batch_journal.h"
+#include "batch_line.h"
+#include "batch_output.h"
+#include "common.h"
+
+enum { BATCH_MAX_STREAMS = 1024 };
+
+struct batch {
+    struct app app;
+    const char *model_name;       /* of the file, without its directories */
+    struct app_text template_text;
+    struct batch_input input;
+    struct batch_journal *journal;
+    struct batch_output output;
+    struct batch_job job;
+    struct batch_line *lines[BATCH_MAX_STREAMS]; /* [n_lines] in flight, by number; owned */
+    size_t n_lines;
+    size_t line_bytes;            /* of the lines in flight, as they were read */
+    size_t n_running;             /* streams that have not ended */
+    bool input_ended;
+    bool changed;                 /* the input is not the one that the journal knows */
+    int code;                     /* why the job stops early; APP_OK: it does not */
+    uint64_t now_us, began_us, retry_us, committed_us, flushed_us, flush_cost_us, shown_us;
+    /* of this run */
+    uint64_t done_lines, first_offset; /* first_offset: where the first line that was not done before begins */
+    uint64_t tokens;
+};
+
+/* Reads lines, submits them and writes their answers until all is done or batch->code says why it is not. */
+void batch_run(struct batch *batch);
+
+/* The bar, if it is time for it. */
+void batch_show(struct batch *batch);
+
+/* What the job has come to, on standard error; false after a message. */
+bool batch_summary(struct batch *batch);
+
+uint64_t batch_clock_us(void);
+
+#endif

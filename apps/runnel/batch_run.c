@@ -1,0 +1,386 @@
+/* The loop of a batch job:
+ *
+ *     input ──read──▶ line ──claim──▶ journal          lines in flight: at most as many as streams, and 64 MiB
+ *                      │ submit
+ *                      ▼
+ *                   engine ──events──▶ choices ──all ended──▶ journal ──flush──▶ output
+ *
+ * A line's row is in the journal before the line is submitted, its answer leaves memory for the journal when the
+ * last of its choices ends. What a line is at fault for becomes its error; what the machine fails at (memory, disk,
+ * device) stops the job, and --resume computes the line: such a failure is never an answer. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "batch.h"
+
+enum {
+    READ_AT_ONCE = 256,             /* lines, before the engine is looked at again */
+    LINE_BYTES = 64 << 20,          /* of all lines in flight */
+    ANSWER_BYTES = 128 << 20,       /* of all choices of a line, before they are written as JSON */
+    LOGPROB_BYTES = 64,             /* what one log-probability costs of that */
+    COMMIT_US = 20 * 1000,
+    FLUSH_US = 100 * 1000,          /* and twenty times what the last one has taken */
+    RETRY_MS = 10,                  /* where the engine does not say when */
+    PRIORITY = -10                  /* whoever waits for an answer goes first */
+};
+
+static const char TOO_LARGE[] = "the answers are larger than 128 MiB together";
+
+static void stop(struct batch *batch, int code)
+{
+    if (batch->code == APP_OK)
+        batch->code = code;
+}
+
+/* ---- Events ------------------------------------------------------------------------------ */
+
+static void on_event(void *user, const runnel_event *event)
+{
+    struct batch_stream *stream = user;
+    struct batch_line *line = stream->line;
+    size_t at = 0;
+
+    if (line == NULL) /* the job is closing */
+        return;
+    at = (size_t)(stream - line->streams);
+    line->answer_bytes += event->text_bytes + (event->n_top + 1) * (line->request.logprobs ? LOGPROB_BYTES : 0);
+    line->too_large |= line->answer_bytes > ANSWER_BYTES;
+    if (!line->too_large || event->type >= RUNNEL_EVENT_DONE)
+        openai_choice_event(&line->choices[at], event);
+    if (event->type >= RUNNEL_EVENT_DONE)
+        line->n_ended++;
+}
+
+/* ---- Lines that are done ----------------------------------------------------------------- */
+
+static bool is_machine(runnel_status status)
+{
+    switch (status) {
+    case RUNNEL_INVALID:
+    case RUNNEL_CONTEXT:
+    case RUNNEL_NOT_FOUND:
+    case RUNNEL_FORMAT:
+    case RUNNEL_UNSUPPORTED:
+    case RUNNEL_NUMERIC:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/* What the machine failed at, or the host cancelled, is no answer: false, and the job stops. */
+static bool judge_choice(struct batch *batch, struct batch_line *line, size_t at)
+{
+    struct openai_choice *choice = &line->choices[at];
+
+    if (choice->failed)
+        app_error("line %llu: not enough memory for its answer", (unsigned long long)line->number);
+    else if (choice->end == RUNNEL_EVENT_FAILED && is_machine(choice->status))
+        app_error("line %llu: %s", (unsigned long long)line->number, choice->error);
+    else if (choice->end != RUNNEL_EVENT_CANCELLED || line->too_large) {
+        if (choice->end == RUNNEL_EVENT_FAILED)
+            batch_line_fault(line, at, choice->status, choice->error);
+        return true;
+    }
+    stop(batch, APP_FAILURE);
+    return false;
+}
+
+static bool record(struct batch *batch, struct batch_line *line)
+{
+    struct batch_answer answer;
+    char *text = NULL;
+    size_t n = 0;
+    FILE *to = open_memstream(&text, &n);
+    bool good = to != NULL;
+
+    if (good) {
+        batch_line_write(to, line, batch->model_name, batch->job.created, &answer);
+        good = ferror(to) == 0;
+        good = fclose(to) == 0 && good;
+    }
+    if (!good) {
+        app_error("line %llu: not enough memory for its answer", (unsigned long long)line->number);
+    } else {
+        answer.text = text;
+        answer.n = n;
+        good = batch_journal_answer(batch->journal, &answer);
+        batch->tokens += answer.prompt_tokens - answer.cached_tokens + answer.completion_tokens;
+        batch->done_lines++;
+    }
+    free(text);
+    if (!good)
+        stop(batch, APP_FAILURE);
+    return good;
+}
+
+/* True when the line is in the journal. */
+static bool finish_line(struct batch *batch, struct batch_line *line)
+{
+    if (line->too_large)
+        batch_line_fault(line, 0, RUNNEL_INVALID, TOO_LARGE);
+    for (size_t i = 0; i < line->n_ended; i++) /* all that were submitted */
+        if (!judge_choice(batch, line, i))
+            return false;
+    return record(batch, line);
+}
+
+static void drop_line(struct batch *batch, size_t at)
+{
+    batch->line_bytes -= batch->lines[at]->bytes;
+    batch_line_free(batch->lines[at]);
+    batch->n_lines--;
+    memmove(&batch->lines[at], &batch->lines[at + 1], (batch->n_lines - at) * sizeof(batch->lines[0]));
+}
+
+/* Answers too large end early; all that is done goes to the journal. */
+static void collect(struct batch *batch)
+{
+    size_t at = 0;
+
+    batch->n_running = 0;
+    while (at < batch->n_lines && batch->code == APP_OK) {
+        struct batch_line *line = batch->lines[at];
+
+        if (line->too_large && line->fault == BATCH_GOOD) {
+            batch_line_fault(line, 0, RUNNEL_INVALID, TOO_LARGE);
+            for (size_t i = 0; i < line->n_submitted; i++)
+                runnel_stream_cancel(batch->app.engine, line->streams[i].id);
+        }
+        if (!batch_line_done(line)) {
+            batch->n_running += line->n_submitted - line->n_ended;
+            at++;
+        } else if (finish_line(batch, line)) {
+            drop_line(batch, at);
+        }
+    }
+}
+
+/* ---- Submitting -------------------------------------------------------------------------- */
+
+static void fill_chat(const struct batch *batch, runnel_chat *chat)
+{
+    const struct app_options *options = batch->app.options;
+
+    runnel_chat_default(chat);
+    chat->template_text = batch->template_text.bytes;
+    chat->template_name = options->template_name;
+    chat->now_s = batch->job.created > 0 ? batch->job.created : 1; /* a clock would make a resumed job another */
+}
+
+/* Submits the next choice of a line. False: not now. */
+static bool submit_choice(struct batch *batch, struct batch_line *line)
+{
+    size_t at = line->n_submitted;
+    runnel_request request;
+    runnel_chat chat;
+    runnel_error error = {0};
+
+    fill_chat(batch, &chat);
+    openai_request_choice(&line->request, at, batch_line_seed(line), &request, &chat);
+    request.priority = PRIORITY;
+    request.on_event = on_event;
+    request.user = &line->streams[at];
+    line->streams[at].line = line;
+    if (line->n_open == at) {
+        line->n_open++;
+        if (!openai_choice_open(&line->choices[at], &line->request, at, batch->app.model)) {
+            app_error("not enough memory for line %llu", (unsigned long long)line->number);
+            stop(batch, APP_FAILURE);
+            return false;
+        }
+    }
+    error.status = runnel_generate(batch->app.model, &request, &line->streams[at].id, &error);
+    if (error.status == RUNNEL_OK) {
+        line->n_submitted++;
+        batch->n_running++;
+        return true;
+    }
+    if (error.status == RUNNEL_BUSY || (error.status == RUNNEL_NO_MEMORY && batch->n_running > 0)) {
+        batch->retry_us = batch->now_us + (error.retry_ms > 0 ? error.retry_ms : RETRY_MS) * UINT64_C(1000);
+        return false;
+    }
+    if (!is_machine(error.status)) {
+        batch_line_fault(line, at, error.status, error.message);
+        return true;
+    }
+    stop(batch, app_fail(&error));
+    return false;
+}
+
+static void submit(struct batch *batch)
+{
+    size_t limit = (size_t)batch->app.options->batch_streams;
+
+    if (batch->now_us < batch->retry_us)
+        return;
+    for (size_t i = 0; i < batch->n_lines && batch->code == APP_OK; i++) {
+        struct batch_line *line = batch->lines[i];
+
+        while (line->fault == BATCH_GOOD && line->n_submitted < line->n_choices) {
+            if (batch->n_running >= limit || !submit_choice(batch, line))
+                return;
+        }
+    }
+}
+
+/* ---- Reading ----------------------------------------------------------------------------- */
+
+static bool changed(struct batch *batch, uint64_t number)
+{
+    app_error("%s: line %llu is not the line that the journal knows: the input was changed; --overwrite begins anew",
+              batch->input.path, (unsigned long long)number);
+    batch->changed = true;
+    return false;
+}
+
+/* Looks a line up that an earlier run has read. *done: it has its answer. */
+static bool check_known(struct batch *batch, const struct batch_raw *raw, bool *done)
+{
+    enum batch_state state = BATCH_UNKNOWN;
+    uint64_t hash = 0;
+
+    *done = false;
+    if (batch->job.lines > 0 && raw->number > batch->job.lines)
+        return changed(batch, raw->number);
+    if (raw->number > batch->job.known)
+        return true;
+    if (!batch_journal_find(batch->journal, raw->number, &state, &hash))
+        return false;
+    if (state == BATCH_UNKNOWN || hash != raw->hash)
+        return changed(batch, raw->number);
+    *done = state != BATCH_CLAIMED;
+    return true;
+}
+
+static bool add_blank(struct batch *batch, const struct batch_raw *raw)
+{
+    const struct batch_answer nothing = {.number = raw->number, .hash = raw->hash};
+
+    return batch_journal_answer(batch->journal, &nothing);
+}
+
+static bool add_line(struct batch *batch, struct batch_raw *raw)
+{
+    struct batch_line *line = batch_line_new(raw, batch->input.limit);
+    uint64_t first = raw->number;
+
+    if (line == NULL) {
+        app_error("not enough memory for line %llu", (unsigned long long)raw->number);
+        return false;
+    }
+    batch->lines[batch->n_lines++] = line;
+    batch->line_bytes += line->bytes;
+    if (!batch_journal_claim(batch->journal, line->number, line->hash))
+        return false;
+    if (line->custom_id == NULL)
+        return true;
+    if (!batch_journal_name(batch->journal, line->number, line->custom_id, line->custom_id_bytes, &first))
+        return false;
+    if (first != line->number)
+        batch_line_duplicate(line, first);
+    return true;
+}
+
+static bool read_line(struct batch *batch)
+{
+    struct batch_raw raw;
+    bool done = false, good = true;
+
+    switch (batch_input_next(&batch->input, &raw)) {
+    case BATCH_END:
+        batch->input_ended = true;
+        if (batch->input.number < batch->job.known)
+            return changed(batch, batch->input.number + 1);
+        return batch_journal_end(batch->journal, batch->input.number);
+    case BATCH_ERROR:
+        return false;
+    case BATCH_LINE:
+        break;
+    }
+    good = check_known(batch, &raw, &done);
+    if (!good || done || raw.blank) {
+        free(raw.bytes);
+        raw.bytes = NULL;
+    }
+    if (!good)
+        return false;
+    if (done) {
+        batch->first_offset = batch->n_lines == 0 && batch->done_lines == 0 ? raw.end : batch->first_offset;
+        return true;
+    }
+    return raw.blank ? add_blank(batch, &raw) : add_line(batch, &raw);
+}
+
+/* Reads on while there is room; true if it stopped for the engine's sake, with room left. */
+static bool fill(struct batch *batch)
+{
+    size_t limit = (size_t)batch->app.options->batch_streams;
+
+    for (unsigned i = 0; i < READ_AT_ONCE; i++) {
+        if (batch->code != APP_OK || batch->input_ended || batch->n_lines == limit ||
+            batch->line_bytes >= LINE_BYTES)
+            return false;
+        if (!read_line(batch))
+            stop(batch, APP_FAILURE);
+    }
+    return true;
+}
+
+/* ---- The loop ---------------------------------------------------------------------------- */
+
+static void save(struct batch *batch, bool now)
+{
+    uint64_t pause = FLUSH_US > 20 * batch->flush_cost_us ? FLUSH_US : 20 * batch->flush_cost_us;
+    bool good = true;
+
+    if (now || batch->now_us - batch->flushed_us >= pause) {
+        uint64_t begin = batch_clock_us();
+
+        good = batch_output_flush(&batch->output, batch->journal);
+        batch->flushed_us = batch->committed_us = batch_clock_us();
+        batch->flush_cost_us = batch->flushed_us - begin;
+    } else if (batch->now_us - batch->committed_us >= COMMIT_US) {
+        good = batch_journal_commit(batch->journal);
+        batch->committed_us = batch->now_us;
+    }
+    if (!good)
+        stop(batch, APP_FAILURE);
+}
+
+/* Milliseconds until something is to be done without an event. */
+static int64_t patience(const struct batch *batch)
+{
+    uint64_t until = batch->now_us + APP_TICK_MS * 1000;
+
+    if (batch->retry_us > batch->now_us && batch->retry_us < until)
+        until = batch->retry_us;
+    if (batch->committed_us + COMMIT_US < until)
+        until =
+            batch->committed_us + COMMIT_US > batch->now_us ? batch->committed_us + COMMIT_US : batch->now_us + 1000;
+    return (int64_t)((until - batch->now_us + 999) / 1000);
+}
+
+void batch_run(struct batch *batch)
+{
+    batch->began_us = batch->now_us = batch->flushed_us = batch->committed_us = batch_clock_us();
+    while (batch->code == APP_OK && !(batch->input_ended && batch->n_lines == 0)) {
+        bool more = fill(batch);
+
+        submit(batch);
+        collect(batch); /* also lines that were done as soon as they were read */
+        if (batch->code == APP_OK && !more && (batch->n_running > 0 || batch->retry_us > batch->now_us))
+            runnel_engine_wait(batch->app.engine, patience(batch));
+        runnel_engine_dispatch(batch->app.engine, 0);
+        batch->now_us = batch_clock_us();
+        collect(batch);
+        if (batch->code == APP_OK)
+            save(batch, false);
+        if (app_interrupted())
+            stop(batch, APP_CANCELLED);
+        batch_show(batch);
+    }
+    app_progress_clear();
+    if (batch->code == APP_OK || batch->code == APP_CANCELLED)
+        save(batch, true);
+}

@@ -1,0 +1,651 @@
+/* Bodies in OpenAI's form: a table of fields, and what fits none of its kinds. See openai_request.h. */
+#include "openai_request.h"
+
+#include <errno.h>
+#include <float.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is read before the parts of a request are put together. */
+struct reader {
+    struct openai_request *r;
+    struct openai_error *error;
+    const json_t *tools, *variables, *effort;
+    int64_t chat_tokens; /* max_completion_tokens; 0: not given */
+    bool chat_logprobs, no_tools;
+};
+
+enum kind {
+    NUMBER,      /* float at `at` in [min, max] */
+    INTEGER,     /* int64_t at `at` in [min, max] */
+    IGNORED,     /* known, and of no meaning here */
+    REFUSED,     /* known, and not supported */
+    FALSE_ONLY,  /* a boolean that must be false */
+    SPECIAL      /* `read` */
+};
+
+struct field {
+    const char *name;
+    unsigned endpoints;
+    enum kind kind;
+    size_t at;
+    double min, max;
+    bool (*read)(struct reader *reader, const char *name, const json_t *value);
+};
+
+/* ---- Errors ------------------------------------------------------------------------------ */
+
+bool openai_refuse(struct openai_error *error, const char *code, const char *param, const char *format, ...)
+{
+    va_list args;
+
+    *error = (struct openai_error){.http = 400, .type = "invalid_request_error", .code = code};
+    snprintf(error->param, sizeof error->param, "%s", param != NULL ? param : "");
+    va_start(args, format);
+    vsnprintf(error->message, sizeof error->message, format, args);
+    va_end(args);
+    return false;
+}
+
+static const char *type_name(json_type type)
+{
+    static const char *const names[] = {"an object", "an array", "a string",  "an integer",
+                                        "a number",  "a boolean", "a boolean", "null"};
+
+    return names[type];
+}
+
+bool openai_expect(struct openai_error *error, const char *param, const json_t *value, json_type type)
+{
+    if (value == NULL)
+        return openai_refuse(error, "missing_required_parameter", param, "%s is missing", param);
+    if (json_typeof(value) == type || (type == JSON_TRUE && json_is_boolean(value)))
+        return true;
+    return openai_refuse(error, "invalid_type", param, "%s must be %s, not %s", param, type_name(type),
+                         type_name(json_typeof(value)));
+}
+
+void openai_error_of(runnel_status status, const char *sentence, struct openai_error *error)
+{
+    switch (status) {
+    case RUNNEL_CONTEXT:
+        openai_refuse(error, "context_length_exceeded", NULL, "%s", sentence);
+        break;
+    case RUNNEL_INVALID:
+    case RUNNEL_NOT_FOUND:
+    case RUNNEL_FORMAT:
+    case RUNNEL_UNSUPPORTED:
+        openai_refuse(error, NULL, NULL, "%s", sentence);
+        break;
+    default:
+        openai_refuse(error, NULL, NULL, "%s", sentence);
+        error->http = 500;
+        error->type = "server_error";
+        break;
+    }
+}
+
+static bool no_memory(struct openai_error *error)
+{
+    openai_error_of(RUNNEL_NO_MEMORY, "not enough memory for the request", error);
+    return false;
+}
+
+/* ---- Single values ----------------------------------------------------------------------- */
+
+static bool read_number(struct reader *reader, const struct field *field, const json_t *value)
+{
+    double number = json_number_value(value);
+
+    if (!json_is_number(value))
+        return openai_expect(reader->error, field->name, value, JSON_REAL);
+    if (!(number >= field->min && number <= field->max))
+        return openai_refuse(reader->error, "invalid_value", field->name, "%s is %g; allowed is %g to %g", field->name,
+                             number, field->min, field->max);
+    *(float *)((char *)reader->r + field->at) = (float)number;
+    return true;
+}
+
+static bool read_integer(struct openai_error *error, const char *name, const json_t *value, double min, double max,
+                         int64_t *out)
+{
+    json_int_t number = json_integer_value(value);
+
+    if (!openai_expect(error, name, value, JSON_INTEGER))
+        return false;
+    if ((double)number < min || (double)number > max)
+        return openai_refuse(error, "invalid_value", name, "%s is %lld; allowed is %.0f to %.0f", name,
+                             (long long)number, min, max);
+    *out = number;
+    return true;
+}
+
+static bool read_model(struct reader *reader, const char *name, const json_t *value)
+{
+    if (!openai_expect(reader->error, name, value, JSON_STRING))
+        return false;
+    reader->r->model = strdup(json_string_value(value));
+    return reader->r->model != NULL || no_memory(reader->error);
+}
+
+static bool read_seed(struct reader *reader, const char *name, const json_t *value)
+{
+    if (!openai_expect(reader->error, name, value, JSON_INTEGER))
+        return false;
+    reader->r->sampling.seed = (uint64_t)json_integer_value(value);
+    reader->r->has_seed = true;
+    return true;
+}
+
+static bool read_top_p(struct reader *reader, const char *name, const json_t *value)
+{
+    static const struct field field = {"top_p", 0, NUMBER, offsetof(struct openai_request, sampling.top_p), 0, 1, NULL};
+    float *top_p = &reader->r->sampling.top_p;
+
+    (void)name;
+    if (!read_number(reader, &field, value))
+        return false;
+    *top_p = *top_p > 0 ? *top_p : FLT_MIN; /* 0: the likeliest alone */
+    return true;
+}
+
+static bool read_repetition(struct reader *reader, const char *name, const json_t *value)
+{
+    float *penalty = &reader->r->sampling.repetition_penalty;
+    double number = json_number_value(value);
+
+    if (!json_is_number(value))
+        return openai_expect(reader->error, name, value, JSON_REAL);
+    *penalty = (float)number;
+    if (*penalty > 0 && isfinite(*penalty))
+        return true;
+    return openai_refuse(reader->error, "invalid_value", name, "%s is %g; it must be above 0", name, number);
+}
+
+static bool read_top_k(struct reader *reader, const char *name, const json_t *value)
+{
+    int64_t top_k = 0;
+
+    if (!read_integer(reader->error, name, value, -1, UINT32_MAX, &top_k))
+        return false;
+    reader->r->sampling.top_k = top_k > 0 ? (uint32_t)top_k : 0;
+    return true;
+}
+
+static bool read_echo(struct reader *reader, const char *name, const json_t *value)
+{
+    reader->r->echo = json_is_true(value);
+    return openai_expect(reader->error, name, value, JSON_TRUE);
+}
+
+static bool read_chat_tokens(struct reader *reader, const char *name, const json_t *value)
+{
+    return read_integer(reader->error, name, value, 1, INT32_MAX, &reader->chat_tokens);
+}
+
+static bool read_chat_logprobs(struct reader *reader, const char *name, const json_t *value)
+{
+    reader->chat_logprobs = json_is_true(value);
+    return openai_expect(reader->error, name, value, JSON_TRUE);
+}
+
+static bool read_logprobs(struct reader *reader, const char *name, const json_t *value)
+{
+    reader->r->logprobs = true;
+    return read_integer(reader->error, name, value, 0, RUNNEL_MAX_TOP_LOGPROBS, &reader->r->top_logprobs);
+}
+
+/* ---- Stops and biases -------------------------------------------------------------------- */
+
+static bool add_stop(struct reader *reader, const char *name, const json_t *value)
+{
+    struct openai_request *r = reader->r;
+    size_t n = json_string_length(value);
+
+    if (!openai_expect(reader->error, name, value, JSON_STRING))
+        return false;
+    if (n == 0 || n > RUNNEL_MAX_STOP_BYTES || strlen(json_string_value(value)) != n)
+        return openai_refuse(reader->error, "invalid_value", name, "%s: a stop has 1 to %d bytes, none of them zero",
+                             name, RUNNEL_MAX_STOP_BYTES);
+    r->stops[r->n_stops] = strdup(json_string_value(value));
+    if (r->stops[r->n_stops] == NULL)
+        return no_memory(reader->error);
+    r->n_stops++;
+    return true;
+}
+
+static bool read_stop(struct reader *reader, const char *name, const json_t *value)
+{
+    char param[32];
+
+    if (json_is_string(value))
+        return add_stop(reader, name, value);
+    if (!json_is_array(value))
+        return openai_refuse(reader->error, "invalid_type", name, "%s must be a string or an array of strings", name);
+    if (json_array_size(value) > RUNNEL_MAX_STOPS)
+        return openai_refuse(reader->error, "invalid_value", name, "%s has %zu strings; at most %d are allowed", name,
+                             json_array_size(value), RUNNEL_MAX_STOPS);
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        snprintf(param, sizeof param, "stop[%zu]", i);
+        if (!add_stop(reader, param, json_array_get(value, i)))
+            return false;
+    }
+    return true;
+}
+
+/* The id that a key of logit_bias spells, or -1. */
+static int32_t bias_token(const char *key)
+{
+    char *end = NULL;
+    long value = 0;
+
+    if (key[0] < '0' || key[0] > '9')
+        return -1;
+    errno = 0;
+    value = strtol(key, &end, 10);
+    return errno == 0 && *end == '\0' && value <= INT32_MAX ? (int32_t)value : -1;
+}
+
+static bool read_biases(struct reader *reader, const char *name, const json_t *value)
+{
+    runnel_sampling *sampling = &reader->r->sampling;
+    runnel_logit_bias *biases = NULL;
+    const json_t *bias = NULL;
+    const char *key = NULL;
+    char param[64];
+
+    if (!openai_expect(reader->error, name, value, JSON_OBJECT))
+        return false;
+    biases = calloc(json_object_size(value) + 1, sizeof *biases);
+    sampling->biases = biases;
+    if (biases == NULL)
+        return no_memory(reader->error);
+    json_object_foreach((json_t *)(uintptr_t)value, key, bias) {
+        double number = json_number_value(bias);
+        int32_t token = bias_token(key);
+
+        snprintf(param, sizeof param, "logit_bias.%.40s", key);
+        if (token < 0)
+            return openai_refuse(reader->error, "invalid_value", param, "%s: the name is not a token id", param);
+        if (!json_is_number(bias))
+            return openai_expect(reader->error, param, bias, JSON_REAL);
+        if (!(number >= -100 && number <= 100))
+            return openai_refuse(reader->error, "invalid_value", param, "%s is %g; allowed is -100 to 100", param,
+                                 number);
+        biases[sampling->n_biases++] = (runnel_logit_bias){token, (float)number};
+    }
+    return true;
+}
+
+/* ---- Prompts ----------------------------------------------------------------------------- */
+
+static bool copy_text(struct reader *reader, const json_t *value)
+{
+    struct openai_prompt *prompt = &reader->r->prompts[reader->r->n_prompts];
+    size_t n = json_string_length(value);
+
+    prompt->text = malloc(n + 1);
+    if (prompt->text == NULL)
+        return no_memory(reader->error);
+    memcpy(prompt->text, json_string_value(value), n + 1);
+    prompt->text_bytes = n;
+    reader->r->n_prompts++;
+    return true;
+}
+
+static bool copy_tokens(struct reader *reader, const char *name, const json_t *ids)
+{
+    struct openai_prompt *prompt = &reader->r->prompts[reader->r->n_prompts];
+    size_t n = json_array_size(ids);
+    int64_t id = 0;
+    char param[64];
+
+    prompt->tokens = calloc(n, sizeof *prompt->tokens);
+    if (prompt->tokens == NULL)
+        return no_memory(reader->error);
+    reader->r->n_prompts++;
+    for (size_t i = 0; i < n; i++) {
+        snprintf(param, sizeof param, "%.32s[%zu]", name, i);
+        if (!read_integer(reader->error, param, json_array_get(ids, i), 0, INT32_MAX, &id))
+            return false;
+        prompt->tokens[i] = (int32_t)id;
+    }
+    prompt->n_tokens = n;
+    return true;
+}
+
+/* One of several prompts: a text, or ids. */
+static bool copy_prompt(struct reader *reader, const char *name, const json_t *value)
+{
+    if (json_is_string(value))
+        return copy_text(reader, value);
+    if (json_is_array(value) && json_array_size(value) > 0)
+        return copy_tokens(reader, name, value);
+    return openai_refuse(reader->error, "invalid_type", name, "%s must be a string or an array of token ids", name);
+}
+
+static bool read_prompt(struct reader *reader, const char *name, const json_t *value)
+{
+    bool several = json_is_array(value) && !json_is_integer(json_array_get(value, 0));
+    size_t n = several ? json_array_size(value) : 1;
+    char param[32];
+
+    if (n == 0 || n > OPENAI_MAX_CHOICES)
+        return openai_refuse(reader->error, "invalid_value", name, "%s has %zu elements; allowed is 1 to %d", name, n,
+                             OPENAI_MAX_CHOICES);
+    reader->r->prompts = calloc(n, sizeof *reader->r->prompts);
+    if (reader->r->prompts == NULL)
+        return no_memory(reader->error);
+    if (!several)
+        return copy_prompt(reader, name, value);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(param, sizeof param, "prompt[%zu]", i);
+        if (!copy_prompt(reader, param, json_array_get(value, i)))
+            return false;
+    }
+    return true;
+}
+
+/* ---- Chats ------------------------------------------------------------------------------- */
+
+static char *dump(const json_t *value)
+{
+    return json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+}
+
+static bool read_messages(struct reader *reader, const char *name, const json_t *value)
+{
+    json_t *messages = openai_messages(value, reader->error);
+
+    (void)name;
+    if (messages == NULL)
+        return reader->error->http != 0 ? false : no_memory(reader->error);
+    reader->r->messages = dump(messages);
+    json_decref(messages);
+    return reader->r->messages != NULL || no_memory(reader->error);
+}
+
+static bool read_tools(struct reader *reader, const char *name, const json_t *value)
+{
+    (void)name;
+    reader->tools = value;
+    return openai_tools_check(value, reader->error);
+}
+
+static bool read_tool_choice(struct reader *reader, const char *name, const json_t *value)
+{
+    const char *choice = json_string_value(value);
+
+    if (choice == NULL && !json_is_object(value))
+        return openai_refuse(reader->error, "invalid_type", name, "%s must be a string or an object", name);
+    reader->no_tools = choice != NULL && strcmp(choice, "none") == 0;
+    if (reader->no_tools || (choice != NULL && strcmp(choice, "auto") == 0))
+        return true;
+    return openai_refuse(reader->error, "unsupported_value", name, "%s: only 'none' and 'auto' are supported", name);
+}
+
+static bool read_parallel_calls(struct reader *reader, const char *name, const json_t *value)
+{
+    reader->r->one_call = json_is_false(value);
+    return openai_expect(reader->error, name, value, JSON_TRUE);
+}
+
+static bool read_format(struct reader *reader, const char *name, const json_t *value)
+{
+    const char *type = json_string_value(json_object_get(value, "type"));
+
+    if (!openai_expect(reader->error, name, value, JSON_OBJECT))
+        return false;
+    if (type != NULL && strcmp(type, "text") == 0)
+        return true;
+    return openai_refuse(reader->error, "unsupported_value", name, "%s: only {\"type\": \"text\"} is supported", name);
+}
+
+static bool read_modalities(struct reader *reader, const char *name, const json_t *value)
+{
+    const char *first = json_string_value(json_array_get(value, 0));
+
+    if (!openai_expect(reader->error, name, value, JSON_ARRAY))
+        return false;
+    if (json_array_size(value) == 1 && first != NULL && strcmp(first, "text") == 0)
+        return true;
+    return openai_refuse(reader->error, "unsupported_value", name, "%s: only [\"text\"] is supported", name);
+}
+
+static bool read_variables(struct reader *reader, const char *name, const json_t *value)
+{
+    reader->variables = value;
+    return openai_expect(reader->error, name, value, JSON_OBJECT);
+}
+
+static bool read_effort(struct reader *reader, const char *name, const json_t *value)
+{
+    reader->effort = value;
+    return openai_expect(reader->error, name, value, JSON_STRING);
+}
+
+/* ---- The table --------------------------------------------------------------------------- */
+
+#define BOTH (OPENAI_CHAT | OPENAI_COMPLETIONS)
+#define AT(field) offsetof(struct openai_request, field)
+
+static const struct field fields[] = {
+    {"model", BOTH, SPECIAL, 0, 0, 0, read_model},
+    {"messages", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_messages},
+    {"prompt", OPENAI_COMPLETIONS, SPECIAL, 0, 0, 0, read_prompt},
+    {"max_tokens", OPENAI_CHAT, INTEGER, AT(max_tokens), 1, INT32_MAX, NULL},
+    {"max_tokens", OPENAI_COMPLETIONS, INTEGER, AT(max_tokens), 0, INT32_MAX, NULL},
+    {"max_completion_tokens", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_chat_tokens},
+    {"temperature", BOTH, NUMBER, AT(sampling.temperature), 0, 2, NULL},
+    {"top_p", BOTH, SPECIAL, 0, 0, 0, read_top_p},
+    {"n", BOTH, INTEGER, AT(n), 1, 128, NULL},
+    {"stop", BOTH, SPECIAL, 0, 0, 0, read_stop},
+    {"seed", BOTH, SPECIAL, 0, 0, 0, read_seed},
+    {"frequency_penalty", BOTH, NUMBER, AT(sampling.frequency_penalty), -2, 2, NULL},
+    {"presence_penalty", BOTH, NUMBER, AT(sampling.presence_penalty), -2, 2, NULL},
+    {"logit_bias", BOTH, SPECIAL, 0, 0, 0, read_biases},
+    {"logprobs", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_chat_logprobs},
+    {"logprobs", OPENAI_COMPLETIONS, SPECIAL, 0, 0, 0, read_logprobs},
+    {"top_logprobs", OPENAI_CHAT, INTEGER, AT(top_logprobs), 0, RUNNEL_MAX_TOP_LOGPROBS, NULL},
+    {"tools", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_tools},
+    {"tool_choice", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_tool_choice},
+    {"parallel_tool_calls", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_parallel_calls},
+    {"response_format", BOTH, SPECIAL, 0, 0, 0, read_format},
+    {"modalities", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_modalities},
+    {"reasoning_effort", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_effort},
+    {"echo", OPENAI_COMPLETIONS, SPECIAL, 0, 0, 0, read_echo},
+    {"stream", BOTH, FALSE_ONLY, 0, 0, 0, NULL},
+    {"stream_options", BOTH, REFUSED, 0, 0, 0, NULL},
+    {"functions", OPENAI_CHAT, REFUSED, 0, 0, 0, NULL},
+    {"function_call", OPENAI_CHAT, REFUSED, 0, 0, 0, NULL},
+    {"audio", OPENAI_CHAT, REFUSED, 0, 0, 0, NULL},
+    {"web_search_options", OPENAI_CHAT, REFUSED, 0, 0, 0, NULL},
+    {"best_of", OPENAI_COMPLETIONS, REFUSED, 0, 0, 0, NULL},
+    {"suffix", OPENAI_COMPLETIONS, REFUSED, 0, 0, 0, NULL},
+    {"user", BOTH, IGNORED, 0, 0, 0, NULL},
+    {"metadata", OPENAI_CHAT, IGNORED, 0, 0, 0, NULL},
+    {"store", OPENAI_CHAT, IGNORED, 0, 0, 0, NULL},
+    {"service_tier", OPENAI_CHAT, IGNORED, 0, 0, 0, NULL},
+    {"safety_identifier", OPENAI_CHAT, IGNORED, 0, 0, 0, NULL},
+    {"prompt_cache_key", OPENAI_CHAT, IGNORED, 0, 0, 0, NULL},
+    {"prompt_cache_retention", OPENAI_CHAT, IGNORED, 0, 0, 0, NULL},
+    {"verbosity", OPENAI_CHAT, IGNORED, 0, 0, 0, NULL},
+    {"prediction", OPENAI_CHAT, IGNORED, 0, 0, 0, NULL},
+    {"top_k", BOTH, SPECIAL, 0, 0, 0, read_top_k},
+    {"min_p", BOTH, NUMBER, AT(sampling.min_p), 0, 1, NULL},
+    {"repetition_penalty", BOTH, SPECIAL, 0, 0, 0, read_repetition},
+    {"chat_template_kwargs", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_variables},
+};
+
+static const struct field *find_field(const char *name, enum openai_endpoint endpoint)
+{
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        if ((fields[i].endpoints & endpoint) != 0 && strcmp(fields[i].name, name) == 0)
+            return &fields[i];
+    return NULL;
+}
+
+static bool read_field(struct reader *reader, const struct field *field, const json_t *value)
+{
+    switch (field->kind) {
+    case NUMBER:
+        return read_number(reader, field, value);
+    case INTEGER:
+        return read_integer(reader->error, field->name, value, field->min, field->max,
+                            (int64_t *)((char *)reader->r + field->at));
+    case IGNORED:
+        return true;
+    case REFUSED:
+        return openai_refuse(reader->error, "unsupported_parameter", field->name, "%s is not supported", field->name);
+    case FALSE_ONLY:
+        if (!openai_expect(reader->error, field->name, value, JSON_TRUE))
+            return false;
+        return json_is_false(value) || openai_refuse(reader->error, "unsupported_value", field->name,
+                                                     "%s: only false is supported", field->name);
+    case SPECIAL:
+        return field->read(reader, field->name, value);
+    }
+    return false;
+}
+
+static bool read_fields(struct reader *reader, const json_t *body)
+{
+    const char *name = NULL;
+    const json_t *value = NULL;
+
+    json_object_foreach((json_t *)(uintptr_t)body, name, value) {
+        const struct field *field = find_field(name, reader->r->endpoint);
+
+        if (field == NULL)
+            return openai_refuse(reader->error, "unknown_parameter", name, "unknown parameter '%.80s'", name);
+        if (!json_is_null(value) && !read_field(reader, field, value))
+            return false;
+    }
+    return true;
+}
+
+/* ---- What several fields make together --------------------------------------------------- */
+
+/* tools, and the template's variables: chat_template_kwargs and, unless these have it, reasoning_effort. */
+static bool finish_chat(struct reader *reader)
+{
+    struct openai_request *r = reader->r;
+    json_t *variables = reader->variables != NULL ? json_copy((json_t *)(uintptr_t)reader->variables) : json_object();
+    bool good = variables != NULL;
+
+    if (good && reader->effort != NULL && json_object_get(variables, "reasoning_effort") == NULL)
+        good = json_object_set(variables, "reasoning_effort", (json_t *)(uintptr_t)reader->effort) == 0;
+    if (good && json_object_size(variables) > 0)
+        good = (r->variables = dump(variables)) != NULL;
+    if (good && reader->tools != NULL && json_array_size(reader->tools) > 0 && !reader->no_tools)
+        good = (r->tools = dump(reader->tools)) != NULL;
+    json_decref(variables);
+    return good || no_memory(reader->error);
+}
+
+static bool finish(struct reader *reader)
+{
+    struct openai_request *r = reader->r;
+    bool chat = r->endpoint == OPENAI_CHAT;
+
+    if (chat) {
+        r->n_prompts = 1;
+        r->logprobs = reader->chat_logprobs;
+        r->max_tokens = reader->chat_tokens > 0 ? reader->chat_tokens : r->max_tokens;
+    }
+    if (chat && r->messages == NULL)
+        return openai_refuse(reader->error, "missing_required_parameter", "messages", "messages is missing");
+    if (r->n_prompts == 0)
+        return openai_refuse(reader->error, "missing_required_parameter", "prompt", "prompt is missing");
+    if (r->top_logprobs > 0 && !r->logprobs)
+        return openai_refuse(reader->error, "invalid_value", "top_logprobs", "top_logprobs needs logprobs to be true");
+    if (r->echo && r->logprobs)
+        return openai_refuse(reader->error, "unsupported_value", "echo",
+                             "echo together with logprobs is not supported");
+    if (openai_request_choices(r) > OPENAI_MAX_CHOICES)
+        return openai_refuse(reader->error, "invalid_value", "n",
+                             "n: %zu choices are asked for; at most %d are allowed", openai_request_choices(r),
+                             OPENAI_MAX_CHOICES);
+    return !chat || finish_chat(reader);
+}
+
+bool openai_request_read(struct openai_request *request, enum openai_endpoint endpoint, const json_t *body,
+                         struct openai_error *error)
+{
+    struct reader reader = {.r = request, .error = error};
+
+    *error = (struct openai_error){0};
+    *request = (struct openai_request){.endpoint = endpoint,
+                                       .n = 1,
+                                       .max_tokens = endpoint == OPENAI_CHAT ? -1 : 16,
+                                       .sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1}};
+    if (!openai_expect(error, "body", body, JSON_OBJECT))
+        return false;
+    if (read_fields(&reader, body) && finish(&reader))
+        return true;
+    openai_request_fini(request);
+    return false;
+}
+
+void openai_request_fini(struct openai_request *request)
+{
+    for (size_t i = 0; request->prompts != NULL && i < request->n_prompts; i++) {
+        free(request->prompts[i].text);
+        free(request->prompts[i].tokens);
+    }
+    for (size_t i = 0; i < request->n_stops; i++)
+        free(request->stops[i]);
+    free((void *)(uintptr_t)request->sampling.biases);
+    free(request->prompts);
+    free(request->messages);
+    free(request->tools);
+    free(request->variables);
+    free(request->model);
+    *request = (struct openai_request){0};
+}
+
+size_t openai_request_choices(const struct openai_request *request)
+{
+    return request->n_prompts * (size_t)request->n;
+}
+
+/* The finaliser of MurmurHash3: neighbours become strangers. */
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ (x >> 33)) * 0xff51afd7ed558ccdu;
+    x = (x ^ (x >> 33)) * 0xc4ceb9fe1a85ec53u;
+    return x ^ (x >> 33);
+}
+
+void openai_request_choice(const struct openai_request *request, size_t index, uint64_t seed, runnel_request *out,
+                           runnel_chat *chat)
+{
+    size_t answer = index % (size_t)request->n;
+
+    runnel_request_default(out);
+    out->sampling = request->sampling;
+    out->sampling.seed = request->has_seed ? request->sampling.seed : seed;
+    if (answer > 0)
+        out->sampling.seed = mix(mix(out->sampling.seed + UINT64_C(0x9e3779b97f4a7c15)) + answer);
+    out->max_tokens = request->max_tokens;
+    out->want_logprobs = request->logprobs;
+    out->n_top = request->logprobs ? (uint32_t)request->top_logprobs : 0;
+    out->stops = (const char *const *)request->stops;
+    out->n_stops = request->n_stops;
+    if (request->endpoint == OPENAI_CHAT) {
+        chat->messages_json = request->messages;
+        chat->tools = request->tools;
+        chat->variables = request->variables;
+        out->chat = chat;
+    } else {
+        const struct openai_prompt *prompt = &request->prompts[index / (size_t)request->n];
+
+        out->prompt = prompt->text;
+        out->prompt_bytes = prompt->text_bytes;
+        out->tokens = prompt->tokens;
+        out->n_tokens = prompt->n_tokens;
+    }
+}
