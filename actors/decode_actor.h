@@ -17,6 +17,7 @@
 #define RN_ACTORS_DECODE_ACTOR_H
 
 #include "actors/detokenizer_actor.h"
+#include "actors/pace.h"
 #include "actors/request.h"
 #include "actors/runtime.h"
 #include "actors/tier_actor.h"
@@ -55,6 +56,8 @@ struct rn_batch {
     struct rn_batch_out *outs;   /* [limits.max_outs] */
     struct rn_batch_part *parts; /* [limits.max_seqs] */
     uint32_t n_parts;
+    uint32_t n_answer_rows;      /* rows of running sequences, the first ones */
+    bool read_along;             /* one of them is not of the background */
 };
 
 struct rn_credit {
@@ -72,6 +75,8 @@ struct rn_decode {
     struct rn_request_queue prompts;
     struct rn_credit *credits;    /* [max_streams] */
     struct rn_batch batch;
+    struct rn_pace pace;
+    uint64_t step_begin_us;
     bool in_flight;
     bool shortage;                /* the tier wants back what stalls */
     struct rn_token_list lists[RN_TOKEN_LISTS];

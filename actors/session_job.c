@@ -53,7 +53,7 @@ static const struct rn_session_prints *prints_of(struct runnel_model *model)
     if (!model->prints.known) {
         model->prints.model = rn_print_model(parts->gguf);
         model->prints.vocab = rn_print_list(rn_vocab_count(parts->vocab), piece, parts->vocab);
-        model->prints.kv = rn_print_kv(parts->plan, parts->backend, parts->limits.block_tokens);
+        model->prints.kv = rn_print_kv(parts->plan, parts->backend, &parts->limits);
         model->prints.known = true;
     }
     return &model->prints;

@@ -156,7 +156,6 @@ void rn_tier_on_session_fork(struct rn_actor *self, struct rn_msg *msg)
     rn_msg_free(self->runtime, msg);
     copy->next = tier->sessions;
     tier->sessions = copy;
-    copy->held = 0;
     copy->busy = true;
     copy->becomes = (struct rn_snapshot){.slot = fork.from, .generation = fork.from_generation, .copy = copy};
     add_snapshot(tier, &copy->becomes);

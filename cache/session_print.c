@@ -92,7 +92,8 @@ static void add_double(XXH3_state_t *state, double value)
     add_u64(state, bits);
 }
 
-struct rn_print rn_print_kv(const struct rn_plan *plan, const struct rn_backend *backend, uint32_t block_tokens)
+struct rn_print rn_print_kv(const struct rn_plan *plan, const struct rn_backend *backend,
+                            const struct rn_backend_limits *limits)
 {
     const struct rn_backend_ops *ops = backend->ops;
     XXH3_state_t state;
@@ -101,7 +102,8 @@ struct rn_print rn_print_kv(const struct rn_plan *plan, const struct rn_backend 
         return (struct rn_print){{0}};
     XXH3_128bits_reset(&state);
     add_view(&state, (struct rn_view){ops->layout(backend), strlen(ops->layout(backend))});
-    add_u64(&state, block_tokens);
+    add_u64(&state, limits->kv_type);
+    add_u64(&state, limits->block_tokens);
     add_u64(&state, ops->block_bytes(backend));
     for (uint32_t i = 0; plan != NULL && i < plan->n_ropes; i++) {
         add_u64(&state, plan->ropes[i].dims);

@@ -19,7 +19,8 @@ struct rn_print {
 struct rn_print rn_print_model(const struct rn_gguf *gguf);
 
 /* plan NULL: a backend that needs none. A backend that cannot hand out blocks has the print of zeros. */
-struct rn_print rn_print_kv(const struct rn_plan *plan, const struct rn_backend *backend, uint32_t block_tokens);
+struct rn_print rn_print_kv(const struct rn_plan *plan, const struct rn_backend *backend,
+                            const struct rn_backend_limits *limits);
 
 /* Of n texts, each with its length. */
 struct rn_print rn_print_list(uint32_t n, struct rn_view (*item)(const void *user, uint32_t index), const void *user);

@@ -8,7 +8,8 @@
 #include "cpu/team.h"
 
 /* Keys and values of one cache layer: [block][kv head][dim][position in block] and
- * [block][kv head][position in block][dim]. Scores are summed over dim, one position per lane. */
+ * [block][kv head][position in block][dim]; `dim` counts the bytes of a row where the format is grouped
+ * (model/kv.h). Scores are summed over dim, one position per lane. */
 struct rn_fast_layer {
     uint8_t *keys, *values;
     uint32_t kv_heads, k_dim, v_dim;
@@ -44,7 +45,7 @@ struct rn_fast {
     void *inputs[RN_INPUT_KINDS];      /* quantised rows */
     float **vectors;                   /* [n_weights]: norm weights and biases as floats, NULL for matrices */
     struct rn_fast_layer *layers;      /* [n_kv_layers] */
-    char layout[96];                   /* how a block's bytes are arranged, and who computed them */
+    char layout[32];                   /* how a block's bytes are arranged, and who computed them */
     float **angles;                    /* [n_ropes][max_rows][dims]: cosines, then sines of a row's position */
     struct rn_fast_scratch *scratch;   /* [threads] */
     uint32_t least_kv_heads;           /* over the layers */

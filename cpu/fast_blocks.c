@@ -1,7 +1,7 @@
 /* The fast backend's cache, block by block: copies within it, and blocks in the host's memory.
  *
  *   bytes of a block:  layer 0: keys | values || layer 1: keys | values || ...
- *   keys:              [kv head][dim][position]        values: [kv head][position][dim]
+ *   keys:              [kv head][unit of a row][position]        values: [kv head][position][unit of a row]
  *
  * as they lie in the cache (fast.h). Nothing here looks at a number: what is copied is the same bits. */
 #include <stdio.h>
@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "cpu/fast.h"
+#include "model/kv.h"
 
 static const struct rn_fast *of(const struct rn_backend *backend)
 {
@@ -17,10 +18,7 @@ static const struct rn_fast *of(const struct rn_backend *backend)
 
 void rn_fast_describe(struct rn_fast *fast)
 {
-    static const char *const types[] = {[RUNNEL_KV_F16] = "f16", [RUNNEL_KV_F32] = "f32", [RUNNEL_KV_BF16] = "bf16"};
-
-    snprintf(fast->layout, sizeof fast->layout, "cpu 1 %s, %s, %u positions", fast->level->name,
-             types[fast->limits.kv_type], fast->limits.block_tokens);
+    snprintf(fast->layout, sizeof fast->layout, "cpu 1 %s", fast->level->name);
 }
 
 const char *rn_fast_layout(const struct rn_backend *backend)
@@ -57,22 +55,21 @@ void rn_fast_copy_blocks(struct rn_fast *fast, uint32_t worker, uint32_t n_worke
 
 /* ---- The host's memory ---- */
 
-/* Keys lie in rows of block_tokens positions: in each those from n_positions on become zeros. */
+/* Keys lie in rows of block_tokens units, one per position: in each those from n_positions on become zeros. */
 static void clear_positions(uint8_t *keys, const struct rn_fast *fast, const struct rn_fast_layer *layer,
                             uint32_t n_positions)
 {
-    size_t element = rn_kv_element_bytes(fast->limits.kv_type), row = fast->limits.block_tokens * element;
-    size_t n_rows = (size_t)layer->kv_heads * layer->k_dim;
+    size_t unit = rn_kv_unit_bytes(fast->limits.kv_type), row = fast->limits.block_tokens * unit;
 
-    for (size_t i = 0; i < n_rows; i++)
-        memset(keys + i * row + n_positions * element, 0, row - n_positions * element);
+    for (size_t at = 0; at < layer->key_block; at += row)
+        memset(keys + at + n_positions * unit, 0, row - n_positions * unit);
 }
 
 /* The same of values, where a head's positions lie behind one another. */
 static void clear_tails(uint8_t *values, const struct rn_fast *fast, const struct rn_fast_layer *layer,
                         uint32_t n_positions)
 {
-    size_t kept = (size_t)n_positions * layer->v_dim * rn_kv_element_bytes(fast->limits.kv_type);
+    size_t kept = (size_t)n_positions * rn_kv_row_bytes(fast->limits.kv_type, layer->v_dim);
 
     for (uint32_t head = 0; head < layer->kv_heads; head++)
         memset(values + head * layer->value_head + kept, 0, layer->value_head - kept);

@@ -1,25 +1,24 @@
-/* The reference backend's cache, block by block: layer after layer, keys [position][width] and then values. */
+/* The reference backend's cache, block by block: layer after layer, keys [position][row] and then values. */
 #include <string.h>
 
 #include "base/check.h"
 #include "cpu/reference.h"
+#include "model/kv.h"
 
 static const struct rn_reference *of(const struct rn_backend *backend)
 {
     return (const struct rn_reference *)backend;
 }
 
-static size_t position_bytes(const struct rn_reference *ref, uint32_t width)
+static size_t position_bytes(const struct rn_reference *ref, uint32_t heads, uint32_t width)
 {
-    return (size_t)width * rn_kv_element_bytes(ref->limits.kv_type);
+    return heads * rn_kv_row_bytes(ref->limits.kv_type, width / heads);
 }
 
 const char *rn_reference_layout(const struct rn_backend *backend)
 {
-    static const char *const layouts[] = {[RUNNEL_KV_F16] = "reference 1 f16", [RUNNEL_KV_F32] = "reference 1 f32",
-                                          [RUNNEL_KV_BF16] = "reference 1 bf16"};
-
-    return layouts[of(backend)->limits.kv_type];
+    (void)backend;
+    return "reference 1";
 }
 
 size_t rn_reference_block_bytes(const struct rn_backend *backend)
@@ -34,7 +33,7 @@ static unsigned char *cache(const struct rn_reference *ref, uint32_t i, uint32_t
 {
     const struct rn_kv_layer *layer = &ref->plan->kv_layers[i / 2];
 
-    *bytes = position_bytes(ref, i % 2 == 0 ? layer->k_width : layer->v_width) * ref->limits.block_tokens;
+    *bytes = position_bytes(ref, layer->kv_heads, i % 2 == 0 ? layer->k_width : layer->v_width) * ref->limits.block_tokens;
     return (i % 2 == 0 ? ref->k : ref->v)[i / 2] + block * *bytes;
 }
 

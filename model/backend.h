@@ -87,7 +87,7 @@ struct rn_backend_ops {
     void (*free)(struct rn_backend *backend);
 
     /* Blocks in the host's memory: what sessions are kept in, and colder tiers. One block is block_bytes bytes, the KV of all
-     * layers, arranged as `layout` says: two backends with one layout understand each other's bytes, and
+     * layers, arranged as `layout` says: two backends with one layout, plan and limits understand each other's bytes, and
      * compute the same ones from the same tokens. The string is the backend's, in ASCII, the same as long as it lives.
      * All four after prepare; NULL: this backend cannot. */
     size_t (*block_bytes)(const struct rn_backend *backend);

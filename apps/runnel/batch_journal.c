@@ -12,7 +12,7 @@
 #define FORMAT "1"
 
 enum statement {
-    FIND, CLAIM, NAME, NAMED, ANSWER, SET, GET, VISIT, WRITTEN, COUNT, KNOWN, BEGIN, COMMIT, N_STATEMENTS
+    FIND, CLAIM, NAME, NAMED, ANSWER, KEEP, SET, GET, VISIT, WRITTEN, COUNT, KNOWN, BEGIN, COMMIT, N_STATEMENTS
 };
 
 static const char *const texts[N_STATEMENTS] = {
@@ -20,12 +20,13 @@ static const char *const texts[N_STATEMENTS] = {
     [CLAIM] = "INSERT INTO line (number, hash, state) VALUES (?1, ?2, 0) ON CONFLICT DO NOTHING",
     [NAME] = "INSERT INTO custom (id, number) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
     [NAMED] = "SELECT number FROM custom WHERE id = ?1",
-    [ANSWER] = "INSERT OR REPLACE INTO line (number, hash, state, answer, good, prompt, cached, completion)"
-               " VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6, ?7)",
+    [ANSWER] = "INSERT OR REPLACE INTO line (number, hash, state, good, prompt, cached, completion)"
+               " VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6)",
+    [KEEP] = "INSERT OR REPLACE INTO answer (number, text) VALUES (?1, ?2)",
     [SET] = "INSERT OR REPLACE INTO job (key, value) VALUES (?1, ?2)",
     [GET] = "SELECT value FROM job WHERE key = ?1",
-    [VISIT] = "SELECT number, answer FROM line WHERE state = 1 ORDER BY number",
-    [WRITTEN] = "UPDATE line SET state = 2, answer = NULL WHERE state = 1 AND number <= ?1",
+    [VISIT] = "SELECT number, text FROM answer ORDER BY number",
+    [WRITTEN] = "DELETE FROM answer WHERE number <= ?1",
     [COUNT] = "SELECT sum(good IS NOT NULL), sum(good = 1), sum(good = 0), sum(prompt), sum(cached), sum(completion)"
               " FROM line WHERE state > 0",
     [KNOWN] = "SELECT max(number) FROM line",
@@ -36,11 +37,11 @@ static const char *const texts[N_STATEMENTS] = {
 /* One transaction makes all of it: there is a whole job or none. */
 static const char schema[] =
     "BEGIN IMMEDIATE;"
-    "DROP TABLE IF EXISTS job; DROP TABLE IF EXISTS line; DROP TABLE IF EXISTS custom;"
+    "DROP TABLE IF EXISTS job; DROP TABLE IF EXISTS line; DROP TABLE IF EXISTS answer; DROP TABLE IF EXISTS custom;"
     "CREATE TABLE job (key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
-    "CREATE TABLE line (number INTEGER PRIMARY KEY, hash INTEGER NOT NULL, state INTEGER NOT NULL, answer BLOB,"
+    "CREATE TABLE line (number INTEGER PRIMARY KEY, hash INTEGER NOT NULL, state INTEGER NOT NULL,"
     " good INTEGER, prompt INTEGER, cached INTEGER, completion INTEGER);"
-    "CREATE INDEX answered ON line (number) WHERE state = 1;"
+    "CREATE TABLE answer (number INTEGER PRIMARY KEY, text BLOB NOT NULL);"
     "CREATE TABLE custom (id BLOB PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;";
 
 struct batch_journal {
@@ -260,7 +261,8 @@ bool batch_journal_open(struct batch_journal **out, const char *path, enum batch
     *fresh = !ours || how == BATCH_OVERWRITE;
     /* When the process dies nothing that was committed is lost; when the machine does, the last commits may be, but
      * never their order. */
-    return execute(journal, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
+    return execute(journal, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+                            "PRAGMA wal_autocheckpoint = 4096");
 }
 
 bool batch_journal_create(struct batch_journal *journal, const struct batch_setting *settings, size_t n,
@@ -350,15 +352,16 @@ bool batch_journal_answer(struct batch_journal *journal, const struct batch_answ
 
     bind(journal, ANSWER, 1, answer->number);
     bind(journal, ANSWER, 2, answer->hash);
-    sqlite3_bind_blob64(statement, 3, answer->n > 0 ? answer->text : "", answer->n, SQLITE_STATIC);
     if (answer->n > 0)
-        sqlite3_bind_int(statement, 4, answer->good);
+        sqlite3_bind_int(statement, 3, answer->good);
     else
-        sqlite3_bind_null(statement, 4);
-    bind(journal, ANSWER, 5, answer->prompt_tokens);
-    bind(journal, ANSWER, 6, answer->cached_tokens);
-    bind(journal, ANSWER, 7, answer->completion_tokens);
-    return begin(journal) && act(journal, ANSWER);
+        sqlite3_bind_null(statement, 3);
+    bind(journal, ANSWER, 4, answer->prompt_tokens);
+    bind(journal, ANSWER, 5, answer->cached_tokens);
+    bind(journal, ANSWER, 6, answer->completion_tokens);
+    bind(journal, KEEP, 1, answer->number);
+    sqlite3_bind_blob64(journal->statements[KEEP], 2, answer->n > 0 ? answer->text : "", answer->n, SQLITE_STATIC);
+    return begin(journal) && act(journal, ANSWER) && act(journal, KEEP);
 }
 
 bool batch_journal_end(struct batch_journal *journal, uint64_t lines)

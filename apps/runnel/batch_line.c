@@ -121,40 +121,37 @@ static void read_json(struct batch_line *line, const struct batch_raw *raw)
     json_decref(root);
 }
 
+static bool make_room(struct batch_line *line)
+{
+    line->n_choices = openai_request_choices(&line->request);
+    line->choices = calloc(line->n_choices, sizeof *line->choices);
+    line->streams = calloc(line->n_choices, sizeof *line->streams);
+    return line->choices != NULL && line->streams != NULL;
+}
+
 struct batch_line *batch_line_new(struct batch_raw *raw, size_t limit)
 {
     struct batch_line *line = calloc(1, sizeof *line);
+    bool good = line != NULL;
 
-    if (line != NULL) {
-        line->number = raw->number;
-        line->hash = raw->hash;
-        line->end = raw->end;
+    if (good) {
+        *line = (struct batch_line){.number = raw->number, .hash = raw->hash, .end = raw->end, .fault_at = SIZE_MAX};
         line->bytes = raw->too_long ? 0 : raw->n;
-        line->fault_at = SIZE_MAX;
-    }
-    if (line != NULL && raw->too_long) {
-        openai_refuse(&line->error, "line_too_long", NULL,
-                      "the line has %zu bytes; at most %zu are allowed (--max-line-bytes)", raw->n, limit);
-        bad_line(line);
-    } else if (line != NULL) {
-        read_json(line, raw);
+        if (raw->too_long) {
+            openai_refuse(&line->error, "line_too_long", NULL,
+                          "the line has %zu bytes; at most %zu are allowed (--max-line-bytes)", raw->n, limit);
+            bad_line(line);
+        } else {
+            read_json(line, raw);
+        }
+        good = line->error.http != 500; /* memory was short: not the line's fault */
     }
     free(raw->bytes);
     raw->bytes = NULL;
-    if (line != NULL && line->error.http == 500) { /* memory was short: not the line's fault */
-        batch_line_free(line);
-        return NULL;
-    }
-    if (line != NULL && line->fault == BATCH_GOOD) {
-        line->n_choices = openai_request_choices(&line->request);
-        line->choices = calloc(line->n_choices, sizeof *line->choices);
-        line->streams = calloc(line->n_choices, sizeof *line->streams);
-    }
-    if (line != NULL && line->fault == BATCH_GOOD && (line->choices == NULL || line->streams == NULL)) {
-        batch_line_free(line);
-        return NULL;
-    }
-    return line;
+    if (good && (line->fault != BATCH_GOOD || make_room(line)))
+        return line;
+    batch_line_free(line);
+    return NULL;
 }
 
 void batch_line_free(struct batch_line *line)
