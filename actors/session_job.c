@@ -7,8 +7,8 @@
 #include "base/check.h"
 #include "base/status.h"
 
-struct rn_session_job *rn_session_job_new(struct rn_heap *heap, enum rn_job_kind kind, const char *path, const void *note,
-                                          size_t note_bytes)
+struct rn_session_job *rn_session_job_new(struct rn_heap *heap, enum rn_job_kind kind, const char *path,
+                                          const void *note, size_t note_bytes)
 {
     struct rn_session_job *job = rn_calloc(heap, 1, sizeof *job);
 

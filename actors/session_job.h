@@ -3,8 +3,8 @@
  *   export   tier ─snapshot: tokens, references to blocks─▶ worker ─▶ tier ─END
  *   import   tier ─▶ worker: tokens ─▶ tier: blocks ─▶ worker: their KV ─▶ tier: the session is there ─END
  *
- * While the worker has it, request and job are the worker's, but for `cancel`. It reads blocks that the request holds and
- * nobody writes into (whose session goes on meanwhile gets a copy), and writes blocks that nobody knows yet. */
+ * While the worker has it, request and job are the worker's, but for `cancel`. It reads blocks that the request holds
+ * and nobody writes into (whose session goes on meanwhile gets a copy), and writes blocks that nobody knows yet. */
 #ifndef RN_ACTORS_SESSION_JOB_H
 #define RN_ACTORS_SESSION_JOB_H
 
@@ -40,8 +40,8 @@ struct rn_session_job {
 };
 
 /* NULL on refusal. The caller gives it to its request. */
-struct rn_session_job *rn_session_job_new(struct rn_heap *heap, enum rn_job_kind kind, const char *path, const void *note,
-                                          size_t note_bytes);
+struct rn_session_job *rn_session_job_new(struct rn_heap *heap, enum rn_job_kind kind, const char *path,
+                                          const void *note, size_t note_bytes);
 
 /* NULL is allowed. Closes the file. */
 void rn_session_job_free(struct rn_session_job *job);

@@ -345,7 +345,8 @@ static bool admit_some(struct rn_tier *tier, int64_t floor)
     struct rn_request *next;
 
     for (struct rn_request *r = tier->waiting.first; r != NULL && r->priority > floor; r = next) {
-        struct rn_session *session = r->resumed ? NULL : rn_tier_session_of(tier, r); /* one that began has its session */
+        struct rn_session *session =
+            r->resumed ? NULL : rn_tier_session_of(tier, r); /* one that began has its session */
 
         next = r->next;
         if (!is_held(tier, r, session)) {

@@ -57,7 +57,7 @@ struct rn_session {
     uint32_t *blocks;          /* [n_blocks] */
     uint32_t n_blocks;
     uint64_t salt;             /* under which the blocks were computed */
-    bool busy;                 /* a turn runs, or it is still to become what it was made for: a copy, or a file's session */
+    bool busy; /* a turn runs, or it is still to become what it was made for: a copy, or a file's session */
     bool free_wanted;
     bool foreign;              /* its KV came out of a file */
     runnel_status lost;        /* it could not become a copy: why. RUNNEL_OK else */

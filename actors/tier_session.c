@@ -220,7 +220,8 @@ bool rn_tier_cancel_job(struct rn_tier *tier, uint32_t slot, uint32_t generation
     return false;
 }
 
-/* Blocks for the file's KV: as many as can be had now, from its start. What is left out is computed by the next turn. */
+/* Blocks for the file's KV: as many as can be had now, from its start. What is left out is computed by the next turn.
+ * */
 static void lease_for_import(struct rn_tier *tier, struct rn_request *request)
 {
     const struct rn_session_job *job = request->job;

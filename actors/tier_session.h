@@ -1,7 +1,7 @@
 /* Sessions as wholes, for the tier actor: forks, exports, imports.
  *
- * A fork or an export takes what its session is once the turns that were submitted before have ended: a snapshot. It waits in
- * tier->snapshots while such a turn runs or waits; turns that come behind it wait until it is taken. Taking it
+ * A fork or an export takes what its session is once the turns that were submitted before have ended: a snapshot. It
+ * waits in tier->snapshots while such a turn runs or waits; turns that come behind it wait until it is taken. Taking it
  * copies the tokens and adds references to the blocks, no more: whoever writes into a shared block gets a copy of it.
  * So an export holds nobody up. A session that is still to become something (a copy, a file's) is busy until then. */
 #ifndef RN_ACTORS_TIER_SESSION_H

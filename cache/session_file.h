@@ -1,9 +1,10 @@
-/* A session in a file: its tokens, a note of the host's, and the KV of the tokens that were computed. docs/SESSIONS.md has the format byte by byte.
+/* A session in a file: its tokens, a note of the host's, and the KV of the tokens that were computed. docs/SESSIONS.md
+ * has the format byte by byte.
  *
  *   header (128 bytes, with its checksum) | tokens | note | block 0, checksum | block 1, checksum | ...
  *
- * Every byte is under a checksum (XXH3-128), and that of a block is seeded with the header's and with its number: a block of
- * another file or place does not pass. This is against accidents, not against forgers. What can be read
+ * Every byte is under a checksum (XXH3-128), and that of a block is seeded with the header's and with its number: a
+ * block of another file or place does not pass. This is against accidents, not against forgers. What can be read
  * is either what was written, or an error; memory taken is bounded by the size of the file.
  *
  * Written beside the place it goes to, synced, renamed: whenever the writer is killed, the file there is the old one or
@@ -38,16 +39,17 @@ struct rn_session_reader {
     uint32_t next;               /* block */
 };
 
-/* Reads and checks the header and the file's size; takes the descriptor over, also on failure. FORMAT: no session file, or
- * a damaged one; UNSUPPORTED: of a later version; IO. */
+/* Reads and checks the header and the file's size; takes the descriptor over, also on failure. FORMAT: no session
+ * file, or a damaged one; UNSUPPORTED: of a later version; IO. */
 runnel_status rn_session_reader_init(struct rn_session_reader *reader, int fd, const char *name, runnel_error *error);
 
 /* Opens the path. IO; else as above. */
 runnel_status rn_session_reader_open(struct rn_session_reader *reader, const char *path, runnel_error *error);
 
-/* Tokens and note, once, directly behind the opening. tokens [head.n_tokens], note [head.note_bytes]; either may be NULL: it
- * is checked and not kept. */
-runnel_status rn_session_reader_text(struct rn_session_reader *reader, int32_t *tokens, void *note, runnel_error *error);
+/* Tokens and note, once, directly behind the opening. tokens [head.n_tokens], note [head.note_bytes]; either may be
+ * NULL: it is checked and not kept. */
+runnel_status rn_session_reader_text(struct rn_session_reader *reader, int32_t *tokens, void *note,
+                                     runnel_error *error);
 
 /* The next block [head.block_bytes], behind the text; bytes NULL: it is checked alone. */
 runnel_status rn_session_reader_block(struct rn_session_reader *reader, void *bytes, runnel_error *error);

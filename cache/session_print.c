@@ -6,7 +6,8 @@
 #define XXH_STATIC_LINKING_ONLY /* the state's size */
 #include <xxhash.h>
 
-/* Of a tensor: all of its bytes up to so many, else so many windows. One page each at most: cheap also for large models. */
+/* Of a tensor: all of its bytes up to so many, else so many windows. One page each at most: cheap also for large
+ * models. */
 #define WHOLE_BYTES 4096u
 #define WINDOWS 16u
 #define WINDOW_BYTES 64u

@@ -2,7 +2,8 @@
  *
  *   model   all metadata (keys, types, values) and all tensors (name, type, shape, size) of the file, and of each
  *           tensor's bytes all, if they are few, else windows spread evenly over them. So: another model, another
- *           quantisation, another finetune differ. A file in which single weights between the windows were changed does not.
+ *           quantisation, another finetune differ. A file in which single weights between the windows were
+ *           changed does not.
  *   kv      how the backend arranges a block and who computed it, the sizes, and the angles of the positions (which can
  *           depend on the context a model was loaded with).
  *   vocab   the bytes of every token. */

@@ -33,7 +33,8 @@ static unsigned char *cache(const struct rn_reference *ref, uint32_t i, uint32_t
 {
     const struct rn_kv_layer *layer = &ref->plan->kv_layers[i / 2];
 
-    *bytes = position_bytes(ref, layer->kv_heads, i % 2 == 0 ? layer->k_width : layer->v_width) * ref->limits.block_tokens;
+    *bytes =
+        position_bytes(ref, layer->kv_heads, i % 2 == 0 ? layer->k_width : layer->v_width) * ref->limits.block_tokens;
     return (i % 2 == 0 ? ref->k : ref->v)[i / 2] + block * *bytes;
 }
 

@@ -308,7 +308,8 @@ static bool collect(struct answer *answer, const runnel_event *event)
     }
 }
 
-/* Text goes to standard output; what the model thinks to standard error, if that is a terminal; calls to standard output. */
+/* Text goes to standard output; what the model thinks to standard error, if that is a terminal; calls to standard
+ * output. */
 static void show(struct chat *chat, const runnel_event *event)
 {
     struct answer *answer = &chat->answer;
@@ -404,8 +405,8 @@ static int end_answer(struct chat *chat, const struct app_outcome *outcome, int 
     return code;
 }
 
-/* The conversation is text[0..n) from here on. (A memory stream can be neither shortened nor moved: it writes to where its
- * buffer was when it was opened.) */
+/* The conversation is text[0..n) from here on. (A memory stream can be neither shortened nor moved: it writes to where
+ * its buffer was when it was opened.) */
 static bool set_messages(struct chat *chat, const char *text, size_t n)
 {
     buffer_close(&chat->messages);

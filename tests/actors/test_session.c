@@ -1,6 +1,6 @@
-/* Sessions copied, written to files and read again, with the bundled model. The judge of each later turn is one request whose prompt
- * is all that came before, token for token, on a model without a cache: computed from nothing, it must say
- * the same. cached_tokens says that the KV was used, and was not computed again. */
+/* Sessions copied, written to files and read again, with the bundled model. The judge of each later turn is one
+ * request whose prompt is all that came before, token for token, on a model without a cache: computed from nothing, it
+ * must say the same. cached_tokens says that the KV was used, and was not computed again. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -326,7 +326,8 @@ static void there_and_back(void **state)
     }
 }
 
-/* The export takes what there is when the turns before it have ended, and the turns behind it do not wait for the disk. */
+/* The export takes what there is when the turns before it have ended, and the turns behind it do not wait for the
+ * disk. */
 static void between_turns(void **state)
 {
     struct capture captures[2] = {{0}}, done = {0}, gone = {0};

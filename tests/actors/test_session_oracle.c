@@ -1,5 +1,5 @@
-/* Copies of shared blocks, and files by hostile hands, on the oracle model: its KV is a chain over all of the past, so that one
- * position from elsewhere shows in every token behind it. One thread; steps at the test's will. */
+/* Copies of shared blocks, and files by hostile hands, on the oracle model: its KV is a chain over all of the past, so
+ * that one position from elsewhere shows in every token behind it. One thread; steps at the test's will. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -174,7 +174,8 @@ static void cut_back(void **state)
     assert_int_equal(oracle->n_copies, 1);
 }
 
-/* A copy that was not made, since the step failed or the turn was cancelled before it ran, costs nothing that was there. */
+/* A copy that was not made, since the step failed or the turn was cancelled before it ran, costs nothing that was
+ * there. */
 static void not_made(void **state)
 {
     runnel_session session = new_session(), copy;
@@ -208,8 +209,8 @@ static void not_made(void **state)
     assert_done(&other, "abcdefghijk", 10);
 }
 
-/* Four blocks, all of them wanted: a copy would need a fifth. Shared with the tree the block is computed again; shared with an
- * idle session, which gives its own back, it is written in place. */
+/* Four blocks, all of them wanted: a copy would need a fifth. Shared with the tree the block is computed again; shared
+ * with an idle session, which gives its own back, it is written in place. */
 static void no_room(void **state)
 {
     runnel_session session = new_session(), copy;

@@ -1,6 +1,6 @@
-/* Any bytes as a session's file: read as an import reads it. Twice: as they are, which tests the checks; and with all checks made
- * right first (the first byte is dropped, and says how much else), which gets past them. What is accepted is written again,
- * and must be the same bytes. Seeds: a small file, with and without KV, a note, tokens. */
+/* Any bytes as a session's file: read as an import reads it. Twice: as they are, which tests the checks; and with all
+ * checks made right first (the first byte is dropped, and says how much else), which gets past them. What is accepted
+ * is written again, and must be the same bytes. Seeds: a small file, with and without KV, a note, tokens. */
 #define _GNU_SOURCE /* memfd_create */
 #include <fcntl.h>
 #include <stdio.h>
@@ -87,7 +87,8 @@ static bool read_content(const uint8_t *data, size_t size, struct content *conte
              reader.head.note_bytes <= size && (reader.head.n_blocks == 0 || reader.head.block_bytes <= size));
     content->tokens = rn_alloc(&heap, reader.head.n_tokens, 4);
     content->note = rn_alloc(&heap, (size_t)reader.head.note_bytes, 1);
-    content->blocks = rn_alloc(&heap, reader.head.n_blocks > 0 ? (size_t)reader.head.block_bytes : 0, reader.head.n_blocks);
+    content->blocks =
+        rn_alloc(&heap, reader.head.n_blocks > 0 ? (size_t)reader.head.block_bytes : 0, reader.head.n_blocks);
     RN_CHECK(content->tokens != NULL && content->note != NULL && content->blocks != NULL);
     good = rn_session_reader_text(&reader, content->tokens, content->note, &error) == RUNNEL_OK;
     for (uint32_t i = 0; good && i < reader.head.n_blocks; i++)
@@ -105,7 +106,8 @@ static void write_content(const struct content *content)
     RN_CHECK(rn_session_writer_open(&writer, &heap, path, &content->head, content->tokens, content->note, &error) ==
              RUNNEL_OK);
     for (uint32_t i = 0; i < content->head.n_blocks; i++)
-        RN_CHECK(rn_session_writer_block(&writer, content->blocks + i * content->head.block_bytes, &error) == RUNNEL_OK);
+        RN_CHECK(rn_session_writer_block(&writer, content->blocks + i * content->head.block_bytes, &error) ==
+                 RUNNEL_OK);
     RN_CHECK(rn_session_writer_finish(&writer, &error) == RUNNEL_OK);
     rn_session_writer_fini(&writer);
 }

@@ -1,5 +1,5 @@
-/* The host of the simulation and sessions as wholes: forks, exports, imports. Each file is written once, and read only when the
- * host knows that it is there; what it holds is known by which session it was of, and when. See sim.h. */
+/* The host of the simulation and sessions as wholes: forks, exports, imports. Each file is written once, and read only
+ * when the host knows that it is there; what it holds is known by which session it was of, and when. See sim.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +61,8 @@ static void act_fork(struct sim *sim)
     if (status != RUNNEL_OK)
         return;
     sim->n_forks++;
-    enter(sim, place, copy, session->model, (struct sim_origin){session->serial, sim->n_streams + 1}, session->importing);
+    enter(sim, place, copy, session->model, (struct sim_origin){session->serial, sim->n_streams + 1},
+          session->importing);
 }
 
 /* ---- Files ---- */
@@ -126,8 +127,8 @@ static bool accepted(struct sim *sim, struct sim_stream *stream, runnel_status s
 {
     sim_sign(sim, 0x900 + ((uint64_t)stream->kind << 8) + (uint64_t)-status);
     sim_tell(sim, "host: %s session %u at %u, file %u: stream %u, slot %u: %s",
-             stream->kind == SIM_EXPORTS ? "exports" : "imports", stream->origin.serial, stream->origin.at, stream->file,
-             (uint32_t)(stream - sim->streams), (uint32_t)stream->id.id, runnel_status_name(status));
+             stream->kind == SIM_EXPORTS ? "exports" : "imports", stream->origin.serial, stream->origin.at,
+             stream->file, (uint32_t)(stream - sim->streams), (uint32_t)stream->id.id, runnel_status_name(status));
     if (!(status == RUNNEL_OK          ? !busy
           : status == RUNNEL_BUSY      ? busy
           : status == RUNNEL_NO_MEMORY ? sim->faults_armed
@@ -233,8 +234,8 @@ void sim_judge_job(struct sim *sim, const struct sim_stream *stream, uint32_t n_
                  runnel_status_name(stream->status));
     if (stream->outcome != RUNNEL_EVENT_DONE)
         return;
-    if ((known && stream->usage.prompt_tokens != n_tokens) || stream->usage.cached_tokens > stream->usage.prompt_tokens ||
-        stream->usage.completion_tokens != 0)
+    if ((known && stream->usage.prompt_tokens != n_tokens) ||
+        stream->usage.cached_tokens > stream->usage.prompt_tokens || stream->usage.completion_tokens != 0)
         sim_fail(sim, "stream %u: the file has %llu tokens, %llu of them computed; the session had %u", index,
                  (unsigned long long)stream->usage.prompt_tokens, (unsigned long long)stream->usage.cached_tokens,
                  n_tokens);

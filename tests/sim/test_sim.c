@@ -122,8 +122,8 @@ static void test_seeds(void **state)
     if (last_seed - first_seed >= 500)
         assert_true(sum.n_outcomes[0] > 0 && sum.n_outcomes[1] > 0 && sum.n_outcomes[2] > 0 &&
                     sum.n_steps > sum.n_streams && sum.n_hit_tokens > 0 && sum.n_waits > 0 && sum.n_evicted > 0 &&
-                    sum.n_preempted > 0 && sum.n_expired > 0 && sum.n_busy > 0 && sum.n_forks > 0 && sum.n_imports > 0 &&
-                    sum.n_copies > 0);
+                    sum.n_preempted > 0 && sum.n_expired > 0 && sum.n_busy > 0 && sum.n_forks > 0 &&
+                    sum.n_imports > 0 && sum.n_copies > 0);
 }
 
 /* Two seeds must not give one signature: it would say nothing. */
