@@ -6,6 +6,7 @@
 
 #include "actors/decode_batch.h"
 #include "actors/engine.h"
+#include "actors/note.h"
 #include "base/check.h"
 
 static struct rn_decode *decode_of(struct rn_actor *actor)
@@ -264,9 +265,8 @@ static void take_token(struct rn_decode *decode, struct rn_request *request, con
 {
     struct rn_token_item *item;
 
-    if (request->first_token_us == 0)
-        request->first_token_us = rn_now_us(&decode->model->engine->clock);
     RN_CHECK(request->n_tokens < request->capacity);
+    rn_note_token(decode, request);
     request->tokens[request->n_tokens++] = pick->token;
     rn_sampler_accept(request->sampler, pick->token);
     rn_counter_add(&decode->model->engine->totals.tokens, 1);
@@ -392,8 +392,9 @@ static void on_sampled(struct rn_actor *self, struct rn_msg *msg)
 
     rn_msg_free(self->runtime, msg);
     decode->in_flight = false;
+    rn_note_step(decode);
     rn_pace_note(&decode->pace, batch->n_answer_rows, batch->step.n_rows - batch->n_answer_rows,
-                 rn_now_us(&decode->model->engine->clock) - decode->step_begin_us);
+                 (batch->end_ns - batch->begin_ns) / 1000);
     for (uint32_t i = 0; i < batch->n_parts; i++) {
         take_part(decode, &batch->parts[i], outs);
         outs += batch->parts[i].n_outs;
@@ -411,6 +412,7 @@ static void on_step_done(struct rn_step *step)
     struct rn_batch *batch = &model->decode.batch;
     struct rn_msg *msg = batch->msg;
 
+    rn_note_step_done(batch, model);
     msg->head.kind = RN_MSG_STEP_DONE;
     msg->batch.batch = batch;
     rn_actor_send(&model->sampler.actor, msg);
@@ -431,12 +433,12 @@ static void flush(struct rn_actor *self)
     decode->free_computed = decode->computed->next;
     decode->computed->n = 0;
     decode->in_flight = true;
-    decode->step_begin_us = rn_now_us(&decode->model->engine->clock);
     decode->batch.msg = rn_msg_new(self->runtime, RN_MSG_STEP_DONE);
     decode->batch.step.on_done = on_step_done;
     decode->batch.step.user = decode->model;
     RN_ASSERT(decode->model->parts.plan == NULL ||
               rn_step_check(&decode->batch.step, decode->model->parts.plan, &decode->model->parts.limits));
+    rn_note_step_begun(decode);
     decode->model->parts.backend->ops->submit_async(decode->model->parts.backend, &decode->batch.step);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "actors/engine.h"
+#include "actors/note.h"
 #include "base/check.h"
 
 static struct rn_detokenizer *detokenizer_of(struct rn_actor *actor)
@@ -156,6 +157,8 @@ static void on_end(struct rn_actor *self, struct rn_msg *msg)
     put_tail(engine, outlet, request->outcome == RN_OUTCOME_DONE && request->finish == RUNNEL_FINISH_STOP);
     if (outlet->pieces.stopped && request->outcome == RN_OUTCOME_DONE)
         request->finish = RUNNEL_FINISH_STOP; /* also one that stood in what was held back for a longer one */
+    if (request->job == NULL)
+        rn_note_ended(self, request);
     cell = rn_outlet_reserve(outlet);
     fill_terminal(cell, outlet, request);
     publish_session(engine, request);

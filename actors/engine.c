@@ -79,6 +79,12 @@ struct rn_backend *rn_engine_new_backend(struct runnel_engine *engine, const cha
     return rn_cpu_backend_new(&engine->heap, engine->team);
 }
 
+static bool start_tracer(struct runnel_engine *engine, const runnel_engine_options *options, uint32_t threads)
+{
+    engine->tracer = rn_tracer_new(&engine->heap, &engine->clock, threads, options->on_trace, options->trace_user);
+    return engine->tracer != NULL;
+}
+
 /* Starts the parts in order; unwinds in reverse. */
 static runnel_status start(struct runnel_engine *engine, const runnel_engine_options *options, bool manual)
 {
@@ -86,9 +92,12 @@ static runnel_status start(struct runnel_engine *engine, const runnel_engine_opt
 
     if (init_sessions(engine) != RUNNEL_OK)
         return RUNNEL_NO_MEMORY;
+    if (options->on_trace != NULL && !start_tracer(engine, options, manual ? 0 : threads))
+        goto fail_sessions;
     if (rn_runtime_init(&engine->runtime, &engine->heap, &engine->clock, manual ? 0 : threads, 1 + RN_MAX_MODELS * RN_MODEL_ACTORS,
                         message_bound(engine)) != RUNNEL_OK)
-        goto fail_sessions;
+        goto fail_tracer;
+    engine->runtime.tracer = engine->tracer; /* before the first actor runs */
     if (rn_router_init(&engine->router, engine, (int32_t)message_bound(engine)) != RUNNEL_OK)
         goto fail_runtime;
     if (rn_worker_init(&engine->worker, &engine->heap, 2 * RN_MAX_MODELS + engine->max_streams, manual) != RUNNEL_OK)
@@ -107,6 +116,8 @@ fail_router:
 fail_runtime:
     rn_runtime_stop(&engine->runtime);
     rn_runtime_fini(&engine->runtime);
+fail_tracer:
+    rn_tracer_free(engine->tracer);
 fail_sessions:
     fini_sessions(engine);
     return RUNNEL_NO_MEMORY;
@@ -221,12 +232,15 @@ void runnel_engine_free(runnel_engine *engine)
     drain(engine);
     runnel_uv_detach(engine);
     rn_runtime_stop(&engine->runtime);
+    rn_tracer_free(engine->tracer);
+    engine->tracer = NULL;
     rn_worker_fini(&engine->worker);
     rn_team_free(engine->team);
     rn_host_fini(engine);
     rn_router_fini(&engine->router);
     rn_runtime_fini(&engine->runtime);
     fini_sessions(engine);
+    rn_metrics_fini(&engine->metrics, &engine->heap);
     heap = engine->heap;
     rn_free(&heap, engine);
 }

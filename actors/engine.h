@@ -7,12 +7,14 @@
 #include "actors/decode_actor.h"
 #include "actors/detokenizer_actor.h"
 #include "actors/host.h"
+#include "actors/metrics.h"
 #include "actors/prefill_actor.h"
 #include "actors/router_actor.h"
 #include "actors/sampler_actor.h"
 #include "actors/session_job.h"
 #include "actors/tier_actor.h"
 #include "actors/tokenizer_actor.h"
+#include "actors/trace.h"
 #include "actors/worker.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -37,6 +39,8 @@ struct runnel_engine {
     struct rn_log log;
     struct rn_clock clock;
     struct rn_totals totals;
+    struct rn_metrics_list metrics;
+    struct rn_tracer *tracer;          /* NULL: nothing is traced */
     struct rn_word closing;
     struct rn_word draining;           /* 1: no more requests are taken */
     struct rn_word retry_us;           /* the router's: between two ends of streams, smoothed; 0: not known */
@@ -88,6 +92,7 @@ struct runnel_model {
     struct rn_edge load_edge;
     bool load_told;                   /* the terminal load event was delivered; the dispatcher's */
 
+    struct rn_metrics *metrics;       /* the engine's, by name; set before the model is READY, if it can generate */
     struct rn_session_prints prints;  /* the worker's */
 
     struct rn_tokenizer tokenizer;

@@ -4,6 +4,7 @@
 
 #include "actors/chat.h"
 #include "actors/engine.h"
+#include "actors/note.h"
 #include "actors/session.h"
 #include "base/status.h"
 
@@ -358,9 +359,11 @@ runnel_status runnel_generate(runnel_model *model, const runnel_request *given, 
     }
     if (status != RUNNEL_OK) {
         rn_request_free(r);
+        rn_note_refused(model, status);
         return status;
     }
     r->submitted_us = rn_now_us(&engine->clock);
+    rn_note_submitted(r);
     rn_counter_add(&engine->totals.streams, 1);
     *stream = rn_stream_id(r->slot, r->generation);
     msg = rn_msg_new(&engine->runtime, RN_MSG_SUBMIT);

@@ -164,8 +164,21 @@ static void free_parts(struct runnel_model *model)
 
 /* ---- Actors ---- */
 
+/* For the trace. */
+static void name_actors(struct runnel_model *model)
+{
+    struct rn_actor *actors[RN_MODEL_ACTORS] = {&model->tokenizer.actor, &model->tier.actor,    &model->prefill.actor,
+                                                &model->decode.actor,    &model->sampler.actor, &model->detokenizer.actor};
+
+    for (uint32_t i = 0; i < RN_MODEL_ACTORS; i++)
+        actors[i]->model = model->metrics->name;
+}
+
 runnel_status rn_model_start(struct runnel_model *model, runnel_error *error)
 {
+    model->metrics = rn_metrics_of(&model->engine->metrics, &model->engine->heap, model->path);
+    if (model->metrics == NULL)
+        goto fail;
     rn_tokenizer_init(&model->tokenizer, model);
     rn_detokenizer_init(&model->detokenizer, model);
     if (rn_tier_init(&model->tier, model) != RUNNEL_OK)
@@ -175,6 +188,7 @@ runnel_status rn_model_start(struct runnel_model *model, runnel_error *error)
         goto fail_tier;
     if (rn_sampler_actor_init(&model->sampler, model) != RUNNEL_OK)
         goto fail_decode;
+    name_actors(model);
     return RUNNEL_OK;
 fail_decode:
     rn_decode_fini(&model->decode);

@@ -14,6 +14,9 @@ struct rn_answer;
 struct rn_session_job;
 struct rn_chat;
 
+/* Of a request's life; see note.h. */
+enum rn_phase { RN_PHASE_NONE = 0, RN_PHASE_QUEUED, RN_PHASE_PREFILL, RN_PHASE_DECODE };
+
 enum rn_outcome { RN_OUTCOME_NONE = 0, RN_OUTCOME_DONE, RN_OUTCOME_CANCELLED, RN_OUTCOME_FAILED };
 
 /* A block into which the request writes and that others have too: it gets a copy, which the step of its first rows
@@ -91,6 +94,9 @@ struct rn_request {
     runnel_error error;
     uint32_t n_cached;
     uint64_t submitted_us, admitted_us, first_token_us, end_us; /* of the engine's clock; 0: not reached */
+    uint64_t last_token_us;
+    enum rn_phase phase;
+    uint64_t phase_us;       /* since when */
 };
 
 /* A request with nothing in it; NULL on refusal. */

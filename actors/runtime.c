@@ -2,7 +2,9 @@
 #include "actors/runtime.h"
 
 #include <pthread.h>
+#include <string.h>
 
+#include "actors/trace.h"
 #include "base/check.h"
 
 /* Before parking a scheduler thread looks for work for this long: about what a wake through the kernel costs. */
@@ -34,14 +36,45 @@ static void schedule(struct rn_actor *actor)
     rn_wake_notify(&runtime->wake);
 }
 
+/* A batch of messages while it is handled; nothing of it is used without a tracer. */
+struct span {
+    uint64_t begin_ns;
+    struct rn_trace_kinds kinds;
+};
+
+static void begin_span(const struct rn_tracer *tracer, struct span *span)
+{
+    memset(&span->kinds, 0, sizeof span->kinds);
+    span->begin_ns = rn_now_ns(tracer->clock);
+}
+
+static void end_span(struct rn_tracer *tracer, const struct rn_actor *actor, const struct span *span)
+{
+    const runnel_trace_event event = {
+        .kind = RUNNEL_TRACE_ACTOR,
+        .track = actor->id,
+        .name = actor->class->name,
+        .model = actor->model,
+        .begin_ns = span->begin_ns,
+        .end_ns = rn_now_ns(tracer->clock),
+    };
+
+    rn_tracer_put(tracer, actor->thread, &event, &span->kinds);
+}
+
 /* Handles up to `batch` messages and either marks the mailbox empty or schedules the actor again.
  * After a successful mark the actor is not touched: it may be running elsewhere, or be freed. */
-static void run_actor(struct rn_actor *actor, uint32_t batch)
+static void run_actor(struct rn_actor *actor, uint32_t batch, uint32_t thread)
 {
     struct rn_runtime *runtime = actor->runtime;
+    struct rn_tracer *tracer = runtime->tracer;
+    struct span span;
     struct rn_msg *last_words;
     struct rn_actor *heir;
 
+    actor->thread = thread;
+    if (tracer != NULL)
+        begin_span(tracer, &span);
     for (uint32_t i = 0; i < batch; i++) {
         struct rn_msg *msg = (struct rn_msg *)rn_mailbox_receive(&actor->mailbox);
 
@@ -50,10 +83,14 @@ static void run_actor(struct rn_actor *actor, uint32_t batch)
         RN_CHECK(msg->head.kind < RN_MSG_KINDS && actor->class->handlers[msg->head.kind] != NULL);
         if (runtime->trace != NULL)
             runtime->trace(runtime->trace_user, actor, msg);
+        if (tracer != NULL)
+            span.kinds.n[msg->head.kind]++;
         actor->class->handlers[msg->head.kind](actor, msg);
     }
     if (actor->class->flush != NULL)
         actor->class->flush(actor);
+    if (tracer != NULL)
+        end_span(tracer, actor, &span);
     last_words = actor->last_words;
     heir = last_words != NULL ? actor->heir : NULL; /* written before CLOSE was sent: not to be looked at earlier */
     if (!rn_mailbox_mark_empty(&actor->mailbox))
@@ -97,6 +134,7 @@ void rn_runtime_look_at_clock(struct rn_runtime *runtime)
 static void *scheduler_main(void *arg)
 {
     struct rn_runtime *runtime = arg;
+    uint32_t thread = atomic_fetch_add(&runtime->next_thread.value, 1); /* a number; orders nothing */
 
     for (;;) {
         uint32_t ticket = rn_wake_ticket(&runtime->wake);
@@ -104,7 +142,7 @@ static void *scheduler_main(void *arg)
         struct rn_actor *actor = rn_queue_pop_mpmc(runtime->queue);
 
         if (actor != NULL)
-            run_actor(actor, RN_ACTOR_BATCH);
+            run_actor(actor, RN_ACTOR_BATCH, thread);
         else if (rn_word_get(&runtime->stopping) != 0)
             return NULL;
         else if (left_us != 0)
@@ -175,6 +213,8 @@ void rn_actor_init(struct rn_actor *actor, struct rn_runtime *runtime, const str
     actor->class = class;
     actor->runtime = runtime;
     actor->id = atomic_fetch_add(&runtime->next_id.value, 1); /* a name for the trace; orders nothing */
+    actor->thread = 0;
+    actor->model = "";
     actor->last_words = NULL;
     actor->heir = NULL;
 }
@@ -228,5 +268,5 @@ void rn_runtime_step(struct rn_runtime *runtime, uint32_t choice, uint32_t batch
     RN_CHECK(choice < runtime->n_runnable);
     actor = runtime->runnable[choice];
     runtime->runnable[choice] = runtime->runnable[--runtime->n_runnable];
-    run_actor(actor, batch);
+    run_actor(actor, batch, 0);
 }

@@ -31,6 +31,7 @@
 
 struct rn_actor;
 struct rn_runtime;
+struct rn_tracer;
 
 /* Handles one message, which it owns: it ends with rn_msg_free or a send. */
 typedef void (*rn_handler)(struct rn_actor *self, struct rn_msg *msg);
@@ -46,6 +47,8 @@ struct rn_actor {
     const struct rn_actor_class *class;
     struct rn_runtime *runtime;
     uint32_t id;
+    uint32_t thread;           /* the scheduler thread that runs it; 0 in manual mode */
+    const char *model;         /* name for the trace; "": none */
     struct rn_msg *last_words; /* set by the handler of CLOSE: sent to `heir` as the last touch */
     struct rn_actor *heir;
 };
@@ -70,11 +73,13 @@ struct rn_runtime {
     struct rn_alarm alarm;
     uint32_t n_threads;
     unsigned long *threads;   /* pthread_t */
+    struct rn_word next_thread;
     /* manual mode */
     struct rn_actor **runnable;
     uint32_t n_runnable, runnable_capacity;
     rn_trace_fn trace;
     void *trace_user;
+    struct rn_tracer *tracer; /* NULL: off; see trace.h */
 };
 
 /* n_threads 0: manual. max_actors, max_messages: bounds over the runtime's life. The clock is kept. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "actors/engine.h"
+#include "actors/note.h"
 #include "actors/tier_cache.h"
 #include "actors/tier_lease.h"
 #include "actors/tier_session.h"
@@ -232,6 +233,7 @@ static void start(struct rn_tier *tier, struct rn_request *request)
         rn_request_unqueue(request);
         rn_turns_served(&tier->waiting, request);
     }
+    rn_note_admitted(&tier->actor, request);
     rn_tier_go_in(tier, request);
     send_request(&tier->model->prefill.actor, request, RN_MSG_PREFILL);
 }
@@ -418,6 +420,7 @@ static void on_preempted(struct rn_actor *self, struct rn_msg *msg)
     rn_tier_come_out(tier, request);
     request->n_blocks = request->n_done = 0;
     request->resumed = true;
+    rn_note_preempted(&tier->actor, request);
     if (passage->cancelled == request->generation) {
         rn_request_end_by(request, passage->ending);
         rn_tier_end(tier, request);
@@ -674,6 +677,7 @@ runnel_status rn_tier_init(struct rn_tier *tier, struct runnel_model *model)
     if (rn_tier_lease_init(tier) != RUNNEL_OK)
         goto fail_cache;
     rn_counter_add(&engine->totals.blocks_total, model->parts.limits.n_blocks);
+    rn_metrics_count(model->metrics, RN_COUNT_BLOCKS_TOTAL, model->parts.limits.n_blocks);
     rn_actor_init(&tier->actor, &engine->runtime, &tier_class,
                   (int32_t)(12 * engine->max_streams + 2 * engine->max_sessions + RN_COMPUTED_LISTS + 2));
     return RUNNEL_OK;
@@ -689,6 +693,7 @@ fail_passages:
 void rn_tier_fini(struct rn_tier *tier)
 {
     rn_counter_add(&tier->model->engine->totals.blocks_total, -(int64_t)tier->pool.n_blocks);
+    rn_metrics_count(tier->model->metrics, RN_COUNT_BLOCKS_TOTAL, -(int64_t)tier->pool.n_blocks);
     rn_tier_lease_fini(tier);
     rn_tier_cache_fini(tier);
     rn_free(&tier->model->engine->heap, tier->passages);

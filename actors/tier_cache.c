@@ -5,6 +5,7 @@
 #include <sys/random.h>
 
 #include "actors/engine.h"
+#include "actors/note.h"
 #include "base/check.h"
 
 #define MORE_NODES 64 /* roots of salts that are in use, besides one per stream */
@@ -68,6 +69,13 @@ void rn_tier_cache_fini(struct rn_tier *tier)
 
 /* ---- References ---- */
 
+void rn_tier_count_used(struct rn_tier *tier, int64_t n)
+{
+    tier->n_used += (uint32_t)n;
+    rn_counter_add(&tier->model->engine->totals.blocks_used, n);
+    rn_note_blocks(tier->model, n);
+}
+
 /* Used are blocks that a request or a session holds. */
 void rn_tier_ref(struct rn_tier *tier, const uint32_t *blocks, uint32_t n)
 {
@@ -76,8 +84,7 @@ void rn_tier_ref(struct rn_tier *tier, const uint32_t *blocks, uint32_t n)
     for (uint32_t i = 0; i < n; i++)
         n_used += rn_block_pool_references(&tier->pool, blocks[i]) == rn_prefix_tree_has(&tier->tree, blocks[i]);
     rn_prefix_tree_ref(&tier->tree, blocks, n);
-    tier->n_used += (uint32_t)n_used;
-    rn_counter_add(&tier->model->engine->totals.blocks_used, n_used);
+    rn_tier_count_used(tier, n_used);
 }
 
 void rn_tier_take_back(struct rn_tier *tier, const uint32_t *blocks, uint32_t n)
@@ -87,8 +94,7 @@ void rn_tier_take_back(struct rn_tier *tier, const uint32_t *blocks, uint32_t n)
     rn_prefix_tree_unref(&tier->tree, blocks, n);
     for (uint32_t i = 0; i < n; i++)
         n_used += rn_block_pool_references(&tier->pool, blocks[i]) == rn_prefix_tree_has(&tier->tree, blocks[i]);
-    tier->n_used -= (uint32_t)n_used;
-    rn_counter_add(&tier->model->engine->totals.blocks_used, -n_used);
+    rn_tier_count_used(tier, -n_used);
 }
 
 uint32_t rn_tier_evict(struct rn_tier *tier, uint32_t n)
@@ -96,6 +102,7 @@ uint32_t rn_tier_evict(struct rn_tier *tier, uint32_t n)
     uint32_t n_freed = rn_prefix_tree_evict(&tier->tree, n);
 
     rn_counter_add(&tier->model->engine->totals.evicted_blocks, n_freed);
+    rn_note_evicted(tier->model, n_freed);
     return n_freed;
 }
 

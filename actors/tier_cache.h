@@ -37,6 +37,9 @@ void rn_tier_ref(struct rn_tier *tier, const uint32_t *blocks, uint32_t n);
 void rn_tier_take_back(struct rn_tier *tier, const uint32_t *blocks, uint32_t n);
 
 /* Frees up to n blocks that only the tree holds; how many. */
+/* So many blocks more, or less, are held by requests and sessions. */
+void rn_tier_count_used(struct rn_tier *tier, int64_t n);
+
 uint32_t rn_tier_evict(struct rn_tier *tier, uint32_t n);
 
 /* Tokens, blocks, n_prompt and n_done of the request are set. NO_MEMORY: nothing is held. */

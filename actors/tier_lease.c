@@ -66,8 +66,7 @@ bool rn_tier_make_room(struct rn_tier *tier, const struct rn_session *session, u
 void rn_tier_take(struct rn_tier *tier, uint32_t n, uint32_t *blocks)
 {
     RN_CHECK(rn_block_pool_take(&tier->pool, n, blocks));
-    tier->n_used += n;
-    rn_counter_add(&tier->model->engine->totals.blocks_used, n);
+    rn_tier_count_used(tier, n);
 }
 
 uint32_t rn_tier_reserve(const struct rn_tier *tier)

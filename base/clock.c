@@ -1,7 +1,6 @@
 /* The machine's clock: see clock.h. */
 #include "base/clock.h"
 
-#include <stddef.h>
 #include <time.h>
 
 static uint64_t machine_now_us(void *user)
@@ -13,7 +12,16 @@ static uint64_t machine_now_us(void *user)
     return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
 }
 
+static uint64_t machine_now_ns(void *user)
+{
+    struct timespec t;
+
+    (void)user;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 struct rn_clock rn_clock_machine(void)
 {
-    return (struct rn_clock){machine_now_us, NULL};
+    return (struct rn_clock){.now_us = machine_now_us, .now_ns = machine_now_ns};
 }

@@ -2,11 +2,13 @@
 #ifndef RN_BASE_CLOCK_H
 #define RN_BASE_CLOCK_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct rn_clock {
     uint64_t (*now_us)(void *user); /* monotonic microseconds; any thread */
     void *user;
+    uint64_t (*now_ns)(void *user); /* the same clock, finer; NULL: it has nothing finer */
 };
 
 /* CLOCK_MONOTONIC. */
@@ -15,6 +17,11 @@ struct rn_clock rn_clock_machine(void);
 static inline uint64_t rn_now_us(const struct rn_clock *clock)
 {
     return clock->now_us(clock->user);
+}
+
+static inline uint64_t rn_now_ns(const struct rn_clock *clock)
+{
+    return clock->now_ns != NULL ? clock->now_ns(clock->user) : 1000 * clock->now_us(clock->user);
 }
 
 #endif

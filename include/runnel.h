@@ -117,6 +117,31 @@ typedef enum runnel_log_level {
 /* One line without a newline; called on any thread. */
 typedef void (*runnel_log_fn)(void *user, runnel_log_level level, const char *line);
 
+typedef enum runnel_trace_kind {
+    RUNNEL_TRACE_ACTOR = 0,  /* an actor handled a batch of messages */
+    RUNNEL_TRACE_STEP = 1,   /* a forward pass, from submit to end */
+    RUNNEL_TRACE_REQUEST = 2 /* a phase of a request */
+} runnel_trace_kind;
+
+/* Something that has a beginning and an end; told after its end. */
+typedef struct runnel_trace_event {
+    runnel_trace_kind kind;
+    uint32_t track;       /* ACTOR: the actor's number, STEP: its model's decode actor's. What has one kind and track never
+                             overlaps */
+    const char *name;     /* ACTOR: "decode", "tier", ...; STEP: "step"; REQUEST: "queued", "prefill", "decode" */
+    const char *model;    /* its file's name without ".gguf"; "" for the router */
+    const char *messages; /* ACTOR: what it handled: "CREDIT 2, SAMPLED"; else "" */
+    uint64_t begin_ns, end_ns; /* of a monotonic clock */
+    uint64_t stream;      /* REQUEST: runnel_stream.id */
+    uint32_t rows, sequences, prompt_tokens; /* STEP: rows in all, of how many sequences, and those of prompts */
+    uint32_t tokens;      /* STEP: tokens that were drawn; REQUEST: of prompt and answer so far */
+} runnel_trace_event;
+
+/* Called a moment after the end, not always in its order. Pointers are valid until it returns, but for `name` and `model`: those
+ * until the engine is freed. On a thread of the engine or inside runnel_engine_free, never on two at once. It must not call the
+ * library. */
+typedef void (*runnel_trace_fn)(void *user, const runnel_trace_event *event);
+
 typedef enum runnel_delivery {
     RUNNEL_DELIVER_HOST = 0,  /* callbacks run inside runnel_engine_dispatch (fd or libuv) */
     RUNNEL_DELIVER_THREAD = 1 /* callbacks run on a thread of the engine */
@@ -137,6 +162,8 @@ typedef struct runnel_engine_options {
                                    with BUSY, but for one that finds none waiting. A prompt's text counts by its bytes
                                    until it is tokens. 0: no limit */
     uint64_t max_queued_bytes;  /* likewise, memory of requests (prompt, stops, tokens) that have not ended; 0: no limit */
+    runnel_trace_fn on_trace;   /* NULL: nothing is traced, and it costs nothing */
+    void *trace_user;
 } runnel_engine_options;
 
 RUNNEL_API void runnel_engine_options_default(runnel_engine_options *options);
@@ -190,6 +217,64 @@ typedef struct runnel_engine_stats {
 } runnel_engine_stats;
 
 RUNNEL_API void runnel_engine_get_stats(runnel_engine *engine, runnel_engine_stats *stats);
+
+/* ---- Metrics ----------------------------------------------------------------------------- */
+
+#define RUNNEL_HISTOGRAM_EDGES 24
+
+typedef struct runnel_histogram {
+    uint32_t n_edges;
+    double edges[RUNNEL_HISTOGRAM_EDGES];        /* [n_edges], ascending: seconds where the field ends in _s */
+    uint64_t counts[RUNNEL_HISTOGRAM_EDGES + 1]; /* [n_edges + 1]: of values above edges[i - 1] and not above edges[i] */
+    uint64_t count;                              /* of all values: the sum of counts */
+    double sum;
+} runnel_histogram;
+
+/* Of all models the engine has had. docs/METRICS.md tells each more closely. */
+typedef struct runnel_metrics {
+    size_t struct_size;               /* set by the caller to sizeof(runnel_metrics) */
+    /* Since the engine began. */
+    uint64_t requests;                /* accepted */
+    uint64_t stopped, length;         /* done, by reason of their end ... */
+    uint64_t cancelled, failed;       /* ... and the others that have ended */
+    uint64_t refused;                 /* not accepted: BUSY */
+    uint64_t tokens;                  /* generated */
+    uint64_t prompt_tokens;           /* positions of prompts computed */
+    uint64_t steps;
+    uint64_t prefix_queries, prefix_hits; /* tokens of admitted prompts; those of them that were cached */
+    uint64_t evicted_blocks;
+    uint64_t preemptions;             /* requests that went back to waiting, for others of more right to the KV blocks */
+    uint64_t trace_dropped;           /* trace events that found no room */
+    /* Now. */
+    uint64_t running, waiting;        /* requests that are admitted, and that are not yet */
+    uint64_t queued_tokens;           /* of prompts that wait */
+    uint64_t sessions;
+    uint64_t blocks_used, blocks_total; /* KV blocks */
+    /* Of tokens and requests. Requests count when they are done, not if cancelled or failed; but queue_s at admission. */
+    runnel_histogram first_token_s;   /* submit to first token */
+    runnel_histogram inter_token_s;   /* token to next token */
+    runnel_histogram per_token_s;     /* mean of a request's inter_token_s */
+    runnel_histogram queue_s;         /* submit to admission */
+    runnel_histogram prefill_s;       /* admission to first token */
+    runnel_histogram decode_s;        /* first to last token */
+    runnel_histogram inference_s;     /* admission to last token */
+    runnel_histogram request_s;       /* submit to end */
+    runnel_histogram request_prompt_tokens;
+    runnel_histogram request_computed_tokens; /* of the prompt, those that were not cached */
+    runnel_histogram request_tokens;  /* generated */
+    /* Of steps. */
+    runnel_histogram step_s;          /* submit to end */
+    runnel_histogram step_rows;       /* positions computed */
+    runnel_histogram step_sequences;
+} runnel_metrics;
+
+/* Reads every value by itself, while others change. INVALID: a pointer is NULL or struct_size is not of this library. */
+RUNNEL_API runnel_status runnel_engine_metrics(runnel_engine *engine, runnel_metrics *metrics);
+
+/* The same for each model by name, in the text format of Prometheus (version 0.0.4), and what runnel_engine_stats tells besides. Writes
+ * at most `capacity` bytes, the whole size to *bytes; not NUL-terminated. Numbers may grow by digits between a call that
+ * measures and one that writes: leave some room, or call again. INVALID: a pointer is NULL. */
+RUNNEL_API runnel_status runnel_engine_prometheus(runnel_engine *engine, char *text, size_t capacity, size_t *bytes);
 
 typedef struct runnel_machine {
     size_t struct_size;             /* set by the caller to sizeof(runnel_machine) */

@@ -535,6 +535,10 @@ int app_bench(const struct app_options *options)
         app_error("--json and --csv exclude each other");
         return APP_USAGE;
     }
+    if ((options->metrics_file != NULL || options->trace_file != NULL) && options->n_operands > 1) {
+        app_error("--metrics and --trace take one model");
+        return APP_USAGE;
+    }
     if (most(&options->prompts) == 0 && most(&options->answers) == 0) {
         app_error("nothing to time: neither --prompt nor --generate asks for a token");
         return APP_USAGE;

@@ -98,6 +98,13 @@ struct app {
 int app_open(struct app *app, const struct app_options *options, bool vocab_only);
 void app_close(struct app *app);
 
+/* telemetry.c: --metrics and --trace of one engine at a time. Opens the files and has the engine trace; writes the metrics
+ * before the engine is freed and the end of the trace behind it. What could not be written is said, and is the code. */
+int app_telemetry_open(const struct app_options *options, runnel_engine_options *engine_options);
+void app_telemetry_metrics(runnel_engine *engine);
+void app_telemetry_close(const struct app_options *options);
+int app_telemetry_code(void);
+
 /* Appends the tokens of text[0..n) to ids. An exit code. */
 int app_tokenize(struct app *app, const char *text, size_t n, uint32_t flags, struct app_ids *ids);
 

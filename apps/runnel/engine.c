@@ -83,6 +83,8 @@ int app_open(struct app *app, const struct app_options *options, bool vocab_only
     app_signals_arm();
     runnel_engine_options_default(&engine_options);
     engine_options.compute_threads = (uint32_t)options->threads;
+    if (app_telemetry_open(options, &engine_options) != APP_OK)
+        return APP_FAILURE;
     error.status = runnel_engine_new(&engine_options, &app->engine, &error);
     if (error.status != RUNNEL_OK) {
         app->engine = NULL;
@@ -93,8 +95,10 @@ int app_open(struct app *app, const struct app_options *options, bool vocab_only
 
 void app_close(struct app *app)
 {
+    app_telemetry_metrics(app->engine);
     runnel_model_free(app->model);
     runnel_engine_free(app->engine);
+    app_telemetry_close(app->options);
     app->model = NULL;
     app->engine = NULL;
 }

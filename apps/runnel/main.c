@@ -166,6 +166,7 @@ static int act(const struct command *command, int argc, char **argv)
             code = app_output_code();
         } else {
             code = command->act(&options);
+            code = app_worse(code, app_telemetry_code());
         }
     }
     app_options_fini(&options);

@@ -152,6 +152,10 @@ static const struct option {
      "cpu (default), or reference: plain C in double precision"},
     {"--reference", 0, NULL, REFERENCE, 0, 0, 0, false, NULL, SETTING, "the same as --device reference"},
 
+    {"--metrics", 0, "FILE", STRING, AT(metrics_file), 0, 0, false, NULL, SETTING,
+     "at the end, counts and latencies as text for Prometheus; -: standard error"},
+    {"--trace", 0, "FILE", STRING, AT(trace_file), 0, 0, false, NULL, SETTING,
+     "what actors, steps and requests did when, for ui.perfetto.dev"},
     {"--json", 0, NULL, FLAG, AT(json), 0, 0, false, NULL, APP_RUN | APP_CHAT | APP_INFO | APP_PERPLEXITY | APP_BENCH,
      "JSON on standard output"},
     {"--csv", 0, NULL, FLAG, AT(csv), 0, 0, false, NULL, APP_BENCH, "comma-separated values on standard output"},

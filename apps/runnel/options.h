@@ -78,6 +78,7 @@ struct app_options {
     uint64_t kv_bytes;
     const char *kv_type, *device;
     bool no_prefix_cache;
+    const char *metrics_file, *trace_file;
 };
 
 /* Every value as it is when no option is given. */

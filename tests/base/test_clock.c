@@ -42,7 +42,7 @@ static uint64_t logical(void *user)
 static void test_seam(void **state)
 {
     uint64_t ticks = 41;
-    struct rn_clock clock = {logical, &ticks};
+    struct rn_clock clock = {.now_us = logical, .user = &ticks};
 
     (void)state;
     assert_int_equal(rn_now_us(&clock), 42);

@@ -376,7 +376,7 @@ void sim_free_engine(struct sim *sim)
 static bool set_up(struct sim *sim)
 {
     runnel_engine_options options;
-    struct rn_clock clock = {now_us, sim};
+    struct rn_clock clock = {.now_us = now_us, .user = sim};
     runnel_error error;
 
     runnel_engine_options_default(&options);
@@ -385,6 +385,8 @@ static bool set_up(struct sim *sim)
     options.max_queued_tokens = sim->plan.max_queued_tokens;
     options.max_queued_bytes = sim->plan.max_queued_bytes;
     options.allocator = (runnel_allocator){hook_alloc, hook_free, sim};
+    options.on_trace = sim->seed % 8 == 0 ? sim_on_trace : NULL; /* its rings are large, to be filled with rubbish */
+    options.trace_user = sim;
     if (rn_engine_new(&options, &clock, true, &sim->engine, &error) != RUNNEL_OK) {
         sim_fail(sim, "the engine was refused: %s", error.message);
         return false;
@@ -493,6 +495,8 @@ static void check(struct sim *sim)
         return;
     if (sim->tick % CHECK_EVERY == 0)
         sim_check_tick(sim);
+    if (sim->engine->tracer != NULL)
+        rn_tracer_drain(sim->engine->tracer);
     if (rn_runtime_runnable(&sim->engine->runtime) == 0)
         sim_check_quiet(sim);
 }
@@ -606,6 +610,8 @@ static void end(struct sim *sim)
     count_cache(sim);
     if (!sim->failed)
         expect_quiet(sim, all);
+    if (!sim->failed)
+        sim_check_metrics(sim);
     if (!sim->failed)
         sim_free_engine(sim);
 }

@@ -151,6 +151,7 @@ struct sim_stream {
     runnel_status status;
     runnel_usage usage;
     runnel_timings timings;
+    uint64_t phase_begin_ns, phase_end_ns; /* of the trace: so far; 0: none */
 };
 
 struct sim {
@@ -173,7 +174,7 @@ struct sim {
     struct { struct sim_origin holds; bool written; } files[SIM_FILES];
     uint32_t n_files;
     char folder[32];            /* of the files; "": not made yet */
-    uint64_t n_copies, n_forks, n_imports;
+    uint64_t n_copies, n_forks, n_imports, n_jobs;
     struct sim_stream *streams; /* [SIM_STREAMS] */
     uint32_t n_streams, n_live; /* n_live: those whose slot the engine holds */
     struct sim_stream *telling; /* its callback is running */
@@ -182,6 +183,7 @@ struct sim {
     int32_t prompts[SIM_PROMPTS][SIM_PROMPT_TOKENS];
     uint64_t n_events, n_steps, n_checks, n_outcomes[3];
     uint64_t n_hit_tokens, n_waits, n_evicted; /* what the prefix cache came to */
+    uint64_t n_trace_steps, actor_end_ns; /* of the trace */
     uint64_t n_preempted, n_expired, n_busy;
     bool failed;
     char failure[512];
@@ -235,5 +237,9 @@ void sim_check_tick(struct sim *sim);
 void sim_check_quiet(struct sim *sim);
 void sim_check_event(struct sim *sim, struct sim_stream *stream, const runnel_event *event);
 void sim_judge_all(struct sim *sim);
+
+/* sim_metrics.c: at the end, with nothing alive but models; and the trace's receiver. */
+void sim_check_metrics(struct sim *sim);
+void sim_on_trace(void *user, const runnel_trace_event *event);
 
 #endif

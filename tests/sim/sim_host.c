@@ -28,8 +28,9 @@ static void take_event(struct sim *sim, struct sim_stream *stream, const runnel_
     stream->status = event->status;
     stream->usage = event->usage;
     stream->timings = event->timings;
-    sim->n_outcomes[event->type - RUNNEL_EVENT_DONE]++;
-    if (stream->kind != SIM_GENERATES)
+    if (stream->kind == SIM_GENERATES)
+        sim->n_outcomes[event->type - RUNNEL_EVENT_DONE]++;
+    else
         sim_job_ended(sim, stream);
     sim->n_expired += event->status == RUNNEL_TIMEOUT;
 }

@@ -138,6 +138,7 @@ static bool accepted(struct sim *sim, struct sim_stream *stream, runnel_status s
         return false;
     sim->n_streams++;
     sim->n_live++;
+    sim->n_jobs++;
     return true;
 }
 

@@ -1,0 +1,227 @@
+/* Metrics: the tables, the list of models, and the struct for the host. See metrics.h.
+ *
+ * Names and edges follow vLLM's (vllm/v1/metrics/buckets.py and loggers.py of 2026), so that dashboards can be carried
+ * over by changing the prefix; docs/METRICS.md has the mapping. */
+#include "actors/metrics.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "actors/engine.h"
+#include "text/vocab.h"
+
+/* ---- Tables ---- */
+
+#define MS 1000ull
+#define S 1000000ull
+
+static const struct rn_edges first_token_edges = {
+    22, true, {1 * MS,   5 * MS,   10 * MS, 20 * MS, 40 * MS,   60 * MS,   80 * MS, 100 * MS, 250 * MS, 500 * MS, 750 * MS,
+               1000 * MS, 2500 * MS, 5 * S,   7500 * MS, 10 * S, 20 * S, 40 * S,  80 * S,   160 * S,  640 * S,  2560 * S}};
+static const struct rn_edges inter_token_edges = {
+    19, true, {10 * MS,  25 * MS, 50 * MS,  75 * MS,   100 * MS, 150 * MS,  200 * MS, 300 * MS, 400 * MS, 500 * MS,
+               750 * MS, 1 * S,   2500 * MS, 5 * S, 7500 * MS, 10 * S, 20 * S,   40 * S,   80 * S}};
+static const struct rn_edges request_edges = {
+    21, true, {300 * MS, 500 * MS, 800 * MS, 1 * S,  1500 * MS, 2 * S,   2500 * MS, 5 * S,   10 * S,  15 * S,  20 * S,
+               30 * S,   40 * S,   50 * S,   60 * S, 120 * S,   240 * S, 480 * S,   960 * S, 1920 * S, 7680 * S}};
+static const struct rn_edges iteration_edges = {
+    13, false, {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}};
+static const struct rn_edges request_tokens_edges = {
+    19, false, {1,    2,    5,     10,    20,    50,     100,    200,    500,    1000,
+                2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000}};
+/* Ours: a step is between a small model's on a GPU and a large one's on a slow CPU. */
+static const struct rn_edges step_edges = {
+    17, true, {100,      200,      500,      1 * MS,   2 * MS,   5 * MS, 10 * MS, 20 * MS, 50 * MS,
+               100 * MS, 200 * MS, 500 * MS, 1 * S,    2 * S,    5 * S,  10 * S,  20 * S}};
+static const struct rn_edges sequences_edges = {13, false, {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096}};
+
+#define AT(field) offsetof(runnel_metrics, field)
+
+const struct rn_count_info rn_count_infos[RN_COUNTS] = {
+    [RN_COUNT_TOKENS] = {"generation_tokens_total", NULL, "Tokens generated.", AT(tokens), false},
+    [RN_COUNT_PROMPT_TOKENS] = {"prompt_tokens_total", NULL, "Positions of prompts computed.", AT(prompt_tokens), false},
+    [RN_COUNT_STEPS] = {"steps_total", NULL, "Forward passes done.", AT(steps), false},
+    [RN_COUNT_REQUESTS] = {"requests_total", NULL, "Requests accepted.", AT(requests), false},
+    [RN_COUNT_STOPPED] = {"request_success_total", "finished_reason=\"stop\"",
+                          "Requests that have ended, by reason.", AT(stopped), false},
+    [RN_COUNT_LENGTH] = {"request_success_total", "finished_reason=\"length\"", NULL, AT(length), false},
+    [RN_COUNT_CANCELLED] = {"request_success_total", "finished_reason=\"abort\"", NULL, AT(cancelled), false},
+    [RN_COUNT_FAILED] = {"request_success_total", "finished_reason=\"error\"", NULL, AT(failed), false},
+    [RN_COUNT_REFUSED] = {"requests_refused_total", NULL, "Requests refused because a limit was reached.", AT(refused),
+                          false},
+    [RN_COUNT_PREFIX_QUERIES] = {"prefix_cache_queries_total", NULL, "Tokens of admitted prompts.", AT(prefix_queries),
+                                 false},
+    [RN_COUNT_PREFIX_HITS] = {"prefix_cache_hits_total", NULL,
+                              "Tokens of admitted prompts that were in the prefix cache or the session.",
+                              AT(prefix_hits), false},
+    [RN_COUNT_EVICTED_BLOCKS] = {"evicted_blocks_total", NULL, "KV blocks taken from the prefix cache for other use.",
+                                 AT(evicted_blocks), false},
+    [RN_COUNT_PREEMPTIONS] = {"num_preemptions_total", NULL, "Times that a request had to give its KV blocks to others.",
+                              AT(preemptions), false},
+    [RN_COUNT_RUNNING] = {"num_requests_running", NULL, "Requests that have their KV blocks.", AT(running), true},
+    [RN_COUNT_WAITING] = {"num_requests_waiting", NULL, "Requests that wait to be admitted.", AT(waiting), true},
+    [RN_COUNT_BLOCKS_USED] = {"kv_blocks_used", NULL, "KV blocks that requests and sessions hold.", AT(blocks_used), true},
+    [RN_COUNT_BLOCKS_TOTAL] = {"kv_blocks", NULL, "KV blocks there are.", AT(blocks_total), true},
+};
+
+const struct rn_timing_info rn_timing_infos[RN_TIMINGS] = {
+    [RN_TIMING_INTER_TOKEN] = {"inter_token_latency_seconds", "Time between two tokens of a request.",
+                               &inter_token_edges, AT(inter_token_s)},
+    [RN_TIMING_STEP] = {"step_seconds", "Time of a forward pass.", &step_edges, AT(step_s)},
+    [RN_TIMING_ITERATION_TOKENS] = {"iteration_tokens_total", "Rows of a forward pass.", &iteration_edges,
+                                    AT(step_rows)},
+    [RN_TIMING_STEP_SEQUENCES] = {"step_sequences", "Sequences of a forward pass.", &sequences_edges,
+                                  AT(step_sequences)},
+    [RN_TIMING_FIRST_TOKEN] = {"time_to_first_token_seconds", "Time from submit to the first token.",
+                               &first_token_edges, AT(first_token_s)},
+    [RN_TIMING_QUEUE] = {"request_queue_time_seconds", "Time from submit to admission.", &request_edges, AT(queue_s)},
+    [RN_TIMING_PREFILL] = {"request_prefill_time_seconds", "Time from admission to the first token.", &request_edges,
+                           AT(prefill_s)},
+    [RN_TIMING_DECODE] = {"request_decode_time_seconds", "Time from the first token to the last one.", &request_edges,
+                          AT(decode_s)},
+    [RN_TIMING_INFERENCE] = {"request_inference_time_seconds", "Time from admission to the last token.",
+                             &request_edges, AT(inference_s)},
+    [RN_TIMING_E2E] = {"e2e_request_latency_seconds", "Time from submit to the end.", &request_edges, AT(request_s)},
+    [RN_TIMING_PER_TOKEN] = {"request_time_per_output_token_seconds",
+                             "Mean time between the tokens of a request.", &inter_token_edges, AT(per_token_s)},
+    [RN_TIMING_PROMPT_TOKENS] = {"request_prompt_tokens", "Tokens of a prompt.", &request_tokens_edges,
+                                 AT(request_prompt_tokens)},
+    [RN_TIMING_COMPUTED_TOKENS] = {"request_prefill_kv_computed_tokens", "Tokens of a prompt that were not cached.",
+                                   &request_tokens_edges, AT(request_computed_tokens)},
+    [RN_TIMING_GENERATION_TOKENS] = {"request_generation_tokens", "Tokens of an answer.", &request_tokens_edges,
+                                     AT(request_tokens)},
+};
+
+/* ---- The list ---- */
+
+/* The name of a file: no folder, no ".gguf"; bytes that are not UTF-8 become question marks. */
+static char *name_of(struct rn_heap *heap, const char *path)
+{
+    const char *slash = path != NULL ? strrchr(path, '/') : NULL;
+    const char *begin = slash != NULL ? slash + 1 : path != NULL ? path : "model";
+    size_t n = strlen(begin);
+    char *name;
+
+    if (n > 5 && strcmp(begin + n - 5, ".gguf") == 0)
+        n -= 5;
+    name = rn_strndup(heap, begin, n);
+    if (name != NULL && !rn_utf8_valid(name, n))
+        for (char *c = name; *c != '\0'; c++)
+            *c = (unsigned char)*c < 0x80 ? *c : '?';
+    return name;
+}
+
+static struct rn_metrics *find(struct rn_metrics *first, const char *name)
+{
+    struct rn_metrics *metrics = first;
+
+    while (metrics != NULL && strcmp(metrics->name, name) != 0)
+        metrics = metrics->next;
+    return metrics;
+}
+
+static void free_one(struct rn_heap *heap, struct rn_metrics *metrics)
+{
+    rn_free(heap, metrics->name);
+    rn_free(heap, metrics);
+}
+
+/* Two that add the same name at once: one of them finds the other's when its exchange fails. */
+struct rn_metrics *rn_metrics_of(struct rn_metrics_list *list, struct rn_heap *heap, const char *path)
+{
+    struct rn_metrics *first = atomic_load_explicit(&list->first, memory_order_acquire); /* partner: the release below */
+    struct rn_metrics *metrics = rn_calloc(heap, 1, sizeof *metrics), *there;
+
+    if (metrics == NULL)
+        return NULL;
+    metrics->name = name_of(heap, path);
+    if (metrics->name == NULL) {
+        rn_free(heap, metrics);
+        return NULL;
+    }
+    do {
+        there = find(first, metrics->name);
+        if (there != NULL) {
+            free_one(heap, metrics);
+            return there;
+        }
+        metrics->next = first;
+        /* Release: readers see name and next. Acquire on failure: we see the other's. Partner: rn_metrics_first. */
+    } while (!atomic_compare_exchange_weak_explicit(&list->first, &first, metrics, memory_order_release,
+                                                    memory_order_acquire));
+    return metrics;
+}
+
+void rn_metrics_fini(struct rn_metrics_list *list, struct rn_heap *heap)
+{
+    struct rn_metrics *metrics = atomic_load_explicit(&list->first, memory_order_acquire), *next;
+
+    for (; metrics != NULL; metrics = next) {
+        next = metrics->next;
+        free_one(heap, metrics);
+    }
+}
+
+/* ---- The struct ---- */
+
+static double shown(const struct rn_edges *edges, uint64_t value)
+{
+    return edges->seconds ? (double)value / 1e6 : (double)value;
+}
+
+static void add_histogram(const struct rn_metrics *metrics, enum rn_timing which, runnel_histogram *out)
+{
+    const struct rn_histogram *histogram = &metrics->timings[which];
+    const struct rn_edges *edges = rn_timing_infos[which].edges;
+
+    for (uint32_t i = 0; i <= edges->n; i++) {
+        uint64_t n = (uint64_t)rn_counter_get(&histogram->counts[i]);
+
+        out->counts[i] += n;
+        out->count += n;
+    }
+    out->sum += shown(edges, (uint64_t)rn_counter_get(&histogram->sum));
+}
+
+static runnel_histogram *histogram_at(runnel_metrics *metrics, enum rn_timing which)
+{
+    return (runnel_histogram *)((char *)metrics + rn_timing_infos[which].at);
+}
+
+static void set_edges(runnel_metrics *out)
+{
+    for (uint32_t which = 0; which < RN_TIMINGS; which++) {
+        const struct rn_edges *edges = rn_timing_infos[which].edges;
+        runnel_histogram *histogram = histogram_at(out, which);
+
+        histogram->n_edges = edges->n;
+        for (uint32_t i = 0; i < edges->n; i++)
+            histogram->edges[i] = shown(edges, edges->at[i]);
+    }
+}
+
+static void collect(const struct runnel_engine *engine, runnel_metrics *out)
+{
+    set_edges(out);
+    for (const struct rn_metrics *m = rn_metrics_first(&engine->metrics); m != NULL; m = m->next) {
+        for (uint32_t which = 0; which < RN_COUNTS; which++)
+            *(uint64_t *)((char *)out + rn_count_infos[which].at) += rn_metrics_value(m, which);
+        for (uint32_t which = 0; which < RN_TIMINGS; which++)
+            add_histogram(m, which, histogram_at(out, which));
+    }
+    out->sessions = (uint64_t)rn_counter_get(&engine->totals.sessions);
+    out->queued_tokens = (uint64_t)rn_counter_get(&engine->totals.queued_tokens);
+    out->trace_dropped = engine->tracer != NULL ? (uint64_t)rn_counter_get(&engine->tracer->dropped) : 0;
+}
+
+runnel_status runnel_engine_metrics(runnel_engine *engine, runnel_metrics *metrics)
+{
+    runnel_metrics now = {0};
+
+    if (engine == NULL || metrics == NULL || metrics->struct_size < sizeof(size_t) || metrics->struct_size > sizeof now)
+        return RUNNEL_INVALID;
+    now.struct_size = metrics->struct_size;
+    collect(engine, &now);
+    memcpy(metrics, &now, now.struct_size);
+    return RUNNEL_OK;
+}

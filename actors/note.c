@@ -1,0 +1,207 @@
+/* Notes of requests and steps: see note.h. */
+#include "actors/note.h"
+
+#include "actors/engine.h"
+
+/* ---- Phases ---- */
+
+static void trace_phase(const struct rn_actor *actor, const struct rn_request *request, uint64_t now_us)
+{
+    static const char *const names[] = {[RN_PHASE_QUEUED] = "queued", [RN_PHASE_PREFILL] = "prefill",
+                                        [RN_PHASE_DECODE] = "decode"};
+    const runnel_trace_event event = {
+        .kind = RUNNEL_TRACE_REQUEST,
+        .name = names[request->phase],
+        .model = request->model->metrics->name,
+        .messages = "",
+        .begin_ns = 1000 * request->phase_us,
+        .end_ns = 1000 * now_us,
+        .stream = rn_stream_id(request->slot, request->generation).id,
+        .tokens = request->n_tokens,
+    };
+
+    rn_tracer_put(actor->runtime->tracer, actor->thread, &event, NULL);
+}
+
+static bool is_running(enum rn_phase phase)
+{
+    return phase == RN_PHASE_PREFILL || phase == RN_PHASE_DECODE;
+}
+
+/* Ends the phase it is in and begins another one. actor NULL: it was in none. */
+static void enter(const struct rn_actor *actor, struct rn_request *request, enum rn_phase phase, uint64_t now_us)
+{
+    struct rn_metrics *metrics = request->model->metrics;
+    int waiting = (phase == RN_PHASE_QUEUED) - (request->phase == RN_PHASE_QUEUED);
+    int running = is_running(phase) - is_running(request->phase);
+
+    if (request->phase != RN_PHASE_NONE && actor->runtime->tracer != NULL)
+        trace_phase(actor, request, now_us);
+    if (waiting != 0)
+        rn_metrics_count(metrics, RN_COUNT_WAITING, waiting);
+    if (running != 0)
+        rn_metrics_count(metrics, RN_COUNT_RUNNING, running);
+    request->phase = phase;
+    request->phase_us = now_us;
+}
+
+/* ---- Requests ---- */
+
+void rn_note_submitted(struct rn_request *request)
+{
+    rn_metrics_count(request->model->metrics, RN_COUNT_REQUESTS, 1);
+    enter(NULL, request, RN_PHASE_QUEUED, request->submitted_us);
+}
+
+void rn_note_refused(struct runnel_model *model, runnel_status status)
+{
+    if (status == RUNNEL_BUSY)
+        rn_metrics_count(model->metrics, RN_COUNT_REFUSED, 1);
+}
+
+void rn_note_admitted(struct rn_actor *tier, struct rn_request *request)
+{
+    struct rn_metrics *metrics = request->model->metrics;
+
+    if (request->resumed) {
+        enter(tier, request, RN_PHASE_PREFILL, rn_now_us(&request->model->engine->clock));
+        return;
+    }
+    rn_metrics_time(metrics, RN_TIMING_QUEUE, request->admitted_us - request->submitted_us);
+    rn_metrics_count(metrics, RN_COUNT_PREFIX_QUERIES, request->n_prompt);
+    rn_metrics_count(metrics, RN_COUNT_PREFIX_HITS, request->n_cached);
+    enter(tier, request, RN_PHASE_PREFILL, request->admitted_us);
+}
+
+void rn_note_preempted(struct rn_actor *tier, struct rn_request *request)
+{
+    rn_metrics_count(request->model->metrics, RN_COUNT_PREEMPTIONS, 1);
+    enter(tier, request, RN_PHASE_QUEUED, rn_now_us(&request->model->engine->clock));
+}
+
+void rn_note_blocks(struct runnel_model *model, int64_t n)
+{
+    rn_metrics_count(model->metrics, RN_COUNT_BLOCKS_USED, n);
+}
+
+void rn_note_evicted(struct runnel_model *model, uint32_t n)
+{
+    rn_metrics_count(model->metrics, RN_COUNT_EVICTED_BLOCKS, n);
+}
+
+void rn_note_token(struct rn_decode *decode, struct rn_request *request)
+{
+    struct rn_metrics *metrics = decode->model->metrics;
+    uint64_t now_us = decode->now_us;
+
+    rn_metrics_count(metrics, RN_COUNT_TOKENS, 1);
+    if (request->first_token_us == 0) {
+        request->first_token_us = now_us;
+        rn_metrics_time(metrics, RN_TIMING_FIRST_TOKEN, now_us - request->submitted_us);
+    } else {
+        rn_metrics_time(metrics, RN_TIMING_INTER_TOKEN, now_us - request->last_token_us);
+    }
+    if (request->phase != RN_PHASE_DECODE)
+        enter(&decode->actor, request, RN_PHASE_DECODE, now_us);
+    request->last_token_us = now_us;
+}
+
+/* A request that is done: its times as a whole. One without an answer has no first token. */
+static void time_request(struct rn_metrics *metrics, const struct rn_request *request)
+{
+    uint32_t n = request->n_tokens - request->n_prompt;
+
+    rn_metrics_time(metrics, RN_TIMING_E2E, request->end_us - request->submitted_us);
+    rn_metrics_time(metrics, RN_TIMING_PROMPT_TOKENS, request->n_prompt);
+    rn_metrics_time(metrics, RN_TIMING_COMPUTED_TOKENS, request->n_prompt - request->n_cached);
+    rn_metrics_time(metrics, RN_TIMING_GENERATION_TOKENS, n);
+    if (request->first_token_us == 0)
+        return;
+    rn_metrics_time(metrics, RN_TIMING_PREFILL, request->first_token_us - request->admitted_us);
+    rn_metrics_time(metrics, RN_TIMING_DECODE, request->last_token_us - request->first_token_us);
+    rn_metrics_time(metrics, RN_TIMING_INFERENCE, request->last_token_us - request->admitted_us);
+    if (n > 1)
+        rn_metrics_time(metrics, RN_TIMING_PER_TOKEN, (request->last_token_us - request->first_token_us) / (n - 1));
+}
+
+void rn_note_ended(struct rn_actor *detokenizer, struct rn_request *request)
+{
+    struct rn_metrics *metrics = request->model->metrics;
+    bool done = request->outcome == RN_OUTCOME_DONE;
+    enum rn_count which = request->outcome == RN_OUTCOME_CANCELLED       ? RN_COUNT_CANCELLED
+                          : !done                                       ? RN_COUNT_FAILED
+                          : request->finish == RUNNEL_FINISH_LENGTH     ? RN_COUNT_LENGTH
+                                                                        : RN_COUNT_STOPPED;
+
+    rn_metrics_count(metrics, which, 1);
+    if (done)
+        time_request(metrics, request);
+    enter(detokenizer, request, RN_PHASE_NONE, request->end_us);
+}
+
+/* ---- Steps ---- */
+
+void rn_note_step_begun(struct rn_decode *decode)
+{
+    decode->batch.begin_ns = rn_now_ns(&decode->model->engine->clock);
+}
+
+void rn_note_step_done(struct rn_batch *batch, const struct runnel_model *model)
+{
+    batch->end_ns = rn_now_ns(&model->engine->clock);
+}
+
+static uint32_t prompt_rows(const struct rn_batch *batch)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < batch->n_parts; i++)
+        n += batch->parts[i].prompt ? batch->parts[i].n_rows : 0;
+    return n;
+}
+
+static uint32_t drawn_tokens(const struct rn_batch *batch)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < batch->step.n_outs; i++)
+        n += batch->outs[i].sample && batch->outs[i].status == RUNNEL_OK;
+    return n;
+}
+
+static void trace_step(const struct rn_decode *decode, uint32_t n_prompt)
+{
+    const struct rn_batch *batch = &decode->batch;
+    const struct rn_actor *actor = &decode->actor;
+    const runnel_trace_event event = {
+        .kind = RUNNEL_TRACE_STEP,
+        .track = actor->id,
+        .name = "step",
+        .model = decode->model->metrics->name,
+        .messages = "",
+        .begin_ns = batch->begin_ns,
+        .end_ns = batch->end_ns,
+        .rows = batch->step.n_rows,
+        .sequences = batch->step.n_seqs,
+        .prompt_tokens = n_prompt,
+        .tokens = drawn_tokens(batch),
+    };
+
+    rn_tracer_put(actor->runtime->tracer, actor->thread, &event, NULL);
+}
+
+void rn_note_step(struct rn_decode *decode)
+{
+    struct rn_metrics *metrics = decode->model->metrics;
+    const struct rn_batch *batch = &decode->batch;
+    uint32_t n_prompt = prompt_rows(batch);
+
+    decode->now_us = rn_now_us(&decode->model->engine->clock);
+    rn_metrics_count(metrics, RN_COUNT_STEPS, 1);
+    rn_metrics_count(metrics, RN_COUNT_PROMPT_TOKENS, n_prompt);
+    rn_metrics_time(metrics, RN_TIMING_STEP, (batch->end_ns - batch->begin_ns) / 1000);
+    rn_metrics_time(metrics, RN_TIMING_ITERATION_TOKENS, batch->step.n_rows);
+    rn_metrics_time(metrics, RN_TIMING_STEP_SEQUENCES, batch->step.n_seqs);
+    if (decode->actor.runtime->tracer != NULL)
+        trace_step(decode, n_prompt);
+}

@@ -1,0 +1,50 @@
+/* What is noted of a request and of a step on their way: one call at each turn, for the metrics (metrics.h) and, if it is on, the
+ * trace (trace.h).
+ *
+ *   generate      submitted    refused
+ *   tier          admitted     preempted, and admitted again
+ *   decode        step_begun … step_done (backend's thread) … step, then a token for each one drawn
+ *   detokenizer   ended
+ *
+ * A request is in one phase at a time: queued, prefill, decode; one that is preempted goes through them again. Each phase ends
+ * where the next begins. */
+#ifndef RN_ACTORS_NOTE_H
+#define RN_ACTORS_NOTE_H
+
+#include "actors/decode_actor.h"
+#include "actors/request.h"
+
+struct runnel_model;
+
+/* The host's thread, before the request is sent; submitted_us is set. */
+void rn_note_submitted(struct rn_request *request);
+
+/* The host's thread: a submit ended with that status. */
+void rn_note_refused(struct runnel_model *model, runnel_status status);
+
+/* The tier: blocks are leased; resumed, admitted_us, n_prompt and n_cached are set. */
+void rn_note_admitted(struct rn_actor *tier, struct rn_request *request);
+
+/* The tier: it has come back and waits again. */
+void rn_note_preempted(struct rn_actor *tier, struct rn_request *request);
+
+/* The tier: so many blocks more (or less) are held by requests and sessions; the prefix cache gave up n. */
+void rn_note_blocks(struct runnel_model *model, int64_t n);
+void rn_note_evicted(struct runnel_model *model, uint32_t n);
+
+/* Decode: the composed batch is about to be submitted. */
+void rn_note_step_begun(struct rn_decode *decode);
+
+/* The backend's thread: the step is done. */
+void rn_note_step_done(struct rn_batch *batch, const struct runnel_model *model);
+
+/* Decode: the batch is back. Before its tokens are taken. */
+void rn_note_step(struct rn_decode *decode);
+
+/* Decode: a token of the step that rn_note_step has noted. Sets first_token_us. */
+void rn_note_token(struct rn_decode *decode, struct rn_request *request);
+
+/* The detokenizer: outcome, n_tokens, n_prompt and end_us are as the host will know them. */
+void rn_note_ended(struct rn_actor *detokenizer, struct rn_request *request);
+
+#endif

@@ -1,0 +1,156 @@
+/* A device that computes nothing: see streams_device.h. */
+#include "streams_device.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* The last part of a step is waited for without sleeping: a timer of the kernel is late by about as much. */
+#define SPIN_NS 80000u
+
+uint64_t monotonic_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t thread_cpu_ns(unsigned long thread)
+{
+    struct timespec t = {0, 0};
+    clockid_t clock;
+
+    if (pthread_getcpuclockid((pthread_t)thread, &clock) != 0 || clock_gettime(clock, &t) != 0)
+        return 0;
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void wait_until(uint64_t end_ns)
+{
+    uint64_t now = monotonic_ns();
+
+    if (end_ns > now + SPIN_NS) {
+        uint64_t at = end_ns - SPIN_NS;
+        const struct timespec t = {(time_t)(at / 1000000000u), (long)(at % 1000000000u)};
+
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+    }
+    while (monotonic_ns() < end_ns)
+        continue;
+}
+
+static void write_logits(struct device *device, const struct rn_step *step, const struct rn_step_row *row)
+{
+    float *logits = step->logits + (size_t)row->out * DEVICE_VOCAB;
+    int32_t *hot = &device->hot[row->out];
+
+    if (*hot < 0)
+        memset(logits, 0, DEVICE_VOCAB * sizeof *logits);
+    else
+        logits[*hot] = 0;
+    *hot = 'a' + (int32_t)(row->position % 26);
+    logits[*hot] = 1;
+}
+
+static void run_step(struct device *device, struct rn_step *step)
+{
+    for (uint32_t i = 0; i < step->n_rows; i++)
+        if (step->rows[i].out >= 0)
+            write_logits(device, step, &step->rows[i]);
+    wait_until(device->submitted_ns + device->step_ns + device->row_ns * step->n_rows);
+    step->status = RUNNEL_OK;
+    device->done_ns = monotonic_ns();
+    device->busy_ns += device->done_ns - device->submitted_ns;
+    step->on_done(step); /* the next submit may come before it returns: nothing of the step is touched behind it */
+}
+
+static void *device_main(void *arg)
+{
+    struct device *device = arg;
+
+    while (rn_word_get(&device->stopping) == 0) {
+        uint32_t ticket = rn_wake_ticket(&device->wake);
+
+        if (rn_word_replace(&device->has_step, 1, 0))
+            run_step(device, device->step);
+        else if (!device->spins)
+            rn_wake_wait(&device->wake, ticket, -1, 0);
+    }
+    return NULL;
+}
+
+static void submit_async(struct rn_backend *backend, struct rn_step *step)
+{
+    struct device *device = (struct device *)backend;
+
+    device->submitted_ns = monotonic_ns();
+    if (device->done_ns != 0)
+        device->idle_ns += device->submitted_ns - device->done_ns;
+    device->n_steps++;
+    device->step = step;
+    rn_word_set(&device->has_step, 1);
+    rn_wake_notify(&device->wake);
+}
+
+void device_reset(struct device *device)
+{
+    device->done_ns = device->idle_ns = device->busy_ns = device->n_steps = 0;
+}
+
+static bool supports(const struct rn_backend *backend, const struct rn_op *op, uint32_t type_id)
+{
+    (void)backend;
+    (void)op;
+    (void)type_id;
+    return true;
+}
+
+/* Never called: its model comes without a plan. */
+static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *plan,
+                             const struct rn_backend_limits *limits, rn_progress_fn progress, void *user,
+                             runnel_error *error)
+{
+    (void)backend;
+    (void)plan;
+    (void)limits;
+    (void)progress;
+    (void)user;
+    return rn_error_set(error, RUNNEL_UNSUPPORTED, "there is no plan to prepare");
+}
+
+static void free_backend(struct rn_backend *backend)
+{
+    (void)backend; /* device_free does */
+}
+
+static const struct rn_backend_ops device_ops = {
+    .name = "device", .supports = supports, .prepare = prepare, .submit_async = submit_async, .free = free_backend};
+
+struct device *device_new(const struct rn_backend_limits *limits, bool spins)
+{
+    struct device *device = aligned_alloc(64, (sizeof *device + 63) / 64 * 64);
+
+    if (device == NULL)
+        return NULL;
+    *device = (struct device){.backend = {&device_ops}, .spins = spins, .max_outs = limits->max_outs};
+    rn_wake_init(&device->wake);
+    device->hot = malloc(limits->max_outs * sizeof *device->hot);
+    if (device->hot == NULL || pthread_create((pthread_t *)&device->thread, NULL, device_main, device) != 0) {
+        free(device->hot);
+        free(device);
+        return NULL;
+    }
+    memset(device->hot, -1, limits->max_outs * sizeof *device->hot);
+    return device;
+}
+
+void device_free(struct device *device)
+{
+    rn_word_set(&device->stopping, 1);
+    rn_wake_notify(&device->wake);
+    pthread_join((pthread_t)device->thread, NULL);
+    free(device->hot);
+    free(device);
+}
