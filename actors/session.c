@@ -236,6 +236,8 @@ runnel_status runnel_session_import(runnel_model *model, const runnel_session_fi
     runnel_status status = check_model(model);
 
     rn_error_clear(error);
+    if (rn_word_get(&engine->draining) != 0)
+        return rn_error_set(error, RUNNEL_CLOSED, "the engine is being drained");
     if (status == RUNNEL_OK && open_place(model, &place) != RUNNEL_OK)
         return rn_error_set(error, RUNNEL_BUSY, "all %u sessions are taken", engine->max_sessions);
     if (status != RUNNEL_OK)
