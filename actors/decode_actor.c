@@ -340,6 +340,8 @@ static void take_part(struct rn_decode *decode, const struct rn_batch_part *part
         request->suspect = true;
         request->n_done -= part->n_rows; /* also of one that was cancelled meanwhile: its session must not keep them */
         rn_request_fail(request, decode->batch.step.status, "%s", runnel_status_text(decode->batch.step.status));
+    } else if (request->copy == RN_COPY_WANTED) {
+        request->copy = RN_COPY_DONE;
     }
     if (part->prompt && request->want_progress && request->outcome == RN_OUTCOME_NONE)
         report_progress(decode, request);
@@ -505,10 +507,11 @@ runnel_status rn_decode_init(struct rn_decode *decode, struct runnel_model *mode
     decode->batch.parts = rn_alloc(heap, limits->max_seqs, sizeof decode->batch.parts[0]);
     decode->batch.step.rows = rn_alloc(heap, limits->max_rows, sizeof decode->batch.step.rows[0]);
     decode->batch.step.seqs = rn_alloc(heap, limits->max_seqs, sizeof decode->batch.step.seqs[0]);
+    decode->batch.step.copies = rn_alloc(heap, limits->max_seqs, sizeof decode->batch.step.copies[0]);
     decode->batch.step.logits = rn_alloc(heap, (size_t)limits->max_outs * model->parts.n_vocab, sizeof(float));
     if (decode->running == NULL || decode->credits == NULL || decode->batch.outs == NULL ||
         decode->batch.parts == NULL || decode->batch.step.rows == NULL || decode->batch.step.seqs == NULL ||
-        decode->batch.step.logits == NULL || take_lists(decode, heap) != RUNNEL_OK) {
+        decode->batch.step.copies == NULL || decode->batch.step.logits == NULL || take_lists(decode, heap) != RUNNEL_OK) {
         rn_decode_fini(decode);
         return RUNNEL_NO_MEMORY;
     }
@@ -527,6 +530,7 @@ void rn_decode_fini(struct rn_decode *decode)
     rn_free(heap, decode->batch.parts);
     rn_free(heap, decode->batch.step.rows);
     rn_free(heap, decode->batch.step.seqs);
+    rn_free(heap, decode->batch.step.copies);
     rn_free(heap, decode->batch.step.logits);
     for (uint32_t i = 0; i < RN_TOKEN_LISTS; i++)
         rn_free(heap, decode->lists[i].items);

@@ -21,6 +21,9 @@ static struct rn_batch_part *add_part(struct rn_batch *batch, struct rn_request 
 
     *part = (struct rn_batch_part){.request = request, .prompt = prompt};
     batch->step.seqs[batch->n_parts] = (struct rn_step_seq){request->blocks, request->n_blocks};
+    if (request->copy == RN_COPY_WANTED)
+        batch->step.copies[batch->step.n_copies++] =
+            (struct rn_step_copy){request->copy_from, request->blocks[request->copy_at]};
     batch->n_parts++;
     request->in_step = true;
     return part;
@@ -208,7 +211,7 @@ bool rn_batch_compose(struct rn_decode *decode)
 
     batch->n_parts = 0;
     batch->read_along = false;
-    batch->step.n_rows = batch->step.n_outs = 0;
+    batch->step.n_rows = batch->step.n_outs = batch->step.n_copies = 0;
     add_running(decode);
     add_prompts(decode);
     batch->step.n_seqs = batch->n_parts;

@@ -158,7 +158,8 @@ static void on_end(struct rn_actor *self, struct rn_msg *msg)
         put_tail(engine, outlet, request->outcome == RN_OUTCOME_DONE && request->finish == RUNNEL_FINISH_STOP);
     if (outlet->pieces.stopped && request->outcome == RN_OUTCOME_DONE)
         request->finish = RUNNEL_FINISH_STOP; /* also one that stood in what was held back for a longer one */
-    rn_note_ended(self, request);
+    if (request->job == NULL)
+        rn_note_ended(self, request);
     fill_terminal(&outlet->end, outlet, request);
     publish_session(engine, request);
     /* The blocks are on their way back before the host can know that the stream has ended: a next turn

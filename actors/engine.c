@@ -100,7 +100,7 @@ static runnel_status start(struct runnel_engine *engine, const runnel_engine_opt
     engine->runtime.tracer = engine->tracer; /* before the first actor runs */
     if (rn_router_init(&engine->router, engine, (int32_t)message_bound(engine)) != RUNNEL_OK)
         goto fail_runtime;
-    if (rn_worker_init(&engine->worker, &engine->heap, 2 * RN_MAX_MODELS, manual) != RUNNEL_OK)
+    if (rn_worker_init(&engine->worker, &engine->heap, 2 * RN_MAX_MODELS + engine->max_streams, manual) != RUNNEL_OK)
         goto fail_router;
     if (!manual && (engine->team = rn_team_new(&engine->heap, options->compute_threads)) == NULL)
         goto fail_worker;

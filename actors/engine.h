@@ -11,6 +11,7 @@
 #include "actors/prefill_actor.h"
 #include "actors/router_actor.h"
 #include "actors/sampler_actor.h"
+#include "actors/session_job.h"
 #include "actors/tier_actor.h"
 #include "actors/tokenizer_actor.h"
 #include "actors/trace.h"
@@ -92,6 +93,8 @@ struct runnel_model {
     bool load_told;                   /* the terminal load event was delivered; the dispatcher's */
 
     struct rn_metrics *metrics;       /* the engine's, by name; set before the model is READY, if it can generate */
+    struct rn_session_prints prints;  /* the worker's */
+
     struct rn_tokenizer tokenizer;
     struct rn_tier tier;
     struct rn_prefill prefill;

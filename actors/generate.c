@@ -5,6 +5,7 @@
 #include "actors/chat.h"
 #include "actors/engine.h"
 #include "actors/note.h"
+#include "actors/session.h"
 #include "base/status.h"
 
 #define RETRY_MS 100          /* as long as nothing is known */
@@ -100,20 +101,6 @@ static runnel_status check_request(runnel_model *model, const runnel_request *re
 }
 
 /* ---- The length of the prompt ---- */
-
-static struct rn_session *find_session(runnel_model *model, runnel_session session)
-{
-    uint32_t slot = (uint32_t)session.id, generation = (uint32_t)(session.id >> 32);
-    struct rn_session *s;
-
-    if (slot >= model->engine->max_sessions || (generation & 1) == 0)
-        return NULL;
-    s = &model->engine->sessions[slot];
-    if (rn_word_get(&s->generation) != generation || rn_word_get(&s->freeing) == generation ||
-        atomic_load_explicit(&s->model, memory_order_relaxed) != model)
-        return NULL;
-    return s;
-}
 
 /* Longest prompt that can run, history included. */
 static uint64_t prompt_room(const runnel_model *model, const runnel_request *request)
@@ -219,7 +206,7 @@ static runnel_status build(runnel_model *model, const runnel_request *request, s
     if (r == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a request");
     if (request->session.id != 0) {
-        struct rn_session *session = find_session(model, request->session);
+        struct rn_session *session = rn_session_find(model, request->session);
 
         if (session == NULL) {
             rn_request_free(r);
@@ -381,52 +368,5 @@ runnel_status runnel_generate(runnel_model *model, const runnel_request *given, 
     msg->request.request = r;
     rn_actor_send(&engine->router.actor, msg);
     rn_uv_keep_alive(engine);
-    return RUNNEL_OK;
-}
-
-/* ---- Sessions ---- */
-
-static void send_session(runnel_model *model, enum rn_message_kind kind, uint32_t slot, uint32_t generation)
-{
-    struct rn_msg *msg = rn_msg_new(&model->engine->runtime, kind);
-
-    msg->session = (struct rn_pay_session){slot, generation, model};
-    rn_actor_send(&model->engine->router.actor, msg);
-}
-
-runnel_status runnel_session_new(runnel_model *model, runnel_session *session)
-{
-    struct runnel_engine *engine = model->engine;
-    struct rn_session *s;
-    uint32_t slot, generation;
-    void *cell;
-
-    if (rn_model_ready(model) != RUNNEL_OK)
-        return rn_model_ready(model);
-    if (model->parts.backend == NULL || rn_word_get(&model->cancel) != 0)
-        return RUNNEL_STATE;
-    cell = rn_pool_take(&engine->session_slots);
-    if (cell == NULL)
-        return RUNNEL_BUSY;
-    slot = rn_pool_index(&engine->session_slots, cell);
-    s = &engine->sessions[slot];
-    atomic_store_explicit(&s->model, model, memory_order_relaxed);
-    generation = rn_word_get(&s->generation) + 1;
-    rn_word_set(&s->generation, generation);
-    rn_counter_add(&engine->totals.sessions, 1);
-    send_session(model, RN_MSG_SESSION_NEW, slot, generation);
-    session->id = (uint64_t)generation << 32 | slot;
-    return RUNNEL_OK;
-}
-
-runnel_status runnel_session_free(runnel_model *model, runnel_session session)
-{
-    struct rn_session *s = find_session(model, session);
-    uint32_t generation = (uint32_t)(session.id >> 32);
-    uint32_t seen = s != NULL ? rn_word_get(&s->freeing) : generation;
-
-    if (seen == generation || !rn_word_replace(&s->freeing, seen, generation))
-        return RUNNEL_NOT_FOUND; /* of two callers one frees it */
-    send_session(model, RN_MSG_SESSION_FREE, (uint32_t)session.id, generation);
     return RUNNEL_OK;
 }

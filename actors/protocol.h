@@ -27,6 +27,7 @@ struct rn_request;
 struct rn_batch;
 struct rn_token_list;
 struct rn_computed_list;
+struct rn_session_job;
 struct runnel_model;
 
 struct rn_pay_request {
@@ -43,6 +44,14 @@ struct rn_pay_ended {
 struct rn_pay_session {
     uint32_t slot, generation;
     struct runnel_model *model;
+};
+struct rn_pay_fork {
+    uint32_t slot, generation; /* of the copy */
+    uint32_t from, from_generation;
+    struct runnel_model *model;
+};
+struct rn_pay_job {
+    struct rn_session_job *job; /* moves with the message */
 };
 struct rn_pay_batch {
     struct rn_batch *batch; /* moves with the message */
@@ -80,6 +89,7 @@ struct rn_pay_none {
     X(CREDIT, stream, "host, router", "router, decode", "2 S", "The host has consumed n events of the stream")             \
     X(SESSION_NEW, session, "host, router, tokenizer", "router, tokenizer, tier", "N", "The tier of the model enters the session in its list")    \
     X(SESSION_FREE, session, "host, router, tokenizer", "router, tokenizer, tier", "N", "Frees a session once its request has ended") \
+    X(SESSION_FORK, fork, "host, router, tokenizer", "router, tokenizer, tier", "N", "As SESSION_NEW; it becomes what another is once the turns in front of it have ended") \
     X(MODEL_NEW, model, "host", "router", "M", "A load begins; the router keeps the model in its list")                    \
     X(MODEL_LOADED, model, "loader", "router", "M", "A load has ended, well or not; the router owns the model")            \
     X(MODEL_FREE, model, "host", "router", "M", "The host gives its handle back; the router cancels and, when quiet, frees") \
@@ -87,6 +97,7 @@ struct rn_pay_none {
     X(ENGINE_CLOSE, none, "host", "router", "1", "Frees every model, then reports to the host bridge")                     \
     X(ENCODE, request, "router", "tokenizer", "S", "Text becomes tokens; the tokenizer owns the request")                  \
     X(ADMIT, request, "tokenizer", "tier", "S", "Waits for its session and for blocks; the tier owns the request")         \
+    X(JOB_DONE, job, "worker", "tier", "S", "A session's file is written or read, or could not be; the tier owns job and request") \
     X(PREFILL, request, "tier", "prefill", "S", "Blocks are leased; the prefill actor owns the request")                   \
     X(OFFER, request, "prefill", "decode", "lanes", "A prompt whose turn it is; decode owns the request until it ends")    \
     X(LANE_FREE, lanes, "decode", "prefill", "lanes", "n prompts are computed; as many may be offered")                    \
@@ -127,6 +138,8 @@ struct rn_msg {
         struct rn_pay_stream stream;
         struct rn_pay_ended ended;
         struct rn_pay_session session;
+        struct rn_pay_fork fork;
+        struct rn_pay_job job;
         struct rn_pay_batch batch;
         struct rn_pay_tokens tokens;
         struct rn_pay_computed computed;

@@ -22,6 +22,7 @@ void rn_request_free(struct rn_request *request)
         return;
     rn_free(request->heap, request->text);
     rn_chat_free(request->chat);
+    rn_session_job_free(request->job);
     rn_free(request->heap, request->tokens);
     rn_free(request->heap, request->blocks);
     rn_free(request->heap, request->stop_tokens);

@@ -11,6 +11,7 @@
 
 struct runnel_model;
 struct rn_answer;
+struct rn_session_job;
 struct rn_chat;
 
 /* Of a request's life; see note.h. */
@@ -18,11 +19,17 @@ enum rn_phase { RN_PHASE_NONE = 0, RN_PHASE_QUEUED, RN_PHASE_PREFILL, RN_PHASE_D
 
 enum rn_outcome { RN_OUTCOME_NONE = 0, RN_OUTCOME_DONE, RN_OUTCOME_CANCELLED, RN_OUTCOME_FAILED };
 
+/* A block into which the request writes and that others have too: it gets a copy, which the step of its first rows
+ * makes. WANTED: not made yet; blocks[copy_at] holds nothing. DONE: made. In both the request holds copy_from. */
+enum rn_copy { RN_COPY_NONE = 0, RN_COPY_WANTED, RN_COPY_DONE };
+
 struct rn_request {
     struct rn_request *next; /* the owner's queue */
     struct rn_heap *heap;
     struct runnel_model *model;
     uint32_t slot, generation; /* its stream */
+    struct rn_session_job
+        *job; /* NULL: it generates. Else it writes or reads a session's file, and much below is unused */
     uint64_t order;          /* of arrival at the tier: the older of two of one priority has the memory */
     struct {
         struct rn_request *previous;
@@ -57,7 +64,7 @@ struct rn_request {
     uint32_t n_tokens, capacity;
     uint32_t n_history;      /* the session's, in front */
     uint32_t n_prompt;       /* history and prompt */
-    uint32_t n_fill;         /* tokens to compute before it draws the next: the prompt, and after a preemption all there are */
+    uint32_t n_fill; /* tokens to compute before it draws the next: the prompt, and after a preemption all there are */
     uint32_t n_done;         /* positions computed, those of the step in flight included */
     uint32_t n_limit;        /* n_tokens stays at or below; 0: it was never admitted */
     uint32_t n_scored;       /* the next position whose logits are wanted */
@@ -65,7 +72,11 @@ struct rn_request {
     uint32_t *blocks;        /* [n_blocks], with room for n_limit tokens */
     uint32_t n_blocks;       /* leased so far */
     uint32_t n_shared;       /* of them, the first ones that it found full and computed */
-    uint32_t n_told;         /* of them, full and computed ones that the tier knows of; UINT32_MAX: it wants to hear nothing */
+    uint32_t n_told; /* of them, full and computed ones that the tier knows of; UINT32_MAX: it wants to hear nothing */
+    bool apart;              /* its KV came out of a file: others share nothing of it */
+    enum rn_copy copy;
+    uint32_t copy_from;      /* a block */
+    uint32_t copy_at;        /* index of blocks */
 
     /* Decode's. */
     bool in_step;            /* its rows are in the step in flight */
@@ -75,7 +86,7 @@ struct rn_request {
     bool preempted;          /* it goes back to the tier as soon as no step reads it */
     bool resumed;            /* it was preempted once: what is done only once has been done */
     bool stalled;            /* it went back because its reader is behind: it waits until that has read on */
-    bool suspect;            /* a step of it failed, or gave logits that are not numbers: nobody else may use its blocks */
+    bool suspect; /* a step of it failed, or gave logits that are not numbers: nobody else may use its blocks */
 
     /* The outcome, once there is one. */
     enum rn_outcome outcome;

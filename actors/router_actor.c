@@ -216,6 +216,14 @@ static void on_session(struct rn_actor *self, struct rn_msg *msg)
         rn_msg_free(self->runtime, msg);
 }
 
+static void on_session_fork(struct rn_actor *self, struct rn_msg *msg)
+{
+    if (!msg->fork.model->closed)
+        rn_actor_send(&msg->fork.model->tokenizer.actor, msg);
+    else
+        rn_msg_free(self->runtime, msg);
+}
+
 static void on_model_new(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_router *router = router_of(self);
@@ -329,6 +337,7 @@ static const struct rn_actor_class router_class = {
             [RN_MSG_CREDIT] = on_credit,
             [RN_MSG_SESSION_NEW] = on_session,
             [RN_MSG_SESSION_FREE] = on_session,
+            [RN_MSG_SESSION_FORK] = on_session_fork,
             [RN_MSG_MODEL_NEW] = on_model_new,
             [RN_MSG_MODEL_LOADED] = on_model_loaded,
             [RN_MSG_MODEL_FREE] = on_model_free,

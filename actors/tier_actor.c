@@ -7,6 +7,7 @@
 #include "actors/note.h"
 #include "actors/tier_cache.h"
 #include "actors/tier_lease.h"
+#include "actors/tier_session.h"
 #include "base/check.h"
 
 static struct rn_tier *tier_of(struct rn_actor *actor)
@@ -20,7 +21,7 @@ static struct rn_heap *heap_of(struct rn_tier *tier)
 }
 
 /* The open session of the request; NULL when there is none (any more). */
-static struct rn_session *session_of(struct rn_tier *tier, const struct rn_request *request)
+struct rn_session *rn_tier_session_of(struct rn_tier *tier, const struct rn_request *request)
 {
     struct rn_session *session;
 
@@ -38,7 +39,7 @@ static void send_request(struct rn_actor *to, struct rn_request *request, enum r
     rn_actor_send(to, msg);
 }
 
-static void end(struct rn_tier *tier, struct rn_request *request)
+void rn_tier_end(struct rn_tier *tier, struct rn_request *request)
 {
     rn_tier_leave(tier, request); /* it may be waiting for another's blocks */
     send_request(&tier->model->detokenizer.actor, request, RN_MSG_END);
@@ -134,7 +135,7 @@ static uint32_t limit_of(const struct rn_tier *tier, const struct rn_request *re
  * again. Before the lease: else a turn could wait for blocks that its own session has. */
 static void trim_session(struct rn_tier *tier, struct rn_session *session, const struct rn_fit *fit)
 {
-    uint32_t n_kept = fit->from_tree ? 0 : fit->n_kept;
+    uint32_t n_kept = fit->from_tree ? 0 : fit->n_kept + fit->copies;
 
     if (n_kept < session->n_blocks)
         rn_tier_take_back(tier, session->blocks + n_kept, session->n_blocks - n_kept);
@@ -189,6 +190,25 @@ static bool lease(struct rn_tier *tier, struct rn_request *request, struct rn_se
     return true;
 }
 
+/* A copy needs its source besides the request's own blocks: where that is one too many, its positions are computed. */
+static bool trim_and_lease(struct rn_tier *tier, struct rn_request *request, struct rn_session *session,
+                           struct rn_fit *fit, uint32_t n_blocks, uint32_t limit)
+{
+    if (session != NULL)
+        trim_session(tier, session, fit);
+    if (lease(tier, request, session, fit, n_blocks, limit))
+        return true;
+    if (!fit->copies)
+        return false;
+    fit->copies = false;
+    if (rn_block_pool_references(&tier->pool, session->blocks[fit->n_kept]) == 1)
+        fit->n_kept++; /* who shared it has just given it back */
+    else
+        fit->n_done = fit->n_kept * tier->model->parts.limits.block_tokens;
+    trim_session(tier, session, fit);
+    return lease(tier, request, session, fit, n_blocks, limit);
+}
+
 /* Gives back what lease() took; what the session keeps stays with it. */
 static void give_back(struct rn_tier *tier, struct rn_request *request, const struct rn_fit *fit)
 {
@@ -199,8 +219,13 @@ static void give_back(struct rn_tier *tier, struct rn_request *request, const st
 }
 
 /* The session's KV goes with the request until it retires. */
-static void attach_session(struct rn_request *request, struct rn_session *session)
+static void attach_session(struct rn_request *request, struct rn_session *session, const struct rn_fit *fit)
 {
+    if (fit->copies) {
+        request->copy = RN_COPY_WANTED;
+        request->copy_at = fit->n_kept;
+        request->copy_from = session->blocks[fit->n_kept];
+    }
     rn_free(request->heap, session->blocks);
     session->blocks = NULL;
     session->n_blocks = 0;
@@ -231,6 +256,9 @@ static void check_fits(struct rn_request *request, const struct rn_session *sess
 
     if (request->session_generation != 0 && session == NULL)
         rn_request_fail(request, RUNNEL_NOT_FOUND, "the session has been freed");
+    else if (session != NULL && session->lost != RUNNEL_OK)
+        rn_request_fail(request, session->lost, "the session could not become a copy: %s",
+                        runnel_status_text(session->lost));
     else if (prompt == 0)
         rn_request_fail(request, RUNNEL_INVALID, "the prompt is empty");
     else if (prompt + needed > limit)
@@ -245,18 +273,18 @@ static bool begin(struct rn_tier *tier, struct rn_request *request, struct rn_se
 {
     struct rn_fit fit;
 
+    request->apart = false;
     join_tokens(tier, request, session);
     rn_tier_look_up(tier, request, session, n_fill, &fit);
     if (fit.pending) {
         RN_CHECK(rn_prefix_tree_wait(&tier->tree, &tier->passages[request->slot].path, &fit.found));
         return false;
     }
-    if (session != NULL)
-        trim_session(tier, session, &fit);
-    if (!lease(tier, request, session, &fit, first_lease(tier, n_fill, limit), limit))
+    if (!trim_and_lease(tier, request, session, &fit, first_lease(tier, n_fill, limit), limit))
         return false;
     if (request->outcome != RN_OUTCOME_NONE)
         return true;
+    request->apart = session != NULL && session->foreign && fit.n_done > 0 && !fit.from_tree;
     request->n_fill = n_fill;
     if ((!request->resumed && (lay_out_tokens(tier, request, session, n_fill, limit) != RUNNEL_OK ||
                                prepare_outlet(tier, request) != RUNNEL_OK)) ||
@@ -267,7 +295,7 @@ static bool begin(struct rn_tier *tier, struct rn_request *request, struct rn_se
     }
     request->n_limit = limit;
     if (session != NULL)
-        attach_session(request, session);
+        attach_session(request, session, &fit);
     rn_tier_enter(tier, request, &fit);
     start(tier, request);
     return true;
@@ -298,9 +326,9 @@ static bool admit(struct rn_tier *tier, struct rn_request *request)
         rn_request_end_by(request, RN_MSG_EXPIRE);
     done = request->outcome != RN_OUTCOME_NONE ||
            (request->resumed ? begin(tier, request, NULL, request->n_tokens, request->n_limit)
-                             : begin_first(tier, request, session_of(tier, request)));
+                             : begin_first(tier, request, rn_tier_session_of(tier, request)));
     if (request->outcome != RN_OUTCOME_NONE)
-        end(tier, request);
+        rn_tier_end(tier, request);
     return done;
 }
 
@@ -318,7 +346,8 @@ static bool has_earlier_turn(const struct rn_tier *tier, const struct rn_request
  * nobody but the later turns of that session. */
 static bool is_held(struct rn_tier *tier, const struct rn_request *request, const struct rn_session *session)
 {
-    if (session != NULL && (session->busy || has_earlier_turn(tier, request)))
+    if (session != NULL &&
+        (session->busy || has_earlier_turn(tier, request) || rn_tier_is_behind_snapshot(tier, request)))
         return true;
     return request->stalled || tier->passages[request->slot].path.state == RN_PATH_WAITING;
 }
@@ -330,7 +359,8 @@ static bool admit_some(struct rn_tier *tier, int64_t floor)
     struct rn_request *next;
 
     for (struct rn_request *r = tier->waiting.first; r != NULL && r->priority > floor; r = next) {
-        struct rn_session *session = r->resumed ? NULL : session_of(tier, r); /* one that began has its session */
+        struct rn_session *session =
+            r->resumed ? NULL : rn_tier_session_of(tier, r); /* one that began has its session */
 
         next = r->next;
         if (!is_held(tier, r, session)) {
@@ -349,10 +379,11 @@ static bool admit_some(struct rn_tier *tier, int64_t floor)
 }
 
 /* Hands out the blocks there are: first to those that run, then to those that wait. */
-static void serve(struct rn_tier *tier)
+void rn_tier_serve(struct rn_tier *tier)
 {
     bool served;
 
+    rn_tier_take_snapshots(tier);
     tier->full = false;
     do {
         int32_t priority = 0;
@@ -360,7 +391,7 @@ static void serve(struct rn_tier *tier)
 
         tier->woke = false;
         served = admit_some(tier, grown ? INT64_MIN : priority) && grown;
-    } while (tier->woke);
+    } while (rn_tier_take_snapshots(tier) || tier->woke);
     if (served)
         rn_tier_end_shortage(tier);
 }
@@ -375,13 +406,17 @@ static void on_admit(struct rn_actor *self, struct rn_msg *msg)
     request->order = ++tier->orders;
     if (passage->cancelled == request->generation)
         rn_request_end_by(request, passage->ending);
+    if (request->job != NULL) {
+        rn_tier_take_job(tier, request);
+        return;
+    }
     if (request->outcome != RN_OUTCOME_NONE) { /* or the tokenizer failed */
-        end(tier, request);
+        rn_tier_end(tier, request);
         return;
     }
     rn_turns_enter(&tier->waiting, request, request->n_tokens);
     if (!tier->full || request == tier->waiting.first)
-        serve(tier);
+        rn_tier_serve(tier);
 }
 
 /* It gives up its blocks; what it has computed of them is in the tree as long as nobody needs the room. */
@@ -400,11 +435,11 @@ static void on_preempted(struct rn_actor *self, struct rn_msg *msg)
     rn_note_preempted(&tier->actor, request);
     if (passage->cancelled == request->generation) {
         rn_request_end_by(request, passage->ending);
-        end(tier, request);
+        rn_tier_end(tier, request);
     } else {
         rn_turns_enter_again(&tier->waiting, request);
     }
-    serve(tier);
+    rn_tier_serve(tier);
 }
 
 static void on_ready(struct rn_actor *self, struct rn_msg *msg)
@@ -415,7 +450,7 @@ static void on_ready(struct rn_actor *self, struct rn_msg *msg)
         if (r->slot == msg->stream.slot && r->generation == msg->stream.generation)
             r->stalled = false;
     rn_msg_free(self->runtime, msg);
-    serve(tier);
+    rn_tier_serve(tier);
 }
 
 /* CANCEL, EXPIRE, STOPPED: the request is still to come, waits here, has been sent on, where the message follows it, or
@@ -435,12 +470,16 @@ static void on_wish(struct rn_actor *self, struct rn_msg *msg)
         rn_actor_send(&tier->model->prefill.actor, msg);
         return;
     }
+    if (rn_tier_cancel_job(tier, msg->stream.slot, msg->stream.generation)) {
+        rn_msg_free(self->runtime, msg);
+        return;
+    }
     request = rn_turns_remove(&tier->waiting, msg->stream.slot, msg->stream.generation);
     rn_msg_free(self->runtime, msg);
     if (request != NULL) {
         rn_request_end_by(request, kind);
-        end(tier, request);
-        serve(tier); /* it may have been the first in line */
+        rn_tier_end(tier, request);
+        rn_tier_serve(tier); /* it may have been the first in line */
     }
 }
 
@@ -456,6 +495,8 @@ static void free_session(struct rn_tier *tier, struct rn_session *session)
     rn_free(heap_of(tier), session->tokens);
     session->tokens = NULL;
     session->n_tokens = 0;
+    session->foreign = false;
+    session->lost = RUNNEL_OK;
     rn_word_set(&session->n_known, 0);
     rn_word_set(&session->generation, rn_word_get(&session->generation) + 1);
     rn_counter_add(&engine->totals.sessions, -1);
@@ -469,11 +510,27 @@ static void end_waiting(struct rn_tier *tier, const struct rn_session *session)
 
     for (struct rn_request *r = tier->waiting.first; r != NULL; r = next) {
         next = r->next;
-        if (r->resumed || session_of(tier, r) != session)
+        if (r->resumed || rn_tier_session_of(tier, r) != session)
             continue;
         rn_turns_take(&tier->waiting, r);
         rn_request_fail(r, RUNNEL_NOT_FOUND, "the session has been freed");
-        end(tier, r);
+        rn_tier_end(tier, r);
+    }
+}
+
+void rn_tier_drop_session(struct rn_tier *tier, struct rn_session *session)
+{
+    end_waiting(tier, session);
+    rn_tier_take_snapshots(tier);
+    free_session(tier, session);
+}
+
+void rn_tier_session_idle(struct rn_tier *tier, struct rn_session *session)
+{
+    session->busy = false;
+    if (session->free_wanted) {
+        session->free_wanted = false;
+        rn_tier_drop_session(tier, session);
     }
 }
 
@@ -496,9 +553,8 @@ static void on_session_free(struct rn_actor *self, struct rn_msg *msg)
         if (session->busy) {
             session->free_wanted = true;
         } else {
-            end_waiting(tier, session);
-            free_session(tier, session);
-            serve(tier);
+            rn_tier_drop_session(tier, session);
+            rn_tier_serve(tier);
         }
     }
     rn_msg_free(self->runtime, msg);
@@ -518,6 +574,7 @@ static void keep_in_session(struct rn_tier *tier, struct rn_request *request, st
     session->n_computed = n_computed;
     session->blocks = request->blocks;
     session->n_blocks = n_blocks;
+    session->foreign = request->apart;
     session->last_use = ++tier->uses;
     request->tokens = NULL;
     request->blocks = NULL;
@@ -525,20 +582,15 @@ static void keep_in_session(struct rn_tier *tier, struct rn_request *request, st
 
 static void leave_session(struct rn_tier *tier, struct rn_request *request, struct rn_session *session)
 {
-    session->busy = false;
     keep_in_session(tier, request, session);
-    if (session->free_wanted) {
-        session->free_wanted = false;
-        end_waiting(tier, session);
-        free_session(tier, session);
-    }
+    rn_tier_session_idle(tier, session);
 }
 
 static void on_retire(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_tier *tier = tier_of(self);
     struct rn_request *request = msg->request.request;
-    struct rn_session *session = session_of(tier, request);
+    struct rn_session *session = rn_tier_session_of(tier, request);
 
     rn_tier_leave(tier, request);
     /* n_limit says that it was admitted, and so held its session. */
@@ -553,7 +605,7 @@ static void on_retire(struct rn_actor *self, struct rn_msg *msg)
     msg->ended = (struct rn_pay_ended){request->slot, request->generation, request->model};
     rn_request_free(request);
     rn_actor_send(&tier->model->engine->router.actor, msg);
-    serve(tier);
+    rn_tier_serve(tier);
 }
 
 static void on_computed(struct rn_actor *self, struct rn_msg *msg)
@@ -566,7 +618,7 @@ static void on_computed(struct rn_actor *self, struct rn_msg *msg)
     msg->head.kind = RN_MSG_COMPUTED_BACK;
     rn_actor_send(&tier->model->decode.actor, msg);
     if (tier->woke)
-        serve(tier);
+        rn_tier_serve(tier);
 }
 
 static void on_grow(struct rn_actor *self, struct rn_msg *msg)
@@ -580,20 +632,20 @@ static void on_grow(struct rn_actor *self, struct rn_msg *msg)
 static void on_ungrant(struct rn_actor *self, struct rn_msg *msg)
 {
     rn_tier_on_ungrant(self, msg);
-    serve(tier_of(self));
+    rn_tier_serve(tier_of(self));
 }
 
 static void on_short_back(struct rn_actor *self, struct rn_msg *msg)
 {
     rn_tier_on_short_back(self, msg);
-    serve(tier_of(self));
+    rn_tier_serve(tier_of(self));
 }
 
 static void on_close(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_tier *tier = tier_of(self);
 
-    RN_CHECK(tier->waiting.n == 0 && tier->n_inside == 0);
+    RN_CHECK(tier->waiting.n == 0 && tier->n_inside == 0 && tier->snapshots == NULL && tier->jobs == NULL);
     while (tier->sessions != NULL)
         free_session(tier, tier->sessions);
     rn_actor_on_close(self, msg);
@@ -614,6 +666,8 @@ static const struct rn_actor_class tier_class = {
             [RN_MSG_SHORT_BACK] = on_short_back,
             [RN_MSG_SESSION_NEW] = on_session_new,
             [RN_MSG_SESSION_FREE] = on_session_free,
+            [RN_MSG_SESSION_FORK] = rn_tier_on_session_fork,
+            [RN_MSG_JOB_DONE] = rn_tier_on_job_done,
             [RN_MSG_RETIRE] = on_retire,
             [RN_MSG_COMPUTED] = on_computed,
             [RN_MSG_CLOSE] = on_close,

@@ -19,7 +19,8 @@
  *
  * What a prompt shares is whole blocks. If the blocks behind them are being computed by a request that runs, it waits
  * here until they are ready or given up, and holds nobody else up; one that waits holds nothing, one that runs never
- * waits. A block into which is written has one reference: its writer's. See tier_cache.h. */
+ * waits. A block into which is written has one reference: its writer's. A turn whose session shares the block that it goes on in
+ * (with the tree, a fork, an export) gets a copy of it, made by the step of its first rows. See tier_cache.h. */
 #ifndef RN_ACTORS_TIER_ACTOR_H
 #define RN_ACTORS_TIER_ACTOR_H
 
@@ -32,6 +33,15 @@
 #include "cache/prefix_tree.h"
 
 struct runnel_model;
+
+/* A wish for what a session is once the turns that came before the wish have ended: of a fork or an export. */
+struct rn_snapshot {
+    struct rn_snapshot *next;   /* the tier's list, oldest first */
+    uint32_t slot, generation;  /* of the session */
+    uint64_t order;             /* of arrival, among requests */
+    struct rn_session *copy;    /* a fork; NULL: `request` exports */
+    struct rn_request *request;
+};
 
 struct rn_session {
     struct rn_word generation; /* odd: open; see runnel_session_new */
@@ -47,8 +57,11 @@ struct rn_session {
     uint32_t *blocks;          /* [n_blocks] */
     uint32_t n_blocks;
     uint64_t salt;             /* under which the blocks were computed */
-    bool busy;
+    bool busy; /* a turn runs, or it is still to become what it was made for: a copy, or a file's session */
     bool free_wanted;
+    bool foreign;              /* its KV came out of a file */
+    runnel_status lost;        /* it could not become a copy: why. RUNNEL_OK else */
+    struct rn_snapshot becomes;/* a fork's, while it waits */
     uint64_t last_use;
 };
 
@@ -103,6 +116,8 @@ struct rn_tier {
     } shortage;
     int32_t *tokens;                 /* [context_tokens]: of the request that is looked at */
     uint32_t *found;                 /* [context_tokens / block_tokens]: blocks that the tree has for it */
+    struct rn_snapshot *snapshots;   /* still to be taken, oldest first */
+    struct rn_session_job *jobs;     /* with the worker */
     uint64_t uses, orders;
     int64_t known_blocks;            /* as told to the engine's totals */
 };

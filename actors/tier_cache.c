@@ -17,7 +17,7 @@ static uint32_t block_tokens(const struct rn_tier *tier)
 
 static bool shares(const struct rn_tier *tier, const struct rn_request *request)
 {
-    return tier->shares && !request->want_logits;
+    return tier->shares && !request->want_logits && !request->apart;
 }
 
 static struct rn_prefix_salt salt_of(const struct rn_request *request)
@@ -82,7 +82,7 @@ void rn_tier_ref(struct rn_tier *tier, const uint32_t *blocks, uint32_t n)
     int64_t n_used = 0;
 
     for (uint32_t i = 0; i < n; i++)
-        n_used += rn_block_pool_references(&tier->pool, blocks[i]) == 1;
+        n_used += rn_block_pool_references(&tier->pool, blocks[i]) == rn_prefix_tree_has(&tier->tree, blocks[i]);
     rn_prefix_tree_ref(&tier->tree, blocks, n);
     rn_tier_count_used(tier, n_used);
 }
@@ -115,7 +115,7 @@ static void tell_woken(struct rn_tier *tier, struct rn_prefix_woken *woken)
 
 /* ---- Admission ---- */
 
-/* The session's blocks as far as they may be used: computed, and if written into, nobody else's. */
+/* The session's blocks as far as they are computed. One that is written into is the session's alone, or is copied. */
 static void fit_session(const struct rn_tier *tier, const struct rn_session *session, uint32_t own, struct rn_fit *fit)
 {
     uint32_t whole = own / block_tokens(tier);
@@ -125,6 +125,8 @@ static void fit_session(const struct rn_tier *tier, const struct rn_session *ses
     fit->n_kept = whole;
     if (has_next && rn_block_pool_references(&tier->pool, session->blocks[whole]) == 1)
         fit->n_kept++;
+    else if (has_next && own % block_tokens(tier) > 0)
+        fit->copies = true;
     else
         fit->n_done = whole * block_tokens(tier);
 }
@@ -247,6 +249,21 @@ static uint32_t publish_rest(struct rn_tier *tier, const struct rn_request *requ
     return n;
 }
 
+/* A copy that was not made leaves its place to the block that was to be copied. */
+static void settle_copy(struct rn_tier *tier, struct rn_request *request)
+{
+    uint32_t spare = request->copy_from;
+
+    if (request->copy == RN_COPY_NONE)
+        return;
+    if (request->copy == RN_COPY_WANTED) {
+        spare = request->blocks[request->copy_at];
+        request->blocks[request->copy_at] = request->copy_from;
+    }
+    request->copy = RN_COPY_NONE;
+    rn_tier_take_back(tier, &spare, 1);
+}
+
 void rn_tier_leave(struct rn_tier *tier, struct rn_request *request)
 {
     struct rn_passage *passage = &tier->passages[request->slot];
@@ -263,6 +280,7 @@ void rn_tier_leave(struct rn_tier *tier, struct rn_request *request)
     tell_woken(tier, &woken);
     if (entered)
         change_over(tier, request, n_shared);
+    settle_copy(tier, request);
     rn_free(request->heap, passage->prompt);
     rn_free(request->heap, passage->blocks);
     passage->prompt = NULL;

@@ -20,6 +20,7 @@ struct rn_fit {
     uint32_t n_done;   /* positions that need no computing */
     uint32_t n_kept;   /* blocks that it takes over: the tree's, tier->found, or the session's first ones */
     bool from_tree;
+    bool copies;       /* the session's block behind those is shared, and n_done - 1 lies in it: a copy of it is written into */
     bool pending;      /* another computes what comes next: wait for `found` */
 };
 
@@ -49,7 +50,7 @@ void rn_tier_enter(struct rn_tier *tier, struct rn_request *request, const struc
 
 void rn_tier_publish(struct rn_tier *tier, const struct rn_computed *computed);
 
-/* The tier owns the request again. Where the tree had a block of the same content first, the request's table has the
+/* The tier owns the request again; it holds no block but those of its table. Where the tree had a block of the same content first, the request's table has the
  * tree's now. Harmless when it has not entered; also ends a wait. */
 void rn_tier_leave(struct rn_tier *tier, struct rn_request *request);
 

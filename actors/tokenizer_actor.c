@@ -79,6 +79,7 @@ static const struct rn_actor_class tokenizer_class = {
             [RN_MSG_ENCODE] = on_encode,
             [RN_MSG_SESSION_NEW] = on_session,
             [RN_MSG_SESSION_FREE] = on_session,
+            [RN_MSG_SESSION_FORK] = on_session,
             [RN_MSG_CLOSE] = rn_actor_on_close,
         },
 };

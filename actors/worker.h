@@ -1,5 +1,5 @@
 /* The worker: one thread for work that blocks on the disk or takes long (loading a model, freeing
- * one), so that no actor ever does. Jobs run in order. */
+ * one, sessions' files), so that no actor ever does. Jobs run in order. */
 #ifndef RN_ACTORS_WORKER_H
 #define RN_ACTORS_WORKER_H
 

@@ -64,6 +64,8 @@ static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
     uint32_t phase;
 
     rn_fast_begin(fast, worker, n_workers);
+    if (fast->step->n_copies > 0) /* what was copied is read, and written over, by others */
+        rn_team_barrier(fast->team, worker);
     for (phase = 0; phase < fast->program.n_phases; phase++) {
         if (phase > 0)
             rn_team_barrier(fast->team, worker);
@@ -318,6 +320,7 @@ static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *p
         !take_slots(fast) || !take_layers(fast) || !take_scratch(fast))
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for %u blocks and steps of %u rows", limits->n_blocks,
                             limits->max_rows);
+    rn_fast_describe(fast);
     if (rn_fast_read_weights(fast->team, plan, progress, user) != RUNNEL_OK)
         return rn_error_set(error, RUNNEL_CANCELLED, "loading was cancelled");
     return RUNNEL_OK;
@@ -372,7 +375,17 @@ static void free_backend(struct rn_backend *backend)
 
 struct rn_backend *rn_cpu_backend_new_level(struct rn_heap *heap, struct rn_team *team, const struct rn_level *level)
 {
-    static const struct rn_backend_ops ops = {"cpu", supports, prepare, submit_async, free_backend};
+    static const struct rn_backend_ops ops = {
+        .name = "cpu",
+        .supports = supports,
+        .prepare = prepare,
+        .submit_async = submit_async,
+        .free = free_backend,
+        .block_bytes = rn_fast_block_bytes,
+        .layout = rn_fast_layout,
+        .read_block = rn_fast_read_block,
+        .write_block = rn_fast_write_block,
+    };
     struct rn_fast *fast = rn_calloc(heap, 1, sizeof *fast);
 
     if (fast == NULL)

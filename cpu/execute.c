@@ -606,6 +606,7 @@ void rn_fast_begin(struct rn_fast *fast, uint32_t worker, uint32_t n_workers)
     struct context c = context_of(fast, worker, n_workers);
 
     set_angles(&c);
+    rn_fast_copy_blocks(fast, worker, n_workers);
 }
 
 void rn_fast_phase(struct rn_fast *fast, uint32_t worker, uint32_t n_workers, uint32_t phase)

@@ -45,6 +45,7 @@ struct rn_fast {
     void *inputs[RN_INPUT_KINDS];      /* quantised rows */
     float **vectors;                   /* [n_weights]: norm weights and biases as floats, NULL for matrices */
     struct rn_fast_layer *layers;      /* [n_kv_layers] */
+    char layout[32];                   /* how a block's bytes are arranged, and who computed them */
     float **angles;                    /* [n_ropes][max_rows][dims]: cosines, then sines of a row's position */
     struct rn_fast_scratch *scratch;   /* [threads] */
     uint32_t least_kv_heads;           /* over the layers */
@@ -72,6 +73,15 @@ runnel_status rn_fast_read_weights(struct rn_team *team, const struct rn_plan *p
 /* Makes `step` the current one: the rows of the wanted logits, its groups, no piece taken. Before the team
  * runs it. */
 void rn_fast_ready(struct rn_fast *fast, struct rn_step *step);
+
+/* fast_blocks.c: the cache's blocks as a whole. describe: once the layers are there. copy: one worker's part of a
+ * step's copies. The others are the backend's. */
+void rn_fast_describe(struct rn_fast *fast);
+void rn_fast_copy_blocks(struct rn_fast *fast, uint32_t worker, uint32_t n_workers);
+size_t rn_fast_block_bytes(const struct rn_backend *backend);
+const char *rn_fast_layout(const struct rn_backend *backend);
+runnel_status rn_fast_read_block(struct rn_backend *backend, uint32_t block, uint32_t n_positions, void *bytes);
+runnel_status rn_fast_write_block(struct rn_backend *backend, uint32_t block, const void *bytes);
 
 /* One worker's part of what precedes the phases of the current step, and of one phase. All workers meet at a
  * barrier between phases. */

@@ -213,6 +213,7 @@ static void compute(struct rn_reference *ref, struct rn_step *step)
     uint32_t i;
 
     RN_ASSERT(rn_step_check(step, plan, &ref->limits));
+    rn_reference_copy_blocks(ref, step);
     for (i = 0; i < plan->n_ops; i++)
         rn_reference_op(ref, &plan->ops[i], step);
     if (step->n_outs > 0)
@@ -276,8 +277,16 @@ static void free_reference(struct rn_backend *backend)
 }
 
 static const struct rn_backend_ops reference_ops = {
-    .name = "reference", .supports = supports, .prepare = prepare, .submit_async = submit_async,
-    .free = free_reference};
+    .name = "reference",
+    .supports = supports,
+    .prepare = prepare,
+    .submit_async = submit_async,
+    .free = free_reference,
+    .block_bytes = rn_reference_block_bytes,
+    .layout = rn_reference_layout,
+    .read_block = rn_reference_read_block,
+    .write_block = rn_reference_write_block,
+};
 
 struct rn_backend *rn_cpu_reference_new(struct rn_heap *heap, struct rn_team *team)
 {

@@ -42,9 +42,16 @@ struct rn_step_seq {
     uint32_t n_blocks;      /* covers every position of its rows */
 };
 
+/* What `from` holds is in `to` before the step's rows are computed. A whole block: whoever copies knows how much of it
+ * counts. Within one step no block is copied to twice, no row writes into a `from`, and no `from` is a `to`. */
+struct rn_step_copy {
+    uint32_t from, to;
+};
+
 /* One forward pass. Owned by the submitter before submit and after on_done, by the backend between. */
 struct rn_step {
-    uint32_t n_rows, n_seqs, n_outs;
+    uint32_t n_rows, n_seqs, n_outs, n_copies;
+    struct rn_step_copy *copies;    /* [n_copies] */
     struct rn_step_row *rows;       /* [n_rows], n_rows >= 1 */
     struct rn_step_seq *seqs;       /* [n_seqs] */
     float *logits;                  /* [n_outs, n_vocab], written by the backend */
@@ -69,8 +76,9 @@ struct rn_backend_ops {
 
     /* Takes the memory that steps need and readies the weights (which stay borrowed from the plan's file).
      * May take long and use threads; called once. UNSUPPORTED names the op and tensor; NO_MEMORY, CANCELLED. */
-    runnel_status (*prepare)(struct rn_backend *backend, const struct rn_plan *plan, const struct rn_backend_limits *limits,
-                             rn_progress_fn progress, void *user, runnel_error *error);
+    runnel_status (*prepare)(struct rn_backend *backend, const struct rn_plan *plan,
+                             const struct rn_backend_limits *limits, rn_progress_fn progress, void *user,
+                             runnel_error *error);
 
     /* Queues a step and returns at once. Steps run in the order of submission. Any one thread at a time.
      * Before a block is reused for other tokens every step that reads it must be done. */
@@ -78,6 +86,20 @@ struct rn_backend_ops {
 
     /* No step is in flight. */
     void (*free)(struct rn_backend *backend);
+
+    /* Blocks in the host's memory: what sessions are kept in, and colder tiers. One block is block_bytes bytes, the KV
+     * of all layers, arranged as `layout` says: two backends with one layout, plan and limits understand each other's
+     * bytes, and compute the same ones from the same tokens. The string is the backend's, in ASCII, the same as long
+     * as it lives. All four after prepare; NULL: this backend cannot. */
+    size_t (*block_bytes)(const struct rn_backend *backend);
+    const char *(*layout)(const struct rn_backend *backend);
+
+    /* Copies at once; may block on the device. Any thread, several at a time, also while steps run, as long as no step
+     * writes into the block (read), or knows it (write). The submit of the step that wrote it or will read
+     * it is ordered by the caller's messages. read: positions from n_positions on come as zeros, so that nothing of
+     * another sequence leaves with it. DEVICE. */
+    runnel_status (*read_block)(struct rn_backend *backend, uint32_t block, uint32_t n_positions, void *bytes);
+    runnel_status (*write_block)(struct rn_backend *backend, uint32_t block, const void *bytes);
 };
 
 /* True when a step keeps the contract above (ranges, order, coverage); for debug builds and tests. */

@@ -41,6 +41,36 @@ static bool order_ok(const struct rn_step *step, uint32_t r)
     return true;
 }
 
+static bool writes_into(const struct rn_step *step, uint32_t block, uint32_t block_tokens)
+{
+    uint32_t r;
+
+    for (r = 0; r < step->n_rows; r++)
+        if (step->seqs[step->rows[r].seq].blocks[step->rows[r].position / block_tokens] == block)
+            return true;
+    return false;
+}
+
+/* Behind the rows' own check. */
+static bool copies_ok(const struct rn_step *step, const struct rn_backend_limits *limits)
+{
+    uint32_t i, k;
+
+    if (step->n_copies > step->n_seqs || (step->n_copies > 0 && step->copies == NULL))
+        return false;
+    for (i = 0; i < step->n_copies; i++) {
+        const struct rn_step_copy *copy = &step->copies[i];
+
+        if (copy->from >= limits->n_blocks || copy->to >= limits->n_blocks || copy->from == copy->to ||
+            writes_into(step, copy->from, limits->block_tokens))
+            return false;
+        for (k = 0; k < step->n_copies; k++)
+            if (step->copies[k].from == copy->to || (k != i && step->copies[k].to == copy->to))
+                return false;
+    }
+    return true;
+}
+
 bool rn_step_check(const struct rn_step *step, const struct rn_plan *plan, const struct rn_backend_limits *limits)
 {
     uint32_t r, outs = 0;
@@ -58,5 +88,5 @@ bool rn_step_check(const struct rn_step *step, const struct rn_plan *plan, const
             return false;
         outs++;
     }
-    return outs == step->n_outs;
+    return outs == step->n_outs && copies_ok(step, limits);
 }

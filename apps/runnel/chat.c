@@ -11,7 +11,10 @@
 
 #include "common.h"
 
-enum { MAX_CALLS = 32 }; /* of one answer */
+enum {
+    MAX_CALLS = 32,  /* of one answer */
+    MAX_ASIDE = 16   /* copies set aside */
+};
 
 /* A text that grows, as a stream to print to. */
 struct buffer {
@@ -33,9 +36,18 @@ struct answer {
     enum { SHOWS_NOTHING, SHOWS_TEXT, SHOWS_REASONING, SHOWS_CALL } shows;
 };
 
+/* A conversation that waits for /back. */
+struct aside {
+    runnel_session session;
+    char *messages; /* owned; [n] */
+    size_t n;
+};
+
 struct chat {
     struct app app;
     runnel_session session;
+    struct aside aside[MAX_ASIDE];
+    unsigned n_aside;
     struct app_text tools, template_text;
     bool plain;           /* no template: PLAIN */
     struct buffer messages;/* members of the array, without its brackets */
@@ -296,7 +308,8 @@ static bool collect(struct answer *answer, const runnel_event *event)
     }
 }
 
-/* Text goes to standard output; what the model thinks to standard error, if that is a terminal; calls to standard output. */
+/* Text goes to standard output; what the model thinks to standard error, if that is a terminal; calls to standard
+ * output. */
 static void show(struct chat *chat, const runnel_event *event)
 {
     struct answer *answer = &chat->answer;
@@ -392,29 +405,41 @@ static int end_answer(struct chat *chat, const struct app_outcome *outcome, int 
     return code;
 }
 
-/* Forgets what was added to the conversation behind its first n bytes. (A memory stream can be neither shortened nor
- * moved: it writes to where its buffer was when it was opened.) */
-static bool take_back(struct chat *chat, size_t n)
+/* The conversation is text[0..n) from here on. (A memory stream can be neither shortened nor moved: it writes to where
+ * its buffer was when it was opened.) */
+static bool set_messages(struct chat *chat, const char *text, size_t n)
 {
-    char *kept = malloc(n + 1);
-
-    if (kept == NULL) {
-        app_error("not enough memory");
-        return false;
-    }
-    if (n > 0) {
-        fflush(chat->messages.to);
-        memcpy(kept, chat->messages.bytes, n);
-    }
     buffer_close(&chat->messages);
     if (!buffer_open(&chat->messages)) {
-        free(kept);
         app_error("not enough memory");
         return false;
     }
-    fwrite(kept, 1, n, chat->messages.to);
+    return n == 0 || fwrite(text, 1, n, chat->messages.to) == n;
+}
+
+/* The conversation's first n bytes, owned; NULL after a message. */
+static char *copy_messages(struct chat *chat, size_t n)
+{
+    char *copy = malloc(n + 1);
+
+    if (copy == NULL) {
+        app_error("not enough memory");
+        return NULL;
+    }
+    fflush(chat->messages.to);
+    if (n > 0)
+        memcpy(copy, chat->messages.bytes, n);
+    return copy;
+}
+
+/* Forgets what was added to the conversation behind its first n bytes. */
+static bool take_back(struct chat *chat, size_t n)
+{
+    char *kept = copy_messages(chat, n);
+    bool good = kept != NULL && set_messages(chat, kept, n);
+
     free(kept);
-    return true;
+    return good;
 }
 
 /* A line of the user, the answer, and so on while the answer calls tools. A turn that failed leaves no trace. */
@@ -459,6 +484,109 @@ static int new_session(struct chat *chat)
     return error.status == RUNNEL_OK ? APP_OK : app_fail(&error);
 }
 
+/* ---- Sessions ---------------------------------------------------------------------------- */
+
+static int save(struct chat *chat, const char *path)
+{
+    char *messages = all_messages(chat);
+    int code;
+
+    if (messages == NULL) {
+        app_error("not enough memory");
+        return APP_FAILURE;
+    }
+    code = app_session_save(&chat->app, chat->session, path, messages, strlen(messages));
+    free(messages);
+    return code;
+}
+
+/* The conversation in the file takes the place of this one; unless it cannot be read. */
+static int load(struct chat *chat, const char *path)
+{
+    struct app_text note = {NULL, 0};
+    runnel_session session = {0};
+    int code = app_session_load(&chat->app, path, &session, &note);
+
+    if (code != APP_OK)
+        return code;
+    if (note.size < 2 || note.bytes[0] != '[' || note.bytes[note.size - 1] != ']') {
+        app_error("%s: a session, and no conversation of this program", path);
+        runnel_session_free(chat->app.model, session);
+        free(note.bytes);
+        return APP_FAILURE;
+    }
+    runnel_session_free(chat->app.model, chat->session);
+    chat->session = session;
+    code = set_messages(chat, note.bytes + 1, note.size - 2) ? APP_OK : APP_FAILURE;
+    free(note.bytes);
+    return code;
+}
+
+/* Sets what there is aside, and goes on with a copy. */
+static int fork_chat(struct chat *chat)
+{
+    struct aside *aside = &chat->aside[chat->n_aside];
+    size_t n = (size_t)ftell(chat->messages.to);
+    runnel_session copy;
+    runnel_error error = {0};
+
+    if (chat->n_aside == MAX_ASIDE) {
+        app_error("at most %d copies can be set aside; /back returns to one", MAX_ASIDE);
+        return APP_FAILURE;
+    }
+    aside->messages = copy_messages(chat, n);
+    if (aside->messages == NULL)
+        return APP_FAILURE;
+    error.status = runnel_session_fork(chat->app.model, chat->session, &copy);
+    if (error.status != RUNNEL_OK) {
+        free(aside->messages);
+        return app_fail(&error);
+    }
+    aside->session = chat->session;
+    aside->n = n;
+    chat->n_aside++;
+    chat->session = copy;
+    return APP_OK;
+}
+
+/* Drops this conversation for the one set aside last. */
+static int back(struct chat *chat)
+{
+    struct aside *aside;
+    int code;
+
+    if (chat->n_aside == 0) {
+        app_error("nothing is set aside; see /fork");
+        return APP_FAILURE;
+    }
+    aside = &chat->aside[--chat->n_aside];
+    runnel_session_free(chat->app.model, chat->session);
+    chat->session = aside->session;
+    code = set_messages(chat, aside->messages, aside->n) ? APP_OK : APP_FAILURE;
+    free(aside->messages);
+    return code;
+}
+
+static int open_session(struct chat *chat)
+{
+    const char *path = chat->app.options->session_file;
+    int code = new_session(chat);
+
+    return code == APP_OK && path != NULL && access(path, F_OK) == 0 ? load(chat, path) : code;
+}
+
+static void close_sessions(struct chat *chat)
+{
+    while (chat->n_aside > 0) {
+        struct aside *aside = &chat->aside[--chat->n_aside];
+
+        runnel_session_free(chat->app.model, aside->session);
+        free(aside->messages);
+    }
+    if (chat->session.id != 0)
+        runnel_session_free(chat->app.model, chat->session);
+}
+
 /* ---- Lines ------------------------------------------------------------------------------- */
 
 static bool is_word(const char *line, size_t n, const char *word)
@@ -466,9 +594,44 @@ static bool is_word(const char *line, size_t n, const char *word)
     return n == strlen(word) && memcmp(line, word, n) == 0;
 }
 
+/* What follows a command and blanks in the line, or NULL where the line is another; owned by the caller. */
+static char *operand(const char *line, size_t n, const char *word)
+{
+    size_t at = strlen(word);
+
+    if (n <= at + 1 || memcmp(line, word, at) != 0 || line[at] != ' ')
+        return NULL;
+    while (at < n && line[at] == ' ')
+        at++;
+    return at < n ? strndup(line + at, n - at) : NULL;
+}
+
+/* Commands that do something with the conversation; false: the line is none of them. */
+static bool on_session_command(struct chat *chat, const char *line, size_t n, int *code)
+{
+    char *saved = operand(line, n, "/save"), *loaded = operand(line, n, "/load");
+    bool known = true;
+
+    if (saved != NULL)
+        *code = save(chat, saved);
+    else if (loaded != NULL)
+        *code = load(chat, loaded);
+    else if (is_word(line, n, "/fork"))
+        *code = fork_chat(chat);
+    else if (is_word(line, n, "/back"))
+        *code = back(chat);
+    else
+        known = false;
+    free(saved);
+    free(loaded);
+    return known;
+}
+
 /* A line that begins with a slash. Returns false to leave. */
 static bool on_command(struct chat *chat, const char *line, size_t n, int *code)
 {
+    if (on_session_command(chat, line, n, code))
+        return true;
     if (is_word(line, n, "/exit") || is_word(line, n, "/quit"))
         return false;
     if (is_word(line, n, "/clear")) {
@@ -476,8 +639,10 @@ static bool on_command(struct chat *chat, const char *line, size_t n, int *code)
         return *code == APP_OK;
     }
     if (is_word(line, n, "/help"))
-        fputs("/clear   forget the conversation\n/exit    leave; so does Ctrl-D\n/help    this text\n"
-              "Ctrl-C   stop the answer\n", stderr);
+        fputs("/clear      forget the conversation\n/fork       set it aside and go on with a copy\n"
+              "/back       drop it for the one set aside last\n/save FILE  keep it in a file\n"
+              "/load FILE  go on with the one in the file\n/exit       leave; so does Ctrl-D\n"
+              "/help       this text\nCtrl-C      stop the answer\n", stderr);
     else
         app_error("'%.*s' is not a command; see /help", (int)(n < 80 ? n : 80), line);
     return true;
@@ -556,12 +721,14 @@ int app_chat(const struct app_options *options)
         code = APP_FAILURE;
     }
     if (code == APP_OK)
-        code = new_session(&chat);
-    if (code == APP_OK)
+        code = open_session(&chat);
+    if (code == APP_OK) {
         code = editor_open(&chat) ? converse(&chat) : APP_FAILURE;
+        if (options->session_file != NULL)
+            code = app_worse(code, save(&chat, options->session_file));
+    }
     editor_close(&chat);
-    if (chat.session.id != 0)
-        runnel_session_free(chat.app.model, chat.session);
+    close_sessions(&chat);
     answer_close(&chat.answer);
     buffer_close(&chat.messages);
     app_close(&chat.app);

@@ -132,6 +132,11 @@ struct app_outcome {
 int app_stream(struct app *app, const runnel_request *request, app_event_fn on_event, void *user,
                struct app_outcome *outcome);
 
+/* A session to a file, with the conversation as its note, or a new one from a file; chat_session.c. Blocks; a signal cancels.
+ * An exit code, after a message. note is the caller's to free; after a failure there is neither session nor note. */
+int app_session_save(struct app *app, runnel_session session, const char *path, const char *note, size_t n);
+int app_session_load(struct app *app, const char *path, runnel_session *session, struct app_text *note);
+
 /* The event as one line of JSON on standard output; logprobs: with those of the token. Logits are left out. */
 void app_json_event(const runnel_event *event, bool logprobs);
 

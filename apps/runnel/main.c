@@ -34,8 +34,12 @@ static const struct command {
      "With --tools the model may call them: a call is shown, and the next line is its result. What it\n"
      "thinks aloud is shown dimly, on a terminal only. With --json each event is an object on a line:\n"
      "those of run, and types reasoning, tool_call, tool_id, tool_arguments and tool_end.\n\n"
+     "With --session the conversation and what the model has computed of it are kept in a file and read again\n"
+     "the next time; nothing is computed twice. /save FILE and /load FILE do so in between, /fork sets a copy\n"
+     "aside, /back returns to it. A file that is damaged or of another model is refused, and left alone.\n\n"
      "  runnel chat model.gguf --tools tools.json --variables '{\"enable_thinking\": false}'\n"
      "  runnel chat model.gguf --system \"Answer in one sentence.\" --temperature 0.7\n"
+     "  runnel chat model.gguf --session talk.session\n"
      "  printf 'Hello\\nAnd now?\\n' | runnel chat model.gguf -n 50\n",
      app_chat},
     {"info", APP_INFO, 1, 1, "MODEL", "what a file holds and what memory it needs",

@@ -54,6 +54,8 @@ static const struct option {
      "where the logits go; - is standard output"},
     {"--system", 0, "TEXT", STRING, AT(system), 0, 0, false, NULL, APP_CHAT,
      "what the model is told before the first turn"},
+    {"--session", 0, "FILE", STRING, AT(session_file), 0, 0, false, NULL, APP_CHAT,
+     "go on with the conversation in this file, if it is there, and keep it there"},
     {"--tools", 0, "FILE", STRING, AT(tools_file), 0, 0, false, NULL, APP_CHAT,
      "a JSON array of the tools that the model may call, in OpenAI's form"},
     {"--template", 0, "FILE", STRING, AT(template_file), 0, 0, false, NULL, APP_CHAT | APP_BATCH,

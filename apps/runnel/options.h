@@ -42,6 +42,7 @@ struct app_options {
     bool help;
     /* text in and out; NULL: not given */
     const char *prompt, *file, *out, *system;
+    const char *session_file;
     const char *tools_file, *template_file, *template_name, *variables, *context_file;
     int64_t now_s; /* 0: the clock */
     int32_t *tokens; /* --tokens; owned */

@@ -409,6 +409,89 @@ static void test_queue(void **state)
     close_model(&model);
 }
 
+/* ---- Blocks as a whole ---- */
+
+/* The logits behind the last of n tokens, whose blocks are in `blocks`; positions from `at` on are computed. */
+static void run_tail(struct runner *r, const int32_t *tokens, uint32_t at, uint32_t n, uint32_t *blocks,
+                     struct rn_step_copy *copies, uint32_t n_copies, float *logits)
+{
+    struct rn_step_row rows[MAX_ROWS];
+    struct rn_step_seq seq = {blocks, N_BLOCKS / 4};
+    struct rn_step step = {.rows = rows, .seqs = &seq, .n_seqs = 1, .n_outs = 1, .logits = logits, .copies = copies,
+                           .n_copies = n_copies};
+
+    for (; at < n; at++)
+        rows[step.n_rows++] = (struct rn_step_row){tokens[at], at, 0, at + 1 == n ? 0 : -1};
+    run_step(r, &step);
+}
+
+/* A sequence forked in the middle of a block goes on with a copy: the same bits as with a block of its own from the beginning,
+ * and the other one sees nothing of it. Then the same through the host's memory, in another backend. */
+static void check_blocks(const char *name, const struct rn_level *level, uint32_t threads, runnel_kv_type kv_type)
+{
+    enum { CUT = BLOCK + 5, N = BLOCK + 11 };
+    struct model model = open_model(name);
+    uint32_t own[N_BLOCKS / 4] = {3, 9, 4}, fork[N_BLOCKS / 4] = {3, 17, 5}, alone[N_BLOCKS / 4] = {20, 21, 22};
+    struct rn_step_copy copy = {9, 17};
+    uint32_t n_vocab = model.plan->n_vocab, i;
+    int32_t tokens[N], other[N];
+    float *logits = rn_alloc(&heap, (size_t)n_vocab * 5, 4);
+    struct runner runner, second;
+    unsigned char *bytes, *again;
+    size_t n_bytes, k;
+
+    for (i = 0; i < N; i++) {
+        tokens[i] = (int32_t)(i * 11 % n_vocab);
+        other[i] = i < CUT ? tokens[i] : (int32_t)((i * 13 + 1) % n_vocab);
+    }
+    open_runner(&runner, model.plan, level, threads, kv_type);
+    run_tail(&runner, tokens, 0, CUT, own, NULL, 0, logits);
+    run_tail(&runner, other, CUT, N, fork, &copy, 1, logits);
+    run_tail(&runner, tokens, CUT, N, own, NULL, 0, logits + n_vocab);
+    run_tail(&runner, other, 0, N, alone, NULL, 0, logits + 2 * n_vocab);
+    run_tail(&runner, tokens, 0, N, alone, NULL, 0, logits + 3 * n_vocab);
+    assert_memory_equal(logits, logits + 2 * n_vocab, n_vocab * 4);
+    assert_memory_equal(logits + n_vocab, logits + 3 * n_vocab, n_vocab * 4);
+    assert_memory_not_equal(logits, logits + n_vocab, n_vocab * 4);
+
+    open_runner(&second, model.plan, level, 1, kv_type);
+    n_bytes = runner.backend->ops->block_bytes(runner.backend);
+    assert_int_equal(n_bytes, rn_plan_kv_bytes(model.plan, kv_type) * BLOCK);
+    assert_string_equal(runner.backend->ops->layout(runner.backend), second.backend->ops->layout(second.backend));
+    bytes = rn_alloc(&heap, n_bytes, 1);
+    again = rn_alloc(&heap, n_bytes, 1);
+    for (i = 0; i < 2; i++) {
+        assert_int_equal(runner.backend->ops->read_block(runner.backend, own[i], i == 0 ? BLOCK : CUT - BLOCK, bytes),
+                         RUNNEL_OK);
+        assert_int_equal(second.backend->ops->write_block(second.backend, alone[i], bytes), RUNNEL_OK);
+        assert_int_equal(second.backend->ops->read_block(second.backend, alone[i], BLOCK, again), RUNNEL_OK);
+        assert_memory_equal(bytes, again, n_bytes); /* what is not wanted was zeros, and came back as such */
+    }
+    run_tail(&second, tokens, CUT, N, alone, NULL, 0, logits + 4 * n_vocab);
+    assert_memory_equal(logits + n_vocab, logits + 4 * n_vocab, n_vocab * 4);
+    assert_int_equal(runner.backend->ops->read_block(runner.backend, own[1], 0, bytes), RUNNEL_OK);
+    for (k = 0; k < n_bytes; k++)
+        assert_int_equal(bytes[k], 0);
+    rn_free(&heap, bytes);
+    rn_free(&heap, again);
+    close_runner(&second);
+    close_runner(&runner);
+    rn_free(&heap, logits);
+    close_model(&model);
+}
+
+static void test_blocks(void **state)
+{
+    runnel_kv_type type;
+
+    (void)state;
+    for (type = RUNNEL_KV_F16; rn_kv_known(type); type++) {
+        check_blocks("oracles/arch/llama-dense.gguf", NULL, 1, type);
+        check_blocks("oracles/arch/llama-dense.gguf", rn_level_best(), 2, type);
+        check_blocks("oracles/arch/llama-moe.gguf", rn_level_best(), 3, type);
+    }
+}
+
 static void *refuse(void *user, size_t bytes, size_t alignment)
 {
     int *left = user;
@@ -486,7 +569,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_oracles), cmocka_unit_test(test_reference), cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_queue),   cmocka_unit_test(test_prepare),   cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_queue), cmocka_unit_test(test_blocks),   cmocka_unit_test(test_prepare),   cmocka_unit_test(test_pool),
         cmocka_unit_test(test_reference_kv),
     };
     const char *place = getenv("RUNNEL_SHARED");

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -60,7 +61,7 @@ static runnel_engine_options small_engine(struct hook *hook)
     options.scheduler_threads = 1;
     options.compute_threads = 1;
     options.max_streams = 3;
-    options.max_sessions = 2;
+    options.max_sessions = 3;
     options.allocator = (runnel_allocator){hook_alloc, hook_free, hook};
     return options;
 }
@@ -103,13 +104,15 @@ static runnel_request rich_request(const char *prompt, int64_t max_tokens, struc
 
 /* ---- The life of an engine ---- */
 
+enum { REQUESTS = 6 };
+
 struct life {
     struct hook hook;
     runnel_engine *engine;
     runnel_model *model;
     unsigned n_loads, n_load_ends;
-    bool accepted[3];
-    struct capture captures[3];
+    bool accepted[REQUESTS];
+    struct capture captures[REQUESTS];
 };
 
 static void allowed(runnel_status status)
@@ -139,6 +142,48 @@ static bool submit(struct life *life, int i, const runnel_request *request, runn
     return life->accepted[i];
 }
 
+static void note(struct life *life, int i, runnel_status status, const runnel_error *error)
+{
+    allowed(status);
+    assert_int_equal(error->status, status);
+    life->accepted[i] = status == RUNNEL_OK;
+    if (status == RUNNEL_OK)
+        run_until_end(life->engine, &life->captures[i]);
+}
+
+/* A copy of the session and a turn of it; the session to a file and back. */
+static void use_session(struct life *life, runnel_session session)
+{
+    runnel_session copy = {0}, read = {0};
+    runnel_session_file file;
+    runnel_request request;
+    runnel_stream stream;
+    runnel_error error;
+    char path[64];
+
+    snprintf(path, sizeof path, "/tmp/runnel-fault-%d", (int)getpid());
+    runnel_session_file_default(&file);
+    file.path = path;
+    file.on_event = capture_event;
+    file.user = &life->captures[4];
+    allowed(runnel_session_fork(life->model, session, &copy));
+    if (copy.id != 0) {
+        request = rich_request(" But", 3, &life->captures[3]);
+        request.session = copy;
+        if (submit(life, 3, &request, &stream))
+            run_until_end(life->engine, &life->captures[3]);
+    }
+    note(life, 4, runnel_session_export(life->model, session, &file, &stream, &error), &error);
+    file.user = &life->captures[5];
+    if (life->captures[4].last.type == RUNNEL_EVENT_DONE)
+        note(life, 5, runnel_session_import(life->model, &file, &read, &stream, &error), &error);
+    if (copy.id != 0)
+        assert_int_equal(runnel_session_free(life->model, copy), RUNNEL_OK);
+    if (life->captures[5].last.type == RUNNEL_EVENT_DONE)
+        assert_int_equal(runnel_session_free(life->model, read), RUNNEL_OK);
+    unlink(path);
+}
+
 static void use_model(struct life *life)
 {
     runnel_session session = {0};
@@ -157,6 +202,8 @@ static void use_model(struct life *life)
     for (int i = 0; i < 2; i++)
         if (life->accepted[i])
             run_until_end(life->engine, &life->captures[i]);
+    if (session.id != 0)
+        use_session(life, session);
     request = rich_request(" and then", 3, &life->captures[2]); /* the second turn: is still on its way at the end */
     request.session = session;
     submit(life, 2, &request, &stream);
@@ -199,7 +246,7 @@ static bool refused_at(uint64_t refuse_at, bool for_good)
         runnel_engine_free(life.engine);
     }
     assert_int_equal(life.n_load_ends, life.n_loads);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < REQUESTS; i++) {
         assert_int_equal(life.captures[i].n_terminal, life.accepted[i]);
         assert_int_equal(life.captures[i].n_after_terminal, 0);
         if (life.captures[i].n_terminal > 0 && life.captures[i].last.type == RUNNEL_EVENT_FAILED) {

@@ -31,8 +31,9 @@ static void breaches_are_caught(void **state)
     float logits[30];
     struct rn_step_seq seqs[] = {{first, 3}, {second, 1}, {second, 1}};
     struct rn_step_row rows[] = {{9, 9, 0, -1}, {0, 10, 0, 0}, {1, 11, 0, 1}, {2, 0, 1, -1}, {2, 1, 1, 2}, {0, 0, 2, -1}};
+    struct rn_step_copy copies[] = {{5, 3}, {6, 1}, {0, 2}};
     struct rn_step step = {.n_rows = 5, .n_seqs = 2, .n_outs = 3, .rows = rows, .seqs = seqs, .logits = logits,
-                           .on_done = on_done};
+                           .copies = copies, .on_done = on_done};
 
     (void)state;
     assert_true(rn_step_check(&step, &plan, &limits));
@@ -57,6 +58,16 @@ static void breaches_are_caught(void **state)
     CAUGHT(rows[1].out, rows[1].out = -2);
     CAUGHT(rows[1].out, rows[1].out = 1);
     CAUGHT(rows[4].out, rows[4].out = 3);
+    step.n_copies = 2;
+    CAUGHT(step.copies, step.copies = NULL);
+    CAUGHT(step.n_copies, step.n_copies = 3); /* more than sequences */
+    CAUGHT(copies[0].from, copies[0].from = 9);
+    CAUGHT(copies[0].to, copies[0].to = 9);
+    CAUGHT(copies[0].to, copies[0].to = 5);       /* upon itself */
+    CAUGHT(copies[0].to, copies[0].to = 1);       /* as the other */
+    CAUGHT(copies[0].from, copies[0].from = 1);   /* the other's target */
+    CAUGHT(copies[0].from, copies[0].from = 3);   /* rows 0 to 2 write there */
+    step.n_copies = 0;
     CAUGHT(rows[2], (rows[2] = (struct rn_step_row){2, 3, 1, 1})); /* sequence 1 comes back... */
     step.n_rows = 6;
     step.n_seqs = 3;

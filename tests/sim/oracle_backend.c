@@ -2,6 +2,7 @@
 #include "tests/sim/oracle_backend.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,13 +114,32 @@ static bool step_good(struct oracle *oracle, const struct rn_step *step)
     return oracle->breach == NULL;
 }
 
+static void check_copies(struct oracle *oracle, const struct rn_step *step)
+{
+    uint32_t n_blocks = oracle->limits.n_blocks, per_block = oracle->limits.block_tokens;
+
+    for (uint32_t i = 0; i < step->n_copies; i++) {
+        const struct rn_step_copy *copy = &step->copies[i];
+
+        if (copy->from >= n_blocks || copy->to >= n_blocks || copy->from == copy->to)
+            breach(oracle, "a copy is out of range");
+        for (uint32_t k = 0; k < step->n_copies; k++)
+            if (step->copies[k].from == copy->to || (k != i && step->copies[k].to == copy->to))
+                breach(oracle, "a block that is copied to has another part in the step");
+        for (uint32_t k = 0; k < step->n_rows; k++)
+            if (step->seqs[step->rows[k].seq].blocks[step->rows[k].position / per_block] == copy->from)
+                breach(oracle, "a row writes into a block that is copied");
+    }
+}
+
 static void submit_async(struct rn_backend *backend, struct rn_step *step)
 {
     struct oracle *oracle = (struct oracle *)backend;
 
     if (oracle->freed)
         breach(oracle, "a step was submitted to a freed backend");
-    step_good(oracle, step);
+    if (step_good(oracle, step))
+        check_copies(oracle, step);
     step->next = NULL;
     if (oracle->last != NULL)
         oracle->last->next = step;
@@ -142,12 +162,66 @@ static void free_backend(struct rn_backend *backend)
     oracle->freed = true;
 }
 
+/* ---- Blocks as a whole ---- */
+
+static uint64_t *block_at(const struct oracle *oracle, uint32_t block)
+{
+    return &oracle->kv[(size_t)block * oracle->limits.block_tokens];
+}
+
+static size_t block_bytes(const struct rn_backend *backend)
+{
+    return ((const struct oracle *)backend)->limits.block_tokens * sizeof(uint64_t);
+}
+
+static const char *layout(const struct rn_backend *backend)
+{
+    return ((const struct oracle *)backend)->layout;
+}
+
+static runnel_status read_block(struct rn_backend *backend, uint32_t block, uint32_t n_positions, void *bytes)
+{
+    const struct oracle *oracle = (const struct oracle *)backend;
+
+    memset(bytes, 0, block_bytes(backend));
+    if (block < oracle->limits.n_blocks && n_positions <= oracle->limits.block_tokens && n_positions > 0)
+        memcpy(bytes, block_at(oracle, block), n_positions * sizeof(uint64_t));
+    else
+        breach((struct oracle *)backend, "a block is read that is not there");
+    return RUNNEL_OK;
+}
+
+static runnel_status write_block(struct rn_backend *backend, uint32_t block, const void *bytes)
+{
+    struct oracle *oracle = (struct oracle *)backend;
+
+    if (block < oracle->limits.n_blocks)
+        memcpy(block_at(oracle, block), bytes, block_bytes(backend));
+    else
+        breach(oracle, "a block is written that is not there");
+    return RUNNEL_OK;
+}
+
+static void run_copies(struct oracle *oracle, const struct rn_step *step, enum oracle_fault fault)
+{
+    for (uint32_t i = 0; i < step->n_copies; i++)
+        if (fault == ORACLE_FAULT_DEVICE)
+            oracle_poison_block(oracle, step->copies[i].to);
+        else
+            memcpy(block_at(oracle, step->copies[i].to), block_at(oracle, step->copies[i].from),
+                   block_bytes(&oracle->backend));
+}
+
 static const struct rn_backend_ops oracle_ops = {
     .name = "oracle",
     .supports = supports,
     .prepare = prepare,
     .submit_async = submit_async,
     .free = free_backend,
+    .block_bytes = block_bytes,
+    .layout = layout,
+    .read_block = read_block,
+    .write_block = write_block,
 };
 
 static uint64_t *kv_at(const struct oracle *oracle, const struct rn_step_seq *seq, uint32_t position)
@@ -190,9 +264,12 @@ void oracle_complete(struct oracle *oracle, enum oracle_fault fault)
     oracle->first = step->next;
     if (oracle->first == NULL)
         oracle->last = NULL;
-    if (step_good(oracle, step))
+    if (step_good(oracle, step)) {
+        run_copies(oracle, step, fault);
         for (uint32_t i = 0; i < step->n_rows; i++)
             run_row(oracle, step, &step->rows[i], fault);
+    }
+    oracle->n_copies += step->n_copies;
     step->status = fault == ORACLE_FAULT_DEVICE || oracle->breach != NULL ? RUNNEL_DEVICE : RUNNEL_OK;
     step->on_done(step);
 }
@@ -215,6 +292,7 @@ struct oracle *oracle_new(const struct rn_backend_limits *limits, const struct o
     oracle->limits = *limits;
     oracle->alphabet = *alphabet;
     oracle->salt = salt;
+    snprintf(oracle->layout, sizeof oracle->layout, "oracle %016llx", (unsigned long long)salt);
     oracle->kv = malloc((size_t)limits->n_blocks * limits->block_tokens * sizeof *oracle->kv);
     if (oracle->kv == NULL) {
         free(oracle);

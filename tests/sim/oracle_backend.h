@@ -51,7 +51,8 @@ struct oracle {
     uint64_t due_us;              /* the oldest may be completed from then on; the simulation's */
     void (*submitted)(void *user, struct oracle *oracle); /* told of each step; may complete it at once */
     void *user;
-    uint64_t n_steps;
+    uint64_t n_steps, n_copies;
+    char layout[32];    /* names the salt: the KV of another oracle is another's */
     bool freed;         /* by the model; the memory stays until oracle_free */
     const char *breach; /* the first breach of the contract by a step; NULL: none */
 };

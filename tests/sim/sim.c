@@ -148,6 +148,12 @@ static void make_plan(struct sim *sim)
     plan->weight_host = between(sim, 1, 10);
     plan->weight_dispatch = between(sim, 1, 10);
     plan->weight_time = between(sim, 1, 10);
+    if (sim_has(sim, SIM_SESSION_FILES)) { /* sessions must have a life to be copied */
+        plan->max_sessions = between(sim, 2, SIM_SESSIONS);
+        plan->n_requests = between(sim, 10, 64);
+        plan->n_ticks = between(sim, 400, 2400);
+        plan->weight_host = between(sim, 5, 10);
+    }
     if (sim_has(sim, SIM_CHURN))
         plan_churn(plan);
     plan_limits(sim, &plan->limits);
@@ -229,6 +235,10 @@ static uint32_t slot_of(const struct rn_msg *msg)
         return msg->grant.slot;
     case RN_MSG_ENDED:
         return msg->ended.slot;
+    case RN_MSG_SESSION_FORK:
+        return msg->fork.slot;
+    case RN_MSG_JOB_DONE:
+        return msg->job.job->request->slot;
     case RN_MSG_SESSION_NEW:
     case RN_MSG_SESSION_FREE:
         return msg->session.slot;
@@ -251,15 +261,25 @@ static void check_writes(struct sim *sim, const struct oracle *oracle)
 {
     const struct rn_step *step = oracle->last;
 
-    for (uint32_t m = 0; m < SIM_MODELS; m++)
-        for (uint32_t i = 0; sim->models[m].oracle == oracle && sim->models[m].handle != NULL && i < step->n_rows;
-             i++) {
+    for (uint32_t m = 0; m < SIM_MODELS; m++) {
+        const struct rn_block_pool *pool;
+
+        if (sim->models[m].oracle != oracle || sim->models[m].handle == NULL)
+            continue;
+        pool = &sim->models[m].handle->tier.pool;
+        for (uint32_t i = 0; i < step->n_rows; i++) {
             const struct rn_step_row *row = &step->rows[i];
             uint32_t block = step->seqs[row->seq].blocks[row->position / oracle->limits.block_tokens];
 
-            if (rn_block_pool_references(&sim->models[m].handle->tier.pool, block) != 1)
+            if (rn_block_pool_references(pool, block) != 1)
                 sim_fail(sim, "model %u: block %u is written and not its writer's alone", m, block);
         }
+        for (uint32_t i = 0; i < step->n_copies; i++)
+            if (rn_block_pool_references(pool, step->copies[i].to) != 1 ||
+                rn_block_pool_references(pool, step->copies[i].from) == 0)
+                sim_fail(sim, "model %u: block %u is copied to %u, and one of them is not held", m,
+                         step->copies[i].from, step->copies[i].to);
+    }
 }
 
 static void submitted(void *user, struct oracle *oracle)
@@ -267,6 +287,7 @@ static void submitted(void *user, struct oracle *oracle)
     struct sim *sim = user;
 
     check_writes(sim, oracle);
+    sim->n_copies += oracle->last->n_copies;
     oracle->due_us = sim->now_us + sim_pick(sim, sim->plan.most_latency_us);
     if (sim->step_at_once)
         oracle_complete(oracle, ORACLE_FAULT_NONE);
@@ -615,6 +636,9 @@ static void report_on(const struct sim *sim, struct sim_report *report)
         .n_hit_tokens = sim->n_hit_tokens,
         .n_waits = sim->n_waits,
         .n_evicted = sim->n_evicted,
+        .n_copies = sim->n_copies,
+        .n_forks = sim->n_forks,
+        .n_imports = sim->n_imports,
         .n_preempted = sim->n_preempted,
         .n_expired = sim->n_expired,
         .n_busy = sim->n_busy,
@@ -643,6 +667,7 @@ bool sim_run(uint64_t seed, FILE *story, struct sim_report *report)
             sim_judge_all(sim);
     }
     look_for_breaches(sim);
+    sim_remove_files(sim);
     report_on(sim, report);
     good = !sim->failed;
     if (good)

@@ -26,6 +26,8 @@
 #define SIM_SESSIONS 8
 #define SIM_STREAMS 256 /* requests accepted in one run at most */
 #define SIM_PROMPTS 3
+#define SIM_FILES 8     /* exports in one run at most */
+#define SIM_ALL_SESSIONS 1024 /* ever made in one run, at most */
 #define SIM_PROMPT_TOKENS 200
 #define SIM_STOPS 3
 #define SIM_STOP_BYTES 16
@@ -57,6 +59,7 @@ enum sim_feature {
     SIM_NO_PREFIX_CACHE,
     SIM_SALTS,
     SIM_SHARED_STEMS,
+    SIM_SESSION_FILES,
     SIM_PRIORITY,
     SIM_TENANTS,
     SIM_DEADLINES,
@@ -95,11 +98,24 @@ struct sim_session {
     runnel_session id; /* 0: not there */
     uint32_t serial;   /* never reused, as places and ids are */
     uint32_t model;
+    bool importing;    /* it comes out of a file, or (when that fails) is gone */
+};
+
+/* What the turns of a session go on from: what another was when `at` - 1 streams had been submitted. */
+struct sim_origin {
+    uint32_t serial; /* 0: nothing */
+    uint32_t at;
 };
 
 /* A request the engine accepted, and all that the host was told about it. */
+enum sim_kind { SIM_GENERATES, SIM_EXPORTS, SIM_IMPORTS };
+
 struct sim_stream {
     struct sim *sim;
+    enum sim_kind kind;
+    struct sim_origin origin; /* of a session's file: what is in it */
+    uint32_t file;            /* its number */
+    uint32_t imported;        /* serial of the session that an import makes */
     runnel_stream id;
     uint32_t model;
     uint64_t salt; /* of the model's oracle */
@@ -154,6 +170,11 @@ struct sim {
     struct sim_model models[SIM_MODELS];
     struct sim_session sessions[SIM_SESSIONS];
     uint32_t n_sessions;        /* ever made */
+    struct sim_origin origins[SIM_ALL_SESSIONS + 1]; /* by serial */
+    struct { struct sim_origin holds; bool written; } files[SIM_FILES];
+    uint32_t n_files;
+    char folder[32];            /* of the files; "": not made yet */
+    uint64_t n_copies, n_forks, n_imports, n_jobs;
     struct sim_stream *streams; /* [SIM_STREAMS] */
     uint32_t n_streams, n_live; /* n_live: those whose slot the engine holds */
     struct sim_stream *telling; /* its callback is running */
@@ -175,7 +196,7 @@ struct sim_report {
     uint32_t n_streams;
     uint64_t n_ticks, n_steps, n_events, n_checks;
     uint64_t n_outcomes[3]; /* done, cancelled, failed */
-    uint64_t n_hit_tokens, n_waits, n_evicted, n_preempted, n_expired, n_busy;
+    uint64_t n_hit_tokens, n_waits, n_evicted, n_preempted, n_expired, n_busy, n_copies, n_forks, n_imports;
 };
 
 /* Runs one seed. True: nothing was wrong. story: each message and act is written there; NULL: nowhere. */
@@ -200,6 +221,16 @@ void sim_act(struct sim *sim);
 size_t sim_deliver(struct sim *sim, size_t max_events);
 size_t sim_pull(struct sim *sim);
 bool sim_resume_some(struct sim *sim); /* false: none was paused */
+
+void sim_on_event(void *user, const runnel_event *event);
+bool sim_choose_model(struct sim *sim, uint32_t *model);
+
+/* sim_session.c: forks, exports and imports; what the end of such a stream means; removes the files. */
+void sim_act_session(struct sim *sim);
+void sim_job_ended(struct sim *sim, struct sim_stream *stream);
+void sim_judge_job(struct sim *sim, const struct sim_stream *stream, uint32_t n_tokens, bool known);
+void sim_lose(struct sim *sim, uint32_t serial);
+void sim_remove_files(struct sim *sim);
 
 /* sim_verdict.c: after a tick; when nothing can run; at the end, of all answers. */
 void sim_check_tick(struct sim *sim);

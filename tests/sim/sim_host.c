@@ -28,11 +28,14 @@ static void take_event(struct sim *sim, struct sim_stream *stream, const runnel_
     stream->status = event->status;
     stream->usage = event->usage;
     stream->timings = event->timings;
-    sim->n_outcomes[event->type - RUNNEL_EVENT_DONE]++;
+    if (stream->kind == SIM_GENERATES)
+        sim->n_outcomes[event->type - RUNNEL_EVENT_DONE]++;
+    else
+        sim_job_ended(sim, stream);
     sim->n_expired += event->status == RUNNEL_TIMEOUT;
 }
 
-static void on_event(void *user, const runnel_event *event)
+void sim_on_event(void *user, const runnel_event *event)
 {
     struct sim_stream *stream = user;
     struct sim *sim = stream->sim;
@@ -134,12 +137,14 @@ static void choose_prompt(struct sim *sim, struct sim_stream *stream)
         stream->as_text = false;
         stream->n_prompt = 1 + sim_pick(sim, stream->room > 2 ? stream->room - 2 : 1) % (SIM_PROMPT_TOKENS - 1);
     }
+    if (sim_has(sim, SIM_SESSION_FILES)) /* so that many turns fit a session */
+        stream->n_prompt = 1 + stream->n_prompt % 12;
     for (uint32_t i = 0; i < stream->n_prompt; i++)
         stream->prompt[i] = base[i] & (stream->as_text ? 0x7f : 0xff);
     if (sim_chance(sim, 50))
         stream->prompt[stream->n_prompt - 1] = (int32_t)sim_pick(sim, 128);
     stream->max_tokens = 1 + (int64_t)sim_pick(sim, sim_chance(sim, 60) ? 12 : 90);
-    if (sim_chance(sim, 20))
+    if (sim_chance(sim, sim_has(sim, SIM_SESSION_FILES) ? 3 : 20))
         stream->max_tokens = sim_chance(sim, 50) ? -1 : 0;
 }
 
@@ -197,7 +202,7 @@ static void fill_request(struct sim *sim, struct sim_stream *stream, char *text,
     request->priority = stream->priority;
     request->deadline_ms = stream->deadline_ms;
     choose_sampling(sim, &request->sampling);
-    request->on_event = stream->pull ? NULL : on_event;
+    request->on_event = stream->pull ? NULL : sim_on_event;
     request->user = stream;
 }
 
@@ -216,18 +221,19 @@ static bool is_over(const struct sim *sim, const struct sim_stream *stream, cons
 /* Whether the engine may say what it says; `known` are the session's tokens as of now. Text counts by its bytes, or, where
  * the engine had to look whether it fits, by its tokens. */
 static void check_answer(struct sim *sim, const struct sim_stream *stream, runnel_status status, uint32_t known,
-                         const runnel_engine_stats *before)
+                         const runnel_engine_stats *before, bool importing)
 {
     bool no_slot = sim->n_live >= sim->plan.max_streams;
     bool full = no_slot || is_over(sim, stream, before, stream->as_text ? 1 : sizeof(int32_t));
     bool may_be_full = no_slot || is_over(sim, stream, before, sizeof(int32_t));
     bool fits = known + stream->n_prompt + (stream->max_tokens != 0) <= stream->room;
 
-    if (status == RUNNEL_NO_MEMORY ? sim->faults_armed
-        : sim->closing             ? status == RUNNEL_CLOSED
-        : status == RUNNEL_OK      ? !full && fits
-        : status == RUNNEL_BUSY    ? may_be_full && fits
-                                   : status == RUNNEL_CONTEXT && !fits)
+    if (status == RUNNEL_NO_MEMORY   ? sim->faults_armed
+        : sim->closing               ? status == RUNNEL_CLOSED
+        : status == RUNNEL_NOT_FOUND ? importing
+        : status == RUNNEL_OK        ? !full && fits
+        : status == RUNNEL_BUSY      ? may_be_full && fits
+                                     : status == RUNNEL_CONTEXT && !fits)
         return;
     sim_fail(sim, "a submit got %s with %u of %u streams; %u tokens, %u known, max_tokens %lld, room %u",
              runnel_status_name(status), sim->n_live, sim->plan.max_streams, stream->n_prompt, known,
@@ -257,7 +263,7 @@ static void prepare_stream(struct sim *sim, struct sim_stream *stream, uint32_t 
     choose_stops(sim, stream);
 }
 
-static bool choose_model(struct sim *sim, uint32_t *model)
+bool sim_choose_model(struct sim *sim, uint32_t *model)
 {
     *model = sim_pick(sim, SIM_MODELS);
     for (uint32_t i = 0; i < SIM_MODELS; i++, *model = (*model + 1) % SIM_MODELS)
@@ -277,7 +283,7 @@ static void act_submit(struct sim *sim)
     runnel_engine_stats stats = {.struct_size = sizeof stats};
     uint32_t model, known = 0;
 
-    if (sim->n_streams == SIM_STREAMS || sim->n_streams == sim->plan.n_requests || !choose_model(sim, &model))
+    if (sim->n_streams == SIM_STREAMS || sim->n_streams == sim->plan.n_requests || !sim_choose_model(sim, &model))
         return;
     prepare_stream(sim, stream, model);
     fill_request(sim, stream, text, &request);
@@ -294,7 +300,7 @@ static void act_submit(struct sim *sim)
     sim_tell(sim, "host: submits stream %u, slot %u, session %u: %u tokens, max %lld, %s: %s", sim->n_streams,
              (uint32_t)stream->id.id, stream->session, stream->n_prompt, (long long)stream->max_tokens,
              stream->pull ? "pulled" : "callback", runnel_status_name(status));
-    check_answer(sim, stream, status, known, &stats);
+    check_answer(sim, stream, status, known, &stats, session != NULL && session->importing);
     sim->n_busy += status == RUNNEL_BUSY;
     if ((error.retry_ms > 0) != (status == RUNNEL_BUSY))
         sim_fail(sim, "a submit got %s and should be tried again in %u ms", runnel_status_name(status), error.retry_ms);
@@ -321,7 +327,7 @@ static void act_bad_submit(struct sim *sim)
     runnel_status status, expected = RUNNEL_INVALID;
     uint32_t model;
 
-    if (!choose_model(sim, &model))
+    if (!sim_choose_model(sim, &model))
         return;
     runnel_request_default(&request);
     request.tokens = &token;
@@ -423,7 +429,8 @@ static void act_session_new(struct sim *sim)
     runnel_status status;
     uint32_t model;
 
-    if (!sim_has(sim, SIM_SESSION) || session->id.id != 0 || !choose_model(sim, &model))
+    if (!sim_has(sim, SIM_SESSION) || session->id.id != 0 || sim->n_sessions == SIM_ALL_SESSIONS ||
+        !sim_choose_model(sim, &model))
         return;
     runnel_engine_get_stats(sim->engine, &stats);
     status = runnel_session_new(sim->models[model].handle, &id);
@@ -433,7 +440,7 @@ static void act_session_new(struct sim *sim)
         sim_fail(sim, "with %llu of %u sessions a new one got %s", (unsigned long long)stats.sessions,
                  sim->plan.max_sessions, runnel_status_name(status));
     if (status == RUNNEL_OK)
-        *session = (struct sim_session){id, ++sim->n_sessions, model};
+        *session = (struct sim_session){id, ++sim->n_sessions, model, false};
 }
 
 static void act_session_free(struct sim *sim)
@@ -445,7 +452,7 @@ static void act_session_free(struct sim *sim)
         return;
     sim_sign(sim, 0x700);
     sim_tell(sim, "host: frees session %u", session->serial);
-    if (runnel_session_free(model, session->id) != RUNNEL_OK)
+    if (runnel_session_free(model, session->id) != RUNNEL_OK && !session->importing)
         sim_fail(sim, "a session could not be freed");
     if (runnel_session_free(model, session->id) != RUNNEL_NOT_FOUND)
         sim_fail(sim, "a session could be freed twice");
@@ -494,15 +501,19 @@ void sim_act(struct sim *sim)
         sim_fail(sim, "a dispatch inside a callback ran callbacks");
     if (sim->closing && what >= 75)
         return;
-    if (what < 45)
+    if (sim_has(sim, SIM_SESSION_FILES) && !sim->closing && sim_chance(sim, 20))
+        sim_act_session(sim);
+    else if (what < 45)
         for (; burst > 0; burst--)
             act_submit(sim);
     else if (what < 55)
         act_on_stream(sim, sim_has(sim, SIM_CANCEL) ? 0 : 2);
     else if (what < 65)
         act_on_stream(sim, sim_has(sim, SIM_PAUSE) ? 1 : 2);
-    else if (what < 75)
+    else if (what < 70)
         act_on_stream(sim, 2);
+    else if (what < 77)
+        sim_act_session(sim);
     else if (what < 85)
         act_session_new(sim);
     else if (what < 88)

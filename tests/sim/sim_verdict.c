@@ -1,5 +1,6 @@
 /* What must hold while the simulation runs, and of every answer. See sim.h. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cache/prefix_node.h"
@@ -195,6 +196,8 @@ static void count_blocks(struct held *held, const uint32_t *blocks, uint32_t n)
 static void count_request(struct held *held, const struct rn_request *request)
 {
     count_blocks(held, request->blocks, request->n_blocks);
+    if (request->copy != RN_COPY_NONE)
+        count_blocks(held, &request->copy_from, 1);
     held->lanes += request->lane;
 }
 
@@ -453,20 +456,71 @@ static void judge_stream(struct sim *sim, const struct sim_stream *stream, struc
     history->n += (uint32_t)stream->usage.completion_tokens;
 }
 
+/* Whether what the session was before the streams from `at` on is known yet, and what it was. */
+struct past {
+    struct history history;
+    bool known;
+};
+
+/* What goes on from this session, made before stream `at`, goes on from here. */
+static void hand_down(const struct sim *sim, struct past *pasts, uint32_t serial, uint32_t from, uint32_t at)
+{
+    for (uint32_t child = serial + 1; child <= sim->n_sessions; child++)
+        if (sim->origins[child].serial == serial && sim->origins[child].at > from && sim->origins[child].at <= at)
+            pasts[child] = pasts[serial];
+}
+
+static void judge_jobs(struct sim *sim, const struct past *past, uint32_t serial, uint32_t from, uint32_t at)
+{
+    for (uint32_t i = 0; i < sim->n_streams; i++) {
+        const struct sim_stream *stream = &sim->streams[i];
+
+        if (stream->kind != SIM_GENERATES && stream->origin.serial == serial && stream->origin.at > from &&
+            stream->origin.at <= at)
+            sim_judge_job(sim, stream, past->history.n, past->known);
+    }
+}
+
+static void judge_session(struct sim *sim, struct past *pasts, uint32_t serial)
+{
+    struct past *past = &pasts[serial];
+    uint32_t from = 0;
+
+    if (sim->origins[serial].serial == 0)
+        past->known = true;
+    for (uint32_t i = 0; i <= sim->n_streams && !sim->failed; i++) {
+        const struct sim_stream *stream = &sim->streams[i];
+        bool last = i == sim->n_streams;
+
+        if (!last && (stream->kind != SIM_GENERATES || stream->session != serial))
+            continue;
+        /* first what was made before this turn */
+        hand_down(sim, pasts, serial, from, last ? UINT32_MAX : i + 1);
+        judge_jobs(sim, past, serial, from, last ? UINT32_MAX : i + 1);
+        from = i + 1;
+        if (last || !past->known)
+            continue;
+        judge_stream(sim, stream, &past->history);
+        if (!stream->ended)
+            past->known = false; /* what the later turns continue is not known */
+    }
+}
+
 /* Requests without a session by themselves; the turns of a session in the order of their submit. */
 void sim_judge_all(struct sim *sim)
 {
-    for (uint32_t serial = 0; serial <= sim->n_sessions; serial++) {
-        struct history history = {.n = 0};
+    struct past *pasts = calloc(sim->n_sessions + 1, sizeof *pasts);
 
-        for (uint32_t i = 0; i < sim->n_streams && !sim->failed; i++) {
-            if (sim->streams[i].session != serial)
-                continue;
-            if (serial == 0)
-                history.n = 0;
+    for (uint32_t i = 0; i < sim->n_streams; i++)
+        if (sim->streams[i].kind == SIM_IMPORTS && sim->streams[i].outcome != RUNNEL_EVENT_DONE)
+            sim_lose(sim, sim->streams[i].imported);
+    for (uint32_t i = 0; i < sim->n_streams && !sim->failed; i++)
+        if (sim->streams[i].session == 0 && sim->streams[i].kind == SIM_GENERATES) {
+            struct history history = {.n = 0};
+
             judge_stream(sim, &sim->streams[i], &history);
-            if (serial != 0 && !sim->streams[i].ended)
-                break; /* what the later turns continue is not known */
         }
-    }
+    for (uint32_t serial = 1; serial <= sim->n_sessions && !sim->failed; serial++)
+        judge_session(sim, pasts, serial);
+    free(pasts);
 }

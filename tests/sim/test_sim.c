@@ -99,6 +99,9 @@ static void test_seeds(void **state)
         sum.n_hit_tokens += report.n_hit_tokens;
         sum.n_waits += report.n_waits;
         sum.n_evicted += report.n_evicted;
+        sum.n_copies += report.n_copies;
+        sum.n_forks += report.n_forks;
+        sum.n_imports += report.n_imports;
         sum.n_preempted += report.n_preempted;
         sum.n_expired += report.n_expired;
         sum.n_busy += report.n_busy;
@@ -110,6 +113,8 @@ static void test_seeds(void **state)
     say(last_seed, &sum);
     printf("%llu prompt tokens were cached, %llu waits seen, %llu blocks evicted\n",
            (unsigned long long)sum.n_hit_tokens, (unsigned long long)sum.n_waits, (unsigned long long)sum.n_evicted);
+    printf("%llu sessions forked, %llu imported, %llu blocks copied\n", (unsigned long long)sum.n_forks,
+           (unsigned long long)sum.n_imports, (unsigned long long)sum.n_copies);
     printf("%llu preemptions, %llu deadlines passed, %llu submits refused\n", (unsigned long long)sum.n_preempted,
            (unsigned long long)sum.n_expired, (unsigned long long)sum.n_busy);
     assert_int_equal(failed, 0);
@@ -117,7 +122,8 @@ static void test_seeds(void **state)
     if (last_seed - first_seed >= 500)
         assert_true(sum.n_outcomes[0] > 0 && sum.n_outcomes[1] > 0 && sum.n_outcomes[2] > 0 &&
                     sum.n_steps > sum.n_streams && sum.n_hit_tokens > 0 && sum.n_waits > 0 && sum.n_evicted > 0 &&
-                    sum.n_preempted > 0 && sum.n_expired > 0 && sum.n_busy > 0);
+                    sum.n_preempted > 0 && sum.n_expired > 0 && sum.n_busy > 0 && sum.n_forks > 0 &&
+                    sum.n_imports > 0 && sum.n_copies > 0);
 }
 
 /* Two seeds must not give one signature: it would say nothing. */

@@ -1,0 +1,227 @@
+/* The worker's part of sessions' files: see session_job.h. */
+#include "actors/session_job.h"
+
+#include <string.h>
+
+#include "actors/engine.h"
+#include "base/check.h"
+#include "base/status.h"
+
+struct rn_session_job *rn_session_job_new(struct rn_heap *heap, enum rn_job_kind kind, const char *path,
+                                          const void *note, size_t note_bytes)
+{
+    struct rn_session_job *job = rn_calloc(heap, 1, sizeof *job);
+
+    if (job == NULL)
+        return NULL;
+    job->heap = heap;
+    job->kind = kind;
+    job->reader.fd = -1;
+    job->path = rn_strndup(heap, path, strlen(path));
+    job->note = rn_alloc(heap, note_bytes, 1);
+    if (job->path == NULL || job->note == NULL) {
+        rn_session_job_free(job);
+        return NULL;
+    }
+    if (note_bytes > 0)
+        memcpy(job->note, note, note_bytes);
+    job->note_bytes = note_bytes;
+    return job;
+}
+
+void rn_session_job_free(struct rn_session_job *job)
+{
+    if (job == NULL)
+        return;
+    rn_session_reader_fini(&job->reader);
+    rn_free(job->heap, job->path);
+    rn_free(job->heap, job->note);
+    rn_free(job->heap, job);
+}
+
+/* ---- Fingerprints ---- */
+
+static struct rn_view piece(const void *user, uint32_t index)
+{
+    return rn_vocab_piece(user, (int32_t)index, true);
+}
+
+static const struct rn_session_prints *prints_of(struct runnel_model *model)
+{
+    const struct rn_model_parts *parts = &model->parts;
+
+    if (!model->prints.known) {
+        model->prints.model = rn_print_model(parts->gguf);
+        model->prints.vocab = rn_print_list(rn_vocab_count(parts->vocab), piece, parts->vocab);
+        model->prints.kv = rn_print_kv(parts->plan, parts->backend, &parts->limits);
+        model->prints.known = true;
+    }
+    return &model->prints;
+}
+
+static bool has_blocks(const struct rn_backend *backend)
+{
+    return backend->ops->read_block != NULL && backend->ops->write_block != NULL;
+}
+
+static size_t block_bytes(const struct runnel_model *model)
+{
+    const struct rn_backend *backend = model->parts.backend;
+
+    return has_blocks(backend) ? backend->ops->block_bytes(backend) : 0;
+}
+
+/* ---- Export ---- */
+
+static bool cancelled(struct rn_session_job *job)
+{
+    if (rn_word_get(&job->cancel) != 0)
+        rn_error_set(&job->error, RUNNEL_CANCELLED, "cancelled");
+    return job->error.status != RUNNEL_OK;
+}
+
+static struct rn_session_head head_of(const struct rn_session_job *job)
+{
+    const struct rn_request *request = job->request;
+    struct runnel_model *model = request->model;
+    const struct rn_session_prints *prints = prints_of(model);
+    bool blocks = has_blocks(model->parts.backend);
+
+    return (struct rn_session_head){
+        .model = prints->model,
+        .vocab = prints->vocab,
+        .kv = prints->kv,
+        .block_tokens = model->parts.limits.block_tokens,
+        .block_bytes = block_bytes(model),
+        .note_bytes = job->note_bytes,
+        .n_tokens = request->n_tokens,
+        .n_computed = blocks ? request->n_cached : 0,
+        .n_blocks = blocks ? request->n_blocks : 0,
+    };
+}
+
+static runnel_status write_blocks(struct rn_session_job *job, struct rn_session_writer *writer, void *bytes)
+{
+    const struct rn_request *request = job->request;
+    struct rn_backend *backend = request->model->parts.backend;
+    uint32_t per_block = request->model->parts.limits.block_tokens;
+
+    for (uint32_t i = 0; i < writer->n_blocks && !cancelled(job); i++) {
+        uint32_t n = request->n_cached - i * per_block < per_block ? request->n_cached - i * per_block : per_block;
+
+        if (backend->ops->read_block(backend, request->blocks[i], n, bytes) != RUNNEL_OK)
+            return rn_error_set(&job->error, RUNNEL_DEVICE, "block %u could not be read", request->blocks[i]);
+        if (rn_session_writer_block(writer, bytes, &job->error) != RUNNEL_OK)
+            return job->error.status;
+    }
+    return job->error.status;
+}
+
+static void run_export(struct rn_session_job *job)
+{
+    struct rn_session_head head = head_of(job);
+    struct rn_session_writer writer;
+    void *bytes;
+
+    if (cancelled(job) || rn_session_writer_open(&writer, job->heap, job->path, &head, job->request->tokens, job->note,
+                                                 &job->error) != RUNNEL_OK)
+        return;
+    bytes = rn_alloc(job->heap, head.block_bytes, 1);
+    if (bytes == NULL)
+        rn_error_set(&job->error, RUNNEL_NO_MEMORY, "no memory for a block of %llu bytes",
+                     (unsigned long long)head.block_bytes);
+    else if (write_blocks(job, &writer, bytes) == RUNNEL_OK && !cancelled(job))
+        rn_session_writer_finish(&writer, &job->error);
+    rn_session_writer_fini(&writer);
+    rn_free(job->heap, bytes);
+    job->request->n_cached = head.n_computed;
+}
+
+/* ---- Import ---- */
+
+static runnel_status check_head(struct rn_session_job *job)
+{
+    struct runnel_model *model = job->request->model;
+    const struct rn_backend_limits *limits = &model->parts.limits;
+    const struct rn_session_head *head = &job->reader.head;
+    const struct rn_session_prints *prints = prints_of(model);
+
+    if (!rn_print_same(&head->model, &prints->model))
+        return rn_error_set(&job->error, RUNNEL_UNSUPPORTED, "%s: a session of another model", job->path);
+    if (!rn_print_same(&head->vocab, &prints->vocab))
+        return rn_error_set(&job->error, RUNNEL_UNSUPPORTED, "%s: a session of another vocabulary", job->path);
+    if (head->n_tokens > limits->context_tokens ||
+        head->n_tokens > (uint64_t)limits->n_blocks * limits->block_tokens)
+        return rn_error_set(&job->error, RUNNEL_CONTEXT, "%s: the session has %u tokens, %u fit", job->path,
+                            head->n_tokens, limits->context_tokens);
+    job->fits = has_blocks(model->parts.backend) && rn_print_same(&head->kv, &prints->kv) &&
+                head->block_tokens == limits->block_tokens && head->block_bytes == block_bytes(model);
+    return RUNNEL_OK;
+}
+
+static void read_tokens(struct rn_session_job *job)
+{
+    struct rn_request *request = job->request;
+    uint32_t n_vocab = request->model->parts.n_vocab;
+
+    if (cancelled(job) || rn_session_reader_open(&job->reader, job->path, &job->error) != RUNNEL_OK ||
+        check_head(job) != RUNNEL_OK)
+        return;
+    request->tokens = rn_alloc(request->heap, job->reader.head.n_tokens, sizeof *request->tokens);
+    if (request->tokens == NULL) {
+        rn_error_set(&job->error, RUNNEL_NO_MEMORY, "no memory for %u tokens", job->reader.head.n_tokens);
+        return;
+    }
+    if (rn_session_reader_text(&job->reader, request->tokens, NULL, &job->error) != RUNNEL_OK)
+        return;
+    request->n_tokens = request->capacity = job->reader.head.n_tokens;
+    for (uint32_t i = 0; i < request->n_tokens; i++)
+        if (request->tokens[i] < 0 || (uint32_t)request->tokens[i] >= n_vocab)
+            rn_error_set(&job->error, RUNNEL_FORMAT, "%s: token %u is %d, which is not in the vocabulary", job->path, i,
+                         request->tokens[i]);
+}
+
+/* All of them are checked; those that the request has blocks for are put there. */
+static void read_blocks(struct rn_session_job *job)
+{
+    struct rn_request *request = job->request;
+    struct rn_backend *backend = request->model->parts.backend;
+    void *bytes = rn_alloc(job->heap, request->n_blocks > 0 ? (size_t)job->reader.head.block_bytes : 0, 1);
+
+    if (bytes == NULL)
+        rn_error_set(&job->error, RUNNEL_NO_MEMORY, "no memory for a block of %llu bytes",
+                     (unsigned long long)job->reader.head.block_bytes);
+    for (uint32_t i = 0; i < job->reader.head.n_blocks && !cancelled(job); i++) {
+        bool wanted = i < request->n_blocks;
+
+        if (rn_session_reader_block(&job->reader, wanted ? bytes : NULL, &job->error) == RUNNEL_OK && wanted &&
+            backend->ops->write_block(backend, request->blocks[i], bytes) != RUNNEL_OK)
+            rn_error_set(&job->error, RUNNEL_DEVICE, "block %u could not be written", request->blocks[i]);
+    }
+    rn_free(job->heap, bytes);
+    rn_session_reader_fini(&job->reader);
+}
+
+static void run(struct rn_work *work)
+{
+    struct rn_session_job *job = (struct rn_session_job *)work;
+    struct runnel_model *model = job->request->model;
+    struct rn_msg *msg;
+
+    if (job->kind == RN_JOB_EXPORT)
+        run_export(job);
+    else if (!job->opened)
+        read_tokens(job);
+    else
+        read_blocks(job);
+    job->opened = true;
+    msg = rn_msg_new(&model->engine->runtime, RN_MSG_JOB_DONE);
+    msg->job.job = job;
+    rn_actor_send(&model->tier.actor, msg);
+}
+
+void rn_session_job_post(struct rn_request *request)
+{
+    request->job->work.run = run;
+    rn_worker_post(&request->model->engine->worker, &request->job->work);
+}

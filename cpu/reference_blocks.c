@@ -1,0 +1,84 @@
+/* The reference backend's cache, block by block: layer after layer, keys [position][row] and then values. */
+#include <string.h>
+
+#include "base/check.h"
+#include "cpu/reference.h"
+#include "model/kv.h"
+
+static const struct rn_reference *of(const struct rn_backend *backend)
+{
+    return (const struct rn_reference *)backend;
+}
+
+static size_t position_bytes(const struct rn_reference *ref, uint32_t heads, uint32_t width)
+{
+    return heads * rn_kv_row_bytes(ref->limits.kv_type, width / heads);
+}
+
+const char *rn_reference_layout(const struct rn_backend *backend)
+{
+    (void)backend;
+    return "reference 1";
+}
+
+size_t rn_reference_block_bytes(const struct rn_backend *backend)
+{
+    const struct rn_reference *ref = of(backend);
+
+    return (size_t)rn_plan_kv_bytes(ref->plan, ref->limits.kv_type) * ref->limits.block_tokens;
+}
+
+/* The caches in the order of their bytes: keys of layer i / 2, then its values. */
+static unsigned char *cache(const struct rn_reference *ref, uint32_t i, uint32_t block, size_t *bytes)
+{
+    const struct rn_kv_layer *layer = &ref->plan->kv_layers[i / 2];
+
+    *bytes =
+        position_bytes(ref, layer->kv_heads, i % 2 == 0 ? layer->k_width : layer->v_width) * ref->limits.block_tokens;
+    return (i % 2 == 0 ? ref->k : ref->v)[i / 2] + block * *bytes;
+}
+
+void rn_reference_copy_blocks(struct rn_reference *ref, const struct rn_step *step)
+{
+    size_t bytes;
+
+    for (uint32_t c = 0; c < step->n_copies; c++)
+        for (uint32_t i = 0; i < 2 * ref->plan->n_kv_layers; i++) {
+            const unsigned char *from = cache(ref, i, step->copies[c].from, &bytes);
+            unsigned char *to = cache(ref, i, step->copies[c].to, &bytes);
+
+            memcpy(to, from, bytes);
+        }
+}
+
+runnel_status rn_reference_read_block(struct rn_backend *backend, uint32_t block, uint32_t n_positions, void *to)
+{
+    const struct rn_reference *ref = of(backend);
+    unsigned char *out = to;
+    size_t bytes, kept;
+
+    RN_CHECK(block < ref->limits.n_blocks && n_positions <= ref->limits.block_tokens);
+    for (uint32_t i = 0; i < 2 * ref->plan->n_kv_layers; i++, out += bytes) {
+        const unsigned char *in = cache(ref, i, block, &bytes);
+
+        memcpy(out, in, bytes);
+        kept = bytes / ref->limits.block_tokens * n_positions;
+        memset(out + kept, 0, bytes - kept);
+    }
+    return RUNNEL_OK;
+}
+
+runnel_status rn_reference_write_block(struct rn_backend *backend, uint32_t block, const void *from)
+{
+    const struct rn_reference *ref = of(backend);
+    const unsigned char *in = from;
+    size_t bytes;
+
+    RN_CHECK(block < ref->limits.n_blocks);
+    for (uint32_t i = 0; i < 2 * ref->plan->n_kv_layers; i++, in += bytes) {
+        unsigned char *to = cache(ref, i, block, &bytes);
+
+        memcpy(to, in, bytes);
+    }
+    return RUNNEL_OK;
+}

@@ -1,0 +1,381 @@
+/* Copies of shared blocks, and files by hostile hands, on the oracle model: its KV is a chain over all of the past, so
+ * that one position from elsewhere shows in every token behind it. One thread; steps at the test's will. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "actors/engine.h"
+#include "fixture.h"
+#include "tests/sim/oracle_backend.h"
+
+#define BLOCK 8
+#define MAX_TOKENS 32
+
+static const struct oracle_alphabet alphabet = {4, {'a', 'b', 'c', 'd'}};
+static runnel_engine *engine;
+static runnel_model *model;
+static struct oracle *oracle;
+static bool at_once;
+static char path[64];
+
+static void on_step(void *user, struct oracle *of)
+{
+    const struct rn_step *step = of->last;
+
+    (void)user;
+    for (uint32_t i = 0; i < step->n_rows; i++)
+        assert_int_equal(rn_block_pool_references(&model->tier.pool, step->seqs[step->rows[i].seq]
+                                                                         .blocks[step->rows[i].position / BLOCK]),
+                         1);
+    if (at_once)
+        oracle_complete(of, ORACLE_FAULT_NONE);
+}
+
+static void open_engine(uint32_t n_blocks)
+{
+    struct rn_backend_limits limits = {.max_rows = 16, .max_seqs = 10, .max_outs = 8, .n_blocks = n_blocks,
+                                       .block_tokens = BLOCK, .context_tokens = MAX_TOKENS};
+    struct rn_model_parts parts = {.limits = limits, .n_vocab = ORACLE_VOCAB};
+    runnel_engine_options options;
+
+    at_once = true;
+    runnel_engine_options_default(&options);
+    options.max_streams = 4;
+    options.max_sessions = 4;
+    assert_int_equal(rn_engine_new(&options, NULL, true, &engine, NULL), RUNNEL_OK);
+    oracle = oracle_new(&limits, &alphabet, 1);
+    oracle->submitted = on_step;
+    parts.backend = &oracle->backend;
+    parts.vocab = rn_vocab_new_bytes(&engine->heap);
+    assert_int_equal(rn_model_new_of_parts(engine, &parts, NULL, &model, NULL), RUNNEL_OK);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    open_engine(32);
+    return 0;
+}
+
+static int setup_tight(void **state)
+{
+    (void)state;
+    open_engine(4);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    at_once = true;
+    while (oracle->first != NULL)
+        oracle_complete(oracle, ORACLE_FAULT_NONE);
+    runnel_engine_free(engine);
+    assert_null(oracle->breach);
+    oracle_free(oracle);
+    return 0;
+}
+
+/* All that can be done without another step; what is free then holds rubbish. */
+static void settle(void)
+{
+    do {
+        while (rn_runtime_runnable(&engine->runtime) > 0)
+            rn_runtime_step(&engine->runtime, 0, RN_ACTOR_BATCH);
+    } while (runnel_engine_dispatch(engine, 0) > 0);
+    assert_true(rn_prefix_tree_check(&model->tier.tree) && rn_block_pool_check(&model->tier.pool));
+    for (uint32_t i = 0; i < model->tier.pool.n_free; i++)
+        oracle_poison_block(oracle, model->tier.pool.free_stack[i]);
+}
+
+static void step(enum oracle_fault fault)
+{
+    assert_non_null(oracle->first);
+    oracle_complete(oracle, fault);
+    settle();
+}
+
+/* A conversation of one message, which takes the place of the session's: what both begin with stays. */
+static runnel_stream say(struct capture *capture, runnel_session session, const char *text, int64_t max_tokens)
+{
+    runnel_message message = {"user", text, NULL};
+    runnel_request request = make_request(NULL, max_tokens, capture);
+    runnel_chat chat;
+    runnel_stream stream;
+
+    memset(capture, 0, sizeof *capture);
+    runnel_chat_default(&chat);
+    chat.messages = &message;
+    chat.n_messages = 1;
+    chat.template_text = "{{ messages[0].content }}";
+    request.prompt = NULL;
+    request.prompt_bytes = 0;
+    request.chat = &chat;
+    request.raw_answer = 1;
+    request.session = session;
+    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+    settle();
+    return stream;
+}
+
+/* Done, and right. */
+static void assert_done(struct capture *capture, const char *text, uint64_t n_cached)
+{
+    struct oracle_chain chain;
+
+    assert_int_equal(capture->last.type, RUNNEL_EVENT_DONE);
+    assert_int_equal(capture->last.usage.cached_tokens, n_cached);
+    oracle_chain_init(&chain, oracle->salt);
+    for (; *text != '\0'; text++)
+        oracle_chain_push(&chain, *text);
+    for (size_t i = 0; i < capture->n_tokens; i++) {
+        assert_int_equal(capture->tokens[i], oracle_chain_next(&chain, &alphabet));
+        oracle_chain_push(&chain, capture->tokens[i]);
+    }
+    capture_clear(capture);
+}
+
+static runnel_session new_session(void)
+{
+    runnel_session session;
+
+    assert_int_equal(runnel_session_new(model, &session), RUNNEL_OK);
+    return session;
+}
+
+/* ---- Copies ---- */
+
+#define LONG "abcdefghijklmnopqrst" /* two blocks and a half */
+
+/* Back into a block that the tree has: what stands before the cut is not computed again, and the tree's stays whole. */
+static void cut_back(void **state)
+{
+    runnel_session session = new_session();
+    struct capture capture;
+
+    (void)state;
+    say(&capture, session, LONG, 2);
+    assert_done(&capture, LONG, 0);
+    say(&capture, session, "abcdefghijklmX", 1); /* 13 tokens are the same */
+    assert_int_equal(oracle->n_copies, 1);
+    assert_done(&capture, "abcdefghijklmX", 13);
+    say(&capture, (runnel_session){0}, LONG, 3);
+    assert_done(&capture, LONG, 16);
+    say(&capture, session, "abcdefghijklmX", 3); /* all but the last are there, in the session's own block */
+    assert_done(&capture, "abcdefghijklmX", 13);
+    assert_int_equal(oracle->n_copies, 1);
+    say(&capture, session, "abcdefghX", 1); /* at a block's start there is nothing to copy */
+    assert_done(&capture, "abcdefghX", 8);
+    assert_int_equal(oracle->n_copies, 1);
+}
+
+/* A copy that was not made, since the step failed or the turn was cancelled before it ran, costs nothing that was
+ * there. */
+static void not_made(void **state)
+{
+    runnel_session session = new_session(), copy;
+    struct capture capture, other;
+    runnel_stream stream;
+
+    (void)state;
+    say(&capture, session, "abcdefghijk", 1);
+    assert_done(&capture, "abcdefghijk", 0);
+    assert_int_equal(runnel_session_fork(model, session, &copy), RUNNEL_OK);
+    settle();
+    at_once = false;
+    say(&capture, copy, "abcdefghijX", 1);
+    step(ORACLE_FAULT_DEVICE);
+    assert_int_equal(capture.last.type, RUNNEL_EVENT_FAILED);
+    capture_clear(&capture);
+    say(&other, (runnel_session){0}, "zzz", 1); /* its step holds the next one up */
+    stream = say(&capture, copy, "abcdefghijY", 1);
+    assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
+    settle();
+    assert_int_equal(oracle->first->n_copies, 0);
+    step(ORACLE_FAULT_NONE);
+    assert_int_equal(capture.last.type, RUNNEL_EVENT_CANCELLED);
+    capture_clear(&capture);
+    assert_done(&other, "zzz", 0);
+    say(&capture, copy, "abcdefghijZ", 1);
+    say(&other, session, "abcdefghijk", 1); /* both at once */
+    while (oracle->first != NULL)
+        step(ORACLE_FAULT_NONE);
+    assert_done(&capture, "abcdefghijZ", 10);
+    assert_done(&other, "abcdefghijk", 10);
+}
+
+/* Four blocks, all of them wanted: a copy would need a fifth. Shared with the tree the block is computed again; shared
+ * with an idle session, which gives its own back, it is written in place. */
+static void no_room(void **state)
+{
+    runnel_session session = new_session(), copy;
+    struct capture capture;
+
+    (void)state;
+    say(&capture, session, "abcdefghijklmnopq", 1);
+    assert_done(&capture, "abcdefghijklmnopq", 0);
+    say(&capture, session, "abcdefghijklmX", -1);
+    assert_done(&capture, "abcdefghijklmX", 8);
+    say(&capture, session, "abcdefghijkl", 1);
+    capture_clear(&capture);
+    assert_int_equal(runnel_session_fork(model, session, &copy), RUNNEL_OK);
+    settle();
+    say(&capture, session, "abcdefghijklm", -1);
+    assert_done(&capture, "abcdefghijklm", 12);
+    say(&capture, copy, "abcdefghijklm", 1);
+    assert_done(&capture, "abcdefghijklm", 8); /* of the tree */
+    assert_int_equal(runnel_session_free(model, session), RUNNEL_OK);
+    assert_int_equal(runnel_session_free(model, copy), RUNNEL_OK);
+    settle();
+    assert_quiet(engine, 0);
+}
+
+/* ---- Files ---- */
+
+static runnel_event send_file(runnel_session *session, bool exports, struct capture *capture)
+{
+    runnel_session_file file;
+    runnel_stream stream;
+
+    memset(capture, 0, sizeof *capture);
+    runnel_session_file_default(&file);
+    file.path = path;
+    file.note = "note";
+    file.note_bytes = 4;
+    file.on_event = capture_event;
+    file.user = capture;
+    assert_int_equal(exports ? runnel_session_export(model, *session, &file, &stream, NULL)
+                             : runnel_session_import(model, &file, session, &stream, NULL),
+                     RUNNEL_OK);
+    settle();
+    assert_int_equal(capture->n_events, 1);
+    return capture->last;
+}
+
+static size_t read_whole(unsigned char *bytes, size_t capacity)
+{
+    FILE *f = fopen(path, "rb");
+    size_t n;
+
+    assert_non_null(f);
+    n = fread(bytes, 1, capacity, f);
+    fclose(f);
+    assert_true(n < capacity);
+    return n;
+}
+
+static void write_whole(const unsigned char *bytes, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* An error, and no session; never a crash. */
+static void assert_refused(void)
+{
+    struct capture capture;
+    runnel_session session;
+    runnel_event end = send_file(&session, false, &capture);
+
+    if (end.type != RUNNEL_EVENT_FAILED || (end.status != RUNNEL_FORMAT && end.status != RUNNEL_UNSUPPORTED))
+        fail_msg("a damaged file gave event %d, %s", (int)end.type, runnel_status_name(end.status));
+    assert_true(strstr(capture.error, path) != NULL);
+    assert_int_equal(runnel_session_free(model, session), RUNNEL_NOT_FOUND);
+    capture_clear(&capture);
+}
+
+/* Every bit of a small file flipped, every length, something behind its end. */
+static void mutated(void **state)
+{
+    static unsigned char bytes[2048];
+    runnel_session session = new_session();
+    struct capture capture;
+    runnel_event end;
+    size_t n;
+
+    (void)state;
+    strcpy(path, access("/dev/shm", W_OK) == 0 ? "/dev/shm/runnel-test-XXXXXX" : "/tmp/runnel-test-XXXXXX");
+    close(mkstemp(path));
+    say(&capture, session, LONG, 2);
+    capture_clear(&capture);
+    end = send_file(&session, true, &capture);
+    assert_int_equal(end.type, RUNNEL_EVENT_DONE);
+    n = read_whole(bytes, sizeof bytes);
+    assert_int_equal(n, 128 + 4 * 22 + 4 + 3 * (BLOCK * 8 + 16));
+    for (size_t i = 0; i < 8 * n; i++) {
+        bytes[i / 8] ^= (unsigned char)(1 << i % 8);
+        write_whole(bytes, n);
+        assert_refused();
+        bytes[i / 8] ^= (unsigned char)(1 << i % 8);
+    }
+    for (size_t i = 0; i < n; i++) {
+        write_whole(bytes, i);
+        assert_refused();
+    }
+    write_whole(bytes, n + 1);
+    assert_refused();
+    for (size_t i = 0; i < BLOCK * 8 + 16; i++) { /* two blocks change places */
+        unsigned char *block = bytes + n - 3 * (BLOCK * 8 + 16) + i, kept = block[0];
+
+        block[0] = block[BLOCK * 8 + 16];
+        block[BLOCK * 8 + 16] = kept;
+    }
+    write_whole(bytes, n);
+    assert_refused();
+    unlink(path);
+    assert_int_equal(runnel_session_free(model, session), RUNNEL_OK);
+    settle();
+    assert_quiet(engine, 0);
+}
+
+/* The oracle of another salt has another KV: the tokens come, and are computed. */
+static void foreign_kv(void **state)
+{
+    runnel_session session = new_session();
+    struct capture capture;
+    runnel_event end;
+
+    (void)state;
+    strcpy(path, "/tmp/runnel-test-XXXXXX");
+    close(mkstemp(path));
+    say(&capture, session, LONG, 2);
+    capture_clear(&capture);
+    assert_int_equal(send_file(&session, true, &capture).type, RUNNEL_EVENT_DONE);
+    runnel_engine_free(engine);
+    oracle_free(oracle);
+    open_engine(16);
+    end = send_file(&session, false, &capture); /* the same salt: another engine */
+    assert_int_equal(end.usage.prompt_tokens, 22);
+    assert_int_equal(end.usage.cached_tokens, 21);
+    say(&capture, session, LONG "X", 2);
+    assert_done(&capture, LONG "X", 20);
+    snprintf(oracle->layout, sizeof oracle->layout, "another");
+    model->prints.known = false;
+    end = send_file(&session, false, &capture);
+    assert_int_equal(end.usage.prompt_tokens, 22);
+    assert_int_equal(end.usage.cached_tokens, 0);
+    say(&capture, session, LONG "X", 2);
+    assert_done(&capture, LONG "X", 0);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(cut_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(not_made, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_room, setup_tight, teardown),
+        cmocka_unit_test_setup_teardown(mutated, setup, teardown),
+        cmocka_unit_test_setup_teardown(foreign_kv, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
