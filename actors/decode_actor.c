@@ -390,6 +390,8 @@ static void on_sampled(struct rn_actor *self, struct rn_msg *msg)
 
     rn_msg_free(self->runtime, msg);
     decode->in_flight = false;
+    rn_pace_note(&decode->pace, batch->n_answer_rows, batch->step.n_rows - batch->n_answer_rows,
+                 rn_now_us(&decode->model->engine->clock) - decode->step_begin_us);
     rn_note_step(decode);
     for (uint32_t i = 0; i < batch->n_parts; i++) {
         take_part(decode, &batch->parts[i], outs);
@@ -429,6 +431,7 @@ static void flush(struct rn_actor *self)
     decode->free_computed = decode->computed->next;
     decode->computed->n = 0;
     decode->in_flight = true;
+    decode->step_begin_us = rn_now_us(&decode->model->engine->clock);
     decode->batch.msg = rn_msg_new(self->runtime, RN_MSG_STEP_DONE);
     decode->batch.step.on_done = on_step_done;
     decode->batch.step.user = decode->model;
@@ -492,6 +495,7 @@ runnel_status rn_decode_init(struct rn_decode *decode, struct runnel_model *mode
     struct rn_heap *heap = &engine->heap;
 
     *decode = (struct rn_decode){.model = model};
+    rn_pace_init(&decode->pace, model->options.max_slowdown > 0 ? model->options.max_slowdown : RN_PACE_SLOWDOWN);
     for (uint32_t i = 0; i < RN_COMPUTED_LISTS; i++) {
         decode->computed_lists[i].next = decode->free_computed;
         decode->free_computed = &decode->computed_lists[i];

@@ -17,6 +17,7 @@
 #define RN_ACTORS_DECODE_ACTOR_H
 
 #include "actors/detokenizer_actor.h"
+#include "actors/pace.h"
 #include "actors/request.h"
 #include "actors/runtime.h"
 #include "actors/tier_actor.h"
@@ -56,6 +57,8 @@ struct rn_batch {
     struct rn_batch_part *parts; /* [limits.max_seqs] */
     uint32_t n_parts;
     uint64_t begin_ns, end_ns;   /* of the step: submit, and its end on the backend's thread */
+    uint32_t n_answer_rows;      /* rows of running sequences, the first ones */
+    bool read_along;             /* one of them is not of the background */
 };
 
 struct rn_credit {
@@ -73,6 +76,8 @@ struct rn_decode {
     struct rn_request_queue prompts;
     struct rn_credit *credits;    /* [max_streams] */
     struct rn_batch batch;
+    struct rn_pace pace;
+    uint64_t step_begin_us;
     bool in_flight;
     uint64_t now_us;              /* when the batch that is taken apart came back */
     bool shortage;                /* the tier wants back what stalls */

@@ -3,7 +3,7 @@
  *   rows:  | r3 | r4 | r0 | r1 | prompt A, chunk of 120 ............ | prompt B, 8 |
  *            └ running, from the cursor on ┘  └ what is left of max_rows ┘
  *
- * Each part goes by priority, and in turn among equals. While prompts wait, running sequences take at most three quarters
+ * How much of the rows prompts may take while answers are read along is the pace's (pace.h). Each part goes by priority, and in turn among equals. While prompts wait, running sequences take at most three quarters
  * of the rows and of the wanted rows, so that a prompt always advances. A sequence without credit (its reader is behind) or
  * without a block for its next position is left out. Nothing here changes what a row computes (law 5), only when. */
 #include "actors/decode_batch.h"
@@ -101,8 +101,10 @@ static void add_running_of(struct rn_decode *decode, int64_t level, uint32_t max
             batch->n_parts == decode->model->parts.limits.max_seqs)
             return;
         decode->cursor = (first + i + 1) % n;
-        if (credit_of(decode, request) > 0 && has_block(decode, request))
+        if (credit_of(decode, request) > 0 && has_block(decode, request)) {
             add_row(batch, add_part(batch, request, false), true, NULL);
+            batch->read_along |= request->priority >= 0;
+        }
         grow(decode, request);
     }
 }
@@ -115,16 +117,17 @@ static void add_running(struct rn_decode *decode)
     for (int64_t level = next_level(decode, false, INT64_MAX); level > INT64_MIN;
          level = next_level(decode, false, level))
         add_running_of(decode, level, max_rows, max_outs);
+    decode->batch.n_answer_rows = decode->batch.step.n_rows;
 }
 
-/* Rows of the prompt that this step can take: bounded by the rows left and, where each row gives an
+/* Rows of the prompt that this step can take: bounded by the rows left up to max_rows and, where each row gives an
  * event, by the reader's credits and the outs left. */
-static uint32_t chunk_rows(const struct rn_decode *decode, const struct rn_request *request)
+static uint32_t chunk_rows(const struct rn_decode *decode, const struct rn_request *request, uint32_t max_rows)
 {
     const struct rn_backend_limits *limits = &decode->model->parts.limits;
     const struct rn_step *step = &decode->batch.step;
     uint32_t left = request->n_fill - request->n_done;
-    uint32_t rows = limits->max_rows - step->n_rows;
+    uint32_t rows = max_rows - step->n_rows;
     uint32_t outs = limits->max_outs - step->n_outs;
     int32_t credit = credit_of(decode, request) - request->want_progress - 1; /* progress, and the first token */
     uint32_t n = left < rows ? left : rows;
@@ -166,13 +169,13 @@ static void add_chunk(struct rn_decode *decode, struct rn_request *request, uint
     rn_counter_add(&decode->model->engine->totals.prompt_tokens, n);
 }
 
-static void add_prompts_of(struct rn_decode *decode, int64_t level)
+static void add_prompts_of(struct rn_decode *decode, int64_t level, uint32_t max_rows)
 {
     const struct rn_backend_limits *limits = &decode->model->parts.limits;
 
     for (uint32_t turns = decode->prompts.n; turns > 0; turns--) {
         struct rn_request *request = rn_request_pop(&decode->prompts);
-        bool full = decode->batch.step.n_rows == limits->max_rows || decode->batch.n_parts == limits->max_seqs;
+        bool full = decode->batch.step.n_rows == max_rows || decode->batch.n_parts == limits->max_seqs;
         uint32_t n;
 
         /* All of them go round once, so that they keep their order, but for those that had a chunk: in the next step
@@ -180,7 +183,7 @@ static void add_prompts_of(struct rn_decode *decode, int64_t level)
         rn_request_push(&decode->prompts, request);
         if (full || request->priority != level)
             continue;
-        n = chunk_rows(decode, request);
+        n = chunk_rows(decode, request, max_rows);
         if (n > 0)
             add_chunk(decode, request, n);
     }
@@ -188,9 +191,13 @@ static void add_prompts_of(struct rn_decode *decode, int64_t level)
 
 static void add_prompts(struct rn_decode *decode)
 {
+    const struct rn_batch *batch = &decode->batch;
+    uint32_t left = decode->model->parts.limits.max_rows - batch->n_answer_rows;
+    uint32_t max_rows = batch->n_answer_rows + rn_pace_rows(&decode->pace, batch->read_along, left);
+
     for (int64_t level = next_level(decode, true, INT64_MAX); level > INT64_MIN;
          level = next_level(decode, true, level))
-        add_prompts_of(decode, level);
+        add_prompts_of(decode, level, max_rows);
     if (decode->prompts.n > 0) /* another one is first in the next step */
         rn_request_push(&decode->prompts, rn_request_pop(&decode->prompts));
 }
@@ -200,6 +207,7 @@ bool rn_batch_compose(struct rn_decode *decode)
     struct rn_batch *batch = &decode->batch;
 
     batch->n_parts = 0;
+    batch->read_along = false;
     batch->step.n_rows = batch->step.n_outs = 0;
     add_running(decode);
     add_prompts(decode);

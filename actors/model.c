@@ -31,6 +31,9 @@ static runnel_status read_options(const runnel_model_options *given, runnel_mode
     memcpy(options, given, given->struct_size);
     if (!rn_kv_known(options->kv_type))
         return rn_error_set(error, RUNNEL_INVALID, "model options: kv_type %d is not known", (int)options->kv_type);
+    if (!(options->max_slowdown == 0 || options->max_slowdown > 1))
+        return rn_error_set(error, RUNNEL_INVALID, "model options: max_slowdown %g is not above 1",
+                            (double)options->max_slowdown);
     if (options->batch_tokens != 0 && (options->batch_tokens < MIN_BATCH || options->batch_tokens > MAX_BATCH))
         return rn_error_set(error, RUNNEL_INVALID, "model options: batch_tokens %u is not in %d..%d",
                             options->batch_tokens, MIN_BATCH, MAX_BATCH);

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cpu/kv_x86.h"
 #include "cpu/levels_x86.h"
 
 typedef __m512 VF;
@@ -45,6 +46,20 @@ static inline VF v_load_bf16(const uint8_t *p)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
 }
+
+static inline VF v_load_f8(const uint8_t *p)
+{
+    __m256i codes = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));
+
+    return _mm512_mul_ps(_mm512_cvtph_ps(lv_halves_f8x2(codes)), _mm512_set1_ps(256));
+}
+#define v_load_f8 v_load_f8
+
+static inline VF v_load_i8(const int8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+#define v_load_i8 v_load_i8
 
 #include "cpu/math.inc"
 

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "cpu/fast.h"
+#include "model/kv.h"
 
 enum {
     LINE = 64,
@@ -139,9 +140,10 @@ static bool take_slots(struct rn_fast *fast)
 static bool take_layers(struct rn_fast *fast)
 {
     const struct rn_plan *plan = fast->plan;
-    uint32_t element = rn_kv_element_bytes(fast->limits.kv_type), i;
+    runnel_kv_type type = fast->limits.kv_type;
     struct rn_fast_layer *layer;
     bool ok = true;
+    uint32_t i;
 
     fast->layers = rn_calloc(fast->heap, plan->n_kv_layers, sizeof *fast->layers);
     if (fast->layers == NULL)
@@ -156,8 +158,8 @@ static bool take_layers(struct rn_fast *fast)
     }
     for (i = 0; ok && i < plan->n_kv_layers; i++) {
         layer = &fast->layers[i];
-        layer->key_head = (size_t)fast->limits.block_tokens * layer->k_dim * element;
-        layer->value_head = (size_t)fast->limits.block_tokens * layer->v_dim * element;
+        layer->key_head = fast->limits.block_tokens * rn_kv_row_bytes(type, layer->k_dim);
+        layer->value_head = fast->limits.block_tokens * rn_kv_row_bytes(type, layer->v_dim);
         layer->key_block = layer->key_head * layer->kv_heads;
         layer->value_block = layer->value_head * layer->kv_heads;
         layer->keys = take_bytes(fast, fast->limits.n_blocks, layer->key_block, &ok);
@@ -283,6 +285,8 @@ static runnel_status check_plan(const struct rn_fast *fast, const struct rn_plan
     const struct rn_weight *w;
     uint32_t i;
 
+    if (!rn_kv_known(limits->kv_type))
+        return rn_error_set(error, RUNNEL_INVALID, "limits: KV type %d is not known", (int)limits->kv_type);
     if (limits->max_rows == 0 || limits->block_tokens == 0 || (limits->block_tokens & (limits->block_tokens - 1)) != 0)
         return rn_error_set(error, RUNNEL_INVALID,
                             "limits: no rows, or %u positions per block, which is no power of two",

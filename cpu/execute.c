@@ -87,17 +87,19 @@ static void kv_store(const struct context *c, const struct rn_op *op, uint32_t r
     const struct rn_step_row *r = &c->step->rows[row];
     size_t block = c->step->seqs[r->seq].blocks[r->position >> c->fast->block_shift];
     uint32_t in_block = r->position & (c->fast->limits.block_tokens - 1);
-    uint32_t element = rn_kv_element_bytes(c->fast->limits.kv_type), h;
+    runnel_kv_type type = c->fast->limits.kv_type;
+    size_t value_bytes = rn_kv_row_bytes(type, layer->v_dim);
+    uint32_t unit = rn_kv_unit_bytes(type), h;
     const float *k = slot_row(c, op->a, row), *v = slot_row(c, op->b, row);
 
     for (h = 0; h < layer->kv_heads; h++) {
         c->fast->level->rows->key_store(layer->keys + block * layer->key_block + h * layer->key_head +
-                                            (size_t)in_block * element,
+                                            (size_t)in_block * unit,
                                         k + (size_t)h * layer->k_dim, layer->k_dim, c->fast->limits.block_tokens,
-                                        c->fast->limits.kv_type);
+                                        type);
         c->fast->level->rows->kv_store(layer->values + block * layer->value_block + h * layer->value_head +
-                                     (size_t)in_block * layer->v_dim * element,
-                                 v + (size_t)h * layer->v_dim, layer->v_dim, c->fast->limits.kv_type);
+                                           in_block * value_bytes,
+                                       v + (size_t)h * layer->v_dim, layer->v_dim, type);
     }
 }
 

@@ -8,7 +8,8 @@
 #include "cpu/team.h"
 
 /* Keys and values of one cache layer: [block][kv head][dim][position in block] and
- * [block][kv head][position in block][dim]. Scores are summed over dim, one position per lane. */
+ * [block][kv head][position in block][dim]; `dim` counts the bytes of a row where the format is grouped
+ * (model/kv.h). Scores are summed over dim, one position per lane. */
 struct rn_fast_layer {
     uint8_t *keys, *values;
     uint32_t kv_heads, k_dim, v_dim;

@@ -30,6 +30,7 @@
 #include <assert.h>
 
 #include "cpu/cpu.h"
+#include "model/kv_encode.h"
 
 /* How a kernel wants its input rows. */
 enum rn_input {
@@ -89,8 +90,9 @@ struct rn_attend {
     const uint32_t *blocks;
     uint32_t block_shift;   /* log2 of positions per block */
     runnel_kv_type kv_type;
-    const uint8_t *keys;    /* of block 0: [k_dim, block_tokens]; block b lies b * key_stride bytes on */
-    const uint8_t *values;  /* of block 0: [block_tokens, v_dim] */
+    const uint8_t *keys;    /* of block 0: [k_dim, block_tokens], of the grouped formats (model/kv.h) [bytes of a row,
+                               block_tokens]; block b lies b * key_stride bytes on */
+    const uint8_t *values;  /* of block 0: [block_tokens, v_dim], or [block_tokens, bytes of a row] */
     size_t key_stride, value_stride;
     float *scratch;         /* rn_attend_floats(...) floats, aligned to 64 */
     float *part;            /* NULL: out is written. Else one row, one segment, whose state goes here instead:
@@ -156,8 +158,9 @@ struct rn_rows {
     void (*accumulate)(float *out, const float *a, float w, uint32_t n);
     /* One head: cos_sin holds dims/2 cosines, then dims/2 sines. out may be a. */
     void (*rope)(float *out, const float *a, const float *cos_sin, uint32_t head_dim, uint32_t dims, bool neox);
+    /* out = one head's row in a format of model/kv.h. */
     void (*kv_store)(void *out, const float *a, uint32_t n, runnel_kv_type type);
-    /* Likewise, but element i goes to place i * stride. */
+    /* Likewise, but element i, or byte i of a grouped format, goes to place i * stride. */
     void (*key_store)(void *out, const float *a, uint32_t n, uint32_t stride, runnel_kv_type type);
 };
 

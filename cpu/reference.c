@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "model/kv.h"
 
 static const char *const op_names[RN_OP_KINDS] = {
     [RN_OP_EMBED] = "EMBED",           [RN_OP_RMS_NORM] = "RMS_NORM",           [RN_OP_LAYER_NORM] = "LAYER_NORM",
@@ -55,10 +56,13 @@ static void release(struct rn_reference *ref)
     rn_free(ref->heap, ref->bias);
     rn_free(ref->heap, ref->scores);
     rn_free(ref->heap, ref->sums);
+    rn_free(ref->heap, ref->query);
+    rn_free(ref->heap, ref->head);
     ref->slots = NULL;
     ref->k = ref->v = NULL;
     ref->row = ref->bias = NULL;
-    ref->scores = ref->sums = NULL;
+    ref->scores = ref->sums = ref->query = NULL;
+    ref->head = NULL;
     ref->plan = NULL;
 }
 
@@ -82,19 +86,17 @@ static bool take_slots(struct rn_reference *ref)
     return true;
 }
 
-/* [n_blocks * block_tokens, width] elements of the cache format. */
-static unsigned char *take_cache(const struct rn_reference *ref, uint32_t width)
+/* [n_blocks * block_tokens, heads] rows of the cache format. */
+static unsigned char *take_cache(const struct rn_reference *ref, uint32_t heads, uint32_t dim)
 {
-    size_t elements;
-
-    if (!rn_mul_size((size_t)ref->limits.n_blocks * ref->limits.block_tokens, width, &elements))
-        return NULL;
-    return rn_alloc(ref->heap, elements, rn_kv_element_bytes(ref->limits.kv_type));
+    return rn_alloc(ref->heap, (size_t)ref->limits.n_blocks * ref->limits.block_tokens,
+                    heads * rn_kv_row_bytes(ref->limits.kv_type, dim));
 }
 
 static bool take_caches(struct rn_reference *ref)
 {
     const struct rn_plan *plan = ref->plan;
+    const struct rn_kv_layer *layer;
     uint32_t i;
 
     ref->k = rn_calloc(ref->heap, plan->n_kv_layers, sizeof *ref->k);
@@ -102,8 +104,9 @@ static bool take_caches(struct rn_reference *ref)
     if (ref->k == NULL || ref->v == NULL)
         return false;
     for (i = 0; i < plan->n_kv_layers; i++) {
-        ref->k[i] = take_cache(ref, plan->kv_layers[i].k_width);
-        ref->v[i] = take_cache(ref, plan->kv_layers[i].v_width);
+        layer = &plan->kv_layers[i];
+        ref->k[i] = take_cache(ref, layer->kv_heads, layer->k_width / layer->kv_heads);
+        ref->v[i] = take_cache(ref, layer->kv_heads, layer->v_width / layer->kv_heads);
         if (ref->k[i] == NULL || ref->v[i] == NULL)
             return false;
     }
@@ -118,19 +121,24 @@ static bool take_scratch(struct rn_reference *ref)
     for (i = 0; i < plan->n_weights; i++)
         cols = plan->weights[i].cols > cols ? plan->weights[i].cols : cols;
     for (i = 0; i < plan->n_ops; i++)
-        if (plan->ops[i].kind == RN_OP_ATTENTION && plan->ops[i].v_dim > head)
-            head = plan->ops[i].v_dim;
+        if (plan->ops[i].kind == RN_OP_ATTENTION) {
+            head = plan->ops[i].v_dim > head ? plan->ops[i].v_dim : head;
+            head = plan->ops[i].k_dim > head ? plan->ops[i].k_dim : head;
+        }
     ref->row = rn_alloc(ref->heap, cols, sizeof *ref->row);
     ref->bias = rn_alloc(ref->heap, cols, sizeof *ref->bias);
     ref->scores = rn_alloc(ref->heap, ref->limits.context_tokens, sizeof *ref->scores);
     ref->sums = rn_alloc(ref->heap, head, sizeof *ref->sums);
-    return ref->row != NULL && ref->bias != NULL && ref->scores != NULL && ref->sums != NULL;
+    ref->query = rn_alloc(ref->heap, head, sizeof *ref->query);
+    ref->head = rn_alloc(ref->heap, head, sizeof *ref->head);
+    return ref->row != NULL && ref->bias != NULL && ref->scores != NULL && ref->sums != NULL && ref->query != NULL &&
+           ref->head != NULL;
 }
 
 static bool limits_ok(const struct rn_backend_limits *l)
 {
     return l->max_rows > 0 && l->max_seqs > 0 && l->max_outs > 0 && l->n_blocks > 0 && l->block_tokens > 0 &&
-           (l->block_tokens & (l->block_tokens - 1)) == 0 && l->context_tokens > 0;
+           (l->block_tokens & (l->block_tokens - 1)) == 0 && l->context_tokens > 0 && rn_kv_known(l->kv_type);
 }
 
 static runnel_status check_ops(const struct rn_reference *ref, const struct rn_plan *plan, runnel_error *error)
@@ -159,7 +167,7 @@ static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *p
     RN_CHECK(ref->plan == NULL);
     RN_ASSERT(rn_plan_check(plan));
     if (!limits_ok(limits))
-        return rn_error_set(error, RUNNEL_INVALID, "the limits of the backend hold a zero or a bad block size");
+        return rn_error_set(error, RUNNEL_INVALID, "the limits of the backend hold a zero, a bad block size or an unknown KV type");
     status = check_ops(ref, plan, error);
     if (status != RUNNEL_OK)
         return status;

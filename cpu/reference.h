@@ -17,11 +17,14 @@ struct rn_reference {
 
     /* Memory of prepare. */
     void **slots;                    /* [plan->n_slots]: float or int32_t [rows, width] */
-    unsigned char **k, **v;          /* [plan->n_kv_layers]: [n_blocks * block_tokens, width] of limits.kv_type */
+    unsigned char **k, **v;          /* [plan->n_kv_layers]: [n_blocks * block_tokens, kv_heads] rows
+                                        of limits.kv_type (model/kv.h) */
     float *row;                      /* one decoded row of a weight */
     float *bias;                     /* one decoded bias */
     double *scores;                  /* [context_tokens] of one head of one row */
     double *sums;                    /* [widest head] */
+    double *query;                   /* [widest head]: as the keys are rotated */
+    float *head;                     /* [widest head]: a key or a value as stored */
 
     /* The queue. */
     struct rn_job job;               /* one for all steps: it is in the team's hands while pending > 0 */

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "cpu/reference.h"
+#include "model/kv.h"
 
 static float *floats(const struct rn_reference *ref, int16_t slot)
 {
@@ -213,27 +214,42 @@ static void select_rows(struct rn_reference *ref, const struct rn_op *op, const 
 
 /* ---- The cache ---- */
 
-static void put(runnel_kv_type type, unsigned char *cache, size_t index, float value)
+/* The `heads` rows of a[heads, dim] to the cache, from byte `at` on. */
+static void put(runnel_kv_type type, unsigned char *at, const float *a, uint32_t heads, uint32_t dim)
 {
-    uint16_t half = type == RUNNEL_KV_BF16 ? rn_f32_to_bf16(value) : rn_f32_to_f16(value);
+    uint32_t h;
 
-    if (type == RUNNEL_KV_F32)
-        memcpy(cache + index * 4, &value, sizeof value);
-    else
-        memcpy(cache + index * 2, &half, sizeof half);
+    for (h = 0; h < heads; h++)
+        rn_kv_encode(type, a + (size_t)h * dim, dim, at + h * rn_kv_row_bytes(type, dim));
 }
 
-static float get(runnel_kv_type type, const unsigned char *cache, size_t index)
+/* One head of one position, as stored, to ref->head. */
+static void get(struct rn_reference *ref, const unsigned char *cache, size_t place, uint32_t heads, uint32_t head,
+                uint32_t dim)
 {
-    uint16_t half;
-    float value;
+    runnel_kv_type type = ref->limits.kv_type;
 
-    if (type == RUNNEL_KV_F32) {
-        memcpy(&value, cache + index * 4, sizeof value);
-        return value;
+    rn_kv_decode(type, cache + (place * heads + head) * rn_kv_row_bytes(type, dim), dim, ref->head);
+}
+
+/* a[0..n) times the matrix that rows of n are rotated by (model/kv.h), in double. */
+static void rotate(double *a, uint32_t n)
+{
+    uint32_t span = rn_kv_rotation(n), half, i;
+    double x, y;
+
+    for (half = 1; half < span; half *= 2) {
+        for (i = 0; i < n; i++) {
+            if ((i & half) != 0)
+                continue;
+            x = a[i];
+            y = a[i + half];
+            a[i] = x + y;
+            a[i + half] = x - y;
+        }
     }
-    memcpy(&half, cache + index * 2, sizeof half);
-    return type == RUNNEL_KV_BF16 ? rn_bf16_to_f32(half) : rn_f16_to_f32(half);
+    for (i = 0; i < n; i++)
+        a[i] /= sqrt(span);
 }
 
 /* Where a position of a sequence lies, in positions from the start of a layer's cache. */
@@ -247,27 +263,27 @@ static size_t place(const struct rn_reference *ref, const struct rn_step_seq *se
 static void kv_store(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
     const struct rn_kv_layer *layer = &ref->plan->kv_layers[op->layer];
-    uint32_t r, i;
+    runnel_kv_type type = ref->limits.kv_type;
+    uint32_t heads = layer->kv_heads, k_dim = layer->k_width / heads, v_dim = layer->v_width / heads, r;
     size_t at;
 
     for (r = 0; r < step->n_rows; r++) {
-        at = place(ref, &step->seqs[step->rows[r].seq], step->rows[r].position);
-        for (i = 0; i < layer->k_width; i++)
-            put(ref->limits.kv_type, ref->k[op->layer], at * layer->k_width + i,
-                floats(ref, op->a)[(size_t)r * layer->k_width + i]);
-        for (i = 0; i < layer->v_width; i++)
-            put(ref->limits.kv_type, ref->v[op->layer], at * layer->v_width + i,
-                floats(ref, op->b)[(size_t)r * layer->v_width + i]);
+        at = place(ref, &step->seqs[step->rows[r].seq], step->rows[r].position) * heads;
+        put(type, ref->k[op->layer] + at * rn_kv_row_bytes(type, k_dim), floats(ref, op->a) + (size_t)r * layer->k_width,
+            heads, k_dim);
+        put(type, ref->v[op->layer] + at * rn_kv_row_bytes(type, v_dim), floats(ref, op->b) + (size_t)r * layer->v_width,
+            heads, v_dim);
     }
 }
 
-static double score(const struct rn_reference *ref, const struct rn_op *op, const float *q, size_t key)
+/* Of ref->query and ref->head. */
+static double score(const struct rn_reference *ref, const struct rn_op *op)
 {
     double sum = 0;
     uint32_t i;
 
     for (i = 0; i < op->k_dim; i++)
-        sum += (double)q[i] * get(ref->limits.kv_type, ref->k[op->layer], key + i);
+        sum += ref->query[i] * ref->head[i];
     sum *= op->scale;
     return op->softcap > 0 ? op->softcap * tanh(sum / op->softcap) : sum;
 }
@@ -276,24 +292,29 @@ static double score(const struct rn_reference *ref, const struct rn_op *op, cons
 static void attend(struct rn_reference *ref, const struct rn_op *op, const struct rn_step_seq *seq, uint32_t first,
                    uint32_t last, uint32_t head, const float *q, float *out)
 {
-    const struct rn_kv_layer *layer = &ref->plan->kv_layers[op->layer];
     const uint32_t kv_head = head / (op->heads / op->kv_heads);
     double max = -INFINITY, total = 0, weight;
     uint32_t p, i;
-    size_t value;
 
+    for (i = 0; i < op->k_dim; i++)
+        ref->query[i] = q[i];
+    if (rn_kv_rotated(ref->limits.kv_type))
+        rotate(ref->query, op->k_dim);
     for (p = first; p <= last; p++) {
-        ref->scores[p] = score(ref, op, q, place(ref, seq, p) * layer->k_width + (size_t)kv_head * op->k_dim);
+        get(ref, ref->k[op->layer], place(ref, seq, p), op->kv_heads, kv_head, op->k_dim);
+        ref->scores[p] = score(ref, op);
         max = fmax(max, ref->scores[p]);
     }
     memset(ref->sums, 0, op->v_dim * sizeof *ref->sums);
     for (p = first; p <= last; p++) {
         weight = exp(ref->scores[p] - max);
         total += weight;
-        value = place(ref, seq, p) * layer->v_width + (size_t)kv_head * op->v_dim;
+        get(ref, ref->v[op->layer], place(ref, seq, p), op->kv_heads, kv_head, op->v_dim);
         for (i = 0; i < op->v_dim; i++)
-            ref->sums[i] += weight * get(ref->limits.kv_type, ref->v[op->layer], value + i);
+            ref->sums[i] += weight * ref->head[i];
     }
+    if (rn_kv_rotated(ref->limits.kv_type))
+        rotate(ref->sums, op->v_dim);
     for (i = 0; i < op->v_dim; i++)
         out[i] = (float)(ref->sums[i] / total);
 }

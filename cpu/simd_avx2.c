@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cpu/kv_x86.h"
 #include "cpu/levels_x86.h"
 
 /* ---- Eight floats ---- */
@@ -56,6 +57,20 @@ static inline V8 v_load_bf16(const uint8_t *p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
 }
 
+static inline V8 v_load_f8(const uint8_t *p)
+{
+    __m128i codes = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)p));
+
+    return _mm256_mul_ps(_mm256_cvtph_ps(lv_halves_f8(codes)), _mm256_set1_ps(256));
+}
+#define v_load_f8 v_load_f8
+
+static inline V8 v_load_i8(const int8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+#define v_load_i8 v_load_i8
+
 #include "cpu/rows.inc"
 
 static void kv_store(void *out, const float *a, uint32_t n, runnel_kv_type type)
@@ -74,7 +89,7 @@ static void key_store(void *out, const float *a, uint32_t n, uint32_t stride, ru
     uint16_t part[64], *half = out;
     uint32_t i, j, m;
 
-    if (type == RUNNEL_KV_F32) {
+    if (type != RUNNEL_KV_F16 && type != RUNNEL_KV_BF16) {
         row_key_store(out, a, n, stride, type);
         return;
     }

@@ -338,6 +338,9 @@ typedef struct runnel_model_options {
     uint8_t no_prefix_cache;  /* 0: requests that begin alike share what they begin with, by whole KV blocks, now or later: it is
                                  computed once and stays in kv_bytes until the room is needed. The answer is the same,
                                  bit for bit on the CPU. 1: each request computes its whole prompt */
+    float max_slowdown;       /* while answers are generated, prompts that come in are cut so small that a step takes at most so many
+                                 times as long as without them; above 1, 0: 2, INFINITY: prompts take what batch_tokens
+                                 leaves, which serves them soonest. Answers of negative priority do not count */
 } runnel_model_options;
 
 RUNNEL_API void runnel_model_options_default(runnel_model_options *options);

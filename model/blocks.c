@@ -94,8 +94,8 @@ uint32_t rn_build_rope_table(struct rn_build *b, bool neox)
 
 /* ---- Attention ---- */
 
-/* The number of the block's cache, which holds k_width and v_width values per position. */
-static int32_t add_kv_layer(struct rn_build *b, uint32_t k_width, uint32_t v_width)
+/* The number of the block's cache, which holds kv_heads keys and values per position. */
+static int32_t add_kv_layer(struct rn_build *b, uint32_t kv_heads)
 {
     struct rn_plan *plan = b->plan;
     struct rn_kv_layer *layers;
@@ -110,7 +110,8 @@ static int32_t add_kv_layer(struct rn_build *b, uint32_t k_width, uint32_t v_wid
         }
         plan->kv_layers = layers;
     }
-    plan->kv_layers[plan->n_kv_layers] = (struct rn_kv_layer){.k_width = k_width, .v_width = v_width};
+    plan->kv_layers[plan->n_kv_layers] = (struct rn_kv_layer){
+        .k_width = kv_heads * b->hparams.k_dim, .v_width = kv_heads * b->hparams.v_dim, .kv_heads = kv_heads};
     return (int32_t)plan->n_kv_layers++;
 }
 
@@ -121,7 +122,7 @@ static int16_t attend(struct rn_build *b, int16_t q, int16_t k, int16_t v, const
 
     store.a = k;
     store.b = v;
-    store.layer = op.layer = add_kv_layer(b, layer->kv_heads * b->hparams.k_dim, layer->kv_heads * b->hparams.v_dim);
+    store.layer = op.layer = add_kv_layer(b, layer->kv_heads);
     rn_build_op(b, &store);
     op.a = q;
     op.heads = layer->heads;

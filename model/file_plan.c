@@ -1,5 +1,6 @@
 /* The part of looking into a file that needs its plan: see runnel.h. */
 #include "model/file.h"
+#include "model/kv.h"
 #include "model/plan.h"
 
 runnel_status runnel_file_kv_bytes_per_token(const runnel_file *file, runnel_kv_type kv_type, uint64_t *bytes,
@@ -10,7 +11,7 @@ runnel_status runnel_file_kv_bytes_per_token(const runnel_file *file, runnel_kv_
     runnel_status status;
 
     rn_error_clear(error);
-    if (file == NULL || bytes == NULL || (kv_type != RUNNEL_KV_F32 && kv_type != RUNNEL_KV_F16 && kv_type != RUNNEL_KV_BF16))
+    if (file == NULL || bytes == NULL || !rn_kv_known(kv_type))
         return rn_error_set(error, RUNNEL_INVALID, "a file, a KV type and a place for the result are needed");
     rn_heap_init(&heap, NULL);
     status = rn_plan_new(&heap, file->gguf, 0, &plan, error);

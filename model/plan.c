@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "model/build.h"
+#include "model/kv.h"
 
 /* The context of a request for 0: what most machines can hold. */
 enum { DEFAULT_CONTEXT = 8192 };
@@ -159,10 +160,14 @@ void rn_plan_free(struct rn_plan *plan)
 
 uint64_t rn_plan_kv_bytes(const struct rn_plan *plan, runnel_kv_type kv_type)
 {
-    uint64_t values = 0;
+    const struct rn_kv_layer *layer;
+    uint64_t bytes = 0;
     uint32_t i;
 
-    for (i = 0; i < plan->n_kv_layers; i++)
-        values += (uint64_t)plan->kv_layers[i].k_width + plan->kv_layers[i].v_width;
-    return values * rn_kv_element_bytes(kv_type);
+    for (i = 0; i < plan->n_kv_layers; i++) {
+        layer = &plan->kv_layers[i];
+        bytes += (uint64_t)layer->kv_heads * (rn_kv_row_bytes(kv_type, layer->k_width / layer->kv_heads) +
+                                              rn_kv_row_bytes(kv_type, layer->v_width / layer->kv_heads));
+    }
+    return bytes;
 }

@@ -98,6 +98,7 @@ struct rn_op {
 
 struct rn_kv_layer {
     uint32_t k_width, v_width; /* values per position: kv_heads * head_dim */
+    uint32_t kv_heads;
 };
 
 struct rn_plan {
@@ -124,14 +125,8 @@ runnel_status rn_plan_new(struct rn_heap *heap, const struct rn_gguf *gguf, uint
                           struct rn_plan **out, runnel_error *error);
 void rn_plan_free(struct rn_plan *plan);
 
-/* Bytes of KV cache that one position needs over all layers. */
+/* Bytes of KV cache that one position needs over all layers, in one of the formats of kv.h. */
 uint64_t rn_plan_kv_bytes(const struct rn_plan *plan, runnel_kv_type kv_type);
-
-/* Bytes of one stored key or value element. */
-static inline uint32_t rn_kv_element_bytes(runnel_kv_type type)
-{
-    return type == RUNNEL_KV_F32 ? 4 : 2;
-}
 
 /* Every slot defined before use, every index in range, every shape matching, cache layers numbered in the
  * order of their KV_STOREs. For tests and backends. */

@@ -1,8 +1,10 @@
-/* runnel batch: many requests from a file, answers to a file, in OpenAI's batch format. Killed at any moment and begun again with
- * --resume, it ends with the same bytes as if it had not been: see batch_journal.h for how, docs/BATCH.md for the format.
+/* runnel batch: many requests from a file, answers to a file, in OpenAI's batch format. Killed at any moment and
+ * begun again with --resume, it ends with the same bytes as if it had not been: see batch_journal.h for how,
+ * docs/BATCH.md for the format.
  *
- * A job begins in this order, so that there is no moment at which --resume would go wrong: the model is loaded, the journal is
- * opened and locked, the output is opened and compared with it, the job is written to the journal, the output is cut. */
+ * A job begins in this order, so that there is no moment at which --resume would go wrong: the model is loaded, the
+ * journal is opened and locked, the output is opened and compared with it, the job is written to the journal, the
+ * output is cut. */
 #include "batch.h"
 
 #include <errno.h>
@@ -219,8 +221,9 @@ int app_batch(const struct app_options *options)
         return APP_USAGE;
     }
     batch = calloc(1, sizeof *batch);
-    if (batch == NULL || asprintf(&journal_path, "%s%s", options->journal != NULL ? options->journal : options->operands[2],
-                                  options->journal != NULL ? "" : ".journal") < 0) {
+    if (batch == NULL ||
+        asprintf(&journal_path, "%s%s", options->journal != NULL ? options->journal : options->operands[2],
+                 options->journal != NULL ? "" : ".journal") < 0) {
         app_error("not enough memory");
         free(batch);
         return APP_FAILURE;

@@ -1,5 +1,5 @@
-/* What the parts of `runnel batch` share: batch.c begins and ends a job, batch_run.c computes it, batch_show.c tells how
- * far it is. Everything runs on the main thread. */
+/* What the parts of `runnel batch` share: batch.c begins and ends a job, batch_run.c computes it, batch_show.c tells
+ * how far it is. Everything runs on the main thread. */
 #ifndef RUNNEL_APP_BATCH_H
 #define RUNNEL_APP_BATCH_H
 

@@ -11,19 +11,22 @@
 #define APPLICATION 0x72756e6c /* "runl": tells our journals from other people's databases */
 #define FORMAT "1"
 
-enum statement { FIND, CLAIM, NAME, NAMED, ANSWER, SET, GET, VISIT, WRITTEN, COUNT, KNOWN, BEGIN, COMMIT, N_STATEMENTS };
+enum statement {
+    FIND, CLAIM, NAME, NAMED, ANSWER, KEEP, SET, GET, VISIT, WRITTEN, COUNT, KNOWN, BEGIN, COMMIT, N_STATEMENTS
+};
 
 static const char *const texts[N_STATEMENTS] = {
     [FIND] = "SELECT state, hash FROM line WHERE number = ?1",
     [CLAIM] = "INSERT INTO line (number, hash, state) VALUES (?1, ?2, 0) ON CONFLICT DO NOTHING",
     [NAME] = "INSERT INTO custom (id, number) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
     [NAMED] = "SELECT number FROM custom WHERE id = ?1",
-    [ANSWER] = "INSERT OR REPLACE INTO line (number, hash, state, answer, good, prompt, cached, completion)"
-               " VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6, ?7)",
+    [ANSWER] = "INSERT OR REPLACE INTO line (number, hash, state, good, prompt, cached, completion)"
+               " VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6)",
+    [KEEP] = "INSERT OR REPLACE INTO answer (number, text) VALUES (?1, ?2)",
     [SET] = "INSERT OR REPLACE INTO job (key, value) VALUES (?1, ?2)",
     [GET] = "SELECT value FROM job WHERE key = ?1",
-    [VISIT] = "SELECT number, answer FROM line WHERE state = 1 ORDER BY number",
-    [WRITTEN] = "UPDATE line SET state = 2, answer = NULL WHERE state = 1 AND number <= ?1",
+    [VISIT] = "SELECT number, text FROM answer ORDER BY number",
+    [WRITTEN] = "DELETE FROM answer WHERE number <= ?1",
     [COUNT] = "SELECT sum(good IS NOT NULL), sum(good = 1), sum(good = 0), sum(prompt), sum(cached), sum(completion)"
               " FROM line WHERE state > 0",
     [KNOWN] = "SELECT max(number) FROM line",
@@ -34,11 +37,11 @@ static const char *const texts[N_STATEMENTS] = {
 /* One transaction makes all of it: there is a whole job or none. */
 static const char schema[] =
     "BEGIN IMMEDIATE;"
-    "DROP TABLE IF EXISTS job; DROP TABLE IF EXISTS line; DROP TABLE IF EXISTS custom;"
+    "DROP TABLE IF EXISTS job; DROP TABLE IF EXISTS line; DROP TABLE IF EXISTS answer; DROP TABLE IF EXISTS custom;"
     "CREATE TABLE job (key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
-    "CREATE TABLE line (number INTEGER PRIMARY KEY, hash INTEGER NOT NULL, state INTEGER NOT NULL, answer BLOB,"
+    "CREATE TABLE line (number INTEGER PRIMARY KEY, hash INTEGER NOT NULL, state INTEGER NOT NULL,"
     " good INTEGER, prompt INTEGER, cached INTEGER, completion INTEGER);"
-    "CREATE INDEX answered ON line (number) WHERE state = 1;"
+    "CREATE TABLE answer (number INTEGER PRIMARY KEY, text BLOB NOT NULL);"
     "CREATE TABLE custom (id BLOB PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;";
 
 struct batch_journal {
@@ -148,7 +151,8 @@ static bool get_text(struct batch_journal *journal, const char *key, char *value
 
     sqlite3_bind_text(get, 1, key, -1, SQLITE_STATIC);
     good = step(journal, GET, &row);
-    snprintf(value, size, "%s", row && sqlite3_column_text(get, 0) != NULL ? (const char *)sqlite3_column_text(get, 0) : "");
+    snprintf(value, size, "%s",
+             row && sqlite3_column_text(get, 0) != NULL ? (const char *)sqlite3_column_text(get, 0) : "");
     sqlite3_reset(get);
     return good;
 }
@@ -172,10 +176,10 @@ static bool write_job(struct batch_journal *journal, const struct batch_job *job
 static bool read_job(struct batch_journal *journal, struct batch_job *job)
 {
     uint64_t created = 0;
-    bool row = false, good = get_number(journal, "created", &created) && get_number(journal, "out_bytes", &job->out_bytes) &&
-                             get_number(journal, "tail_hash", &job->tail_hash) &&
-                             get_number(journal, "next", &job->next) && get_number(journal, "lines", &job->lines) &&
-                             step(journal, KNOWN, &row);
+    bool row = false,
+         good = get_number(journal, "created", &created) && get_number(journal, "out_bytes", &job->out_bytes) &&
+                get_number(journal, "tail_hash", &job->tail_hash) && get_number(journal, "next", &job->next) &&
+                get_number(journal, "lines", &job->lines) && step(journal, KNOWN, &row);
 
     job->created = (int64_t)created;
     job->known = row ? column(journal, KNOWN, 0) : 0;
@@ -257,7 +261,8 @@ bool batch_journal_open(struct batch_journal **out, const char *path, enum batch
     *fresh = !ours || how == BATCH_OVERWRITE;
     /* When the process dies nothing that was committed is lost; when the machine does, the last commits may be, but
      * never their order. */
-    return execute(journal, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
+    return execute(journal, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+                            "PRAGMA wal_autocheckpoint = 4096");
 }
 
 bool batch_journal_create(struct batch_journal *journal, const struct batch_setting *settings, size_t n,
@@ -347,15 +352,16 @@ bool batch_journal_answer(struct batch_journal *journal, const struct batch_answ
 
     bind(journal, ANSWER, 1, answer->number);
     bind(journal, ANSWER, 2, answer->hash);
-    sqlite3_bind_blob64(statement, 3, answer->n > 0 ? answer->text : "", answer->n, SQLITE_STATIC);
     if (answer->n > 0)
-        sqlite3_bind_int(statement, 4, answer->good);
+        sqlite3_bind_int(statement, 3, answer->good);
     else
-        sqlite3_bind_null(statement, 4);
-    bind(journal, ANSWER, 5, answer->prompt_tokens);
-    bind(journal, ANSWER, 6, answer->cached_tokens);
-    bind(journal, ANSWER, 7, answer->completion_tokens);
-    return begin(journal) && act(journal, ANSWER);
+        sqlite3_bind_null(statement, 3);
+    bind(journal, ANSWER, 4, answer->prompt_tokens);
+    bind(journal, ANSWER, 5, answer->cached_tokens);
+    bind(journal, ANSWER, 6, answer->completion_tokens);
+    bind(journal, KEEP, 1, answer->number);
+    sqlite3_bind_blob64(journal->statements[KEEP], 2, answer->n > 0 ? answer->text : "", answer->n, SQLITE_STATIC);
+    return begin(journal) && act(journal, ANSWER) && act(journal, KEEP);
 }
 
 bool batch_journal_end(struct batch_journal *journal, uint64_t lines)
@@ -391,8 +397,9 @@ bool batch_journal_count(struct batch_journal *journal, struct batch_counts *cou
 
     *counts = (struct batch_counts){0};
     if (row)
-        *counts = (struct batch_counts){column(journal, COUNT, 0), column(journal, COUNT, 1), column(journal, COUNT, 2),
-                                        column(journal, COUNT, 3), column(journal, COUNT, 4), column(journal, COUNT, 5)};
+        *counts =
+            (struct batch_counts){column(journal, COUNT, 0), column(journal, COUNT, 1), column(journal, COUNT, 2),
+                                  column(journal, COUNT, 3), column(journal, COUNT, 4), column(journal, COUNT, 5)};
     sqlite3_reset(journal->statements[COUNT]);
     return good;
 }

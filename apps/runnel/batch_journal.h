@@ -3,14 +3,15 @@
  * An SQLite file in WAL mode, locked for one process. Tables:
  *
  *     job(key, value)      settings that must not change between runs, and how far the output is
- *     line(number, hash, state, answer, good, prompt, cached, completion)
+ *     line(number, hash, state, good, prompt, cached, completion)
+ *     answer(number, text) what is not in the output yet
  *     custom(id, number)   which line had a custom_id first
  *
- *     state:  CLAIMED ──answer──▶ ANSWERED ──output flushed──▶ WRITTEN (the answer's text is dropped)
+ *     line:  CLAIMED ──▶ ANSWERED, and its text in `answer` ──▶ ANSWERED, and its text in the output alone
  *
- * Invariants: a line's row is there before the line is computed; an answer is in the journal before it is in the output; a
- * line is WRITTEN, and `out_bytes` behind it, only after the output is on the disk. So the output is never behind the
- * journal, and what it is ahead (a torn tail) is cut off by --resume.
+ * Invariants: a line's row is there before the line is computed; an answer is in the journal before it is in the
+ * output; its text goes, and `out_bytes` moves behind it, only after the output is on the disk. So the output is never
+ * behind the journal, and what it is ahead (a torn tail) is cut off by --resume.
  *
  * Changes gather in a transaction until batch_journal_commit. Without a commit nothing has happened. All functions
  * are for one thread and return false after a message, the journal then being good for nothing but closing. */
@@ -23,7 +24,7 @@
 
 struct batch_journal;
 
-enum batch_state { BATCH_UNKNOWN = -1, BATCH_CLAIMED = 0, BATCH_ANSWERED = 1, BATCH_WRITTEN = 2 };
+enum batch_state { BATCH_UNKNOWN = -1, BATCH_CLAIMED = 0, BATCH_ANSWERED = 1 };
 enum batch_begin { BATCH_FRESH, BATCH_RESUME, BATCH_OVERWRITE };
 
 /* A setting: the text that must be the same in every run of the job. */
@@ -86,7 +87,7 @@ bool batch_journal_end(struct batch_journal *journal, uint64_t lines);
 typedef bool (*batch_visit_fn)(void *user, uint64_t number, const char *text, size_t n);
 bool batch_journal_visit(struct batch_journal *journal, batch_visit_fn visit, void *user);
 
-/* The answers with numbers up to `last` are in the output and on the disk; commits. */
+/* The answers up to number `last` are in the output and on the disk; commits. */
 bool batch_journal_written(struct batch_journal *journal, uint64_t last, const struct batch_job *job);
 
 bool batch_journal_commit(struct batch_journal *journal);

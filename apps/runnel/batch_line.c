@@ -28,8 +28,10 @@ static bool read_id(struct batch_line *line, const json_t *id)
         return openai_refuse(&line->error, "invalid_value", "custom_id", "custom_id is empty");
     line->custom_id_bytes = json_string_length(id);
     line->custom_id = malloc(line->custom_id_bytes);
-    if (line->custom_id == NULL)
-        return openai_refuse(&line->error, "out_of_memory", "custom_id", "not enough memory for custom_id");
+    if (line->custom_id == NULL) {
+        openai_error_of(RUNNEL_NO_MEMORY, "", &line->error);
+        return false;
+    }
     memcpy(line->custom_id, json_string_value(id), line->custom_id_bytes);
     return true;
 }
@@ -60,8 +62,8 @@ static bool read_url(struct batch_line *line, const json_t *url, enum openai_end
         }
     }
     if (strcmp(text, "/v1/embeddings") == 0)
-        return openai_refuse(&line->error, "unsupported_url", "url", "/v1/embeddings is not supported: the engine computes "
-                                                                     "no embeddings");
+        return openai_refuse(&line->error, "unsupported_url", "url",
+                             "/v1/embeddings is not supported: the engine computes no embeddings");
     return openai_refuse(&line->error, "invalid_url", "url",
                          "'%.80s' is not known; there are /v1/chat/completions and /v1/completions", text);
 }
@@ -105,6 +107,10 @@ static void read_json(struct batch_line *line, const struct batch_raw *raw)
     json_error_t error;
     json_t *root = json_loadb(raw->bytes + skip, raw->n - skip, JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
 
+    if (root == NULL && json_error_code(&error) == json_error_out_of_memory) {
+        openai_error_of(RUNNEL_NO_MEMORY, "", &line->error);
+        return;
+    }
     if (root == NULL) {
         openai_refuse(&line->error, "invalid_json_line", NULL, "the line is not JSON: %s (at byte %d)", error.text,
                       error.position);
@@ -115,36 +121,37 @@ static void read_json(struct batch_line *line, const struct batch_raw *raw)
     json_decref(root);
 }
 
+static bool make_room(struct batch_line *line)
+{
+    line->n_choices = openai_request_choices(&line->request);
+    line->choices = calloc(line->n_choices, sizeof *line->choices);
+    line->streams = calloc(line->n_choices, sizeof *line->streams);
+    return line->choices != NULL && line->streams != NULL;
+}
+
 struct batch_line *batch_line_new(struct batch_raw *raw, size_t limit)
 {
     struct batch_line *line = calloc(1, sizeof *line);
+    bool good = line != NULL;
 
-    if (line != NULL) {
-        line->number = raw->number;
-        line->hash = raw->hash;
-        line->end = raw->end;
+    if (good) {
+        *line = (struct batch_line){.number = raw->number, .hash = raw->hash, .end = raw->end, .fault_at = SIZE_MAX};
         line->bytes = raw->too_long ? 0 : raw->n;
-        line->fault_at = SIZE_MAX;
-    }
-    if (line != NULL && raw->too_long) {
-        openai_refuse(&line->error, "line_too_long", NULL, "the line has %zu bytes; at most %zu are allowed (--max-line-bytes)",
-                      raw->n, limit);
-        bad_line(line);
-    } else if (line != NULL) {
-        read_json(line, raw);
+        if (raw->too_long) {
+            openai_refuse(&line->error, "line_too_long", NULL,
+                          "the line has %zu bytes; at most %zu are allowed (--max-line-bytes)", raw->n, limit);
+            bad_line(line);
+        } else {
+            read_json(line, raw);
+        }
+        good = line->error.http != 500; /* memory was short: not the line's fault */
     }
     free(raw->bytes);
     raw->bytes = NULL;
-    if (line != NULL && line->fault == BATCH_GOOD) {
-        line->n_choices = openai_request_choices(&line->request);
-        line->choices = calloc(line->n_choices, sizeof *line->choices);
-        line->streams = calloc(line->n_choices, sizeof *line->streams);
-    }
-    if (line != NULL && line->fault == BATCH_GOOD && (line->choices == NULL || line->streams == NULL)) {
-        batch_line_free(line);
-        return NULL;
-    }
-    return line;
+    if (good && (line->fault != BATCH_GOOD || make_room(line)))
+        return line;
+    batch_line_free(line);
+    return NULL;
 }
 
 void batch_line_free(struct batch_line *line)
@@ -226,7 +233,8 @@ static void put_response(FILE *to, struct batch_line *line, const char *model, i
     fputs("},\"error\":null", to);
 }
 
-void batch_line_write(FILE *to, struct batch_line *line, const char *model, int64_t created, struct batch_answer *answer)
+void batch_line_write(FILE *to, struct batch_line *line, const char *model, int64_t created,
+                      struct batch_answer *answer)
 {
     *answer = (struct batch_answer){.number = line->number, .hash = line->hash, .good = line->fault == BATCH_GOOD};
     fprintf(to, "{\"id\":\"batch_req_%016llx\",\"custom_id\":", (unsigned long long)id_of(line, 0));

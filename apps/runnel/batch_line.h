@@ -3,9 +3,9 @@
  *     {"custom_id": .., "method": "POST", "url": "/v1/chat/completions", "body": {..}}
  *     {"id": .., "custom_id": .., "response": {"status_code": 200, "request_id": .., "body": {..}}, "error": null}
  *
- * A line that is no request (not JSON, no custom_id, an unknown url, ...) has a null response and an error with code, message,
- * param and line; a request at fault has a response with status 400 and OpenAI's error object as its body. Everything
- * written is a function of the line, its number, the model's name and the job's date. */
+ * A line that is no request (not JSON, no custom_id, an unknown url, ...) has a null response and an error with
+ * code, message, param and line; a request at fault has a response with status 400 and OpenAI's error object as its
+ * body. Everything written is a function of the line, its number, the model's name and the job's date. */
 #ifndef RUNNEL_APP_BATCH_LINE_H
 #define RUNNEL_APP_BATCH_LINE_H
 

@@ -5,9 +5,9 @@
  *                      ▼
  *                   engine ──events──▶ choices ──all ended──▶ journal ──flush──▶ output
  *
- * A line's row is in the journal before the line is submitted, its answer leaves memory for the journal when the last of
- * its choices ends. What a line is at fault for becomes its error; what the machine fails at (memory, disk, device) stops the
- * job, so that --resume computes the line and not its failure stays in the output. */
+ * A line's row is in the journal before the line is submitted, its answer leaves memory for the journal when the
+ * last of its choices ends. What a line is at fault for becomes its error; what the machine fails at (memory, disk,
+ * device) stops the job, and --resume computes the line: such a failure is never an answer. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,11 +73,13 @@ static bool judge_choice(struct batch *batch, struct batch_line *line, size_t at
 {
     struct openai_choice *choice = &line->choices[at];
 
-    if (choice->failed)
+    if (choice->failed) {
         app_error("line %llu: not enough memory for its answer", (unsigned long long)line->number);
-    else if (choice->end == RUNNEL_EVENT_FAILED && is_machine(choice->status))
+    } else if (choice->end == RUNNEL_EVENT_FAILED && is_machine(choice->status)) {
         app_error("line %llu: %s", (unsigned long long)line->number, choice->error);
-    else if (choice->end != RUNNEL_EVENT_CANCELLED || line->too_large) {
+    } else if (choice->end == RUNNEL_EVENT_CANCELLED && !line->too_large) {
+        app_error("line %llu: the engine has cancelled its answer", (unsigned long long)line->number);
+    } else {
         if (choice->end == RUNNEL_EVENT_FAILED)
             batch_line_fault(line, at, choice->status, choice->error);
         return true;
@@ -312,19 +314,32 @@ static bool read_line(struct batch *batch)
     return raw.blank ? add_blank(batch, &raw) : add_line(batch, &raw);
 }
 
-/* Reads on while there is room; true if it stopped for the engine's sake, with room left. */
-static bool fill(struct batch *batch)
+/* Choices that run or wait for a stream. */
+static size_t n_wanted(const struct batch *batch)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < batch->n_lines; i++) {
+        const struct batch_line *line = batch->lines[i];
+
+        n += (line->fault == BATCH_GOOD ? line->n_choices : line->n_submitted) - line->n_ended;
+    }
+    return n;
+}
+
+static bool can_read(const struct batch *batch)
 {
     size_t limit = (size_t)batch->app.options->batch_streams;
 
-    for (unsigned i = 0; i < READ_AT_ONCE; i++) {
-        if (batch->code != APP_OK || batch->input_ended || batch->n_lines == limit ||
-            batch->line_bytes >= LINE_BYTES)
-            return false;
+    return batch->code == APP_OK && !batch->input_ended && batch->n_lines < limit && n_wanted(batch) < limit &&
+           batch->line_bytes < LINE_BYTES;
+}
+
+static void fill(struct batch *batch)
+{
+    for (unsigned i = 0; i < READ_AT_ONCE && can_read(batch); i++)
         if (!read_line(batch))
             stop(batch, APP_FAILURE);
-    }
-    return true;
 }
 
 /* ---- The loop ---------------------------------------------------------------------------- */
@@ -356,7 +371,8 @@ static int64_t patience(const struct batch *batch)
     if (batch->retry_us > batch->now_us && batch->retry_us < until)
         until = batch->retry_us;
     if (batch->committed_us + COMMIT_US < until)
-        until = batch->committed_us + COMMIT_US > batch->now_us ? batch->committed_us + COMMIT_US : batch->now_us + 1000;
+        until =
+            batch->committed_us + COMMIT_US > batch->now_us ? batch->committed_us + COMMIT_US : batch->now_us + 1000;
     return (int64_t)((until - batch->now_us + 999) / 1000);
 }
 
@@ -364,11 +380,10 @@ void batch_run(struct batch *batch)
 {
     batch->began_us = batch->now_us = batch->flushed_us = batch->committed_us = batch_clock_us();
     while (batch->code == APP_OK && !(batch->input_ended && batch->n_lines == 0)) {
-        bool more = fill(batch);
-
+        fill(batch);
         submit(batch);
         collect(batch); /* also lines that were done as soon as they were read */
-        if (batch->code == APP_OK && !more && (batch->n_running > 0 || batch->retry_us > batch->now_us))
+        if (batch->code == APP_OK && !can_read(batch) && (batch->n_running > 0 || batch->retry_us > batch->now_us))
             runnel_engine_wait(batch->app.engine, patience(batch));
         runnel_engine_dispatch(batch->app.engine, 0);
         batch->now_us = batch_clock_us();

@@ -57,8 +57,8 @@ bool batch_summary(struct batch *batch)
         return false;
     batch->now_us = batch_clock_us();
     seconds = seconds_since(batch, batch->began_us);
-    fprintf(stderr, "lines: %llu, %llu ok, %llu errors", (unsigned long long)counts.lines, (unsigned long long)counts.good,
-            (unsigned long long)counts.bad);
+    fprintf(stderr, "lines: %llu, %llu ok, %llu errors", (unsigned long long)counts.lines,
+            (unsigned long long)counts.good, (unsigned long long)counts.bad);
     if (counts.lines > batch->done_lines)
         fprintf(stderr, " (%llu from earlier runs)", (unsigned long long)(counts.lines - batch->done_lines));
     fprintf(stderr, "\ntokens: %llu of prompts (%llu cached), %llu of answers\n",

@@ -149,6 +149,7 @@ void app_request(const struct app_options *options, runnel_request *request)
     request->n_stops = options->n_stops;
     request->stop_tokens = options->stop_tokens;
     request->n_stop_tokens = options->n_stop_tokens;
+    request->deadline_ms = options->deadline_s > 0 ? (uint32_t)(options->deadline_s * 1000 + 1) : 0;
 }
 
 /* ---- One stream -------------------------------------------------------------------------- */

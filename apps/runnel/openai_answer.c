@@ -112,8 +112,8 @@ void openai_choice_close(struct openai_choice *choice)
 
 /* ---- Log-probabilities ------------------------------------------------------------------- */
 
-/* The text of one token where it stands within a text: the second of two, because a vocabulary may take the first one's
- * space away. Of more than PIECE_BYTES: nothing. */
+/* The text of one token where it stands within a text: the second of two, because a vocabulary may take the first
+ * one's space away. Of more than PIECE_BYTES: nothing. */
 static size_t piece_of(runnel_model *model, int32_t token, char piece[PIECE_BYTES])
 {
     const int32_t twice[2] = {token, token};
@@ -218,7 +218,8 @@ static void add_logprobs(struct openai_choice *choice, const runnel_event *event
     else
         completion_logprobs(choice, event, piece, n);
     choice->n_entries++;
-    if (ferror(choice->entries.to) || ferror(choice->tokens.to) || ferror(choice->tops.to) || ferror(choice->offsets.to))
+    if (ferror(choice->entries.to) || ferror(choice->tokens.to) || ferror(choice->tops.to) ||
+        ferror(choice->offsets.to))
         choice->failed = true;
 }
 
@@ -329,7 +330,8 @@ static void put_calls(FILE *to, struct openai_choice *choice, size_t index, cons
         if (call->id.n > 0)
             pour_string(to, &call->id);
         else
-            fprintf(to, "\"call_%s_%zu_%zu\"", strrchr(answer, '-') != NULL ? strrchr(answer, '-') + 1 : answer, index, i);
+            fprintf(to, "\"call_%s_%zu_%zu\"", strrchr(answer, '-') != NULL ? strrchr(answer, '-') + 1 : answer, index,
+                    i);
         fputs(",\"type\":\"function\",\"function\":{\"name\":", to);
         pour_string(to, &call->name);
         fputs(",\"arguments\":", to);
@@ -406,8 +408,8 @@ static void put_usage(FILE *to, const struct openai_request *request, const stru
         prompt += i % (size_t)request->n == 0 ? choices[i].usage.prompt_tokens : 0;
         completion += choices[i].usage.completion_tokens;
     }
-    fprintf(to, "\"usage\":{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu}", prompt, completion,
-            prompt + completion);
+    fprintf(to, "\"usage\":{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu}", prompt,
+            completion, prompt + completion);
 }
 
 void openai_answer_write(FILE *to, const struct openai_request *request, struct openai_choice *choices, size_t n,

@@ -1,8 +1,8 @@
 /* Answers in OpenAI's form: events are collected per choice, then written as the body of a response.
  *
- * Memory streams hold what has come: texts and, where asked for, log-probabilities already as JSON. Nothing here depends on
- * when events came or on what ran beside them, so the same request gives the same bytes; the tokens that a cache
- * had are in the choice's usage but not in the body for this reason. */
+ * Memory streams hold what has come: texts and, where asked for, log-probabilities already as JSON. Nothing here
+ * depends on when events came or on what ran beside them, so the same request gives the same bytes; the tokens that
+ * a cache had are in the choice's usage but not in the body for this reason. */
 #ifndef RUNNEL_APP_OPENAI_ANSWER_H
 #define RUNNEL_APP_OPENAI_ANSWER_H
 
@@ -48,7 +48,8 @@ struct openai_head {
     const char *model;/* where the body names none */
 };
 
-/* Begins a choice; `request` and `model` are borrowed until it is closed. False when memory is short: close it all the same. */
+/* Begins a choice; `request` and `model` are borrowed until it is closed. False when memory is short: close it all
+ * the same. */
 bool openai_choice_open(struct openai_choice *choice, const struct openai_request *request, size_t index,
                         runnel_model *model);
 void openai_choice_close(struct openai_choice *choice);

@@ -208,8 +208,8 @@ static bool add_stop(struct reader *reader, const char *name, const json_t *valu
     if (!openai_expect(reader->error, name, value, JSON_STRING))
         return false;
     if (n == 0 || n > RUNNEL_MAX_STOP_BYTES || strlen(json_string_value(value)) != n)
-        return openai_refuse(reader->error, "invalid_value", name, "%s: a stop has 1 to %d bytes, none of them zero", name,
-                             RUNNEL_MAX_STOP_BYTES);
+        return openai_refuse(reader->error, "invalid_value", name, "%s: a stop has 1 to %d bytes, none of them zero",
+                             name, RUNNEL_MAX_STOP_BYTES);
     r->stops[r->n_stops] = strdup(json_string_value(value));
     if (r->stops[r->n_stops] == NULL)
         return no_memory(reader->error);
@@ -273,7 +273,8 @@ static bool read_biases(struct reader *reader, const char *name, const json_t *v
         if (!json_is_number(bias))
             return openai_expect(reader->error, param, bias, JSON_REAL);
         if (!(number >= -100 && number <= 100))
-            return openai_refuse(reader->error, "invalid_value", param, "%s is %g; allowed is -100 to 100", param, number);
+            return openai_refuse(reader->error, "invalid_value", param, "%s is %g; allowed is -100 to 100", param,
+                                 number);
         biases[sampling->n_biases++] = (runnel_logit_bias){token, (float)number};
     }
     return true;
@@ -502,8 +503,8 @@ static bool read_field(struct reader *reader, const struct field *field, const j
     case FALSE_ONLY:
         if (!openai_expect(reader->error, field->name, value, JSON_TRUE))
             return false;
-        return json_is_false(value) ||
-               openai_refuse(reader->error, "unsupported_value", field->name, "%s: only false is supported", field->name);
+        return json_is_false(value) || openai_refuse(reader->error, "unsupported_value", field->name,
+                                                     "%s: only false is supported", field->name);
     case SPECIAL:
         return field->read(reader, field->name, value);
     }
@@ -562,10 +563,12 @@ static bool finish(struct reader *reader)
     if (r->top_logprobs > 0 && !r->logprobs)
         return openai_refuse(reader->error, "invalid_value", "top_logprobs", "top_logprobs needs logprobs to be true");
     if (r->echo && r->logprobs)
-        return openai_refuse(reader->error, "unsupported_value", "echo", "echo together with logprobs is not supported");
+        return openai_refuse(reader->error, "unsupported_value", "echo",
+                             "echo together with logprobs is not supported");
     if (openai_request_choices(r) > OPENAI_MAX_CHOICES)
-        return openai_refuse(reader->error, "invalid_value", "n", "%zu choices are asked for; at most %d are allowed",
-                             openai_request_choices(r), OPENAI_MAX_CHOICES);
+        return openai_refuse(reader->error, "invalid_value", "n",
+                             "n: %zu choices are asked for; at most %d are allowed", openai_request_choices(r),
+                             OPENAI_MAX_CHOICES);
     return !chat || finish_chat(reader);
 }
 
@@ -626,7 +629,7 @@ void openai_request_choice(const struct openai_request *request, size_t index, u
     out->sampling = request->sampling;
     out->sampling.seed = request->has_seed ? request->sampling.seed : seed;
     if (answer > 0)
-        out->sampling.seed = mix(out->sampling.seed + answer);
+        out->sampling.seed = mix(mix(out->sampling.seed + UINT64_C(0x9e3779b97f4a7c15)) + answer);
     out->max_tokens = request->max_tokens;
     out->want_logprobs = request->logprobs;
     out->n_top = request->logprobs ? (uint32_t)request->top_logprobs : 0;

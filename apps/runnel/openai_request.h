@@ -7,8 +7,8 @@
  * supported is an openai_error that names it. What only the model can judge (ids beyond its vocabulary, a prompt
  * that is too long) is left to runnel_generate; openai_error_of tells it in the same form.
  *
- * Besides OpenAI's fields: top_k, min_p, repetition_penalty, and chat_template_kwargs (further variables of the template).
- * A null is the same as a field that is missing. The body is not needed after reading: all is copied. */
+ * Besides OpenAI's fields: top_k, min_p, repetition_penalty, and chat_template_kwargs (further variables of the
+ * template). A null is the same as a field that is missing. The body is not needed after reading: all is copied. */
 #ifndef RUNNEL_APP_OPENAI_REQUEST_H
 #define RUNNEL_APP_OPENAI_REQUEST_H
 
@@ -63,7 +63,8 @@ struct openai_request {
 bool openai_refuse(struct openai_error *error, const char *code, const char *param, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* False when `value` is not of the JSON type `type` (JSON_TRUE stands for both booleans), with an error that says so. */
+/* False when `value` is not of the JSON type `type` (JSON_TRUE stands for both booleans), with an error that says
+ * so. */
 bool openai_expect(struct openai_error *error, const char *param, const json_t *value, json_type type);
 
 /* Reads a body. False: *error says why and nothing is owned. */
@@ -73,14 +74,15 @@ void openai_request_fini(struct openai_request *request);
 
 size_t openai_request_choices(const struct openai_request *request);
 
-/* The request of choice `index`, without callback; *chat is filled for a chat (its template and clock are the caller's) and
- * hung into it. Points into `request` and `chat`. `seed` is taken where the body names none. Further answers to a
- * prompt get further seeds, the first has the seed itself. */
+/* The request of choice `index`, without callback; *chat is filled for a chat (its template and clock are the
+ * caller's) and hung into it. Points into `request` and `chat`. `seed` is taken where the body names none. Further
+ * answers to a prompt get further seeds, the first has the seed itself. */
 void openai_request_choice(const struct openai_request *request, size_t index, uint64_t seed, runnel_request *out,
                            runnel_chat *chat);
 
-/* Messages in OpenAI's form as templates know them: contents that are lists of text parts become strings (parts parted by
- * newlines), arguments of calls that are JSON in a string become that JSON. A new reference; NULL: *error says why. */
+/* Messages in OpenAI's form as templates know them: contents that are lists of text parts become strings (parts
+ * parted by newlines), arguments of calls that are JSON in a string become that JSON. A new reference; NULL: *error
+ * says why. */
 json_t *openai_messages(const json_t *messages, struct openai_error *error);
 
 /* True for an array of tools of type function, each with a name. */

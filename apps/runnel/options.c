@@ -100,6 +100,8 @@ static const struct option {
      "the answer ends with this token; repeatable"},
     {"--ignore-eos", 0, NULL, FLAG, AT(ignore_eos), 0, 0, false, NULL, SAMPLING,
      "the model's own end-of-text tokens do not end the answer"},
+    {"--deadline", 0, "SECONDS", REAL, AT(deadline_s), 0, 4000000, false, NULL, SAMPLING,
+     "an answer that is not complete by then fails; 0: none (default)"},
     {"--logprobs", 0, "N", INTEGER, AT(logprobs), 0, RUNNEL_MAX_TOP_LOGPROBS, false, NULL, APP_RUN,
      "with --json: the log-probability of each token and of the N likeliest"},
 
@@ -133,8 +135,8 @@ static const struct option {
 
     {"--ctx", 0, "N", INTEGER, AT(context), 1, UINT32_MAX, false, NULL, COMPUTING | APP_INFO,
      "positions of the context; default: the model's own, at most 8192"},
-    {"--kv-type", 0, "TYPE", CHOICE, AT(kv_type), 0, 0, false, "f16|f32|bf16", SETTING | APP_INFO,
-     "format of the key-value cache: f16 (default), f32 or bf16"},
+    {"--kv-type", 0, "TYPE", CHOICE, AT(kv_type), 0, 0, false, "f16|f32|bf16|fp8|q8|q4|q3", SETTING | APP_INFO,
+     "format of the key-value cache: f16 (default), f32, bf16, fp8, q8, q4 or q3"},
     {"--kv-size", 0, "BYTES", SIZE, AT(kv_bytes), 0, 0, false, NULL, COMPUTING,
      "memory for the key-value cache, with K, M or G; default: 8 contexts"},
     {"--no-prefix-cache", 0, NULL, FLAG, AT(no_prefix_cache), 0, 0, false, NULL,
@@ -177,7 +179,14 @@ void app_options_fini(struct app_options *options)
 
 runnel_kv_type app_kv_type(const char *name)
 {
-    return strcmp(name, "f32") == 0 ? RUNNEL_KV_F32 : strcmp(name, "bf16") == 0 ? RUNNEL_KV_BF16 : RUNNEL_KV_F16;
+    static const char *const names[] = {
+        [RUNNEL_KV_F16] = "f16", [RUNNEL_KV_F32] = "f32", [RUNNEL_KV_BF16] = "bf16", [RUNNEL_KV_FP8] = "fp8",
+        [RUNNEL_KV_Q8] = "q8",   [RUNNEL_KV_Q4] = "q4",   [RUNNEL_KV_Q3] = "q3"};
+    size_t i = 0;
+
+    while (i + 1 < sizeof names / sizeof names[0] && strcmp(name, names[i]) != 0) /* the table has checked it */
+        i++;
+    return (runnel_kv_type)i;
 }
 
 /* ---- Numbers ----------------------------------------------------------------------------- */

@@ -61,6 +61,7 @@ struct app_options {
     size_t n_stop_tokens;
     bool ignore_eos;
     int64_t logprobs; /* -1: none */
+    double deadline_s; /* 0: none */
     /* what is measured */
     struct app_list prompts, answers, streams, depths;
     int64_t repeats;

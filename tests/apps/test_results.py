@@ -65,6 +65,13 @@ class Results(unittest.TestCase):
             got = self.good("run", MODEL, "-p", "Once upon a time", "-q", "--stop", "never seen", "--stop", stop)
             self.assertEqual(got.stdout.decode(), whole.split(stop)[0])
 
+    def test_deadline(self):
+        args = ["run", MODEL, "-p", "Once", "--ignore-eos"]
+        result = run(*args, "--deadline", "0.001")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(b"deadline", result.stderr)
+        self.assertEqual(self.good(*args, "-n", "5", "--deadline", "3600").stdout, self.good(*args, "-n", "5").stdout)
+
     def test_seed(self):
         args = ["run", MODEL, "-p", "Once upon a time", "-n", "40", "-q", "--temperature", "1.2"]
         texts = [self.good(*args, "--seed", seed).stdout for seed in (1, 1, 2, 3)]

@@ -41,34 +41,46 @@ struct cache {
     double *k, *v; /* as stored, [context, dim] */
 };
 
-static double stored(const uint8_t *at, runnel_kv_type type)
+/* out[0..n) = what a row stored as `bytes` stands for: decoded, and multiplied by the matrix of kv.h, written out as
+ * its definition, where rows are rotated. */
+static void stored(const uint8_t *bytes, uint32_t n, runnel_kv_type type, double *out)
 {
-    uint16_t half;
-    float f;
+    uint32_t span = rn_kv_rotated(type) ? rn_kv_rotation(n) : 1, i, j;
+    float row[MAX_DIM];
 
-    if (type == RUNNEL_KV_F32) {
-        memcpy(&f, at, 4);
-        return f;
+    rn_kv_decode(type, bytes, n, row);
+    for (i = 0; i < n; i++) {
+        out[i] = 0;
+        for (j = i - i % span; j < i - i % span + span; j++)
+            out[i] += (__builtin_popcount(i % span & j % span) % 2 == 0 ? 1 : -1) * (double)row[j] / sqrt(span);
     }
-    memcpy(&half, at, 2);
-    return type == RUNNEL_KV_F16 ? rn_f16_to_f32(half) : rn_bf16_to_f32(half);
+}
+
+/* The row whose units lie `stride` apart. */
+static void gather(uint8_t *row, const uint8_t *at, size_t bytes, uint32_t unit, size_t stride)
+{
+    size_t i;
+
+    for (i = 0; i < bytes; i += unit)
+        memcpy(row + i, at + i * stride, unit);
 }
 
 /* The same numbers for every layout: position p's keys come from a generator of their own. */
 static struct cache make_cache(const struct rn_level *level, const struct shape *s)
 {
-    uint32_t n_blocks = MAX_CONTEXT / s->block, element = rn_kv_element_bytes(s->kv_type), p, d;
+    size_t key_bytes = rn_kv_row_bytes(s->kv_type, s->k_dim), value_bytes = rn_kv_row_bytes(s->kv_type, s->v_dim);
+    uint32_t n_blocks = MAX_CONTEXT / s->block, unit = rn_kv_unit_bytes(s->kv_type), p, d;
     struct cache c;
     float k[MAX_DIM], v[MAX_DIM];
-    uint8_t *at;
+    uint8_t *at, row[MAX_DIM * 4];
 
-    c.keys = rn_alloc(&heap, (size_t)MAX_CONTEXT * s->k_dim, element);
-    c.values = rn_alloc(&heap, (size_t)MAX_CONTEXT * s->v_dim, element);
+    c.keys = rn_alloc(&heap, MAX_CONTEXT, key_bytes);
+    c.values = rn_alloc(&heap, MAX_CONTEXT, value_bytes);
     c.k = rn_alloc(&heap, (size_t)MAX_CONTEXT * s->k_dim, sizeof(double));
     c.v = rn_alloc(&heap, (size_t)MAX_CONTEXT * s->v_dim, sizeof(double));
     c.blocks = rn_alloc(&heap, n_blocks, sizeof *c.blocks);
-    memset(c.keys, 0xff, (size_t)MAX_CONTEXT * s->k_dim * element); /* NaN: what was never written is not read */
-    memset(c.values, 0xff, (size_t)MAX_CONTEXT * s->v_dim * element);
+    memset(c.keys, 0xff, MAX_CONTEXT * key_bytes); /* NaN: what was never written is not read */
+    memset(c.values, 0xff, MAX_CONTEXT * value_bytes);
     for (p = 0; p < n_blocks; p++)
         c.blocks[p] = (uint32_t)((uint64_t)p * s->scatter % n_blocks);
     for (p = 0; p <= s->last; p++) {
@@ -77,14 +89,13 @@ static struct cache make_cache(const struct rn_level *level, const struct shape 
             k[d] = uniform();
         for (d = 0; d < s->v_dim; d++)
             v[d] = uniform();
-        at = c.keys + ((size_t)c.blocks[p / s->block] * s->block * s->k_dim + p % s->block) * element;
+        at = c.keys + (size_t)c.blocks[p / s->block] * s->block * key_bytes + (size_t)(p % s->block) * unit;
         level->rows->key_store(at, k, s->k_dim, s->block, s->kv_type);
-        for (d = 0; d < s->k_dim; d++)
-            c.k[p * s->k_dim + d] = stored(at + (size_t)d * s->block * element, s->kv_type);
-        at = c.values + ((size_t)c.blocks[p / s->block] * s->block + p % s->block) * s->v_dim * element;
+        gather(row, at, key_bytes, unit, s->block);
+        stored(row, s->k_dim, s->kv_type, c.k + (size_t)p * s->k_dim);
+        at = c.values + ((size_t)c.blocks[p / s->block] * s->block + p % s->block) * value_bytes;
         level->rows->kv_store(at, v, s->v_dim, s->kv_type);
-        for (d = 0; d < s->v_dim; d++)
-            c.v[p * s->v_dim + d] = stored(at + (size_t)d * element, s->kv_type);
+        stored(at, s->v_dim, s->kv_type, c.v + (size_t)p * s->v_dim);
     }
     return c;
 }
@@ -137,7 +148,7 @@ struct part {
 static struct rn_attend attend_of(const struct shape *s, const struct cache *c, const struct part *part, const float *q,
                                   float scale, float *out)
 {
-    uint32_t element = rn_kv_element_bytes(s->kv_type), last = s->last + 1 - s->rows + part->row;
+    uint32_t last = s->last + 1 - s->rows + part->row;
 
     return (struct rn_attend){.q = q + (part->row * s->queries + part->query) * s->k_dim,
                               .out = out + (part->row * s->queries + part->query) * s->v_dim,
@@ -158,8 +169,8 @@ static struct rn_attend attend_of(const struct shape *s, const struct cache *c, 
                               .kv_type = s->kv_type,
                               .keys = c->keys,
                               .values = c->values,
-                              .key_stride = (size_t)s->block * s->k_dim * element,
-                              .value_stride = (size_t)s->block * s->v_dim * element};
+                              .key_stride = s->block * rn_kv_row_bytes(s->kv_type, s->k_dim),
+                              .value_stride = s->block * rn_kv_row_bytes(s->kv_type, s->v_dim)};
 }
 
 static void attend(const struct rn_level *level, const struct shape *s, const struct cache *c, const struct part *part,
@@ -310,6 +321,27 @@ static void test_shapes(void **state)
         {8200, 0, 4, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 16},
         {1100, 70, 5, 32, 96, 32, 0, RUNNEL_KV_BF16, 3, 12},
         {9999, 5000, 2, 32, 32, 32, 0, RUNNEL_KV_F16, 3, 3},
+        /* A byte a number. */
+        {0, 0, 1, 64, 64, 16, 0, RUNNEL_KV_FP8, 3, 1},
+        {300, 0, 3, 13, 7, 16, 0, RUNNEL_KV_FP8, 3, 5},
+        {700, 65, 8, 96, 80, 32, 5, RUNNEL_KV_FP8, 9, 3},
+        /* Groups: whole ones, and short ones at the end of a row; few lanes and many; small blocks and large ones. */
+        {0, 0, 1, 64, 64, 32, 0, RUNNEL_KV_Q8, 3, 1},
+        {31, 0, 1, 128, 128, 16, 0, RUNNEL_KV_Q8, 5, 1},
+        {500, 100, 4, 64, 64, 64, 0, RUNNEL_KV_Q8, 3, 4},
+        {300, 0, 3, 13, 7, 16, 0, RUNNEL_KV_Q8, 3, 5},
+        {700, 65, 8, 96, 80, 32, 5, RUNNEL_KV_Q8, 9, 3},
+        {1, 0, 4, 64, 64, 32, 0, RUNNEL_KV_Q4, 3, 1},
+        {530, 20, 2, 128, 64, 16, 0, RUNNEL_KV_Q4, 3, 32},
+        {2999, 0, 4, 64, 64, 32, 0, RUNNEL_KV_Q4, 77, 2},
+        {300, 0, 3, 13, 7, 16, 0, RUNNEL_KV_Q4, 3, 5},
+        {700, 65, 8, 80, 112, 32, 5, RUNNEL_KV_Q4, 9, 3},
+        {100, 0, 3, 12, 20, 64, 0, RUNNEL_KV_Q4, 3, 1},
+        {63, 0, 2, 64, 64, 32, 0, RUNNEL_KV_Q3, 3, 1},
+        {530, 20, 2, 128, 96, 16, 0, RUNNEL_KV_Q3, 3, 32},
+        {2999, 1024, 4, 64, 64, 64, 50, RUNNEL_KV_Q3, 77, 2},
+        {300, 0, 3, 13, 7, 16, 0, RUNNEL_KV_Q3, 3, 5},
+        {700, 65, 8, 112, 80, 32, 5, RUNNEL_KV_Q3, 9, 3},
     };
     const struct rn_level *level;
     size_t l, i;
@@ -319,6 +351,44 @@ static void test_shapes(void **state)
         level = rn_level_named(level_names[l]);
         for (i = 0; level != NULL && i < sizeof shapes / sizeof *shapes; i++)
             check_shape(level, &shapes[i]);
+    }
+}
+
+/* Every level stores the same bytes, those of the definition; keys unit by unit, and nothing beside. */
+static void test_stores(void **state)
+{
+    static const uint32_t dims[] = {1, 8, 13, 64, 80, 96, 128};
+    float a[MAX_DIM];
+    uint8_t want[MAX_DIM * 4], got[MAX_DIM * 4], planes[MAX_DIM * 4 * 8];
+    const struct rn_level *level;
+    uint32_t unit, i, t;
+    size_t bytes, l, n, j;
+
+    (void)state;
+    for (l = 0; l < sizeof level_names / sizeof *level_names; l++) {
+        level = rn_level_named(level_names[l]);
+        for (n = 0; level != NULL && n < 100 * sizeof dims / sizeof *dims; n++) {
+            seed = n;
+            for (i = 0; i < dims[n % 7]; i++)
+                a[i] = uniform() * (n % 3 == 0 ? 1e-4f : n % 3 == 1 ? 300 : 1);
+            if (n % 50 == 7)
+                a[i / 2] = n % 100 == 7 ? NAN : INFINITY;
+            for (t = 0; t <= RUNNEL_KV_Q3; t++) {
+                if (n % 50 == 7 && t <= RUNNEL_KV_BF16) /* NaN has many names there */
+                    continue;
+                unit = rn_kv_unit_bytes((runnel_kv_type)t);
+                bytes = rn_kv_row_bytes((runnel_kv_type)t, dims[n % 7]);
+                rn_kv_encode((runnel_kv_type)t, a, dims[n % 7], want);
+                level->rows->kv_store(got, a, dims[n % 7], (runnel_kv_type)t);
+                assert_memory_equal(got, want, bytes);
+                memset(planes, 0xa5, sizeof planes);
+                level->rows->key_store(planes + 3 * unit, a, dims[n % 7], 8, (runnel_kv_type)t);
+                gather(got, planes + 3 * unit, bytes, unit, 8);
+                assert_memory_equal(got, want, bytes);
+                for (j = 0; j < sizeof planes; j++)
+                    assert_true(j / unit % 8 == 3 ? true : planes[j] == 0xa5);
+            }
+        }
     }
 }
 
@@ -353,7 +423,8 @@ static void test_extremes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes), cmocka_unit_test(test_extremes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes), cmocka_unit_test(test_stores),
+                                       cmocka_unit_test(test_extremes)};
     int failed;
 
     rn_heap_init(&heap, NULL);

@@ -28,7 +28,8 @@ static struct bench {
     unsigned char k[BLOCKS * BLOCK_TOKENS * 8 * 4], v[BLOCKS * BLOCK_TOKENS * 8 * 4];
     unsigned char *ks[1], *vs[1];
     float row[WIDTH], bias[WIDTH];
-    double scores[CONTEXT], sums[WIDTH];
+    double scores[CONTEXT], sums[WIDTH], query[WIDTH];
+    float head[WIDTH];
     struct rn_step_row rows[CONTEXT];
     struct rn_step_seq seqs[2];
     struct rn_step step;
@@ -51,7 +52,7 @@ static int setup(void **state)
     b.vs[0] = b.v;
     b.rope.inv_freq = b.inv_freq;
     b.ref = (struct rn_reference){.plan = &b.plan, .slots = b.slot_memory, .k = b.ks, .v = b.vs, .row = b.row,
-                                  .bias = b.bias, .scores = b.scores, .sums = b.sums};
+                                  .bias = b.bias, .scores = b.scores, .sums = b.sums, .query = b.query, .head = b.head};
     b.ref.limits = (struct rn_backend_limits){.max_rows = CONTEXT, .max_seqs = 2, .max_outs = CONTEXT, .n_blocks = BLOCKS,
                                               .block_tokens = BLOCK_TOKENS, .context_tokens = CONTEXT,
                                               .kv_type = RUNNEL_KV_F32};
@@ -284,7 +285,7 @@ static void store(uint32_t seq, uint32_t first, uint32_t n, const double *keys, 
     uint32_t i;
 
     widths(2, 2, 4);
-    b.layer = (struct rn_kv_layer){2, 2};
+    b.layer = (struct rn_kv_layer){2, 2, 2};
     op.b = 1;
     op.out = -1;
     b.step.n_rows = n;

@@ -68,6 +68,7 @@ static void op_breaches(struct rn_plan *plan, uint32_t i)
         CAUGHT(plan, op->heads, op->heads++);
         CAUGHT(plan, op->kv_heads, op->kv_heads = 0);
         CAUGHT(plan, op->kv_heads, op->kv_heads = 3);
+        CAUGHT(plan, plan->kv_layers[op->layer].kv_heads, plan->kv_layers[op->layer].kv_heads++);
         CAUGHT(plan, op->v_dim, op->v_dim++);
         CAUGHT(plan, op->scale, op->scale = NAN);
         CAUGHT(plan, op->softcap, op->softcap = -1);

@@ -133,6 +133,7 @@ void sim_check_metrics(struct sim *sim)
     expect(sim, "stopped + length", m.stopped + m.length, sim->n_outcomes[0]);
     expect(sim, "cancelled", m.cancelled, sim->n_outcomes[1]);
     expect(sim, "failed", m.failed, sim->n_outcomes[2]);
+    expect(sim, "refused", m.refused, sim->n_busy);
     expect(sim, "running", m.running, 0);
     expect(sim, "waiting", m.waiting, 0);
     expect(sim, "tokens", m.tokens, stats.tokens);
@@ -143,6 +144,7 @@ void sim_check_metrics(struct sim *sim)
     expect(sim, "first_token_s and inter_token_s", m.first_token_s.count + m.inter_token_s.count, stats.tokens);
     expect(sim, "prefix_hits", m.prefix_hits, stats.prefix_hit_tokens);
     expect(sim, "prefix_queries", m.prefix_queries, stats.prefix_hit_tokens + stats.prefix_missed_tokens);
+    expect(sim, "queued_tokens", m.queued_tokens, 0);
     expect(sim, "evicted_blocks", m.evicted_blocks, stats.evicted_blocks);
     expect(sim, "blocks_used", m.blocks_used, stats.blocks_used);
     expect(sim, "blocks_total", m.blocks_total, stats.blocks_total);

@@ -1,0 +1,50 @@
+/* The pace of steps: see pace.h. */
+#include "actors/pace.h"
+
+#define SMOOTHING 0.25f /* weight of the newest measurement */
+
+void rn_pace_init(struct rn_pace *pace, float slowdown)
+{
+    *pace = (struct rn_pace){.slowdown = slowdown};
+}
+
+uint32_t rn_pace_rows(const struct rn_pace *pace, bool read_along, uint32_t max_rows)
+{
+    float rows;
+
+    if (!read_along || !(pace->slowdown < (float)UINT32_MAX))
+        return max_rows;
+    if (pace->plain_us == 0 || pace->n_mixed >= RN_PACE_STEPS)
+        return 0;
+    if (pace->row_us == 0)
+        return max_rows < RN_PACE_LEAST ? max_rows : RN_PACE_LEAST;
+    rows = (pace->slowdown - 1) * pace->plain_us / pace->row_us;
+    if (rows >= (float)max_rows)
+        return max_rows;
+    return rows > RN_PACE_LEAST ? (uint32_t)rows : max_rows < RN_PACE_LEAST ? max_rows : RN_PACE_LEAST;
+}
+
+static float smooth(float old, float now)
+{
+    return old == 0 ? now : old + SMOOTHING * (now - old);
+}
+
+void rn_pace_note(struct rn_pace *pace, uint32_t answer_rows, uint32_t prompt_rows, uint64_t us)
+{
+    float time = us > 0 ? (float)us : 1;
+
+    if (answer_rows == 0)
+        return;
+    if (prompt_rows == 0) {
+        pace->plain_us = smooth(pace->plain_us, time);
+        pace->n_mixed = 0;
+        return;
+    }
+    pace->n_mixed++;
+    if (pace->plain_us > 0) {
+        float row = (time - pace->plain_us) / (float)prompt_rows;
+        float least = pace->plain_us / 65536; /* no dearer than nothing at all: allow many */
+
+        pace->row_us = smooth(pace->row_us, row > least ? row : least);
+    }
+}

@@ -1,0 +1,646 @@
+#!/usr/bin/env python3
+"""runnel batch: what lines become, held against run and chat; every bad line; files, signals, a full disk, memory."""
+import json
+import os
+import pathlib
+import pty
+import re
+import resource
+import signal
+import sqlite3
+import subprocess
+import tempfile
+import time
+import unittest
+
+import common
+from common import MODEL, run
+
+CHAT, TEXT, EMBED = "/v1/chat/completions", "/v1/completions", "/v1/embeddings"
+USER = [{"role": "user", "content": "What is 2+2?"}]
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+
+
+def line(custom_id, url, body, **more):
+    return json.dumps({"custom_id": custom_id, "method": "POST", "url": url, "body": body, **more})
+
+
+def story(i, length=8, **more):
+    return line(f"s{i}", TEXT, {"prompt": f"Once upon a time {i}", "max_tokens": length, **more})
+
+
+class Job:
+    """A job in a folder of its own."""
+
+    def __init__(self, data, *options, model=MODEL):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = pathlib.Path(self.folder.name)
+        self.input, self.output = self.path / "in.jsonl", self.path / "out.jsonl"
+        self.journal = self.path / "out.jsonl.journal"
+        self.options, self.model = list(options), model
+        if isinstance(data, list):
+            data = "\n".join(data) + "\n"
+        self.input.write_bytes(data if isinstance(data, bytes) else data.encode())
+        os.utime(self.input, (1000000000, 1000000000))  # answers are dated with it
+
+    def __del__(self):
+        self.folder.cleanup()
+
+    def command(self, *more):
+        return [common.program, "batch", self.model, str(self.input), str(self.output), *map(str, self.options),
+                *map(str, more)]
+
+    def run(self, *more, **how):
+        return subprocess.run(self.command(*more), capture_output=True, timeout=300, **how)
+
+    def start(self, *more):
+        return subprocess.Popen(self.command(*more), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    def answers(self):
+        data = self.output.read_bytes()
+        assert data == b"" or data.endswith(b"\n")
+        return [json.loads(text) for text in data.split(b"\n")[:-1]]
+
+
+def answers(data, *options, **more):
+    job = Job(data, *options, **more)
+    result = job.run()
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == b""
+    return job.answers()
+
+
+def bodies(data, *options, **more):
+    got = answers(data, *options, **more)
+    for answer in got:
+        assert answer["error"] is None and answer["response"]["status_code"] == 200, answer
+    return [answer["response"]["body"] for answer in got]
+
+
+class Same(unittest.TestCase):
+    """A line gives what the other commands give for the same parameters."""
+
+    def events(self, *args):
+        result = run(*args, "--json", "-q")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return [json.loads(text) for text in result.stdout.splitlines()]
+
+    def test_completions(self):
+        cases = [({}, []), ({"temperature": 0.9, "top_p": 0.9, "seed": 7},
+                            ["--temperature", "0.9", "--top-p", "0.9", "--seed", "7"]),
+                 ({"temperature": 1.5, "top_k": 5, "min_p": 0.05, "repetition_penalty": 1.3, "seed": 11},
+                  ["--temperature", "1.5", "--top-k", "5", "--min-p", "0.05", "--repetition-penalty", "1.3",
+                   "--seed", "11"]),
+                 ({"temperature": 1, "frequency_penalty": 0.5, "presence_penalty": 0.25, "seed": 3},
+                  ["--temperature", "1", "--frequency-penalty", "0.5", "--presence-penalty", "0.25", "--seed", "3"]),
+                 ({"stop": ["harbour", ". "]}, ["--stop", "harbour", "--stop", ". "]),
+                 ({"logit_bias": {"44": -100, "46": 2.5}}, ["--logit-bias", "44=-100", "--logit-bias", "46=2.5"])]
+        lines = [line(str(i), TEXT, {"prompt": "Once upon a time", "max_tokens": 24, "temperature": 0,
+                                     "logprobs": 3, **body}) for i, (body, _) in enumerate(cases)]
+        for body, (_, options) in zip(bodies(lines), cases):
+            events = self.events("run", MODEL, "-p", "Once upon a time", "-n", "24", "--logprobs", "3", *options)
+            tokens = [e for e in events if e["type"] == "token" and e["id"] >= 0]
+            choice, done = body["choices"][0], events[-1]
+            with self.subTest(options=options):
+                self.assertEqual(choice["text"], "".join(e["text"] for e in events if e["type"] == "token"))
+                self.assertEqual(choice["finish_reason"], done["finish"])
+                self.assertEqual(choice["logprobs"]["token_logprobs"], [t["logprob"] for t in tokens])
+                self.assertEqual([list(top.values()) for top in choice["logprobs"]["top_logprobs"]],
+                                 [[o["logprob"] for o in t["top"]] for t in tokens])
+                self.assertEqual(body["usage"]["prompt_tokens"], done["usage"]["prompt_tokens"])
+                self.assertEqual(body["usage"]["completion_tokens"], done["usage"]["completion_tokens"])
+                self.assertEqual(body["usage"]["total_tokens"], sum(list(body["usage"].values())[:2]))
+                self.assertEqual(body["object"], "text_completion")
+        offsets = bodies(lines)[0]["choices"][0]
+        for token, offset in zip(offsets["logprobs"]["tokens"], offsets["logprobs"]["text_offset"]):
+            self.assertEqual(offsets["text"][offset:offset + len(token)], token)
+
+    def test_chat(self):
+        turns = ["Hello", "What is 2+2?", "Tell me a story"]
+        for options, body in (([], {}), (["--temperature", "1.2", "--seed", "5"], {"temperature": 1.2, "seed": 5})):
+            lines = [line(str(i), CHAT, {"messages": [{"role": "system", "content": "Be kind."},
+                                                      {"role": "user", "content": [{"type": "text", "text": turn}]}],
+                                         "temperature": 0, "max_completion_tokens": 40, **body})
+                     for i, turn in enumerate(turns)]
+            for turn, got in zip(turns, bodies(lines)):
+                want = run("chat", MODEL, "--system", "Be kind.", "-n", "40", "-q", *options,
+                           stdin=f"{turn}\n".encode())
+                message = got["choices"][0]["message"]
+                self.assertEqual(message["content"] + "\n", want.stdout.decode())
+                self.assertEqual((message["role"], message["refusal"]), ("assistant", None))
+                self.assertEqual((got["object"], got["model"]), ("chat.completion", pathlib.Path(MODEL).name))
+                self.assertEqual(got["created"], 1000000000)
+
+    def test_token_prompts(self):
+        ids = [int(i) for i in run("tokenize", MODEL, "-p", "Once upon a time", "--ids", "--bos").stdout.split()]
+        both = bodies([line("a", TEXT, {"prompt": ids, "temperature": 0}),
+                       line("b", TEXT, {"prompt": "Once upon a time", "temperature": 0}),
+                       line("c", TEXT, {"prompt": [ids, ids], "temperature": 0, "echo": True})])
+        self.assertEqual(both[0]["choices"], both[1]["choices"])
+        self.assertEqual(both[0]["usage"]["completion_tokens"], 16)  # the default
+        self.assertEqual([c["index"] for c in both[2]["choices"]], [0, 1])
+        for choice in both[2]["choices"]:
+            self.assertTrue(choice["text"].endswith("Once upon a time" + both[0]["choices"][0]["text"]))
+
+    def test_seed_of_a_line(self):
+        lines = [story(i, 12, n=3) for i in (1, 1, 2)]
+        lines[1] = lines[1].replace('"s1"', '"other"')
+        a, b, c = bodies(lines)
+        self.assertEqual(len({choice["text"] for choice in a["choices"]}), 3)
+        self.assertNotEqual([x["text"] for x in a["choices"]], [x["text"] for x in b["choices"]])
+        self.assertEqual(bodies(lines), [a, b, c])
+        self.assertEqual(a["usage"]["prompt_tokens"], 6)  # once, whatever n is
+
+    def test_prompts_and_n(self):
+        prompts = ["Once upon a time", "2 plus 2 is"]
+        many = bodies([line("m", TEXT, {"prompt": prompts, "n": 2, "seed": 9, "max_tokens": 10})])[0]
+        ones = bodies([line(str(i), TEXT, {"prompt": p, "n": 2, "seed": 9, "max_tokens": 10})
+                       for i, p in enumerate(prompts)])
+        self.assertEqual([c["text"] for c in many["choices"]],
+                         [c["text"] for body in ones for c in body["choices"]])
+        self.assertEqual([c["index"] for c in many["choices"]], [0, 1, 2, 3])
+        for key in ("prompt_tokens", "completion_tokens", "total_tokens"):
+            self.assertEqual(many["usage"][key], sum(body["usage"][key] for body in ones))
+
+    def test_echo_and_nothing(self):
+        body = bodies([line("a", TEXT, {"prompt": "Grüße 🦉", "echo": True, "max_tokens": 0, "model": "my \"m\""})])[0]
+        self.assertEqual((body["choices"][0]["text"], body["choices"][0]["finish_reason"]), ("Grüße 🦉", "length"))
+        self.assertEqual(body["model"], "my \"m\"")
+
+    def test_chat_logprobs(self):
+        body = bodies([line("a", CHAT, {"messages": USER, "temperature": 0, "logprobs": True, "top_logprobs": 2})])[0]
+        choice = body["choices"][0]
+        entries = choice["logprobs"]["content"]
+        self.assertEqual("".join(e["token"] for e in entries), choice["message"]["content"])
+        for entry in entries:
+            self.assertEqual(bytes(entry["bytes"]).decode(), entry["token"])
+            self.assertEqual(entry["top_logprobs"][0]["logprob"], entry["logprob"])
+            self.assertEqual(len(entry["top_logprobs"]), 2)
+
+    def test_schedule(self):
+        """Neither streams nor batch size nor the cache changes a byte."""
+        lines = [story(i, 10, n=1 + i % 3) for i in range(20)]
+        jobs = [Job(lines, *options) for options in ([], ["--streams", "1"], ["--streams", "64", "--batch", "16"],
+                                                     ["--no-prefix-cache", "--threads", "1"])]
+        for job in jobs:
+            self.assertEqual(job.run().returncode, 0)
+        self.assertEqual(len({job.output.read_bytes() for job in jobs}), 1)
+
+
+class Tools(unittest.TestCase):
+    # [TOOL_CALLS]f{} is a call in this template's format; the bias leaves the model little else to say.
+    TEMPLATE = "{% for m in messages %}{{ m['role'] + m['content'] }}{% endfor %}{% if tools %}[TOOL_CALLS]{% endif %}"
+    BODY = {"messages": [{"role": "user", "content": "x"}], "n": 128, "temperature": 2, "max_tokens": 4,
+            "repetition_penalty": 1000, "logit_bias": {"102": 90, "123": 95, "125": 98, "2047": 70}, "tools": [TOOL]}
+
+    def choices(self, **more):
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(self.TEMPLATE)
+            file.flush()
+            got = bodies([line(str(i), CHAT, {**self.BODY, "seed": i, **more}) for i in range(2)],
+                         "--template", file.name)
+        return [choice for body in got for choice in body["choices"]]
+
+    def test_calls(self):
+        found = [c for c in self.choices() if c["finish_reason"] == "tool_calls"]
+        self.assertTrue(found)
+        for choice in found:
+            message = choice["message"]
+            self.assertEqual([(c["type"], c["function"]["name"]) for c in message["tool_calls"]], [("function", "f")])
+            json.loads(message["tool_calls"][0]["function"]["arguments"])
+            self.assertIsNone(message["content"])
+        ids = [c["message"]["tool_calls"][0]["id"] for c in found]
+        self.assertEqual(len(ids), len(set(ids)))
+
+    def test_none(self):
+        self.assertEqual([c for c in self.choices(tool_choice="none") if "tool_calls" in c["message"]], [])
+
+    def test_history(self):
+        """Arguments come to the template as what they say, contents of parts as text."""
+        template = "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.arguments.city }}{% endfor %}" \
+                   "{{ m.content or '' }};{% endfor %}"
+        messages = [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+                    {"role": "assistant", "content": None, "tool_calls": [{
+                        "id": "1", "type": "function",
+                        "function": {"name": "w", "arguments": "{\"city\": \"Rome\"}"}}]},
+                    {"role": "tool", "tool_call_id": "1", "content": "sun"}]
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(template)
+            file.flush()
+            chat = bodies([line("a", CHAT, {"messages": messages, "temperature": 0, "max_tokens": 8})], "--template",
+                          file.name)[0]
+        text = bodies([line("a", TEXT, {"prompt": "a\nb;Rome;sun;", "temperature": 0, "max_tokens": 8})])[0]
+        self.assertEqual(chat["usage"]["prompt_tokens"], text["usage"]["prompt_tokens"])
+        self.assertEqual(chat["choices"][0]["message"]["content"], text["choices"][0]["text"])
+
+    def test_variables_and_reasoning(self):
+        template = "{% if think %}{{ reasoning_effort }}</think><think>\n{% endif %}"
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(template)
+            file.flush()
+            body = bodies([line("a", CHAT, {"messages": USER, "temperature": 0, "max_tokens": 6,
+                                            "reasoning_effort": "low", "chat_template_kwargs": {"think": True}})],
+                          "--template", file.name)[0]
+        message = body["choices"][0]["message"]
+        self.assertTrue(message["reasoning_content"])
+        self.assertEqual(message["content"], "")
+
+
+BAD_LINES = [  # a line, the code of its error, its param
+    ("{broken", "invalid_json_line", None),
+    ('"text"', "invalid_type", "line"),
+    ("[]", "invalid_type", "line"),
+    ("{} {}", "invalid_json_line", None),
+    ("[" * 100000, "invalid_json_line", None),
+    (b'{"custom_id": "\xff\xfe"}', "invalid_json_line", None),
+    (line("x", TEXT, {"prompt": "a", "seed": 10 ** 30}), "invalid_json_line", None),
+    (json.dumps({"method": "POST", "url": TEXT, "body": {}}), "missing_required_parameter", "custom_id"),
+    (line(5, TEXT, {}), "invalid_type", "custom_id"),
+    (line("", TEXT, {}), "invalid_value", "custom_id"),
+    (json.dumps({"custom_id": "m", "url": TEXT, "body": {}}), "missing_required_parameter", "method"),
+    (line("get", TEXT, {}).replace("POST", "GET"), "invalid_method", "method"),
+    (line("url", "/v1/images", {}), "invalid_url", "url"),
+    (line("embed", EMBED, {"input": "a"}), "unsupported_url", "url"),
+    (line("body", TEXT, []), "invalid_type", "body"),
+    (line("more", TEXT, {}, extra=1), "unknown_parameter", "extra"),
+]
+BAD_BODIES = [  # url, body, code, param
+    (TEXT, {}, "missing_required_parameter", "prompt"),
+    (CHAT, {}, "missing_required_parameter", "messages"),
+    (CHAT, {"messages": None}, "missing_required_parameter", "messages"),
+    (CHAT, {"messages": "hi"}, "invalid_type", "messages"),
+    (CHAT, {"messages": []}, "invalid_value", "messages"),
+    (CHAT, {"messages": ["hi"]}, "invalid_type", "messages[0]"),
+    (CHAT, {"messages": [{"content": "a"}]}, "missing_required_parameter", "messages[0].role"),
+    (CHAT, {"messages": [{"role": "boss", "content": "a"}]}, "invalid_value", "messages[0].role"),
+    (CHAT, {"messages": USER + [{"role": "user"}]}, "missing_required_parameter", "messages[1].content"),
+    (CHAT, {"messages": [{"role": "user", "content": 5}]}, "invalid_type", "messages[0].content"),
+    (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "unsupported_value",
+     "messages[0].content[0]"),
+    (CHAT, {"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "missing_required_parameter",
+     "messages[0].content[0].text"),
+    (CHAT, {"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "missing_required_parameter",
+     "messages[0].tool_calls[0].function"),
+    (CHAT, {"messages": USER, "prompt": "x"}, "unknown_parameter", "prompt"),
+    (CHAT, {"messages": USER, "nonsense": 1}, "unknown_parameter", "nonsense"),
+    (CHAT, {"messages": USER, "tools": {}}, "invalid_type", "tools"),
+    (CHAT, {"messages": USER, "tools": [{"type": "x"}]}, "invalid_value", "tools[0].type"),
+    (CHAT, {"messages": USER, "tools": [{"type": "function", "function": {}}]}, "missing_required_parameter",
+     "tools[0].function.name"),
+    (CHAT, {"messages": USER, "tools": [TOOL], "tool_choice": "required"}, "unsupported_value", "tool_choice"),
+    (CHAT, {"messages": USER, "tools": [TOOL], "tool_choice": {"type": "function"}}, "unsupported_value",
+     "tool_choice"),
+    (CHAT, {"messages": USER, "response_format": {"type": "json_object"}}, "unsupported_value", "response_format"),
+    (CHAT, {"messages": USER, "top_logprobs": 2}, "invalid_value", "top_logprobs"),
+    (CHAT, {"messages": USER, "logprobs": 2}, "invalid_type", "logprobs"),
+    (CHAT, {"messages": USER, "max_tokens": 0}, "invalid_value", "max_tokens"),
+    (CHAT, {"messages": USER, "max_completion_tokens": "9"}, "invalid_type", "max_completion_tokens"),
+    (CHAT, {"messages": USER, "modalities": ["audio"]}, "unsupported_value", "modalities"),
+    (CHAT, {"messages": USER, "functions": []}, "unsupported_parameter", "functions"),
+    (CHAT, {"messages": USER, "chat_template_kwargs": []}, "invalid_type", "chat_template_kwargs"),
+    (TEXT, {"prompt": {}}, "invalid_type", "prompt"),
+    (TEXT, {"prompt": []}, "invalid_value", "prompt"),
+    (TEXT, {"prompt": ["a", 5]}, "invalid_type", "prompt[1]"),
+    (TEXT, {"prompt": [1, "a"]}, "invalid_type", "prompt[1]"),
+    (TEXT, {"prompt": [-1]}, "invalid_value", "prompt[0]"),
+    (TEXT, {"prompt": [1 << 20]}, None, None),
+    (TEXT, {"prompt": "a", "stream": True}, "unsupported_value", "stream"),
+    (TEXT, {"prompt": "a", "stream": 1}, "invalid_type", "stream"),
+    (TEXT, {"prompt": "a", "temperature": "hot"}, "invalid_type", "temperature"),
+    (TEXT, {"prompt": "a", "temperature": 2.1}, "invalid_value", "temperature"),
+    (TEXT, {"prompt": "a", "top_p": -0.1}, "invalid_value", "top_p"),
+    (TEXT, {"prompt": "a", "top_k": 1.5}, "invalid_type", "top_k"),
+    (TEXT, {"prompt": "a", "min_p": 2}, "invalid_value", "min_p"),
+    (TEXT, {"prompt": "a", "repetition_penalty": 0}, "invalid_value", "repetition_penalty"),
+    (TEXT, {"prompt": "a", "frequency_penalty": 3}, "invalid_value", "frequency_penalty"),
+    (TEXT, {"prompt": "a", "presence_penalty": "x"}, "invalid_type", "presence_penalty"),
+    (TEXT, {"prompt": "a", "n": 0}, "invalid_value", "n"),
+    (TEXT, {"prompt": ["a"] * 100, "n": 100}, "invalid_value", "n"),
+    (TEXT, {"prompt": "a", "seed": 1.5}, "invalid_type", "seed"),
+    (TEXT, {"prompt": "a", "stop": 5}, "invalid_type", "stop"),
+    (TEXT, {"prompt": "a", "stop": ["a", ""]}, "invalid_value", "stop[1]"),
+    (TEXT, {"prompt": "a", "stop": ["a"] * 17}, "invalid_value", "stop"),
+    (TEXT, {"prompt": "a", "stop": "a\0b"}, "invalid_value", "stop"),
+    (TEXT, {"prompt": "a", "logit_bias": {"x": 1}}, "invalid_value", "logit_bias.x"),
+    (TEXT, {"prompt": "a", "logit_bias": {"5": "x"}}, "invalid_type", "logit_bias.5"),
+    (TEXT, {"prompt": "a", "logit_bias": {"5": 101}}, "invalid_value", "logit_bias.5"),
+    (TEXT, {"prompt": "a", "logit_bias": {"2048": 1}}, None, None),
+    (TEXT, {"prompt": "a", "logprobs": 21}, "invalid_value", "logprobs"),
+    (TEXT, {"prompt": "a", "echo": "x"}, "invalid_type", "echo"),
+    (TEXT, {"prompt": "a", "echo": True, "logprobs": 1}, "unsupported_value", "echo"),
+    (TEXT, {"prompt": "a", "best_of": 2}, "unsupported_parameter", "best_of"),
+    (TEXT, {"prompt": "a", "suffix": "x"}, "unsupported_parameter", "suffix"),
+    (TEXT, {"prompt": "a", "model": 5}, "invalid_type", "model"),
+    (TEXT, {"prompt": "a " * 3000}, "context_length_exceeded", None),
+    (CHAT, {"messages": [{"role": "user", "content": "a " * 3000}]}, "context_length_exceeded", None),
+]
+
+
+class Bad(unittest.TestCase):
+    def test_lines(self):
+        data = b"\n".join(text if isinstance(text, bytes) else text.encode() for text, _, _ in BAD_LINES)
+        got = answers(data + b"\n" + story(0).encode())
+        self.assertEqual(len(got), len(BAD_LINES) + 1)
+        for i, ((text, code, param), answer) in enumerate(zip(BAD_LINES, got)):
+            with self.subTest(text=text[:80]):
+                self.assertIsNone(answer["response"])
+                self.assertEqual((answer["error"]["code"], answer["error"]["param"], answer["error"]["line"]),
+                                 (code, param, i + 1))
+                self.assertTrue(answer["error"]["message"])
+        self.assertEqual(got[13]["custom_id"], "embed")
+        self.assertEqual(got[-1]["response"]["status_code"], 200)
+
+    def test_bodies(self):
+        got = answers([line(str(i), url, body) for i, (url, body, _, _) in enumerate(BAD_BODIES)])
+        for (url, body, code, param), answer in zip(BAD_BODIES, got):
+            with self.subTest(url=url, body=str(body)[:80]):
+                self.assertIsNone(answer["error"])
+                self.assertEqual(answer["response"]["status_code"], 400)
+                error = answer["response"]["body"]["error"]
+                self.assertEqual(set(error), {"message", "type", "param", "code"})
+                self.assertEqual((error["type"], error["code"], error["param"]), ("invalid_request_error", code, param))
+                if param is not None:
+                    self.assertIn(param.split(".")[0], error["message"])
+
+    def test_nulls_and_ignored(self):
+        fields = ("temperature", "top_p", "n", "stop", "seed", "logprobs", "tools", "stream", "audio",
+                  "response_format")
+        bodies([line("a", CHAT, {"messages": USER, "max_tokens": 3, **dict.fromkeys(fields)}),
+                line("b", CHAT, {"messages": USER, "max_tokens": 3, "user": "u", "metadata": {"a": "b"}, "store": False,
+                                 "service_tier": "auto", "response_format": {"type": "text"}, "top_p": 0})])
+
+    def test_duplicates(self):
+        got = answers([story(1), line("s1", TEXT, {"prompt": 5}), story(2), story(1)])
+        self.assertEqual([a["error"] and a["error"]["code"] for a in got],
+                         [None, "duplicate_custom_id", None, "duplicate_custom_id"])
+        self.assertIn("line 1 ", got[3]["error"]["message"])
+
+    def test_layout(self):
+        """Blank lines, carriage returns, a byte order mark, no newline at the end, nothing at all."""
+        got = answers(b"\xef\xbb\xbf" + story(0).encode() + b"\r\n\r\n   \n\n" + story(1).encode() + b"\n\t\n" + b"{x")
+        self.assertEqual([a["custom_id"] for a in got], ["s0", "s1", None])
+        self.assertEqual([a["response"] and a["response"]["status_code"] for a in got], [200, 200, None])
+        self.assertEqual(got[2]["error"]["line"], 7)
+        self.assertEqual(answers(b""), [])
+        self.assertEqual(answers(b"\n\n"), [])
+        odd = json.loads(json.dumps("\0\u2028\ud83e\udd89\"\\"))
+        self.assertEqual(answers([line(odd, TEXT, {"prompt": "a", "max_tokens": 1})])[0]["custom_id"], odd)
+
+    def test_long_lines(self):
+        at_limit = story(1)
+        at_limit = at_limit.replace("Once", "Once" + " " * (1000 - len(at_limit)))
+        beyond = at_limit.replace("Once", "Once ").replace("s1", "s2")
+        self.assertEqual((len(at_limit), len(beyond)), (1000, 1001))
+        got = answers([story(0), at_limit, beyond, "x" * 500000, story(3)], "--max-line-bytes", "1000")
+        self.assertEqual([a["error"] and a["error"]["code"] for a in got],
+                         [None, None, "line_too_long", "line_too_long", None])
+
+    def peak(self, job):
+        """Of the program's own memory: what a parent had before it began does not count, as it would in ru_maxrss."""
+        process = subprocess.Popen(job.command("--quiet"))
+        status, peak = pathlib.Path(f"/proc/{process.pid}/status"), 0
+        while process.poll() is None:
+            found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
+            peak = int(found[1]) * 1024 if found else peak
+            time.sleep(0.002)
+        self.assertEqual(process.returncode, 0)
+        return peak
+
+    def test_memory(self):
+        small = self.peak(Job([story(0)]))
+        huge = Job([])
+        with open(huge.input, "wb") as file:
+            file.write(b'{"custom_id": "')
+            for _ in range(100):
+                file.write(b"x" * 1000000)
+            file.write(b'"}\n' + story(0).encode())
+        self.assertLess(self.peak(huge) - small, 8 << 20)
+        self.assertEqual([a["error"] and a["error"]["code"] for a in huge.answers()], ["line_too_long", None])
+        many = Job([line(f"line {i}", TEXT, {"prompt": "x" * 400, "n": "x"}) for i in range(40000)])
+        self.assertGreater(many.input.stat().st_size, 18e6)
+        self.assertLess(self.peak(many) - small, 16 << 20)
+        self.assertEqual(len(many.answers()), 40000)
+
+
+class Files(unittest.TestCase):
+    def refused(self, result, words, code=1):
+        text = result.stderr.decode()
+        self.assertEqual(result.returncode, code, text)
+        self.assertTrue(text.startswith("runnel: "), text)
+        self.assertEqual(text.count("\n"), 1, text)
+        self.assertIn(words, text)
+
+    def test_order(self):
+        lines = [story(i, 1 + (37 * i) % 24) for i in range(40)]
+        ordered, unordered = Job(lines), Job(lines, "--unordered")
+        for job in (ordered, unordered):
+            self.assertEqual(job.run().returncode, 0)
+        self.assertEqual([a["custom_id"] for a in ordered.answers()], [f"s{i}" for i in range(40)])
+        self.assertEqual(sorted(ordered.output.read_bytes().split(b"\n")),
+                         sorted(unordered.output.read_bytes().split(b"\n")))
+        slow = Job([story(0, 200)] + [story(i, 1) for i in range(1, 120)], "--unordered", "--streams", "4")
+        self.assertEqual(slow.run().returncode, 0)
+        self.assertNotEqual(slow.answers()[0]["custom_id"], "s0")
+
+    def test_existing(self):
+        job = Job([story(0)])
+        self.assertEqual(job.run().returncode, 0)
+        want = job.output.read_bytes()
+        self.refused(job.run(), "--resume goes on with its job, --overwrite begins anew", 2)
+        job.output.unlink()
+        self.refused(job.run(), "journal exists already", 2)
+        self.refused(job.run("--resume"), "has 0 bytes")
+        self.assertEqual(job.run("--overwrite").returncode, 0)
+        self.assertEqual(job.output.read_bytes(), want)
+        self.assertEqual(job.run("--resume").returncode, 0)  # nothing is left to do
+        self.assertEqual(job.output.read_bytes(), want)
+        job.journal.unlink()
+        self.refused(job.run("--resume"), "its journal", 2)
+        self.assertEqual(job.output.read_bytes(), want)
+        self.refused(job.run("--resume", "--overwrite"), "exclude each other", 2)
+
+    def test_resume_begins(self):
+        job = Job([story(0)])
+        self.assertEqual(job.run("--resume").returncode, 0)
+        self.assertEqual(len(job.answers()), 1)
+
+    def test_same_file(self):
+        job = Job([story(0)])
+        (job.path / "link").symlink_to(job.input)
+        os.link(job.input, job.path / "hard")
+        before = job.input.read_bytes()
+        for paths, words in (((job.input, job.input), "the input and the output"),
+                             ((job.input, job.path / "link"), "the input and the output"),
+                             ((job.input, job.path / "hard"), "the input and the output"),
+                             ((job.input, MODEL), "the model and the output"),
+                             ((job.input, job.output, "--journal", job.input), "the input and the journal"),
+                             ((job.input, job.output, "--journal", job.output), "the output and the journal")):
+            self.refused(run("batch", MODEL, *paths, "--overwrite"), words, 2)
+        self.assertEqual(job.input.read_bytes(), before)
+        self.refused(run("batch", MODEL, job.path, job.output), "not a regular file")
+        self.refused(run("batch", MODEL, job.path / "none", job.output), "No such file")
+        self.refused(run("batch", MODEL, job.input, job.path / "none" / "out"), "none/out")
+        self.assertFalse(job.output.exists())
+
+    def test_changed_input(self):
+        lines = [story(i) for i in range(5)]
+        job = Job(lines)
+        self.assertEqual(job.run().returncode, 0)
+        want = job.output.read_bytes()
+        for data, number in ((lines[:2] + [story(9)] + lines[3:], 3), (lines[:4], 5), (lines + [story(6)], 6),
+                             (lines[:1] + [""] + lines[1:], 2)):
+            job.input.write_text("\n".join(data) + "\n")
+            self.refused(job.run("--resume"), f"line {number} is not the line that the journal knows")
+            self.assertEqual(job.output.read_bytes(), want)
+
+    def test_other_settings(self):
+        job = Job([story(0)])
+        self.assertEqual(job.run().returncode, 0)
+        for options, words in ((["--ctx", "512"], "another context: 1024 there, 512 now"),
+                               (["--kv-type", "f32"], "another kv-type"), (["--unordered"], "another order"),
+                               (["--max-line-bytes", "1M"], "another max-line-bytes")):
+            self.refused(job.run("--resume", *options), words)
+        with tempfile.TemporaryDirectory() as folder:
+            model = pathlib.Path(folder) / pathlib.Path(MODEL).name
+            data = bytearray(pathlib.Path(MODEL).read_bytes())
+            data[-1] ^= 1
+            model.write_bytes(data)
+            job.model = str(model)
+            self.refused(job.run("--resume"), "another model")
+        job.model = MODEL
+        self.assertEqual(job.run("--resume", "--streams", "3", "--threads", "1").returncode, 0)
+
+    def test_changed_output(self):
+        job = Job([story(i) for i in range(3)])
+        self.assertEqual(job.run().returncode, 0)
+        want = job.output.read_bytes()
+        job.output.write_bytes(want[:-5])
+        self.refused(job.run("--resume"), "it was changed")
+        job.output.write_bytes(want[:-5] + b"#####")
+        self.refused(job.run("--resume"), "it was changed")
+        job.output.write_bytes(want + b'{"id":"torn')  # more than the journal knows is a torn tail
+        self.assertEqual(job.run("--resume").returncode, 0)
+        self.assertEqual(job.output.read_bytes(), want)
+
+    def test_foreign_journals(self):
+        job = Job([story(0)])
+        job.journal.write_bytes(b"precious" * 1000)
+        self.refused(job.run("--overwrite"), "damaged, or no journal")
+        self.assertEqual(job.journal.read_bytes(), b"precious" * 1000)
+        job.journal.unlink()
+        other = sqlite3.connect(job.journal)
+        other.execute("CREATE TABLE precious (x)")
+        other.commit()
+        other.close()
+        before = job.journal.read_bytes()
+        self.refused(job.run("--overwrite"), "no journal of runnel batch")
+        self.assertEqual(job.journal.read_bytes(), before)
+
+    def test_two_at_once(self):
+        job = Job([story(i, 400) for i in range(64)], "--streams", "2")
+        first = job.start()
+        while not job.output.exists():
+            self.assertIsNone(first.poll())
+            time.sleep(0.01)
+        time.sleep(0.2)
+        try:
+            self.refused(job.run("--resume"), "another process is working with it")
+        finally:
+            first.kill()
+            first.communicate()
+
+    def test_interrupt(self):
+        lines = [story(i, 60) for i in range(60)]
+        whole = Job(lines)
+        self.assertEqual(whole.run().returncode, 0)
+        job = Job(lines, "--streams", "4")
+        size = 0
+        for number in (signal.SIGINT, signal.SIGTERM):
+            process = job.start("--resume")
+            while not (job.output.exists() and job.output.stat().st_size > size):
+                self.assertIsNone(process.poll())
+                time.sleep(0.01)
+            process.send_signal(number)
+            text = process.communicate(timeout=60)[1].decode()
+            self.assertEqual(process.returncode, 130, text)
+            self.assertRegex(text, r"^runnel: \d+ lines were done in this run; the same command with --resume "
+                                   r"goes on\n$")
+            self.assertTrue(whole.output.read_bytes().startswith(job.output.read_bytes()))
+            size = job.output.stat().st_size + 100  # beyond the torn tail
+            with open(job.output, "ab") as out:
+                out.write(b'{"id":"a torn tail')
+        result = job.run("--resume")
+        self.assertEqual(result.returncode, 0)
+        self.assertRegex(result.stderr.decode(), r"^lines: 60, 60 ok, 0 errors \(\d+ from earlier runs\)\n")
+        self.assertEqual(job.output.read_bytes(), whole.output.read_bytes())
+
+    def test_full_disk(self):
+        """A limit on the size of files is as a full disk: the write fails, the output's or the journal's."""
+        lines = [story(i, 20, n=4) for i in range(40)]
+        whole = Job(lines)
+        self.assertEqual(whole.run().returncode, 0)
+        seen = set()
+        for limit in (0, 3000, 9000, 20000, 40000, 60000):
+            job = Job(lines)
+            result = job.run(preexec_fn=lambda most=limit: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)))
+            text = result.stderr.decode()
+            with self.subTest(limit=limit, text=text):
+                self.assertEqual(result.returncode, 1)
+                self.assertRegex(text.splitlines()[0], r"^runnel: .*out.jsonl(.journal)?: ")
+                self.assertRegex(text, "File too large|disk I/O error|full")
+                seen.add(".journal: " in text)
+                result = job.run("--resume")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(job.output.read_bytes(), whole.output.read_bytes())
+        self.assertIn(True, seen)
+
+    def test_output_full(self):
+        """The output alone: a journal of this size fits, the output of long answers does not."""
+        lines = [line(str(i), TEXT, {"prompt": "Once", "max_tokens": 40, "logprobs": 5}) for i in range(60)]
+        whole = Job(lines)
+        self.assertEqual(whole.run().returncode, 0)
+        size = whole.output.stat().st_size
+        job = Job(lines, "--streams", "2")
+        most = int(0.75 * size)
+        result = job.run(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)))
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn(b"--resume goes on", result.stderr)
+        self.assertEqual(job.run("--resume").returncode, 0)
+        self.assertEqual(job.output.read_bytes(), whole.output.read_bytes())
+
+
+class Terminal(unittest.TestCase):
+    def on_terminal(self, job, *options):
+        master, slave = pty.openpty()
+        process = subprocess.Popen(job.command(*options), stderr=slave, stdout=subprocess.DEVNULL)
+        os.close(slave)
+        text = b""
+        while True:
+            try:
+                data = os.read(master, 65536)
+            except OSError:  # how a terminal ends
+                break
+            if not data:
+                break
+            text += data
+        os.close(master)
+        self.assertEqual(process.wait(60), 0)
+        return text.decode()
+
+    def test_bar(self):
+        lines = [story(i, 40) for i in range(80)]
+        text = self.on_terminal(Job(lines, "--streams", "4"))
+        self.assertRegex(text, r"\rbatch +\[#* *\] +\d+ %  \d+ lines, [\d.]+/s, \d+:\d\d:\d\d left")
+        self.assertRegex(text, r"\r\033\[Klines: 80, 80 ok, 0 errors")
+        self.assertEqual(self.on_terminal(Job(lines[:3]), "--quiet"), "")
+
+    def test_pipe(self):
+        job = Job([story(0), "{"])
+        text = job.run().stderr.decode()
+        self.assertRegex(text, r"^lines: 2, 1 ok, 1 errors\ntokens: \d+ of prompts \(\d+ cached\), 8 of answers\n"
+                               r"time: [\d.]+ s, [\d.]+ lines/s, [\d.]+ tokens/s\n$")
+        self.assertEqual(Job([story(0)]).run("-q").stderr, b"")
+
+
+if __name__ == "__main__":
+    common.main("__main__")
