@@ -72,17 +72,18 @@ static struct host_options device_options(uint32_t n_streams, uint32_t context, 
     uint32_t blocks = n_streams * ((context + 31) / 32);
 
     return (struct host_options){
-        .limits = {.max_rows = 256 > n_streams ? 256 : n_streams, .max_seqs = n_streams + 8, .max_outs = n_streams,
+        .limits = {.max_rows = 256 > n_streams ? 256 : n_streams, .max_seqs = n_streams + 8, .max_outs = 2 * n_streams,
                    .n_blocks = blocks, .block_tokens = 32, .context_tokens = context},
         .spins = spins,
         .max_streams = n_streams + 8,
     };
 }
 
-static void open_device(struct host *host, uint32_t n_streams, uint64_t step_ns, bool spins)
+static void open_device(struct host *host, uint32_t n_streams, uint64_t step_ns, bool spins, runnel_trace_fn on_trace)
 {
     struct host_options options = device_options(n_streams, 512, spins);
 
+    options.on_trace = on_trace;
     host_open(host, &options);
     host->device->step_ns = step_ns;
     for (uint32_t i = 0; i < n_streams; i++) {
@@ -103,7 +104,7 @@ static void measure_overhead(const char *what, uint64_t step_ns, double share_go
     uint64_t begin, scheduler, own, tokens;
     double wall, us;
 
-    open_device(&host, 64, step_ns, false);
+    open_device(&host, 64, step_ns, false, NULL);
     begin = monotonic_ns();
     scheduler = host_scheduler_ns(&host);
     own = host_own_ns();
@@ -122,8 +123,31 @@ static void measure_overhead(const char *what, uint64_t step_ns, double share_go
     host_close(&host);
 }
 
+/* What a token costs in the metrics: a count, and a time in the middle of the buckets. */
+static void measure_metrics(void)
+{
+    struct rn_metrics_list list = {0};
+    struct rn_heap heap;
+    struct rn_metrics *metrics;
+    const uint64_t n = 20000000;
+    uint64_t begin;
+
+    rn_heap_init(&heap, NULL);
+    metrics = rn_metrics_of(&list, &heap, NULL);
+    if (metrics == NULL)
+        die("metrics", "no memory");
+    begin = monotonic_ns();
+    for (uint64_t i = 0; i < n; i++) {
+        rn_metrics_count(metrics, RN_COUNT_TOKENS, 1);
+        rn_metrics_time(metrics, RN_TIMING_INTER_TOKEN, 20000 + i % 65536);
+    }
+    row("overhead", "metrics of a token", "count and histogram", (double)(monotonic_ns() - begin) / (double)n, "ns", 50);
+    rn_metrics_fini(&list, &heap);
+}
+
 static void overhead(void)
 {
+    measure_metrics();
     measure_overhead("64 streams, steps of 1 ms", 1000000, 0, 2);
     measure_overhead("64 streams, steps of 12.8 ms", 12800000, 10, 2);
 }
@@ -135,7 +159,7 @@ static void measure_idle(const char *what, uint64_t step_ns)
     struct host host;
     double idle, busy, steps;
 
-    open_device(&host, 64, step_ns, true);
+    open_device(&host, 64, step_ns, true, NULL);
     device_reset(host.device);
     host_run(&host, seconds_from_now(arguments.seconds), NULL, 0);
     idle = (double)host.device->idle_ns;
@@ -146,11 +170,50 @@ static void measure_idle(const char *what, uint64_t step_ns)
     host_close(&host);
 }
 
+/* Time of the actors, by name; the tracer's thread writes. */
+#define ROLES 7
+static struct {
+    const char *names[ROLES];
+    uint64_t ns[ROLES], steps;
+} work;
+
+static void on_trace(void *user, const runnel_trace_event *event)
+{
+    uint32_t i = 0;
+
+    (void)user;
+    work.steps += event->kind == RUNNEL_TRACE_STEP;
+    if (event->kind != RUNNEL_TRACE_ACTOR)
+        return;
+    while (i < ROLES - 1 && work.names[i] != NULL && strcmp(work.names[i], event->name) != 0)
+        i++;
+    work.names[i] = event->name;
+    work.ns[i] += event->end_ns - event->begin_ns;
+}
+
+/* Where the time between two steps goes: of it, the sampler's and decode's work is on the way; the rest is waking. */
+static void measure_work(void)
+{
+    struct host host;
+
+    memset(&work, 0, sizeof work);
+    open_device(&host, 64, 2000000, true, on_trace);
+    host_run(&host, seconds_from_now(arguments.seconds), NULL, 0);
+    host_close(&host);
+    for (uint32_t i = 0; i < ROLES && work.names[i] != NULL; i++) {
+        char figure[64];
+
+        snprintf(figure, sizeof figure, "%s, per step", work.names[i]);
+        row("idle", "64 streams, traced", figure, (double)work.ns[i] / (double)work.steps * 1e-3, "us", 0);
+    }
+}
+
 static void idle(void)
 {
     measure_idle("64 streams, steps of 1 ms", 1000000);
     measure_idle("64 streams, steps of 2 ms", 2000000);
     measure_idle("64 streams, steps of 5 ms", 5000000);
+    measure_work();
 }
 
 /* ---- open ---- */

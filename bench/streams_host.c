@@ -62,6 +62,7 @@ void host_open(struct host *host, const struct host_options *options)
     runnel_engine_options_default(&engine_options);
     engine_options.max_streams = options->max_streams;
     engine_options.compute_threads = options->path == NULL ? 1 : options->threads;
+    engine_options.on_trace = options->on_trace;
     if (options->allocator != NULL)
         engine_options.allocator = *options->allocator;
     if (runnel_engine_new(&engine_options, &host->engine, &error) != RUNNEL_OK)

@@ -43,6 +43,7 @@ struct host_options {
     uint32_t max_streams, context_tokens, threads;
     uint64_t kv_bytes;
     const runnel_allocator *allocator; /* NULL: the default */
+    runnel_trace_fn on_trace;          /* NULL: no trace */
 };
 
 /* Starts it or ends the program with a message. */
