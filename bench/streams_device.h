@@ -19,7 +19,6 @@ struct device {
     struct rn_backend backend; /* first */
     _Atomic(uint64_t) step_ns; /* may be changed at any time: relaxed would do, a step may still take the old one */
     uint64_t row_ns;
-    bool spins;                /* the device's thread never parks: its wake-up is no part of what is measured */
     struct rn_word has_step, stopping;
     struct rn_wake wake;
     struct rn_step *step;
@@ -32,7 +31,7 @@ struct device {
 };
 
 /* NULL: no memory or no thread. From the C library's heap. Freed with device_free, after the engine. */
-struct device *device_new(const struct rn_backend_limits *limits, bool spins);
+struct device *device_new(const struct rn_backend_limits *limits);
 void device_free(struct device *device);
 
 /* Counts from zero; the time until the next step is not idle. */

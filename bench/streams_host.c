@@ -28,7 +28,7 @@ static void open_device(struct host *host, const struct host_options *options)
     struct rn_model_parts parts = {.limits = options->limits, .n_vocab = DEVICE_VOCAB};
     runnel_error error = {0};
 
-    host->device = need(device_new(&options->limits, options->spins));
+    host->device = need(device_new(&options->limits));
     parts.backend = &host->device->backend;
     parts.vocab = need(rn_vocab_new_bytes(&host->engine->heap));
     if (rn_model_new_of_parts(host->engine, &parts, NULL, &host->model, &error) != RUNNEL_OK)

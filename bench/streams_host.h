@@ -39,7 +39,6 @@ struct host {
 struct host_options {
     const char *path; /* NULL: a device with these limits */
     struct rn_backend_limits limits;
-    bool spins;
     uint32_t max_streams, context_tokens, threads;
     uint64_t kv_bytes;
     const runnel_allocator *allocator; /* NULL: the default */
