@@ -390,9 +390,9 @@ static void on_sampled(struct rn_actor *self, struct rn_msg *msg)
 
     rn_msg_free(self->runtime, msg);
     decode->in_flight = false;
-    rn_pace_note(&decode->pace, batch->n_answer_rows, batch->step.n_rows - batch->n_answer_rows,
-                 rn_now_us(&decode->model->engine->clock) - decode->step_begin_us);
     rn_note_step(decode);
+    rn_pace_note(&decode->pace, batch->n_answer_rows, batch->step.n_rows - batch->n_answer_rows,
+                 (batch->end_ns - batch->begin_ns) / 1000);
     for (uint32_t i = 0; i < batch->n_parts; i++) {
         take_part(decode, &batch->parts[i], outs);
         outs += batch->parts[i].n_outs;
@@ -431,7 +431,6 @@ static void flush(struct rn_actor *self)
     decode->free_computed = decode->computed->next;
     decode->computed->n = 0;
     decode->in_flight = true;
-    decode->step_begin_us = rn_now_us(&decode->model->engine->clock);
     decode->batch.msg = rn_msg_new(self->runtime, RN_MSG_STEP_DONE);
     decode->batch.step.on_done = on_step_done;
     decode->batch.step.user = decode->model;

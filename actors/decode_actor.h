@@ -56,9 +56,9 @@ struct rn_batch {
     struct rn_batch_out *outs;   /* [limits.max_outs] */
     struct rn_batch_part *parts; /* [limits.max_seqs] */
     uint32_t n_parts;
-    uint64_t begin_ns, end_ns;   /* of the step: submit, and its end on the backend's thread */
     uint32_t n_answer_rows;      /* rows of running sequences, the first ones */
     bool read_along;             /* one of them is not of the background */
+    uint64_t begin_ns, end_ns;   /* of the step: submit, and its end on the backend's thread */
 };
 
 struct rn_credit {
@@ -77,7 +77,6 @@ struct rn_decode {
     struct rn_credit *credits;    /* [max_streams] */
     struct rn_batch batch;
     struct rn_pace pace;
-    uint64_t step_begin_us;
     bool in_flight;
     uint64_t now_us;              /* when the batch that is taken apart came back */
     bool shortage;                /* the tier wants back what stalls */

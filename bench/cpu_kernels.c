@@ -67,7 +67,7 @@ static void tile(const struct work *w, const uint8_t *matrix, uint32_t row, uint
 static void batch(const struct work *w, const uint8_t *matrix, uint32_t first, void *panel)
 {
     uint32_t height = rn_kernel_height(w->kernel, w->n), row, i;
-    uint32_t step = w->n >= w->kernel->pack_from ? 1 : w->kernel->step;
+    uint32_t step = rn_kernel_step(w->kernel, w->n);
 
     if (step > BATCH / height)
         step = BATCH / height;

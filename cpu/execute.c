@@ -287,7 +287,7 @@ static uint32_t piece_rows(const struct context *c, const struct product *p, uin
 static void piece(const struct context *c, const struct product *p, uint32_t first, uint32_t n)
 {
     uint32_t end = p->weight->rows - first < n ? p->weight->rows : first + n;
-    uint32_t height = rn_kernel_height(p->kernel, p->n), step = p->n < p->kernel->pack_from ? p->kernel->step : 1, i;
+    uint32_t height = rn_kernel_height(p->kernel, p->n), step = rn_kernel_step(p->kernel, p->n), i;
 
     for (; end - first >= height; first += height * step) {
         if (step > (end - first) / height)

@@ -41,7 +41,7 @@ enum rn_input {
     RN_INPUT_KINDS
 };
 
-enum { RN_MAX_INPUTS = 8, RN_MAX_TILE = 32 };
+enum { RN_MAX_INPUTS = 16, RN_MAX_TILE = 32 };
 
 /* One tile of a product: out[i][r * step] = weights[r * step] · inputs[i], r < rows.
  * With one input, memory sets the pace: tiles of rows far apart (step > 1), taken one after the other, make
@@ -63,8 +63,8 @@ struct rn_kernel {
     enum rn_input input;
     uint32_t tile;      /* weight rows handled together */
     uint32_t pack_from; /* from so many input rows on: pack once, then packed; below: direct */
-    uint32_t direct_tile; /* so many rows at once for direct: fewer rows, each a longer stream; 0: tile */
-    uint32_t step;      /* the best rn_matmul.step of direct; measured */
+    uint32_t direct_tile; /* so many rows at once for one input: fewer rows, each a longer stream; 0: tile */
+    uint32_t step;      /* the best rn_matmul.step of direct with one input; measured */
     size_t (*panel_bytes)(uint32_t cols);
     void (*direct)(const struct rn_matmul *m);
     void (*pack)(const struct rn_matmul *m);   /* weights → panel; inputs and outputs are not looked at */
@@ -74,7 +74,13 @@ struct rn_kernel {
 /* Rows that are handed over together for n inputs. */
 static inline uint32_t rn_kernel_height(const struct rn_kernel *kernel, uint32_t n)
 {
-    return n >= kernel->pack_from || kernel->direct_tile == 0 ? kernel->tile : kernel->direct_tile;
+    return n > 1 || n >= kernel->pack_from || kernel->direct_tile == 0 ? kernel->tile : kernel->direct_tile;
+}
+
+/* How far apart they are. */
+static inline uint32_t rn_kernel_step(const struct rn_kernel *kernel, uint32_t n)
+{
+    return n > 1 || n >= kernel->pack_from ? 1 : kernel->step;
 }
 
 /* Attention of the queries that share one head of keys and values, for a few rows of one sequence. */

@@ -18,6 +18,12 @@ void rn_direct_bf16(const struct rn_matmul *m);
 
 void rn_quantise_lines_avx2(const float *a, void *out, uint32_t n);
 
+/* Products of one input with sixteen rows, m->n = 1 and m->rows = 16: direct_avx512.c. */
+#define RN_DIRECT_AVX512(X) X(q4_0) X(q4_1) X(q8_0) X(iq4_nl) X(mxfp4) X(nvfp4) X(q4_k) X(q6_k) X(iq4_xs)
+#define RN_DECLARE(name) void rn_direct_##name##_avx512(const struct rn_matmul *m);
+RN_DIRECT_AVX512(RN_DECLARE)
+#undef RN_DECLARE
+
 extern const struct rn_rows rn_rows_avx2;
 extern const struct rn_attention rn_attention_avx512;
 

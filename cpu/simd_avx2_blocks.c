@@ -48,7 +48,10 @@ typedef __m256 VF;
 
 #define AT_ONCE 4
 #define OFFSET(n) (n)
-enum { LANES = 8, AHEAD = 512, PACK_FROM = 2, GRIDS_IN_REGISTERS = 0 };
+enum { LANES = 8, AHEAD = 512, PACK_FROM = RN_MAX_INPUTS + 1 };
+
+#define ONE_ROWS(name) ONE_COLUMNS(name)
+#define ONE_GRID(name) ONE_BUFFERED(name)
 
 #define ONES _mm256_set1_epi16(1)
 

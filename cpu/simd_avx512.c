@@ -48,7 +48,11 @@ typedef __m512 VF;
 
 #define AT_ONCE 8
 #define OFFSET(n) 128 /* as rn_line.start expects */
-enum { LANES = 16, AHEAD = 512, PACK_FROM = 2, GRIDS_IN_REGISTERS = 1 };
+enum { LANES = 16, AHEAD = 512, PACK_FROM = RN_MAX_INPUTS + 1 };
+
+/* The last rows of a matrix may be fewer. */
+#define ONE_ROWS(name) (m->rows == LANES ? rn_direct_##name##_avx512(m) : ONE_BUFFERED(name))
+#define ONE_GRID(name) ONE_COLUMNS(name)
 
 /* a < b ? x : 0 */
 INLINE VI vi_where_less(VI a, VI b, VI x)

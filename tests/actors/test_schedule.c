@@ -55,7 +55,7 @@ static void start(uint64_t max_queued_tokens, uint64_t max_queued_bytes)
 {
     static const struct oracle_alphabet alphabet = {2, {'a', 'b'}};
     struct rn_model_parts parts = {.limits = limits, .n_vocab = ORACLE_VOCAB};
-    struct rn_clock clock = {.now_us = clock_now, .user = NULL};
+    struct rn_clock clock = {.now_us = clock_now};
     runnel_engine_options options;
 
     runnel_engine_options_default(&options);

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """runnel batch killed with SIGKILL at random moments: --resume ends with the bytes of a job that nobody disturbed.
 
-At moments of time, and at each write to a file (crash_point.c). RUNNEL_BATCH_KILLS: how often (50), RUNNEL_BATCH_POINTS:
-how many of the writes (all), RUNNEL_BATCH_SEED: of what is drawn (the clock's), RUNNEL_CRASH_POINT: the library."""
+At moments of time, and at each write to a file (crash_point.c). RUNNEL_BATCH_KILLS: how often (50),
+RUNNEL_BATCH_POINTS: how many of the writes (all), RUNNEL_BATCH_SEED: of what is drawn (the clock's),
+RUNNEL_CRASH_POINT: the library."""
 import os
 import random
 import time
@@ -68,7 +69,8 @@ class Kill(unittest.TestCase):
 
 class Points(unittest.TestCase):
     def start(self, job, at, count="/dev/null"):
-        env = {**os.environ, "LD_PRELOAD": os.environ["RUNNEL_CRASH_POINT"], "CRASH_AT": str(at), "CRASH_COUNT": str(count),
+        env = {**os.environ, "LD_PRELOAD": os.environ["RUNNEL_CRASH_POINT"], "CRASH_AT": str(at),
+               "CRASH_COUNT": str(count),
                "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
         return job.run("--resume", env=env)
 

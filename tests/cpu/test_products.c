@@ -112,7 +112,7 @@ static void product(const struct rn_kernel *kernel, enum way way, const struct f
     struct rn_matmul m = {
         .row_bytes = rn_type_bytes(type, cols), .cols = cols, .type = type, .panel = panel, .step = 1};
     bool packed = way == PACKED || (way == AS_MEANT && n >= kernel->pack_from);
-    uint32_t height = packed ? kernel->tile : rn_kernel_height(kernel, 1), row, i, j;
+    uint32_t height = packed ? kernel->tile : rn_kernel_height(kernel, n), row, i, j;
 
     for (row = 0; row < n_rows; row += height) {
         m.weights = weights + row * m.row_bytes;
@@ -260,7 +260,7 @@ static void check_step(const struct rn_kernel *kernel, const struct format *f, u
 
 static void check_products(const struct rn_level *level, const struct format *f, uint32_t cols, double magnitude)
 {
-    static const uint32_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 31, 32, 64};
+    static const uint32_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 11, 15, 16, 17, 31, 64};
     const struct rn_kernel *kernel = kernel_of(level, f->type);
     size_t bytes = rn_input_bytes(kernel->input, cols), i;
     struct buffers b = take_buffers();
