@@ -102,6 +102,7 @@ void sim_on_trace(void *user, const runnel_trace_event *event)
         sim_fail(sim, "trace: %s of no stream", event->name);
         return;
     }
+    sim->n_trace_queued += strcmp(event->name, "queued") == 0;
     if (stream->phase_end_ns == 0)
         stream->phase_begin_ns = event->begin_ns;
     else if (stream->phase_end_ns != event->begin_ns)
@@ -155,5 +156,6 @@ void sim_check_metrics(struct sim *sim)
     rn_tracer_drain(sim->engine->tracer);
     expect(sim, "trace_dropped", m.trace_dropped, 0);
     expect(sim, "steps of the trace", sim->n_trace_steps, stats.steps);
+    expect(sim, "waits of the trace", sim->n_trace_queued, m.requests + m.preemptions);
     expect_phases(sim);
 }
