@@ -109,6 +109,7 @@ static void fill_terminal(struct rn_cell *cell, struct rn_outlet *outlet, const 
         [RN_OUTCOME_FAILED] = RUNNEL_EVENT_FAILED,
     };
 
+    *cell = (struct rn_cell){.token = -1};
     cell->type = types[request->outcome];
     cell->finish = request->outcome == RN_OUTCOME_DONE ? request->finish : RUNNEL_FINISH_NONE;
     if (request->outcome == RN_OUTCOME_FAILED) {
@@ -147,25 +148,24 @@ static void on_end(struct rn_actor *self, struct rn_msg *msg)
     struct runnel_engine *engine = detokenizer->model->engine;
     struct rn_request *request = msg->request.request;
     struct rn_outlet *outlet = &engine->host.outlets[request->slot];
-    struct rn_cell *cell;
 
     RN_CHECK(rn_outlet_is(outlet, request->generation) && request->outcome != RN_OUTCOME_NONE);
     if (request->n_limit == 0)
         request->n_prompt = request->n_tokens; /* never admitted: what is known is the prompt */
     settle_outcome(outlet, request);
     request->end_us = rn_now_us(&engine->clock);
-    put_tail(engine, outlet, request->outcome == RN_OUTCOME_DONE && request->finish == RUNNEL_FINISH_STOP);
+    if (rn_outlet_is_prepared(outlet))
+        put_tail(engine, outlet, request->outcome == RN_OUTCOME_DONE && request->finish == RUNNEL_FINISH_STOP);
     if (outlet->pieces.stopped && request->outcome == RN_OUTCOME_DONE)
         request->finish = RUNNEL_FINISH_STOP; /* also one that stood in what was held back for a longer one */
     rn_note_ended(self, request);
-    cell = rn_outlet_reserve(outlet);
-    fill_terminal(cell, outlet, request);
+    fill_terminal(&outlet->end, outlet, request);
     publish_session(engine, request);
     /* The blocks are on their way back before the host can know that the stream has ended: a next turn
      * that it submits then finds them with the session. */
     msg->head.kind = RN_MSG_RETIRE;
     rn_actor_send(&detokenizer->model->tier.actor, msg);
-    rn_host_publish(engine, outlet);
+    rn_host_publish_end(engine, outlet);
 }
 
 static const struct rn_actor_class detokenizer_class = {

@@ -340,8 +340,6 @@ static runnel_status open_outlet(runnel_model *model, const runnel_request *requ
         return RUNNEL_NO_MEMORY;
     }
     r->answer = options.answer;
-    r->logits = outlet->logits;
-    r->n_logits_rows = outlet->window + 1; /* one more than may be undelivered: the host may be reading one */
     return RUNNEL_OK;
 }
 

@@ -46,15 +46,26 @@ static void raise_stream(struct runnel_engine *engine, struct rn_outlet *outlet)
         send_ready(engine, &outlet->ready);
 }
 
-void rn_host_publish(struct runnel_engine *engine, struct rn_outlet *outlet)
+static void wake_reader(struct runnel_engine *engine, struct rn_outlet *outlet, bool pull)
 {
-    bool pull = rn_word_get(&outlet->pull) != 0; /* read before the cell is out: after it the slot may be reused */
-
-    rn_ring_publish_spsc(outlet->ring);
     if (pull)
         rn_wake_notify(&outlet->wake);
     else
         raise_stream(engine, outlet);
+}
+
+void rn_host_publish(struct runnel_engine *engine, struct rn_outlet *outlet)
+{
+    rn_outlet_publish(outlet);
+    wake_reader(engine, outlet, rn_word_get(&outlet->pull) != 0);
+}
+
+void rn_host_publish_end(struct runnel_engine *engine, struct rn_outlet *outlet)
+{
+    bool pull = rn_word_get(&outlet->pull) != 0; /* read before the end is out: after it the slot may be reused */
+
+    rn_word_set(&outlet->ended, rn_word_get(&outlet->generation));
+    wake_reader(engine, outlet, pull);
 }
 
 void rn_host_load_news(struct runnel_model *model)
@@ -85,7 +96,7 @@ static void send_credit(struct runnel_engine *engine, struct rn_outlet *outlet, 
 static void release_cell(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation)
 {
     outlet->shown = 0;
-    rn_ring_release_spsc(outlet->ring);
+    rn_outlet_release(outlet);
     if (++outlet->consumed >= outlet->window / 2)
         send_credit(engine, outlet, generation);
 }
@@ -166,7 +177,7 @@ static size_t deliver_stream(struct runnel_engine *engine, struct rn_outlet *out
             raise_stream(engine, outlet);
             return n;
         }
-        cell = rn_ring_peek_spsc(outlet->ring);
+        cell = rn_outlet_front(outlet, generation);
         if (cell == NULL)
             return n;
         n++;
@@ -335,7 +346,7 @@ static const struct rn_cell *await_cell(struct runnel_engine *engine, struct rn_
         uint32_t ticket = rn_wake_ticket(&outlet->wake);
         bool paused = is_paused(outlet, generation);
         const struct rn_cell *cell =
-            paused && !is_cancelled(outlet, generation) ? NULL : rn_ring_peek_spsc(outlet->ring);
+            paused && !is_cancelled(outlet, generation) ? NULL : rn_outlet_front(outlet, generation);
         uint64_t waited_us = rn_now_us(&engine->clock) - start;
 
         outlet->dropping |= cell != NULL && paused;
@@ -361,7 +372,7 @@ static runnel_status pull(struct runnel_engine *engine, struct rn_outlet *outlet
 
     if (outlet->held) {
         outlet->held = false;
-        step_cell(engine, outlet, generation, rn_ring_peek_spsc(outlet->ring));
+        step_cell(engine, outlet, generation, rn_outlet_front(outlet, generation));
     }
     cell = await_cell(engine, outlet, generation, timeout_ms);
     if (cell == NULL)

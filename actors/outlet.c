@@ -5,9 +5,6 @@
 
 #include "base/check.h"
 
-/* Beyond the window: the held-back tail and the terminal event. */
-#define EXTRA_CELLS 2
-
 static uint32_t longest_stop(const struct rn_outlet_options *options)
 {
     size_t longest = 0;
@@ -40,14 +37,20 @@ static runnel_status copy_stops(struct rn_outlet *outlet, const struct rn_outlet
     return RUNNEL_OK;
 }
 
+/* Relaxed: for those that are ordered behind its setting anyway, which the consumer alone is not. */
+static struct rn_ring *ring_of(const struct rn_outlet *outlet)
+{
+    return atomic_load_explicit(&((struct rn_outlet *)(uintptr_t)outlet)->ring, memory_order_relaxed);
+}
+
 static void release(struct rn_outlet *outlet)
 {
-    rn_ring_free(outlet->ring);
+    rn_ring_free(ring_of(outlet));
     rn_free(outlet->heap, outlet->memory);
     rn_free(outlet->heap, outlet->logits);
     rn_free(outlet->heap, outlet->raw);
     rn_answer_free(outlet->answer);
-    outlet->ring = NULL;
+    atomic_store_explicit(&outlet->ring, NULL, memory_order_relaxed);
     outlet->answer = NULL;
     outlet->raw = NULL;
     outlet->memory = NULL;
@@ -94,14 +97,9 @@ runnel_status rn_outlet_open(struct rn_outlet *outlet, struct rn_heap *heap, con
     outlet->error[0] = '\0';
     outlet->memory = NULL;
     outlet->logits = NULL;
+    atomic_store_explicit(&outlet->ring, NULL, memory_order_relaxed); /* published with the generation */
     status = size_cells(outlet, options);
-    outlet->ring = rn_ring_new(heap, outlet->window + EXTRA_CELLS,
-                               (uint32_t)(sizeof(struct rn_cell) + options->n_top * sizeof(runnel_logprob) +
-                                          outlet->parts_capacity * sizeof(struct rn_part) + outlet->text_capacity));
-    if (options->n_logits > 0)
-        outlet->logits = rn_alloc(heap, (size_t)(outlet->window + EXTRA_CELLS) * options->n_logits, sizeof(float));
-    if (status != RUNNEL_OK || outlet->ring == NULL || (options->n_logits > 0 && outlet->logits == NULL) ||
-        copy_stops(outlet, options) != RUNNEL_OK) {
+    if (status != RUNNEL_OK || copy_stops(outlet, options) != RUNNEL_OK) {
         release(outlet);
         return RUNNEL_NO_MEMORY;
     }
@@ -112,6 +110,57 @@ runnel_status rn_outlet_open(struct rn_outlet *outlet, struct rn_heap *heap, con
     return RUNNEL_OK;
 }
 
+runnel_status rn_outlet_prepare(struct rn_outlet *outlet)
+{
+    size_t cell = sizeof(struct rn_cell) + outlet->n_top_max * sizeof(runnel_logprob) +
+                  outlet->parts_capacity * sizeof(struct rn_part) + outlet->text_capacity;
+    struct rn_ring *ring = rn_ring_new(outlet->heap, outlet->window + 1, (uint32_t)cell); /* and the tail */
+
+    if (ring != NULL && outlet->n_logits > 0) {
+        outlet->logits = rn_alloc(outlet->heap, (size_t)(outlet->window + 1) * outlet->n_logits, sizeof(float));
+        if (outlet->logits == NULL) {
+            rn_ring_free(ring);
+            ring = NULL;
+        }
+    }
+    /* Release; partner: rn_outlet_front, which may look at any time. */
+    atomic_store_explicit(&outlet->ring, ring, memory_order_release);
+    return ring != NULL ? RUNNEL_OK : RUNNEL_NO_MEMORY;
+}
+
+void rn_outlet_publish(struct rn_outlet *outlet)
+{
+    rn_ring_publish_spsc(ring_of(outlet));
+}
+
+bool rn_outlet_is_prepared(const struct rn_outlet *outlet)
+{
+    return ring_of(outlet) != NULL;
+}
+
+const struct rn_cell *rn_outlet_front(const struct rn_outlet *outlet, uint32_t generation)
+{
+    /* First: whoever sees the end sees every cell that was published before it. */
+    bool ended = rn_word_get(&outlet->ended) == generation;
+    /* Acquire; partner: rn_outlet_prepare. */
+    struct rn_ring *ring = atomic_load_explicit(&((struct rn_outlet *)(uintptr_t)outlet)->ring, memory_order_acquire);
+    const struct rn_cell *cell = ring != NULL ? rn_ring_peek_spsc(ring) : NULL;
+
+    return cell != NULL ? cell : ended ? &outlet->end : NULL;
+}
+
+void rn_outlet_release(struct rn_outlet *outlet)
+{
+    rn_ring_release_spsc(ring_of(outlet));
+}
+
+uint32_t rn_outlet_waiting(const struct rn_outlet *outlet, uint32_t generation)
+{
+    struct rn_ring *ring = ring_of(outlet);
+
+    return (ring != NULL ? rn_ring_count(ring) : 0) + (rn_word_get(&outlet->ended) == generation);
+}
+
 void rn_outlet_close(struct rn_outlet *outlet)
 {
     release(outlet);
@@ -120,7 +169,7 @@ void rn_outlet_close(struct rn_outlet *outlet)
 
 struct rn_cell *rn_outlet_reserve(struct rn_outlet *outlet)
 {
-    struct rn_cell *cell = rn_ring_reserve_spsc(outlet->ring);
+    struct rn_cell *cell = rn_ring_reserve_spsc(ring_of(outlet));
 
     RN_CHECK(cell != NULL);
     memset(cell, 0, sizeof *cell);
@@ -235,11 +284,11 @@ void rn_cell_event(const struct rn_outlet *outlet, const struct rn_cell *cell, u
     *event = (runnel_event){
         .type = (runnel_event_type)cell->type,
         .stream = rn_stream_id(outlet->slot, rn_word_get(&outlet->generation)),
-        .text = rn_cell_text(outlet, cell),
+        .text = cell == &outlet->end ? "" : rn_cell_text(outlet, cell),
         .text_bytes = leads ? rn_cell_parts(outlet, cell)[0].bytes : cell->n_parts > 0 ? 0 : cell->text_bytes,
         .token = cell->token,
         .logprob = cell->logprob,
-        .top = rn_cell_top(cell),
+        .top = cell == &outlet->end ? NULL : rn_cell_top(cell),
         .n_top = cell->n_top,
         .logits = cell->logits,
         .n_logits = cell->n_logits,

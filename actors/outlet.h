@@ -12,6 +12,9 @@
  * Flow control: every event but the last two (held-back tail, terminal) costs a credit; a stream has
  * `window` of them, so the ring never overflows and a reader that stops stops only its own stream.
  *
+ * A stream that waits for its turn has no ring: the tier takes its memory when it admits the request (rn_outlet_prepare). The
+ * terminal event, which every stream gets, has a cell of its own.
+ *
  * Life: free → open (rn_outlet_open) → … → terminal cell consumed → free (rn_outlet_close), generation
  * advanced. An id is (slot, generation); a stale id never matches. */
 #ifndef RN_ACTORS_OUTLET_H
@@ -30,7 +33,7 @@
 #include "text/piece_stream.h"
 
 /* Undelivered events of one stream at most; a stream that wants logits has fewer, they are large. */
-#define RN_WINDOW 30 /* with the tail and the terminal event: a ring of 32 */
+#define RN_WINDOW 30 /* with the tail: a ring of 32 */
 #define RN_WINDOW_LOGITS 8
 
 /* One token, or one event of another kind. The answer to a chat is taken apart: then a cell of a token is several
@@ -81,9 +84,9 @@ struct rn_outlet {
     struct rn_heap *heap;
     runnel_event_fn on_event;
     void *user;
-    struct rn_ring *ring;
+    _Atomic(struct rn_ring *) ring; /* NULL: not admitted yet. Set by the tier, before the first cell; see rn_outlet_front */
     char *memory;   /* stop strings */
-    float *logits;  /* [window + 2][n_logits]: written by the sampler under the stream's credits */
+    float *logits;  /* [window + 1][n_logits], with the ring: written by the sampler under the stream's credits */
     struct rn_answer *answer; /* used by the tokenizer actor before the first token, by the producer from then on */
     char *raw;      /* [raw_capacity]: text on its way to `answer` */
     uint32_t n_top_max, n_logits, window, text_capacity, parts_capacity, raw_capacity;
@@ -92,6 +95,9 @@ struct rn_outlet {
     struct rn_piece_stream pieces;
     uint32_t n_answer;     /* tokens of the answer seen */
     uint32_t stopped_at;   /* tokens kept when a stop string was found */
+
+    struct rn_cell end;    /* the terminal event ... */
+    struct rn_word ended;  /* = generation once it is written; its partner is in rn_outlet_front */
 
     /* Consumer. */
     bool dropping;         /* an event was dropped on the way to the end of a cancelled stream: so are all others */
@@ -111,7 +117,11 @@ static inline runnel_stream rn_stream_id(uint32_t slot, uint32_t generation)
 runnel_status rn_outlet_open(struct rn_outlet *outlet, struct rn_heap *heap, const struct rn_outlet_options *options,
                              uint32_t *generation);
 
-/* Frees what open took and makes every id of this stream stale. Consumer, after the terminal cell; or
+/* The tier, before anything is produced: memory for the ring, and for logits where they are wanted. NO_MEMORY: nothing is
+ * held. */
+runnel_status rn_outlet_prepare(struct rn_outlet *outlet);
+
+/* Frees what open and prepare took and makes every id of this stream stale. Consumer, after the terminal cell; or
  * the submitter, when nothing was sent. The slot can be given back afterwards. */
 void rn_outlet_close(struct rn_outlet *outlet);
 
@@ -121,8 +131,18 @@ static inline bool rn_outlet_is(const struct rn_outlet *outlet, uint32_t generat
     return (generation & 1) != 0 && rn_word_get(&outlet->generation) == generation;
 }
 
-/* Producer: the next cell, cleared, and its parts. Never NULL: credits bound the cells. */
+/* Producer: the next cell, cleared, and its parts. Never NULL: credits bound the cells. Only of a stream that is prepared. */
 struct rn_cell *rn_outlet_reserve(struct rn_outlet *outlet);
+void rn_outlet_publish(struct rn_outlet *outlet);
+bool rn_outlet_is_prepared(const struct rn_outlet *outlet);
+
+/* Consumer: the oldest cell that is not released, the terminal one last; NULL: none is there. The terminal one is not
+ * released: the stream is closed. */
+const struct rn_cell *rn_outlet_front(const struct rn_outlet *outlet, uint32_t generation);
+void rn_outlet_release(struct rn_outlet *outlet);
+
+/* Cells that wait for the consumer, a moment's value. */
+uint32_t rn_outlet_waiting(const struct rn_outlet *outlet, uint32_t generation);
 runnel_logprob *rn_cell_top(const struct rn_cell *cell);
 struct rn_part *rn_cell_parts(const struct rn_outlet *outlet, const struct rn_cell *cell);
 char *rn_cell_text(const struct rn_outlet *outlet, const struct rn_cell *cell);

@@ -107,6 +107,17 @@ static runnel_status lay_out_tokens(struct rn_tier *tier, struct rn_request *req
     return RUNNEL_OK;
 }
 
+/* From now on there can be events. */
+static runnel_status prepare_outlet(struct rn_tier *tier, struct rn_request *request)
+{
+    struct rn_outlet *outlet = &tier->model->engine->host.outlets[request->slot];
+    runnel_status status = rn_outlet_prepare(outlet);
+
+    request->logits = outlet->logits;
+    request->n_logits_rows = outlet->window + 1; /* one more than may be undelivered: the host may be reading one */
+    return status;
+}
+
 /* Longest sequence the request may become: by its own wish, the context, and all blocks there are. */
 static uint32_t limit_of(const struct rn_tier *tier, const struct rn_request *request, uint64_t prompt)
 {
@@ -247,7 +258,8 @@ static bool begin(struct rn_tier *tier, struct rn_request *request, struct rn_se
     if (request->outcome != RN_OUTCOME_NONE)
         return true;
     request->n_fill = n_fill;
-    if ((!request->resumed && lay_out_tokens(tier, request, session, n_fill, limit) != RUNNEL_OK) ||
+    if ((!request->resumed && (lay_out_tokens(tier, request, session, n_fill, limit) != RUNNEL_OK ||
+                               prepare_outlet(tier, request) != RUNNEL_OK)) ||
         rn_tier_prepare(tier, request) != RUNNEL_OK) {
         give_back(tier, request, &fit);
         rn_request_fail(request, RUNNEL_NO_MEMORY, "no memory for %u tokens", limit);

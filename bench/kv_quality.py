@@ -1,10 +1,10 @@
 """What the KV formats cost in quality, on one model: a table in Markdown.
 
-    kv_quality.py RUNNEL MODEL TEXT [--pieces N] [--needles N] [--types f32,f16,...]
+    kv_quality.py RUNNEL MODEL TEXT [--context N] [--pieces N] [--needles N] [--types f32,f16,...]
 
 Against keys and values in f32, the same weights:
 
-    perplexity   `runnel perplexity`, windows as long as the model was trained for
+    perplexity   `runnel perplexity`, windows as long as the context
     divergence   mean Kullback-Leibler divergence of the next token's distribution, in nats, over whole contexts of the text;
                  late: over the last quarter of each
     same token   how often both have the same likeliest token
@@ -35,9 +35,9 @@ def call(args):
 
 
 class Model:
-    def __init__(self, runnel, path, folder):
+    def __init__(self, runnel, path, folder, context):
         self.runnel, self.path, self.file = runnel, path, os.path.join(folder, "logits")
-        self.context = json.loads(call([runnel, "info", path, "--json"]))["trained_tokens"]
+        self.context = min(context, json.loads(call([runnel, "info", path, "--json"]))["trained_tokens"])
 
     def perplexity(self, text, kv_type):
         out = call([self.runnel, "perplexity", self.path, text, "--ctx", str(self.context), "--kv-type", kv_type,
@@ -76,9 +76,10 @@ def divergences(model, contexts, kv_type, base):
     return np.array(kl), np.array(same)
 
 
-def needles(model, text, most):
+def needles(model, text, n_tokens, most):
     """Contexts that end with the needle, those without it, and where the answer is."""
     stories = [story for story in text.split("\n") if story]
+    room = 0.93 * len(text) / n_tokens * model.context  # letters; no two stories are equally long in tokens
     cases = []
     for i, story in enumerate(stories):
         match = STORY.match(story)
@@ -87,14 +88,15 @@ def needles(model, text, most):
         others = [j for j in range(len(stories)) if j != i]
         random.Random(i).shuffle(others)
         end = match[1] + match[2]
-        others = others[:model.context // 80]
-        while len(model.ids("\n".join(stories[j] for j in others) + "\n" + end)) > model.context - 8:
-            others.pop()
-        before = "\n".join(stories[j] for j in others) + "\n"
+        before = ""
+        for j in others:
+            if len(before) + len(stories[j]) + len(end) < room:
+                before += stories[j] + "\n"
         pair = []
         for question in (end, match[2]):
             at = len(model.ids(before + question))
             ids = model.ids(before + question + match[3])
+            assert len(ids) <= model.context
             pair.append((ids[:at], ids[at]))
         cases.append(pair)
     return cases
@@ -115,18 +117,19 @@ def main():
     parser.add_argument("runnel")
     parser.add_argument("model")
     parser.add_argument("text")
+    parser.add_argument("--context", type=int, default=512)
     parser.add_argument("--pieces", type=int, default=8)
     parser.add_argument("--needles", type=int, default=32)
     parser.add_argument("--types", default=TYPES)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        model = Model(args.runnel, args.model, folder)
+        model = Model(args.runnel, args.model, folder, args.context)
         with open(args.text) as file:
             stories = file.read()
         text, length = model.ids(stories), model.context
         contexts = [text[s:s + length] for s in np.linspace(0, len(text) - length, args.pieces).astype(int)]
         base = [model.logits(ids, "f32") for ids in contexts]
-        cases = needles(model, stories, args.needles)
+        cases = needles(model, stories, len(text), args.needles)
         hits, logs = needle_scores(model, cases, "f32", 1)
         print(f"{args.model}: {args.pieces} contexts of {length}; {len(cases)} needles,",
               f"without them {hits:.1f} %, {logs:.3f}\n")

@@ -125,7 +125,7 @@ static void measure_overhead(const char *what, uint64_t step_ns, double share_go
 /* What a token costs in the metrics: a count, and a time in the middle of the buckets. */
 static void measure_metrics(void)
 {
-    struct rn_metrics_list list = {0};
+    struct rn_metrics_list list = {NULL};
     struct rn_heap heap;
     struct rn_metrics *metrics;
     const uint64_t n = 20000000;

@@ -41,7 +41,7 @@ enum {
 
 /* Lloyd's levels for Gaussian numbers in groups of 32, whose scale is the best of eight, in 127ths: bench/kv_levels.py. */
 #define RN_KV_CODES4 -127, -98, -77, -60, -45, -31, -19, -6, 6, 19, 31, 45, 60, 77, 98, 127
-#define RN_KV_CODES3 -127, -76, -42, -14, 14, 42, 76, 127
+#define RN_KV_CODES3 -127, -76, -42, -13, 13, 42, 76, 127
 
 /* Is the number one of RUNNEL_KV_*? */
 static inline bool rn_kv_known(runnel_kv_type type)

@@ -1,4 +1,5 @@
 /* The program's engine, model and event loop: see common.h. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -149,7 +150,7 @@ void app_request(const struct app_options *options, runnel_request *request)
     request->n_stops = options->n_stops;
     request->stop_tokens = options->stop_tokens;
     request->n_stop_tokens = options->n_stop_tokens;
-    request->deadline_ms = options->deadline_s > 0 ? (uint32_t)(options->deadline_s * 1000 + 1) : 0;
+    request->deadline_ms = options->deadline_s > 0 ? (uint32_t)ceil(options->deadline_s * 1000) : 0;
 }
 
 /* ---- One stream -------------------------------------------------------------------------- */

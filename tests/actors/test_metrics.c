@@ -292,7 +292,7 @@ static void names(void **state)
         {"dir/x.gguf", "x"}, {"x", "x"}, {".gguf", ".gguf"}, {NULL, "model"}, {"a\xff.gguf", "a?"},
         {"caf\xc3\xa9.gguf", "caf\xc3\xa9"}, {STRANGE_PATH, STRANGE_NAME},
     };
-    struct rn_metrics_list all = {0};
+    struct rn_metrics_list all = {NULL};
     struct rn_heap heap;
     size_t n = 0;
 

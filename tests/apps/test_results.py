@@ -190,6 +190,9 @@ class Results(unittest.TestCase):
         self.assertEqual(info["memory"]["kv_bytes_per_token"], 6 * 2 * 4 * 32 * 4)
         self.assertEqual(info["memory"]["kv_bytes"], 512 * info["memory"]["kv_bytes_per_token"])
         self.assertIn(b"token_embd.weight", self.good("info", MODEL).stdout)
+        for kv_type, row in ("f16", 64), ("bf16", 64), ("fp8", 32), ("q8", 34), ("q4", 18), ("q3", 14):
+            info = json.loads(self.good("info", MODEL, "--json", "--kv-type", kv_type).stdout)
+            self.assertEqual(info["memory"]["kv_bytes_per_token"], 6 * 2 * 4 * row)
 
     def test_info_of_many(self):
         for model in sorted((ORACLES / "arch").glob("*.gguf"))[::4] + sorted((ORACLES / "tokenizers").glob("*.gguf")):

@@ -668,6 +668,7 @@ static void kv_bytes_of_a_file(void **state)
     runnel_file *file;
     runnel_error error = {0};
     uint64_t bytes = 0;
+    int i;
 
     (void)state;
     assert_non_null(mkdtemp(directory));
@@ -680,6 +681,12 @@ static void kv_bytes_of_a_file(void **state)
     assert_int_equal(bytes, 128);
     assert_int_equal(runnel_file_kv_bytes_per_token(file, RUNNEL_KV_F32, &bytes, NULL), RUNNEL_OK);
     assert_int_equal(bytes, 256);
+    for (i = 0; i < 4; i++) { /* eight rows of eight numbers; a group has a scale of two bytes */
+        static const uint64_t row_bytes[] = {8, 2 + 8, 2 + 4, 2 + 2 + 1};
+
+        assert_int_equal(runnel_file_kv_bytes_per_token(file, (runnel_kv_type)(RUNNEL_KV_FP8 + i), &bytes, NULL), RUNNEL_OK);
+        assert_int_equal(bytes, 8 * row_bytes[i]);
+    }
     assert_int_equal(runnel_file_kv_bytes_per_token(file, (runnel_kv_type)9, &bytes, NULL), RUNNEL_INVALID);
     runnel_file_close(file);
     w_free(&w);

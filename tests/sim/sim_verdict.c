@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "cache/prefix_node.h"
-#include "mailbox/ring.h"
 #include "tests/sim/sim.h"
 
 static uint32_t index_of(const struct sim *sim, const struct sim_stream *stream)
@@ -174,8 +173,10 @@ void sim_check_tick(struct sim *sim)
     for (uint32_t slot = 0; slot < sim->plan.max_streams; slot++) {
         const struct rn_outlet *outlet = &sim->engine->host.outlets[slot];
 
-        if ((rn_word_get(&outlet->generation) & 1) != 0 && rn_ring_count(outlet->ring) > outlet->window + 2)
-            sim_fail(sim, "%u events wait for one reader", rn_ring_count(outlet->ring));
+        uint32_t generation = rn_word_get(&outlet->generation);
+
+        if ((generation & 1) != 0 && rn_outlet_waiting(outlet, generation) > outlet->window + 2)
+            sim_fail(sim, "%u events wait for one reader", rn_outlet_waiting(outlet, generation));
     }
 }
 
@@ -253,14 +254,14 @@ static void check_stuck(struct sim *sim)
 
         if (stream->ended)
             continue;
-        deliverable = rn_ring_count(outlet->ring) > 0 &&
+        deliverable = rn_outlet_waiting(outlet, (uint32_t)(stream->id.id >> 32)) > 0 &&
                       (!stream->paused || rn_word_get(&outlet->cancelled) == stream->id.id >> 32);
         waiting++;
         last = i;
         host_waits += stream->paused || deliverable;
         if (deliverable && !stream->pull && atomic_load(&((struct rn_outlet *)(uintptr_t)outlet)->edge.up) == 0)
-            sim_fail(sim, "stuck: %u events of stream %u were not announced to the host", rn_ring_count(outlet->ring),
-                     i);
+            sim_fail(sim, "stuck: %u events of stream %u were not announced to the host",
+                     rn_outlet_waiting(outlet, (uint32_t)(stream->id.id >> 32)), i);
     }
     if (waiting > 0 && host_waits == 0)
         sim_fail(sim,
