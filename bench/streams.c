@@ -1,14 +1,16 @@
 /* Many streams: what actors and scheduling cost, and what streams take from one another.
  *
  * Over a device that computes nothing (streams_device.h):
- *   overhead   64 streams; processor time of the scheduler threads and of the host's thread per token, and as a share of one
- *              core where the device's pace gives 5,000 tokens/s
+ *   overhead   64 streams; processor time of the scheduler threads and of the host's thread per token, and as a share of
+ *              one core where the device's pace gives 5,000 tokens/s
  *   idle       the device's time between the end of a step and the next submit, for steps of 1, 2 and 5 ms
  *   open       10,000 streams of which 500 run: memory of one that waits, time of a submit, and what the waiting cost
- *   arrivals   32 streams while a prompt of 4,000 tokens arrives every second: p99 of the time between tokens, with and without
+ *   arrivals   32 streams while a prompt of 4,000 tokens arrives every second: p99 of the time between tokens, with and
+ *              without
  * Over a model's file (--model):
  *   throughput tokens per second of 16, 64 and 256 streams
- *   shared     64 prompts that begin with the same 1,000 tokens: time until all have their first token, and until one alone has
+ *   shared     64 prompts that begin with the same 1,000 tokens: time until all have their first token, and until one
+ *              alone has
  *   arrivals   the same as above, over the model (--model; slow models cannot compute 4,000 tokens in a second)
  *
  *   bench_streams [--test NAME[,NAME...]] [--model FILE] [--streams N[,N...]] [--seconds S] [--threads N] [--csv]
@@ -140,7 +142,8 @@ static void measure_metrics(void)
         rn_metrics_count(metrics, RN_COUNT_TOKENS, 1);
         rn_metrics_time(metrics, RN_TIMING_INTER_TOKEN, 20000 + i % 65536);
     }
-    row("overhead", "metrics of a token", "count and histogram", (double)(monotonic_ns() - begin) / (double)n, "ns", 50);
+    begin = monotonic_ns() - begin;
+    row("overhead", "metrics of a token", "count and histogram", (double)begin / (double)n, "ns", 50);
     rn_metrics_fini(&list, &heap);
 }
 

@@ -1,5 +1,5 @@
-/* The host of bench/streams.c: an engine with one model (a file, or a device that computes nothing), and users that each
- * have one stream at a time. Everything runs on the thread that calls host_run. */
+/* The host of bench/streams.c: an engine with one model (a file, or a device that computes nothing), and users that
+ * each have one stream at a time. Everything runs on the thread that calls host_run. */
 #ifndef RN_BENCH_STREAMS_HOST_H
 #define RN_BENCH_STREAMS_HOST_H
 

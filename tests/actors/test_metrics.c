@@ -1,8 +1,8 @@
-/* Metrics and trace against closed forms: one thread, the oracle model, and a clock that moves only when the test says so, so
- * that every value of every histogram is known.
+/* Metrics and trace against closed forms: one thread, the oracle model, and a clock that moves only when the test
+ * says so, so that every value of every histogram is known.
  *
  *   test_actors_metrics              the tests
- *   test_actors_metrics --print      the text for Prometheus after a run, for metrics_parse.py; then the struct, line by line */
+ *   test_actors_metrics --print      after a run the text for Prometheus, then the struct; for metrics_parse.py */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Metrics and trace of a run against what the host was told: every histogram is built again from the timings and usages of the
- * terminal events, and each request's phases must join to its life. See sim.h. */
+/* Metrics and trace of a run against what the host was told: every histogram is built again from the timings and
+ * usages of the terminal events, and each request's phases must join to its life. See sim.h. */
 #include "tests/sim/sim.h"
 
 #include <math.h>
