@@ -1,8 +1,8 @@
 /* Many streams: what actors and scheduling cost, and what streams take from one another.
  *
  * Over a device that computes nothing (streams_device.h):
- *   overhead   64 streams; processor time of the scheduler threads and of the host's thread per token, and as a share of
- *              one core where the device's pace gives 5,000 tokens/s
+ *   overhead   64 streams; processor time of the scheduler threads and of the host's thread per token, and as a
+ *              share of one core where the device's pace gives 5,000 tokens/s
  *   idle       the device's time between the end of a step and the next submit, for steps of 1, 2 and 5 ms
  *   open       10,000 streams of which 500 run: memory of one that waits, time of a submit, and what the waiting cost
  *   arrivals   32 streams while a prompt of 4,000 tokens arrives every second: p99 of the time between tokens, with and
