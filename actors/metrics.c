@@ -16,8 +16,9 @@
 #define S 1000000ull
 
 static const struct rn_edges first_token_edges = {
-    22, true, {1 * MS,   5 * MS,   10 * MS, 20 * MS, 40 * MS,   60 * MS,   80 * MS, 100 * MS, 250 * MS, 500 * MS, 750 * MS,
-               1000 * MS, 2500 * MS, 5 * S,   7500 * MS, 10 * S, 20 * S, 40 * S,  80 * S,   160 * S,  640 * S,  2560 * S}};
+    22, true, {1 * MS,   5 * MS,   10 * MS, 20 * MS,   40 * MS, 60 * MS,   80 * MS, 100 * MS,
+               250 * MS, 500 * MS, 750 * MS, 1 * S,    2500 * MS, 5 * S,   7500 * MS, 10 * S,
+               20 * S,   40 * S,   80 * S,  160 * S,   640 * S, 2560 * S}};
 static const struct rn_edges inter_token_edges = {
     19, true, {10 * MS,  25 * MS, 50 * MS,  75 * MS,   100 * MS, 150 * MS,  200 * MS, 300 * MS, 400 * MS, 500 * MS,
                750 * MS, 1 * S,   2500 * MS, 5 * S, 7500 * MS, 10 * S, 20 * S,   40 * S,   80 * S}};
@@ -39,7 +40,8 @@ static const struct rn_edges sequences_edges = {13, false, {1, 2, 4, 8, 16, 32, 
 
 const struct rn_count_info rn_count_infos[RN_COUNTS] = {
     [RN_COUNT_TOKENS] = {"generation_tokens_total", NULL, "Tokens generated.", AT(tokens), false},
-    [RN_COUNT_PROMPT_TOKENS] = {"prompt_tokens_total", NULL, "Positions of prompts computed.", AT(prompt_tokens), false},
+    [RN_COUNT_PROMPT_TOKENS] = {"prompt_tokens_total", NULL, "Positions of prompts computed.", AT(prompt_tokens),
+                                false},
     [RN_COUNT_STEPS] = {"steps_total", NULL, "Forward passes done.", AT(steps), false},
     [RN_COUNT_REQUESTS] = {"requests_total", NULL, "Requests accepted.", AT(requests), false},
     [RN_COUNT_STOPPED] = {"request_success_total", "finished_reason=\"stop\"",
@@ -56,11 +58,12 @@ const struct rn_count_info rn_count_infos[RN_COUNTS] = {
                               AT(prefix_hits), false},
     [RN_COUNT_EVICTED_BLOCKS] = {"evicted_blocks_total", NULL, "KV blocks taken from the prefix cache for other use.",
                                  AT(evicted_blocks), false},
-    [RN_COUNT_PREEMPTIONS] = {"num_preemptions_total", NULL, "Times that a request had to give its KV blocks to others.",
-                              AT(preemptions), false},
+    [RN_COUNT_PREEMPTIONS] = {"num_preemptions_total", NULL,
+                              "Times that a request had to give its KV blocks to others.", AT(preemptions), false},
     [RN_COUNT_RUNNING] = {"num_requests_running", NULL, "Requests that have their KV blocks.", AT(running), true},
     [RN_COUNT_WAITING] = {"num_requests_waiting", NULL, "Requests that wait to be admitted.", AT(waiting), true},
-    [RN_COUNT_BLOCKS_USED] = {"kv_blocks_used", NULL, "KV blocks that requests and sessions hold.", AT(blocks_used), true},
+    [RN_COUNT_BLOCKS_USED] = {"kv_blocks_used", NULL, "KV blocks that requests and sessions hold.", AT(blocks_used),
+                              true},
     [RN_COUNT_BLOCKS_TOTAL] = {"kv_blocks", NULL, "KV blocks there are.", AT(blocks_total), true},
 };
 
@@ -129,7 +132,8 @@ static void free_one(struct rn_heap *heap, struct rn_metrics *metrics)
 /* Two that add the same name at once: one of them finds the other's when its exchange fails. */
 struct rn_metrics *rn_metrics_of(struct rn_metrics_list *list, struct rn_heap *heap, const char *path)
 {
-    struct rn_metrics *first = atomic_load_explicit(&list->first, memory_order_acquire); /* partner: the release below */
+    /* Acquire; partner: the release below. */
+    struct rn_metrics *first = atomic_load_explicit(&list->first, memory_order_acquire);
     struct rn_metrics *metrics = rn_calloc(heap, 1, sizeof *metrics), *there;
 
     if (metrics == NULL)

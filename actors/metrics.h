@@ -3,11 +3,11 @@
  *   generate, tier, decode, detokenizer ──relaxed adds──▶ struct rn_metrics of the model ──▶ struct, Prometheus text
  *
  * A model's metrics are found by its name (its file's, without folder and ".gguf") and live as long as the engine:
- * a model that is freed and loaded again goes on counting, and nothing that was counted is ever lost. Two loads of one file
- * share them. Values are whole numbers: microseconds of the engine's clock, or tokens, rows, sequences.
+ * a model that is freed and loaded again goes on counting, and nothing that was counted is ever lost. Two loads of
+ * one file share them. Values are whole numbers: microseconds of the engine's clock, or tokens, rows, sequences.
  *
- * Nothing here orders anything, allocates (but rn_metrics_of) or waits. What is read while threads write is each value by
- * itself; a histogram's count is the sum of its buckets. */
+ * Nothing here orders anything, allocates (but rn_metrics_of) or waits. What is read while threads write is each
+ * value by itself; a histogram's count is the sum of its buckets. */
 #ifndef RN_ACTORS_METRICS_H
 #define RN_ACTORS_METRICS_H
 

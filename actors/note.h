@@ -1,13 +1,13 @@
-/* What is noted of a request and of a step on their way: one call at each turn, for the metrics (metrics.h) and, if it is on, the
- * trace (trace.h).
+/* What is noted of a request and of a step on their way: one call at each turn, for the metrics (metrics.h) and, if
+ * it is on, the trace (trace.h).
  *
  *   generate      submitted    refused
  *   tier          admitted     preempted, and admitted again
  *   decode        step_begun … step_done (backend's thread) … step, then a token for each one drawn
  *   detokenizer   ended
  *
- * A request is in one phase at a time: queued, prefill, decode; one that is preempted goes through them again. Each phase ends
- * where the next begins. */
+ * A request is in one phase at a time: queued, prefill, decode; one that is preempted goes through them again. Each
+ * phase ends where the next begins. */
 #ifndef RN_ACTORS_NOTE_H
 #define RN_ACTORS_NOTE_H
 

@@ -2,8 +2,8 @@
  *
  *   scheduler thread i ──cells──▶ ring i (SPSC) ──▶ tracer's thread, every 20 ms ──▶ on_trace
  *
- * Only scheduler threads write: a step is recorded by the decode actor when it is back, a phase of a request by the actor
- * that ends it. A full ring drops what comes and counts it; nobody ever waits. An engine without on_trace has no
+ * Only scheduler threads write: a step is recorded by the decode actor when it is back, a phase of a request by the
+ * actor that ends it. A full ring drops what comes and counts it; nobody ever waits. An engine without on_trace has no
  * tracer (NULL), and every place that records looks at that pointer first. */
 #ifndef RN_ACTORS_TRACE_H
 #define RN_ACTORS_TRACE_H
@@ -29,7 +29,7 @@ struct rn_tracer {
     const struct rn_clock *clock;
     runnel_trace_fn on_trace;
     void *user;
-    struct rn_ring **rings;     /* [n_rings]: producer is scheduler thread i, in manual mode (n_rings = 1) whoever runs actors */
+    struct rn_ring **rings;     /* [n_rings]: scheduler thread i writes; in manual mode (1) whoever runs actors */
     uint32_t n_rings;
     struct rn_counter dropped;
     struct rn_wake wake;

@@ -1,14 +1,16 @@
 /* Many streams: what actors and scheduling cost, and what streams take from one another.
  *
  * Over a device that computes nothing (streams_device.h):
- *   overhead   64 streams; processor time of the scheduler threads and of the host's thread per token, and as a share of one
- *              core where the device's pace gives 5,000 tokens/s
+ *   overhead   64 streams; processor time of the scheduler threads and of the host's thread per token, and as a
+ *              share of one core where the device's pace gives 5,000 tokens/s
  *   idle       the device's time between the end of a step and the next submit, for steps of 1, 2 and 5 ms
  *   open       10,000 streams of which 500 run: memory of one that waits, time of a submit, and what the waiting cost
- *   arrivals   32 streams while a prompt of 4,000 tokens arrives every second: p99 of the time between tokens, with and without
+ *   arrivals   32 streams while a prompt of 4,000 tokens arrives every second: p99 of the time between tokens, with and
+ *              without
  * Over a model's file (--model):
  *   throughput tokens per second of 16, 64 and 256 streams
- *   shared     64 prompts that begin with the same 1,000 tokens: time until all have their first token, and until one alone has
+ *   shared     64 prompts that begin with the same 1,000 tokens: time until all have their first token, and until one
+ *              alone has
  *   arrivals   the same as above, over the model (--model; slow models cannot compute 4,000 tokens in a second)
  *
  *   bench_streams [--test NAME[,NAME...]] [--model FILE] [--streams N[,N...]] [--seconds S] [--threads N] [--csv]
@@ -67,22 +69,22 @@ static uint64_t seconds_from_now(double seconds)
 
 /* ---- A device and streams that never end ---- */
 
-static struct host_options device_options(uint32_t n_streams, uint32_t context, bool spins)
+static struct host_options device_options(uint32_t n_streams, uint32_t context)
 {
     uint32_t blocks = n_streams * ((context + 31) / 32);
 
     return (struct host_options){
-        .limits = {.max_rows = 256 > n_streams ? 256 : n_streams, .max_seqs = n_streams + 8, .max_outs = n_streams,
+        .limits = {.max_rows = 256 > n_streams ? 256 : n_streams, .max_seqs = n_streams + 8, .max_outs = 2 * n_streams,
                    .n_blocks = blocks, .block_tokens = 32, .context_tokens = context},
-        .spins = spins,
         .max_streams = n_streams + 8,
     };
 }
 
-static void open_device(struct host *host, uint32_t n_streams, uint64_t step_ns, bool spins)
+static void open_device(struct host *host, uint32_t n_streams, uint64_t step_ns, runnel_trace_fn on_trace)
 {
-    struct host_options options = device_options(n_streams, 512, spins);
+    struct host_options options = device_options(n_streams, 512);
 
+    options.on_trace = on_trace;
     host_open(host, &options);
     host->device->step_ns = step_ns;
     for (uint32_t i = 0; i < n_streams; i++) {
@@ -103,7 +105,7 @@ static void measure_overhead(const char *what, uint64_t step_ns, double share_go
     uint64_t begin, scheduler, own, tokens;
     double wall, us;
 
-    open_device(&host, 64, step_ns, false);
+    open_device(&host, 64, step_ns, NULL);
     begin = monotonic_ns();
     scheduler = host_scheduler_ns(&host);
     own = host_own_ns();
@@ -122,8 +124,32 @@ static void measure_overhead(const char *what, uint64_t step_ns, double share_go
     host_close(&host);
 }
 
+/* What a token costs in the metrics: a count, and a time in the middle of the buckets. */
+static void measure_metrics(void)
+{
+    struct rn_metrics_list list = {NULL};
+    struct rn_heap heap;
+    struct rn_metrics *metrics;
+    const uint64_t n = 20000000;
+    uint64_t begin;
+
+    rn_heap_init(&heap, NULL);
+    metrics = rn_metrics_of(&list, &heap, NULL);
+    if (metrics == NULL)
+        die("metrics", "no memory");
+    begin = monotonic_ns();
+    for (uint64_t i = 0; i < n; i++) {
+        rn_metrics_count(metrics, RN_COUNT_TOKENS, 1);
+        rn_metrics_time(metrics, RN_TIMING_INTER_TOKEN, 20000 + i % 65536);
+    }
+    begin = monotonic_ns() - begin;
+    row("overhead", "metrics of a token", "count and histogram", (double)begin / (double)n, "ns", 50);
+    rn_metrics_fini(&list, &heap);
+}
+
 static void overhead(void)
 {
+    measure_metrics();
     measure_overhead("64 streams, steps of 1 ms", 1000000, 0, 2);
     measure_overhead("64 streams, steps of 12.8 ms", 12800000, 10, 2);
 }
@@ -135,7 +161,7 @@ static void measure_idle(const char *what, uint64_t step_ns)
     struct host host;
     double idle, busy, steps;
 
-    open_device(&host, 64, step_ns, true);
+    open_device(&host, 64, step_ns, NULL);
     device_reset(host.device);
     host_run(&host, seconds_from_now(arguments.seconds), NULL, 0);
     idle = (double)host.device->idle_ns;
@@ -146,11 +172,50 @@ static void measure_idle(const char *what, uint64_t step_ns)
     host_close(&host);
 }
 
+/* Time of the actors, by name; the tracer's thread writes. */
+#define ROLES 7
+static struct {
+    const char *names[ROLES];
+    uint64_t ns[ROLES], steps;
+} work;
+
+static void on_trace(void *user, const runnel_trace_event *event)
+{
+    uint32_t i = 0;
+
+    (void)user;
+    work.steps += event->kind == RUNNEL_TRACE_STEP;
+    if (event->kind != RUNNEL_TRACE_ACTOR)
+        return;
+    while (i < ROLES - 1 && work.names[i] != NULL && strcmp(work.names[i], event->name) != 0)
+        i++;
+    work.names[i] = event->name;
+    work.ns[i] += event->end_ns - event->begin_ns;
+}
+
+/* Where the time between two steps goes: of it, the sampler's and decode's work is on the way; the rest is waking. */
+static void measure_work(void)
+{
+    struct host host;
+
+    memset(&work, 0, sizeof work);
+    open_device(&host, 64, 2000000, on_trace);
+    host_run(&host, seconds_from_now(arguments.seconds), NULL, 0);
+    host_close(&host);
+    for (uint32_t i = 0; i < ROLES && work.names[i] != NULL; i++) {
+        char figure[64];
+
+        snprintf(figure, sizeof figure, "%s, per step", work.names[i]);
+        row("idle", "64 streams, traced", figure, (double)work.ns[i] / (double)work.steps * 1e-3, "us", 0);
+    }
+}
+
 static void idle(void)
 {
     measure_idle("64 streams, steps of 1 ms", 1000000);
     measure_idle("64 streams, steps of 2 ms", 2000000);
     measure_idle("64 streams, steps of 5 ms", 5000000);
+    measure_work();
 }
 
 /* ---- open ---- */
@@ -244,7 +309,7 @@ static double table_bytes(void)
     double bytes[2];
 
     for (int i = 0; i < 2; i++) {
-        struct host_options options = device_options(ACTIVE, OPEN_PROMPT + OPEN_TOKENS, false);
+        struct host_options options = device_options(ACTIVE, OPEN_PROMPT + OPEN_TOKENS);
         struct host host;
 
         options.max_streams = i == 0 ? 1000 : OPEN + 1000;
@@ -266,7 +331,7 @@ static void begin_slowly(struct host *host)
 {
     all_again(host, false);
     host_run(host, 0, &host->n_live, 0);
-    host->device->step_ns = 100000000;
+    host->device->step_ns = 25000000;
     host->n_first = 0;
     for (uint32_t i = 0; i < ACTIVE; i++)
         user_submit(&host->users[i]);
@@ -294,7 +359,7 @@ static void open_streams(void)
 {
     static const char *const what = "10000 streams, 500 of them run";
     static const runnel_allocator allocator = {count_alloc, count_free, NULL};
-    struct host_options options = device_options(ACTIVE, OPEN_PROMPT + OPEN_TOKENS, false);
+    struct host_options options = device_options(ACTIVE, OPEN_PROMPT + OPEN_TOKENS);
     uint32_t n = OPEN - ACTIVE;
     double *list = malloc(n * sizeof *list), alone;
     struct host host;
@@ -399,7 +464,7 @@ static void measure_arrivals(const char *what, const struct host_options *option
 
 static void arrivals(void)
 {
-    struct host_options options = device_options(ARRIVAL_STREAMS, 4608, false);
+    struct host_options options = device_options(ARRIVAL_STREAMS, 4608);
 
     if (arguments.model != NULL)
         options = file_options(ARRIVAL_STREAMS, 4608, ARRIVAL_STREAMS * 512 + 8 * 4608);
@@ -442,43 +507,63 @@ static void throughput(void)
 
 /* ---- shared ---- */
 
-#define SHARED_TOKENS 1000
 #define SHARED_STREAMS 64
-#define OWN_TOKENS 8
+#define ROUNDS_MOST 32
 
 /* Milliseconds from the first submit until n streams with a prefix that is new, the same for all, have a token. */
-static double first_tokens(struct host *host, uint32_t n)
+static double first_tokens(struct host *host, uint32_t n, uint32_t n_shared, uint32_t n_own)
 {
-    struct user *source = host_user(host, NULL, 0, SHARED_TOKENS, 1); /* only its tokens are used */
+    struct user *source = host_user(host, NULL, 0, n_shared, 1); /* only its tokens are used */
     uint64_t begin = monotonic_ns();
 
     host->n_first = 0;
     for (uint32_t i = 0; i < n; i++)
-        user_submit(host_user(host, source->prompt, SHARED_TOKENS, OWN_TOKENS, 1));
+        user_submit(host_user(host, source->prompt, n_shared, n_own, 1));
     host_run(host, 0, &host->n_first, n);
     begin = monotonic_ns() - begin;
     host_run(host, 0, &host->n_live, 0);
     return (double)begin * 1e-6;
 }
 
-static void shared(void)
+static double computed_tokens(const struct host *host)
 {
-    static const char *const what = "1000 tokens shared, 8 of each one's own";
+    runnel_metrics metrics = {.struct_size = sizeof metrics};
+
+    runnel_engine_metrics(host->engine, &metrics);
+    return (double)metrics.prompt_tokens;
+}
+
+/* The time's ratio, beside that of the positions computed: what is not a whole block of 32 is not shared. */
+static void measure_shared(const char *what, uint32_t n_shared, uint32_t n_own)
+{
     struct host_options options = file_options(SHARED_STREAMS, 1100, 4 * 1100 + SHARED_STREAMS * 96);
-    double alone[32], all[32];
+    double alone[ROUNDS_MOST], all[ROUNDS_MOST], rows_alone = 0, rows_all = 0;
     uint64_t end = seconds_from_now(arguments.seconds);
     struct host host;
     size_t n = 0;
 
     host_open(&host, &options);
     do {
-        alone[n] = first_tokens(&host, 1);
-        all[n++] = first_tokens(&host, SHARED_STREAMS);
-    } while (n < 32 && monotonic_ns() < end);
+        double before = computed_tokens(&host);
+
+        alone[n] = first_tokens(&host, 1, n_shared, n_own);
+        rows_alone += computed_tokens(&host) - before;
+        before = computed_tokens(&host);
+        all[n++] = first_tokens(&host, SHARED_STREAMS, n_shared, n_own);
+        rows_all += computed_tokens(&host) - before;
+    } while (n < ROUNDS_MOST && monotonic_ns() < end);
     row("shared", what, "first token of one", quantile(alone, n, 0.5), "ms", 0);
     row("shared", what, "first tokens of 64", quantile(all, n, 0.5), "ms", 0);
     row("shared", what, "ratio", quantile(all, n, 0.5) / quantile(alone, n, 0.5), "", 1.3);
+    row("shared", what, "ratio of positions computed", rows_all / rows_alone, "", 0);
     host_close(&host);
+}
+
+static void shared(void)
+{
+    measure_shared("64: 1000 tokens shared, 8 own", 1000, 8);
+    measure_shared("64: 1000 tokens shared, 1 own", 1000, 1);
+    measure_shared("64: 31 blocks shared, 1 token own", 992, 1);
 }
 
 /* ---- Arguments ---- */

@@ -75,7 +75,7 @@ static void *device_main(void *arg)
 
         if (rn_word_replace(&device->has_step, 1, 0))
             run_step(device, device->step);
-        else if (!device->spins)
+        else
             rn_wake_wait(&device->wake, ticket, -1, 0);
     }
     return NULL;
@@ -128,13 +128,13 @@ static void free_backend(struct rn_backend *backend)
 static const struct rn_backend_ops device_ops = {
     .name = "device", .supports = supports, .prepare = prepare, .submit_async = submit_async, .free = free_backend};
 
-struct device *device_new(const struct rn_backend_limits *limits, bool spins)
+struct device *device_new(const struct rn_backend_limits *limits)
 {
     struct device *device = aligned_alloc(64, (sizeof *device + 63) / 64 * 64);
 
     if (device == NULL)
         return NULL;
-    *device = (struct device){.backend = {&device_ops}, .spins = spins, .max_outs = limits->max_outs};
+    *device = (struct device){.backend = {&device_ops}, .max_outs = limits->max_outs};
     rn_wake_init(&device->wake);
     device->hot = malloc(limits->max_outs * sizeof *device->hot);
     if (device->hot == NULL || pthread_create((pthread_t *)&device->thread, NULL, device_main, device) != 0) {

@@ -2,8 +2,8 @@
  *
  *   step_ns + row_ns * rows       from the moment it is submitted
  *
- * on a thread that sleeps meanwhile. Each wanted row's token follows from its position alone. The oracle of tests/sim checks the
- * contract on the submitter's thread and sums over the past, which would be measured as the engine's. */
+ * on a thread that sleeps meanwhile. Each wanted row's token follows from its position alone. The oracle of tests/sim
+ * checks the contract on the submitter's thread and sums over the past, which would be measured as the engine's. */
 #ifndef RN_BENCH_STREAMS_DEVICE_H
 #define RN_BENCH_STREAMS_DEVICE_H
 
@@ -19,12 +19,11 @@ struct device {
     struct rn_backend backend; /* first */
     _Atomic(uint64_t) step_ns; /* may be changed at any time: relaxed would do, a step may still take the old one */
     uint64_t row_ns;
-    bool spins;                /* the device's thread never parks: its wake-up is no part of what is measured */
     struct rn_word has_step, stopping;
     struct rn_wake wake;
     struct rn_step *step;
     unsigned long thread;
-    int32_t *hot;              /* [max_outs]: the logit that is not 0; its row was cleared but for it. -1: not cleared */
+    int32_t *hot;              /* [max_outs]: the logit that is not 0 in its row; -1: the row was not cleared yet */
     uint32_t max_outs;
     /* Written by the submitter and the device's thread in turn; read when it is at rest. */
     uint64_t submitted_ns, done_ns; /* of the last step; done_ns 0: it has just been reset */
@@ -32,7 +31,7 @@ struct device {
 };
 
 /* NULL: no memory or no thread. From the C library's heap. Freed with device_free, after the engine. */
-struct device *device_new(const struct rn_backend_limits *limits, bool spins);
+struct device *device_new(const struct rn_backend_limits *limits);
 void device_free(struct device *device);
 
 /* Counts from zero; the time until the next step is not idle. */

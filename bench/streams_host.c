@@ -28,7 +28,7 @@ static void open_device(struct host *host, const struct host_options *options)
     struct rn_model_parts parts = {.limits = options->limits, .n_vocab = DEVICE_VOCAB};
     runnel_error error = {0};
 
-    host->device = need(device_new(&options->limits, options->spins));
+    host->device = need(device_new(&options->limits));
     parts.backend = &host->device->backend;
     parts.vocab = need(rn_vocab_new_bytes(&host->engine->heap));
     if (rn_model_new_of_parts(host->engine, &parts, NULL, &host->model, &error) != RUNNEL_OK)
@@ -62,6 +62,7 @@ void host_open(struct host *host, const struct host_options *options)
     runnel_engine_options_default(&engine_options);
     engine_options.max_streams = options->max_streams;
     engine_options.compute_threads = options->path == NULL ? 1 : options->threads;
+    engine_options.on_trace = options->on_trace;
     if (options->allocator != NULL)
         engine_options.allocator = *options->allocator;
     if (runnel_engine_new(&engine_options, &host->engine, &error) != RUNNEL_OK)

@@ -1,5 +1,5 @@
-/* The host of bench/streams.c: an engine with one model (a file, or a device that computes nothing), and users that each
- * have one stream at a time. Everything runs on the thread that calls host_run. */
+/* The host of bench/streams.c: an engine with one model (a file, or a device that computes nothing), and users that
+ * each have one stream at a time. Everything runs on the thread that calls host_run. */
 #ifndef RN_BENCH_STREAMS_HOST_H
 #define RN_BENCH_STREAMS_HOST_H
 
@@ -39,10 +39,10 @@ struct host {
 struct host_options {
     const char *path; /* NULL: a device with these limits */
     struct rn_backend_limits limits;
-    bool spins;
     uint32_t max_streams, context_tokens, threads;
     uint64_t kv_bytes;
     const runnel_allocator *allocator; /* NULL: the default */
+    runnel_trace_fn on_trace;          /* NULL: no trace */
 };
 
 /* Starts it or ends the program with a message. */

@@ -1,8 +1,8 @@
 /* --metrics and --trace: what the engine counted, as text for Prometheus, and what it did when, as a Chrome trace.
  *
  * The trace is the array form of the Trace Event Format (catapult's document of that name), which Perfetto
- * (ui.perfetto.dev) and chrome://tracing open. Each event is a line, and the file is brought up to date at ends of lines alone: if the
- * program is killed, what is there lacks only the bracket that viewers do not ask for. */
+ * (ui.perfetto.dev) and chrome://tracing open. Each event is a line, and the file is brought up to date at ends of
+ * lines alone: if the program is killed, what is there lacks only the bracket that viewers do not ask for. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,8 +96,8 @@ static void put_span(const runnel_trace_event *event)
             (unsigned)event->rows, (unsigned)event->sequences, (unsigned)event->prompt_tokens, (unsigned)event->tokens);
 }
 
-/* A phase of a request: a pair of asynchronous events under the stream's id, which puts all phases in one track. It ends a
- * nanosecond early: to a viewer that sorts by time, before the next one begins. */
+/* A phase of a request: a pair of asynchronous events under the stream's id, which puts all phases in one track. It
+ * ends a nanosecond early: to a viewer that sorts by time, before the next one begins. */
 static void put_phase(const runnel_trace_event *event)
 {
     for (int end = 0; end < 2; end++) {

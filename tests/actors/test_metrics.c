@@ -1,8 +1,8 @@
-/* Metrics and trace against closed forms: one thread, the oracle model, and a clock that moves only when the test says so, so
- * that every value of every histogram is known.
+/* Metrics and trace against closed forms: one thread, the oracle model, and a clock that moves only when the test
+ * says so, so that every value of every histogram is known.
  *
  *   test_actors_metrics              the tests
- *   test_actors_metrics --print      the text for Prometheus after a run, for metrics_parse.py; then the struct, line by line */
+ *   test_actors_metrics --print      after a run the text for Prometheus, then the struct; for metrics_parse.py */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -292,7 +292,7 @@ static void names(void **state)
         {"dir/x.gguf", "x"}, {"x", "x"}, {".gguf", ".gguf"}, {NULL, "model"}, {"a\xff.gguf", "a?"},
         {"caf\xc3\xa9.gguf", "caf\xc3\xa9"}, {STRANGE_PATH, STRANGE_NAME},
     };
-    struct rn_metrics_list all = {0};
+    struct rn_metrics_list all = {NULL};
     struct rn_heap heap;
     size_t n = 0;
 
@@ -508,6 +508,60 @@ static void trace_overflow(void **state)
     stop();
 }
 
+/* ---- On threads ---- */
+
+static struct {
+    size_t n_steps, n_phases, n_actors;
+    uint64_t n_tokens;
+} told; /* by the tracer's thread, and read when the engine is gone */
+
+static void on_trace_sum(void *user, const runnel_trace_event *event)
+{
+    (void)user;
+    told.n_steps += event->kind == RUNNEL_TRACE_STEP;
+    told.n_tokens += event->kind == RUNNEL_TRACE_STEP ? event->tokens : 0;
+    told.n_phases += event->kind == RUNNEL_TRACE_REQUEST;
+    told.n_actors += event->kind == RUNNEL_TRACE_ACTOR && event->messages[0] != '\0';
+}
+
+/* Read and told while schedulers write: for ThreadSanitizer; and nothing is lost. */
+static void threads(void **state)
+{
+    struct capture captures[6] = {{0}};
+    runnel_engine_options options;
+    runnel_metrics m;
+    char text[65536];
+    size_t bytes;
+
+    (void)state;
+    runnel_engine_options_default(&options);
+    options.on_trace = on_trace_sum;
+    engine = start_engine(&options);
+    model = load_model(engine, quick_model(), NULL);
+    for (int i = 0; i < 6; i++)
+        submit(&captures[i], "Once upon a time", UNLESS_SLOW(40, 8));
+    for (int i = 0; i < 6; i++)
+        while (captures[i].n_terminal == 0) {
+            runnel_engine_wait(engine, 5);
+            runnel_engine_dispatch(engine, 0);
+            m = metrics();
+            assert_true(m.running + m.waiting <= 6 && m.first_token_s.count <= 6);
+            assert_int_equal(runnel_engine_prometheus(engine, text, sizeof text, &bytes), RUNNEL_OK);
+            assert_true(bytes < sizeof text);
+        }
+    m = metrics();
+    assert_int_equal(m.requests, 6);
+    assert_int_equal(m.stopped + m.length, 6);
+    assert_int_equal(m.trace_dropped, 0);
+    runnel_engine_free(engine);
+    assert_int_equal(told.n_steps, m.steps);
+    assert_int_equal(told.n_tokens, m.tokens);
+    assert_int_equal(told.n_phases, 18);
+    assert_true(told.n_actors > m.steps);
+    for (int i = 0; i < 6; i++)
+        capture_clear(&captures[i]);
+}
+
 /* ---- For metrics_parse.py ---- */
 
 static void print_string(const char *text)
@@ -568,7 +622,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_request), cmocka_unit_test(other_ends), cmocka_unit_test(struct_sizes),
         cmocka_unit_test(names),       cmocka_unit_test(text_form),  cmocka_unit_test(trace),
-        cmocka_unit_test(trace_overflow),
+        cmocka_unit_test(trace_overflow), cmocka_unit_test(threads),
     };
 
     if (argc > 1 && strcmp(argv[1], "--print") == 0)

@@ -105,8 +105,9 @@ class Telemetry(unittest.TestCase):
 
     def test_killed(self):
         """What is there when the program dies at once lacks nothing but the bracket."""
-        process = subprocess.Popen([common.program, "bench", MODEL, "-p", "200", "-n", "200", "-r", "1000", "--no-limits",
-                                    "--trace", self.trace], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        command = [common.program, "bench", MODEL, "-p", "200", "-n", "200", "-r", "1000", "--no-limits"]
+        process = subprocess.Popen([*command, "--trace", self.trace],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         begin = time.monotonic()
         while (not self.trace.exists() or self.trace.stat().st_size < 100000) and time.monotonic() - begin < 60:
             time.sleep(0.02)

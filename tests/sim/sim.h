@@ -183,7 +183,7 @@ struct sim {
     int32_t prompts[SIM_PROMPTS][SIM_PROMPT_TOKENS];
     uint64_t n_events, n_steps, n_checks, n_outcomes[3];
     uint64_t n_hit_tokens, n_waits, n_evicted; /* what the prefix cache came to */
-    uint64_t n_trace_steps, actor_end_ns; /* of the trace */
+    uint64_t n_trace_steps, n_trace_queued, actor_end_ns; /* of the trace */
     uint64_t n_preempted, n_expired, n_busy;
     bool failed;
     char failure[512];

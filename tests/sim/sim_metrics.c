@@ -1,5 +1,5 @@
-/* Metrics and trace of a run against what the host was told: every histogram is built again from the timings and usages of the
- * terminal events, and each request's phases must join to its life. See sim.h. */
+/* Metrics and trace of a run against what the host was told: every histogram is built again from the timings and
+ * usages of the terminal events, and each request's phases must join to its life. See sim.h. */
 #include "tests/sim/sim.h"
 
 #include <math.h>
@@ -104,6 +104,7 @@ void sim_on_trace(void *user, const runnel_trace_event *event)
         sim_fail(sim, "trace: %s of no stream", event->name);
         return;
     }
+    sim->n_trace_queued += strcmp(event->name, "queued") == 0;
     if (stream->phase_end_ns == 0)
         stream->phase_begin_ns = event->begin_ns;
     else if (stream->phase_end_ns != event->begin_ns)
@@ -135,6 +136,7 @@ void sim_check_metrics(struct sim *sim)
     expect(sim, "stopped + length", m.stopped + m.length, sim->n_outcomes[0]);
     expect(sim, "cancelled", m.cancelled, sim->n_outcomes[1]);
     expect(sim, "failed", m.failed, sim->n_outcomes[2]);
+    expect(sim, "refused", m.refused, sim->n_busy);
     expect(sim, "running", m.running, 0);
     expect(sim, "waiting", m.waiting, 0);
     expect(sim, "tokens", m.tokens, stats.tokens);
@@ -145,6 +147,7 @@ void sim_check_metrics(struct sim *sim)
     expect(sim, "first_token_s and inter_token_s", m.first_token_s.count + m.inter_token_s.count, stats.tokens);
     expect(sim, "prefix_hits", m.prefix_hits, stats.prefix_hit_tokens);
     expect(sim, "prefix_queries", m.prefix_queries, stats.prefix_hit_tokens + stats.prefix_missed_tokens);
+    expect(sim, "queued_tokens", m.queued_tokens, 0);
     expect(sim, "evicted_blocks", m.evicted_blocks, stats.evicted_blocks);
     expect(sim, "blocks_used", m.blocks_used, stats.blocks_used);
     expect(sim, "blocks_total", m.blocks_total, stats.blocks_total);
@@ -155,5 +158,6 @@ void sim_check_metrics(struct sim *sim)
     rn_tracer_drain(sim->engine->tracer);
     expect(sim, "trace_dropped", m.trace_dropped, 0);
     expect(sim, "steps of the trace", sim->n_trace_steps, stats.steps);
+    expect(sim, "waits of the trace", sim->n_trace_queued, m.requests + m.preemptions);
     expect_phases(sim);
 }
