@@ -31,7 +31,7 @@ REFUSED = [  # arguments, words that standard error must contain
     (["run", MODEL, "-p", "a", "-f", "b"], "exclude each other"),
     (["run", MODEL, "--logprobs", "3"], "needs --json"),
     (["run", MODEL, "--logprobs", "21", "--json"], "from 0 to 20"),
-    (["run", MODEL, "--kv-type", "q8"], "f16|f32|bf16"),
+    (["run", MODEL, "--kv-type", "q5"], "f16|f32|bf16"),
     (["run", MODEL, "--kv-type", ""], "f16|f32|bf16"),
     (["run", MODEL, "--device", "cp"], "cpu|reference"),
     (["run", MODEL, "--stop", ""], "1 to 256 bytes"),
