@@ -36,6 +36,7 @@ struct CMUnitTest {
 #define assert_ptr_equal(a, b) assert_true((a) == (b))
 #define assert_string_equal(a, b) assert_true(strcmp(a, b) == 0)
 #define assert_memory_equal(a, b, bytes) assert_true(memcmp(a, b, bytes) == 0)
+#define assert_memory_not_equal(a, b, bytes) assert_true(memcmp(a, b, bytes) != 0)
 #define assert_in_range(value, low, high) assert_true((value) >= (low) && (value) <= (high))
 #define print_message printf
 #define skip() exit(77)
