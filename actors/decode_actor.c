@@ -82,7 +82,8 @@ static struct rn_request *find(const struct rn_decode *decode, uint32_t slot, ui
     return NULL;
 }
 
-/* Takes a request with an outcome, or one that is to go back, out of its list and lets it go, unless a step still reads it. */
+/* Takes a request with an outcome, or one that is to go back, out of its list and lets it go, unless a step still
+ * reads it. */
 static void drop_if_done(struct rn_decode *decode, struct rn_request *request)
 {
     uint32_t i;

@@ -10,9 +10,9 @@
  * A request whose rows are in the step in flight is not let go before the batch is back: the step
  * reads its block table.
  *
- * A sequence has a lease of blocks and asks for more (GROW) while it still has positions left, so that it does not wait for
- * them; it does when there are none. PREEMPT takes it back to the tier, and so does a shortage of memory while its reader
- * is behind: then the tier keeps it until CREDIT says that it has read on (READY). */
+ * A sequence has a lease of blocks and asks for more (GROW) while it still has positions left, so that it does not
+ * wait for them; it does when there are none. PREEMPT takes it back to the tier, and so does a shortage of memory
+ * while its reader is behind: then the tier keeps it until CREDIT says that it has read on (READY). */
 #ifndef RN_ACTORS_DECODE_ACTOR_H
 #define RN_ACTORS_DECODE_ACTOR_H
 

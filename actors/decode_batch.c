@@ -3,8 +3,9 @@
  *   rows:  | r3 | r4 | r0 | r1 | prompt A, chunk of 120 ............ | prompt B, 8 |
  *            └ running, from the cursor on ┘  └ what is left of max_rows ┘
  *
- * How much of the rows prompts may take while answers are read along is the pace's (pace.h). Each part goes by priority, and in turn among equals. While prompts wait, running sequences take at most three quarters
- * of the rows and of the wanted rows, so that a prompt always advances. A sequence without credit (its reader is behind) or
+ * How much of the rows prompts may take while answers are read along is the pace's (pace.h). Each part goes by
+ * priority, and in turn among equals. While prompts wait, running sequences take at most three quarters of the rows
+ * and of the wanted rows, so that a prompt always advances. A sequence without credit (its reader is behind) or
  * without a block for its next position is left out. Nothing here changes what a row computes (law 5), only when. */
 #include "actors/decode_batch.h"
 
@@ -149,7 +150,8 @@ bool rn_batch_is_stalled(const struct rn_decode *decode, const struct rn_request
     return credit_of(decode, request) - (request->lane ? request->want_progress + request->want_logits : 0) <= 0;
 }
 
-/* Where the logits of the next position go; NULL: nobody wants them, or has had them before the request was preempted. */
+/* Where the logits of the next position go; NULL: nobody wants them, or has had them before the request was
+ * preempted. */
 static float *next_logits(struct rn_decode *decode, struct rn_request *request)
 {
     size_t n_vocab = decode->model->parts.n_vocab;

@@ -38,8 +38,8 @@ struct rn_host {
 runnel_status rn_host_init(struct runnel_engine *engine, runnel_delivery delivery, bool manual);
 void rn_host_fini(struct runnel_engine *engine);
 
-/* Producer (detokenizer): makes the reserved cell, or the terminal one, outlet->end, visible and wakes whoever consumes the
- * stream. After the terminal one the outlet is not the producer's any more. */
+/* Producer (detokenizer): makes the reserved cell, or the terminal one, outlet->end, visible and wakes whoever
+ * consumes the stream. After the terminal one the outlet is not the producer's any more. */
 void rn_host_publish(struct runnel_engine *engine, struct rn_outlet *outlet);
 void rn_host_publish_end(struct runnel_engine *engine, struct rn_outlet *outlet);
 

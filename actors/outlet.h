@@ -12,8 +12,8 @@
  * Flow control: every event but the last two (held-back tail, terminal) costs a credit; a stream has
  * `window` of them, so the ring never overflows and a reader that stops stops only its own stream.
  *
- * A stream that waits for its turn has no ring: the tier takes its memory when it admits the request (rn_outlet_prepare). The
- * terminal event, which every stream gets, has a cell of its own.
+ * A stream that waits for its turn has no ring: the tier takes its memory when it admits the request
+ * (rn_outlet_prepare). The terminal event, which every stream gets, has a cell of its own.
  *
  * Life: free → open (rn_outlet_open) → … → terminal cell consumed → free (rn_outlet_close), generation
  * advanced. An id is (slot, generation); a stale id never matches. */
@@ -117,8 +117,8 @@ static inline runnel_stream rn_stream_id(uint32_t slot, uint32_t generation)
 runnel_status rn_outlet_open(struct rn_outlet *outlet, struct rn_heap *heap, const struct rn_outlet_options *options,
                              uint32_t *generation);
 
-/* The tier, before anything is produced: memory for the ring, and for logits where they are wanted. NO_MEMORY: nothing is
- * held. */
+/* The tier, before anything is produced: memory for the ring, and for logits where they are wanted. NO_MEMORY: nothing
+ * is held. */
 runnel_status rn_outlet_prepare(struct rn_outlet *outlet);
 
 /* Frees what open and prepare took and makes every id of this stream stale. Consumer, after the terminal cell; or
@@ -131,7 +131,8 @@ static inline bool rn_outlet_is(const struct rn_outlet *outlet, uint32_t generat
     return (generation & 1) != 0 && rn_word_get(&outlet->generation) == generation;
 }
 
-/* Producer: the next cell, cleared, and its parts. Never NULL: credits bound the cells. Only of a stream that is prepared. */
+/* Producer: the next cell, cleared, and its parts. Never NULL: credits bound the cells. Only of a stream that is
+ * prepared. */
 struct rn_cell *rn_outlet_reserve(struct rn_outlet *outlet);
 void rn_outlet_publish(struct rn_outlet *outlet);
 bool rn_outlet_is_prepared(const struct rn_outlet *outlet);

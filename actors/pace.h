@@ -1,12 +1,13 @@
-/* The pace of steps: how many rows of prompts a step may take while answers are being generated, so that whoever reads an
- * answer hardly notices the prompts that come in.
+/* The pace of steps: how many rows of prompts a step may take while answers are being generated, so that whoever reads
+ * an answer hardly notices the prompts that come in.
  *
  *   a step without prompts takes `plain`; one with p rows of prompts is taken to take plain + p · row
  *   allowed: p such that it takes at most slowdown · plain     ⇒     p = (slowdown - 1) · plain / row
  *
  * Both are measured and smoothed. plain changes with what runs, so now and then a step goes without prompts; so does
- * the first, when nothing is known. The line is only locally true (the first rows of a step cost next to nothing where memory
- * sets the pace), but its slope is measured where it is used. Steps in which nobody reads along are not bounded. */
+ * the first, when nothing is known. The line is only locally true (the first rows of a step cost next to nothing where
+ * memory sets the pace), but its slope is measured where it is used. Steps in which nobody reads along are not
+ * bounded. */
 #ifndef RN_ACTORS_PACE_H
 #define RN_ACTORS_PACE_H
 

@@ -1,7 +1,7 @@
 /* The prefill actor: admitted prompts wait here until decode has a lane for them, in the order of turns.h: by priority,
- * tenants in turn, by arrival. Lanes bound how many prompts are computed side by side; decode cuts them into chunks that fill
- * what its running sequences leave of each step's budget, in turn. Requests of negative priority, the background,
- * leave two lanes to others, so that a batch job's long prompts never hold up who comes in. */
+ * tenants in turn, by arrival. Lanes bound how many prompts are computed side by side; decode cuts them into chunks
+ * that fill what its running sequences leave of each step's budget, in turn. Requests of negative priority, the
+ * background, leave two lanes to others, so that a batch job's long prompts never hold up who comes in. */
 #ifndef RN_ACTORS_PREFILL_ACTOR_H
 #define RN_ACTORS_PREFILL_ACTOR_H
 

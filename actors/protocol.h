@@ -9,8 +9,8 @@
  * comes too early waits for it. So a CANCEL goes no further than its request has gone, and none of an
  * older stream of the slot can be behind a newer one's request: that bounds it. EXPIRE and PREEMPT go the same way.
  *
- * The way of blocks: decode asks with GROW before a sequence has used up its lease, and GRANT brings more. Where memory is
- * short the tier takes a request back: PREEMPT follows it, and it returns as PREEMPTED, to be admitted again.
+ * The way of blocks: decode asks with GROW before a sequence has used up its lease, and GRANT brings more. Where
+ * memory is short the tier takes a request back: PREEMPT follows it, and it returns as PREEMPTED, to be admitted again.
  *
  * Bounds: S streams, M models, N sessions at once. Every edge's bound follows from how often its message
  * can exist for one stream, so no send between actors is ever refused; the one place that refuses is

@@ -16,9 +16,9 @@ static struct runnel_model *model_of(struct rn_router *router, const struct rn_p
     return route->generation == stream->generation && !route->ended ? route->model : NULL;
 }
 
-/* One actor after the other, so that nothing that one had to send on can come behind the CLOSE of the next. What could still
- * be sent when no request is left are forwarded wishes, prefill → decode, and answers to what the tier had sent, decode →
- * tier: so the tier is last. False: all are gone. */
+/* One actor after the other, so that nothing that one had to send on can come behind the CLOSE of the next. What could
+ * still be sent when no request is left are forwarded wishes, prefill → decode, and answers to what the tier had sent,
+ * decode → tier: so the tier is last. False: all are gone. */
 static bool close_next_actor(struct rn_router *router, struct runnel_model *model)
 {
     struct rn_actor *actors[RN_MODEL_ACTORS] = {&model->tokenizer.actor, &model->prefill.actor,

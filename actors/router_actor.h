@@ -29,8 +29,8 @@ struct rn_router {
     struct runnel_model *kept; /* freed while the engine closes: only their address is left, for the host's callbacks */
     bool closing;
 
-    /* A heap, the next one first: at most one live deadline per stream; those of streams that have ended go when their time
-     * comes, or all at once when there is no room. */
+    /* A heap, the next one first: at most one live deadline per stream; those of streams that have ended go when their
+     * time comes, or all at once when there is no room. */
     struct rn_deadline *deadlines; /* [2 * max_streams] */
     uint32_t n_deadlines;
 

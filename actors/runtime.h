@@ -104,8 +104,8 @@ void rn_actor_send(struct rn_actor *to, struct rn_msg *msg);
 /* The handler of CLOSE that every actor of a model uses: the message becomes its last words. */
 void rn_actor_on_close(struct rn_actor *self, struct rn_msg *msg);
 
-/* From that actor alone: sends it a TICK when the clock has come to at_us, or an earlier time set before and not yet come;
- * UINT64_MAX: never. One TICK is under way at a time if each is followed by at most one alarm. */
+/* From that actor alone: sends it a TICK when the clock has come to at_us, or an earlier time set before and not yet
+ * come; UINT64_MAX: never. One TICK is under way at a time if each is followed by at most one alarm. */
 void rn_runtime_alarm(struct rn_runtime *runtime, struct rn_actor *actor, uint64_t at_us);
 
 /* Manual mode: sends the TICK that is due, if one is. */

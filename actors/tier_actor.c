@@ -51,8 +51,8 @@ static bool drops_bos(const struct rn_request *request, const struct rn_session 
     return session != NULL && session->n_tokens > 0 && request->first_bos && request->n_tokens > 0;
 }
 
-/* How many tokens of the prompt stand in the session already. A prompt that continues the session shares no more than a BOS; one
- * that is the whole conversation begins with all that rewind_session has left. */
+/* How many tokens of the prompt stand in the session already. A prompt that continues the session shares no more than
+ * a BOS; one that is the whole conversation begins with all that rewind_session has left. */
 static uint32_t shared_tokens(const struct rn_request *request, const struct rn_session *session)
 {
     return request->whole && session != NULL ? session->n_tokens : drops_bos(request, session);
@@ -266,8 +266,8 @@ static void check_fits(struct rn_request *request, const struct rn_session *sess
                         limit - (limit > 0 ? needed : 0));
 }
 
-/* Shares what can be shared, leases the rest and starts; false when the request has to wait. May fail it. n_fill: the tokens
- * that it has, its session's included; one that was taken back has all of them itself, and no session here. */
+/* Shares what can be shared, leases the rest and starts; false when the request has to wait. May fail it. n_fill: the
+ * tokens that it has, its session's included; one that was taken back has all of them itself, and no session here. */
 static bool begin(struct rn_tier *tier, struct rn_request *request, struct rn_session *session, uint32_t n_fill,
                   uint32_t limit)
 {

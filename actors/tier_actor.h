@@ -1,8 +1,9 @@
-/* The tier actor (cache-tier manager): owns the KV block pool, the prefix tree and the sessions, and decides who has blocks.
+/* The tier actor (cache-tier manager): owns the KV block pool, the prefix tree and the sessions, and decides who has
+ * blocks.
  *
- * A request is admitted when its session is free and there are blocks for its prompt and a little more; while it runs it leases
- * more ahead of need (GROW, GRANT). Who waits goes on in the order of turns.h. When blocks run short they are taken, in
- * this order, from
+ * A request is admitted when its session is free and there are blocks for its prompt and a little more; while it runs
+ * it leases more ahead of need (GROW, GRANT). Who waits goes on in the order of turns.h. When blocks run short they
+ * are taken, in this order, from
  *
  *   1. the prefix tree, what nobody uses, least recently used first;
  *   2. idle sessions (their tokens stay: the next turn computes them again, or finds them in the tree);
@@ -19,8 +20,9 @@
  *
  * What a prompt shares is whole blocks. If the blocks behind them are being computed by a request that runs, it waits
  * here until they are ready or given up, and holds nobody else up; one that waits holds nothing, one that runs never
- * waits. A block into which is written has one reference: its writer's. A turn whose session shares the block that it goes on in
- * (with the tree, a fork, an export) gets a copy of it, made by the step of its first rows. See tier_cache.h. */
+ * waits. A block into which is written has one reference: its writer's. A turn whose session shares the block that it
+ * goes on in (with the tree, a fork, an export) gets a copy of it, made by the step of its first rows. See
+ * tier_cache.h. */
 #ifndef RN_ACTORS_TIER_ACTOR_H
 #define RN_ACTORS_TIER_ACTOR_H
 

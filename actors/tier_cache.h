@@ -50,8 +50,8 @@ void rn_tier_enter(struct rn_tier *tier, struct rn_request *request, const struc
 
 void rn_tier_publish(struct rn_tier *tier, const struct rn_computed *computed);
 
-/* The tier owns the request again; it holds no block but those of its table. Where the tree had a block of the same content first, the request's table has the
- * tree's now. Harmless when it has not entered; also ends a wait. */
+/* The tier owns the request again; it holds no block but those of its table. Where the tree had a block of the same
+ * content first, the request's table has the tree's now. Harmless when it has not entered; also ends a wait. */
 void rn_tier_leave(struct rn_tier *tier, struct rn_request *request);
 
 #endif

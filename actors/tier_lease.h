@@ -1,5 +1,5 @@
-/* Leases of blocks, for tier_actor.c alone: who has how many, who wants more, from whom they are taken. See tier_actor.h for the
- * order. One PREEMPT or SHORT is under way at a time: what it brings may be enough. */
+/* Leases of blocks, for tier_actor.c alone: who has how many, who wants more, from whom they are taken. See
+ * tier_actor.h for the order. One PREEMPT or SHORT is under way at a time: what it brings may be enough. */
 #ifndef RN_ACTORS_TIER_LEASE_H
 #define RN_ACTORS_TIER_LEASE_H
 
@@ -20,7 +20,8 @@ bool rn_tier_make_room(struct rn_tier *tier, const struct rn_session *session, u
 /* Takes n free blocks, for which room was made. */
 void rn_tier_take(struct rn_tier *tier, uint32_t n, uint32_t *blocks);
 
-/* Blocks that should stay free behind an admission, for those that run to grow into: else it would soon be taken back. */
+/* Blocks that should stay free behind an admission, for those that run to grow into: else it would soon be taken
+ * back. */
 uint32_t rn_tier_reserve(const struct rn_tier *tier);
 
 /* The request goes on to prefill; it has retired or come back. */

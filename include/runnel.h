@@ -137,9 +137,9 @@ typedef struct runnel_trace_event {
     uint32_t tokens;      /* STEP: tokens that were drawn; REQUEST: of prompt and answer so far */
 } runnel_trace_event;
 
-/* Called a moment after the end, not always in its order. Pointers are valid until it returns, but for `name` and `model`: those
- * until the engine is freed. On a thread of the engine or inside runnel_engine_free, never on two at once. It must not call the
- * library. */
+/* Called a moment after the end, not always in its order. Pointers are valid until it returns, but for `name` and
+ * `model`: those until the engine is freed. On a thread of the engine or inside runnel_engine_free, never on two at
+ * once. It must not call the library. */
 typedef void (*runnel_trace_fn)(void *user, const runnel_trace_event *event);
 
 typedef enum runnel_delivery {
@@ -177,10 +177,10 @@ RUNNEL_API runnel_status runnel_engine_new(const runnel_engine_options *options,
  * NULL is allowed. */
 RUNNEL_API void runnel_engine_free(runnel_engine *engine);
 
-/* Takes no more requests, for good: submits are refused with CLOSED. Blocks until every stream has ended and its end was
- * delivered, at most timeout_ms (0: does not block; negative: for ever), and runs callbacks on this thread meanwhile.
- * TIMEOUT: some have not ended; they go on, runnel_engine_free would cancel them. Inside a callback it does not block.
- * CLOSED: a callback has freed the engine. */
+/* Takes no more requests, for good: submits are refused with CLOSED. Blocks until every stream has ended and its end
+ * was delivered, at most timeout_ms (0: does not block; negative: for ever), and runs callbacks on this thread
+ * meanwhile. TIMEOUT: some have not ended; they go on, runnel_engine_free would cancel them. Inside a callback it does
+ * not block. CLOSED: a callback has freed the engine. */
 RUNNEL_API runnel_status runnel_engine_drain(runnel_engine *engine, int64_t timeout_ms);
 
 /* A file descriptor that polls readable while events wait to be dispatched. Owned by the engine. */
@@ -250,7 +250,8 @@ typedef struct runnel_metrics {
     uint64_t queued_tokens;           /* of prompts that wait */
     uint64_t sessions;
     uint64_t blocks_used, blocks_total; /* KV blocks */
-    /* Of tokens and requests. Requests count when they are done, not if cancelled or failed; but queue_s at admission. */
+    /* Of tokens and requests. Requests count when they are done, not if cancelled or failed; but queue_s at
+     * admission. */
     runnel_histogram first_token_s;   /* submit to first token */
     runnel_histogram inter_token_s;   /* token to next token */
     runnel_histogram per_token_s;     /* mean of a request's inter_token_s */
@@ -268,12 +269,14 @@ typedef struct runnel_metrics {
     runnel_histogram step_sequences;
 } runnel_metrics;
 
-/* Reads every value by itself, while others change. INVALID: a pointer is NULL or struct_size is not of this library. */
+/* Reads every value by itself, while others change. INVALID: a pointer is NULL or struct_size is not of this
+ * library. */
 RUNNEL_API runnel_status runnel_engine_metrics(runnel_engine *engine, runnel_metrics *metrics);
 
-/* The same for each model by name, in the text format of Prometheus (version 0.0.4), and what runnel_engine_stats tells besides. Writes
- * at most `capacity` bytes, the whole size to *bytes; not NUL-terminated. Numbers may grow by digits between a call that
- * measures and one that writes: leave some room, or call again. INVALID: a pointer is NULL. */
+/* The same for each model by name, in the text format of Prometheus (version 0.0.4), and what runnel_engine_stats
+ * tells besides. Writes at most `capacity` bytes, the whole size to *bytes; not NUL-terminated. Numbers may grow by
+ * digits between a call that measures and one that writes: leave some room, or call again. INVALID: a pointer is
+ * NULL. */
 RUNNEL_API runnel_status runnel_engine_prometheus(runnel_engine *engine, char *text, size_t capacity, size_t *bytes);
 
 typedef struct runnel_machine {
@@ -427,16 +430,16 @@ typedef struct runnel_chat {
 
 RUNNEL_API void runnel_chat_default(runnel_chat *chat);
 
-/* The conversation as text. Text of messages, tools and variables never becomes a control token when a request carries the
- * chat; a text from here, given back as a prompt with parse_special, has no such protection. Writes at most `capacity` bytes,
- * the whole size to *text_bytes; not NUL-terminated. Runs on this thread, bounded in time and memory.
+/* The conversation as text. Text of messages, tools and variables never becomes a control token when a request carries
+ * the chat; a text from here, given back as a prompt with parse_special, has no such protection. Writes at most
+ * `capacity` bytes, the whole size to *text_bytes; not NUL-terminated. Runs on this thread, bounded in time and memory.
  * NOT_FOUND: the model has no (such) template. FORMAT: its template is malformed. INVALID: JSON that is none, or the
  * template raised an error. */
 RUNNEL_API runnel_status runnel_apply_template(runnel_model *model, const runnel_chat *chat, char *text, size_t capacity,
                                                size_t *text_bytes, runnel_error *error);
 
-/* A template [template_bytes] by itself: the members of the JSON object context [context_bytes] are its variables. now_s and the
- * rest as above. */
+/* A template [template_bytes] by itself: the members of the JSON object context [context_bytes] are its variables.
+ * now_s and the rest as above. */
 RUNNEL_API runnel_status runnel_render_template(const char *template_text, size_t template_bytes, const char *context,
                                                 size_t context_bytes, int64_t now_s, char *text, size_t capacity,
                                                 size_t *text_bytes, runnel_error *error);
@@ -575,8 +578,9 @@ RUNNEL_API void runnel_request_default(runnel_request *request);
 
 /* Submits. Every parameter is checked here: INVALID names the bad one in *error, CONTEXT: the
  * prompt (with its session) is longer than the context less one, or than all KV blocks; BUSY: a limit of the engine on
- * streams, queued tokens or queued bytes is reached, and error->retry_ms says when to try again; STATE: model not ready; NOT_FOUND: no such session. A prompt of more bytes than
- * the context has tokens is tokenized on this thread, any other in the engine. */
+ * streams, queued tokens or queued bytes is reached, and error->retry_ms says when to try again; STATE: model not
+ * ready; NOT_FOUND: no such session. A prompt of more bytes than the context has tokens is tokenized on this thread,
+ * any other in the engine. */
 RUNNEL_API runnel_status runnel_generate(runnel_model *model, const runnel_request *request, runnel_stream *stream,
                                          runnel_error *error);
 
@@ -592,8 +596,8 @@ RUNNEL_API runnel_status runnel_stream_resume(runnel_engine *engine, runnel_stre
 
 /* The next event of a stream without a callback; blocks at most timeout_ms (negative: for ever).
  * The pointers in *event are valid until the next call for this stream (the sentence of a FAILED event:
- * until this thread's next call); after a terminal event the stream is gone. TIMEOUT, NOT_FOUND; STATE: the stream has a callback, or another thread is
- * inside this call. */
+ * until this thread's next call); after a terminal event the stream is gone. TIMEOUT, NOT_FOUND; STATE: the stream has
+ * a callback, or another thread is inside this call. */
 RUNNEL_API runnel_status runnel_stream_next(runnel_engine *engine, runnel_stream stream, int64_t timeout_ms,
                                             runnel_event *event);
 
@@ -605,10 +609,10 @@ RUNNEL_API runnel_status runnel_session_new(runnel_model *model, runnel_session 
 /* The session's blocks are freed once its running requests have ended. */
 RUNNEL_API runnel_status runnel_session_free(runnel_model *model, runnel_session session);
 
-/* A copy that goes its own way from here: what the session is once the turns submitted before this call have ended, running
- * or waiting; turns submitted to either afterwards do not concern the other. Costs no KV: the two share it until
- * one writes where the other has something too. Turns on the copy may be submitted at once. BUSY: too many sessions.
- * NOT_FOUND; STATE and CLOSED as runnel_session_new. */
+/* A copy that goes its own way from here: what the session is once the turns submitted before this call have ended,
+ * running or waiting; turns submitted to either afterwards do not concern the other. Costs no KV: the two share it
+ * until one writes where the other has something too. Turns on the copy may be submitted at once. BUSY: too many
+ * sessions. NOT_FOUND; STATE and CLOSED as runnel_session_new. */
 RUNNEL_API runnel_status runnel_session_fork(runnel_model *model, runnel_session session, runnel_session *copy);
 
 /* Where a session goes to or comes from: docs/SESSIONS.md. */
@@ -624,25 +628,26 @@ typedef struct runnel_session_file {
 
 RUNNEL_API void runnel_session_file_default(runnel_session_file *file);
 
-/* Writes to a file what the session is once the turns submitted before this call have ended; it goes on meanwhile. The stream has
- * one event: DONE (usage: prompt_tokens are the tokens in the file, cached_tokens those with their KV), CANCELLED, or
- * FAILED. The file is written under another name in the same folder, synced, and renamed: at any moment there is the
- * old one or the new one, whole. Only its owner can read it. The engine has one thread for the disk: a load in
- * front is waited for, and then a cancel takes effect after it. Errors of the call as of runnel_generate. */
+/* Writes to a file what the session is once the turns submitted before this call have ended; it goes on meanwhile. The
+ * stream has one event: DONE (usage: prompt_tokens are the tokens in the file, cached_tokens those with their KV),
+ * CANCELLED, or FAILED. The file is written under another name in the same folder, synced, and renamed: at any moment
+ * there is the old one or the new one, whole. Only its owner can read it. The engine has one thread for the disk: a
+ * load in front is waited for, and then a cancel takes effect after it. Errors of the call as of runnel_generate. */
 RUNNEL_API runnel_status runnel_session_export(runnel_model *model, runnel_session session, const runnel_session_file *file,
                                                runnel_stream *stream, runnel_error *error);
 
-/* A new session out of a file. The stream has one event: DONE (usage: prompt_tokens are the session's tokens, cached_tokens
- * those that need not be computed again), CANCELLED or FAILED, and then the session is gone. Turns may be submitted
- * at once; they wait. FORMAT: no session, or one that is damaged, anywhere; UNSUPPORTED: of another
- * model or vocabulary, or a later version; CONTEXT: more tokens than fit; IO. KV of another kind (device, instruction set,
- * kv_type, positions per block) or that finds no room is left out: the next turn computes it, and the text is the same. Whoever can
- * write the file decides what the model has read: the checks are against accidents. Nothing of it is shared with others. */
+/* A new session out of a file. The stream has one event: DONE (usage: prompt_tokens are the session's tokens,
+ * cached_tokens those that need not be computed again), CANCELLED or FAILED, and then the session is gone. Turns may
+ * be submitted at once; they wait. FORMAT: no session, or one that is damaged, anywhere; UNSUPPORTED: of another
+ * model or vocabulary, or a later version; CONTEXT: more tokens than fit; IO. KV of another kind (device, instruction
+ * set, kv_type, positions per block) or that finds no room is left out: the next turn computes it, and the text is the
+ * same. Whoever can write the file decides what the model has read: the checks are against accidents. Nothing of it is
+ * shared with others. */
 RUNNEL_API runnel_status runnel_session_import(runnel_model *model, const runnel_session_file *file,
                                                runnel_session *session, runnel_stream *stream, runnel_error *error);
 
-/* The note of a file: the whole size to *note_bytes, and with capacity enough the bytes, checked. Blocks on the disk. Errors as
- * of an import. */
+/* The note of a file: the whole size to *note_bytes, and with capacity enough the bytes, checked. Blocks on the disk.
+ * Errors as of an import. */
 RUNNEL_API runnel_status runnel_session_read_note(const char *path, void *note, size_t capacity, size_t *note_bytes,
                                                   runnel_error *error);
 

@@ -39,7 +39,8 @@ enum {
     RN_KV_SCALE_BYTES = 2
 };
 
-/* Lloyd's levels for Gaussian numbers in groups of 32, whose scale is the best of eight, in 127ths: bench/kv_levels.py. */
+/* Lloyd's levels for Gaussian numbers in groups of 32, whose scale is the best of eight, in 127ths:
+ * bench/kv_levels.py. */
 #define RN_KV_CODES4 -127, -98, -77, -60, -45, -31, -19, -6, 6, 19, 31, 45, 60, 77, 98, 127
 #define RN_KV_CODES3 -127, -76, -42, -13, 13, 42, 76, 127
 

@@ -101,7 +101,8 @@ RN_KV_INLINE void rn_kv_codes8(const float *a, uint32_t n, float inverse, uint8_
     }
 }
 
-/* Squared error of the group with this scale; levels: the `count` positive ones. Eight sums, so that their order does not depend on the vectors. */
+/* Squared error of the group with this scale; levels: the `count` positive ones. Eight sums, so that their order does
+ * not depend on the vectors. */
 RN_KV_INLINE float rn_kv_error(const float *a, uint32_t n, float d, float inverse, const float *levels, uint32_t count)
 {
     float error[RN_KV_GROUP] = {0}, sum[8] = {0}, t, level;

@@ -98,8 +98,9 @@ struct app {
 int app_open(struct app *app, const struct app_options *options, bool vocab_only);
 void app_close(struct app *app);
 
-/* telemetry.c: --metrics and --trace of one engine at a time. Opens the files and has the engine trace; writes the metrics
- * before the engine is freed and the end of the trace behind it. What could not be written is said, and is the code. */
+/* telemetry.c: --metrics and --trace of one engine at a time. Opens the files and has the engine trace; writes the
+ * metrics before the engine is freed and the end of the trace behind it. What could not be written is said, and is the
+ * code. */
 int app_telemetry_open(const struct app_options *options, runnel_engine_options *engine_options);
 void app_telemetry_metrics(runnel_engine *engine);
 void app_telemetry_close(const struct app_options *options);
@@ -132,8 +133,9 @@ struct app_outcome {
 int app_stream(struct app *app, const runnel_request *request, app_event_fn on_event, void *user,
                struct app_outcome *outcome);
 
-/* A session to a file, with the conversation as its note, or a new one from a file; chat_session.c. Blocks; a signal cancels.
- * An exit code, after a message. note is the caller's to free; after a failure there is neither session nor note. */
+/* A session to a file, with the conversation as its note, or a new one from a file; chat_session.c. Blocks; a signal
+ * cancels. An exit code, after a message. note is the caller's to free; after a failure there is neither session nor
+ * note. */
 int app_session_save(struct app *app, runnel_session session, const char *path, const char *note, size_t n);
 int app_session_load(struct app *app, const char *path, runnel_session *session, struct app_text *note);
 

@@ -1,5 +1,6 @@
-/* Prefixes that requests share: what is shared changes no answer, to the bit (the bundled model); who waits for whom, what is
- * counted, and what stays of a request that is cancelled or fails (the oracle model, one thread, steps at the test's will). */
+/* Prefixes that requests share: what is shared changes no answer, to the bit (the bundled model); who waits for whom,
+ * what is counted, and what stays of a request that is cancelled or fails (the oracle model, one thread, steps at the
+ * test's will). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -359,7 +360,8 @@ static uint32_t ready(void)
     return rn_prefix_tree_stats(&model->tier.tree).ready;
 }
 
-/* The second waits for the first, a third that shares nothing does not; the second starts before the first has ended. */
+/* The second waits for the first, a third that shares nothing does not; the second starts before the first has
+ * ended. */
 static void waits(void **state)
 {
     int32_t tokens[3][60];

@@ -1,5 +1,5 @@
-/* Who goes when, with one thread, a clock of its own and the oracle model: priorities, deadlines, limits, drain, and memory that
- * is taken back. Texts are judged by the simulation (tests/sim); here it is the order. */
+/* Who goes when, with one thread, a clock of its own and the oracle model: priorities, deadlines, limits, drain, and
+ * memory that is taken back. Texts are judged by the simulation (tests/sim); here it is the order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -144,8 +144,8 @@ static runnel_engine_stats stats_now(void)
     return stats;
 }
 
-/* Memory for one at a time: the one of higher priority that came last ends first, though another runs already; and that one's
- * tokens are those it has alone. */
+/* Memory for one at a time: the one of higher priority that came last ends first, though another runs already; and
+ * that one's tokens are those it has alone. */
 static void higher_priority_takes_memory(void **state)
 {
     struct told low, high, alone;

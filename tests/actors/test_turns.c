@@ -84,8 +84,8 @@ static void crowds_hold_nobody_up(void **state)
     assert_true(last <= 11);
 }
 
-/* What both always have waiting is served in equal amounts: the difference is never more than a request of each (the bound
- * of the paper, with equal weights). */
+/* What both always have waiting is served in equal amounts: the difference is never more than a request of each (the
+ * bound of the paper, with equal weights). */
 static void equal_shares(void **state)
 {
     struct rn_turns turns = {0};

@@ -474,7 +474,8 @@ static void hits_and_misses(void **state)
 
 /* ---- Forgetting ---------------------------------------------------------------------------------------- */
 
-/* The nodes of some blocks and all below go: who stands or waits there is told, or publishes nothing; the rest stays. */
+/* The nodes of some blocks and all below go: who stands or waits there is told, or publishes nothing; the rest
+ * stays. */
 static void forget_takes_what_is_below(void **state)
 {
     struct fixture f;

@@ -425,8 +425,8 @@ static void run_tail(struct runner *r, const int32_t *tokens, uint32_t at, uint3
     run_step(r, &step);
 }
 
-/* A sequence forked in the middle of a block goes on with a copy: the same bits as with a block of its own from the beginning,
- * and the other one sees nothing of it. Then the same through the host's memory, in another backend. */
+/* A sequence forked in the middle of a block goes on with a copy: the same bits as with a block of its own from the
+ * beginning, and the other one sees nothing of it. Then the same through the host's memory, in another backend. */
 static void check_blocks(const char *name, const struct rn_level *level, uint32_t threads, runnel_kv_type kv_type)
 {
     enum { CUT = BLOCK + 5, N = BLOCK + 11 };

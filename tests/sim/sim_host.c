@@ -218,8 +218,8 @@ static bool is_over(const struct sim *sim, const struct sim_stream *stream, cons
             stats->queued_bytes + bytes > sim->plan.max_queued_bytes);
 }
 
-/* Whether the engine may say what it says; `known` are the session's tokens as of now. Text counts by its bytes, or, where
- * the engine had to look whether it fits, by its tokens. */
+/* Whether the engine may say what it says; `known` are the session's tokens as of now. Text counts by its bytes, or,
+ * where the engine had to look whether it fits, by its tokens. */
 static void check_answer(struct sim *sim, const struct sim_stream *stream, runnel_status status, uint32_t known,
                          const runnel_engine_stats *before, bool importing)
 {
