@@ -62,7 +62,7 @@ struct rn_session {
     bool busy; /* a turn runs, or it is still to become what it was made for: a copy, or a file's session */
     bool free_wanted;
     bool foreign;              /* its KV came out of a file */
-    runnel_status lost;        /* it could not become a copy: why. RUNNEL_OK else */
+    runnel_status lost;        /* it could not become a copy, or come out of a file: why. RUNNEL_OK else */
     struct rn_snapshot becomes;/* a fork's, while it waits */
     uint64_t last_use;
 };

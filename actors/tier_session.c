@@ -171,6 +171,7 @@ static void end_job(struct rn_tier *tier, struct rn_request *request)
 
     if (request->job->kind == RN_JOB_IMPORT && request->outcome != RN_OUTCOME_DONE && session != NULL) {
         session->busy = session->free_wanted = false;
+        session->lost = RUNNEL_NOT_FOUND; /* for those who want a copy of it: else they would get an empty one */
         rn_tier_drop_session(tier, session);
     }
     rn_tier_end(tier, request);
