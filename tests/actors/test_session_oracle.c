@@ -292,6 +292,40 @@ static void assert_refused(void)
     capture_clear(&capture);
 }
 
+/* Copies that were asked for of a session that then does not come out of its file: no empty ones. */
+static void never_came(void **state)
+{
+    struct capture came = {0}, copied = {0}, said;
+    runnel_session_file file;
+    runnel_session session, copy;
+    runnel_stream stream;
+
+    (void)state;
+    strcpy(path, "/tmp/runnel-test-XXXXXX");
+    close(mkstemp(path));
+    write_whole((const unsigned char *)"rubbish", 7);
+    runnel_session_file_default(&file);
+    file.path = path;
+    file.on_event = capture_event;
+    file.user = &came;
+    assert_int_equal(runnel_session_import(model, &file, &session, &stream, NULL), RUNNEL_OK);
+    file.user = &copied;
+    assert_int_equal(runnel_session_export(model, session, &file, &stream, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_session_fork(model, session, &copy), RUNNEL_OK);
+    settle();
+    assert_int_equal(came.last.status, RUNNEL_FORMAT);
+    assert_int_equal(copied.last.type, RUNNEL_EVENT_FAILED);
+    assert_int_equal(copied.last.status, RUNNEL_NOT_FOUND);
+    say(&said, copy, "abcd", 4);
+    assert_int_equal(said.last.status, RUNNEL_NOT_FOUND);
+    assert_int_equal(runnel_session_free(model, copy), RUNNEL_OK);
+    capture_clear(&came);
+    capture_clear(&copied);
+    capture_clear(&said);
+    settle();
+    unlink(path);
+}
+
 /* Every bit of a small file flipped, every length, something behind its end. */
 static void mutated(void **state)
 {
@@ -373,6 +407,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(cut_back, setup, teardown),
         cmocka_unit_test_setup_teardown(not_made, setup, teardown),
         cmocka_unit_test_setup_teardown(no_room, setup_tight, teardown),
+        cmocka_unit_test_setup_teardown(never_came, setup, teardown),
         cmocka_unit_test_setup_teardown(mutated, setup, teardown),
         cmocka_unit_test_setup_teardown(foreign_kv, setup, teardown),
     };
