@@ -29,26 +29,20 @@ static void free_lane(struct rn_decode *decode, struct rn_request *request)
 /* Sends a request that is in no list and no step back to the tier. */
 static void give_back(struct rn_decode *decode, struct rn_request *request)
 {
-    struct rn_msg *msg = rn_msg_new(decode->actor.runtime, RN_MSG_PREEMPTED);
-
     request->stalled = rn_batch_is_stalled(decode, request);
     decode->credits[request->slot].back = true;
     decode->credits[request->slot].away = request->stalled;
     request->preempted = request->growing = false;
     free_lane(decode, request);
-    msg->request.request = request;
-    rn_actor_send(&decode->model->tier.actor, msg);
+    rn_request_send(request, &decode->model->tier.actor, RN_MSG_PREEMPTED);
 }
 
 /* Sends away a request that has its outcome and is in no list and no step. */
 static void let_go(struct rn_decode *decode, struct rn_request *request)
 {
-    struct rn_msg *msg = rn_msg_new(decode->actor.runtime, RN_MSG_END);
-
     RN_CHECK(request->outcome != RN_OUTCOME_NONE && !request->in_step);
     free_lane(decode, request);
-    msg->request.request = request;
-    rn_actor_send(&decode->model->detokenizer.actor, msg);
+    rn_request_send(request, &decode->model->detokenizer.actor, RN_MSG_END);
 }
 
 static uint32_t find_running(const struct rn_decode *decode, uint32_t slot, uint32_t generation)
@@ -185,29 +179,23 @@ static void on_grant(struct rn_actor *self, struct rn_msg *msg)
     rn_msg_free(self->runtime, msg);
 }
 
-/* Sends back what waits for its reader; how many. */
-static uint32_t give_back_stalled(struct rn_decode *decode)
+static void give_back_if_stalled(struct rn_decode *decode, struct rn_request *request)
 {
-    uint32_t n = 0;
+    if (request->in_step || !rn_batch_is_stalled(decode, request))
+        return;
+    request->preempted = true;
+    drop_if_done(decode, request);
+}
 
-    for (uint32_t i = decode->n_running; i-- > 0;) {
-        struct rn_request *request = decode->running[i];
-
-        if (!request->in_step && rn_batch_is_stalled(decode, request)) {
-            request->preempted = true;
-            drop_if_done(decode, request);
-            n++;
-        }
-    }
+/* Sends back what waits for its reader. */
+static void give_back_stalled(struct rn_decode *decode)
+{
+    for (uint32_t i = decode->n_running; i-- > 0;)
+        give_back_if_stalled(decode, decode->running[i]);
     for (struct rn_request *request = decode->prompts.first, *next; request != NULL; request = next) {
         next = request->next;
-        if (!request->in_step && rn_batch_is_stalled(decode, request)) {
-            request->preempted = true;
-            drop_if_done(decode, request);
-            n++;
-        }
+        give_back_if_stalled(decode, request);
     }
-    return n;
 }
 
 static void on_short(struct rn_actor *self, struct rn_msg *msg)
@@ -215,7 +203,8 @@ static void on_short(struct rn_actor *self, struct rn_msg *msg)
     struct rn_decode *decode = decode_of(self);
 
     decode->shortage = msg->shortage.on != 0;
-    msg->shortage.n = decode->shortage ? give_back_stalled(decode) : 0;
+    if (decode->shortage)
+        give_back_stalled(decode); /* before the answer: that is what the tier waits for */
     msg->head.kind = RN_MSG_SHORT_BACK;
     rn_actor_send(&decode->model->tier.actor, msg);
 }

@@ -9,14 +9,6 @@ static struct rn_prefill *prefill_of(struct rn_actor *actor)
     return (struct rn_prefill *)actor;
 }
 
-static void send(struct rn_prefill *prefill, struct rn_actor *to, struct rn_request *request, enum rn_message_kind kind)
-{
-    struct rn_msg *msg = rn_msg_new(prefill->actor.runtime, kind);
-
-    msg->request.request = request;
-    rn_actor_send(to, msg);
-}
-
 /* The next one may take a lane. Those behind it are of no higher priority, so what holds it holds them too. */
 static bool has_lane(const struct rn_prefill *prefill)
 {
@@ -34,14 +26,14 @@ static void offer(struct rn_prefill *prefill)
         rn_turns_take(&prefill->waiting, request);
         if (rn_request_is_late(request, rn_now_us(&prefill->model->engine->clock))) {
             rn_request_end_by(request, RN_MSG_EXPIRE);
-            send(prefill, &prefill->model->detokenizer.actor, request, RN_MSG_END);
+            rn_request_send(request, &prefill->model->detokenizer.actor, RN_MSG_END);
             continue;
         }
         rn_turns_served(&prefill->waiting, request);
         request->lane = 1;
         prefill->free_lanes--;
         prefill->n_background += request->priority < 0;
-        send(prefill, &prefill->model->decode.actor, request, RN_MSG_OFFER);
+        rn_request_send(request, &prefill->model->decode.actor, RN_MSG_OFFER);
     }
 }
 
@@ -69,11 +61,11 @@ static void on_wish(struct rn_actor *self, struct rn_msg *msg)
     }
     rn_msg_free(self->runtime, msg);
     if (kind == RN_MSG_PREEMPT) {
-        send(prefill, &prefill->model->tier.actor, request, RN_MSG_PREEMPTED);
+        rn_request_send(request, &prefill->model->tier.actor, RN_MSG_PREEMPTED);
         return;
     }
     rn_request_end_by(request, kind);
-    send(prefill, &prefill->model->detokenizer.actor, request, RN_MSG_END);
+    rn_request_send(request, &prefill->model->detokenizer.actor, RN_MSG_END);
 }
 
 static void on_lane_free(struct rn_actor *self, struct rn_msg *msg)

@@ -70,7 +70,6 @@ struct rn_pay_grant {
 };
 struct rn_pay_shortage {
     uint32_t on; /* SHORT: give back what stalls; 0: no longer */
-    uint32_t n;  /* SHORT_BACK: so many were given back */
 };
 struct rn_pay_lanes {
     uint32_t n, n_background; /* the latter are of the former */
@@ -117,7 +116,7 @@ struct rn_pay_none {
     X(PREEMPTED, request, "prefill, decode", "tier", "S", "The request comes back with what it has; the tier owns it again") \
     X(READY, stream, "decode", "tier", "2 S", "The reader of a sequence that was given back has read on")                  \
     X(SHORT, shortage, "tier", "decode", "1", "From now on, or no longer, sequences whose readers are behind are given back") \
-    X(SHORT_BACK, shortage, "decode", "tier", "1", "Heard; n were given back at once")                                     \
+    X(SHORT_BACK, shortage, "decode", "tier", "1", "Heard; those that stall now have been given back")                                     \
     X(END, request, "router, tier, prefill, decode", "detokenizer", "S", "The request has its outcome; the detokenizer completes the text") \
     X(RETIRE, request, "detokenizer", "tier", "S", "Blocks go back or stay with the session; the tier frees the request")  \
     X(ENDED, ended, "tier", "router", "2 S", "Nothing of the stream is left in the model's actors")                         \

@@ -51,6 +51,14 @@ void rn_request_fail(struct rn_request *request, runnel_status status, const cha
     va_end(args);
 }
 
+void rn_request_send(struct rn_request *request, struct rn_actor *to, uint32_t message_kind)
+{
+    struct rn_msg *msg = rn_msg_new(to->runtime, message_kind);
+
+    msg->request.request = request;
+    rn_actor_send(to, msg);
+}
+
 void rn_request_end_by(struct rn_request *request, uint32_t message_kind)
 {
     if (message_kind == RN_MSG_CANCEL)

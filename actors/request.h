@@ -10,6 +10,7 @@
 #include "sampling/sampler.h"
 
 struct runnel_model;
+struct rn_actor;
 struct rn_answer;
 struct rn_session_job;
 struct rn_chat;
@@ -112,6 +113,9 @@ void rn_request_fail(struct rn_request *request, runnel_status status, const cha
 
 /* Its turn has come, or never will: it no longer counts in the engine's limits. */
 void rn_request_unqueue(struct rn_request *request);
+
+/* Moves it to another actor, in a message of that kind. */
+void rn_request_send(struct rn_request *request, struct rn_actor *to, uint32_t message_kind);
 
 /* Ends it as a CANCEL, EXPIRE or STOPPED message asks. */
 void rn_request_end_by(struct rn_request *request, uint32_t message_kind);

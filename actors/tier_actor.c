@@ -31,18 +31,10 @@ struct rn_session *rn_tier_session_of(struct rn_tier *tier, const struct rn_requ
     return rn_word_get(&session->generation) == request->session_generation ? session : NULL;
 }
 
-static void send_request(struct rn_actor *to, struct rn_request *request, enum rn_message_kind kind)
-{
-    struct rn_msg *msg = rn_msg_new(to->runtime, kind);
-
-    msg->request.request = request;
-    rn_actor_send(to, msg);
-}
-
 void rn_tier_end(struct rn_tier *tier, struct rn_request *request)
 {
     rn_tier_leave(tier, request); /* it may be waiting for another's blocks */
-    send_request(&tier->model->detokenizer.actor, request, RN_MSG_END);
+    rn_request_send(request, &tier->model->detokenizer.actor, RN_MSG_END);
 }
 
 /* A session has its BOS already: the one that was put in front of this turn's text is dropped. */
@@ -246,7 +238,7 @@ static void start(struct rn_tier *tier, struct rn_request *request)
     }
     rn_note_admitted(&tier->actor, request);
     rn_tier_go_in(tier, request);
-    send_request(&tier->model->prefill.actor, request, RN_MSG_PREFILL);
+    rn_request_send(request, &tier->model->prefill.actor, RN_MSG_PREFILL);
 }
 
 /* What must be true of request and session before blocks are looked for; else it fails. */

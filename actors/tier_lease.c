@@ -143,7 +143,7 @@ static void tell_short(struct rn_tier *tier, bool on)
 
     tier->shortage.told = on;
     tier->shortage.asked = true;
-    msg->shortage = (struct rn_pay_shortage){on, 0};
+    msg->shortage.on = on;
     rn_actor_send(&tier->model->decode.actor, msg);
 }
 
