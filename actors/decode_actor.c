@@ -227,19 +227,6 @@ static void on_computed_back(struct rn_actor *self, struct rn_msg *msg)
     rn_msg_free(self->runtime, msg);
 }
 
-/* The next event of a request in the list under way; costs one credit. */
-static struct rn_token_item *add_item(struct rn_decode *decode, struct rn_request *request, runnel_event_type type)
-{
-    struct rn_token_item *item = &decode->list->items[decode->list->n++];
-
-    RN_CHECK(decode->list->n <= decode->list->capacity);
-    decode->credits[request->slot].n--;
-    item->slot = request->slot;
-    item->generation = request->generation;
-    item->type = type;
-    return item;
-}
-
 static bool ends_answer(const struct rn_decode *decode, const struct rn_request *request, int32_t token)
 {
     if (!request->ignore_eos && rn_vocab_is_end(decode->model->parts.vocab, token))
@@ -251,29 +238,23 @@ static bool ends_answer(const struct rn_decode *decode, const struct rn_request 
 }
 
 /* A drawn token joins its sequence. */
-static void take_token(struct rn_decode *decode, struct rn_request *request, const struct rn_pick *pick)
+static void settle_token(struct rn_decode *decode, struct rn_request *request, struct rn_batch_out *out)
 {
-    struct rn_token_item *item;
-
     RN_CHECK(request->n_tokens < request->capacity);
-    rn_note_token(decode, request);
-    request->tokens[request->n_tokens++] = pick->token;
-    rn_sampler_accept(request->sampler, pick->token);
-    rn_counter_add(&decode->model->engine->totals.tokens, 1);
-    if (ends_answer(decode, request, pick->token)) {
+    request->tokens[request->n_tokens++] = out->pick.token;
+    rn_sampler_accept(request->sampler, out->pick.token);
+    out->drawn = true;
+    if (ends_answer(decode, request, out->pick.token)) {
         rn_request_end(request, RN_OUTCOME_DONE, RUNNEL_FINISH_STOP);
         return;
     }
-    item = add_item(decode, request, RUNNEL_EVENT_TOKEN);
-    item->token = pick->token;
-    item->logprob = pick->logprob;
-    item->n_top = pick->n_top;
-    memcpy(item->top, pick->top, pick->n_top * sizeof pick->top[0]);
+    out->tells_token = true;
+    decode->credits[request->slot].n--;
     if (request->n_tokens >= request->n_limit)
         rn_request_end(request, RN_OUTCOME_DONE, RUNNEL_FINISH_LENGTH);
 }
 
-static void take_out(struct rn_decode *decode, const struct rn_batch_out *out)
+static void settle_out(struct rn_decode *decode, struct rn_batch_out *out)
 {
     struct rn_request *request = out->request;
 
@@ -285,60 +266,59 @@ static void take_out(struct rn_decode *decode, const struct rn_batch_out *out)
         return;
     }
     if (out->keep_logits != NULL) {
-        struct rn_token_item *item = add_item(decode, request, RUNNEL_EVENT_LOGITS);
-
-        item->position = out->position;
-        item->logits = out->keep_logits;
+        out->tells_logits = true;
+        decode->credits[request->slot].n--;
     }
     if (out->sample)
-        take_token(decode, request, &out->pick);
+        settle_token(decode, request, out);
 }
 
-static void report_progress(struct rn_decode *decode, struct rn_request *request)
+/* What will be told of a chunk of a prompt. Nothing that it computes again after it was preempted. */
+static void settle_chunk(struct rn_decode *decode, struct rn_batch_part *part)
 {
-    uint32_t n_done = request->n_done < request->n_prompt ? request->n_done : request->n_prompt;
-    struct rn_token_item *item;
+    struct rn_request *request = part->request;
+    uint32_t n_done = part->n_done < request->n_prompt ? part->n_done : request->n_prompt;
 
-    if (n_done <= request->n_reported) /* it was preempted, and computes again */
+    if (!request->want_progress || request->outcome != RN_OUTCOME_NONE || n_done <= request->n_reported)
         return;
     request->n_reported = n_done;
-    item = add_item(decode, request, RUNNEL_EVENT_PROGRESS);
-    item->prompt_done = n_done;
-    item->prompt_total = request->n_prompt;
+    part->tells_progress = true;
+    decode->credits[request->slot].n--;
 }
 
 /* Blocks of the prompt that others may be waiting for. Those of the answer the tier sees when the request retires. */
-static void note_computed(struct rn_decode *decode, struct rn_request *request)
+static void settle_computed(const struct rn_decode *decode, struct rn_batch_part *part)
 {
-    struct rn_computed_list *list = decode->computed;
-    uint32_t n_full = request->n_done / decode->model->parts.limits.block_tokens;
+    struct rn_request *request = part->request;
+    uint32_t n_full = part->n_done / decode->model->parts.limits.block_tokens;
 
     if (request->outcome != RN_OUTCOME_NONE || n_full <= request->n_told)
         return;
-    RN_CHECK(list->n < RN_PREFILL_LANES);
     request->n_told = n_full;
-    list->items[list->n++] = (struct rn_computed){request->slot, request->generation, n_full};
+    part->tells_computed = true;
 }
 
-/* What the step means for one sequence; `outs` are its wanted rows. */
-static void take_part(struct rn_decode *decode, const struct rn_batch_part *part, const struct rn_batch_out *outs)
+/* What the step means for one sequence, as far as the next step depends on it; `outs` are its wanted rows. */
+static void settle_part(struct rn_decode *decode, const struct rn_batch *batch, struct rn_batch_part *part,
+                        struct rn_batch_out *outs)
 {
     struct rn_request *request = part->request;
 
     request->in_step = false;
-    if (decode->batch.step.status != RUNNEL_OK) {
+    if (batch->step.status != RUNNEL_OK) {
         request->suspect = true;
         request->n_done -= part->n_rows; /* also of one that was cancelled meanwhile: its session must not keep them */
-        rn_request_fail(request, decode->batch.step.status, "%s", runnel_status_text(decode->batch.step.status));
+        part->n_done = request->n_done;
+        rn_request_fail(request, batch->step.status, "%s", runnel_status_text(batch->step.status));
     } else if (request->copy == RN_COPY_WANTED) {
         request->copy = RN_COPY_DONE;
     }
-    if (part->prompt && request->want_progress && request->outcome == RN_OUTCOME_NONE)
-        report_progress(decode, request);
-    for (uint32_t i = 0; i < part->n_outs; i++)
-        take_out(decode, &outs[i]);
     if (part->prompt)
-        note_computed(decode, request);
+        settle_chunk(decode, part);
+    for (uint32_t i = 0; i < part->n_outs; i++)
+        settle_out(decode, &outs[i]);
+    if (part->prompt)
+        settle_computed(decode, part);
     if (request->last_chunk) {
         request->last_chunk = false;
         free_lane(decode, request);
@@ -349,57 +329,93 @@ static void take_part(struct rn_decode *decode, const struct rn_batch_part *part
     }
 }
 
-/* The lists that the batch has filled go out; those that it has not are free again. */
-static void send_lists(struct rn_decode *decode)
+/* The next event of a request in the batch's list; its credit is paid. */
+static struct rn_token_item *add_item(struct rn_batch *batch, const struct rn_request *request, runnel_event_type type)
 {
-    if (decode->list->n > 0) {
-        struct rn_msg *msg = rn_msg_new(decode->actor.runtime, RN_MSG_TOKENS);
+    struct rn_token_item *item = &batch->list->items[batch->list->n++];
 
-        msg->tokens.list = decode->list;
-        rn_actor_send(&decode->model->detokenizer.actor, msg);
-    } else {
-        decode->list->next = decode->free_lists;
-        decode->free_lists = decode->list;
-    }
-    if (decode->computed->n > 0) {
-        struct rn_msg *msg = rn_msg_new(decode->actor.runtime, RN_MSG_COMPUTED);
-
-        msg->computed.list = decode->computed;
-        rn_actor_send(&decode->model->tier.actor, msg);
-    } else {
-        decode->computed->next = decode->free_computed;
-        decode->free_computed = decode->computed;
-    }
-    decode->list = NULL;
-    decode->computed = NULL;
+    RN_CHECK(batch->list->n <= batch->list->capacity);
+    item->slot = request->slot;
+    item->generation = request->generation;
+    item->type = type;
+    return item;
 }
 
-static void on_sampled(struct rn_actor *self, struct rn_msg *msg)
+static void tell_out(struct rn_decode *decode, struct rn_batch *batch, const struct rn_batch_out *out)
 {
-    struct rn_decode *decode = decode_of(self);
-    struct rn_batch *batch = msg->batch.batch;
-    struct rn_batch_out *outs = batch->outs;
+    struct rn_token_item *item;
 
-    rn_msg_free(self->runtime, msg);
-    decode->in_flight = false;
-    rn_note_step(decode);
-    rn_pace_note(&decode->pace, batch->n_answer_rows, batch->step.n_rows - batch->n_answer_rows,
-                 (batch->end_ns - batch->begin_ns) / 1000);
-    for (uint32_t i = 0; i < batch->n_parts; i++) {
-        take_part(decode, &batch->parts[i], outs);
-        outs += batch->parts[i].n_outs;
+    if (out->tells_logits) {
+        item = add_item(batch, out->request, RUNNEL_EVENT_LOGITS);
+        item->position = out->position;
+        item->logits = out->keep_logits;
     }
-    rn_counter_add(&decode->model->engine->totals.steps, 1);
-    send_lists(decode); /* before the END of any of them: its RETIRE must come behind */
-    for (uint32_t i = 0; i < batch->n_parts; i++)
-        drop_if_done(decode, batch->parts[i].request);
+    if (out->drawn) {
+        rn_note_token(decode, out->request);
+        rn_counter_add(&decode->model->engine->totals.tokens, 1);
+    }
+    if (out->tells_token) {
+        item = add_item(batch, out->request, RUNNEL_EVENT_TOKEN);
+        item->token = out->pick.token;
+        item->logprob = out->pick.logprob;
+        item->n_top = out->pick.n_top;
+        memcpy(item->top, out->pick.top, out->pick.n_top * sizeof out->pick.top[0]);
+    }
+}
+
+/* What is to be told of one sequence's share in the step. The request may be in the next step already. */
+static void tell_part(struct rn_decode *decode, struct rn_batch *batch, const struct rn_batch_part *part,
+                      const struct rn_batch_out *outs)
+{
+    const struct rn_request *request = part->request;
+
+    if (part->tells_progress) {
+        struct rn_token_item *item = add_item(batch, request, RUNNEL_EVENT_PROGRESS);
+
+        item->prompt_done = part->n_done < request->n_prompt ? part->n_done : request->n_prompt;
+        item->prompt_total = request->n_prompt;
+    }
+    for (uint32_t i = 0; i < part->n_outs; i++)
+        tell_out(decode, batch, &outs[i]);
+    if (part->tells_computed) {
+        struct rn_computed_list *list = batch->computed;
+
+        RN_CHECK(list->n < RN_PREFILL_LANES);
+        list->items[list->n++] = (struct rn_computed){
+            request->slot, request->generation, part->n_done / decode->model->parts.limits.block_tokens};
+    }
+}
+
+/* The lists that the batch has filled go out; those that it has not are free again. */
+static void send_lists(struct rn_decode *decode, struct rn_batch *batch)
+{
+    if (batch->list->n > 0) {
+        struct rn_msg *msg = rn_msg_new(decode->actor.runtime, RN_MSG_TOKENS);
+
+        msg->tokens.list = batch->list;
+        rn_actor_send(&decode->model->detokenizer.actor, msg);
+    } else {
+        batch->list->next = decode->free_lists;
+        decode->free_lists = batch->list;
+    }
+    if (batch->computed->n > 0) {
+        struct rn_msg *msg = rn_msg_new(decode->actor.runtime, RN_MSG_COMPUTED);
+
+        msg->computed.list = batch->computed;
+        rn_actor_send(&decode->model->tier.actor, msg);
+    } else {
+        batch->computed->next = decode->free_computed;
+        decode->free_computed = batch->computed;
+    }
+    batch->list = NULL;
+    batch->computed = NULL;
 }
 
 /* Called by the backend, on its thread: the batch goes on to the sampler. */
 static void on_step_done(struct rn_step *step)
 {
     struct runnel_model *model = step->user;
-    struct rn_batch *batch = &model->decode.batch;
+    struct rn_batch *batch = (struct rn_batch *)step;
     struct rn_msg *msg = batch->msg;
 
     rn_note_step_done(batch, model);
@@ -408,28 +424,85 @@ static void on_step_done(struct rn_step *step)
     rn_actor_send(&model->sampler.actor, msg);
 }
 
+static void take_list_of(struct rn_decode *decode, struct rn_batch *batch)
+{
+    batch->list = decode->free_lists;
+    decode->free_lists = batch->list->next;
+    batch->list->n = 0;
+    batch->computed = decode->free_computed;
+    decode->free_computed = batch->computed->next;
+    batch->computed->n = 0;
+}
+
+/* The next step, if none is in flight and there is something to compute. */
+static void begin_step(struct rn_decode *decode)
+{
+    struct rn_backend *backend = decode->model->parts.backend;
+    struct rn_batch *batch;
+
+    if (decode->in_flight || decode->free_lists == NULL || decode->free_computed == NULL || !rn_batch_compose(decode))
+        return;
+    batch = decode->batch;
+    take_list_of(decode, batch);
+    decode->in_flight = true;
+    batch->msg = rn_msg_new(decode->actor.runtime, RN_MSG_STEP_DONE);
+    batch->step.on_done = on_step_done;
+    batch->step.user = decode->model;
+    RN_ASSERT(decode->model->parts.plan == NULL ||
+              rn_step_check(&batch->step, decode->model->parts.plan, &decode->model->parts.limits));
+    rn_note_step_begun(decode, batch);
+    backend->ops->submit_async(backend, &batch->step);
+}
+
+static void settle(struct rn_decode *decode, struct rn_batch *batch)
+{
+    struct rn_batch_out *outs = batch->outs;
+
+    decode->in_flight = false;
+    rn_pace_note(&decode->pace, batch->n_answer_rows, batch->step.n_rows - batch->n_answer_rows,
+                 (batch->end_ns - batch->begin_ns) / 1000);
+    for (uint32_t i = 0; i < batch->n_parts; i++) {
+        settle_part(decode, batch, &batch->parts[i], outs);
+        outs += batch->parts[i].n_outs;
+    }
+}
+
+/* The books of a batch that is settled. */
+static void tell(struct rn_decode *decode, struct rn_batch *batch)
+{
+    const struct rn_batch_out *outs = batch->outs;
+
+    rn_note_step(decode, batch);
+    for (uint32_t i = 0; i < batch->n_parts; i++) {
+        tell_part(decode, batch, &batch->parts[i], outs);
+        outs += batch->parts[i].n_outs;
+    }
+    rn_counter_add(&decode->model->engine->totals.steps, 1);
+    send_lists(decode, batch); /* before the END of any of them: its RETIRE must come behind */
+    for (uint32_t i = 0; i < batch->n_parts; i++)
+        drop_if_done(decode, batch->parts[i].request);
+}
+
+/* Between settle and tell no request leaves, and nothing else is handled. */
+static void on_sampled(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_decode *decode = decode_of(self);
+    struct rn_batch *batch = msg->batch.batch;
+
+    rn_msg_free(self->runtime, msg);
+    settle(decode, batch);
+    decode->batch = &decode->batches[batch == &decode->batches[0]];
+    begin_step(decode);
+    tell(decode, batch);
+}
+
 static void flush(struct rn_actor *self)
 {
     struct rn_decode *decode = decode_of(self);
 
     if (decode->shortage)
         give_back_stalled(decode);
-    if (decode->in_flight || decode->free_lists == NULL || decode->free_computed == NULL || !rn_batch_compose(decode))
-        return;
-    decode->list = decode->free_lists;
-    decode->free_lists = decode->list->next;
-    decode->list->n = 0;
-    decode->computed = decode->free_computed;
-    decode->free_computed = decode->computed->next;
-    decode->computed->n = 0;
-    decode->in_flight = true;
-    decode->batch.msg = rn_msg_new(self->runtime, RN_MSG_STEP_DONE);
-    decode->batch.step.on_done = on_step_done;
-    decode->batch.step.user = decode->model;
-    RN_ASSERT(decode->model->parts.plan == NULL ||
-              rn_step_check(&decode->batch.step, decode->model->parts.plan, &decode->model->parts.limits));
-    rn_note_step_begun(decode);
-    decode->model->parts.backend->ops->submit_async(decode->model->parts.backend, &decode->batch.step);
+    begin_step(decode);
 }
 
 static void on_close(struct rn_actor *self, struct rn_msg *msg)
@@ -479,10 +552,33 @@ static runnel_status take_lists(struct rn_decode *decode, struct rn_heap *heap)
     return RUNNEL_OK;
 }
 
+/* The arrays of the step are shared: nobody reads those of a batch that is back. */
+static runnel_status take_batches(struct rn_decode *decode, struct rn_heap *heap)
+{
+    const struct rn_backend_limits *limits = &decode->model->parts.limits;
+    struct rn_step *step = &decode->batches[0].step;
+    bool good = true;
+
+    step->rows = rn_alloc(heap, limits->max_rows, sizeof step->rows[0]);
+    step->seqs = rn_alloc(heap, limits->max_seqs, sizeof step->seqs[0]);
+    step->copies = rn_alloc(heap, limits->max_seqs, sizeof step->copies[0]);
+    step->logits = rn_alloc(heap, (size_t)limits->max_outs * decode->model->parts.n_vocab, sizeof(float));
+    decode->batches[1].step = *step;
+    decode->batch = &decode->batches[0];
+    for (uint32_t i = 0; i < 2; i++) {
+        struct rn_batch *batch = &decode->batches[i];
+
+        batch->outs = rn_alloc(heap, limits->max_outs, sizeof batch->outs[0]);
+        batch->parts = rn_alloc(heap, limits->max_seqs, sizeof batch->parts[0]);
+        good = good && batch->outs != NULL && batch->parts != NULL;
+    }
+    good = good && step->rows != NULL && step->seqs != NULL && step->copies != NULL && step->logits != NULL;
+    return good ? RUNNEL_OK : RUNNEL_NO_MEMORY;
+}
+
 runnel_status rn_decode_init(struct rn_decode *decode, struct runnel_model *model)
 {
     struct runnel_engine *engine = model->engine;
-    const struct rn_backend_limits *limits = &model->parts.limits;
     struct rn_heap *heap = &engine->heap;
 
     *decode = (struct rn_decode){.model = model};
@@ -493,15 +589,8 @@ runnel_status rn_decode_init(struct rn_decode *decode, struct runnel_model *mode
     }
     decode->running = rn_alloc(heap, engine->max_streams, sizeof decode->running[0]);
     decode->credits = rn_calloc(heap, engine->max_streams, sizeof decode->credits[0]);
-    decode->batch.outs = rn_alloc(heap, limits->max_outs, sizeof decode->batch.outs[0]);
-    decode->batch.parts = rn_alloc(heap, limits->max_seqs, sizeof decode->batch.parts[0]);
-    decode->batch.step.rows = rn_alloc(heap, limits->max_rows, sizeof decode->batch.step.rows[0]);
-    decode->batch.step.seqs = rn_alloc(heap, limits->max_seqs, sizeof decode->batch.step.seqs[0]);
-    decode->batch.step.copies = rn_alloc(heap, limits->max_seqs, sizeof decode->batch.step.copies[0]);
-    decode->batch.step.logits = rn_alloc(heap, (size_t)limits->max_outs * model->parts.n_vocab, sizeof(float));
-    if (decode->running == NULL || decode->credits == NULL || decode->batch.outs == NULL ||
-        decode->batch.parts == NULL || decode->batch.step.rows == NULL || decode->batch.step.seqs == NULL ||
-        decode->batch.step.copies == NULL || decode->batch.step.logits == NULL || take_lists(decode, heap) != RUNNEL_OK) {
+    if (decode->running == NULL || decode->credits == NULL || take_batches(decode, heap) != RUNNEL_OK ||
+        take_lists(decode, heap) != RUNNEL_OK) {
         rn_decode_fini(decode);
         return RUNNEL_NO_MEMORY;
     }
@@ -516,12 +605,14 @@ void rn_decode_fini(struct rn_decode *decode)
 
     rn_free(heap, decode->running);
     rn_free(heap, decode->credits);
-    rn_free(heap, decode->batch.outs);
-    rn_free(heap, decode->batch.parts);
-    rn_free(heap, decode->batch.step.rows);
-    rn_free(heap, decode->batch.step.seqs);
-    rn_free(heap, decode->batch.step.copies);
-    rn_free(heap, decode->batch.step.logits);
+    for (uint32_t i = 0; i < 2; i++) {
+        rn_free(heap, decode->batches[i].outs);
+        rn_free(heap, decode->batches[i].parts);
+    }
+    rn_free(heap, decode->batches[0].step.rows);
+    rn_free(heap, decode->batches[0].step.seqs);
+    rn_free(heap, decode->batches[0].step.copies);
+    rn_free(heap, decode->batches[0].step.logits);
     for (uint32_t i = 0; i < RN_TOKEN_LISTS; i++)
         rn_free(heap, decode->lists[i].items);
 }

@@ -7,6 +7,10 @@
  *                            ▼
  *      batch: decode ─▶ backend ─▶ sampler ─▶ decode
  *
+ * A batch that comes back is taken apart in two goes, so that the device does not wait for the books: first what the
+ * next step depends on (tokens, ends, credits, who runs), then that step is submitted, and while it runs the finished
+ * one's events, lists and metrics are made and those that have ended let go.
+ *
  * A request whose rows are in the step in flight is not let go before the batch is back: the step
  * reads its block table.
  *
@@ -36,9 +40,14 @@ struct runnel_model;
 struct rn_batch_out {
     struct rn_request *request; /* borrowed: decode keeps it until the batch is back */
     uint32_t position;          /* of the row */
+    const struct rn_sampler *sampler; /* the request's */
     bool sample;                /* draw the token of position + 1 */
+    bool want_logprobs;
+    uint32_t n_top;
     float *keep_logits;         /* copy the logits here; NULL: no */
     runnel_status status;
+    bool drawn;                 /* the request has taken its token ... */
+    bool tells_token, tells_logits; /* ... and its reader is told of it, or of the logits */
     struct rn_pick pick;
 };
 
@@ -47,11 +56,13 @@ struct rn_batch_part {
     struct rn_request *request;
     uint32_t n_rows;
     uint32_t n_outs;
-    bool prompt; /* a chunk of its prompt */
+    bool prompt;     /* a chunk of its prompt */
+    uint32_t n_done; /* the request's, with this step */
+    bool tells_progress, tells_computed;
 };
 
 struct rn_batch {
-    struct rn_step step;
+    struct rn_step step;         /* first; its arrays are those of the other batch too */
     struct rn_msg *msg;          /* becomes STEP_DONE, then SAMPLED */
     struct rn_batch_out *outs;   /* [limits.max_outs] */
     struct rn_batch_part *parts; /* [limits.max_seqs] */
@@ -59,6 +70,8 @@ struct rn_batch {
     uint32_t n_answer_rows;      /* rows of running sequences, the first ones */
     bool read_along;             /* one of them is not of the background */
     uint64_t begin_ns, end_ns;   /* of the step: submit, and its end on the backend's thread */
+    struct rn_token_list *list;  /* for its events */
+    struct rn_computed_list *computed;
 };
 
 struct rn_credit {
@@ -75,17 +88,16 @@ struct rn_decode {
     uint32_t n_running, cursor;
     struct rn_request_queue prompts;
     struct rn_credit *credits;    /* [max_streams] */
-    struct rn_batch batch;
+    struct rn_batch batches[2];   /* one in flight, and one that is taken apart */
+    struct rn_batch *batch;       /* the one that is composed, or in flight */
     struct rn_pace pace;
     bool in_flight;
     uint64_t now_us;              /* when the batch that is taken apart came back */
     bool shortage;                /* the tier wants back what stalls */
     struct rn_token_list lists[RN_TOKEN_LISTS];
     struct rn_token_list *free_lists;
-    struct rn_token_list *list;   /* being filled while a batch is taken apart */
     struct rn_computed_list computed_lists[RN_COMPUTED_LISTS];
     struct rn_computed_list *free_computed;
-    struct rn_computed_list *computed; /* like list */
 };
 
 runnel_status rn_decode_init(struct rn_decode *decode, struct runnel_model *model);

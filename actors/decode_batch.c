@@ -30,6 +30,19 @@ static struct rn_batch_part *add_part(struct rn_batch *batch, struct rn_request 
     return part;
 }
 
+/* Of the next position. Not its pick: that is large, and the sampler writes it. */
+static void add_out(struct rn_batch_out *out, struct rn_request *request, bool sample, float *keep_logits)
+{
+    out->request = request;
+    out->position = request->n_done;
+    out->sampler = request->sampler;
+    out->sample = sample;
+    out->want_logprobs = request->want_logprobs;
+    out->n_top = request->n_top;
+    out->keep_logits = keep_logits;
+    out->drawn = out->tells_token = out->tells_logits = false;
+}
+
 static void add_row(struct rn_batch *batch, struct rn_batch_part *part, bool sample, float *keep_logits)
 {
     struct rn_request *request = part->request;
@@ -41,12 +54,17 @@ static void add_row(struct rn_batch *batch, struct rn_batch_part *part, bool sam
     row->out = -1;
     if (sample || keep_logits != NULL) {
         row->out = (int32_t)batch->step.n_outs;
-        batch->outs[batch->step.n_outs++] = (struct rn_batch_out){
-            .request = request, .position = row->position, .sample = sample, .keep_logits = keep_logits};
+        add_out(&batch->outs[batch->step.n_outs++], request, sample, keep_logits);
         part->n_outs++;
     }
     part->n_rows++;
-    request->n_done++;
+    part->n_done = ++request->n_done;
+}
+
+/* Not one that is only waiting for the books of its last step to be let go. */
+static bool goes_on(const struct rn_request *request)
+{
+    return request->outcome == RN_OUTCOME_NONE && !request->preempted;
 }
 
 /* Of `most`, what the running sequences may take. */
@@ -92,14 +110,14 @@ static bool has_block(const struct rn_decode *decode, const struct rn_request *r
 
 static void add_running_of(struct rn_decode *decode, int64_t level, uint32_t max_rows, uint32_t max_outs)
 {
-    struct rn_batch *batch = &decode->batch;
+    struct rn_batch *batch = decode->batch;
     uint32_t n = decode->n_running;
     uint32_t first = decode->cursor;
 
     for (uint32_t i = 0; i < n; i++) {
         struct rn_request *request = decode->running[(first + i) % n];
 
-        if (request->priority != level)
+        if (request->priority != level || !goes_on(request))
             continue;
         if (batch->step.n_rows == max_rows || batch->step.n_outs == max_outs ||
             batch->n_parts == decode->model->parts.limits.max_seqs)
@@ -121,7 +139,7 @@ static void add_running(struct rn_decode *decode)
     for (int64_t level = next_level(decode, false, INT64_MAX); level > INT64_MIN;
          level = next_level(decode, false, level))
         add_running_of(decode, level, max_rows, max_outs);
-    decode->batch.n_answer_rows = decode->batch.step.n_rows;
+    decode->batch->n_answer_rows = decode->batch->step.n_rows;
 }
 
 /* Rows of the prompt that this step can take: bounded by the rows left up to max_rows and, where each row gives an
@@ -129,7 +147,7 @@ static void add_running(struct rn_decode *decode)
 static uint32_t chunk_rows(const struct rn_decode *decode, const struct rn_request *request, uint32_t max_rows)
 {
     const struct rn_backend_limits *limits = &decode->model->parts.limits;
-    const struct rn_step *step = &decode->batch.step;
+    const struct rn_step *step = &decode->batch->step;
     uint32_t left = request->n_fill - request->n_done;
     uint32_t rows = max_rows - step->n_rows;
     uint32_t outs = limits->max_outs - step->n_outs;
@@ -163,12 +181,12 @@ static float *next_logits(struct rn_decode *decode, struct rn_request *request)
 
 static void add_chunk(struct rn_decode *decode, struct rn_request *request, uint32_t n)
 {
-    struct rn_batch_part *part = add_part(&decode->batch, request, true);
+    struct rn_batch_part *part = add_part(decode->batch, request, true);
 
     for (uint32_t i = 0; i < n; i++) {
         bool last = request->n_done + 1 == request->n_fill;
 
-        add_row(&decode->batch, part, last && request->n_fill < request->n_limit, next_logits(decode, request));
+        add_row(decode->batch, part, last && request->n_fill < request->n_limit, next_logits(decode, request));
     }
     request->last_chunk = request->n_done == request->n_fill;
     rn_counter_add(&decode->model->engine->totals.prompt_tokens, n);
@@ -180,13 +198,13 @@ static void add_prompts_of(struct rn_decode *decode, int64_t level, uint32_t max
 
     for (uint32_t turns = decode->prompts.n; turns > 0; turns--) {
         struct rn_request *request = rn_request_pop(&decode->prompts);
-        bool full = decode->batch.step.n_rows == max_rows || decode->batch.n_parts == limits->max_seqs;
+        bool full = decode->batch->step.n_rows == max_rows || decode->batch->n_parts == limits->max_seqs;
         uint32_t n;
 
         /* All of them go round once, so that they keep their order, but for those that had a chunk: in the next step
          * others are first. */
         rn_request_push(&decode->prompts, request);
-        if (full || request->priority != level)
+        if (full || request->priority != level || !goes_on(request))
             continue;
         n = chunk_rows(decode, request, max_rows);
         if (n > 0)
@@ -196,7 +214,7 @@ static void add_prompts_of(struct rn_decode *decode, int64_t level, uint32_t max
 
 static void add_prompts(struct rn_decode *decode)
 {
-    const struct rn_batch *batch = &decode->batch;
+    const struct rn_batch *batch = decode->batch;
     uint32_t left = decode->model->parts.limits.max_rows - batch->n_answer_rows;
     uint32_t max_rows = batch->n_answer_rows + rn_pace_rows(&decode->pace, batch->read_along, left);
 
@@ -209,7 +227,7 @@ static void add_prompts(struct rn_decode *decode)
 
 bool rn_batch_compose(struct rn_decode *decode)
 {
-    struct rn_batch *batch = &decode->batch;
+    struct rn_batch *batch = decode->batch;
 
     batch->n_parts = 0;
     batch->read_along = false;

@@ -17,7 +17,8 @@ static void trace_phase(const struct rn_actor *actor, const struct rn_request *r
         .begin_ns = 1000 * request->phase_us,
         .end_ns = 1000 * now_us,
         .stream = rn_stream_id(request->slot, request->generation).id,
-        .tokens = request->n_tokens,
+        /* the first token ends its prefill and is of the next phase, but has been taken */
+        .tokens = request->phase == RN_PHASE_PREFILL ? request->n_fill : request->n_tokens,
     };
 
     rn_tracer_put(actor->runtime->tracer, actor->thread, &event, NULL);
@@ -141,9 +142,9 @@ void rn_note_ended(struct rn_actor *detokenizer, struct rn_request *request)
 
 /* ---- Steps ---- */
 
-void rn_note_step_begun(struct rn_decode *decode)
+void rn_note_step_begun(const struct rn_decode *decode, struct rn_batch *batch)
 {
-    decode->batch.begin_ns = rn_now_ns(&decode->model->engine->clock);
+    batch->begin_ns = rn_now_ns(&decode->model->engine->clock);
 }
 
 void rn_note_step_done(struct rn_batch *batch, const struct runnel_model *model)
@@ -169,9 +170,8 @@ static uint32_t drawn_tokens(const struct rn_batch *batch)
     return n;
 }
 
-static void trace_step(const struct rn_decode *decode, uint32_t n_prompt)
+static void trace_step(const struct rn_decode *decode, const struct rn_batch *batch, uint32_t n_prompt)
 {
-    const struct rn_batch *batch = &decode->batch;
     const struct rn_actor *actor = &decode->actor;
     const runnel_trace_event event = {
         .kind = RUNNEL_TRACE_STEP,
@@ -190,10 +190,9 @@ static void trace_step(const struct rn_decode *decode, uint32_t n_prompt)
     rn_tracer_put(actor->runtime->tracer, actor->thread, &event, NULL);
 }
 
-void rn_note_step(struct rn_decode *decode)
+void rn_note_step(struct rn_decode *decode, const struct rn_batch *batch)
 {
     struct rn_metrics *metrics = decode->model->metrics;
-    const struct rn_batch *batch = &decode->batch;
     uint32_t n_prompt = prompt_rows(batch);
 
     decode->now_us = rn_now_us(&decode->model->engine->clock);
@@ -203,5 +202,5 @@ void rn_note_step(struct rn_decode *decode)
     rn_metrics_time(metrics, RN_TIMING_ITERATION_TOKENS, batch->step.n_rows);
     rn_metrics_time(metrics, RN_TIMING_STEP_SEQUENCES, batch->step.n_seqs);
     if (decode->actor.runtime->tracer != NULL)
-        trace_step(decode, n_prompt);
+        trace_step(decode, batch, n_prompt);
 }

@@ -33,13 +33,13 @@ void rn_note_blocks(struct runnel_model *model, int64_t n);
 void rn_note_evicted(struct runnel_model *model, uint32_t n);
 
 /* Decode: the composed batch is about to be submitted. */
-void rn_note_step_begun(struct rn_decode *decode);
+void rn_note_step_begun(const struct rn_decode *decode, struct rn_batch *batch);
 
 /* The backend's thread: the step is done. */
 void rn_note_step_done(struct rn_batch *batch, const struct runnel_model *model);
 
-/* Decode: the batch is back. Before its tokens are taken. */
-void rn_note_step(struct rn_decode *decode);
+/* Decode: the batch is back, and its tokens are taken. */
+void rn_note_step(struct rn_decode *decode, const struct rn_batch *batch);
 
 /* Decode: a token of the step that rn_note_step has noted. Sets first_token_us. */
 void rn_note_token(struct rn_decode *decode, struct rn_request *request);

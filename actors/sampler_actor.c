@@ -8,16 +8,14 @@
 static void sample(struct rn_sampler_actor *sampler, const struct rn_batch *batch, struct rn_batch_out *out,
                    const float *logits)
 {
-    const struct rn_request *request = out->request;
-
     out->status = batch->step.status;
     if (out->status != RUNNEL_OK)
         return;
     if (out->keep_logits != NULL)
         memcpy(out->keep_logits, logits, sampler->model->parts.n_vocab * sizeof *logits);
     if (out->sample)
-        out->status = rn_sampler_pick(request->sampler, sampler->scratch, logits, out->position + 1,
-                                      request->want_logprobs, request->n_top, &out->pick);
+        out->status = rn_sampler_pick(out->sampler, sampler->scratch, logits, out->position + 1, out->want_logprobs,
+                                      out->n_top, &out->pick);
 }
 
 static void on_step_done(struct rn_actor *self, struct rn_msg *msg)
