@@ -5,6 +5,7 @@
 #define RN_CPU_CPU_H
 
 #include "model/backend.h"
+#include "model/gemm.h"
 
 /* A team of compute threads, shared by the backends of one engine. */
 struct rn_team;
@@ -24,6 +25,12 @@ struct rn_backend *rn_cpu_backend_new(struct rn_heap *heap, struct rn_team *team
 
 /* All of *machine but its struct_size; blocks. See runnel_engine_measure. NO_MEMORY. */
 runnel_status rn_cpu_measure(struct rn_heap *heap, struct rn_team *team, runnel_machine *machine, runnel_error *error);
+
+/* Products of float matrices on the calling thread: the fastest of this machine; and by name, for tests. avx2: NULL
+ * where the build does not have it, and only for a machine that has (rn_level_avx2). */
+const struct rn_gemm *rn_cpu_gemm(void);
+const struct rn_gemm *rn_gemm_c(void);
+const struct rn_gemm *rn_gemm_avx2(void);
 
 /* Names the SIMD level in use: "avx512", "avx2", "c". */
 const char *rn_cpu_level(void);

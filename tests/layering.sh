@@ -11,7 +11,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=${1:-$here/..}
 cd "$root"
 
-rooms=(include base mailbox model text cpu gpu cache sampling actors apps examples bindings)
+rooms=(include base mailbox model text cpu gpu cache sampling train actors apps examples bindings)
 existing=()
 for room in "${rooms[@]}"; do
     [ ! -d "$room" ] || existing+=("$room")
