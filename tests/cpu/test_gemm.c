@@ -1,6 +1,7 @@
 /* Products of float matrices against sums in double, at every level that the machine has. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>

@@ -2,6 +2,7 @@
  * against differences of that loss. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>

@@ -2,6 +2,7 @@
  * resumed, killed while it saves, and files that are not its own. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
