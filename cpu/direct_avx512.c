@@ -29,7 +29,7 @@
 typedef __m512i VI;
 typedef __m512 VF;
 
-enum { ROWS = 16, AHEAD = 512 };
+enum { ROWS = 16 };
 
 /* ---- Rows ---- */
 
@@ -58,7 +58,7 @@ INLINE void ahead(struct rows w, uint32_t lines)
 
     UNROLL for (r = 0; r < ROWS; r++)
         UNROLL for (i = 0; i < lines; i++)
-            _mm_prefetch((const char *)row(w, r) + AHEAD + 64 * i, _MM_HINT_T1);
+            _mm_prefetch((const char *)row(w, r) + RN_STREAM_AHEAD + 64 * i, _MM_HINT_T1);
 }
 
 INLINE __m128i load16(const uint8_t *p)

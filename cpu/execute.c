@@ -284,19 +284,54 @@ static uint32_t piece_rows(const struct context *c, const struct product *p, uin
     return rows < p->kernel->tile ? p->kernel->tile : rows - rows % p->kernel->tile;
 }
 
-static void piece(const struct context *c, const struct product *p, uint32_t first, uint32_t n)
-{
-    uint32_t end = p->weight->rows - first < n ? p->weight->rows : first + n;
-    uint32_t height = rn_kernel_height(p->kernel, p->n), step = rn_kernel_step(p->kernel, p->n), i;
+/* Rows that one worker takes together. */
+struct stretch {
+    uint32_t first, n;
+};
 
-    for (; end - first >= height; first += height * step) {
-        if (step > (end - first) / height)
-            step = (end - first) / height;
-        for (i = 0; i < step; i++)
+/* Whether rows are read as streams, each of its own: see struct rn_matmul. */
+static bool streams(const struct product *p)
+{
+    return rn_kernel_step(p->kernel, p->n) > 1;
+}
+
+/* How far apart the rows of a tile are where n rows are left. */
+static uint32_t step_of(const struct product *p, uint32_t n)
+{
+    uint32_t step = rn_kernel_step(p->kernel, p->n), most = n / rn_kernel_height(p->kernel, p->n);
+
+    return step < most ? step : most;
+}
+
+/* Asks for the beginnings of the streams that the next rows are read as. A kernel looks ahead within its streams only:
+ * without this each new set of them begins with waiting. */
+static void fetch_streams(const struct product *p, struct stretch next)
+{
+    size_t row_bytes = p->weight->row_bytes, at;
+    uint32_t height = rn_kernel_height(p->kernel, p->n), step = step_of(p, next.n), r;
+
+    for (at = 0; at < RN_STREAM_AHEAD && at < step * row_bytes; at += 64)
+        for (r = 0; r < height; r++)
+            __builtin_prefetch(p->matrix + (next.first + (size_t)r * step) * row_bytes + at, 0, 2);
+}
+
+/* The rows of `s`. Before the last tile of each set of streams the next set is asked for, in the end that of `next`. */
+static void piece(const struct context *c, const struct product *p, struct stretch s, struct stretch next)
+{
+    uint32_t height = rn_kernel_height(p->kernel, p->n), first, step, i;
+
+    while (s.n >= height) {
+        step = step_of(p, s.n);
+        first = s.first;
+        s = (struct stretch){first + height * step, s.n - height * step};
+        for (i = 0; i < step; i++) {
+            if (i + 1 == step && streams(p))
+                fetch_streams(p, s.n >= height ? s : next);
             tile(c, p, first + i, height, step);
+        }
     }
-    if (first < end)
-        tile(c, p, first, end - first, 1);
+    if (s.n > 0)
+        tile(c, p, s.first, s.n, 1);
 }
 
 static struct product product_of(const struct context *c, const struct rn_instruction *in)
@@ -323,26 +358,54 @@ static uint32_t take(const struct context *c, uint32_t index)
     return atomic_fetch_add_explicit(&c->fast->pieces[index], 1, memory_order_relaxed);
 }
 
-/* A matrix in large pieces, and its last quarter in small ones: the workers end at nearly the same time. */
+/* How a matrix is cut: large pieces, and its last quarter in small ones, so that the workers end at nearly the same
+ * time. Where rows are streams, pieces are twice as large: a stream is as long as its piece is high. */
+struct cut {
+    uint32_t rows, small, large, n_large, n;
+};
+
+static struct cut cut_of(const struct context *c, const struct product *p)
+{
+    struct cut cut = {.rows = p->weight->rows, .small = piece_rows(c, p, streams(p) ? 16 : 32)};
+    uint32_t rest;
+
+    cut.large = 4 * cut.small;
+    cut.n_large = cut.rows / 4 * 3 / cut.large;
+    rest = cut.rows - cut.n_large * cut.large;
+    cut.n = cut.n_large + (rest + cut.small - 1) / cut.small;
+    return cut;
+}
+
+/* The i-th piece; of no rows where there is none. */
+static struct stretch stretch_of(const struct cut *cut, uint32_t i)
+{
+    struct stretch s = {i * cut->large, cut->large};
+
+    if (i >= cut->n)
+        return (struct stretch){cut->rows, 0};
+    if (i < cut->n_large)
+        return s;
+    s.first = cut->n_large * cut->large + (i - cut->n_large) * cut->small;
+    s.n = cut->rows - s.first < cut->small ? cut->rows - s.first : cut->small;
+    return s;
+}
+
+/* Where rows are streams, a worker takes its next piece before it ends the last one, to ask for it in time. */
 static void matmul(const struct context *c, uint32_t index)
 {
     const struct rn_instruction *in = &c->fast->program.list[index];
     struct product p;
-    uint32_t small, large, n_large, n, rest, i;
+    struct cut cut;
+    uint32_t next, i;
 
     if (domain(c, in->selected) == 0) /* no logits wanted: there may be no memory for them */
         return;
     p = product_of(c, in);
-    small = piece_rows(c, &p, 32);
-    large = 4 * small;
-    n_large = p.weight->rows / 4 * 3 / large;
-    rest = p.weight->rows - n_large * large;
-    n = n_large + (rest + small - 1) / small;
-    while ((i = take(c, index)) < n) {
-        if (i < n_large)
-            piece(c, &p, i * large, large);
-        else
-            piece(c, &p, n_large * large + (i - n_large) * small, small);
+    cut = cut_of(c, &p);
+    for (i = take(c, index); i < cut.n; i = next) {
+        next = streams(&p) ? take(c, index) : cut.n;
+        piece(c, &p, stretch_of(&cut, i), stretch_of(&cut, next));
+        next = streams(&p) ? next : take(c, index);
     }
 }
 
@@ -368,11 +431,25 @@ static uint32_t group_by_expert(const struct context *c, const struct rn_op *op,
     return n_active;
 }
 
+/* Expert e's part of a product. */
+static struct product expert_product(const struct context *c, const struct product *all, const struct rn_op *op,
+                                     uint32_t e)
+{
+    struct product p = *all;
+
+    p.matrix += (size_t)e * p.weight->rows * p.weight->row_bytes;
+    p.bias = p.bias == NULL ? NULL : p.bias + (size_t)e * p.weight->rows;
+    p.entries = c->scratch->order + c->scratch->starts[e];
+    p.n = c->scratch->starts[e + 1] - c->scratch->starts[e];
+    p.share = op->per_expert_input ? 1 : op->used;
+    return p;
+}
+
 static void expert_matmul(const struct context *c, uint32_t index)
 {
     const struct rn_instruction *in = &c->fast->program.list[index];
+    uint32_t n_active, rows, per_expert, first, left, i;
     struct product p, one;
-    uint32_t n_active, rows, per_expert, i, e;
 
     if (domain(c, in->selected) == 0)
         return;
@@ -381,14 +458,10 @@ static void expert_matmul(const struct context *c, uint32_t index)
     rows = piece_rows(c, &p, 8);
     per_expert = (p.weight->rows + rows - 1) / rows;
     while ((i = take(c, index)) < n_active * per_expert) {
-        e = c->scratch->active[i / per_expert];
-        one = p;
-        one.matrix += (size_t)e * p.weight->rows * p.weight->row_bytes;
-        one.bias = p.bias == NULL ? NULL : p.bias + (size_t)e * p.weight->rows;
-        one.entries = c->scratch->order + c->scratch->starts[e];
-        one.n = c->scratch->starts[e + 1] - c->scratch->starts[e];
-        one.share = in->op->per_expert_input ? 1 : in->op->used;
-        piece(c, &one, i % per_expert * rows, rows);
+        one = expert_product(c, &p, in->op, c->scratch->active[i / per_expert]);
+        first = i % per_expert * rows;
+        left = p.weight->rows - first;
+        piece(c, &one, (struct stretch){first, left < rows ? left : rows}, (struct stretch){first, 0});
     }
 }
 

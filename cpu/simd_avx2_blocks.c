@@ -48,7 +48,7 @@ typedef __m256 VF;
 
 #define AT_ONCE 4
 #define OFFSET(n) (n)
-enum { LANES = 8, AHEAD = 512, PACK_FROM = RN_MAX_INPUTS + 1 };
+enum { LANES = 8, PACK_FROM = RN_MAX_INPUTS + 1 };
 
 #define ONE_ROWS(name) ONE_COLUMNS(name)
 #define ONE_GRID(name) ONE_BUFFERED(name)

@@ -48,7 +48,7 @@ typedef __m512 VF;
 
 #define AT_ONCE 8
 #define OFFSET(n) 128 /* as rn_line.start expects */
-enum { LANES = 16, AHEAD = 512, PACK_FROM = RN_MAX_INPUTS + 1 };
+enum { LANES = 16, PACK_FROM = RN_MAX_INPUTS + 1 };
 
 /* The last rows of a matrix may be fewer. */
 #define ONE_ROWS(name) (m->rows == LANES ? rn_direct_##name##_avx512(m) : ONE_BUFFERED(name))
