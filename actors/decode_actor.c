@@ -145,21 +145,29 @@ static void on_stopped(struct rn_actor *self, struct rn_msg *msg)
     }
 }
 
+/* The stream may have n more events. */
+static void add_credit(struct rn_decode *decode, uint32_t slot, uint32_t generation, uint32_t n)
+{
+    struct rn_credit *credit = &decode->credits[slot];
+    struct rn_msg *msg;
+
+    if (credit->generation != generation)
+        return;
+    credit->n += (int32_t)n;
+    if (!credit->away)
+        return;
+    credit->away = false;
+    msg = rn_msg_new(decode->actor.runtime, RN_MSG_READY);
+    msg->stream = (struct rn_pay_stream){slot, generation, 0};
+    rn_actor_send(&decode->model->tier.actor, msg);
+}
+
 static void on_credit(struct rn_actor *self, struct rn_msg *msg)
 {
-    struct rn_decode *decode = decode_of(self);
-    struct rn_credit *credit = &decode->credits[msg->stream.slot];
+    struct rn_pay_stream stream = msg->stream;
 
-    if (credit->generation == msg->stream.generation) {
-        credit->n += (int32_t)msg->stream.n;
-        if (credit->away) {
-            credit->away = false;
-            msg->head.kind = RN_MSG_READY;
-            rn_actor_send(&decode->model->tier.actor, msg);
-            return;
-        }
-    }
     rn_msg_free(self->runtime, msg);
+    add_credit(decode_of(self), stream.slot, stream.generation, stream.n);
 }
 
 /* More blocks: at the end of the table, where no step in flight looks. */
@@ -212,7 +220,11 @@ static void on_short(struct rn_actor *self, struct rn_msg *msg)
 static void on_tokens_back(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_decode *decode = decode_of(self);
+    const struct rn_token_list *list = msg->tokens.list;
 
+    for (uint32_t i = 0; i < list->n; i++)
+        if (list->items[i].joined)
+            add_credit(decode, list->items[i].slot, list->items[i].generation, 1);
     msg->tokens.list->next = decode->free_lists;
     decode->free_lists = msg->tokens.list;
     rn_msg_free(self->runtime, msg);
@@ -338,6 +350,7 @@ static struct rn_token_item *add_item(struct rn_batch *batch, const struct rn_re
     item->slot = request->slot;
     item->generation = request->generation;
     item->type = type;
+    item->joined = false;
     return item;
 }
 

@@ -32,13 +32,14 @@ static struct rn_view piece_of(const struct rn_vocab *vocab, const struct rn_out
 }
 
 /* A token of the answer: its piece goes through the piece stream; what is certain goes out. */
-static void put_token(struct rn_detokenizer *detokenizer, struct rn_outlet *outlet, const struct rn_token_item *item)
+static void put_token(struct rn_detokenizer *detokenizer, struct rn_outlet *outlet, struct rn_token_item *item)
 {
     struct rn_view piece = piece_of(detokenizer->model->parts.vocab, outlet, item->token);
     struct rn_cell *cell = rn_outlet_reserve(outlet);
 
     cell->type = RUNNEL_EVENT_TOKEN;
     cell->token = item->token;
+    cell->n_tokens = 1;
     cell->logprob = item->logprob;
     cell->n_top = item->n_top;
     memcpy(rn_cell_top(cell), item->top, item->n_top * sizeof item->top[0]);
@@ -48,10 +49,10 @@ static void put_token(struct rn_detokenizer *detokenizer, struct rn_outlet *outl
         outlet->stopped_at = outlet->n_answer;
         tell_stopped(detokenizer, item);
     }
-    rn_host_publish(detokenizer->model->engine, outlet);
+    item->joined = rn_host_put(detokenizer->model->engine, outlet, cell);
 }
 
-static void put_item(struct rn_detokenizer *detokenizer, const struct rn_token_item *item)
+static void put_item(struct rn_detokenizer *detokenizer, struct rn_token_item *item)
 {
     struct runnel_engine *engine = detokenizer->model->engine;
     struct rn_outlet *outlet = &engine->host.outlets[item->slot];
@@ -93,7 +94,7 @@ static void put_tail(struct runnel_engine *engine, struct rn_outlet *outlet, boo
     cell->type = RUNNEL_EVENT_TOKEN;
     rn_outlet_put_tail(outlet, cell, finished);
     if (cell->text_bytes > 0 || cell->n_parts > 0)
-        rn_host_publish(engine, outlet);
+        rn_host_put(engine, outlet, cell);
 }
 
 static uint64_t since(const struct rn_request *request, uint64_t at_us)

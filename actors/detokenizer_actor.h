@@ -16,6 +16,7 @@ struct rn_token_item {
     int32_t token;
     float logprob;
     uint32_t n_top;
+    bool joined;            /* on the way back: it became part of another event, and its credit is free */
     const float *logits;    /* LOGITS: a row of the outlet's buffer, held by the stream's credit */
     uint64_t position;
     uint64_t prompt_done, prompt_total;

@@ -93,6 +93,11 @@ static runnel_status check_request(runnel_model *model, const runnel_request *re
                             RUNNEL_MAX_TOP_LOGPROBS);
     if (request->n_top > 0 && !request->want_logprobs)
         return rn_error_set(error, RUNNEL_INVALID, "n_top needs want_logprobs");
+    if (request->coalesce_bytes > RUNNEL_MAX_COALESCE_BYTES)
+        return rn_error_set(error, RUNNEL_INVALID, "coalesce_bytes = %u is more than %u", request->coalesce_bytes,
+                            RUNNEL_MAX_COALESCE_BYTES);
+    if (request->coalesce_bytes > 0 && request->want_logprobs)
+        return rn_error_set(error, RUNNEL_INVALID, "coalesce_bytes joins tokens, and want_logprobs wants each of them");
     if ((status = rn_sampling_check(&request->sampling, model->parts.n_vocab, error)) != RUNNEL_OK)
         return status;
     if ((status = check_stops(request, model->parts.n_vocab, error)) != RUNNEL_OK)
@@ -308,6 +313,7 @@ static runnel_status open_outlet(runnel_model *model, const runnel_request *requ
         .n_top = request->n_top,
         .longest_piece = rn_vocab_longest_piece(model->parts.vocab),
         .n_logits = request->want_logits ? model->parts.n_vocab : 0,
+        .coalesce_bytes = request->coalesce_bytes,
         .strip_first_space = begins_text(model, request),
     };
     void *cell = rn_pool_take(&host->slots);

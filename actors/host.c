@@ -60,6 +60,16 @@ void rn_host_publish(struct runnel_engine *engine, struct rn_outlet *outlet)
     wake_reader(engine, outlet, rn_word_get(&outlet->pull) != 0);
 }
 
+bool rn_host_put(struct runnel_engine *engine, struct rn_outlet *outlet, const struct rn_cell *cell)
+{
+    enum rn_joined joined = rn_outlet_join(outlet, cell);
+
+    if (joined == RN_JOINED_NOT)
+        rn_outlet_publish(outlet);
+    wake_reader(engine, outlet, rn_word_get(&outlet->pull) != 0);
+    return joined == RN_JOINED_MORE;
+}
+
 void rn_host_publish_end(struct runnel_engine *engine, struct rn_outlet *outlet)
 {
     bool pull = rn_word_get(&outlet->pull) != 0; /* read before the end is out: after it the slot may be reused */

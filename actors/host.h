@@ -39,7 +39,9 @@ runnel_status rn_host_init(struct runnel_engine *engine, runnel_delivery deliver
 void rn_host_fini(struct runnel_engine *engine);
 
 /* Producer (detokenizer): makes the reserved cell, or the terminal one, outlet->end, visible and wakes whoever
- * consumes the stream. After the terminal one the outlet is not the producer's any more. */
+ * consumes the stream. After the terminal one the outlet is not the producer's any more. put: the reserved cell of a
+ * token or the tail, which may be joined to others; true: it costs no credit. */
+bool rn_host_put(struct runnel_engine *engine, struct rn_outlet *outlet, const struct rn_cell *cell);
 void rn_host_publish(struct runnel_engine *engine, struct rn_outlet *outlet);
 void rn_host_publish_end(struct runnel_engine *engine, struct rn_outlet *outlet);
 

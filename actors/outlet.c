@@ -49,7 +49,9 @@ static void release(struct rn_outlet *outlet)
     rn_free(outlet->heap, outlet->memory);
     rn_free(outlet->heap, outlet->logits);
     rn_free(outlet->heap, outlet->raw);
+    rn_free(outlet->heap, outlet->joint);
     rn_answer_free(outlet->answer);
+    outlet->joint = NULL;
     atomic_store_explicit(&outlet->ring, NULL, memory_order_relaxed);
     outlet->answer = NULL;
     outlet->raw = NULL;
@@ -89,10 +91,16 @@ runnel_status rn_outlet_open(struct rn_outlet *outlet, struct rn_heap *heap, con
     outlet->user = options->user;
     outlet->n_top_max = options->n_top;
     outlet->n_logits = options->n_logits;
-    outlet->window = options->n_logits > 0 ? RN_WINDOW_LOGITS : RN_WINDOW;
+    outlet->coalesce_bytes = options->coalesce_bytes;
+    outlet->window = options->n_logits > 0         ? RN_WINDOW_LOGITS
+                     : options->coalesce_bytes > 0 ? RN_WINDOW_JOINED
+                                                   : RN_WINDOW;
     outlet->n_answer = outlet->stopped_at = outlet->consumed = 0;
-    outlet->held = outlet->dropping = false;
+    outlet->n_published = outlet->n_released = 0;
+    outlet->held = outlet->on_joint = outlet->dropping = false;
     outlet->shown = 0;
+    outlet->joint = NULL;
+    rn_word_set(&outlet->joint_state, RN_JOINT_NONE);
     outlet->answer = NULL;
     outlet->error[0] = '\0';
     outlet->memory = NULL;
@@ -110,18 +118,36 @@ runnel_status rn_outlet_open(struct rn_outlet *outlet, struct rn_heap *heap, con
     return RUNNEL_OK;
 }
 
+static size_t cell_bytes(const struct rn_outlet *outlet, uint32_t text_capacity)
+{
+    return sizeof(struct rn_cell) + outlet->n_top_max * sizeof(runnel_logprob) +
+           outlet->parts_capacity * sizeof(struct rn_part) + text_capacity;
+}
+
+/* What goes with the ring; false when memory is refused. */
+static bool take_beside(struct rn_outlet *outlet)
+{
+    if (outlet->n_logits > 0)
+        outlet->logits = rn_alloc(outlet->heap, (size_t)(outlet->window + 1) * outlet->n_logits, sizeof(float));
+    if (outlet->coalesce_bytes > 0)
+        outlet->joint = rn_alloc(outlet->heap, cell_bytes(outlet, outlet->coalesce_bytes), 1);
+    if ((outlet->n_logits == 0 || outlet->logits != NULL) && (outlet->coalesce_bytes == 0 || outlet->joint != NULL))
+        return true;
+    rn_free(outlet->heap, outlet->logits);
+    rn_free(outlet->heap, outlet->joint);
+    outlet->logits = NULL;
+    outlet->joint = NULL;
+    return false;
+}
+
 runnel_status rn_outlet_prepare(struct rn_outlet *outlet)
 {
-    size_t cell = sizeof(struct rn_cell) + outlet->n_top_max * sizeof(runnel_logprob) +
-                  outlet->parts_capacity * sizeof(struct rn_part) + outlet->text_capacity;
-    struct rn_ring *ring = rn_ring_new(outlet->heap, outlet->window + 1, (uint32_t)cell); /* and the tail */
+    uint32_t bytes = (uint32_t)cell_bytes(outlet, outlet->text_capacity);
+    struct rn_ring *ring = rn_ring_new(outlet->heap, outlet->window + 1, bytes); /* and the tail */
 
-    if (ring != NULL && outlet->n_logits > 0) {
-        outlet->logits = rn_alloc(outlet->heap, (size_t)(outlet->window + 1) * outlet->n_logits, sizeof(float));
-        if (outlet->logits == NULL) {
-            rn_ring_free(ring);
-            ring = NULL;
-        }
+    if (ring != NULL && !take_beside(outlet)) {
+        rn_ring_free(ring);
+        ring = NULL;
     }
     /* Release; partner: rn_outlet_front, which may look at any time. */
     atomic_store_explicit(&outlet->ring, ring, memory_order_release);
@@ -130,6 +156,7 @@ runnel_status rn_outlet_prepare(struct rn_outlet *outlet)
 
 void rn_outlet_publish(struct rn_outlet *outlet)
 {
+    outlet->n_published++;
     rn_ring_publish_spsc(ring_of(outlet));
 }
 
@@ -138,19 +165,48 @@ bool rn_outlet_is_prepared(const struct rn_outlet *outlet)
     return ring_of(outlet) != NULL;
 }
 
-const struct rn_cell *rn_outlet_front(const struct rn_outlet *outlet, uint32_t generation)
+static uint32_t joint_word(uint32_t after, enum rn_joint_state state)
+{
+    return after << 2 | (uint32_t)state;
+}
+
+/* True: the joint is the consumer's now. *awaited: it is its turn, and the producer has it, which wakes the consumer when
+ * it has given it back. Looked at behind the ring: whoever sees a cell sees the joint that stands in front of it. */
+static bool claim_joint(struct rn_outlet *outlet, bool *awaited)
+{
+    uint32_t open = joint_word(outlet->n_released, RN_JOINT_OPEN), busy = joint_word(outlet->n_released, RN_JOINT_BUSY);
+    uint32_t word = rn_word_get(&outlet->joint_state); /* acquire; partner: rn_outlet_join */
+
+    /* seq_cst; partner: rn_outlet_join, where the same word becomes BUSY: one of the two has the joint. */
+    outlet->on_joint = word == open && rn_word_replace(&outlet->joint_state, open, joint_word(0, RN_JOINT_TAKEN));
+    *awaited = !outlet->on_joint && (word == open || word == busy);
+    return outlet->on_joint;
+}
+
+const struct rn_cell *rn_outlet_front(struct rn_outlet *outlet, uint32_t generation)
 {
     /* First: whoever sees the end sees every cell that was published before it. */
-    bool ended = rn_word_get(&outlet->ended) == generation;
+    bool ended = rn_word_get(&outlet->ended) == generation, awaited = false;
     /* Acquire; partner: rn_outlet_prepare. */
-    struct rn_ring *ring = atomic_load_explicit(&((struct rn_outlet *)(uintptr_t)outlet)->ring, memory_order_acquire);
-    const struct rn_cell *cell = ring != NULL ? rn_ring_peek_spsc(ring) : NULL;
+    struct rn_ring *ring = atomic_load_explicit(&outlet->ring, memory_order_acquire);
+    const struct rn_cell *cell;
 
-    return cell != NULL ? cell : ended ? &outlet->end : NULL;
+    if (outlet->on_joint)
+        return outlet->joint;
+    cell = ring != NULL ? rn_ring_peek_spsc(ring) : NULL;
+    if (ring != NULL && outlet->joint != NULL && claim_joint(outlet, &awaited))
+        return outlet->joint;
+    return awaited ? NULL : cell != NULL ? cell : ended ? &outlet->end : NULL;
 }
 
 void rn_outlet_release(struct rn_outlet *outlet)
 {
+    if (outlet->on_joint) {
+        outlet->on_joint = false;
+        rn_word_set(&outlet->joint_state, RN_JOINT_NONE); /* release; partner: rn_outlet_join, which begins a new one */
+        return;
+    }
+    outlet->n_released++;
     rn_ring_release_spsc(ring_of(outlet));
 }
 
@@ -158,7 +214,8 @@ uint32_t rn_outlet_waiting(const struct rn_outlet *outlet, uint32_t generation)
 {
     struct rn_ring *ring = ring_of(outlet);
 
-    return (ring != NULL ? rn_ring_count(ring) : 0) + (rn_word_get(&outlet->ended) == generation);
+    return (ring != NULL ? rn_ring_count(ring) : 0) + (rn_word_get(&outlet->joint_state) != RN_JOINT_NONE) +
+           (rn_word_get(&outlet->ended) == generation);
 }
 
 void rn_outlet_close(struct rn_outlet *outlet)
@@ -227,6 +284,84 @@ void rn_outlet_put_tail(struct rn_outlet *outlet, struct rn_cell *cell, bool fin
     cell->text_bytes += (uint32_t)bytes;
 }
 
+/* ---- Joining ---- */
+
+static bool is_fragment(const struct rn_part *part)
+{
+    return part->kind == RN_PART_CONTENT || part->kind == RN_PART_REASONING || part->kind == RN_PART_TOOL_ARGUMENTS;
+}
+
+/* The first part of `cell` goes on where the last one of the joint ends. */
+static bool parts_meet(const struct rn_outlet *outlet, const struct rn_cell *cell)
+{
+    const struct rn_cell *joint = outlet->joint;
+    const struct rn_part *first = rn_cell_parts(outlet, cell), *last;
+
+    if (joint->n_parts == 0 || cell->n_parts == 0)
+        return false;
+    last = rn_cell_parts(outlet, joint) + joint->n_parts - 1;
+    return is_fragment(first) && first->kind == last->kind && first->call == last->call;
+}
+
+static bool fits_joint(const struct rn_outlet *outlet, const struct rn_cell *cell)
+{
+    const struct rn_cell *joint = outlet->joint;
+
+    return cell->text_bytes <= outlet->coalesce_bytes - joint->text_bytes &&
+           joint->n_parts + cell->n_parts - parts_meet(outlet, cell) <= outlet->parts_capacity;
+}
+
+static void add_to_joint(struct rn_outlet *outlet, const struct rn_cell *cell)
+{
+    struct rn_cell *joint = outlet->joint;
+    struct rn_part *parts = rn_cell_parts(outlet, joint);
+    const struct rn_part *more = rn_cell_parts(outlet, cell);
+    uint32_t met = parts_meet(outlet, cell);
+
+    if (met > 0)
+        parts[joint->n_parts - 1].bytes += more[0].bytes;
+    for (uint32_t i = met; i < cell->n_parts; i++)
+        parts[joint->n_parts++] = more[i];
+    if (cell->text_bytes > 0)
+        memcpy(rn_cell_text(outlet, joint) + joint->text_bytes, rn_cell_text(outlet, cell), cell->text_bytes);
+    joint->text_bytes += cell->text_bytes;
+    joint->n_tokens += cell->n_tokens;
+}
+
+static enum rn_joined begin_joint(struct rn_outlet *outlet, const struct rn_cell *cell)
+{
+    if (cell->n_tokens == 0 || cell->text_bytes > outlet->coalesce_bytes ||
+        rn_ring_count(ring_of(outlet)) < RN_JOIN_FROM)
+        return RN_JOINED_NOT;
+    *outlet->joint = *cell;
+    outlet->joint->n_parts = outlet->joint->text_bytes = outlet->joint->n_tokens = 0;
+    add_to_joint(outlet, cell);
+    /* release; partner: claim_joint */
+    rn_word_set(&outlet->joint_state, joint_word(outlet->n_published, RN_JOINT_OPEN));
+    return RN_JOINED_FIRST;
+}
+
+enum rn_joined rn_outlet_join(struct rn_outlet *outlet, const struct rn_cell *cell)
+{
+    uint32_t open = joint_word(outlet->n_published, RN_JOINT_OPEN), busy = joint_word(outlet->n_published, RN_JOINT_BUSY);
+    bool fits;
+
+    if (outlet->joint == NULL)
+        return RN_JOINED_NOT;
+    if (rn_word_get(&outlet->joint_state) == RN_JOINT_NONE) /* acquire; partner: rn_outlet_release */
+        return begin_joint(outlet, cell);
+    /* seq_cst; partner: claim_joint. Not OPEN: it is the consumer's, or has cells behind it. */
+    if (!rn_word_replace(&outlet->joint_state, open, busy))
+        return RN_JOINED_NOT;
+    fits = fits_joint(outlet, cell);
+    if (fits) {
+        add_to_joint(outlet, cell);
+        outlet->joint->token = outlet->joint->n_tokens == 1 ? outlet->joint->token : -1;
+    }
+    rn_word_set(&outlet->joint_state, open); /* release; partner: claim_joint */
+    return fits ? RN_JOINED_MORE : RN_JOINED_NOT;
+}
+
 /* ---- Consuming ---- */
 
 /* The first part belongs to the token's own event, if it is content. */
@@ -279,6 +414,7 @@ void rn_cell_event(const struct rn_outlet *outlet, const struct rn_cell *cell, u
 
     if (!own || index > 0) {
         part_event(outlet, cell, index - own + leads, event);
+        event->n_tokens = index == 0 ? cell->n_tokens : 0;
         return;
     }
     *event = (runnel_event){
@@ -287,6 +423,7 @@ void rn_cell_event(const struct rn_outlet *outlet, const struct rn_cell *cell, u
         .text = cell == &outlet->end ? "" : rn_cell_text(outlet, cell),
         .text_bytes = leads ? rn_cell_parts(outlet, cell)[0].bytes : cell->n_parts > 0 ? 0 : cell->text_bytes,
         .token = cell->token,
+        .n_tokens = cell->n_tokens,
         .logprob = cell->logprob,
         .top = cell == &outlet->end ? NULL : rn_cell_top(cell),
         .n_top = cell->n_top,

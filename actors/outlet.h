@@ -12,6 +12,16 @@
  * Flow control: every event but the last two (held-back tail, terminal) costs a credit; a stream has
  * `window` of them, so the ring never overflows and a reader that stops stops only its own stream.
  *
+ * A stream that asked for it (coalesce_bytes) goes on while its reader is behind: once RN_JOIN_FROM cells wait, further
+ * tokens are joined in one cell beside the ring, the joint, all for the credit of its first.
+ *
+ *   ring  | t | t | t | t |            joint  | t t t t t t ...          |   coalesce_bytes of text
+ *           consumer ▲   └ after = 4 ───────▲  the consumer takes it when `after` cells are consumed
+ *
+ * The joint stands in the order of events behind the first `after` cells. The producer adds to it while it holds it
+ * (BUSY) and nothing was published behind it; the consumer claims it (TAKEN) when it is its turn, full or not, so that
+ * nothing waits in it for a next token. There is one; while it is full or taken, tokens go into the ring.
+ *
  * A stream that waits for its turn has no ring: the tier takes its memory when it admits the request
  * (rn_outlet_prepare). The terminal event, which every stream gets, has a cell of its own.
  *
@@ -35,6 +45,14 @@
 /* Undelivered events of one stream at most; a stream that wants logits has fewer, they are large. */
 #define RN_WINDOW 30 /* with the tail: a ring of 32 */
 #define RN_WINDOW_LOGITS 8
+#define RN_WINDOW_JOINED 14 /* of one whose tokens are joined: a ring of 16 */
+#define RN_JOIN_FROM 4      /* tokens are joined while so many cells wait: less than half a window, so that decode has credit */
+
+/* The lower bits of rn_outlet.joint_state; above them `after`. */
+enum rn_joint_state { RN_JOINT_NONE = 0, RN_JOINT_BUSY = 1, RN_JOINT_OPEN = 2, RN_JOINT_TAKEN = 3 };
+
+/* Whether the joint has a cell's content: no; it is its first; it has it besides others', and its credit is free. */
+enum rn_joined { RN_JOINED_NOT, RN_JOINED_FIRST, RN_JOINED_MORE };
 
 /* One token, or one event of another kind. The answer to a chat is taken apart: then a cell of a token is several
  * events, the token's own first, then those of its parts (rn_cell_events). */
@@ -42,6 +60,7 @@ struct rn_cell {
     uint32_t type; /* runnel_event_type */
     int32_t token;
     float logprob;
+    uint32_t n_tokens; /* that it stands for */
     uint32_t n_top;
     uint32_t text_bytes;
     uint32_t n_parts; /* of the text; 0: all of it is content */
@@ -65,6 +84,7 @@ struct rn_outlet_options {
     uint32_t n_top;
     uint32_t longest_piece;
     uint32_t n_logits; /* vocabulary, when logits are wanted; else 0 */
+    uint32_t coalesce_bytes; /* 0: each token has an event. Not with n_top */
     bool strip_first_space;
     struct rn_answer *answer; /* NULL: the text is delivered as it is. Moves to the outlet if it opens */
 };
@@ -89,9 +109,12 @@ struct rn_outlet {
     float *logits;  /* [window + 1][n_logits], with the ring: written by the sampler under the stream's credits */
     struct rn_answer *answer; /* used by the tokenizer actor before the first token, by the producer from then on */
     char *raw;      /* [raw_capacity]: text on its way to `answer` */
-    uint32_t n_top_max, n_logits, window, text_capacity, parts_capacity, raw_capacity;
+    uint32_t n_top_max, n_logits, window, text_capacity, parts_capacity, raw_capacity, coalesce_bytes;
+    struct rn_cell *joint; /* with the ring; text of coalesce_bytes. NULL: nothing is joined */
+    struct rn_word joint_state; /* after << 2 | rn_joint_state: whose the joint is. Acquired by whom it is handed to */
 
     /* Producer. */
+    uint32_t n_published;  /* cells of the ring */
     struct rn_piece_stream pieces;
     uint32_t n_answer;     /* tokens of the answer seen */
     uint32_t stopped_at;   /* tokens kept when a stop string was found */
@@ -101,7 +124,9 @@ struct rn_outlet {
 
     /* Consumer. */
     bool dropping;         /* an event was dropped on the way to the end of a cancelled stream: so are all others */
-    bool held;             /* the cell at the ring's front has been shown and not yet released */
+    bool held;             /* the cell at the front has been shown and not yet released */
+    bool on_joint;         /* that cell is the joint */
+    uint32_t n_released;   /* cells of the ring */
     uint32_t shown;        /* events of the cell at the front that have been shown */
     uint32_t consumed;     /* events not yet reported by CREDIT */
     char error[RUNNEL_ERROR_BYTES]; /* of a FAILED cell: written by the producer before it publishes that cell */
@@ -137,9 +162,13 @@ struct rn_cell *rn_outlet_reserve(struct rn_outlet *outlet);
 void rn_outlet_publish(struct rn_outlet *outlet);
 bool rn_outlet_is_prepared(const struct rn_outlet *outlet);
 
+/* Producer: instead of publishing the reserved cell, a token's or the tail's, its content goes to the joint, where that
+ * is called for; a tail begins none. Then the cell is reserved still, and the consumer is to be woken. */
+enum rn_joined rn_outlet_join(struct rn_outlet *outlet, const struct rn_cell *cell);
+
 /* Consumer: the oldest cell that is not released, the terminal one last; NULL: none is there. The terminal one is not
  * released: the stream is closed. */
-const struct rn_cell *rn_outlet_front(const struct rn_outlet *outlet, uint32_t generation);
+const struct rn_cell *rn_outlet_front(struct rn_outlet *outlet, uint32_t generation);
 void rn_outlet_release(struct rn_outlet *outlet);
 
 /* Cells that wait for the consumer, a moment's value. */

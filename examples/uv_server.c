@@ -28,7 +28,7 @@
 #include <string.h>
 #include <uv.h>
 
-enum { LINE_BYTES = 1 << 16, BACKLOG = 128 };
+enum { LINE_BYTES = 1 << 16, BACKLOG = 128, COALESCE_BYTES = 4096 }; /* of text that a paused stream joins */
 
 struct client {
     uv_tcp_t tcp;
@@ -227,6 +227,7 @@ static void ask(struct client *client, const char *prompt, size_t n)
     request.prompt = prompt;
     request.prompt_bytes = n;
     request.max_tokens = server->max_tokens;
+    request.coalesce_bytes = COALESCE_BYTES;
     request.on_event = on_event;
     request.user = client;
     if (runnel_generate(server->model, &request, &client->stream, &error) == RUNNEL_OK)

@@ -511,7 +511,8 @@ typedef struct runnel_event {
                                    The concatenated texts of the TOKEN events are the answer: stop strings are
                                    cut off */
     size_t text_bytes;
-    int32_t token;              /* TOKEN: its id, one event for each token; -1: only text, of several tokens */
+    int32_t token;              /* TOKEN: its id, one event for each token; -1: only text, of several tokens or of what was
+                                   held back */
     float logprob;              /* TOKEN: of the chosen token, if logprobs were asked for */
     const runnel_logprob *top;  /* TOKEN: [n_top], best first */
     uint32_t n_top;
@@ -526,6 +527,9 @@ typedef struct runnel_event {
     const char *error;          /* FAILED: one sentence; "" else */
     runnel_usage usage;         /* terminal events */
     runnel_timings timings;
+    uint32_t n_tokens;          /* TOKEN, REASONING, TOOL_*: how many tokens it is the first event of: 1 for a token's own;
+                                   more where they were joined (runnel_request.coalesce_bytes); 0 for what was held back and
+                                   for further parts */
 } runnel_event;
 
 typedef void (*runnel_event_fn)(void *user, const runnel_event *event);
@@ -533,6 +537,7 @@ typedef void (*runnel_event_fn)(void *user, const runnel_event *event);
 #define RUNNEL_MAX_STOPS 16
 #define RUNNEL_MAX_STOP_BYTES 256
 #define RUNNEL_MAX_TOP_LOGPROBS 20
+#define RUNNEL_MAX_COALESCE_BYTES (1u << 20)
 
 typedef struct runnel_request {
     size_t struct_size;
@@ -571,6 +576,11 @@ typedef struct runnel_request {
     uint32_t deadline_ms;        /* since submit: a request that has not ended by then is FAILED with TIMEOUT within one step; one
                                     that still waits for its turn never costs a step. 0: none */
     uint64_t tenant;             /* whose request it is: tenants of one priority get equal shares of the prompts' part of each step */
+    uint32_t coalesce_bytes;     /* 0: each token has an event of its own. Else a stream whose reader is behind, or that is paused,
+                                    goes on and joins the tokens that its reader has not come to in one event of at most
+                                    so many bytes of text (of a chat's answer: one for each part that they hold); then it
+                                    waits. A reader that keeps up sees each token. The memory is taken when the request's
+                                    turn comes. At most RUNNEL_MAX_COALESCE_BYTES; not with want_logprobs */
 } runnel_request;
 
 /* Greedy, up to the context, no stops, seed 0. */
@@ -589,7 +599,7 @@ RUNNEL_API runnel_status runnel_generate(runnel_model *model, const runnel_reque
 RUNNEL_API runnel_status runnel_stream_cancel(runnel_engine *engine, runnel_stream stream);
 
 /* No more events of this stream until it is resumed; the stream itself stops after a bounded
- * number of undelivered tokens and costs the others nothing. A cancelled stream delivers its
+ * number of undelivered tokens (see coalesce_bytes) and costs the others nothing. A cancelled stream delivers its
  * terminal event even while paused. */
 RUNNEL_API runnel_status runnel_stream_pause(runnel_engine *engine, runnel_stream stream);
 RUNNEL_API runnel_status runnel_stream_resume(runnel_engine *engine, runnel_stream stream);

@@ -21,7 +21,8 @@ enum {
     COMMIT_US = 20 * 1000,
     FLUSH_US = 100 * 1000,          /* and twenty times what the last one has taken */
     RETRY_MS = 10,                  /* where the engine does not say when */
-    PRIORITY = -10                  /* whoever waits for an answer goes first */
+    PRIORITY = -10,                 /* whoever waits for an answer goes first */
+    COALESCE_BYTES = 4096           /* only text counts, and a while at the disk should stop no stream */
 };
 
 static const char TOO_LARGE[] = "the answers are larger than 128 MiB together";
@@ -181,6 +182,7 @@ static bool submit_choice(struct batch *batch, struct batch_line *line)
     fill_chat(batch, &chat);
     openai_request_choice(&line->request, at, batch_line_seed(line), &request, &chat);
     request.priority = PRIORITY;
+    request.coalesce_bytes = request.want_logprobs ? 0 : COALESCE_BYTES;
     request.on_event = on_event;
     request.user = &line->streams[at];
     line->streams[at].line = line;

@@ -261,6 +261,46 @@ static void one_by_one(void **state)
     capture_clear(&record.capture);
 }
 
+/* A reader that is always behind: what a chat's answer is does not depend on how its tokens are joined. */
+static size_t read_behind(const runnel_chat *chat, uint32_t coalesce_bytes)
+{
+    runnel_request request = chat_request(chat, SCRIPT);
+    struct record record = {.n = 0};
+    runnel_stream stream;
+    runnel_event event;
+    size_t n_tokens = 0, n_events;
+
+    request.coalesce_bytes = coalesce_bytes;
+    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+    do {
+        run_all();
+        assert_int_equal(runnel_stream_next(engine, stream, 0, &event), RUNNEL_OK);
+        record_event(&record, &event);
+        n_tokens += event.n_tokens;
+        assert_true(event.n_tokens <= 1 || event.text_bytes <= coalesce_bytes);
+        assert_int_equal(event.type == RUNNEL_EVENT_TOKEN && event.token >= 0,
+                         event.type == RUNNEL_EVENT_TOKEN && event.n_tokens == 1);
+    } while (event.type < RUNNEL_EVENT_DONE);
+    assert_string_equal(record.text, PARTS);
+    assert_int_equal(event.type, RUNNEL_EVENT_DONE);
+    assert_int_equal(n_tokens, event.usage.completion_tokens);
+    n_events = record.n_events;
+    capture_clear(&record.capture);
+    return n_events;
+}
+
+static void joined(void **state)
+{
+    static const uint32_t sizes[] = {1, 2, 7, 40};
+    runnel_chat chat = make_chat(hello, 1, TOOLS);
+    size_t each = read_behind(&chat, 0), whole = read_behind(&chat, 4096);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        assert_in_range(read_behind(&chat, sizes[i]), whole, each);
+    assert_true(whole < 20); /* 9 parts, a few tokens before they are joined, and the end */
+}
+
 static void pause_after_each(void *user, const runnel_event *event)
 {
     record_event(user, event);
@@ -533,6 +573,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(raw_answers, setup, teardown),
         cmocka_unit_test_setup_teardown(no_tools_no_calls, setup, teardown),
         cmocka_unit_test_setup_teardown(one_by_one, setup, teardown),
+        cmocka_unit_test_setup_teardown(joined, setup, teardown),
         cmocka_unit_test_setup_teardown(paused_between, setup, teardown),
         cmocka_unit_test_setup_teardown(messages_become_text, setup, teardown),
         cmocka_unit_test_setup_teardown(bad_chats, setup, teardown),

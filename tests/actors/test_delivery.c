@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <uv.h>
 
@@ -311,6 +312,168 @@ static void pause_resume(void **state)
     runnel_engine_free(engine);
 }
 
+/* ---- Tokens that are joined ---- */
+
+#define MANY 200
+
+static struct capture whole; /* a longer answer, each token by itself */
+
+static void run_whole(runnel_engine *engine, runnel_model *model)
+{
+    runnel_request request = make_request(PROMPT, MANY, &whole);
+
+    if (whole.n_events > 0)
+        return;
+    request.ignore_eos = 1;
+    assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
+    assert_int_equal(whole.n_tokens, MANY);
+}
+
+struct reader {
+    size_t n_tokens, largest;
+    uint32_t coalesce_bytes, sleep_us;
+    _Atomic(int) ended;
+};
+
+static void on_joined(struct capture *capture, const runnel_event *event)
+{
+    struct reader *reader = capture->hook_user;
+
+    reader->n_tokens += event->n_tokens;
+    if (event->n_tokens > 1 && event->text_bytes > reader->largest)
+        reader->largest = event->text_bytes;
+    if (reader->sleep_us > 0)
+        usleep(reader->sleep_us);
+    if (event->type >= RUNNEL_EVENT_DONE)
+        reader->ended = 1;
+}
+
+static void check_joined(const struct capture *capture, const struct reader *reader)
+{
+    assert_int_equal(capture->n_terminal, 1);
+    assert_int_equal(capture->last.type, RUNNEL_EVENT_DONE);
+    assert_int_equal(capture->last.usage.completion_tokens, MANY);
+    assert_int_equal(reader->n_tokens, MANY);
+    assert_string_equal(capture->text, whole.text);
+    assert_true(reader->largest <= reader->coalesce_bytes);
+}
+
+static uint64_t tokens_of(runnel_engine *engine)
+{
+    runnel_engine_stats stats = {.struct_size = sizeof stats};
+
+    runnel_engine_get_stats(engine, &stats);
+    return stats.tokens;
+}
+
+/* Of `most` more tokens, how many came before nothing moved any more. */
+static uint64_t wait_still(runnel_engine *engine, uint64_t from, uint64_t most)
+{
+    uint64_t now = tokens_of(engine), before = UINT64_MAX;
+
+    for (int still = 0; still < 10 && now - from < most; now = tokens_of(engine)) {
+        still = now == before ? still + 1 : 0;
+        before = now;
+        usleep(UNLESS_SLOW(10000, 50000));
+        runnel_engine_dispatch(engine, 0);
+    }
+    return now - from;
+}
+
+/* With room for all of the answer a paused stream comes to its end; with little it stops, and others go on. */
+static void paused_joins(void **state)
+{
+    static const uint32_t sizes[] = {1u << 16, 64};
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model *model = load_model(engine, quick_model(), NULL);
+
+    (void)state;
+    run_whole(engine, model);
+    for (int i = 0; i < 2; i++) {
+        struct reader reader = {.coalesce_bytes = sizes[i]};
+        struct capture slow = {.hook = on_joined, .hook_user = &reader}, other = {0};
+        runnel_request request = make_request(PROMPT, MANY, &slow);
+        uint64_t from = tokens_of(engine), made;
+        runnel_stream stream;
+
+        request.ignore_eos = 1;
+        request.coalesce_bytes = sizes[i];
+        assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+        assert_int_equal(runnel_stream_pause(engine, stream), RUNNEL_OK);
+        slow.paused = true;
+        made = wait_still(engine, from, MANY);
+        assert_int_equal(slow.n_events, 0);
+        if (i == 0)
+            assert_int_equal(made, MANY);
+        else
+            assert_in_range(made, 15, 100); /* the window, and 64 bytes besides */
+        request = make_request(PROMPT, TOKENS, &other);
+        assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
+        check(&other);
+        slow.paused = false;
+        assert_int_equal(runnel_stream_resume(engine, stream), RUNNEL_OK);
+        run_until_end(engine, &slow);
+        check_joined(&slow, &reader);
+        if (i == 0)
+            assert_in_range(slow.n_events, 3, 8); /* four tokens, the rest, the end */
+        capture_clear(&slow);
+        capture_clear(&other);
+    }
+    assert_quiet(engine, 0);
+    runnel_engine_free(engine);
+}
+
+/* A reader of its own thread that comes and goes: now ahead, now behind. */
+static void slow_reader_joins(void **state)
+{
+    static const uint32_t sizes[] = {1, 9, 200, 1u << 20}, pauses[] = {0, 300, 2000};
+    runnel_engine_options options;
+    runnel_engine *engine;
+    runnel_model *model;
+
+    (void)state;
+    runnel_engine_options_default(&options);
+    options.delivery = RUNNEL_DELIVER_THREAD;
+    engine = start_engine(&options);
+    model = load_model(engine, quick_model(), NULL);
+    for (int i = 0; i < 12; i++) {
+        struct reader reader = {.coalesce_bytes = sizes[i % 4], .sleep_us = pauses[i % 3]};
+        struct capture capture = {.hook = on_joined, .hook_user = &reader};
+        runnel_request request = make_request(PROMPT, MANY, &capture);
+
+        request.ignore_eos = 1;
+        request.coalesce_bytes = sizes[i % 4];
+        assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+        while (!reader.ended)
+            sched_yield();
+        check_joined(&capture, &reader);
+        capture_clear(&capture);
+    }
+    runnel_engine_free(engine);
+    capture_clear(&whole);
+}
+
+static void bad_joins(void **state)
+{
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model *model = load_model(engine, quick_model(), NULL);
+    runnel_request request = make_request(PROMPT, 5, NULL);
+    runnel_stream stream = {0};
+    runnel_error error;
+
+    (void)state;
+    request.coalesce_bytes = RUNNEL_MAX_COALESCE_BYTES + 1;
+    assert_int_equal(runnel_generate(model, &request, &stream, &error), RUNNEL_INVALID);
+    assert_non_null(strstr(error.message, "coalesce_bytes"));
+    request.coalesce_bytes = 100;
+    request.want_logprobs = 1;
+    assert_int_equal(runnel_generate(model, &request, &stream, &error), RUNNEL_INVALID);
+    assert_non_null(strstr(error.message, "want_logprobs"));
+    assert_int_equal(stream.id, 0);
+    assert_quiet(engine, 0);
+    runnel_engine_free(engine);
+}
+
 static void cancel_paused(void **state)
 {
     runnel_engine *engine = start_engine(NULL);
@@ -339,6 +502,7 @@ int main(void)
         cmocka_unit_test(pulled),           cmocka_unit_test(threaded),         cmocka_unit_test(libuv),
         cmocka_unit_test(one_by_one),       cmocka_unit_test(inside_callbacks), cmocka_unit_test(free_inside_callback),
         cmocka_unit_test(free_under_load),  cmocka_unit_test(pause_resume),     cmocka_unit_test(cancel_paused),
+        cmocka_unit_test(paused_joins),     cmocka_unit_test(slow_reader_joins), cmocka_unit_test(bad_joins),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -642,6 +642,7 @@ static void report_on(const struct sim *sim, struct sim_report *report)
         .n_preempted = sim->n_preempted,
         .n_expired = sim->n_expired,
         .n_busy = sim->n_busy,
+        .n_joined = sim->n_joined,
     };
     memcpy(report->failure, sim->failure, sizeof report->failure);
     memcpy(report->n_outcomes, sim->n_outcomes, sizeof report->n_outcomes);

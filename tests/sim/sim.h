@@ -64,6 +64,7 @@ enum sim_feature {
     SIM_TENANTS,
     SIM_DEADLINES,
     SIM_QUEUE_LIMITS,
+    SIM_COALESCE,
     SIM_FEATURES
 };
 
@@ -132,12 +133,13 @@ struct sim_stream {
     int32_t priority;
     uint32_t deadline_ms;
     uint32_t n_top;
+    uint32_t coalesce_bytes;
     char stops[SIM_STOPS][SIM_STOP_BYTES];
     const char *stop_list[SIM_STOPS];
     int32_t stop_tokens[SIM_STOPS];
     uint32_t n_stops, n_stop_tokens;
 
-    int32_t tokens[SIM_EVENT_TOKENS]; /* of TOKEN events */
+    int32_t tokens[SIM_EVENT_TOKENS]; /* of TOKEN events; -1: it was joined with others */
     uint32_t n_tokens;
     char text[JUDGE_TEXT];
     size_t text_bytes;
@@ -184,7 +186,7 @@ struct sim {
     uint64_t n_events, n_steps, n_checks, n_outcomes[3];
     uint64_t n_hit_tokens, n_waits, n_evicted; /* what the prefix cache came to */
     uint64_t n_trace_steps, n_trace_queued, actor_end_ns; /* of the trace */
-    uint64_t n_preempted, n_expired, n_busy;
+    uint64_t n_preempted, n_expired, n_busy, n_joined;
     bool failed;
     char failure[512];
 };
@@ -196,7 +198,7 @@ struct sim_report {
     uint32_t n_streams;
     uint64_t n_ticks, n_steps, n_events, n_checks;
     uint64_t n_outcomes[3]; /* done, cancelled, failed */
-    uint64_t n_hit_tokens, n_waits, n_evicted, n_preempted, n_expired, n_busy, n_copies, n_forks, n_imports;
+    uint64_t n_hit_tokens, n_waits, n_evicted, n_preempted, n_expired, n_busy, n_joined, n_copies, n_forks, n_imports;
 };
 
 /* Runs one seed. True: nothing was wrong. story: each message and act is written there; NULL: nowhere. */

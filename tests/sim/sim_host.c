@@ -197,6 +197,7 @@ static void fill_request(struct sim *sim, struct sim_stream *stream, char *text,
     request->want_logprobs = stream->want_logprobs;
     request->n_top = stream->n_top;
     request->ignore_eos = (uint8_t)sim_chance(sim, 50);
+    request->coalesce_bytes = stream->coalesce_bytes;
     request->cache_salt = stream->cache_salt;
     request->tenant = stream->tenant;
     request->priority = stream->priority;
@@ -255,6 +256,8 @@ static void prepare_stream(struct sim *sim, struct sim_stream *stream, uint32_t 
     stream->want_progress = sim_has(sim, SIM_PROGRESS) && sim_chance(sim, 50);
     stream->want_logprobs = sim_has(sim, SIM_LOGPROBS) && sim_chance(sim, 50);
     stream->n_top = stream->want_logprobs ? sim_pick(sim, RUNNEL_MAX_TOP_LOGPROBS + 1) : 0;
+    if (sim_has(sim, SIM_COALESCE) && !stream->want_logprobs && sim_chance(sim, 60))
+        stream->coalesce_bytes = 1 + sim_pick(sim, sim_chance(sim, 50) ? 12 : 400);
     stream->cache_salt = sim_has(sim, SIM_SALTS) ? sim_pick(sim, 3) : 0;
     stream->priority = sim_has(sim, SIM_PRIORITY) ? (int32_t)sim_pick(sim, 4) - 2 : 0;
     stream->tenant = sim_has(sim, SIM_TENANTS) ? sim_pick(sim, 4) : 0;

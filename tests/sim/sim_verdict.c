@@ -35,16 +35,20 @@ static void take_token(struct sim *sim, struct sim_stream *stream, const runnel_
     if (!judge_utf8(event->text, event->text_bytes))
         sim_fail(sim, "stream %u: a piece of text is not whole UTF-8", index_of(sim, stream));
     if (stream->got_tail || stream->text_bytes + event->text_bytes > sizeof stream->text ||
-        stream->n_tokens == SIM_EVENT_TOKENS || (event->token < 0 && event->text_bytes == 0)) {
+        stream->n_tokens + event->n_tokens > SIM_EVENT_TOKENS || (event->n_tokens == 0 && event->text_bytes == 0) ||
+        (event->n_tokens == 1) != (event->token >= 0)) {
         sim_fail(sim, "stream %u: token event %u cannot be", index_of(sim, stream), stream->n_tokens);
         return;
     }
+    if (event->n_tokens > 1 && event->text_bytes > stream->coalesce_bytes)
+        sim_fail(sim, "stream %u: %u tokens are joined to %zu bytes, of %u", index_of(sim, stream), event->n_tokens,
+                 event->text_bytes, stream->coalesce_bytes);
     check_logprobs(sim, stream, event);
     memcpy(stream->text + stream->text_bytes, event->text, event->text_bytes);
     stream->text_bytes += event->text_bytes;
-    if (event->token < 0)
-        stream->got_tail = true;
-    else
+    stream->got_tail = event->n_tokens == 0;
+    sim->n_joined += event->n_tokens > 1 ? event->n_tokens : 0;
+    for (uint32_t i = 0; i < event->n_tokens; i++)
         stream->tokens[stream->n_tokens++] = event->token;
 }
 
@@ -346,28 +350,45 @@ static void judge_usage(struct sim *sim, const struct sim_stream *stream, const 
                  (unsigned long long)t->first_token_us, (unsigned long long)t->end_us);
 }
 
+/* The tokens that came; those that were joined are taken to be the right ones: their text is judged. */
+static void told_tokens(const struct sim_stream *stream, const struct judge_answer *answer, int32_t *tokens)
+{
+    for (uint32_t i = 0; i < stream->n_tokens; i++)
+        tokens[i] = stream->tokens[i] < 0 && i < answer->n_shown ? answer->tokens[i] : stream->tokens[i];
+}
+
+static bool is_text(const struct sim_stream *stream, const struct judge_stops *stops, const int32_t *tokens, bool end)
+{
+    char text[JUDGE_TEXT];
+    bool stopped;
+    size_t n = judge_text(tokens, stream->n_tokens, stops, end, text, &stopped);
+
+    return n == stream->text_bytes && memcmp(text, stream->text, n) == 0;
+}
+
 /* The tokens and the text that came are those of the right answer, as far as they go. */
 static void judge_text_so_far(struct sim *sim, const struct sim_stream *stream, const struct judge_request *request,
                               const struct judge_answer *answer)
 {
-    char text[JUDGE_TEXT];
-    bool stopped, end = stream->got_tail || (stream->ended && !stream->may_drop);
-    size_t n;
+    bool end = stream->got_tail || (stream->ended && !stream->may_drop);
+    int32_t tokens[SIM_EVENT_TOKENS];
 
+    told_tokens(stream, answer, tokens);
     if (stream->n_tokens > answer->n_shown ||
-        memcmp(stream->tokens, answer->tokens, stream->n_tokens * sizeof answer->tokens[0]) != 0) {
+        memcmp(tokens, answer->tokens, stream->n_tokens * sizeof answer->tokens[0]) != 0) {
         uint32_t i = 0;
 
-        while (i < stream->n_tokens && i < answer->n_shown && stream->tokens[i] == answer->tokens[i])
+        while (i < stream->n_tokens && i < answer->n_shown && tokens[i] == answer->tokens[i])
             i++;
         sim_fail(sim, "stream %u: token %u of %u is wrong (%d, not %d)", index_of(sim, stream), i, stream->n_tokens,
-                 stream->tokens[i], i < answer->n_shown ? answer->tokens[i] : -1);
+                 tokens[i], i < answer->n_shown ? answer->tokens[i] : -1);
         return;
     }
-    n = judge_text(stream->tokens, stream->n_tokens, &request->stops, end, text, &stopped);
-    if (n != stream->text_bytes || memcmp(text, stream->text, n) != 0)
-        sim_fail(sim, "stream %u: %zu bytes of text after %u tokens, not the %zu expected", index_of(sim, stream),
-                 stream->text_bytes, stream->n_tokens, n);
+    /* The last event of a stream that joins may have the tail already. */
+    if (!is_text(stream, &request->stops, tokens, end) &&
+        (stream->coalesce_bytes == 0 || !is_text(stream, &request->stops, tokens, true)))
+        sim_fail(sim, "stream %u: %zu bytes of text after %u tokens are not those expected", index_of(sim, stream),
+                 stream->text_bytes, stream->n_tokens);
     if (stream->ended && !stream->may_drop && stream->outcome != RUNNEL_EVENT_DONE &&
         stream->usage.completion_tokens != stream->n_tokens)
         sim_fail(sim, "stream %u: %u tokens, and usage says %llu", index_of(sim, stream), stream->n_tokens,

@@ -105,6 +105,7 @@ static void test_seeds(void **state)
         sum.n_preempted += report.n_preempted;
         sum.n_expired += report.n_expired;
         sum.n_busy += report.n_busy;
+        sum.n_joined += report.n_joined;
         for (int i = 0; i < 3; i++)
             sum.n_outcomes[i] += report.n_outcomes[i];
         sum.signature ^= report.signature;
@@ -115,15 +116,16 @@ static void test_seeds(void **state)
            (unsigned long long)sum.n_hit_tokens, (unsigned long long)sum.n_waits, (unsigned long long)sum.n_evicted);
     printf("%llu sessions forked, %llu imported, %llu blocks copied\n", (unsigned long long)sum.n_forks,
            (unsigned long long)sum.n_imports, (unsigned long long)sum.n_copies);
-    printf("%llu preemptions, %llu deadlines passed, %llu submits refused\n", (unsigned long long)sum.n_preempted,
-           (unsigned long long)sum.n_expired, (unsigned long long)sum.n_busy);
+    printf("%llu preemptions, %llu deadlines passed, %llu submits refused, %llu tokens joined\n",
+           (unsigned long long)sum.n_preempted, (unsigned long long)sum.n_expired, (unsigned long long)sum.n_busy,
+           (unsigned long long)sum.n_joined);
     assert_int_equal(failed, 0);
     /* A range of some size has to have met everything, or it proves little. */
     if (last_seed - first_seed >= 500)
         assert_true(sum.n_outcomes[0] > 0 && sum.n_outcomes[1] > 0 && sum.n_outcomes[2] > 0 &&
                     sum.n_steps > sum.n_streams && sum.n_hit_tokens > 0 && sum.n_waits > 0 && sum.n_evicted > 0 &&
-                    sum.n_preempted > 0 && sum.n_expired > 0 && sum.n_busy > 0 && sum.n_forks > 0 &&
-                    sum.n_imports > 0 && sum.n_copies > 0);
+                    sum.n_preempted > 0 && sum.n_expired > 0 && sum.n_busy > 0 && sum.n_joined > 0 &&
+                    sum.n_forks > 0 && sum.n_imports > 0 && sum.n_copies > 0);
 }
 
 /* Two seeds must not give one signature: it would say nothing. */
