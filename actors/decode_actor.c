@@ -16,13 +16,18 @@ static struct rn_decode *decode_of(struct rn_actor *actor)
 
 static void free_lane(struct rn_decode *decode, struct rn_request *request)
 {
+    enum rn_lane lane = request->lane;
     struct rn_msg *msg;
 
-    if (request->lane == 0)
+    if (lane == RN_LANE_NONE)
         return;
-    request->lane = 0;
+    request->lane = RN_LANE_NONE;
     msg = rn_msg_new(decode->actor.runtime, RN_MSG_LANE_FREE);
-    msg->lanes = (struct rn_pay_lanes){1, request->priority < 0};
+    msg->lanes = (struct rn_pay_lanes){
+        .n = lane == RN_LANE_OWN,
+        .n_background = lane == RN_LANE_OWN && request->priority < 0,
+        .n_short = lane == RN_LANE_SHORT,
+    };
     rn_actor_send(&decode->model->prefill.actor, msg);
 }
 
@@ -393,7 +398,7 @@ static void tell_part(struct rn_decode *decode, struct rn_batch *batch, const st
     if (part->tells_computed) {
         struct rn_computed_list *list = batch->computed;
 
-        RN_CHECK(list->n < RN_PREFILL_LANES);
+        RN_CHECK(list->n < RN_COMPUTED_ITEMS);
         list->items[list->n++] = (struct rn_computed){
             request->slot, request->generation, part->n_done / decode->model->parts.limits.block_tokens};
     }
@@ -608,7 +613,8 @@ runnel_status rn_decode_init(struct rn_decode *decode, struct runnel_model *mode
         return RUNNEL_NO_MEMORY;
     }
     rn_actor_init(&decode->actor, &engine->runtime, &decode_class,
-                  (int32_t)(10 * engine->max_streams + RN_PREFILL_LANES + RN_TOKEN_LISTS + RN_COMPUTED_LISTS + 3));
+                  (int32_t)(10 * engine->max_streams + RN_PREFILL_LANES + RN_PREFILL_SHORTS + RN_TOKEN_LISTS +
+                            RN_COMPUTED_LISTS + 3));
     return RUNNEL_OK;
 }
 

@@ -165,7 +165,7 @@ static uint32_t chunk_rows(const struct rn_decode *decode, const struct rn_reque
 
 bool rn_batch_is_stalled(const struct rn_decode *decode, const struct rn_request *request)
 {
-    return credit_of(decode, request) - (request->lane ? request->want_progress + request->want_logits : 0) <= 0;
+    return credit_of(decode, request) - (request->lane != RN_LANE_NONE ? request->want_progress + request->want_logits : 0) <= 0;
 }
 
 /* Where the logits of the next position go; NULL: nobody wants them, or has had them before the request was

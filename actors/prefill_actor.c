@@ -9,18 +9,35 @@ static struct rn_prefill *prefill_of(struct rn_actor *actor)
     return (struct rn_prefill *)actor;
 }
 
-/* The next one may take a lane. Those behind it are of no higher priority, so what holds it holds them too. */
-static bool has_lane(const struct rn_prefill *prefill)
+/* How the next one may go on; NONE: not now. Those behind it are of no higher priority, so what holds it holds them
+ * too. */
+static enum rn_lane next_lane(const struct rn_prefill *prefill)
 {
     const struct rn_request *next = prefill->waiting.first;
 
-    return next != NULL && prefill->free_lanes > 0 &&
-           (next->priority >= 0 || prefill->n_background < RN_BACKGROUND_LANES);
+    if (next == NULL)
+        return RN_LANE_NONE;
+    if (next->priority >= 0 && next->n_fill - next->n_done <= RN_PREFILL_SHORT_ROWS && !next->want_logits &&
+        prefill->n_short < RN_PREFILL_SHORTS)
+        return RN_LANE_SHORT;
+    return prefill->free_lanes > 0 && (next->priority >= 0 || prefill->n_background < RN_BACKGROUND_LANES)
+               ? RN_LANE_OWN
+               : RN_LANE_NONE;
+}
+
+static void take_lane(struct rn_prefill *prefill, struct rn_request *request, enum rn_lane lane)
+{
+    request->lane = lane;
+    prefill->n_short += lane == RN_LANE_SHORT;
+    prefill->free_lanes -= lane == RN_LANE_OWN;
+    prefill->n_background += lane == RN_LANE_OWN && request->priority < 0;
 }
 
 static void offer(struct rn_prefill *prefill)
 {
-    while (has_lane(prefill)) {
+    enum rn_lane lane;
+
+    while ((lane = next_lane(prefill)) != RN_LANE_NONE) {
         struct rn_request *request = prefill->waiting.first;
 
         rn_turns_take(&prefill->waiting, request);
@@ -30,9 +47,7 @@ static void offer(struct rn_prefill *prefill)
             continue;
         }
         rn_turns_served(&prefill->waiting, request);
-        request->lane = 1;
-        prefill->free_lanes--;
-        prefill->n_background += request->priority < 0;
+        take_lane(prefill, request, lane);
         rn_request_send(request, &prefill->model->decode.actor, RN_MSG_OFFER);
     }
 }
@@ -73,8 +88,10 @@ static void on_lane_free(struct rn_actor *self, struct rn_msg *msg)
     struct rn_prefill *prefill = prefill_of(self);
 
     prefill->free_lanes += msg->lanes.n;
-    RN_CHECK(prefill->free_lanes <= RN_PREFILL_LANES && prefill->n_background >= msg->lanes.n_background);
+    RN_CHECK(prefill->free_lanes <= RN_PREFILL_LANES && prefill->n_background >= msg->lanes.n_background &&
+             prefill->n_short >= msg->lanes.n_short);
     prefill->n_background -= msg->lanes.n_background;
+    prefill->n_short -= msg->lanes.n_short;
     rn_msg_free(self->runtime, msg);
 }
 
@@ -104,5 +121,5 @@ void rn_prefill_init(struct rn_prefill *prefill, struct runnel_model *model)
 
     *prefill = (struct rn_prefill){.model = model, .free_lanes = RN_PREFILL_LANES};
     rn_actor_init(&prefill->actor, &engine->runtime, &prefill_class,
-                  (int32_t)(8 * engine->max_streams + RN_PREFILL_LANES + 1));
+                  (int32_t)(8 * engine->max_streams + RN_PREFILL_LANES + RN_PREFILL_SHORTS + 1));
 }

@@ -1,7 +1,11 @@
 /* The prefill actor: admitted prompts wait here until decode has a lane for them, in the order of turns.h: by priority,
  * tenants in turn, by arrival. Lanes bound how many prompts are computed side by side; decode cuts them into chunks
  * that fill what its running sequences leave of each step's budget, in turn. Requests of negative priority, the
- * background, leave two lanes to others, so that a batch job's long prompts never hold up who comes in. */
+ * background, leave two lanes to others, so that a batch job's long prompts never hold up who comes in.
+ *
+ * A prompt of which a few rows are left to compute, the rest being shared, needs no lane: it is through in one step, and
+ * a step with many such rows costs little more than one with a few. So 64 that waited for one prefix have their first
+ * tokens in one step, not in eight. They keep the order of all others. */
 #ifndef RN_ACTORS_PREFILL_ACTOR_H
 #define RN_ACTORS_PREFILL_ACTOR_H
 
@@ -13,6 +17,11 @@
 #define RN_PREFILL_LANES 8
 #define RN_BACKGROUND_LANES 6
 
+/* Besides them, prompts of at most so many rows: one block's worth, and as many as half of a step's rows by default when
+ * each has a handful. Not of the background, which waits for a lane. */
+#define RN_PREFILL_SHORT_ROWS 32
+#define RN_PREFILL_SHORTS 64
+
 struct runnel_model;
 
 struct rn_prefill {
@@ -20,6 +29,7 @@ struct rn_prefill {
     struct runnel_model *model;
     struct rn_turns waiting;
     uint32_t free_lanes, n_background; /* lanes taken by requests of negative priority */
+    uint32_t n_short;                  /* short prompts that decode has */
 };
 
 void rn_prefill_init(struct rn_prefill *prefill, struct runnel_model *model);

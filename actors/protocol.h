@@ -73,6 +73,7 @@ struct rn_pay_shortage {
 };
 struct rn_pay_lanes {
     uint32_t n, n_background; /* the latter are of the former */
+    uint32_t n_short;         /* prompts that had none */
 };
 struct rn_pay_model {
     struct runnel_model *model;
@@ -98,8 +99,8 @@ struct rn_pay_none {
     X(ADMIT, request, "tokenizer", "tier", "S", "Waits for its session and for blocks; the tier owns the request")         \
     X(JOB_DONE, job, "worker", "tier", "S", "A session's file is written or read, or could not be; the tier owns job and request") \
     X(PREFILL, request, "tier", "prefill", "S", "Blocks are leased; the prefill actor owns the request")                   \
-    X(OFFER, request, "prefill", "decode", "lanes", "A prompt whose turn it is; decode owns the request until it ends")    \
-    X(LANE_FREE, lanes, "decode", "prefill", "lanes", "n prompts are computed; as many may be offered")                    \
+    X(OFFER, request, "prefill", "decode", "lanes and shorts", "A prompt whose turn it is; decode owns the request until it ends")    \
+    X(LANE_FREE, lanes, "decode", "prefill", "lanes and shorts", "Prompts are computed, or gone; as many may be offered")                    \
     X(STEP_DONE, batch, "backend", "sampler", "1", "A forward pass is done; the sampler owns the batch")                   \
     X(SAMPLED, batch, "sampler", "decode", "1", "Each wanted row has its token; decode owns the batch again")              \
     X(TOKENS, tokens, "decode", "detokenizer", "token lists", "The events of one step; the detokenizer owns the list")     \

@@ -18,6 +18,9 @@ struct rn_chat;
 /* Of a request's life; see note.h. */
 enum rn_phase { RN_PHASE_NONE = 0, RN_PHASE_QUEUED, RN_PHASE_PREFILL, RN_PHASE_DECODE };
 
+/* How a prompt is with decode; see prefill_actor.h. */
+enum rn_lane { RN_LANE_NONE = 0, RN_LANE_OWN, RN_LANE_SHORT };
+
 enum rn_outcome { RN_OUTCOME_NONE = 0, RN_OUTCOME_DONE, RN_OUTCOME_CANCELLED, RN_OUTCOME_FAILED };
 
 /* A block into which the request writes and that others have too: it gets a copy, which the step of its first rows
@@ -82,7 +85,7 @@ struct rn_request {
     /* Decode's. */
     bool in_step;            /* its rows are in the step in flight */
     bool last_chunk;         /* that step computes the end of the prompt */
-    uint32_t lane;           /* 1 while it occupies a prefill lane */
+    enum rn_lane lane;       /* while its prompt is computed */
     bool growing;            /* it has asked for more blocks */
     bool preempted;          /* it goes back to the tier as soon as no step reads it */
     bool resumed;            /* it was preempted once: what is done only once has been done */

@@ -90,11 +90,12 @@ struct rn_computed {
     uint32_t n_blocks;
 };
 
-/* Those of one step: at most one entry for each prompt that has a lane. */
+/* Those of one step: at most one entry for each prompt that decode has. */
+#define RN_COMPUTED_ITEMS (RN_PREFILL_LANES + RN_PREFILL_SHORTS)
 struct rn_computed_list {
     struct rn_computed_list *next; /* decode's free ones */
     uint32_t n;
-    struct rn_computed items[RN_PREFILL_LANES];
+    struct rn_computed items[RN_COMPUTED_ITEMS];
 };
 
 struct rn_tier {

@@ -188,7 +188,7 @@ void sim_check_tick(struct sim *sim)
 /* Blocks and lanes that the model's requests hold, wherever they are when nothing is under way. */
 struct held {
     uint32_t references[1024];
-    uint32_t lanes;
+    uint32_t lanes, shorts;
 };
 
 static void count_blocks(struct held *held, const uint32_t *blocks, uint32_t n)
@@ -202,7 +202,8 @@ static void count_request(struct held *held, const struct rn_request *request)
     count_blocks(held, request->blocks, request->n_blocks);
     if (request->copy != RN_COPY_NONE)
         count_blocks(held, &request->copy_from, 1);
-    held->lanes += request->lane;
+    held->lanes += request->lane == RN_LANE_OWN;
+    held->shorts += request->lane == RN_LANE_SHORT;
 }
 
 /* Blocks that somebody besides the tree holds. */
@@ -245,6 +246,8 @@ static void check_owners(struct sim *sim, uint32_t index)
         sim_fail(sim, "model %u: the tier counts %u blocks in use", index, model->tier.n_used);
     if (held.lanes != RN_PREFILL_LANES)
         sim_fail(sim, "model %u: %u prefill lanes are free or taken, not %d", index, held.lanes, RN_PREFILL_LANES);
+    if (held.shorts != model->prefill.n_short)
+        sim_fail(sim, "model %u: %u short prompts, counted as %u", index, held.shorts, model->prefill.n_short);
 }
 
 /* Nothing can run: then each live stream waits for the host, for a step, or behind one that does. */
