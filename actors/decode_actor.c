@@ -303,15 +303,17 @@ static void settle_chunk(struct rn_decode *decode, struct rn_batch_part *part)
     decode->credits[request->slot].n--;
 }
 
-/* Blocks of the prompt that others may be waiting for. Those of the answer the tier sees when the request retires. */
+/* Blocks of the prompt that others may be waiting for, and its end, of which they may take a copy. Those of the answer the
+ * tier sees when the request retires. */
 static void settle_computed(const struct rn_decode *decode, struct rn_batch_part *part)
 {
     struct rn_request *request = part->request;
-    uint32_t n_full = part->n_done / decode->model->parts.limits.block_tokens;
+    uint32_t per_block = decode->model->parts.limits.block_tokens;
 
-    if (request->outcome != RN_OUTCOME_NONE || n_full <= request->n_told)
+    if (request->outcome == RN_OUTCOME_FAILED || request->suspect || request->n_told == UINT32_MAX ||
+        (part->n_done / per_block <= request->n_told / per_block && part->n_done < request->n_fill))
         return;
-    request->n_told = n_full;
+    request->n_told = part->n_done;
     part->tells_computed = true;
 }
 
@@ -399,8 +401,7 @@ static void tell_part(struct rn_decode *decode, struct rn_batch *batch, const st
         struct rn_computed_list *list = batch->computed;
 
         RN_CHECK(list->n < RN_COMPUTED_ITEMS);
-        list->items[list->n++] = (struct rn_computed){
-            request->slot, request->generation, part->n_done / decode->model->parts.limits.block_tokens};
+        list->items[list->n++] = (struct rn_computed){request->slot, request->generation, part->n_done};
     }
 }
 

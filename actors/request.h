@@ -76,7 +76,7 @@ struct rn_request {
     uint32_t *blocks;        /* [n_blocks], with room for n_limit tokens */
     uint32_t n_blocks;       /* leased so far */
     uint32_t n_shared;       /* of them, the first ones that it found full and computed */
-    uint32_t n_told; /* of them, full and computed ones that the tier knows of; UINT32_MAX: it wants to hear nothing */
+    uint32_t n_told; /* positions of the prompt that the tier knows to be computed; UINT32_MAX: it wants to hear nothing */
     bool apart;              /* its KV came out of a file: others share nothing of it */
     enum rn_copy copy;
     uint32_t copy_from;      /* a block */

@@ -182,17 +182,39 @@ static bool lease(struct rn_tier *tier, struct rn_request *request, struct rn_se
     return true;
 }
 
+/* Of a copy from the tree or another's tail; a session's goes with the request as it is. */
+static void hold_source(struct rn_tier *tier, const struct rn_fit *fit)
+{
+    if (fit->from_tree && fit->copies)
+        rn_tier_ref(tier, &fit->source, 1);
+}
+
+static void release_source(struct rn_tier *tier, const struct rn_fit *fit)
+{
+    if (fit->from_tree && fit->copies)
+        rn_tier_take_back(tier, &fit->source, 1);
+}
+
 /* A copy needs its source besides the request's own blocks: where that is one too many, its positions are computed. */
 static bool trim_and_lease(struct rn_tier *tier, struct rn_request *request, struct rn_session *session,
                            struct rn_fit *fit, uint32_t n_blocks, uint32_t limit)
 {
+    hold_source(tier, fit);
     if (session != NULL)
         trim_session(tier, session, fit);
-    if (lease(tier, request, session, fit, n_blocks, limit))
+    if (lease(tier, request, session, fit, n_blocks, limit)) {
+        if (request->outcome != RN_OUTCOME_NONE)
+            release_source(tier, fit);
         return true;
+    }
     if (!fit->copies)
         return false;
+    release_source(tier, fit);
     fit->copies = false;
+    if (fit->from_tree) {
+        fit->n_done = fit->n_kept * tier->model->parts.limits.block_tokens;
+        return lease(tier, request, session, fit, n_blocks, limit);
+    }
     if (rn_block_pool_references(&tier->pool, session->blocks[fit->n_kept]) == 1)
         fit->n_kept++; /* who shared it has just given it back */
     else
@@ -207,17 +229,13 @@ static void give_back(struct rn_tier *tier, struct rn_request *request, const st
     uint32_t n_kept = fit->from_tree ? 0 : fit->n_kept;
 
     rn_tier_take_back(tier, request->blocks + n_kept, request->n_blocks - n_kept);
+    release_source(tier, fit);
     request->n_blocks = request->n_done = 0;
 }
 
 /* The session's KV goes with the request until it retires. */
-static void attach_session(struct rn_request *request, struct rn_session *session, const struct rn_fit *fit)
+static void attach_session(struct rn_request *request, struct rn_session *session)
 {
-    if (fit->copies) {
-        request->copy = RN_COPY_WANTED;
-        request->copy_at = fit->n_kept;
-        request->copy_from = session->blocks[fit->n_kept];
-    }
     rn_free(request->heap, session->blocks);
     session->blocks = NULL;
     session->n_blocks = 0;
@@ -286,8 +304,13 @@ static bool begin(struct rn_tier *tier, struct rn_request *request, struct rn_se
         return true;
     }
     request->n_limit = limit;
+    if (fit.copies) {
+        request->copy = RN_COPY_WANTED;
+        request->copy_at = fit.n_kept;
+        request->copy_from = fit.source;
+    }
     if (session != NULL)
-        attach_session(request, session, &fit);
+        attach_session(request, session);
     rn_tier_enter(tier, request, &fit);
     start(tier, request);
     return true;

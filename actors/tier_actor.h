@@ -18,7 +18,7 @@
  *   prompt   | shared with the tree or kept by the session | leased, computed by the request itself ... | leased later
  *            0                                        n_done                                        n_blocks     n_limit
  *
- * What a prompt shares is whole blocks. If the blocks behind them are being computed by a request that runs, it waits
+ * What a prompt shares is whole blocks, and by copy what it has in common with one block more. If the blocks behind them are being computed by a request that runs, it waits
  * here until they are ready or given up, and holds nobody else up; one that waits holds nothing, one that runs never
  * waits. A block into which is written has one reference: its writer's. A turn whose session shares the block that it
  * goes on in (with the tree, a fork, an export) gets a copy of it, made by the step of its first rows. See
@@ -79,15 +79,18 @@ struct rn_passage {
     uint32_t n_wanted;  /* GROW: blocks that it waits for */
     bool preempting;    /* PREEMPT was sent */
     struct rn_prefix_path path;
-    int32_t *prompt;    /* [n_blocks * block_tokens]; NULL: nothing is published before the request retires */
-    uint32_t *blocks;   /* [n_blocks] */
+    int32_t *prompt;    /* [n_blocks * block_tokens + n_tail]; NULL: nothing is published before the request retires */
+    uint32_t *blocks;   /* [n_blocks], and one more if there is a tail */
     uint32_t n_blocks;  /* whole ones of the prompt */
+    uint32_t n_tail;    /* tokens behind them */
+    struct rn_prefix_ref tail_at; /* the node before the tail, once its KV is there; see tier_tail.h */
+    bool has_tail;      /* it is */
 };
 
-/* So many blocks of a stream's prompt, from its start, are full and computed. */
+/* So many positions of a stream's prompt are computed: it has another full block, or is through. */
 struct rn_computed {
     uint32_t slot, generation;
-    uint32_t n_blocks;
+    uint32_t n_positions;
 };
 
 /* Those of one step: at most one entry for each prompt that decode has. */
@@ -97,6 +100,8 @@ struct rn_computed_list {
     uint32_t n;
     struct rn_computed items[RN_COMPUTED_ITEMS];
 };
+
+#define RN_TAILS 256
 
 struct rn_tier {
     struct rn_actor actor; /* first */
@@ -118,6 +123,7 @@ struct rn_tier {
         bool asked;                  /* its answer is on the way */
     } shortage;
     int32_t *tokens;                 /* [context_tokens]: of the request that is looked at */
+    uint32_t tails[RN_TAILS];        /* slots by the number of the node that tail_at names */
     uint32_t *found;                 /* [context_tokens / block_tokens]: blocks that the tree has for it */
     struct rn_snapshot *snapshots;   /* still to be taken, oldest first */
     struct rn_session_job *jobs;     /* with the worker */

@@ -6,6 +6,7 @@
 
 #include "actors/engine.h"
 #include "actors/note.h"
+#include "actors/tier_tail.h"
 #include "base/check.h"
 
 #define MORE_NODES 64 /* roots of salts that are in use, besides one per stream */
@@ -49,6 +50,7 @@ runnel_status rn_tier_cache_init(struct rn_tier *tier)
 
     tier->shares = !tier->model->options.no_prefix_cache;
     rn_hit_ceiling_init(&tier->ceiling);
+    rn_tier_tail_init(tier);
     tier->tokens = rn_alloc(heap, limits->context_tokens, sizeof *tier->tokens);
     tier->found = rn_alloc(heap, limits->context_tokens / limits->block_tokens + 1, sizeof *tier->found);
     if (tier->tokens != NULL && tier->found != NULL && init_tree(tier, heap) == RUNNEL_OK)
@@ -126,9 +128,27 @@ static void fit_session(const struct rn_tier *tier, const struct rn_session *ses
     if (has_next && rn_block_pool_references(&tier->pool, session->blocks[whole]) == 1)
         fit->n_kept++;
     else if (has_next && own % block_tokens(tier) > 0)
-        fit->copies = true;
+        fit->copies = true, fit->source = session->blocks[whole];
     else
         fit->n_done = whole * block_tokens(tier);
+}
+
+/* False: the session has as much itself. One that was taken back copies nothing: the source is a block more, and it must
+ * fit the pool alone. */
+static bool fit_tree(const struct rn_tier *tier, const struct rn_request *request, uint32_t wanted, uint32_t own,
+                     struct rn_fit *fit)
+{
+    uint32_t n_whole = fit->found.n_ready * block_tokens(tier), n_common = 0;
+
+    if (shares(tier, request) && !request->resumed)
+        n_common = rn_tier_tail_find(tier, fit->found.ready, tier->tokens + n_whole, wanted - n_whole, &fit->source);
+    if (n_whole + n_common <= own)
+        return false;
+    fit->from_tree = true;
+    fit->copies = n_common > 0;
+    fit->n_kept = fit->found.n_ready;
+    fit->n_done = n_whole + n_common;
+    return true;
 }
 
 void rn_tier_look_up(struct rn_tier *tier, const struct rn_request *request, const struct rn_session *session,
@@ -143,11 +163,7 @@ void rn_tier_look_up(struct rn_tier *tier, const struct rn_request *request, con
     rn_prefix_tree_match(&tier->tree, salt_of(request), tier->tokens, wanted, tier->found, &fit->found);
     if (fit->found.n_pending > 0 && (fit->found.n_ready + fit->found.n_pending) * block_tokens(tier) > own) {
         fit->pending = true;
-    } else if (fit->found.n_ready * block_tokens(tier) > own) {
-        fit->from_tree = true;
-        fit->n_kept = fit->found.n_ready;
-        fit->n_done = fit->n_kept * block_tokens(tier);
-    } else {
+    } else if (!fit_tree(tier, request, wanted, own, fit)) {
         fit_session(tier, session, own, fit);
     }
 }
@@ -156,12 +172,12 @@ runnel_status rn_tier_prepare(struct rn_tier *tier, const struct rn_request *req
 {
     struct rn_passage *passage = &tier->passages[request->slot];
     uint32_t per_block = block_tokens(tier);
-    uint32_t n_blocks = request->n_fill / per_block;
+    uint32_t n_blocks = request->n_fill / per_block, n_tail = request->n_fill % per_block;
 
     if (!shares(tier, request) || n_blocks == request->n_done / per_block)
         return RUNNEL_OK;
-    passage->prompt = rn_alloc(request->heap, (size_t)n_blocks * per_block, sizeof *passage->prompt);
-    passage->blocks = rn_alloc(request->heap, n_blocks, sizeof *passage->blocks);
+    passage->prompt = rn_alloc(request->heap, request->n_fill, sizeof *passage->prompt);
+    passage->blocks = rn_alloc(request->heap, n_blocks + 1, sizeof *passage->blocks);
     if (passage->prompt == NULL || passage->blocks == NULL) {
         rn_free(request->heap, passage->prompt);
         rn_free(request->heap, passage->blocks);
@@ -169,9 +185,10 @@ runnel_status rn_tier_prepare(struct rn_tier *tier, const struct rn_request *req
         passage->blocks = NULL;
         return RUNNEL_NO_MEMORY;
     }
-    memcpy(passage->prompt, request->tokens, (size_t)n_blocks * per_block * sizeof *passage->prompt);
-    memcpy(passage->blocks, request->blocks, n_blocks * sizeof *passage->blocks);
+    memcpy(passage->prompt, request->tokens, request->n_fill * sizeof *passage->prompt);
+    memcpy(passage->blocks, request->blocks, (n_blocks + (n_tail > 0)) * sizeof *passage->blocks);
     passage->n_blocks = n_blocks;
+    passage->n_tail = n_tail;
     return RUNNEL_OK;
 }
 
@@ -198,7 +215,7 @@ void rn_tier_enter(struct rn_tier *tier, struct rn_request *request, const struc
 
     if (!request->resumed)
         count_prompt(tier, request);
-    request->n_told = passage->n_blocks > n_full ? n_full : UINT32_MAX;
+    request->n_told = passage->n_blocks > n_full ? request->n_done : UINT32_MAX;
     if (!shares(tier, request))
         return;
     rn_prefix_tree_enter(&tier->tree, &passage->path, salt_of(request), request->tokens,
@@ -212,12 +229,14 @@ void rn_tier_enter(struct rn_tier *tier, struct rn_request *request, const struc
 void rn_tier_publish(struct rn_tier *tier, const struct rn_computed *computed)
 {
     struct rn_passage *passage = &tier->passages[computed->slot];
+    uint32_t n_blocks = computed->n_positions / block_tokens(tier);
     struct rn_prefix_woken woken = {NULL, NULL};
 
-    RN_CHECK(passage->passed == computed->generation && computed->n_blocks <= passage->n_blocks);
-    rn_prefix_tree_publish(&tier->tree, &passage->path, passage->prompt, passage->blocks, computed->n_blocks, NULL,
-                           &woken);
+    RN_CHECK(passage->passed == computed->generation && n_blocks <= passage->n_blocks);
+    rn_prefix_tree_publish(&tier->tree, &passage->path, passage->prompt, passage->blocks, n_blocks, NULL, &woken);
     tell_woken(tier, &woken);
+    if (computed->n_positions == passage->n_blocks * block_tokens(tier) + passage->n_tail)
+        rn_tier_tail_offer(tier, computed->slot);
 }
 
 /* Two blocks of one content are one too many once no step reads the table: and what the tree has below its own would
@@ -285,5 +304,6 @@ void rn_tier_leave(struct rn_tier *tier, struct rn_request *request)
     rn_free(request->heap, passage->blocks);
     passage->prompt = NULL;
     passage->blocks = NULL;
-    passage->n_blocks = 0;
+    passage->n_blocks = passage->n_tail = 0;
+    passage->has_tail = false;
 }

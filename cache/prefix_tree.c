@@ -13,6 +13,7 @@
 
 #define MOST_BLOCK_TOKENS 65536u
 #define MOST_NODES (1u << 30) /* twice as many slots have 31-bit numbers */
+#define MOST_NEAREST 16u      /* children that nearest() looks at */
 #define LOOK_AHEAD 16u        /* blocks that match() hashes before it reads the first of them */
 
 static uint64_t xxh3(uint64_t previous, const int32_t *tokens, uint32_t n)
@@ -278,6 +279,36 @@ void rn_prefix_tree_match(struct rn_prefix_tree *tree, struct rn_prefix_salt sal
     tree->now++;
     if (found->n_ready > 0)
         use(tree, found->ready.node);
+}
+
+static uint32_t n_same(const int32_t *a, const int32_t *b, uint32_t n)
+{
+    uint32_t i = 0;
+
+    while (i < n && a[i] == b[i])
+        i++;
+    return i;
+}
+
+uint32_t rn_prefix_tree_nearest(const struct rn_prefix_tree *tree, struct rn_prefix_ref ref, const int32_t *ids,
+                                uint32_t n, uint32_t *block)
+{
+    uint32_t parent = rn_prefix_at(tree, ref), best = 0;
+    uint32_t node = parent != NONE ? tree->nodes[parent].first_child : NONE;
+    uint32_t most = n < tree->options.block_tokens ? n : tree->options.block_tokens;
+
+    for (uint32_t i = 0; node != NONE && i < MOST_NEAREST && rn_prefix_is_warm(tree->nodes[node].state); i++) {
+        uint32_t same = tree->nodes[node].state == RN_PREFIX_READY ? n_same(rn_prefix_tokens(tree, node), ids, most) : 0;
+
+        if (same > best) {
+            best = same;
+            *block = tree->nodes[node].block;
+        }
+        node = tree->nodes[node].next;
+        if (node == tree->nodes[parent].first_child)
+            break;
+    }
+    return best;
 }
 
 /* ---- Wait, enter, publish, leave ----------------------------------------------------------------- */

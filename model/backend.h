@@ -42,8 +42,9 @@ struct rn_step_seq {
     uint32_t n_blocks;      /* covers every position of its rows */
 };
 
-/* What `from` holds is in `to` before the step's rows are computed. A whole block: whoever copies knows how much of it
- * counts. Within one step no block is copied to twice, no row writes into a `from`, and no `from` is a `to`. */
+/* What `from` holds is in `to` before any of the step's rows is computed. A whole block: whoever copies knows how much of
+ * it counts, which is what stands before the first row that writes into `to`. Within one step no block is copied to
+ * twice, no `from` is a `to`, each `to` is written into, and a row writes into a `from` only behind what counts. */
 struct rn_step_copy {
     uint32_t from, to;
 };

@@ -41,14 +41,26 @@ static bool order_ok(const struct rn_step *step, uint32_t r)
     return true;
 }
 
-static bool writes_into(const struct rn_step *step, uint32_t block, uint32_t block_tokens)
+/* The first place in the block that a row writes; block_tokens: none does. */
+static uint32_t first_written(const struct rn_step *step, uint32_t block, uint32_t block_tokens)
 {
-    uint32_t r;
+    uint32_t r, first = block_tokens;
 
-    for (r = 0; r < step->n_rows; r++)
-        if (step->seqs[step->rows[r].seq].blocks[step->rows[r].position / block_tokens] == block)
-            return true;
-    return false;
+    for (r = 0; r < step->n_rows; r++) {
+        uint32_t position = step->rows[r].position;
+
+        if (step->seqs[step->rows[r].seq].blocks[position / block_tokens] == block && position % block_tokens < first)
+            first = position % block_tokens;
+    }
+    return first;
+}
+
+/* What is copied and counts is computed already. */
+static bool counts(const struct rn_step *step, const struct rn_step_copy *copy, uint32_t block_tokens)
+{
+    uint32_t first = first_written(step, copy->to, block_tokens);
+
+    return first < block_tokens && first_written(step, copy->from, block_tokens) >= first;
 }
 
 /* Behind the rows' own check. */
@@ -62,7 +74,7 @@ static bool copies_ok(const struct rn_step *step, const struct rn_backend_limits
         const struct rn_step_copy *copy = &step->copies[i];
 
         if (copy->from >= limits->n_blocks || copy->to >= limits->n_blocks || copy->from == copy->to ||
-            writes_into(step, copy->from, limits->block_tokens))
+            !counts(step, copy, limits->block_tokens))
             return false;
         for (k = 0; k < step->n_copies; k++)
             if (step->copies[k].from == copy->to || (k != i && step->copies[k].to == copy->to))

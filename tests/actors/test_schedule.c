@@ -251,6 +251,31 @@ static void background_leaves_lanes(void **state)
     stop();
 }
 
+/* Prompts of few rows need no lane: more of them than there are lanes are with decode at once, and through with the step
+ * behind the one that the first began. */
+static void short_prompts_need_no_lane(void **state)
+{
+    struct told all[STREAMS];
+    runnel_request request;
+
+    (void)state;
+    start(0, 0);
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        request = request_of(&all[i], 1, 1, 3 * i);
+        submit(&all[i], &request);
+    }
+    settle();
+    assert_int_equal(model->decode.prompts.n, STREAMS);
+    assert_int_equal(model->prefill.free_lanes, RN_PREFILL_LANES);
+    assert_int_equal(model->prefill.n_short, STREAMS);
+    step();
+    step();
+    for (uint32_t i = 0; i < STREAMS; i++)
+        assert_int_equal(all[i].last.type, RUNNEL_EVENT_DONE);
+    assert_int_equal(model->prefill.n_short, 0);
+    stop();
+}
+
 /* A deadline ends one that waits without a step, and one that runs within a step; not one that made it. */
 static void deadlines(void **state)
 {
@@ -403,6 +428,7 @@ int main(void)
         cmocka_unit_test(older_goes_on),
         cmocka_unit_test(paused_one_makes_room),
         cmocka_unit_test(background_leaves_lanes),
+        cmocka_unit_test(short_prompts_need_no_lane),
         cmocka_unit_test(deadlines),
         cmocka_unit_test(many_deadlines),
         cmocka_unit_test(limits_refuse),

@@ -738,6 +738,38 @@ static void check_sees_planted_breaches(void **state)
     close_tree(&f);
 }
 
+/* Of the children that are ready the one with the most tokens in common; a pending one, a cold one and one that has nothing
+ * in common are none, and all of n is the most. */
+static void nearest_child(void **state)
+{
+    static const int32_t near[] = {20, 21, 99, 99}, far[] = {90, 21, 22, 23};
+    struct fixture f;
+    struct run a = {.n_blocks = 0}, b = {.n_blocks = 0};
+    struct rn_prefix_woken woken = {NULL, NULL};
+    uint32_t block = 77;
+
+    (void)state;
+    open_tree(&f, 32);
+    enter(&f, &a, salt, text, 8);
+    publish(&f, &a, text, 1, NULL, &woken);
+    assert_int_equal(rn_prefix_tree_nearest(&f.tree, a.path.at, text + 4, 4, &block), 0); /* pending */
+    enter(&f, &b, salt, fork_text, 8);
+    publish(&f, &b, fork_text, 2, NULL, &woken);
+    assert_int_equal(rn_prefix_tree_nearest(&f.tree, a.path.at, text + 4, 4, &block), 3);
+    assert_int_equal(block, b.blocks[1]);
+    publish(&f, &a, text, 2, NULL, &woken);
+    match(&f, &a, salt, text, 4);
+    assert_int_equal(rn_prefix_tree_nearest(&f.tree, a.found.ready, text + 4, 4, &block), 4);
+    assert_int_equal(block, a.blocks[1]);
+    assert_int_equal(rn_prefix_tree_nearest(&f.tree, a.found.ready, text + 4, 2, &block), 2);
+    assert_int_equal(rn_prefix_tree_nearest(&f.tree, a.found.ready, near, 4, &block), 2);
+    assert_int_equal(rn_prefix_tree_nearest(&f.tree, a.found.ready, far, 4, &block), 0);
+    leave(&f, &a, &woken);
+    leave(&f, &b, &woken);
+    assert_null(woken.first);
+    close_tree(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -751,6 +783,7 @@ int main(void)
         cmocka_unit_test(a_stale_match_is_seen),
         cmocka_unit_test(purge_takes_all),
         cmocka_unit_test(forget_takes_what_is_below),
+        cmocka_unit_test(nearest_child),
         cmocka_unit_test(without_nodes_nothing_is_cached),
         cmocka_unit_test(hits_and_misses),
         cmocka_unit_test(every_allocation_refused),

@@ -66,7 +66,11 @@ static void breaches_are_caught(void **state)
     CAUGHT(copies[0].to, copies[0].to = 5);       /* upon itself */
     CAUGHT(copies[0].to, copies[0].to = 1);       /* as the other */
     CAUGHT(copies[0].from, copies[0].from = 1);   /* the other's target */
-    CAUGHT(copies[0].from, copies[0].from = 3);   /* rows 0 to 2 write there */
+    CAUGHT(copies[0].to, copies[0].to = 7);       /* nobody writes there */
+    step.n_copies = 1;
+    CAUGHT(copies[0].from, copies[0].from = 1);   /* row 3 writes what counts: the place before row 0's */
+    copies[0] = (struct rn_step_copy){3, 1};      /* rows 0 to 2 write behind what counts: nothing */
+    assert_true(rn_step_check(&step, &plan, &limits));
     step.n_copies = 0;
     CAUGHT(rows[2], (rows[2] = (struct rn_step_row){2, 3, 1, 1})); /* sequence 1 comes back... */
     step.n_rows = 6;

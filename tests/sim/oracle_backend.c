@@ -114,6 +114,18 @@ static bool step_good(struct oracle *oracle, const struct rn_step *step)
     return oracle->breach == NULL;
 }
 
+/* The first place in the block that a row writes; per_block: none does. */
+static uint32_t first_written(const struct rn_step *step, uint32_t block, uint32_t per_block)
+{
+    uint32_t first = per_block;
+
+    for (uint32_t i = 0; i < step->n_rows; i++)
+        if (step->seqs[step->rows[i].seq].blocks[step->rows[i].position / per_block] == block &&
+            step->rows[i].position % per_block < first)
+            first = step->rows[i].position % per_block;
+    return first;
+}
+
 static void check_copies(struct oracle *oracle, const struct rn_step *step)
 {
     uint32_t n_blocks = oracle->limits.n_blocks, per_block = oracle->limits.block_tokens;
@@ -126,9 +138,10 @@ static void check_copies(struct oracle *oracle, const struct rn_step *step)
         for (uint32_t k = 0; k < step->n_copies; k++)
             if (step->copies[k].from == copy->to || (k != i && step->copies[k].to == copy->to))
                 breach(oracle, "a block that is copied to has another part in the step");
-        for (uint32_t k = 0; k < step->n_rows; k++)
-            if (step->seqs[step->rows[k].seq].blocks[step->rows[k].position / per_block] == copy->from)
-                breach(oracle, "a row writes into a block that is copied");
+        if (first_written(step, copy->from, per_block) < first_written(step, copy->to, per_block))
+            breach(oracle, "a row writes into what is copied and counts");
+        if (first_written(step, copy->to, per_block) == per_block)
+            breach(oracle, "a block is copied to, and nothing is written behind");
     }
 }
 

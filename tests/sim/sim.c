@@ -256,7 +256,19 @@ static void trace(void *user, const struct rn_actor *actor, const struct rn_msg 
 
 /* ---- Models ---- */
 
-/* A block into which a step writes is its sequence's alone. */
+/* Behind the tail of a prompt, which others copy. */
+static bool is_behind_tail(const struct rn_tier *tier, uint32_t block, uint32_t place)
+{
+    for (uint32_t i = 0; i < tier->n_inside; i++) {
+        const struct rn_passage *passage = &tier->passages[tier->inside[i]];
+
+        if (passage->has_tail && passage->blocks[passage->n_blocks] == block)
+            return place >= passage->n_tail && !rn_prefix_tree_has(&tier->tree, block);
+    }
+    return false;
+}
+
+/* A block into which a step writes is its sequence's alone, but for those that copy what stands before. */
 static void check_writes(struct sim *sim, const struct oracle *oracle)
 {
     const struct rn_step *step = oracle->last;
@@ -271,7 +283,8 @@ static void check_writes(struct sim *sim, const struct oracle *oracle)
             const struct rn_step_row *row = &step->rows[i];
             uint32_t block = step->seqs[row->seq].blocks[row->position / oracle->limits.block_tokens];
 
-            if (rn_block_pool_references(pool, block) != 1)
+            if (rn_block_pool_references(pool, block) != 1 &&
+                !is_behind_tail(&sim->models[m].handle->tier, block, row->position % oracle->limits.block_tokens))
                 sim_fail(sim, "model %u: block %u is written and not its writer's alone", m, block);
         }
         for (uint32_t i = 0; i < step->n_copies; i++)

@@ -1,0 +1,28 @@
+/* Blocks that are shared in part, for the tier alone: a prompt goes on behind its last shared block like another one,
+ * and then differs, or ends.
+ *
+ *   leader    | block 7 | block 4 | The owl sat. Wh ...      its own block, into which it goes on writing
+ *   follower  | block 7 | block 4 | The owl sat. An ...      a copy of that block, made by the step of its first rows
+ *                                   └── n_common ──┘ need no computing
+ *
+ * The source is a whole block of the tree, or the tail of a prompt: what a running request has computed behind its last
+ * whole block. Tokens are compared, never hashes. A tail is offered only by the request that has computed the whole block
+ * before it, and that the tree has of it: should that request turn out bad, the tree forgets the block with all that was
+ * built behind it, and so whatever was built on the tail. Positions of a sequence are written once, in order: what is
+ * copied never changes under its writer's hands. */
+#ifndef RN_ACTORS_TIER_TAIL_H
+#define RN_ACTORS_TIER_TAIL_H
+
+#include "actors/tier_actor.h"
+
+void rn_tier_tail_init(struct rn_tier *tier);
+
+/* The whole prompt of the stream in that slot is computed and published: its tail can be copied. */
+void rn_tier_tail_offer(struct rn_tier *tier, uint32_t slot);
+
+/* The block that has the most tokens in common with ids[n] behind the node; how many, 0: too few to be worth the copy.
+ * Borrowed: until the tree evicts, or its request leaves. */
+uint32_t rn_tier_tail_find(const struct rn_tier *tier, struct rn_prefix_ref at, const int32_t *ids, uint32_t n,
+                           uint32_t *block);
+
+#endif
