@@ -303,8 +303,8 @@ static void settle_chunk(struct rn_decode *decode, struct rn_batch_part *part)
     decode->credits[request->slot].n--;
 }
 
-/* Blocks of the prompt that others may be waiting for, and its end, of which they may take a copy. Those of the answer the
- * tier sees when the request retires. */
+/* Blocks of the prompt that others may be waiting for, and its end, of which they may take a copy. Those of the answer
+ * the tier sees when the request retires. */
 static void settle_computed(const struct rn_decode *decode, struct rn_batch_part *part)
 {
     struct rn_request *request = part->request;

@@ -17,8 +17,8 @@
 #define RN_PREFILL_LANES 8
 #define RN_BACKGROUND_LANES 6
 
-/* Besides them, prompts of at most so many rows: one block's worth, and as many as half of a step's rows by default when
- * each has a handful. Not of the background, which waits for a lane. */
+/* Besides the lanes, so many prompts of at most so many rows: what is left behind a whole block, of as many streams as
+ * are commonly waiting for one prefix. Not of the background, which waits for a lane. */
 #define RN_PREFILL_SHORT_ROWS 32
 #define RN_PREFILL_SHORTS 64
 
