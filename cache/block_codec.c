@@ -2,7 +2,7 @@
  *
  *   header   0  'B'      1  version     2  unit_bytes   3  0
  *            4  block_bytes, 4 bytes
- *            8  for each of four planes 4 bytes: its packed size in the low 30 bits, its method above; 0 beyond the unit
+ *            8  for each of four planes 4 bytes: packed size in the low 30 bits, method above; 0 beyond the unit
  *
  * Numbers have their low byte first. Plane p has each unit's byte p: of the last unit, which may be shorter, if it has
  * one. */
@@ -110,7 +110,8 @@ static size_t pack_plane(struct rn_block_codec *codec, const unsigned char *plan
     size_t size;
 
     if (codec->options.method == RN_CODEC_LZ4)
-        return (size_t)LZ4_compress_fast_extState(codec->lz4, (const char *)plane, (char *)out, (int)n, (int)room, level);
+        return (size_t)LZ4_compress_fast_extState(codec->lz4, (const char *)plane, (char *)out, (int)n, (int)room,
+                                                  level);
     size = ZSTD_compress2(codec->packer, out, room, plane, n);
     return ZSTD_isError(size) ? 0 : size;
 }
@@ -187,7 +188,8 @@ static runnel_status start(struct rn_block_codec *codec)
 
 static bool options_good(const struct rn_codec_options *options)
 {
-    return (unsigned)options->method < RN_CODEC_METHODS && options->level >= 0 && options->level <= RN_CODEC_MAX_LEVEL &&
+    return (unsigned)options->method < RN_CODEC_METHODS && options->level >= 0 &&
+           options->level <= RN_CODEC_MAX_LEVEL &&
            (options->unit_bytes == 1 || options->unit_bytes == 2 || options->unit_bytes == 4) &&
            options->block_bytes > 0 && options->block_bytes <= MAX_BLOCK_BYTES - 1;
 }

@@ -26,8 +26,8 @@ struct rn_cold_io {
     int (*mkdir)(void *user, const char *path);            /* its owner's alone */
     int (*unlink)(void *user, const char *path);
     int (*rmdir)(void *user, const char *path);
-    int (*list)(void *user, const char *path, void (*name)(void *to, const char *name), void *to); /* of a folder, but
-                                                              for . and .., in any order */
+    int (*list)(void *user, const char *path, void (*name)(void *to, const char *name),
+                void *to);                                 /* of a folder, but for . and .., in any order */
 };
 
 /* The machine's. `user` is not used: any thread. */

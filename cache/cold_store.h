@@ -12,8 +12,8 @@
  * checksums (XXH3-128, seeded with the fingerprint): it gives what was appended, or nothing. This is against accidents,
  * not against forgers; folder and files are readable for their owner alone.
  *
- * Appending writes the payload, then the head in front of it: a writer that is killed leaves whole records and perhaps a
- * torn end, which the next one leaves behind. After a power failure a payload may be missing under its head; then
+ * Appending writes the payload, then the head in front of it: a writer that is killed leaves whole records and perhaps
+ * a torn end, which the next one leaves behind. After a power failure a payload may be missing under its head; then
  * its checksum does not fit, and it is a miss. No clock of the machine plays a part.
  *
  * The size: when the segments hold more than max_bytes, maintain() drops the oldest (or one that is mostly dead), but
@@ -39,7 +39,7 @@
 
 #define RN_COLD_VERSION 1
 #define RN_COLD_NAME_BYTES 64
-#define RN_COLD_ENTRY_BYTES 64
+#define RN_COLD_ENTRY_BYTES 80
 
 /* What must be the same for KV to be the same. */
 struct rn_cold_id {
@@ -84,8 +84,8 @@ struct rn_cold_stats {
 
 struct rn_cold_store; /* cache/cold_parts.h */
 
-/* Opens or makes the folder of `id` in `path` (which is made too, but not what it lies in), and tells of every record that
- * it has. Files that are damaged, foreign or of another version are left alone. `limits` are copied, `heap` and
+/* Opens or makes the folder of `id` in `path` (which is made too, but not what it lies in), and tells of every record
+ * that it has. Files that are damaged, foreign or of another version are left alone. `limits` are copied, `heap` and
  * `io` (NULL: the machine's) borrowed. Without the lock the store is opened for reading.
  * IO: the folder cannot be made or read. NO_MEMORY, INVALID; nothing is held. on_record NULL: not wanted. */
 runnel_status rn_cold_store_open(struct rn_heap *heap, const struct rn_cold_io *io, const char *path,
@@ -96,8 +96,8 @@ runnel_status rn_cold_store_open(struct rn_heap *heap, const struct rn_cold_io *
 /* Writes the newest segment's index and lets go. NULL is allowed. */
 void rn_cold_store_close(struct rn_cold_store *store);
 
-/* Keeps payload[n] (n in [1, 2^30]) for the block of tokens[block_tokens] behind the record `parent` (0: none) of the same
- * salt. NOT_FOUND: the parent is not known (any more). STATE: writing is off. NO_MEMORY. IO: the disk has failed, and
+/* Keeps payload[n] (n in [1, 2^30]) for the block of tokens[block_tokens] behind the record `parent` (0: none) of the
+ * same salt. NOT_FOUND: the parent is not known (any more). STATE: writing is off. NO_MEMORY. IO: the disk has failed, and
  * writing is off from now on. BUSY: more bytes than max_bytes and max_records allow before maintain() has made room. */
 runnel_status rn_cold_store_append(struct rn_cold_store *store, uint64_t parent, struct rn_prefix_salt salt,
                                    const int32_t *tokens, const void *payload, size_t n, uint64_t *handle);
@@ -123,11 +123,11 @@ void rn_cold_store_forget(struct rn_cold_store *store, uint64_t handle);
 /* All of a salt. Returns how many records went. */
 uint32_t rn_cold_store_forget_salt(struct rn_cold_store *store, struct rn_prefix_salt salt);
 
-/* Keeps to the limits: reads and writes at most about budget_bytes, and drops at most one segment. True: there is more to
- * do. `gone` (NULL: not wanted) is told the handle of each record that is no longer known, those of reads and
+/* Keeps to the limits: reads and writes at most about budget_bytes, and drops at most one segment. True: there is more
+ * to do. `gone` (NULL: not wanted) is told the handle of each record that is no longer known, those of reads and
  * forgets since the last call among them. */
-bool rn_cold_store_maintain(struct rn_cold_store *store, uint64_t budget_bytes, void (*gone)(void *user, uint64_t handle),
-                            void *user);
+bool rn_cold_store_maintain(struct rn_cold_store *store, uint64_t budget_bytes,
+                            void (*gone)(void *user, uint64_t handle), void *user);
 
 /* Once per store: true, and the first error that turned something off. */
 bool rn_cold_store_error(struct rn_cold_store *store, runnel_error *error);

@@ -284,7 +284,8 @@ static void test_memory(void **state)
     (void)state;
     fill_numbers(block, sizeof block, 4, 1);
     for (int method = 0; method < RN_CODEC_METHODS; method++) {
-        struct rn_codec_options options = {.method = (enum rn_codec_method)method, .unit_bytes = 4, .block_bytes = 5000};
+        struct rn_codec_options options = {
+            .method = (enum rn_codec_method)method, .unit_bytes = 4, .block_bytes = 5000};
         runnel_status status = RUNNEL_NO_MEMORY;
 
         for (refused = 0; status != RUNNEL_OK; refused++) {

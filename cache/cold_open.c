@@ -1,0 +1,435 @@
+/* Opening a cold store: the folder, the lock, what lies there.
+ *
+ * Of each segment the index is read, or, where it has none that is whole (the writer was killed, or still writes), the
+ * heads one after another up to the first that is none. Then all records by serial, which is parents before children;
+ * one whose parent is not there is left out, and of two with the same serial (the writer was killed while it moved it)
+ * the newer one counts, dead or alive. A writer gives each segment without one its index.
+ *
+ * Memory for the time of the call: the indexes, and 16 bytes per record. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "cache/cold_parts.h"
+
+#define FIRST_NUMBERS 64u
+
+struct found {
+    uint64_t serial;
+    uint32_t segment, nth;
+};
+
+struct load {
+    struct rn_cold_store *store;
+    uint64_t *numbers;       /* [n_numbers]: segments by their names */
+    uint32_t n_numbers, numbers_room;
+    unsigned char **index;   /* [n_numbers]: by slot; [segment.n × rn_cold_index_bytes] */
+    struct found *found;     /* [n_found] */
+    size_t n_found;
+    int32_t *tokens;         /* [block_tokens] */
+    uint64_t dead;           /* the last serial whose newest record was dead */
+    bool no_memory;
+    bool broken;             /* the disk has failed in the segment that is being read */
+};
+
+/* ---- The folder ---- */
+
+static void on_name(void *user, const char *name)
+{
+    struct load *load = user;
+    uint64_t number;
+
+    if (!rn_cold_segment_number(name, &number) || load->no_memory)
+        return;
+    if (load->n_numbers == load->numbers_room) {
+        uint32_t room = load->numbers_room == 0 ? FIRST_NUMBERS : 2 * load->numbers_room;
+        uint64_t *numbers = rn_realloc(load->store->heap, load->numbers, room, sizeof *numbers);
+
+        load->no_memory = numbers == NULL;
+        if (load->no_memory)
+            return;
+        load->numbers = numbers;
+        load->numbers_room = room;
+    }
+    load->numbers[load->n_numbers++] = number;
+    if (number >= load->store->next_number)
+        load->store->next_number = number + 1;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* ---- One segment ---- */
+
+static bool take(struct load *load, int fd, void *bytes, size_t n, uint64_t offset)
+{
+    int status;
+    bool good = rn_cold_pread(load->store, fd, bytes, n, offset, &status);
+
+    load->broken |= status < 0;
+    return good;
+}
+
+static bool header_fits(struct load *load, int fd, uint64_t number)
+{
+    const struct rn_cold_store *store = load->store;
+    unsigned char header[RN_COLD_HEADER_BYTES];
+    struct rn_print own = rn_cold_fingerprint(&store->id), other;
+    struct rn_cold_id id;
+    uint64_t says;
+
+    if (!take(load, fd, header, sizeof header, 0) || !rn_cold_header_unpack(header, &id, &says))
+        return false;
+    other = rn_cold_fingerprint(&id);
+    return says == number && rn_print_same(&own, &other);
+}
+
+/* The index as it stands at the end of the file; false: there is none that is whole. */
+static bool read_index(struct load *load, struct rn_cold_segment *segment, uint64_t size, unsigned char **index)
+{
+    const struct rn_cold_store *store = load->store;
+    size_t one = rn_cold_index_bytes(store->id.block_tokens);
+    unsigned char trailer[RN_COLD_TRAILER_BYTES];
+    uint64_t at;
+    uint32_t n;
+
+    if (size < RN_COLD_HEADER_BYTES + sizeof trailer ||
+        !take(load, segment->fd, trailer, sizeof trailer, size - sizeof trailer) ||
+        !rn_cold_trailer_unpack(trailer, store->seed, segment->number, &at, &n) || at < RN_COLD_HEADER_BYTES ||
+        at > size || size - at != n * (uint64_t)one + sizeof trailer)
+        return false;
+    *index = rn_alloc(store->heap, n, one);
+    load->no_memory = *index == NULL;
+    if (load->no_memory)
+        return false;
+    if (!take(load, segment->fd, *index, n * one, at)) {
+        rn_free(store->heap, *index);
+        *index = NULL;
+        return false;
+    }
+    segment->n = n;
+    segment->index = at;
+    segment->bytes = size;
+    return true;
+}
+
+/* Builds the index from the heads; payloads are passed over. */
+static void scan(struct load *load, struct rn_cold_segment *segment, uint64_t size, unsigned char **index)
+{
+    const struct rn_cold_store *store = load->store;
+    size_t one = rn_cold_index_bytes(store->id.block_tokens), head_bytes = one - RN_COLD_PLACE_BYTES;
+    uint32_t room = 0;
+    uint64_t at = RN_COLD_HEADER_BYTES;
+
+    for (segment->n = 0; segment->n < RN_COLD_SEGMENT_RECORDS; segment->n++) {
+        struct rn_cold_head head;
+        unsigned char *entry;
+
+        if (segment->n == room) {
+            unsigned char *grown = rn_realloc(store->heap, *index, room == 0 ? FIRST_NUMBERS : 2 * room, one);
+
+            load->no_memory = grown == NULL;
+            if (load->no_memory)
+                return;
+            room = room == 0 ? FIRST_NUMBERS : 2 * room;
+            *index = grown;
+        }
+        entry = *index + segment->n * one;
+        rn_cold_put(entry, at, RN_COLD_PLACE_BYTES);
+        if (at + head_bytes > size ||
+            !take(load, segment->fd, entry + RN_COLD_PLACE_BYTES, head_bytes, at) ||
+            !rn_cold_head_unpack(entry + RN_COLD_PLACE_BYTES, store->seed, store->id.block_tokens, &head) ||
+            head.payload_bytes > size - at - head_bytes)
+            break;
+        at += rn_cold_record_bytes(store->id.block_tokens, head.payload_bytes);
+    }
+    segment->bytes = at;
+}
+
+/* A file that is not what its name says, or that the disk does not give, is left where it is. */
+static void load_segment(struct load *load, uint64_t number)
+{
+    struct rn_cold_store *store = load->store;
+    uint32_t slot = rn_cold_segment_slot(store);
+    struct rn_cold_segment *segment;
+    int64_t size;
+    char name[32];
+    int fd;
+
+    load->no_memory = slot == RN_COLD_NONE;
+    if (load->no_memory)
+        return;
+    rn_cold_segment_name(number, name);
+    fd = store->io->open(store->io->user, rn_cold_path(store, name), store->stats.writes ? O_RDWR : O_RDONLY);
+    if (fd < 0)
+        return;
+    size = store->io->size(store->io->user, fd);
+    segment = &store->segments[slot];
+    *segment = (struct rn_cold_segment){.fd = fd, .number = number, .bytes = (uint64_t)size};
+    load->broken = false;
+    if (size < RN_COLD_HEADER_BYTES || !header_fits(load, fd, number))
+        load->broken = true;
+    else if (!read_index(load, segment, (uint64_t)size, &load->index[slot]) && !load->no_memory && !load->broken)
+        scan(load, segment, (uint64_t)size, &load->index[slot]);
+    if (load->broken || load->no_memory) {
+        store->stats.damaged++;
+        store->io->close(store->io->user, fd);
+        rn_free(store->heap, load->index[slot]);
+        load->index[slot] = NULL;
+        *segment = (struct rn_cold_segment){.fd = -1};
+        return;
+    }
+    store->stats.segments++;
+    store->stats.file_bytes += segment->bytes;
+    load->n_found += segment->n;
+}
+
+/* ---- All records ---- */
+
+static int by_serial(const void *a, const void *b)
+{
+    const struct found *x = a, *y = b;
+
+    if (x->serial != y->serial)
+        return x->serial < y->serial ? -1 : 1;
+    return (x->segment < y->segment) - (x->segment > y->segment);
+}
+
+static const unsigned char *entry_of(const struct load *load, const struct found *found)
+{
+    return load->index[found->segment] + found->nth * rn_cold_index_bytes(load->store->id.block_tokens);
+}
+
+/* Slots are taken in the order of the numbers. */
+static bool collect(struct load *load)
+{
+    const struct rn_cold_store *store = load->store;
+    size_t n = 0;
+
+    load->found = rn_alloc(store->heap, load->n_found, sizeof *load->found);
+    if (load->found == NULL)
+        return false;
+    for (uint32_t slot = 0; slot < store->n_segments; slot++) {
+        for (uint32_t nth = 0; nth < store->segments[slot].n; nth++) {
+            struct found *found = &load->found[n++];
+            struct rn_cold_head head = {0};
+
+            *found = (struct found){.segment = slot, .nth = nth};
+            if (rn_cold_head_unpack(entry_of(load, found) + RN_COLD_PLACE_BYTES, store->seed, store->id.block_tokens,
+                                    &head))
+                found->serial = head.serial;
+        }
+    }
+    RN_CHECK(n == load->n_found);
+    qsort(load->found, n, sizeof *load->found, by_serial);
+    return true;
+}
+
+/* The entry's place must lie among the records of its segment. */
+static bool place_good(const struct rn_cold_store *store, const struct rn_cold_segment *segment, uint64_t place,
+                       uint32_t payload_bytes)
+{
+    uint64_t end = segment->index != 0 ? segment->index : segment->bytes;
+    uint64_t bytes = rn_cold_record_bytes(store->id.block_tokens, payload_bytes);
+
+    return place >= RN_COLD_HEADER_BYTES && place % 8 == 0 && place <= end && bytes <= end - place;
+}
+
+/* True: the record is known now. *no_entry: there is no room for it. */
+static bool add(struct load *load, const struct found *found, struct rn_cold_head *head, bool *no_entry)
+{
+    struct rn_cold_store *store = load->store;
+    const unsigned char *bytes = entry_of(load, found);
+    uint64_t place = rn_cold_get(bytes, RN_COLD_PLACE_BYTES);
+    uint32_t parent = RN_COLD_NONE, entry;
+
+    if (!rn_cold_head_unpack(bytes + RN_COLD_PLACE_BYTES, store->seed, store->id.block_tokens, head) ||
+        !place_good(store, &store->segments[found->segment], place, head->payload_bytes)) {
+        store->stats.damaged++;
+        return false;
+    }
+    if (!head->alive)
+        load->dead = head->serial;
+    if (load->dead == head->serial || rn_cold_index_find(store, head->serial) != RN_COLD_NONE)
+        return false;
+    if (head->parent != 0) {
+        const struct rn_cold_entry *p;
+
+        parent = rn_cold_index_find(store, head->parent);
+        if (parent == RN_COLD_NONE)
+            return false;
+        p = &store->entries[parent];
+        if (p->check != head->parent_check || p->depth + 1 != head->depth || p->salt.word[0] != head->salt.word[0] ||
+            p->salt.word[1] != head->salt.word[1])
+            return false;
+    }
+    entry = rn_cold_index_take(store);
+    *no_entry = entry == RN_COLD_NONE;
+    if (*no_entry)
+        return false;
+    store->entries[entry] = (struct rn_cold_entry){
+        .serial = head->serial, .check = head->check, .offset = place, .salt = head->salt,
+        .payload_bytes = head->payload_bytes, .depth = head->depth, .segment = found->segment, .nth = found->nth};
+    rn_cold_index_add(store, entry, parent);
+    return true;
+}
+
+static bool add_all(struct load *load, rn_cold_record_fn *on_record, void *user)
+{
+    struct rn_cold_store *store = load->store;
+
+    for (size_t i = 0; i < load->n_found; i++) {
+        const struct found *found = &load->found[i];
+        bool no_entry = false;
+        struct rn_cold_head head;
+
+        if (add(load, found, &head, &no_entry) && on_record != NULL) {
+            rn_cold_tokens_unpack(entry_of(load, found) + rn_cold_index_bytes(0), store->id.block_tokens, load->tokens);
+            on_record(user, &(struct rn_cold_record){.handle = head.serial, .parent = head.parent, .salt = head.salt,
+                                                     .tokens = load->tokens, .depth = head.depth,
+                                                     .payload_bytes = head.payload_bytes});
+        }
+        if (no_entry)
+            return store->n_touched >= store->limits.max_records;
+    }
+    return true;
+}
+
+/* What a killed writer has left gets its index; what it has left empty goes. */
+static void seal_all(struct load *load)
+{
+    struct rn_cold_store *store = load->store;
+
+    for (uint32_t slot = 0; slot < store->n_segments && store->stats.writes; slot++) {
+        struct rn_cold_segment *segment = &store->segments[slot];
+
+        if (segment->fd < 0 || segment->index != 0)
+            continue;
+        if (segment->n > 0)
+            rn_cold_seal(store, segment, load->index[slot]);
+        else
+            rn_cold_remove_segment(store, slot);
+    }
+}
+
+static runnel_status load_all(struct load *load, rn_cold_record_fn *on_record, void *user, runnel_error *error)
+{
+    struct rn_cold_store *store = load->store;
+    int status = store->io->list(store->io->user, store->folder, on_name, load);
+
+    if (status < 0)
+        return rn_error_set(error, RUNNEL_IO, "%s: %s", store->folder, strerror(-status));
+    load->index = rn_calloc(store->heap, load->n_numbers, sizeof *load->index);
+    load->tokens = rn_alloc(store->heap, store->id.block_tokens, sizeof *load->tokens);
+    load->no_memory |= load->index == NULL || load->tokens == NULL;
+    if (load->n_numbers > 0)
+        qsort(load->numbers, load->n_numbers, sizeof *load->numbers, by_number);
+    for (uint32_t i = 0; i < load->n_numbers && !load->no_memory; i++)
+        load_segment(load, load->numbers[i]);
+    if (load->no_memory || !collect(load) || !add_all(load, on_record, user))
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "%s: no memory for its index", store->folder);
+    seal_all(load);
+    return RUNNEL_OK;
+}
+
+runnel_status rn_cold_load(struct rn_cold_store *store, rn_cold_record_fn *on_record, void *user, runnel_error *error)
+{
+    struct load load = {.store = store};
+    runnel_status status = load_all(&load, on_record, user, error);
+
+    for (uint32_t i = 0; load.index != NULL && i < load.n_numbers; i++)
+        rn_free(store->heap, load.index[i]);
+    rn_free(store->heap, load.index);
+    rn_free(store->heap, load.numbers);
+    rn_free(store->heap, load.found);
+    rn_free(store->heap, load.tokens);
+    return status;
+}
+
+/* ---- Open ---- */
+
+static bool limits_good(struct rn_cold_limits *limits)
+{
+    const uint64_t least = 1 << 20, most = 256 << 20;
+
+    if (limits->segment_bytes == 0) {
+        limits->segment_bytes = limits->max_bytes / 16 < least ? least : limits->max_bytes / 16;
+        if (limits->segment_bytes > most)
+            limits->segment_bytes = most;
+    }
+    if (limits->max_records == 0)
+        limits->max_records = 1u << 20;
+    if (limits->dirty_bytes == 0)
+        limits->dirty_bytes = 32 << 20;
+    return limits->max_bytes / 4 >= limits->segment_bytes;
+}
+
+static runnel_status make_paths(struct rn_cold_store *store, const char *path)
+{
+    size_t n = strlen(path);
+    struct rn_print print = rn_cold_fingerprint(&store->id);
+
+    store->folder = rn_alloc(store->heap, n + 1 + RN_COLD_HEX + 1, 1);
+    store->path = rn_alloc(store->heap, n + 1 + RN_COLD_HEX + 1 + 32, 1);
+    store->head = rn_alloc(store->heap, rn_cold_index_bytes(store->id.block_tokens), 1);
+    if (store->folder == NULL || store->path == NULL || store->head == NULL)
+        return RUNNEL_NO_MEMORY;
+    memcpy(store->folder, path, n);
+    store->folder[n] = '/';
+    rn_cold_hex(&print, store->folder + n + 1);
+    return RUNNEL_OK;
+}
+
+/* Makes the folders as far as it can, and takes the lock if nobody else has it. */
+static void take_lock(struct rn_cold_store *store, const char *path)
+{
+    const struct rn_cold_io *io = store->io;
+    int status;
+
+    io->mkdir(io->user, path);
+    io->mkdir(io->user, store->folder);
+    store->lock_fd = io->open(io->user, rn_cold_path(store, RN_COLD_LOCK), O_RDWR | O_CREAT);
+    status = store->lock_fd < 0 ? store->lock_fd : io->lock(io->user, store->lock_fd);
+    store->stats.writes = status == 0;
+    if (status != 0 && status != -EWOULDBLOCK)
+        rn_cold_write_failed(store, "cannot be locked", status);
+}
+
+runnel_status rn_cold_store_open(struct rn_heap *heap, const struct rn_cold_io *io, const char *path,
+                                 const struct rn_cold_id *id, const struct rn_cold_limits *limits,
+                                 rn_cold_record_fn *on_record, void *user, struct rn_cold_store **out,
+                                 runnel_error *error)
+{
+    struct rn_cold_store *store = rn_calloc(heap, 1, sizeof *store);
+    runnel_status status;
+
+    *out = NULL;
+    if (store == NULL)
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "%s: no memory", path);
+    *store = (struct rn_cold_store){
+        .heap = heap, .io = io == NULL ? &rn_cold_io_machine : io, .id = *id, .limits = *limits, .lock_fd = -1,
+        .seed = rn_cold_seed(id), .first_free = RN_COLD_NONE, .first_root = RN_COLD_NONE, .first_gone = RN_COLD_NONE,
+        .active = RN_COLD_NONE, .victim = RN_COLD_NONE, .next_number = 1, .stats = {.reads_work = true}};
+    if (!limits_good(&store->limits))
+        status = rn_error_set(error, RUNNEL_INVALID, "%s: a cold tier of %llu bytes is too small", path,
+                              (unsigned long long)limits->max_bytes);
+    else if (make_paths(store, path) != RUNNEL_OK)
+        status = rn_error_set(error, RUNNEL_NO_MEMORY, "%s: no memory", path);
+    else {
+        take_lock(store, path);
+        status = rn_cold_load(store, on_record, user, error);
+    }
+    if (status != RUNNEL_OK) {
+        store->stats.writes = false; /* nothing is written on the way out */
+        rn_cold_store_close(store);
+        return status;
+    }
+    *out = store;
+    return RUNNEL_OK;
+}
