@@ -22,7 +22,7 @@ struct rn_cold_io {
     int (*write_out)(void *user, int fd, uint64_t offset, uint64_t n, bool wait); /* begins writing a range's dirty
                                                               pages; wait: until they are written */
     void (*will_read)(void *user, int fd, uint64_t offset, uint64_t n); /* a hint */
-    int (*lock)(void *user, int fd);                       /* alone; -EWOULDBLOCK: another process has it. Until close */
+    int (*lock)(void *user, int fd);                       /* alone, until close; -EWOULDBLOCK: another has it */
     int (*mkdir)(void *user, const char *path);            /* its owner's alone */
     int (*unlink)(void *user, const char *path);
     int (*rmdir)(void *user, const char *path);

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -552,28 +553,24 @@ static void test_memory(void **state)
 
 /* ---- Killed writers ---- */
 
-/* Appends chains until it is killed; says each handle that it was given. */
-static void write_for_ever(int out, uint32_t round)
+enum { KILLED_CHAINS = 60, KILLED_DEPTH = 5, KILLED_ROUNDS = 200 };
+
+/* Appends chains and then waits to be killed; says each handle that it was given. */
+static void write_until_killed(int out, uint32_t round)
 {
-    const struct rn_cold_limits limits = {.max_bytes = 64 << 20, .segment_bytes = 32 << 10, .dirty_bytes = 8 << 10};
+    const struct rn_cold_limits limits = {.max_bytes = 64 << 20, .segment_bytes = 8 << 10, .dirty_bytes = 4 << 10};
     struct rn_cold_store *store = open_with(NULL, &limits, NULL);
 
-    for (uint32_t c = round << 16;; c++) {
+    for (uint32_t c = 0; c < KILLED_CHAINS; c++) {
         uint64_t handle = 0;
 
-        for (uint32_t d = 0; d < 5; d++)
-            if (cold_append(store, (struct cold_key){c, d, 0}, handle, &handle) != RUNNEL_OK ||
+        for (uint32_t d = 0; d < KILLED_DEPTH; d++)
+            if (cold_append(store, (struct cold_key){round << 16 | c, d, 0}, handle, &handle) != RUNNEL_OK ||
                 write(out, &handle, sizeof handle) != sizeof handle)
                 _exit(1);
     }
-}
-
-static bool was_told(const struct cold_told *told, uint64_t handle)
-{
-    for (size_t i = told->n; i-- > 0;)
-        if (told->records[i].handle == handle)
-            return true;
-    return false;
+    for (;;)
+        pause();
 }
 
 /* Every record that the writer was given a handle for is there; at most one more, which it had no time to say. */
@@ -582,10 +579,31 @@ static uint32_t check_killed(int in, const struct cold_told *told, size_t before
     uint64_t handle;
     uint32_t n = 0;
 
-    for (; read(in, &handle, sizeof handle) == sizeof handle; n++)
-        assert_true(was_told(told, handle));
+    for (; read(in, &handle, sizeof handle) == sizeof handle; n++) {
+        assert_true(before + n < told->n);
+        assert_true(told->records[before + n].handle == handle);
+    }
     assert_in_range(told->n - before, n, n + 1);
     return n;
+}
+
+/* In every other round the writer is at work already when its time begins to run. */
+static void let_write_and_kill(int pipes[2], uint32_t round, unsigned us)
+{
+    struct pollfd ready = {.fd = pipes[0], .events = POLLIN};
+    pid_t child = fork();
+    int status;
+
+    assert_true(child >= 0);
+    if (child == 0)
+        write_until_killed(pipes[1], round);
+    close(pipes[1]);
+    if (round % 2 == 0)
+        assert_int_equal(poll(&ready, 1, -1), 1);
+    usleep(us);
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
 }
 
 static void test_killed_writers(void **state)
@@ -594,33 +612,27 @@ static void test_killed_writers(void **state)
     size_t before = 0, written = 0;
 
     (void)state;
-    for (uint32_t round = 1; round <= 200; round++) {
+    for (uint32_t round = 1; round <= KILLED_ROUNDS; round++) {
         struct cold_told told = {.n = 0};
         struct rn_cold_store *store;
-        int pipes[2], status;
-        pid_t child;
+        int pipes[2];
 
         assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
-        assert_true(fcntl(pipes[1], F_SETPIPE_SZ, 1 << 20) > 0);
-        child = fork();
-        assert_true(child >= 0);
-        if (child == 0)
-            write_for_ever(pipes[1], round);
-        close(pipes[1]);
-        usleep((useconds_t)(rn_splitmix64(&rng) % 4000));
-        kill(child, SIGKILL);
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_true(WIFSIGNALED(status));
+        let_write_and_kill(pipes, round, (unsigned)(rn_splitmix64(&rng) % 3000));
         store = open_with(NULL, &roomy, &told);
-        if (round % 20 == 0)
-            assert_int_equal(cold_read_all(store, &told), told.n);
         written += check_killed(pipes[0], &told, before);
+        assert_int_equal(cold_read_all(store, &told), told.n);
         before = told.n;
         rn_cold_store_close(store);
         close(pipes[0]);
         cold_told_free(&told);
+        if (round % 25 == 0) {
+            cold_folder_remove(folder);
+            assert_int_equal(rn_cold_io_machine.mkdir(NULL, folder), 0);
+            before = 0;
+        }
     }
-    assert_true(written > 200);
+    assert_true(written >= KILLED_ROUNDS / 2);
 }
 
 /* ---- Limits ---- */
