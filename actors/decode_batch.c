@@ -21,7 +21,7 @@ static struct rn_batch_part *add_part(struct rn_batch *batch, struct rn_request 
     struct rn_batch_part *part = &batch->parts[batch->n_parts];
 
     *part = (struct rn_batch_part){.request = request, .prompt = prompt};
-    batch->step.seqs[batch->n_parts] = (struct rn_step_seq){request->blocks, request->n_blocks};
+    batch->step.seqs[batch->n_parts] = (struct rn_step_seq){.blocks = request->blocks, .n_blocks = request->n_blocks};
     if (request->copy == RN_COPY_WANTED)
         batch->step.copies[batch->step.n_copies++] =
             (struct rn_step_copy){request->copy_from, request->blocks[request->copy_at]};

@@ -270,7 +270,7 @@ static bool open_bench(struct bench *b, const char *path, uint32_t threads, cons
            (double)plan->weight_bytes * 1e-6, (double)(now_ns() - begin) * 1e-9);
     for (i = 0; i < CONTEXT / BLOCK; i++)
         b->blocks[i] = i * 5 % (CONTEXT / BLOCK);
-    b->seq = (struct rn_step_seq){b->blocks, CONTEXT / BLOCK};
+    b->seq = (struct rn_step_seq){.blocks = b->blocks, .n_blocks = CONTEXT / BLOCK};
     b->step = (struct rn_step){.rows = b->rows, .seqs = &b->seq, .on_done = on_step_done, .user = b};
     b->step.logits = rn_alloc(&b->heap, plan->n_vocab, sizeof(float));
     sem_init(&b->done, 0, 0);

@@ -225,6 +225,8 @@ static bool take_scratch(struct rn_fast *fast)
     if (fast->scratch == NULL)
         return false;
     for (i = 0; ok && i < n; i++) {
+        if (fast->limits.mean_window > 0)
+            fast->scratch[i].means = take_bytes(fast, RN_MEANS_PARTS, needs.part * sizeof(float), &ok);
         fast->scratch[i].panel = take_bytes(fast, needs.panel, 1, &ok);
         fast->scratch[i].attend = take_bytes(fast, needs.attend, sizeof(float), &ok);
         fast->scratch[i].order = take_bytes(fast, rows, (size_t)needs.used * sizeof(uint32_t), &ok);
@@ -235,6 +237,8 @@ static bool take_scratch(struct rn_fast *fast)
     fast->max_split = n * SPLIT_PER_THREAD;
     if (ok)
         fast->groups = take_bytes(fast, fast->limits.max_rows, sizeof *fast->groups, &ok);
+    if (ok && fast->limits.mean_window > 0)
+        fast->mean_rows = take_bytes(fast, fast->limits.max_rows, sizeof *fast->mean_rows, &ok);
     if (ok)
         fast->parts = take_bytes(fast, (size_t)fast->max_split * RN_ATTEND_SEGMENTS, needs.part * sizeof(float), &ok);
     if (ok)
@@ -289,6 +293,9 @@ static runnel_status check_plan(const struct rn_fast *fast, const struct rn_plan
 
     if (!rn_kv_known(limits->kv_type))
         return rn_error_set(error, RUNNEL_INVALID, "limits: KV type %d is not known", (int)limits->kv_type);
+    if (limits->mean_window % RN_CHUNK != 0)
+        return rn_error_set(error, RUNNEL_INVALID, "limits: a mean window of %u positions is no whole chunk",
+                            limits->mean_window);
     if (limits->max_rows == 0 || limits->block_tokens == 0 || (limits->block_tokens & (limits->block_tokens - 1)) != 0)
         return rn_error_set(error, RUNNEL_INVALID,
                             "limits: no rows, or %u positions per block, which is no power of two",
@@ -355,6 +362,7 @@ static void free_backend(struct rn_backend *backend)
             s = &fast->scratch[i];
             rn_free(fast->heap, s->panel);
             rn_free(fast->heap, s->attend);
+            rn_free(fast->heap, s->means);
             rn_free(fast->heap, s->order);
             rn_free(fast->heap, s->starts);
             rn_free(fast->heap, s->active);
@@ -365,6 +373,7 @@ static void free_backend(struct rn_backend *backend)
     rn_free(fast->heap, fast->layers);
     rn_free(fast->heap, fast->scratch);
     rn_free(fast->heap, fast->groups);
+    rn_free(fast->heap, fast->mean_rows);
     rn_free(fast->heap, fast->parts);
     rn_free(fast->heap, (void *)fast->parts_done);
     rn_free(fast->heap, fast->out_rows);

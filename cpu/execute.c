@@ -511,16 +511,37 @@ static struct rn_attend attend_of(const struct context *c, const struct rn_op *o
                               .scratch = c->scratch->attend};
 }
 
-/* The rows of a group in runs of the same length of segment. */
+static struct rn_chunk_span chunk_span(const struct context *c, const struct rn_op *op, uint32_t position)
+{
+    return rn_chunk_span(c->fast->limits.mean_window, position, op->window);
+}
+
+/* Does the row at this position see means? Those after it do then, too. */
+static bool sees_means(const struct context *c, const struct rn_op *op, uint32_t position)
+{
+    struct rn_chunk_span span = chunk_span(c, op, position);
+
+    return rn_chunk_seen(&span);
+}
+
+/* The rows of a group in runs of the same length of segment; those that see means one by one. */
 static void attend_group(const struct context *c, const struct rn_op *op, const struct rn_fast_group *group,
                          uint32_t head)
 {
     uint32_t row, end = group->row + group->n;
+    struct rn_chunk_span span;
     struct rn_attend t;
 
     for (row = group->row; row < end; row += t.rows) {
         t = attend_of(c, op, head, row);
-        while (row + t.rows < end && rn_attend_segment(span_of(op, t.last + t.rows)) == t.segment)
+        span = chunk_span(c, op, t.last);
+        if (rn_chunk_seen(&span)) {
+            rn_fast_means_attend(c->fast->level->attention, &t, &c->step->seqs[c->step->rows[row].seq], &span,
+                                 c->scratch->means);
+            continue;
+        }
+        while (row + t.rows < end && rn_attend_segment(span_of(op, t.last + t.rows)) == t.segment &&
+               !sees_means(c, op, t.last + t.rows))
             t.rows++;
         c->fast->level->attention->attend(&t);
     }
@@ -553,7 +574,8 @@ static void attend_segment(const struct context *c, const struct rn_op *op, uint
     c->fast->level->attention->merge(&t, parts, n);
 }
 
-/* How many pieces each (group, head) is cut into: 1 where there are enough of them or a group has several rows. */
+/* How many pieces each (group, head) is cut into: 1 where there are enough of them, a group has several rows, or a row
+ * sees means and so is not long. */
 static uint32_t cuts(const struct context *c, const struct rn_op *op)
 {
     const struct rn_fast *fast = c->fast;
@@ -562,7 +584,7 @@ static uint32_t cuts(const struct context *c, const struct rn_op *op)
     if (fast->n_groups > fast->max_split / op->kv_heads)
         return 1;
     for (i = 0; i < fast->n_groups; i++) {
-        if (fast->groups[i].n > 1)
+        if (fast->groups[i].n > 1 || sees_means(c, op, c->step->rows[fast->groups[i].row].position))
             return 1;
         n = segments_of(op, c->step->rows[fast->groups[i].row].position, &first);
         most = n > most ? n : most;
@@ -575,6 +597,7 @@ static void attention(const struct context *c, uint32_t index)
     const struct rn_op *op = c->fast->program.list[index].op;
     uint32_t n_cuts = cuts(c, op), units = c->fast->n_groups * op->kv_heads, i;
 
+    rn_fast_means_store(c->fast, op, c->worker, c->n_workers);
     while ((i = take(c, index)) < units * n_cuts) {
         if (n_cuts > 1)
             attend_segment(c, op, i / n_cuts, i % n_cuts);
@@ -619,6 +642,7 @@ void rn_fast_ready(struct rn_fast *fast, struct rn_step *step)
         if (step->rows[i].out >= 0)
             fast->out_rows[step->rows[i].out] = i;
     make_groups(fast);
+    rn_fast_means_ready(fast);
     for (i = 0; i < fast->program.n; i++) /* relaxed: the team's submission orders it before the run */
         atomic_store_explicit(&fast->pieces[i], 0, memory_order_relaxed);
 }

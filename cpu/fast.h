@@ -26,6 +26,7 @@ struct rn_fast_group {
 struct rn_fast_scratch {
     void *panel;        /* of the kernels */
     float *attend;
+    float *means;       /* [RN_MEANS_PARTS][rn_attend_part of the widest]; NULL without a mean window */
     uint32_t *order;    /* [max_rows * used]: entries (row, j), sorted by expert */
     uint32_t *starts;   /* [experts + 1] */
     uint32_t *active;   /* [experts]: those that have entries */
@@ -55,6 +56,8 @@ struct rn_fast {
     uint32_t max_split;                /* attentions (group, head of keys) up to which their segments are split */
     float *parts;                      /* [max_split][RN_ATTEND_SEGMENTS][rn_attend_part of the widest] */
     _Atomic uint32_t *parts_done;      /* [max_split]: segments of each; 0 between attentions */
+    uint32_t *mean_rows;               /* [max_rows]: of the step, those with which a chunk ends */
+    uint32_t n_mean_rows;
     uint32_t *out_rows;                /* [max_outs]: the row whose logits are the i-th */
     _Atomic uint32_t *pieces;          /* [instructions]: the next piece of a shared one */
 
@@ -73,6 +76,14 @@ runnel_status rn_fast_read_weights(struct rn_team *team, const struct rn_plan *p
 /* Makes `step` the current one: the rows of the wanted logits, its groups, no piece taken. Before the team
  * runs it. */
 void rn_fast_ready(struct rn_fast *fast, struct rn_step *step);
+
+/* means.c. ready: part of rn_fast_ready. store: of an ATTENTION, before it; all workers call it. attend: one row of t,
+ * which is as for all positions up to its own, where the row sees means; parts[RN_MEANS_PARTS] is scratch. */
+enum { RN_MEANS_PARTS = 2 * RN_ATTEND_SEGMENTS + 1 }; /* means, positions, sinks */
+void rn_fast_means_ready(struct rn_fast *fast);
+void rn_fast_means_store(struct rn_fast *fast, const struct rn_op *op, uint32_t worker, uint32_t n_workers);
+void rn_fast_means_attend(const struct rn_attention *attention, const struct rn_attend *t,
+                          const struct rn_step_seq *seq, const struct rn_chunk_span *span, float *parts);
 
 /* fast_blocks.c: the cache's blocks as a whole. describe: once the layers are there. copy: one worker's part of a
  * step's copies. The others are the backend's. */

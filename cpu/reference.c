@@ -138,7 +138,8 @@ static bool take_scratch(struct rn_reference *ref)
 static bool limits_ok(const struct rn_backend_limits *l)
 {
     return l->max_rows > 0 && l->max_seqs > 0 && l->max_outs > 0 && l->n_blocks > 0 && l->block_tokens > 0 &&
-           (l->block_tokens & (l->block_tokens - 1)) == 0 && l->context_tokens > 0 && rn_kv_known(l->kv_type);
+           (l->block_tokens & (l->block_tokens - 1)) == 0 && l->context_tokens > 0 && rn_kv_known(l->kv_type) &&
+           l->mean_window % RN_CHUNK == 0;
 }
 
 static runnel_status check_ops(const struct rn_reference *ref, const struct rn_plan *plan, runnel_error *error)
@@ -167,7 +168,7 @@ static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *p
     RN_CHECK(ref->plan == NULL);
     RN_ASSERT(rn_plan_check(plan));
     if (!limits_ok(limits))
-        return rn_error_set(error, RUNNEL_INVALID, "the limits of the backend hold a zero, a bad block size or an unknown KV type");
+        return rn_error_set(error, RUNNEL_INVALID, "the limits of the backend hold a zero, a bad block size, an unknown KV type or half a chunk");
     status = check_ops(ref, plan, error);
     if (status != RUNNEL_OK)
         return status;

@@ -21,7 +21,7 @@ struct rn_reference {
                                         of limits.kv_type (model/kv.h) */
     float *row;                      /* one decoded row of a weight */
     float *bias;                     /* one decoded bias */
-    double *scores;                  /* [context_tokens] of one head of one row */
+    double *scores;                  /* [context_tokens] of one head of one row, in the order in which it looks */
     double *sums;                    /* [widest head] */
     double *query;                   /* [widest head]: as the keys are rotated */
     float *head;                     /* [widest head]: a key or a value as stored */

@@ -260,6 +260,51 @@ static size_t place(const struct rn_reference *ref, const struct rn_step_seq *se
     return (size_t)seq->blocks[position / tokens] * tokens + position % tokens;
 }
 
+/* Likewise of the mean of a chunk. */
+static size_t mean_place(const struct rn_reference *ref, const struct rn_step_seq *seq, uint32_t chunk)
+{
+    const uint32_t tokens = ref->limits.block_tokens;
+
+    return (size_t)seq->means[chunk / tokens] * tokens + chunk % tokens;
+}
+
+/* The mean of a chunk of stored rows, one head of the keys or of the values, to its place. */
+static void store_mean(struct rn_reference *ref, unsigned char *cache, const struct rn_step_seq *seq, uint32_t chunk,
+                       uint32_t heads, uint32_t head, uint32_t dim)
+{
+    runnel_kv_type type = ref->limits.kv_type;
+    uint32_t j, i;
+
+    memset(ref->sums, 0, dim * sizeof *ref->sums);
+    for (j = 0; j < RN_CHUNK; j++) {
+        get(ref, cache, place(ref, seq, chunk * RN_CHUNK + j), heads, head, dim);
+        for (i = 0; i < dim; i++)
+            ref->sums[i] += ref->head[i];
+    }
+    if (rn_kv_rotated(type)) /* back, since it is rotated when it is stored */
+        rotate(ref->sums, dim);
+    for (i = 0; i < dim; i++)
+        ref->head[i] = (float)(ref->sums[i] / RN_CHUNK);
+    rn_kv_encode(type, ref->head, dim, cache + (mean_place(ref, seq, chunk) * heads + head) * rn_kv_row_bytes(type, dim));
+}
+
+static void store_means(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    const struct rn_kv_layer *layer = &ref->plan->kv_layers[op->layer];
+    const struct rn_step_row *row;
+    uint32_t heads = layer->kv_heads, r, h;
+
+    for (r = 0; r < step->n_rows; r++) {
+        row = &step->rows[r];
+        for (h = 0; rn_chunk_ends(ref->limits.mean_window, row->position) && h < heads; h++) {
+            store_mean(ref, ref->k[op->layer], &step->seqs[row->seq], row->position / RN_CHUNK, heads, h,
+                       layer->k_width / heads);
+            store_mean(ref, ref->v[op->layer], &step->seqs[row->seq], row->position / RN_CHUNK, heads, h,
+                       layer->v_width / heads);
+        }
+    }
+}
+
 static void kv_store(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
     const struct rn_kv_layer *layer = &ref->plan->kv_layers[op->layer];
@@ -274,6 +319,7 @@ static void kv_store(struct rn_reference *ref, const struct rn_op *op, const str
         put(type, ref->v[op->layer] + at * rn_kv_row_bytes(type, v_dim), floats(ref, op->b) + (size_t)r * layer->v_width,
             heads, v_dim);
     }
+    store_means(ref, op, step);
 }
 
 /* Of ref->query and ref->head. */
@@ -288,28 +334,60 @@ static double score(const struct rn_reference *ref, const struct rn_op *op)
     return op->softcap > 0 ? op->softcap * tanh(sum / op->softcap) : sum;
 }
 
-/* One head of one row: scores over the positions [first, last], softmax, mix of values. */
-static void attend(struct rn_reference *ref, const struct rn_op *op, const struct rn_step_seq *seq, uint32_t first,
-                   uint32_t last, uint32_t head, const float *q, float *out)
+/* What one row looks at, in order: sinks, means, positions. */
+struct sight {
+    const struct rn_step_seq *seq;
+    struct rn_chunk_span span;
+    uint32_t n; /* of all three */
+};
+
+static struct sight sight_of(const struct rn_reference *ref, const struct rn_op *op, const struct rn_step_seq *seq,
+                             uint32_t position)
+{
+    struct sight sight = {.seq = seq, .span = rn_chunk_span(ref->limits.mean_window, position, op->window)};
+    const struct rn_chunk_span *span = &sight.span;
+
+    sight.n = span->sink_end - span->sink + span->to - span->from + position + 1 - span->first;
+    return sight;
+}
+
+/* Where the i-th lies, and what is added to its score. */
+static size_t look(const struct rn_reference *ref, const struct sight *sight, uint32_t i, double *more)
+{
+    const struct rn_chunk_span *span = &sight->span;
+
+    *more = 0;
+    if (i < span->sink_end - span->sink)
+        return place(ref, sight->seq, span->sink + i);
+    i -= span->sink_end - span->sink;
+    if (i >= span->to - span->from)
+        return place(ref, sight->seq, span->first + i - (span->to - span->from));
+    *more = RN_CHUNK_LOG;
+    return mean_place(ref, sight->seq, span->from + i);
+}
+
+/* One head of one row: scores over what it sees, softmax, mix of values. */
+static void attend(struct rn_reference *ref, const struct rn_op *op, const struct sight *sight, uint32_t head,
+                   const float *q, float *out)
 {
     const uint32_t kv_head = head / (op->heads / op->kv_heads);
-    double max = -INFINITY, total = 0, weight;
+    double max = -INFINITY, total = 0, weight, more;
     uint32_t p, i;
 
     for (i = 0; i < op->k_dim; i++)
         ref->query[i] = q[i];
     if (rn_kv_rotated(ref->limits.kv_type))
         rotate(ref->query, op->k_dim);
-    for (p = first; p <= last; p++) {
-        get(ref, ref->k[op->layer], place(ref, seq, p), op->kv_heads, kv_head, op->k_dim);
-        ref->scores[p] = score(ref, op);
+    for (p = 0; p < sight->n; p++) {
+        get(ref, ref->k[op->layer], look(ref, sight, p, &more), op->kv_heads, kv_head, op->k_dim);
+        ref->scores[p] = score(ref, op) + more;
         max = fmax(max, ref->scores[p]);
     }
     memset(ref->sums, 0, op->v_dim * sizeof *ref->sums);
-    for (p = first; p <= last; p++) {
+    for (p = 0; p < sight->n; p++) {
         weight = exp(ref->scores[p] - max);
         total += weight;
-        get(ref, ref->v[op->layer], place(ref, seq, p), op->kv_heads, kv_head, op->v_dim);
+        get(ref, ref->v[op->layer], look(ref, sight, p, &more), op->kv_heads, kv_head, op->v_dim);
         for (i = 0; i < op->v_dim; i++)
             ref->sums[i] += weight * ref->head[i];
     }
@@ -321,16 +399,15 @@ static void attend(struct rn_reference *ref, const struct rn_op *op, const struc
 
 static void attention(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
-    uint32_t r, h, first, last;
+    struct sight sight;
+    uint32_t r, h;
     size_t head;
 
     for (r = 0; r < step->n_rows; r++) {
-        last = step->rows[r].position;
-        first = op->window == 0 || last < op->window ? 0 : last - op->window + 1;
+        sight = sight_of(ref, op, &step->seqs[step->rows[r].seq], step->rows[r].position);
         for (h = 0; h < op->heads; h++) {
             head = (size_t)r * op->heads + h;
-            attend(ref, op, &step->seqs[step->rows[r].seq], first, last, h, floats(ref, op->a) + head * op->k_dim,
-                   floats(ref, op->out) + head * op->v_dim);
+            attend(ref, op, &sight, h, floats(ref, op->a) + head * op->k_dim, floats(ref, op->out) + head * op->v_dim);
         }
     }
 }

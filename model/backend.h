@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "model/chunk.h"
 #include "model/plan.h"
 
 struct rn_backend_limits {
@@ -27,6 +28,7 @@ struct rn_backend_limits {
     uint32_t block_tokens;   /* positions per block, a power of two */
     uint32_t context_tokens; /* positions are below this */
     runnel_kv_type kv_type;
+    uint32_t mean_window;    /* chunk-mean (chunk.h): a multiple of RN_CHUNK; 0: off */
 };
 
 /* Rows of one sequence stand together, at ascending consecutive positions. */
@@ -40,6 +42,11 @@ struct rn_step_row {
 struct rn_step_seq {
     const uint32_t *blocks; /* block of positions [i * block_tokens, (i+1) * block_tokens); borrowed while in flight */
     uint32_t n_blocks;      /* covers every position of its rows */
+    /* With a mean window: blocks of the means of chunks [i * block_tokens, (i+1) * block_tokens), likewise borrowed.
+     * They cover every chunk of which its rows compute or see the mean. In `blocks` RN_NO_BLOCK may stand where no row
+     * looks. The mean of a chunk is stored by the step that stores its last position. Without: NULL, 0. */
+    const uint32_t *means;
+    uint32_t n_means;
 };
 
 /* What `from` holds is in `to` before any of the step's rows is computed. A whole block: whoever copies knows how much of

@@ -3,16 +3,45 @@
 
 static bool seqs_ok(const struct rn_step *step, const struct rn_backend_limits *limits)
 {
+    const struct rn_step_seq *seq;
     uint32_t s, i;
 
     for (s = 0; s < step->n_seqs; s++) {
-        if (step->seqs[s].n_blocks == 0 || step->seqs[s].blocks == NULL)
+        seq = &step->seqs[s];
+        if (seq->n_blocks == 0 || seq->blocks == NULL || (seq->n_means > 0 && seq->means == NULL))
             return false;
-        for (i = 0; i < step->seqs[s].n_blocks; i++)
-            if (step->seqs[s].blocks[i] >= limits->n_blocks)
+        for (i = 0; i < seq->n_blocks; i++)
+            if (seq->blocks[i] >= limits->n_blocks && (limits->mean_window == 0 || seq->blocks[i] != RN_NO_BLOCK))
+                return false;
+        for (i = 0; i < seq->n_means; i++)
+            if (seq->means[i] >= limits->n_blocks)
                 return false;
     }
     return true;
+}
+
+/* Blocks of the positions [from, to) are there. */
+static bool has_positions(const struct rn_step_seq *seq, uint32_t from, uint32_t to, uint32_t block_tokens)
+{
+    uint32_t i;
+
+    for (i = from / block_tokens; i * block_tokens < to; i++)
+        if (i >= seq->n_blocks || seq->blocks[i] == RN_NO_BLOCK)
+            return false;
+    return true;
+}
+
+/* With a mean window: all that the row looks at or computes has a place. */
+static bool means_ok(const struct rn_step_seq *seq, uint32_t position, const struct rn_backend_limits *limits)
+{
+    struct rn_chunk_span span = rn_chunk_span(limits->mean_window, position, 0);
+    uint32_t n_means = rn_chunk_ends(limits->mean_window, position) ? position / RN_CHUNK + 1 : span.to;
+
+    if (limits->mean_window == 0)
+        return seq->n_means == 0;
+    return (uint64_t)seq->n_means * limits->block_tokens >= n_means &&
+           has_positions(seq, span.sink, span.sink_end, limits->block_tokens) &&
+           has_positions(seq, span.first, position + 1, limits->block_tokens);
 }
 
 static bool row_ok(const struct rn_step *step, const struct rn_step_row *row, const struct rn_plan *plan,
@@ -20,7 +49,8 @@ static bool row_ok(const struct rn_step *step, const struct rn_step_row *row, co
 {
     return row->token >= 0 && (uint32_t)row->token < plan->n_vocab && row->seq < step->n_seqs &&
            row->position < limits->context_tokens &&
-           row->position / limits->block_tokens < step->seqs[row->seq].n_blocks;
+           row->position / limits->block_tokens < step->seqs[row->seq].n_blocks &&
+           means_ok(&step->seqs[row->seq], row->position, limits);
 }
 
 /* Rows of one sequence stand together and ascend by one. Sequences appear in the order of their

@@ -65,7 +65,7 @@ struct runner {
 static void open_runner(struct runner *r, const struct rn_plan *plan, const struct rn_level *level, uint32_t threads,
                         runnel_kv_type kv_type)
 {
-    struct rn_backend_limits limits = {MAX_ROWS, 4, MAX_ROWS, N_BLOCKS, BLOCK, CONTEXT, kv_type};
+    struct rn_backend_limits limits = {MAX_ROWS, 4, MAX_ROWS, N_BLOCKS, BLOCK, CONTEXT, kv_type, 0};
     runnel_error error = {0};
 
     r->plan = plan;
@@ -109,7 +109,7 @@ struct way {
 static void run_prompt(struct runner *r, const int32_t *tokens, uint32_t n, const struct way *way, float *logits)
 {
     uint32_t blocks[2][N_BLOCKS / 2], at, i, rows, company_at = 0;
-    struct rn_step_seq seqs[2] = {{blocks[0], N_BLOCKS / 2}, {blocks[1], N_BLOCKS / 2}};
+    struct rn_step_seq seqs[2] = {{blocks[0], N_BLOCKS / 2, NULL, 0}, {blocks[1], N_BLOCKS / 2, NULL, 0}};
     struct rn_step_row step_rows[MAX_ROWS];
     struct rn_step step = {.rows = step_rows, .seqs = seqs};
 
@@ -339,7 +339,7 @@ static void test_pool(void **state)
 {
     static const char *const names[] = {"models/runnel-tiny-F16.gguf", "models/stories260K.gguf"};
     struct rn_team *team = rn_team_new(&heap, 1);
-    struct rn_backend_limits limits = {8, 2, 8, 0, BLOCK, CONTEXT, RUNNEL_KV_F16};
+    struct rn_backend_limits limits = {8, 2, 8, 0, BLOCK, CONTEXT, RUNNEL_KV_F16, 0};
     struct rn_backend *backend;
     size_t m, before, bytes[2];
     struct model model;
@@ -372,7 +372,7 @@ static void test_queue(void **state)
     enum { STEPS = 40 };
     struct model model = open_model("oracles/arch/llama-dense.gguf");
     uint32_t blocks[1] = {3}, i;
-    struct rn_step_seq seq = {blocks, 1};
+    struct rn_step_seq seq = {.blocks = blocks, .n_blocks = 1};
     struct rn_step_row rows[STEPS];
     struct rn_step steps[STEPS];
     float *logits = rn_alloc(&heap, (size_t)model.plan->n_vocab * STEPS, 4);
@@ -416,7 +416,7 @@ static void run_tail(struct runner *r, const int32_t *tokens, uint32_t at, uint3
                      struct rn_step_copy *copies, uint32_t n_copies, float *logits)
 {
     struct rn_step_row rows[MAX_ROWS];
-    struct rn_step_seq seq = {blocks, N_BLOCKS / 4};
+    struct rn_step_seq seq = {.blocks = blocks, .n_blocks = N_BLOCKS / 4};
     struct rn_step step = {.rows = rows, .seqs = &seq, .n_seqs = 1, .n_outs = 1, .logits = logits, .copies = copies,
                            .n_copies = n_copies};
 
@@ -522,7 +522,7 @@ static void test_prepare(void **state)
     int left = 0, allowed;
     runnel_allocator hook = {refuse, give_back, &left};
     struct model model = open_model("oracles/arch/llama-moe.gguf");
-    struct rn_backend_limits limits = {8, 2, 8, 4, BLOCK, 64, RUNNEL_KV_F16};
+    struct rn_backend_limits limits = {8, 2, 8, 4, BLOCK, 64, RUNNEL_KV_F16, 0};
     struct rn_team *team = rn_team_new(&heap, 2);
     struct rn_backend *backend;
     runnel_status status = RUNNEL_NO_MEMORY;

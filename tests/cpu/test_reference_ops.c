@@ -56,8 +56,8 @@ static int setup(void **state)
     b.ref.limits = (struct rn_backend_limits){.max_rows = CONTEXT, .max_seqs = 2, .max_outs = CONTEXT, .n_blocks = BLOCKS,
                                               .block_tokens = BLOCK_TOKENS, .context_tokens = CONTEXT,
                                               .kv_type = RUNNEL_KV_F32};
-    b.seqs[0] = (struct rn_step_seq){scattered[0], 4};
-    b.seqs[1] = (struct rn_step_seq){scattered[1], 4};
+    b.seqs[0] = (struct rn_step_seq){.blocks = scattered[0], .n_blocks = 4};
+    b.seqs[1] = (struct rn_step_seq){.blocks = scattered[1], .n_blocks = 4};
     b.step = (struct rn_step){.n_rows = 1, .n_seqs = 2, .rows = b.rows, .seqs = b.seqs};
     return 0;
 }

@@ -29,7 +29,7 @@ static void breaches_are_caught(void **state)
                                              .block_tokens = 4, .context_tokens = 12};
     uint32_t first[] = {8, 0, 3}, second[] = {1};
     float logits[30];
-    struct rn_step_seq seqs[] = {{first, 3}, {second, 1}, {second, 1}};
+    struct rn_step_seq seqs[] = {{first, 3, NULL, 0}, {second, 1, NULL, 0}, {second, 1, NULL, 0}};
     struct rn_step_row rows[] = {{9, 9, 0, -1}, {0, 10, 0, 0}, {1, 11, 0, 1}, {2, 0, 1, -1}, {2, 1, 1, 2}, {0, 0, 2, -1}};
     struct rn_step_copy copies[] = {{5, 3}, {6, 1}, {0, 2}};
     struct rn_step step = {.n_rows = 5, .n_seqs = 2, .n_outs = 3, .rows = rows, .seqs = seqs, .logits = logits,
@@ -85,7 +85,7 @@ static void no_logits_need_no_room(void **state)
     const struct rn_backend_limits limits = {.max_rows = 1, .max_seqs = 1, .max_outs = 1, .n_blocks = 1, .block_tokens = 4,
                                              .context_tokens = 4};
     const uint32_t block = 0;
-    struct rn_step_seq seq = {&block, 1};
+    struct rn_step_seq seq = {.blocks = &block, .n_blocks = 1};
     struct rn_step_row row = {.out = -1};
     const struct rn_step step = {.n_rows = 1, .n_seqs = 1, .rows = &row, .seqs = &seq, .on_done = on_done};
 
@@ -93,9 +93,35 @@ static void no_logits_need_no_room(void **state)
     assert_true(rn_step_check(&step, &plan, &limits));
 }
 
+/* A row at 257 with a window of 128 sees chunks 0 (exact), 1 as its mean, and positions from 128 on. */
+static void means_have_their_blocks(void **state)
+{
+    const struct rn_plan plan = {.n_vocab = 10};
+    struct rn_backend_limits limits = {.max_rows = 2, .max_seqs = 1, .max_outs = 1, .n_blocks = 9, .block_tokens = 32,
+                                       .context_tokens = 512, .mean_window = 128};
+    uint32_t blocks[] = {8, 7, RN_NO_BLOCK, RN_NO_BLOCK, 0, 1, 2, 3, 4}, mean = 5;
+    struct rn_step_seq seqs[] = {{blocks, 9, &mean, 1}};
+    struct rn_step_row rows[] = {{0, 257, 0, -1}};
+    struct rn_step step = {.n_rows = 1, .n_seqs = 1, .rows = rows, .seqs = seqs, .on_done = on_done};
+
+    (void)state;
+    assert_true(rn_step_check(&step, &plan, &limits));
+    for (uint32_t i = 0; i < 9; i++)
+        if (blocks[i] != RN_NO_BLOCK)
+            CAUGHT(blocks[i], blocks[i] = RN_NO_BLOCK);
+    CAUGHT(blocks[2], blocks[2] = 9);
+    CAUGHT(mean, mean = 9);
+    CAUGHT(seqs[0].means, seqs[0].means = NULL);
+    CAUGHT(seqs[0].n_means, seqs[0].n_means = 0);
+    CAUGHT(rows[0].position, rows[0].position = 255); /* sees chunk 1 exactly, and ends chunk 3 */
+    CAUGHT(limits.mean_window, limits.mean_window = 0);
+    CAUGHT(limits.mean_window, limits.mean_window = 192);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(breaches_are_caught), cmocka_unit_test(no_logits_need_no_room)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(breaches_are_caught), cmocka_unit_test(no_logits_need_no_room),
+                                       cmocka_unit_test(means_have_their_blocks)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
