@@ -186,8 +186,7 @@ static void on_grant(struct rn_actor *self, struct rn_msg *msg)
         rn_actor_send(&decode->model->tier.actor, msg);
         return;
     }
-    memcpy(request->blocks + request->n_blocks, msg->grant.blocks, msg->grant.n * sizeof request->blocks[0]);
-    request->n_blocks += msg->grant.n;
+    rn_batch_take_blocks(decode, request, msg->grant.blocks, msg->grant.n);
     request->growing = false;
     rn_msg_free(self->runtime, msg);
 }

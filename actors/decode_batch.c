@@ -10,6 +10,7 @@
 #include "actors/decode_batch.h"
 
 #include "actors/engine.h"
+#include "model/room.h"
 
 static int32_t credit_of(const struct rn_decode *decode, const struct rn_request *request)
 {
@@ -21,7 +22,8 @@ static struct rn_batch_part *add_part(struct rn_batch *batch, struct rn_request 
     struct rn_batch_part *part = &batch->parts[batch->n_parts];
 
     *part = (struct rn_batch_part){.request = request, .prompt = prompt};
-    batch->step.seqs[batch->n_parts] = (struct rn_step_seq){.blocks = request->blocks, .n_blocks = request->n_blocks};
+    batch->step.seqs[batch->n_parts] = (struct rn_step_seq){
+        .blocks = request->blocks, .n_blocks = request->n_blocks, .means = request->means, .n_means = request->n_means};
     if (request->copy == RN_COPY_WANTED)
         batch->step.copies[batch->step.n_copies++] =
             (struct rn_step_copy){request->copy_from, request->blocks[request->copy_at]};
@@ -87,14 +89,60 @@ static int64_t next_level(const struct rn_decode *decode, bool prompts, int64_t 
     return level;
 }
 
+/* Blocks that no row looks at any more become the next ones. Only of a request whose rows are in no step. */
+static void go_on(const struct rn_decode *decode, struct rn_request *request)
+{
+    const struct rn_backend_limits *limits = &decode->model->parts.limits;
+    uint32_t sinks = rn_room_sinks(limits), first = rn_room_first(limits, request->n_done);
+    uint32_t all = rn_room_round(request->n_limit, limits->block_tokens);
+
+    while (sinks + request->n_gone < first && request->n_blocks < all) {
+        uint32_t *gone = &request->blocks[sinks + request->n_gone++];
+
+        request->blocks[request->n_blocks++] = *gone;
+        *gone = RN_NO_BLOCK;
+    }
+}
+
+/* Has it less than a block's positions left before it needs one more block of means? */
+static bool is_short_of_means(const struct rn_backend_limits *limits, const struct rn_request *request)
+{
+    uint64_t room = (uint64_t)request->n_means * limits->block_tokens * RN_CHUNK;
+
+    return request->n_means < rn_room_means(limits, request->n_limit) && room < request->n_done + limits->block_tokens;
+}
+
+/* How many blocks it may get still. */
+static uint32_t blocks_left(const struct rn_backend_limits *limits, const struct rn_request *request)
+{
+    uint32_t all = rn_room_round(request->n_limit, limits->block_tokens);
+    uint32_t most = rn_room_blocks(limits, request->n_limit), held = request->n_blocks - request->n_gone;
+
+    if (request->n_blocks >= all || held >= most)
+        return 0;
+    return all - request->n_blocks < most - held ? all - request->n_blocks : most - held;
+}
+
+void rn_batch_take_blocks(const struct rn_decode *decode, struct rn_request *request, const uint32_t *blocks, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (is_short_of_means(&decode->model->parts.limits, request))
+            request->means[request->n_means++] = blocks[i];
+        else
+            request->blocks[request->n_blocks++] = blocks[i];
+}
+
 /* Asks for the next blocks when less than a block's positions are left of the lease. */
 static void grow(struct rn_decode *decode, struct rn_request *request)
 {
-    uint32_t per_block = decode->model->parts.limits.block_tokens;
-    uint32_t needed = (request->n_limit + per_block - 1) / per_block - request->n_blocks;
+    const struct rn_backend_limits *limits = &decode->model->parts.limits;
+    uint32_t per_block = limits->block_tokens, needed = 0;
     struct rn_msg *msg;
 
-    if (request->growing || needed == 0 || request->n_blocks * per_block - request->n_done >= per_block)
+    if (request->n_blocks * per_block - request->n_done < per_block)
+        needed = blocks_left(limits, request);
+    needed += is_short_of_means(limits, request);
+    if (request->growing || needed == 0)
         return;
     request->growing = true;
     msg = rn_msg_new(decode->actor.runtime, RN_MSG_GROW);
@@ -105,7 +153,11 @@ static void grow(struct rn_decode *decode, struct rn_request *request)
 
 static bool has_block(const struct rn_decode *decode, const struct rn_request *request)
 {
-    return request->n_done / decode->model->parts.limits.block_tokens < request->n_blocks;
+    const struct rn_backend_limits *limits = &decode->model->parts.limits;
+
+    return request->n_done / limits->block_tokens < request->n_blocks &&
+           (request->n_done % RN_CHUNK != RN_CHUNK - 1 || limits->mean_window == 0 ||
+            request->n_done / RN_CHUNK / limits->block_tokens < request->n_means);
 }
 
 static void add_running_of(struct rn_decode *decode, int64_t level, uint32_t max_rows, uint32_t max_outs)
@@ -123,6 +175,7 @@ static void add_running_of(struct rn_decode *decode, int64_t level, uint32_t max
             batch->n_parts == decode->model->parts.limits.max_seqs)
             return;
         decode->cursor = (first + i + 1) % n;
+        go_on(decode, request);
         if (credit_of(decode, request) > 0 && has_block(decode, request)) {
             add_row(batch, add_part(batch, request, false), true, NULL);
             batch->read_along |= request->priority >= 0;
@@ -152,8 +205,10 @@ static uint32_t chunk_rows(const struct rn_decode *decode, const struct rn_reque
     uint32_t rows = max_rows - step->n_rows;
     uint32_t outs = limits->max_outs - step->n_outs;
     int32_t credit = credit_of(decode, request) - request->want_progress - 1; /* progress, and the first token */
+    uint32_t places = request->n_blocks * limits->block_tokens - request->n_done;
     uint32_t n = left < rows ? left : rows;
 
+    n = n < places ? n : places;
     if (credit < 0 || outs == 0)
         return 0;
     if (request->want_logits) {
@@ -206,6 +261,7 @@ static void add_prompts_of(struct rn_decode *decode, int64_t level, uint32_t max
         rn_request_push(&decode->prompts, request);
         if (full || request->priority != level || !goes_on(request))
             continue;
+        go_on(decode, request);
         n = chunk_rows(decode, request, max_rows);
         if (n > 0)
             add_chunk(decode, request, n);

@@ -7,6 +7,7 @@
 #include "actors/note.h"
 #include "actors/session.h"
 #include "base/status.h"
+#include "model/room.h"
 
 #define RETRY_MS 100          /* as long as nothing is known */
 #define MOST_RETRY_MS 60000u
@@ -111,7 +112,7 @@ static runnel_status check_request(runnel_model *model, const runnel_request *re
 static uint64_t prompt_room(const runnel_model *model, const runnel_request *request)
 {
     const struct rn_backend_limits *limits = &model->parts.limits;
-    uint64_t room = (uint64_t)limits->n_blocks * limits->block_tokens;
+    uint64_t room = rn_room_positions(limits);
 
     room = room < limits->context_tokens ? room : limits->context_tokens;
     return room - (request->max_tokens == 0 ? 0 : 1);

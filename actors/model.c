@@ -6,12 +6,14 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "model/kv.h"
+#include "model/room.h"
 
 #define BLOCK_TOKENS 32 /* positions per KV block: also the tile that attention walks */
 #define DEFAULT_CONTEXT 8192
 #define DEFAULT_BATCH 256
 #define MIN_BATCH 8
 #define MAX_BATCH 8192
+#define MAX_MEAN_WINDOW (1u << 28) /* as many positions as a plan can have */
 #define MAX_OUTS 64        /* sequences that decode in one step */
 #define DEFAULT_CONTEXTS 8 /* full contexts that the default KV memory holds */
 
@@ -31,6 +33,10 @@ static runnel_status read_options(const runnel_model_options *given, runnel_mode
     memcpy(options, given, given->struct_size);
     if (!rn_kv_known(options->kv_type))
         return rn_error_set(error, RUNNEL_INVALID, "model options: kv_type %d is not known", (int)options->kv_type);
+    if (options->chunk_mean > MAX_MEAN_WINDOW)
+        return rn_error_set(error, RUNNEL_INVALID, "model options: chunk_mean %u is more than %u", options->chunk_mean,
+                            MAX_MEAN_WINDOW);
+    options->chunk_mean = (options->chunk_mean + RN_CHUNK - 1) / RN_CHUNK * RN_CHUNK;
     if (!(options->max_slowdown == 0 || options->max_slowdown > 1))
         return rn_error_set(error, RUNNEL_INVALID, "model options: max_slowdown %g is not above 1",
                             (double)options->max_slowdown);
@@ -55,7 +61,8 @@ static runnel_status choose_blocks(const struct runnel_model *model, struct rn_b
                                    runnel_error *error)
 {
     uint64_t block_bytes = rn_plan_kv_bytes(model->parts.plan, limits->kv_type) * limits->block_tokens;
-    uint64_t context_blocks = (limits->context_tokens + limits->block_tokens - 1) / limits->block_tokens;
+    uint64_t context_blocks =
+        (uint64_t)rn_room_blocks(limits, limits->context_tokens) + rn_room_means(limits, limits->context_tokens);
     uint64_t blocks = DEFAULT_CONTEXTS * context_blocks;
 
     if (model->options.kv_bytes != 0) {
@@ -87,6 +94,7 @@ static runnel_status choose_limits(struct runnel_model *model, runnel_error *err
         .block_tokens = BLOCK_TOKENS,
         .context_tokens = model->parts.plan->context_tokens,
         .kv_type = model->options.kv_type,
+        .mean_window = model->options.chunk_mean,
     };
     return choose_blocks(model, limits, error);
 }
@@ -452,6 +460,10 @@ runnel_status runnel_model_get_info(runnel_model *model, runnel_model_info *info
         now.parameters = parts->plan->parameters;
         now.weight_bytes = parts->plan->weight_bytes;
         now.kv_bytes_per_token = rn_plan_kv_bytes(parts->plan, parts->limits.kv_type);
+        now.chunk_mean = parts->limits.mean_window;
+        now.kv_bytes_longest = now.kv_bytes_per_token * parts->limits.block_tokens *
+                               (rn_room_blocks(&parts->limits, parts->limits.context_tokens) +
+                                rn_room_means(&parts->limits, parts->limits.context_tokens));
         now.kv_bytes = now.kv_bytes_per_token * parts->limits.block_tokens * parts->limits.n_blocks;
     }
     memcpy(info, &now, info->struct_size < sizeof now ? info->struct_size : sizeof now);

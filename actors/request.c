@@ -25,6 +25,7 @@ void rn_request_free(struct rn_request *request)
     rn_session_job_free(request->job);
     rn_free(request->heap, request->tokens);
     rn_free(request->heap, request->blocks);
+    rn_free(request->heap, request->means);
     rn_free(request->heap, request->stop_tokens);
     rn_sampler_free(request->sampler);
     rn_free(request->heap, request);

@@ -75,6 +75,9 @@ struct rn_request {
     uint32_t n_reported;     /* positions of the last PROGRESS */
     uint32_t *blocks;        /* [n_blocks], with room for n_limit tokens */
     uint32_t n_blocks;       /* leased so far */
+    uint32_t n_gone;         /* of them, behind the sinks: they have gone on to the end (model/room.h) */
+    uint32_t *means;         /* [n_means]: blocks of the means of chunks; NULL without a mean window */
+    uint32_t n_means;
     uint32_t n_shared;       /* of them, the first ones that it found full and computed */
     uint32_t n_told; /* positions of the prompt that the tier knows to be computed; UINT32_MAX: it wants to hear nothing */
     bool apart;              /* its KV came out of a file: others share nothing of it */

@@ -6,6 +6,7 @@
 #include "actors/engine.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "model/room.h"
 
 struct rn_session_job *rn_session_job_new(struct rn_heap *heap, enum rn_job_kind kind, const char *path,
                                           const void *note, size_t note_bytes)
@@ -151,10 +152,10 @@ static runnel_status check_head(struct rn_session_job *job)
     if (!rn_print_same(&head->vocab, &prints->vocab))
         return rn_error_set(&job->error, RUNNEL_UNSUPPORTED, "%s: a session of another vocabulary", job->path);
     if (head->n_tokens > limits->context_tokens ||
-        head->n_tokens > (uint64_t)limits->n_blocks * limits->block_tokens)
+        head->n_tokens > rn_room_positions(limits))
         return rn_error_set(&job->error, RUNNEL_CONTEXT, "%s: the session has %u tokens, %u fit", job->path,
                             head->n_tokens, limits->context_tokens);
-    job->fits = has_blocks(model->parts.backend) && rn_print_same(&head->kv, &prints->kv) &&
+    job->fits = limits->mean_window == 0 && has_blocks(model->parts.backend) && rn_print_same(&head->kv, &prints->kv) &&
                 head->block_tokens == limits->block_tokens && head->block_bytes == block_bytes(model);
     return RUNNEL_OK;
 }

@@ -9,6 +9,7 @@
 #include "actors/tier_lease.h"
 #include "actors/tier_session.h"
 #include "base/check.h"
+#include "model/room.h"
 
 static struct rn_tier *tier_of(struct rn_actor *actor)
 {
@@ -115,7 +116,7 @@ static runnel_status prepare_outlet(struct rn_tier *tier, struct rn_request *req
 static uint32_t limit_of(const struct rn_tier *tier, const struct rn_request *request, uint64_t prompt)
 {
     const struct rn_backend_limits *limits = &tier->model->parts.limits;
-    uint64_t room = (uint64_t)limits->n_blocks * limits->block_tokens;
+    uint64_t room = rn_room_positions(limits);
     uint64_t limit = limits->context_tokens < room ? limits->context_tokens : room;
 
     if (request->max_tokens >= 0 && prompt + (uint64_t)request->max_tokens < limit)
@@ -135,12 +136,26 @@ static void trim_session(struct rn_tier *tier, struct rn_session *session, const
     session->n_computed = fit->from_tree ? 0 : fit->n_done;
 }
 
-/* Blocks for that many known tokens, and a little more: what the request begins with. */
-static uint32_t first_lease(const struct rn_tier *tier, uint32_t tokens, uint32_t limit)
+/* That many known tokens, and a little more: for what the request begins with there are blocks. */
+static uint32_t first_positions(const struct rn_tier *tier, uint32_t tokens, uint32_t limit)
 {
     uint64_t ahead = (uint64_t)tokens + RN_LEASE_BLOCKS * tier->model->parts.limits.block_tokens;
 
-    return rn_tier_blocks_for(tier, ahead < limit ? (uint32_t)ahead : limit);
+    return ahead < limit ? (uint32_t)ahead : limit;
+}
+
+/* Tables for all the blocks that the request may come to have; false: no memory. */
+static bool take_tables(const struct rn_tier *tier, struct rn_request *request, uint32_t limit)
+{
+    const struct rn_backend_limits *limits = &tier->model->parts.limits;
+
+    uint32_t more = limits->mean_window > 0 ? RN_LEASE_BLOCKS : 0; /* a grant may come when it has gone on by itself */
+
+    if (request->blocks == NULL)
+        request->blocks = rn_alloc(request->heap, rn_tier_blocks_for(tier, limit) + more, sizeof request->blocks[0]);
+    if (request->means == NULL && limits->mean_window > 0)
+        request->means = rn_alloc(request->heap, rn_room_means(limits, limit), sizeof request->means[0]);
+    return request->blocks != NULL && (request->means != NULL || limits->mean_window == 0);
 }
 
 /* Room for n blocks, and where others run, for their growth. */
@@ -152,21 +167,22 @@ static bool has_room(struct rn_tier *tier, const struct rn_session *session, uin
                                                         : rn_tier_make_room(tier, session, (uint32_t)wanted);
 }
 
-/* Leases blocks behind those that are kept; false when they are not to be had now. */
+/* Leases blocks for `first` positions behind those that are kept; false when they are not to be had now. */
 static bool lease(struct rn_tier *tier, struct rn_request *request, struct rn_session *session,
-                  const struct rn_fit *fit, uint32_t n_blocks, uint32_t limit)
+                  const struct rn_fit *fit, uint32_t first, uint32_t limit)
 {
+    const struct rn_backend_limits *limits = &tier->model->parts.limits;
+    uint32_t n_blocks = rn_room_blocks(limits, first), n_means = rn_room_means(limits, first);
     const uint32_t *kept = fit->from_tree ? tier->found : session != NULL ? session->blocks : NULL;
     uint32_t n_new = n_blocks - fit->n_kept;
-    bool room;
+    bool room, tables;
 
     RN_CHECK(fit->n_kept <= n_blocks); /* they cover known tokens, and those are part of the prompt */
     if (fit->from_tree)
         rn_tier_ref(tier, tier->found, fit->n_kept);
-    room = has_room(tier, session, n_new);
-    if (room && request->blocks == NULL)
-        request->blocks = rn_alloc(request->heap, rn_tier_blocks_for(tier, limit), sizeof request->blocks[0]);
-    if (!room || request->blocks == NULL) {
+    room = has_room(tier, session, n_new + n_means);
+    tables = room && take_tables(tier, request, limit);
+    if (!tables) {
         if (fit->from_tree)
             rn_tier_take_back(tier, tier->found, fit->n_kept);
         if (room)
@@ -174,6 +190,9 @@ static bool lease(struct rn_tier *tier, struct rn_request *request, struct rn_se
         return room;
     }
     rn_tier_take(tier, n_new, request->blocks + fit->n_kept);
+    if (n_means > 0)
+        rn_tier_take(tier, n_means, request->means);
+    request->n_means = n_means;
     if (fit->n_kept > 0)
         memcpy(request->blocks, kept, fit->n_kept * sizeof *kept);
     request->n_blocks = n_blocks;
@@ -197,12 +216,12 @@ static void release_source(struct rn_tier *tier, const struct rn_fit *fit)
 
 /* A copy needs its source besides the request's own blocks: where that is one too many, its positions are computed. */
 static bool trim_and_lease(struct rn_tier *tier, struct rn_request *request, struct rn_session *session,
-                           struct rn_fit *fit, uint32_t n_blocks, uint32_t limit)
+                           struct rn_fit *fit, uint32_t first, uint32_t limit)
 {
     hold_source(tier, fit);
     if (session != NULL)
         trim_session(tier, session, fit);
-    if (lease(tier, request, session, fit, n_blocks, limit)) {
+    if (lease(tier, request, session, fit, first, limit)) {
         if (request->outcome != RN_OUTCOME_NONE)
             release_source(tier, fit);
         return true;
@@ -213,24 +232,39 @@ static bool trim_and_lease(struct rn_tier *tier, struct rn_request *request, str
     fit->copies = false;
     if (fit->from_tree) {
         fit->n_done = fit->n_kept * tier->model->parts.limits.block_tokens;
-        return lease(tier, request, session, fit, n_blocks, limit);
+        return lease(tier, request, session, fit, first, limit);
     }
     if (rn_block_pool_references(&tier->pool, session->blocks[fit->n_kept]) == 1)
         fit->n_kept++; /* who shared it has just given it back */
     else
         fit->n_done = fit->n_kept * tier->model->parts.limits.block_tokens;
     trim_session(tier, session, fit);
-    return lease(tier, request, session, fit, n_blocks, limit);
+    return lease(tier, request, session, fit, first, limit);
+}
+
+/* Takes back what the request has, but its first n_kept blocks. */
+static void take_all_back(struct rn_tier *tier, struct rn_request *request, uint32_t n_kept)
+{
+    uint32_t sinks = rn_room_sinks(&tier->model->parts.limits);
+
+    if (request->n_gone > 0) { /* nothing is kept of such a one */
+        request->n_blocks -= request->n_gone;
+        memmove(request->blocks + sinks, request->blocks + sinks + request->n_gone,
+                (request->n_blocks - sinks) * sizeof request->blocks[0]);
+    }
+    if (request->n_blocks > n_kept)
+        rn_tier_take_back(tier, request->blocks + n_kept, request->n_blocks - n_kept);
+    if (request->n_means > 0)
+        rn_tier_take_back(tier, request->means, request->n_means);
+    request->n_blocks = request->n_means = request->n_gone = 0;
 }
 
 /* Gives back what lease() took; what the session keeps stays with it. */
 static void give_back(struct rn_tier *tier, struct rn_request *request, const struct rn_fit *fit)
 {
-    uint32_t n_kept = fit->from_tree ? 0 : fit->n_kept;
-
-    rn_tier_take_back(tier, request->blocks + n_kept, request->n_blocks - n_kept);
+    take_all_back(tier, request, fit->from_tree ? 0 : fit->n_kept);
     release_source(tier, fit);
-    request->n_blocks = request->n_done = 0;
+    request->n_done = 0;
 }
 
 /* The session's KV goes with the request until it retires. */
@@ -290,7 +324,7 @@ static bool begin(struct rn_tier *tier, struct rn_request *request, struct rn_se
         RN_CHECK(rn_prefix_tree_wait(&tier->tree, &tier->passages[request->slot].path, &fit.found));
         return false;
     }
-    if (!trim_and_lease(tier, request, session, &fit, first_lease(tier, n_fill, limit), limit))
+    if (!trim_and_lease(tier, request, session, &fit, first_positions(tier, n_fill, limit), limit))
         return false;
     if (request->outcome != RN_OUTCOME_NONE)
         return true;
@@ -443,9 +477,9 @@ static void on_preempted(struct rn_actor *self, struct rn_msg *msg)
 
     rn_msg_free(self->runtime, msg);
     rn_tier_leave(tier, request);
-    rn_tier_take_back(tier, request->blocks, request->n_blocks);
+    take_all_back(tier, request, 0);
     rn_tier_come_out(tier, request);
-    request->n_blocks = request->n_done = 0;
+    request->n_done = 0;
     request->resumed = true;
     rn_note_preempted(&tier->actor, request);
     if (passage->cancelled == request->generation) {
@@ -575,13 +609,19 @@ static void on_session_free(struct rn_actor *self, struct rn_msg *msg)
     rn_msg_free(self->runtime, msg);
 }
 
-/* The request's tokens and the blocks of its computed positions stay with the session. */
+/* The request's tokens and the blocks of its computed positions stay with the session; with a mean window the tokens
+ * alone, since what a shorter beginning of them would need is gone. */
 static void keep_in_session(struct rn_tier *tier, struct rn_request *request, struct rn_session *session)
 {
     uint32_t n_tokens = rn_request_kept_tokens(request);
     uint32_t n_computed = request->n_done < n_tokens ? request->n_done : n_tokens;
-    uint32_t n_blocks = rn_tier_blocks_for(tier, n_computed);
+    uint32_t n_blocks;
 
+    if (tier->model->parts.limits.mean_window > 0) {
+        take_all_back(tier, request, 0);
+        n_computed = 0;
+    }
+    n_blocks = rn_tier_blocks_for(tier, n_computed);
     rn_tier_take_back(tier, request->blocks + n_blocks, request->n_blocks - n_blocks);
     rn_free(request->heap, session->tokens);
     session->tokens = request->tokens;
@@ -612,7 +652,7 @@ static void on_retire(struct rn_actor *self, struct rn_msg *msg)
     if (request->n_limit > 0 && session != NULL)
         leave_session(tier, request, session);
     else if (request->n_blocks > 0)
-        rn_tier_take_back(tier, request->blocks, request->n_blocks);
+        take_all_back(tier, request, 0);
     rn_tier_come_out(tier, request);
     rn_request_unqueue(request);
     rn_counter_add(&tier->model->engine->totals.queued_bytes, -(int64_t)request->n_bytes);

@@ -48,7 +48,7 @@ runnel_status rn_tier_cache_init(struct rn_tier *tier)
     const struct rn_backend_limits *limits = &tier->model->parts.limits;
     struct rn_heap *heap = &tier->model->engine->heap;
 
-    tier->shares = !tier->model->options.no_prefix_cache;
+    tier->shares = !tier->model->options.no_prefix_cache && limits->mean_window == 0;
     rn_hit_ceiling_init(&tier->ceiling);
     rn_tier_tail_init(tier);
     tier->tokens = rn_alloc(heap, limits->context_tokens, sizeof *tier->tokens);

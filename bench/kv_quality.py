@@ -1,8 +1,8 @@
 """What the KV formats cost in quality, on one model: a table in Markdown.
 
-    kv_quality.py RUNNEL MODEL TEXT [--context N] [--pieces N] [--needles N] [--types f32,f16,...]
+    kv_quality.py RUNNEL MODEL TEXT [--context N] [--pieces N] [--needles N] [--types f32,f16,f16+128,...]
 
-Against keys and values in f32, the same weights:
+A type with +N is one with --chunk-mean N; its bytes are those that the last position looks at. Against keys and values in f32, the same weights:
 
     perplexity   `runnel perplexity`, windows as long as the context
     divergence   mean Kullback-Leibler divergence of the next token's distribution, in nats, over whole contexts of the text;
@@ -34,19 +34,28 @@ def call(args):
     return done.stdout.decode()
 
 
+def kv(kv_type):
+    """Of "q8": --kv-type; of "q8+128": that and --chunk-mean."""
+    name, _, window = kv_type.partition("+")
+    return ["--kv-type", name] + (["--chunk-mean", window] if window else [])
+
+
 class Model:
     def __init__(self, runnel, path, folder, context):
         self.runnel, self.path, self.file = runnel, path, os.path.join(folder, "logits")
         self.context = min(context, json.loads(call([runnel, "info", path, "--json"]))["trained_tokens"])
 
     def perplexity(self, text, kv_type):
-        out = call([self.runnel, "perplexity", self.path, text, "--ctx", str(self.context), "--kv-type", kv_type,
+        out = call([self.runnel, "perplexity", self.path, text, "--ctx", str(self.context), *kv(kv_type),
                     "--json", "-q"])
         return json.loads(out)["perplexity"]
 
     def bytes_per_token(self, kv_type):
-        out = call([self.runnel, "info", self.path, "--json", "--kv-type", kv_type])
-        return json.loads(out)["memory"]["kv_bytes_per_token"]
+        name, _, window = kv_type.partition("+")
+        out = call([self.runnel, "info", self.path, "--json", "--kv-type", name])
+        each = json.loads(out)["memory"]["kv_bytes_per_token"]
+        behind = max(0, (self.context - 1 - int(window)) // 64) if window else 0
+        return each if behind < 2 else round(each * (self.context - 63 * (behind - 1)) / self.context)
 
     def ids(self, text):
         with open(self.file + ".text", "w") as file:
@@ -56,8 +65,7 @@ class Model:
 
     def logits(self, ids, kv_type):
         """[positions, vocabulary] log-probabilities."""
-        call([self.runnel, "logits", self.path, "--tokens", ",".join(map(str, ids)), "-o", self.file, "--kv-type",
-              kv_type, "-q"])
+        call([self.runnel, "logits", self.path, "--tokens", ",".join(map(str, ids)), "-o", self.file, *kv(kv_type), "-q"])
         with open(self.file, "rb") as file:
             n, vocab = np.frombuffer(file.read(8), "<u4")
             file.read(4 * int(n))

@@ -344,6 +344,12 @@ typedef struct runnel_model_options {
     float max_slowdown;       /* while answers are generated, prompts that come in are cut so small that a step takes at most so many
                                  times as long as without them; above 1, 0: 2, INFINITY: prompts take what batch_tokens
                                  leaves, which serves them soonest. Answers of negative priority do not count */
+    uint32_t chunk_mean;      /* 0: every position's keys and values are kept. Else a lossy compression, of any kv_type: the last
+                                 so many positions (rounded up to 64; a few more, up to 127) and the first 64 are
+                                 kept, each 64 others as one mean key and value, so that a sequence of n positions
+                                 takes the memory of about chunk_mean + batch_tokens + n / 64. A sequence that fits gets the
+                                 answer it would get without. Nothing is shared between requests, and a session's turn
+                                 computes its history again. docs/QUALITY.md says what it costs; at most 2^28 */
 } runnel_model_options;
 
 RUNNEL_API void runnel_model_options_default(runnel_model_options *options);
@@ -380,6 +386,8 @@ typedef struct runnel_model_info {
     uint64_t kv_bytes;        /* reserved for KV blocks */
     uint64_t kv_bytes_per_token;
     uint32_t block_tokens;    /* positions per KV block */
+    uint32_t chunk_mean;      /* positions that are kept exactly; 0: all */
+    uint64_t kv_bytes_longest;/* of kv_bytes, what a sequence of context_tokens needs at once */
 } runnel_model_info;
 
 /* RUNNEL_STATE before the load has ended well. */

@@ -134,6 +134,7 @@ static bool collect_settings(const struct batch *batch, struct batch_setting set
     set(settings, n, "device", options->device);
     set(settings, n, "kv-type", options->kv_type);
     set_number(settings, n, "kv-size", options->kv_bytes);
+    set_number(settings, n, "chunk-mean", batch->app.info.chunk_mean);
     set_number(settings, n, "context", batch->app.info.context_tokens);
     set_number(settings, n, "max-line-bytes", options->max_line_bytes);
     return true;

@@ -504,6 +504,7 @@ static int bench_model(struct app_options *options, const char *path, bool first
 
     if (code != APP_OK)
         return code;
+    model.cost.chunk_mean = (uint64_t)options->chunk_mean;
     name_model(&model, path);
     choose_sizes(options, &model.cost);
     options->operands[0] = path;

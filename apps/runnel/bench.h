@@ -33,6 +33,7 @@ struct bench_cost {
     double integer_ops, float_ops;           /* of one position, in block formats and in floats; without the head */
     double head_integer_ops, head_float_ops; /* of one row of logits */
     uint64_t kv_bytes_per_token;
+    uint64_t chunk_mean; /* --chunk-mean; bench_cost_read leaves 0 */
 };
 
 /* What one token of a test needs. */

@@ -146,12 +146,22 @@ static double step_bytes(const struct bench_cost *cost, double rows)
     return cost->bytes + cost->expert_bytes * share;
 }
 
+/* How many positions and means attention reads behind so many positions: with --chunk-mean the first 64, the window and
+ * half a chunk on average, and one for each 64 others. */
+static double entries_read(const struct bench_cost *cost, double depth)
+{
+    double exact = 64 + 32 + (double)cost->chunk_mean;
+
+    return cost->chunk_mean == 0 || depth < exact ? depth : exact + (depth - exact) / 64;
+}
+
 static struct bench_need decode_need(const struct bench_cost *cost, const struct bench_test *test)
 {
     double depth = test->depth + test->tokens / 2.0; /* on average */
 
     return (struct bench_need){
-        .bytes = step_bytes(cost, test->streams) / test->streams + depth * (double)cost->kv_bytes_per_token,
+        .bytes = step_bytes(cost, test->streams) / test->streams +
+                 entries_read(cost, depth) * (double)cost->kv_bytes_per_token,
         .integer_ops = cost->integer_ops + cost->head_integer_ops,
         .float_ops = cost->float_ops + cost->head_float_ops,
     };
@@ -163,7 +173,7 @@ static struct bench_need prefill_need(const struct bench_cost *cost, const struc
     double chunks = ceil(tokens / batch), kv = 0;
 
     for (double i = 1; i <= chunks; i++)
-        kv += fmin(tokens, i * batch) * (double)cost->kv_bytes_per_token;
+        kv += entries_read(cost, fmin(tokens, i * batch)) * (double)cost->kv_bytes_per_token;
     return (struct bench_need){
         .bytes = (steps * step_bytes(cost, fmin(all, batch)) + kv * test->streams) / all,
         .integer_ops = cost->integer_ops + cost->head_integer_ops / tokens,

@@ -145,6 +145,7 @@ static void put_row(const struct app_options *options, const struct bench_model 
     put_count(&row, "threads", model->threads);
     put_count(&row, "batch_tokens", model->batch_tokens);
     put_text(&row, "kv_type", options->kv_type);
+    put_count(&row, "chunk_mean", (uint64_t)options->chunk_mean);
     put_text(&row, "device", options->device);
     put_share(&row, &share);
     put_number(&row, "load_s", model->load_s);

@@ -55,6 +55,7 @@ static int load_model(struct app *app, bool vocab_only)
     model_options.context_tokens = (uint32_t)options->context;
     model_options.kv_bytes = options->kv_bytes;
     model_options.kv_type = app_kv_type(options->kv_type);
+    model_options.chunk_mean = (uint32_t)options->chunk_mean;
     model_options.batch_tokens = (uint32_t)options->batch;
     model_options.device = options->device;
     model_options.vocab_only = vocab_only;

@@ -98,7 +98,7 @@ static const struct command {
      "  streams, depth                         as asked for\n"
      "  tokens_per_s, .._min, .._max           of all streams together\n"
      "  first_token_ms, .._min, .._max         of prefill: from submit to the first token's event\n"
-     "  repeats, threads, batch_tokens, kv_type, device\n"
+     "  repeats, threads, batch_tokens, kv_type, chunk_mean, device\n"
      "  bytes_per_token, ops_per_token         what must be read, and computed with weights (a multiply-add is 2)\n"
      "  bandwidth_percent, peak_percent        how much of the machine's reading and arithmetic that takes\n"
      "  limit_percent                          the greater of the two\n"

@@ -141,6 +141,8 @@ static const struct option {
      "format of the key-value cache: f16 (default), f32, bf16, fp8, q8, q4 or q3"},
     {"--kv-size", 0, "BYTES", SIZE, AT(kv_bytes), 0, 0, false, NULL, COMPUTING,
      "memory for the key-value cache, with K, M or G; default: 8 contexts"},
+    {"--chunk-mean", 0, "N", INTEGER, AT(chunk_mean), 1, 1 << 28, false, NULL, SETTING,
+     "lossy: the last N positions are kept, and one mean of each 64 older ones"},
     {"--no-prefix-cache", 0, NULL, FLAG, AT(no_prefix_cache), 0, 0, false, NULL,
      APP_RUN | APP_CHAT | APP_BATCH,
      "compute each prompt whole, also where an earlier one begins alike"},

@@ -76,6 +76,7 @@ struct app_options {
     /* the engine and the model */
     int64_t context, batch, threads; /* 0: chosen */
     uint64_t kv_bytes;
+    int64_t chunk_mean;
     const char *kv_type, *device;
     bool no_prefix_cache;
     const char *metrics_file, *trace_file;

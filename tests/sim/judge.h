@@ -6,7 +6,7 @@
 #include "runnel.h"
 #include "tests/sim/oracle_backend.h"
 
-#define JUDGE_TOKENS 320
+#define JUDGE_TOKENS 832
 #define JUDGE_TEXT (3 * JUDGE_TOKENS)
 
 struct judge_stops {

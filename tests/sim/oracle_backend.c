@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "model/room.h"
 
 #define POISON 0xdeadbeefcafef00dull
 
@@ -74,12 +75,24 @@ static void breach(struct oracle *oracle, const char *what)
 
 static bool blocks_good(const struct oracle *oracle, const struct rn_step *step, const struct rn_step_row *row)
 {
+    const struct rn_backend_limits *limits = &oracle->limits;
     const struct rn_step_seq *seq = &step->seqs[row->seq];
+    uint32_t behind = rn_chunks_behind(limits->mean_window, row->position), n_held = 0;
 
-    for (uint32_t i = 0; i <= row->position / oracle->limits.block_tokens; i++)
-        if (i >= seq->n_blocks || seq->blocks[i] >= oracle->limits.n_blocks)
+    for (uint32_t i = 0; i <= row->position / limits->block_tokens; i++) {
+        bool seen = behind <= RN_CHUNK_SINKS || i * limits->block_tokens < RN_CHUNK_SINKS * RN_CHUNK ||
+                    (i + 1) * limits->block_tokens > behind * RN_CHUNK;
+
+        if (i >= seq->n_blocks || (seq->blocks[i] >= limits->n_blocks && (seen || seq->blocks[i] != RN_NO_BLOCK)))
             return false;
-    return true;
+    }
+    for (uint32_t i = 0; i < seq->n_blocks; i++)
+        n_held += seq->blocks[i] != RN_NO_BLOCK;
+    for (uint32_t i = 0; i < seq->n_means; i++)
+        if (seq->means[i] >= limits->n_blocks)
+            return false;
+    return n_held <= rn_room_blocks(limits, limits->context_tokens) &&
+           (limits->mean_window == 0 || (row->position + 1) / RN_CHUNK <= seq->n_means * limits->block_tokens);
 }
 
 /* The contract of backend.h, looked at when the step comes in and again when it runs. */
@@ -237,19 +250,35 @@ static const struct rn_backend_ops oracle_ops = {
     .write_block = write_block,
 };
 
-static uint64_t *kv_at(const struct oracle *oracle, const struct rn_step_seq *seq, uint32_t position)
+/* Entry i of a table: a position's of seq->blocks, a chunk's of seq->means. */
+static uint64_t *at(const struct oracle *oracle, const uint32_t *table, uint32_t i)
 {
     uint32_t per_block = oracle->limits.block_tokens;
 
-    return &oracle->kv[(size_t)seq->blocks[position / per_block] * per_block + position % per_block];
+    return &oracle->kv[(size_t)table[i / per_block] * per_block + i % per_block];
+}
+
+static uint64_t *kv_at(const struct oracle *oracle, const struct rn_step_seq *seq, uint32_t position)
+{
+    return at(oracle, seq->blocks, position);
+}
+
+/* Of positions [from, to), or of chunks. */
+static uint64_t sum_of(const struct oracle *oracle, const uint32_t *table, uint32_t from, uint32_t to)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = from; i < to; i++)
+        sum += *at(oracle, table, i);
+    return sum;
 }
 
 static void write_logits(const struct oracle *oracle, const struct rn_step_seq *seq, uint32_t position, float *logits)
 {
-    uint64_t sum = 0;
+    struct rn_chunk_span span = rn_chunk_span(oracle->limits.mean_window, position, 0);
+    uint64_t sum = sum_of(oracle, seq->blocks, span.sink, span.sink_end) + sum_of(oracle, seq->means, span.from, span.to) +
+                   sum_of(oracle, seq->blocks, span.first, position + 1);
 
-    for (uint32_t i = 0; i <= position; i++)
-        sum += *kv_at(oracle, seq, i);
     memset(logits, 0, ORACLE_VOCAB * sizeof *logits);
     logits[token_of(sum, &oracle->alphabet)] = ORACLE_HOT;
 }
@@ -262,6 +291,9 @@ static void run_row(struct oracle *oracle, struct rn_step *step, const struct rn
 
     *kv_at(oracle, seq, row->position) =
         fault == ORACLE_FAULT_DEVICE ? POISON : kv_after(previous, row->token, row->position);
+    if (rn_chunk_ends(oracle->limits.mean_window, row->position))
+        *at(oracle, seq->means, row->position / RN_CHUNK) =
+            sum_of(oracle, seq->blocks, row->position + 1 - RN_CHUNK, row->position + 1);
     if (row->out < 0 || fault == ORACLE_FAULT_DEVICE)
         return;
     logits = step->logits + (size_t)row->out * ORACLE_VOCAB;

@@ -4,6 +4,10 @@
  *   S[i]   = KV[0] + ... + KV[i]                              what attention is here: all of the past
  *   logits[i] = one-hot at alphabet[mix(S[i]) mod alphabet size]
  *
+ * With a mean window (model/chunk.h) the "mean" of a chunk is the sum of its KV, and S[i] is summed over what row i
+ * sees: sinks, means and positions. The answer stays the same, and a block that is given away too early, or a mean that
+ * is not stored, changes it.
+ *
  * A lost, stale, swapped or foreign position anywhere in the past changes every later token. The hot
  * logit stands so far above the rest that temperature and penalties cannot change the choice. A small
  * alphabet makes texts in which stop strings and broken UTF-8 are frequent.

@@ -116,6 +116,23 @@ static void plan_limits(struct sim *sim, struct rn_backend_limits *limits)
     limits->n_blocks = sim_has(sim, SIM_TINY_MEMORY) ? between(sim, 1, 12) : between(sim, 16, 200);
 }
 
+/* Chunks are of 64 positions: sequences must be long to have means. */
+static void plan_means(struct sim *sim)
+{
+    struct sim_plan *plan = &sim->plan;
+
+    if (!sim_chance(sim, 10))
+        return;
+    plan->limits.mean_window = RN_CHUNK * between(sim, 1, 2);
+    plan->limits.context_tokens = between(sim, 256, 800);
+    plan->limits.max_rows = between(sim, 16, 96);
+    plan->limits.block_tokens = 1u << between(sim, 2, 7);
+    plan->limits.n_blocks = (sim_has(sim, SIM_TINY_MEMORY) ? between(sim, 300, 600) : between(sim, 500, 3000)) /
+                                plan->limits.block_tokens + 4;
+    plan->n_ticks = between(sim, 1000, 4000);
+    sim_tell(sim, "means behind a window of %u", plan->limits.mean_window);
+}
+
 static void make_plan(struct sim *sim)
 {
     struct sim_plan *plan = &sim->plan;
@@ -163,6 +180,7 @@ static void make_plan(struct sim *sim)
     for (uint32_t i = 0; i < sizeof sim->priorities; i++)
         sim->priorities[i] = (uint8_t)sim_pick(sim, 256);
     sim->starved = sim_pick(sim, RN_MODEL_ACTORS);
+    plan_means(sim);
 }
 
 static void tell_plan(struct sim *sim)
@@ -301,6 +319,8 @@ static void submitted(void *user, struct oracle *oracle)
 
     check_writes(sim, oracle);
     sim->n_copies += oracle->last->n_copies;
+    for (uint32_t i = 0; i < oracle->last->n_rows; i++)
+        sim->n_means += rn_chunks_behind(oracle->limits.mean_window, oracle->last->rows[i].position) > RN_CHUNK_SINKS;
     oracle->due_us = sim->now_us + sim_pick(sim, sim->plan.most_latency_us);
     if (sim->step_at_once)
         oracle_complete(oracle, ORACLE_FAULT_NONE);
@@ -650,6 +670,7 @@ static void report_on(const struct sim *sim, struct sim_report *report)
         .n_waits = sim->n_waits,
         .n_evicted = sim->n_evicted,
         .n_copies = sim->n_copies,
+        .n_means = sim->n_means,
         .n_forks = sim->n_forks,
         .n_imports = sim->n_imports,
         .n_preempted = sim->n_preempted,

@@ -19,6 +19,7 @@
 #include <stdio.h>
 
 #include "actors/engine.h"
+#include "model/room.h"
 #include "tests/sim/judge.h"
 #include "tests/sim/oracle_backend.h"
 
@@ -177,6 +178,7 @@ struct sim {
     uint32_t n_files;
     char folder[32];            /* of the files; "": not made yet */
     uint64_t n_copies, n_forks, n_imports, n_jobs;
+    uint64_t n_means; /* rows that saw one */
     struct sim_stream *streams; /* [SIM_STREAMS] */
     uint32_t n_streams, n_live; /* n_live: those whose slot the engine holds */
     struct sim_stream *telling; /* its callback is running */
@@ -198,7 +200,8 @@ struct sim_report {
     uint32_t n_streams;
     uint64_t n_ticks, n_steps, n_events, n_checks;
     uint64_t n_outcomes[3]; /* done, cancelled, failed */
-    uint64_t n_hit_tokens, n_waits, n_evicted, n_preempted, n_expired, n_busy, n_joined, n_copies, n_forks, n_imports;
+    uint64_t n_hit_tokens, n_waits, n_evicted, n_preempted, n_expired, n_busy, n_joined, n_copies, n_forks, n_imports,
+        n_means;
 };
 
 /* Runs one seed. True: nothing was wrong. story: each message and act is written there; NULL: nowhere. */

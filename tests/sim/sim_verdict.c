@@ -194,12 +194,14 @@ struct held {
 static void count_blocks(struct held *held, const uint32_t *blocks, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
-        held->references[blocks[i] % 1024]++;
+        if (blocks[i] != RN_NO_BLOCK)
+            held->references[blocks[i] % 1024]++;
 }
 
 static void count_request(struct held *held, const struct rn_request *request)
 {
     count_blocks(held, request->blocks, request->n_blocks);
+    count_blocks(held, request->means, request->n_means);
     if (request->copy != RN_COPY_NONE)
         count_blocks(held, &request->copy_from, 1);
     held->lanes += request->lane == RN_LANE_OWN;
