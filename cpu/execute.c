@@ -211,6 +211,11 @@ static void run_row(const struct context *c, const struct rn_instruction *in, ui
         memcpy(slot_row(c, op->out, row), slot_row(c, op->a, c->fast->out_rows[row]),
                (size_t)width(c, op->a) * sizeof(float));
         return;
+    case RN_OP_TAP:
+        if (c->step->features != NULL)
+            memcpy(c->step->features + (size_t)row * c->fast->plan->features_width + op->group,
+                   slot_row(c, op->a, row), (size_t)width(c, op->a) * sizeof(float));
+        return;
     case RN_OP_MATMUL:
     case RN_OP_EXPERT_MATMUL:
     case RN_OP_ATTENTION:

@@ -21,7 +21,7 @@ static const char *const op_names[RN_OP_KINDS] = {
     [RN_OP_SOFTCAP] = "SOFTCAP",       [RN_OP_ACTIVATE] = "ACTIVATE",           [RN_OP_GATE] = "GATE",
     [RN_OP_ROPE] = "ROPE",             [RN_OP_KV_STORE] = "KV_STORE",           [RN_OP_ATTENTION] = "ATTENTION",
     [RN_OP_ROUTE] = "ROUTE",           [RN_OP_EXPERT_MATMUL] = "EXPERT_MATMUL", [RN_OP_EXPERT_SUM] = "EXPERT_SUM",
-    [RN_OP_SELECT] = "SELECT",
+    [RN_OP_SELECT] = "SELECT",         [RN_OP_TAP] = "TAP",
 };
 
 static struct rn_reference *self(struct rn_backend *backend)

@@ -503,6 +503,15 @@ static void expert_sum(struct rn_reference *ref, const struct rn_op *op, const s
     }
 }
 
+static void tap(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    uint32_t r, width = width_of(ref, op->a);
+
+    for (r = 0; step->features != NULL && r < step->n_rows; r++)
+        memcpy(step->features + (size_t)r * ref->plan->features_width + op->group,
+               floats(ref, op->a) + (size_t)r * width, width * sizeof(float));
+}
+
 /* ---- The table ---- */
 
 typedef void (*op_fn)(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
@@ -513,7 +522,7 @@ static const op_fn table[RN_OP_KINDS] = {
     [RN_OP_SOFTCAP] = elementwise,   [RN_OP_ACTIVATE] = elementwise,    [RN_OP_GATE] = elementwise,
     [RN_OP_ROPE] = rope_rows,        [RN_OP_KV_STORE] = kv_store,       [RN_OP_ATTENTION] = attention,
     [RN_OP_ROUTE] = route,           [RN_OP_EXPERT_MATMUL] = expert_matmul, [RN_OP_EXPERT_SUM] = expert_sum,
-    [RN_OP_SELECT] = select_rows,
+    [RN_OP_SELECT] = select_rows,    [RN_OP_TAP] = tap,
 };
 
 void rn_reference_op(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)

@@ -26,8 +26,10 @@ static void build_llama(struct rn_build *b, const struct rn_arch *arch)
     struct rn_attention_style style = {.rope = rn_build_rope_table(b, arch->neox)};
     int16_t x = rn_build_embed(b, embedding, 1);
 
-    for (b->layer = 0; (uint32_t)b->layer < b->hparams.n_layers && b->status == RUNNEL_OK; b->layer++)
+    for (b->layer = 0; (uint32_t)b->layer < b->hparams.n_layers && b->status == RUNNEL_OK; b->layer++) {
         x = llama_block(b, x, &style);
+        rn_build_tap(b, x);
+    }
     b->layer = -1;
     rn_build_head(b, x, embedding);
 }

@@ -63,6 +63,7 @@ struct rn_step {
     struct rn_step_row *rows;       /* [n_rows], n_rows >= 1 */
     struct rn_step_seq *seqs;       /* [n_seqs] */
     float *logits;                  /* [n_outs, n_vocab], written by the backend */
+    float *features;                /* [n_rows, features_width of the plan], written by the backend; NULL: not wanted */
     runnel_status status;           /* set before on_done: OK, DEVICE, CANCELLED (the backend is being freed) */
     void (*on_done)(struct rn_step *step); /* called once, on a thread of the backend; must not block */
     void *user;                     /* the submitter's */

@@ -280,11 +280,26 @@ int16_t rn_build_select(struct rn_build *b, int16_t a)
     return op.out;
 }
 
+void rn_build_tap(struct rn_build *b, int16_t x)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_TAP);
+
+    op.a = x;
+    for (uint32_t i = 0; i < b->n_taps; i++) {
+        op.group = i * b->hparams.embedding;
+        if (b->taps[i] == (uint32_t)b->layer)
+            rn_build_op(b, &op);
+    }
+}
+
 void rn_build_head(struct rn_build *b, int16_t x, int32_t embedding)
 {
     struct rn_op op = rn_build_empty(b, RN_OP_MATMUL);
-    int16_t normed = rn_build_rms_norm(b, x, "output_norm.weight");
+    int16_t normed;
 
+    if (!b->selected)
+        x = rn_build_select(b, x);
+    normed = rn_build_rms_norm(b, x, "output_norm.weight");
     op.a = normed;
     op.weight = rn_build_matrix(b, "output.weight", b->hparams.embedding, b->plan->n_vocab, 0, true);
     if (op.weight < 0)

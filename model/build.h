@@ -24,6 +24,8 @@ struct rn_build {
     bool *slot_free;               /* [slots_room] */
     bool selected;                 /* SELECT has been placed: new slots hold wanted rows only */
     int32_t layer;                 /* block being built, -1 outside; part of tensor names and ops */
+    const uint32_t *taps;          /* [n_taps] blocks */
+    uint32_t n_taps;
     uint32_t n_rope_tensors;       /* of the file: read while building, not weights of any op */
 };
 
@@ -63,8 +65,10 @@ int16_t rn_build_gate(struct rn_build *b, enum rn_activation act, int16_t a, int
 void rn_build_rope(struct rn_build *b, uint32_t rope, int16_t a, uint32_t heads);
 /* Only the rows whose logits are wanted; releases a. */
 int16_t rn_build_select(struct rn_build *b, int16_t a);
+/* Behind a block: x becomes features, if the block is to be tapped. Keeps x. */
+void rn_build_tap(struct rn_build *b, int16_t x);
 /* Logits = head · norm(x), and the plan's logits slot. Head: output.weight, or token_embd.weight
- * where there is none. Releases x. */
+ * where there is none. Releases x. Selects the wanted rows, if no block has. */
 void rn_build_head(struct rn_build *b, int16_t x, int32_t embedding);
 
 /* ---- Pieces of blocks ---- */

@@ -51,11 +51,21 @@ static runnel_status read_vocab(struct rn_build *b)
     return b->status;
 }
 
+static void check_taps(struct rn_build *b)
+{
+    for (uint32_t i = 0; i < b->n_taps; i++)
+        if (b->taps[i] >= b->hparams.n_layers || (i > 0 && b->taps[i] <= b->taps[i - 1]))
+            rn_build_fail(b, RUNNEL_INVALID, "blocks to be tapped: %u is not one of 0 to %u, in ascending order",
+                          b->taps[i], b->hparams.n_layers - 1);
+}
+
 static void fill_sizes(struct rn_build *b, uint32_t context_tokens)
 {
     struct rn_plan *plan = b->plan;
 
+    check_taps(b);
     plan->embedding = b->hparams.embedding;
+    plan->features_width = b->n_taps * b->hparams.embedding;
     plan->n_layers = b->hparams.n_layers;
     plan->trained_tokens = b->hparams.trained_tokens;
     plan->context_tokens = context_tokens;
@@ -120,8 +130,14 @@ static void build(struct rn_build *b, const struct rn_arch *arch, uint32_t conte
 runnel_status rn_plan_new(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens,
                           struct rn_plan **out, runnel_error *error)
 {
+    return rn_plan_new_tapped(heap, gguf, context_tokens, NULL, 0, out, error);
+}
+
+runnel_status rn_plan_new_tapped(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens,
+                                 const uint32_t *blocks, uint32_t n, struct rn_plan **out, runnel_error *error)
+{
     const struct rn_arch *arch;
-    struct rn_build b = {.error = error, .layer = -1};
+    struct rn_build b = {.error = error, .layer = -1, .taps = blocks, .n_taps = n};
     runnel_status status = read_arch(gguf, &arch, error);
 
     if (status != RUNNEL_OK)

@@ -44,6 +44,7 @@ enum rn_op_kind {
                              b = ids from ROUTE */
     RN_OP_EXPERT_SUM,     /* out[r] = sum over j, in order, of b[r][j] * a[r][j] */
     RN_OP_SELECT,         /* out[i] = a[r] for the i-th row r whose logits are wanted */
+    RN_OP_TAP,            /* the step's features of row r, from value `group` on = a[r]; nothing where it wants none */
     RN_OP_KINDS
 };
 
@@ -84,7 +85,7 @@ struct rn_op {
     float scale;
     double eps;
     enum rn_activation act;
-    uint32_t group;          /* RMS_NORM */
+    uint32_t group;          /* RMS_NORM, TAP */
     uint32_t rope;           /* index of rn_plan.ropes */
     uint32_t heads, kv_heads;/* ATTENTION, ROPE (heads of a) */
     uint32_t k_dim, v_dim;   /* per head: ATTENTION; ROPE: k_dim = head_dim */
@@ -115,6 +116,7 @@ struct rn_plan {
     struct rn_rope *ropes;
     struct rn_kv_layer *kv_layers;
     int16_t logits_slot;           /* [n_vocab], selected */
+    uint32_t features_width;       /* values of a row's features: taps * embedding; 0: no taps */
     uint64_t parameters, weight_bytes;
 };
 
@@ -123,6 +125,13 @@ struct rn_plan {
  * missing or misshaped tensor or key, named; INVALID: more than 2^28 positions; NO_MEMORY. */
 runnel_status rn_plan_new(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens,
                           struct rn_plan **out, runnel_error *error);
+
+/* The same with taps: the residual streams behind these n blocks (numbered from 0, ascending) are each row's features
+ * in every step that asks for them (rn_step.features), in that order. The logits are the same to the bit. Where the last
+ * block is tapped it is computed for all rows, wanted or not. INVALID: a block that the model does not have, or not
+ * ascending. */
+runnel_status rn_plan_new_tapped(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens,
+                                 const uint32_t *blocks, uint32_t n, struct rn_plan **out, runnel_error *error);
 void rn_plan_free(struct rn_plan *plan);
 
 /* Bytes of KV cache that one position needs over all layers, in one of the formats of kv.h. */

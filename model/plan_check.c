@@ -204,6 +204,9 @@ static bool op_ok(const struct checker *c, const struct rn_op *op)
                reads(c, op->b, op->used, false) && writes(c, op->out, width / op->used, false, selected);
     case RN_OP_SELECT:
         return reads(c, op->a, width, false) && !selected && writes(c, op->out, width, false, true);
+    case RN_OP_TAP:
+        return reads(c, op->a, c->plan->embedding, false) && !selected &&
+               (uint64_t)op->group + width <= c->plan->features_width;
     case RN_OP_KINDS:
         break;
     }

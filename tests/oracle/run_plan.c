@@ -57,10 +57,10 @@ void run_open(struct run *run, const char *path, const struct run_options *optio
     memset(run, 0, sizeof *run);
     rn_heap_init(&run->heap, NULL);
     ok(rn_gguf_open(&run->heap, path, &run->gguf, &error), &error);
-    ok(rn_plan_new(&run->heap, run->gguf, 0, &run->plan, &error), &error);
+    ok(rn_plan_new_tapped(&run->heap, run->gguf, 0, options->taps, options->n_taps, &run->plan, &error), &error);
     if (run->plan->context_tokens != context && (options->context_tokens != 0 || run->plan->context_tokens > context)) {
         rn_plan_free(run->plan);
-        ok(rn_plan_new(&run->heap, run->gguf, context, &run->plan, &error), &error);
+        ok(rn_plan_new_tapped(&run->heap, run->gguf, context, options->taps, options->n_taps, &run->plan, &error), &error);
     }
     assert_true(rn_plan_check(run->plan));
     fill_limits(run, options);
@@ -73,6 +73,8 @@ void run_open(struct run *run, const char *path, const struct run_options *optio
     ok(run->backend->ops->prepare(run->backend, run->plan, &run->limits, NULL, NULL, &error), &error);
     run->logits = rn_alloc(&run->heap, (size_t)run->limits.max_outs * run->plan->n_vocab, sizeof *run->logits);
     assert_non_null(run->logits);
+    if (options->n_taps > 0)
+        run->features = rn_alloc(&run->heap, (size_t)run->limits.max_rows * run->plan->features_width, sizeof *run->features);
 }
 
 void run_close(struct run *run)
@@ -83,6 +85,7 @@ void run_close(struct run *run)
     rn_gguf_free(run->gguf);
     rn_free(&run->heap, run->blocks);
     rn_free(&run->heap, run->logits);
+    rn_free(&run->heap, run->features);
     assert_int_equal(rn_heap_blocks(&run->heap), 0);
 }
 
@@ -133,7 +136,7 @@ static void add_rows(struct rn_step *step, const struct run_piece *piece, uint32
 
 void run_step(struct run *run, const struct run_piece *pieces, uint32_t n_pieces)
 {
-    struct rn_step step = {.logits = run->logits};
+    struct rn_step step = {.logits = run->logits, .features = run->features};
     uint32_t i, n = 0, last;
 
     for (i = 0; i < n_pieces; i++)

@@ -16,6 +16,8 @@ struct run_options {
     uint32_t max_seqs;        /* 0: 4; each gets room for a full context */
     runnel_kv_type kv_type;
     uint64_t seed;            /* of the shuffle of blocks */
+    const uint32_t *taps;     /* [n_taps] blocks */
+    uint32_t n_taps;
 };
 
 struct run {
@@ -28,6 +30,7 @@ struct run {
     uint32_t *blocks;         /* [max_seqs, blocks_per_seq], all different */
     uint32_t blocks_per_seq;
     float *logits;            /* [max_rows, n_vocab] of the last step */
+    float *features;          /* [max_rows, features_width] of the last step; NULL without taps */
 };
 
 /* Positions [first, first + n) of sequence `seq` (below max_seqs) in one step. */
