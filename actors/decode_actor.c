@@ -258,7 +258,6 @@ static void settle_token(struct rn_decode *decode, struct rn_request *request, s
 {
     RN_CHECK(request->n_tokens < request->capacity);
     request->tokens[request->n_tokens++] = out->pick.token;
-    rn_sampler_accept(request->sampler, out->pick.token);
     out->drawn = true;
     if (ends_answer(decode, request, out->pick.token)) {
         rn_request_end(request, RN_OUTCOME_DONE, RUNNEL_FINISH_STOP);
@@ -274,9 +273,12 @@ static void settle_out(struct rn_decode *decode, struct rn_batch_out *out)
 {
     struct rn_request *request = out->request;
 
+    if (out->follows && (out->refuted || request->outcome != RN_OUTCOME_NONE))
+        return; /* it is not of the sequence, or behind its end */
     request->suspect |= out->status != RUNNEL_OK;
     if (request->outcome != RN_OUTCOME_NONE)
         return;
+    request->n_done += out->follows;
     if (out->status != RUNNEL_OK) {
         rn_request_fail(request, out->status, "%s, at position %u", runnel_status_text(out->status), out->position);
         return;
@@ -316,6 +318,19 @@ static void settle_computed(const struct rn_decode *decode, struct rn_batch_part
     part->tells_computed = true;
 }
 
+static void settle_drafts(struct rn_batch_part *part, const struct rn_batch_out *outs)
+{
+    struct rn_request *request = part->request;
+
+    if (part->n_drafts == 0)
+        return;
+    for (uint32_t i = 1; i < part->n_outs; i++)
+        part->n_accepted += outs[i].drawn;
+    request->n_drafted += part->n_drafts;
+    request->n_accepted += part->n_accepted;
+    rn_speculation_note(&request->speculation, part->n_drafts, part->n_accepted);
+}
+
 /* What the step means for one sequence, as far as the next step depends on it; `outs` are its wanted rows. */
 static void settle_part(struct rn_decode *decode, const struct rn_batch *batch, struct rn_batch_part *part,
                         struct rn_batch_out *outs)
@@ -325,7 +340,8 @@ static void settle_part(struct rn_decode *decode, const struct rn_batch *batch, 
     request->in_step = false;
     if (batch->step.status != RUNNEL_OK) {
         request->suspect = true;
-        request->n_done -= part->n_rows; /* also of one that was cancelled meanwhile: its session must not keep them */
+        /* also of one that was cancelled meanwhile: its session must not keep them */
+        request->n_done -= part->n_rows - part->n_drafts;
         part->n_done = request->n_done;
         rn_request_fail(request, batch->step.status, "%s", runnel_status_text(batch->step.status));
     } else if (request->copy == RN_COPY_WANTED) {
@@ -335,6 +351,7 @@ static void settle_part(struct rn_decode *decode, const struct rn_batch *batch, 
         settle_chunk(decode, part);
     for (uint32_t i = 0; i < part->n_outs; i++)
         settle_out(decode, &outs[i]);
+    settle_drafts(part, outs);
     if (part->prompt)
         settle_computed(decode, part);
     if (request->last_chunk) {
@@ -477,6 +494,8 @@ static void settle(struct rn_decode *decode, struct rn_batch *batch)
     struct rn_batch_out *outs = batch->outs;
 
     decode->in_flight = false;
+    if (batch->n_answer_rows == batch->step.n_rows && batch->step.status == RUNNEL_OK)
+        rn_step_cost_note(&decode->cost, batch->step.n_rows, (batch->end_ns - batch->begin_ns) / 1000);
     rn_pace_note(&decode->pace, batch->n_answer_rows, batch->step.n_rows - batch->n_answer_rows,
                  (batch->end_ns - batch->begin_ns) / 1000);
     for (uint32_t i = 0; i < batch->n_parts; i++) {

@@ -11,6 +11,11 @@
  * next step depends on (tokens, ends, credits, who runs), then that step is submitted, and while it runs the finished
  * one's events, lists and metrics are made and those that have ended let go.
  *
+ * A running sequence that has a proposer brings, besides the row of its last token, rows of drafts (proposer.h). The
+ * sampler draws from its rows in turn and goes on as long as what it drew is the next row's draft: so a pass gives one
+ * token and one for each draft that was right, each the one that is drawn without drafts. KV of those that were not is
+ * written again; n_done has never counted it.
+ *
  * A request whose rows are in the step in flight is not let go before the batch is back: the step
  * reads its block table.
  *
@@ -27,6 +32,7 @@
 #include "actors/tier_actor.h"
 #include "model/backend.h"
 #include "sampling/sampler.h"
+#include "sampling/speculate.h"
 
 /* Token lists under way between decode and detokenizer; when all are, decoding waits. */
 #define RN_TOKEN_LISTS 4
@@ -40,11 +46,14 @@ struct runnel_model;
 struct rn_batch_out {
     struct rn_request *request; /* borrowed: decode keeps it until the batch is back */
     uint32_t position;          /* of the row */
-    const struct rn_sampler *sampler; /* the request's */
+    struct rn_sampler *sampler; /* the request's */
     bool sample;                /* draw the token of position + 1 */
     bool want_logprobs;
     uint32_t n_top;
     float *keep_logits;         /* copy the logits here; NULL: no */
+    bool follows;               /* the row's token is a draft: it counts if the row before has drawn `draft` ... */
+    int32_t draft;
+    bool refuted;               /* ... and has not */
     runnel_status status;
     bool drawn;                 /* the request has taken its token ... */
     bool tells_token, tells_logits; /* ... and its reader is told of it, or of the logits */
@@ -59,6 +68,7 @@ struct rn_batch_part {
     bool prompt;     /* a chunk of its prompt */
     uint32_t n_done; /* the request's, with this step */
     bool tells_progress, tells_computed;
+    uint32_t n_drafts, n_accepted;
 };
 
 struct rn_batch {
@@ -69,6 +79,7 @@ struct rn_batch {
     uint32_t n_parts;
     uint32_t n_answer_rows;      /* rows of running sequences, the first ones */
     bool read_along;             /* one of them is not of the background */
+    uint32_t n_drafts, n_spare;  /* drafts it has, and for which there is still room */
     uint64_t begin_ns, end_ns;   /* of the step: submit, and its end on the backend's thread */
     struct rn_token_list *list;  /* for its events */
     struct rn_computed_list *computed;
@@ -91,6 +102,7 @@ struct rn_decode {
     struct rn_batch batches[2];   /* one in flight, and one that is taken apart */
     struct rn_batch *batch;       /* the one that is composed, or in flight */
     struct rn_pace pace;
+    struct rn_step_cost cost;
     bool in_flight;
     uint64_t now_us;              /* when the batch that is taken apart came back */
     bool shortage;                /* the tier wants back what stalls */

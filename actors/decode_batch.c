@@ -42,6 +42,7 @@ static void add_out(struct rn_batch_out *out, struct rn_request *request, bool s
     out->want_logprobs = request->want_logprobs;
     out->n_top = request->n_top;
     out->keep_logits = keep_logits;
+    out->follows = false;
     out->drawn = out->tells_token = out->tells_logits = false;
 }
 
@@ -61,6 +62,62 @@ static void add_row(struct rn_batch *batch, struct rn_batch_part *part, bool sam
     }
     part->n_rows++;
     part->n_done = ++request->n_done;
+}
+
+/* Not where old positions become means: a wrong draft that ends a chunk would be in one. */
+static bool can_draft(const struct rn_decode *decode, const struct rn_request *request)
+{
+    return request->proposer != NULL && decode->model->parts.limits.mean_window == 0;
+}
+
+/* Drafts that the sequence can take besides its last token: each may become an event, and has a position. */
+static uint32_t draft_room(const struct rn_decode *decode, const struct rn_request *request)
+{
+    uint32_t positions = request->n_blocks * decode->model->parts.limits.block_tokens - request->n_done;
+    uint32_t tokens = request->n_limit - request->n_tokens - 1;
+    uint32_t credit = (uint32_t)credit_of(decode, request) - 1;
+    uint32_t room = request->draft_max;
+
+    room = room < positions ? room : positions;
+    room = room < tokens ? room : tokens;
+    room = room < credit ? room : credit;
+    return room < decode->batch->n_spare ? room : decode->batch->n_spare;
+}
+
+/* Behind the row of the last token. Position and KV as if the drafts were true; n_done counts them when they are. */
+static void add_draft(struct rn_batch *batch, struct rn_batch_part *part, int32_t token)
+{
+    struct rn_step_row *row = &batch->step.rows[batch->step.n_rows++];
+    struct rn_batch_out *out = &batch->outs[batch->step.n_outs];
+
+    *row = (struct rn_step_row){token, row[-1].position + 1, row[-1].seq, (int32_t)batch->step.n_outs++};
+    add_out(out, part->request, true, NULL);
+    out->position = row->position;
+    out->follows = true;
+    out->draft = token;
+    part->n_rows++;
+    part->n_outs++;
+    part->n_drafts++;
+    batch->n_spare--;
+}
+
+static void add_drafts(struct rn_decode *decode, struct rn_batch_part *part)
+{
+    struct rn_request *request = part->request;
+    struct rn_batch *batch = decode->batch;
+    uint32_t n_vocab = decode->model->parts.n_vocab, n_running = decode->n_running, most, n;
+    int32_t drafts[RN_DRAFT_MOST];
+
+    if (!can_draft(decode, request))
+        return;
+    most = rn_speculation_length(&request->speculation, &decode->cost, n_running + batch->n_drafts, n_running,
+                                 draft_room(decode, request));
+    if (most == 0)
+        return;
+    n = request->proposer->ops->propose(request->proposer, request->tokens, request->n_tokens, most, drafts);
+    for (uint32_t i = 0; i < n && i < most && drafts[i] >= 0 && (uint32_t)drafts[i] < n_vocab; i++)
+        add_draft(batch, part, drafts[i]);
+    batch->n_drafts += part->n_drafts;
 }
 
 /* Not one that is only waiting for the books of its last step to be let go. */
@@ -132,14 +189,15 @@ void rn_batch_take_blocks(const struct rn_decode *decode, struct rn_request *req
             request->blocks[request->n_blocks++] = blocks[i];
 }
 
-/* Asks for the next blocks when less than a block's positions are left of the lease. */
+/* Asks for the next blocks when less than a block's positions are left of the lease, besides those of drafts. */
 static void grow(struct rn_decode *decode, struct rn_request *request)
 {
     const struct rn_backend_limits *limits = &decode->model->parts.limits;
     uint32_t per_block = limits->block_tokens, needed = 0;
+    uint32_t ahead = per_block + (can_draft(decode, request) ? request->draft_max : 0);
     struct rn_msg *msg;
 
-    if (request->n_blocks * per_block - request->n_done < per_block)
+    if (request->n_blocks * per_block - request->n_done < ahead)
         needed = blocks_left(limits, request);
     needed += is_short_of_means(limits, request);
     if (request->growing || needed == 0)
@@ -177,7 +235,10 @@ static void add_running_of(struct rn_decode *decode, int64_t level, uint32_t max
         decode->cursor = (first + i + 1) % n;
         go_on(decode, request);
         if (credit_of(decode, request) > 0 && has_block(decode, request)) {
-            add_row(batch, add_part(batch, request, false), true, NULL);
+            struct rn_batch_part *part = add_part(batch, request, false);
+
+            add_row(batch, part, true, NULL);
+            add_drafts(decode, part);
             batch->read_along |= request->priority >= 0;
         }
         grow(decode, request);
@@ -189,6 +250,9 @@ static void add_running(struct rn_decode *decode)
     const struct rn_backend_limits *limits = &decode->model->parts.limits;
     uint32_t max_rows = share(decode, limits->max_rows), max_outs = share(decode, limits->max_outs);
 
+    uint32_t room = max_rows < max_outs ? max_rows : max_outs;
+
+    decode->batch->n_spare = room > decode->n_running ? room - decode->n_running : 0; /* no row gives way to a draft */
     for (int64_t level = next_level(decode, false, INT64_MAX); level > INT64_MIN;
          level = next_level(decode, false, level))
         add_running_of(decode, level, max_rows, max_outs);
@@ -285,7 +349,7 @@ bool rn_batch_compose(struct rn_decode *decode)
 {
     struct rn_batch *batch = decode->batch;
 
-    batch->n_parts = 0;
+    batch->n_parts = batch->n_drafts = 0;
     batch->read_along = false;
     batch->step.n_rows = batch->step.n_outs = batch->step.n_copies = 0;
     add_running(decode);

@@ -120,6 +120,8 @@ static void fill_terminal(struct rn_cell *cell, struct rn_outlet *outlet, const 
     cell->usage.prompt_tokens = request->n_prompt;
     cell->usage.cached_tokens = request->n_cached;
     cell->usage.completion_tokens = request->n_tokens - request->n_prompt;
+    cell->usage.drafted_tokens = request->n_drafted;
+    cell->usage.accepted_tokens = request->n_accepted;
     cell->timings.admitted_us = since(request, request->admitted_us);
     cell->timings.first_token_us = since(request, request->first_token_us);
     cell->timings.end_us = since(request, request->end_us);

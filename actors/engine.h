@@ -67,6 +67,9 @@ struct rn_model_parts {
     struct rn_backend *backend;  /* NULL: vocab_only */
     struct rn_backend_limits limits;
     uint32_t n_vocab;            /* width of the logits */
+    struct rn_proposer *(*new_proposer)(void *user, struct rn_heap *heap); /* instead of the one that a request asks
+                                    for: tests put liars in. NULL: none */
+    void *proposer_user;
 };
 
 struct runnel_model {

@@ -8,6 +8,7 @@
 #include "actors/session.h"
 #include "base/status.h"
 #include "model/room.h"
+#include "sampling/ngram.h"
 
 #define RETRY_MS 100          /* as long as nothing is known */
 #define MOST_RETRY_MS 60000u
@@ -92,6 +93,11 @@ static runnel_status check_request(runnel_model *model, const runnel_request *re
     if (request->n_top > RUNNEL_MAX_TOP_LOGPROBS || request->n_top > model->parts.n_vocab)
         return rn_error_set(error, RUNNEL_INVALID, "n_top = %u is more than %d", request->n_top,
                             RUNNEL_MAX_TOP_LOGPROBS);
+    if (request->draft != RUNNEL_DRAFT_NONE && request->draft != RUNNEL_DRAFT_NGRAM)
+        return rn_error_set(error, RUNNEL_INVALID, "draft %d is not known", (int)request->draft);
+    if (request->draft_max > RUNNEL_MAX_DRAFTS)
+        return rn_error_set(error, RUNNEL_INVALID, "draft_max = %u is more than %d", request->draft_max,
+                            RUNNEL_MAX_DRAFTS);
     if (request->n_top > 0 && !request->want_logprobs)
         return rn_error_set(error, RUNNEL_INVALID, "n_top needs want_logprobs");
     if (request->coalesce_bytes > RUNNEL_MAX_COALESCE_BYTES)
@@ -176,6 +182,20 @@ static runnel_status copy_prompt(runnel_model *model, const runnel_request *requ
     return r->text != NULL ? RUNNEL_OK : RUNNEL_NO_MEMORY;
 }
 
+/* Its memory is taken here, where a refusal is an error of the submit. */
+static runnel_status make_proposer(const runnel_model *model, const runnel_request *request, struct rn_request *r)
+{
+    uint32_t most = model->parts.limits.context_tokens;
+
+    if (request->draft == RUNNEL_DRAFT_NONE)
+        return RUNNEL_OK;
+    r->draft_max = request->draft_max > 0 ? request->draft_max : RN_DRAFT_DEFAULT;
+    rn_speculation_init(&r->speculation);
+    r->proposer = model->parts.new_proposer != NULL ? model->parts.new_proposer(model->parts.proposer_user, r->heap)
+                                                    : rn_ngram_new(r->heap, most);
+    return r->proposer != NULL ? RUNNEL_OK : RUNNEL_NO_MEMORY;
+}
+
 static runnel_status copy_parameters(runnel_model *model, const runnel_request *request, struct rn_request *r)
 {
     r->model = model;
@@ -199,7 +219,7 @@ static runnel_status copy_parameters(runnel_model *model, const runnel_request *
         memcpy(r->stop_tokens, request->stop_tokens, request->n_stop_tokens * sizeof *r->stop_tokens);
     }
     r->sampler = rn_sampler_new(r->heap, &request->sampling, model->parts.n_vocab, model->parts.limits.context_tokens);
-    return r->sampler != NULL ? RUNNEL_OK : RUNNEL_NO_MEMORY;
+    return r->sampler != NULL ? make_proposer(model, request, r) : RUNNEL_NO_MEMORY;
 }
 
 static runnel_status build(runnel_model *model, const runnel_request *request, struct rn_request **out,

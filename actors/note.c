@@ -166,7 +166,7 @@ static uint32_t drawn_tokens(const struct rn_batch *batch)
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < batch->step.n_outs; i++)
-        n += batch->outs[i].sample && batch->outs[i].status == RUNNEL_OK;
+        n += batch->outs[i].sample && !batch->outs[i].refuted && batch->outs[i].status == RUNNEL_OK;
     return n;
 }
 
@@ -190,6 +190,18 @@ static void trace_step(const struct rn_decode *decode, const struct rn_batch *ba
     rn_tracer_put(actor->runtime->tracer, actor->thread, &event, NULL);
 }
 
+static void count_drafts(struct rn_metrics *metrics, const struct rn_batch *batch)
+{
+    uint32_t n = 0;
+
+    if (batch->n_drafts == 0)
+        return;
+    for (uint32_t i = 0; i < batch->n_parts; i++)
+        n += batch->parts[i].n_accepted;
+    rn_metrics_count(metrics, RN_COUNT_DRAFTED, batch->n_drafts);
+    rn_metrics_count(metrics, RN_COUNT_ACCEPTED, n);
+}
+
 void rn_note_step(struct rn_decode *decode, const struct rn_batch *batch)
 {
     struct rn_metrics *metrics = decode->model->metrics;
@@ -198,6 +210,7 @@ void rn_note_step(struct rn_decode *decode, const struct rn_batch *batch)
     decode->now_us = rn_now_us(&decode->model->engine->clock);
     rn_metrics_count(metrics, RN_COUNT_STEPS, 1);
     rn_metrics_count(metrics, RN_COUNT_PROMPT_TOKENS, n_prompt);
+    count_drafts(metrics, batch);
     rn_metrics_time(metrics, RN_TIMING_STEP, (batch->end_ns - batch->begin_ns) / 1000);
     rn_metrics_time(metrics, RN_TIMING_ITERATION_TOKENS, batch->step.n_rows);
     rn_metrics_time(metrics, RN_TIMING_STEP_SEQUENCES, batch->step.n_seqs);

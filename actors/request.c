@@ -28,6 +28,8 @@ void rn_request_free(struct rn_request *request)
     rn_free(request->heap, request->means);
     rn_free(request->heap, request->stop_tokens);
     rn_sampler_free(request->sampler);
+    if (request->proposer != NULL)
+        request->proposer->ops->free(request->proposer);
     rn_free(request->heap, request);
 }
 

@@ -7,7 +7,9 @@
 
 #include "base/alloc.h"
 #include "runnel.h"
+#include "sampling/proposer.h"
 #include "sampling/sampler.h"
+#include "sampling/speculate.h"
 
 struct runnel_model;
 struct rn_actor;
@@ -62,6 +64,8 @@ struct rn_request {
     struct rn_sampler *sampler;
     float *logits;           /* [n_logits_rows][n_vocab]: the outlet's, lent under the stream's credits */
     uint32_t n_logits_rows;
+    struct rn_proposer *proposer; /* NULL: nobody guesses its next tokens */
+    uint32_t draft_max;
 
     /* The sequence. */
     int32_t *tokens;         /* [capacity]; of them n_tokens are known */
@@ -69,7 +73,7 @@ struct rn_request {
     uint32_t n_history;      /* the session's, in front */
     uint32_t n_prompt;       /* history and prompt */
     uint32_t n_fill; /* tokens to compute before it draws the next: the prompt, and after a preemption all there are */
-    uint32_t n_done;         /* positions computed, those of the step in flight included */
+    uint32_t n_done;         /* positions computed, those of the step in flight included, but not of drafts */
     uint32_t n_limit;        /* n_tokens stays at or below; 0: it was never admitted */
     uint32_t n_scored;       /* the next position whose logits are wanted */
     uint32_t n_reported;     /* positions of the last PROGRESS */
@@ -93,6 +97,8 @@ struct rn_request {
     bool preempted;          /* it goes back to the tier as soon as no step reads it */
     bool resumed;            /* it was preempted once: what is done only once has been done */
     bool stalled;            /* it went back because its reader is behind: it waits until that has read on */
+    struct rn_speculation speculation;
+    uint64_t n_drafted, n_accepted;
     bool suspect; /* a step of it failed, or gave logits that are not numbers: nobody else may use its blocks */
 
     /* The outcome, once there is one. */
@@ -109,7 +115,7 @@ struct rn_request {
 /* A request with nothing in it; NULL on refusal. */
 struct rn_request *rn_request_new(struct rn_heap *heap);
 
-/* Frees it and all it owns (text, tokens, blocks array, sampler, stop tokens). NULL is allowed. */
+/* Frees it and all it owns (text, tokens, blocks array, sampler, proposer, stop tokens). NULL is allowed. */
 void rn_request_free(struct rn_request *request);
 
 /* Sets the outcome unless there is one; status and sentence count for RN_OUTCOME_FAILED alone. */

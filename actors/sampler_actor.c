@@ -13,9 +13,18 @@ static void sample(struct rn_sampler_actor *sampler, const struct rn_batch *batc
         return;
     if (out->keep_logits != NULL)
         memcpy(out->keep_logits, logits, sampler->model->parts.n_vocab * sizeof *logits);
-    if (out->sample)
-        out->status = rn_sampler_pick(out->sampler, sampler->scratch, logits, out->position + 1, out->want_logprobs,
-                                      out->n_top, &out->pick);
+    if (!out->sample)
+        return;
+    out->status = rn_sampler_pick(out->sampler, sampler->scratch, logits, out->position + 1, out->want_logprobs,
+                                  out->n_top, &out->pick);
+    if (out->status == RUNNEL_OK)
+        rn_sampler_accept(out->sampler, out->pick.token);
+}
+
+/* True when the row computed something else than what the sequence has become. */
+static bool is_refuted(const struct rn_batch_out *out)
+{
+    return out->follows && (out[-1].refuted || out[-1].status != RUNNEL_OK || out[-1].pick.token != out->draft);
 }
 
 static void on_step_done(struct rn_actor *self, struct rn_msg *msg)
@@ -23,8 +32,12 @@ static void on_step_done(struct rn_actor *self, struct rn_msg *msg)
     struct rn_sampler_actor *sampler = (struct rn_sampler_actor *)self;
     struct rn_batch *batch = msg->batch.batch;
 
-    for (uint32_t i = 0; i < batch->step.n_outs; i++)
+    for (uint32_t i = 0; i < batch->step.n_outs; i++) {
+        batch->outs[i].refuted = is_refuted(&batch->outs[i]);
+        if (batch->outs[i].refuted)
+            continue;
         sample(sampler, batch, &batch->outs[i], batch->step.logits + (size_t)i * sampler->model->parts.n_vocab);
+    }
     msg->head.kind = RN_MSG_SAMPLED;
     rn_actor_send(&sampler->model->decode.actor, msg);
 }

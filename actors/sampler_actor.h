@@ -1,5 +1,6 @@
 /* The sampler actor: the logits of a step → one token for each row that wants one. The sampling state
- * of a sequence belongs to its request and comes and goes with the batch. */
+ * of a sequence belongs to its request and comes and goes with the batch; it is told of each token drawn
+ * here, since of a sequence with drafts several are. */
 #ifndef RN_ACTORS_SAMPLER_ACTOR_H
 #define RN_ACTORS_SAMPLER_ACTOR_H
 

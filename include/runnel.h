@@ -245,6 +245,7 @@ typedef struct runnel_metrics {
     uint64_t evicted_blocks;
     uint64_t preemptions;             /* requests that went back to waiting, for others of more right to the KV blocks */
     uint64_t trace_dropped;           /* trace events that found no room */
+    uint64_t drafted, accepted;       /* tokens that were guessed and verified, and those that were right */
     /* Now. */
     uint64_t running, waiting;        /* requests that are admitted, and that are not yet */
     uint64_t queued_tokens;           /* of prompts that wait */
@@ -504,6 +505,7 @@ typedef struct runnel_usage {
     uint64_t prompt_tokens;     /* of this request; in a session: of this turn, and what it continues */
     uint64_t cached_tokens;     /* of prompt_tokens: not computed, taken from the prefix cache or the session */
     uint64_t completion_tokens; /* includes the token that ended the text */
+    uint64_t drafted_tokens, accepted_tokens; /* guesses that passes verified, and those that were right */
 } runnel_usage;
 
 typedef struct runnel_timings { /* microseconds from submit */
@@ -547,6 +549,14 @@ typedef void (*runnel_event_fn)(void *user, const runnel_event *event);
 #define RUNNEL_MAX_TOP_LOGPROBS 20
 #define RUNNEL_MAX_COALESCE_BYTES (1u << 20)
 
+/* Who guesses the next tokens of an answer, so that the model verifies several in one pass. Each pass then gives one token
+ * at least and one more for each guess that was right. It never changes the text, only its speed. */
+typedef enum runnel_draft {
+    RUNNEL_DRAFT_NONE = 0,
+    RUNNEL_DRAFT_NGRAM = 1 /* what followed the last time the same tokens stood in prompt or answer */
+} runnel_draft;
+#define RUNNEL_MAX_DRAFTS 16
+
 typedef struct runnel_request {
     size_t struct_size;
     const char *prompt;          /* UTF-8; BOS is added where the model asks for it */
@@ -589,6 +599,9 @@ typedef struct runnel_request {
                                     so many bytes of text (of a chat's answer: one for each part that they hold); then it
                                     waits. A reader that keeps up sees each token. The memory is taken when the request's
                                     turn comes. At most RUNNEL_MAX_COALESCE_BYTES; not with want_logprobs */
+    runnel_draft draft;
+    uint32_t draft_max;          /* guesses in a pass at most, up to RUNNEL_MAX_DRAFTS; 0: 8. How many are made follows from how
+                                    many were right and what they cost; none where they do not pay, and none with chunk_mean */
 } runnel_request;
 
 /* Greedy, up to the context, no stops, seed 0. */

@@ -183,6 +183,7 @@ static bool submit_choice(struct batch *batch, struct batch_line *line)
     openai_request_choice(&line->request, at, batch_line_seed(line), &request, &chat);
     request.priority = PRIORITY;
     request.coalesce_bytes = request.want_logprobs ? 0 : COALESCE_BYTES;
+    app_draft(batch->app.options, &request);
     request.on_event = on_event;
     request.user = &line->streams[at];
     line->streams[at].line = line;

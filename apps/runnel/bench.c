@@ -134,6 +134,7 @@ static void submit(struct bench *bench, uint32_t index, uint32_t prompt_tokens, 
     request.n_tokens = prompt_tokens;
     request.max_tokens = answer_tokens;
     request.ignore_eos = 1;
+    app_draft(bench->options, &request);
     request.session = bench->sessions[index];
     request.on_event = on_event;
     request.user = user;

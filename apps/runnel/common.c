@@ -277,3 +277,11 @@ void app_ids_fini(struct app_ids *ids)
     free(ids->ids);
     *ids = (struct app_ids){0};
 }
+
+void app_draft(const struct app_options *options, runnel_request *request)
+{
+    bool ngram = options->speculate || (options->draft != NULL && strcmp(options->draft, "ngram") == 0);
+
+    request->draft = ngram ? RUNNEL_DRAFT_NGRAM : RUNNEL_DRAFT_NONE;
+    request->draft_max = (uint32_t)options->draft_max;
+}

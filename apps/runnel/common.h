@@ -113,6 +113,9 @@ int app_tokenize(struct app *app, const char *text, size_t n, uint32_t flags, st
 bool app_ids_push(struct app_ids *ids, int32_t id);
 void app_ids_fini(struct app_ids *ids);
 
+/* Who guesses tokens, as --draft and --speculate say. */
+void app_draft(const struct app_options *options, runnel_request *request);
+
 /* A request with everything the options say, without prompt. Points into `options`. */
 void app_request(const struct app_options *options, runnel_request *request);
 

@@ -152,6 +152,7 @@ void app_request(const struct app_options *options, runnel_request *request)
     request->stop_tokens = options->stop_tokens;
     request->n_stop_tokens = options->n_stop_tokens;
     request->deadline_ms = options->deadline_s > 0 ? (uint32_t)ceil(options->deadline_s * 1000) : 0;
+    app_draft(options, request);
 }
 
 /* ---- One stream -------------------------------------------------------------------------- */
@@ -230,4 +231,7 @@ void app_figures(const struct app_options *options, const struct app_outcome *ou
         fprintf(stderr, ", %.1f tokens/s",
                 (double)(usage->completion_tokens - 1) / seconds(t->first_token_us, t->end_us));
     fprintf(stderr, ", the first after %.1f ms\n", seconds(0, t->first_token_us) * 1e3);
+    if (usage->drafted_tokens > 0)
+        fprintf(stderr, "drafts: %llu, of which %llu were right\n", (unsigned long long)usage->drafted_tokens,
+                (unsigned long long)usage->accepted_tokens);
 }

@@ -51,9 +51,13 @@ static void end(const runnel_event *event)
         printf("{\"type\":\"failed\",\"status\":\"%s\",\"error\":", runnel_status_name(event->status));
         app_json_string(stdout, event->error, strlen(event->error));
     }
-    printf(",\"usage\":{\"prompt_tokens\":%llu,\"cached_tokens\":%llu,\"completion_tokens\":%llu}",
+    printf(",\"usage\":{\"prompt_tokens\":%llu,\"cached_tokens\":%llu,\"completion_tokens\":%llu",
            (unsigned long long)u->prompt_tokens, (unsigned long long)u->cached_tokens,
            (unsigned long long)u->completion_tokens);
+    if (u->drafted_tokens > 0)
+        printf(",\"drafted_tokens\":%llu,\"accepted_tokens\":%llu", (unsigned long long)u->drafted_tokens,
+               (unsigned long long)u->accepted_tokens);
+    putchar('}');
     printf(",\"timings\":{\"admitted_us\":%llu,\"first_token_us\":%llu,\"end_us\":%llu}}\n",
            (unsigned long long)t->admitted_us, (unsigned long long)t->first_token_us, (unsigned long long)t->end_us);
 }

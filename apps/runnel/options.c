@@ -104,6 +104,10 @@ static const struct option {
      "the model's own end-of-text tokens do not end the answer"},
     {"--deadline", 0, "SECONDS", REAL, AT(deadline_s), 0, 4000000, false, NULL, SAMPLING,
      "an answer that is not complete by then fails; 0: none (default)"},
+    {"--draft", 0, "KIND", CHOICE, AT(draft), 0, 0, false, "none|ngram", SAMPLING | APP_BATCH,
+     "guess tokens, verify several in one pass: none (default), ngram; same text"},
+    {"--draft-max", 0, "N", INTEGER, AT(draft_max), 1, RUNNEL_MAX_DRAFTS, false, NULL, SAMPLING | APP_BATCH,
+     "guesses in a pass at most, 1 to 16; default 8"},
     {"--logprobs", 0, "N", INTEGER, AT(logprobs), 0, RUNNEL_MAX_TOP_LOGPROBS, false, NULL, APP_RUN,
      "with --json: the log-probability of each token and of the N likeliest"},
 
@@ -119,6 +123,8 @@ static const struct option {
      "how often each is timed, after a first time that does not count; default 5"},
     {"--text", 0, "FILE", STRING, AT(text), 0, 0, false, NULL, APP_BENCH,
      "prompts are parts of this text; default: random tokens"},
+    {"--speculate", 0, NULL, FLAG, AT(speculate), 0, 0, false, NULL, APP_BENCH,
+     "answers are generated with guesses from n-grams of prompt and answer"},
     {"--no-limits", 0, NULL, FLAG, AT(no_limits), 0, 0, false, NULL, APP_BENCH,
      "do not measure what the machine can do at most"},
 
@@ -172,6 +178,7 @@ void app_options_default(struct app_options *options)
     *options = (struct app_options){.max_tokens = -1, .top_p = 1, .repetition_penalty = 1, .logprobs = -1,
                                     .prompts = {{512}, 1}, .answers = {{64}, 1}, .streams = {{1}, 1},
                                     .depths = {{0}, 1}, .repeats = 5, .kv_type = "f16", .device = "cpu",
+                                    .draft = "none",
                                     .batch_streams = 32, .max_line_bytes = 16 << 20};
 }
 

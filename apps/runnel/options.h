@@ -63,6 +63,9 @@ struct app_options {
     bool ignore_eos;
     int64_t logprobs; /* -1: none */
     double deadline_s; /* 0: none */
+    const char *draft; /* "none", "ngram" */
+    int64_t draft_max; /* 0: the library's */
+    bool speculate;    /* bench: as --draft ngram */
     /* what is measured */
     struct app_list prompts, answers, streams, depths;
     int64_t repeats;

@@ -106,7 +106,7 @@ size_t runnel_engine_dispatch(runnel_engine *engine, size_t max_events)
     event.finish = RUNNEL_FINISH_STOP;
     event.status = played.failure;
     event.error = "a played failure";
-    event.usage = (runnel_usage){2, 0, 1};
+    event.usage = (runnel_usage){.prompt_tokens = 2, .completion_tokens = 1};
     played.streams[last].on_event(played.streams[last].user, &event);
     return 2;
 }

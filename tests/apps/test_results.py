@@ -45,6 +45,21 @@ class Results(unittest.TestCase):
             got = self.good("run", STORIES, "-q", "-n", "400", *args).stdout
             self.assertEqual(got[:len(want)], want)
 
+    def test_drafts_change_no_text(self):
+        text = "Tom saw a cat. Tom saw a dog. Tom saw a cat. Tom saw a dog. Tom saw"
+        drafted = 0
+        for args in (["-n", "80"], ["-n", "80", "--temperature", "0.9", "--seed", "3", "--repetition-penalty", "1.1"]):
+            want = self.good("run", MODEL, "-p", text, *args).stdout
+            result = self.good("run", MODEL, "-p", text, *args, "--draft", "ngram", "--draft-max", "5")
+            self.assertEqual(result.stdout, want)
+            last = self.good("run", MODEL, "-p", text, *args, "--draft", "ngram", "--json").stdout.splitlines()[-1]
+            usage = json.loads(last)["usage"]
+            drafted += usage.get("drafted_tokens", 0)
+            self.assertLessEqual(usage.get("accepted_tokens", 0), usage.get("drafted_tokens", 0))
+        self.assertGreater(drafted, 0)
+        self.assertEqual(run("run", MODEL, "-p", text, "--draft", "oracle").returncode, 2)
+        self.assertEqual(run("run", MODEL, "-p", text, "--draft-max", "17").returncode, 2)
+
     def test_figures_on_stderr(self):
         result = self.good("run", STORIES, "-n", "5")
         self.assertRegex(result.stderr.decode(),

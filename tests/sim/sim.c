@@ -346,6 +346,12 @@ bool sim_new_model(struct sim *sim, uint32_t index)
     model->oracle->submitted = submitted;
     model->oracle->user = sim;
     parts.backend = &model->oracle->backend;
+    model->liar = (struct liar_plan){.alphabet = sim->plan.alphabet, .salt = model->oracle->salt,
+                                     .percent = 30 * sim_pick(sim, 4), .seed = sim->seed + index};
+    if (sim_chance(sim, 80)) {
+        parts.new_proposer = liar_new;
+        parts.proposer_user = &model->liar;
+    }
     runnel_model_options_default(&options);
     options.no_prefix_cache = sim_has(sim, SIM_NO_PREFIX_CACHE);
     status = rn_model_new_of_parts(sim->engine, &parts, &options, &model->handle, &error);

@@ -21,6 +21,7 @@
 #include "actors/engine.h"
 #include "model/room.h"
 #include "tests/sim/judge.h"
+#include "tests/sim/liar.h"
 #include "tests/sim/oracle_backend.h"
 
 #define SIM_MODELS 3
@@ -66,6 +67,7 @@ enum sim_feature {
     SIM_DEADLINES,
     SIM_QUEUE_LIMITS,
     SIM_COALESCE,
+    SIM_SPECULATE,
     SIM_FEATURES
 };
 
@@ -93,6 +95,7 @@ struct sim_plan {
 struct sim_model {
     runnel_model *handle; /* NULL: not there, or given back */
     struct oracle *oracle;
+    struct liar_plan liar;
     uint32_t n_lives; /* of this place */
 };
 

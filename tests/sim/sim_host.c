@@ -202,6 +202,10 @@ static void fill_request(struct sim *sim, struct sim_stream *stream, char *text,
     request->tenant = stream->tenant;
     request->priority = stream->priority;
     request->deadline_ms = stream->deadline_ms;
+    if (sim_has(sim, SIM_SPECULATE) && sim_chance(sim, 70)) {
+        request->draft = RUNNEL_DRAFT_NGRAM; /* or a liar, see sim_new_model */
+        request->draft_max = sim_pick(sim, RUNNEL_MAX_DRAFTS + 1);
+    }
     choose_sampling(sim, &request->sampling);
     request->on_event = stream->pull ? NULL : sim_on_event;
     request->user = stream;

@@ -1,0 +1,344 @@
+/* Speculation changes no text: over the oracle model, whose text is known in closed form, with proposers that lie more
+ * or less; and over the bundled model on real threads, against the same request without drafts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "actors/engine.h"
+#include "tests/actors/fixture.h"
+#include "tests/sim/liar.h"
+
+#define STREAMS 8
+#define TOKENS 120
+#define SALT 77
+
+static const struct oracle_alphabet alphabet = {5, {'a', 'b', 'c', 'd', 'e'}};
+static runnel_engine *engine;
+static runnel_model *model;
+static struct oracle *oracle;
+static struct liar_plan liar;
+static uint64_t now_us, step_us;
+
+struct told {
+    int32_t prompt[16];
+    runnel_stream stream;
+    uint32_t n_tokens;
+    int32_t tokens[TOKENS];
+    bool ended;
+    runnel_event last;
+};
+
+static uint64_t clock_now(void *user)
+{
+    (void)user;
+    return now_us;
+}
+
+static void on_event(void *user, const runnel_event *event)
+{
+    struct told *told = user;
+
+    if (event->type == RUNNEL_EVENT_TOKEN && event->token >= 0 && told->n_tokens < TOKENS)
+        told->tokens[told->n_tokens++] = event->token;
+    if (event->type < RUNNEL_EVENT_DONE)
+        return;
+    told->ended = true;
+    told->last = *event;
+}
+
+static void start(uint32_t n_blocks, uint32_t block_tokens, uint32_t percent)
+{
+    struct rn_backend_limits limits = {.max_rows = 48, .max_seqs = 16, .max_outs = 40, .n_blocks = n_blocks,
+                                       .block_tokens = block_tokens, .context_tokens = 160};
+    struct rn_model_parts parts = {.limits = limits, .n_vocab = ORACLE_VOCAB, .new_proposer = liar_new,
+                                   .proposer_user = &liar};
+    struct rn_clock clock = {.now_us = clock_now};
+    runnel_engine_options options;
+
+    runnel_engine_options_default(&options);
+    options.max_streams = STREAMS;
+    liar = (struct liar_plan){.alphabet = alphabet, .salt = SALT, .percent = percent, .seed = percent};
+    assert_int_equal(rn_engine_new(&options, &clock, true, &engine, NULL), RUNNEL_OK);
+    oracle = oracle_new(&limits, &alphabet, SALT);
+    parts.backend = &oracle->backend;
+    parts.vocab = rn_vocab_new_bytes(&engine->heap);
+    assert_int_equal(rn_model_new_of_parts(engine, &parts, NULL, &model, NULL), RUNNEL_OK);
+    step_us = 1000;
+}
+
+static void stop(void)
+{
+    runnel_engine_free(engine);
+    assert_null(oracle->breach);
+    oracle_free(oracle);
+}
+
+static void run_actors(void)
+{
+    while (rn_runtime_runnable(&engine->runtime) > 0)
+        rn_runtime_step(&engine->runtime, 0, RN_ACTOR_BATCH);
+}
+
+/* One step, which takes step_us whatever its rows, and all that follows. */
+static void step(void)
+{
+    run_actors();
+    now_us += step_us;
+    if (oracle->first != NULL)
+        oracle_complete(oracle, ORACLE_FAULT_NONE);
+    run_actors();
+    runnel_engine_dispatch(engine, 0);
+    run_actors();
+}
+
+static runnel_request request_of(struct told *told, uint32_t seed, int64_t max_tokens)
+{
+    runnel_request request;
+
+    *told = (struct told){.n_tokens = 0};
+    for (uint32_t i = 0; i < 16; i++)
+        told->prompt[i] = (int32_t)(seed * 31 + i * 7) % 250;
+    runnel_request_default(&request);
+    request.tokens = told->prompt;
+    request.n_tokens = 3 + seed % 13;
+    request.max_tokens = max_tokens;
+    request.ignore_eos = 1;
+    request.on_event = on_event;
+    request.user = told;
+    request.draft = RUNNEL_DRAFT_NGRAM;
+    return request;
+}
+
+static void submit(struct told *told, const runnel_request *request)
+{
+    assert_int_equal(runnel_generate(model, request, &told->stream, NULL), RUNNEL_OK);
+}
+
+static bool all_ended(const struct told *told, uint32_t n)
+{
+    while (n > 0 && told[n - 1].ended)
+        n--;
+    return n == 0;
+}
+
+/* The closed form: what follows the prompt, token by token. */
+static void assert_text(const struct told *told, uint32_t n_prompt, uint32_t n_tokens)
+{
+    struct oracle_chain chain;
+
+    oracle_chain_init(&chain, SALT);
+    for (uint32_t i = 0; i < n_prompt; i++)
+        oracle_chain_push(&chain, told->prompt[i]);
+    assert_int_equal(told->n_tokens, n_tokens);
+    for (uint32_t i = 0; i < n_tokens; i++) {
+        assert_int_equal(told->tokens[i], oracle_chain_next(&chain, &alphabet));
+        oracle_chain_push(&chain, told->tokens[i]);
+    }
+}
+
+static runnel_metrics metrics_now(void)
+{
+    runnel_metrics m = {.struct_size = sizeof m};
+
+    assert_int_equal(runnel_engine_metrics(engine, &m), RUNNEL_OK);
+    return m;
+}
+
+/* Streams of several lengths at once; few blocks: they take them from each other. */
+static void lies_cost_time_only(void **state)
+{
+    static const uint32_t percents[] = {0, 40, 80, 95, 100}, blocks[] = {40, 200};
+
+    (void)state;
+    for (uint32_t p = 0; p < 5; p++)
+        for (uint32_t b = 0; b < 2; b++)
+            for (uint32_t n = 1; n <= STREAMS; n += 3) {
+                struct told told[STREAMS];
+                uint64_t drafted = 0, accepted = 0;
+
+                start(blocks[b], 4, percents[p]);
+                for (uint32_t i = 0; i < n; i++) {
+                    runnel_request request = request_of(&told[i], i + p, 60 + i);
+
+                    request.draft_max = 1 + i % RUNNEL_MAX_DRAFTS;
+                    request.sampling.temperature = i % 2 == 0 ? 0 : 0.9f;
+                    request.sampling.frequency_penalty = i % 3 == 0 ? 0.5f : 0;
+                    submit(&told[i], &request);
+                }
+                for (uint32_t i = 0; i < 3000 && !all_ended(told, n); i++)
+                    step();
+                for (uint32_t i = 0; i < n; i++) {
+                    assert_int_equal(told[i].last.type, RUNNEL_EVENT_DONE);
+                    assert_text(&told[i], 3 + (i + p) % 13, 60 + i);
+                    drafted += told[i].last.usage.drafted_tokens;
+                    accepted += told[i].last.usage.accepted_tokens;
+                }
+                assert_true(drafted > 0 && accepted <= drafted);
+                assert_true(percents[p] > 0 || accepted * 20 < drafted);
+                assert_int_equal(metrics_now().drafted, drafted);
+                assert_int_equal(metrics_now().accepted, accepted);
+                stop();
+            }
+}
+
+/* One stream, drafts that are always right: 1 + 8 tokens a pass, none too many at the end. */
+static void right_drafts_save_passes(void **state)
+{
+    struct told told;
+    runnel_request request;
+    uint64_t before;
+
+    (void)state;
+    start(20, 32, 100);
+    liar.honest_count = true;
+    request = request_of(&told, 1, 100);
+    submit(&told, &request);
+    before = oracle->n_steps;
+    for (uint32_t i = 0; i < 200 && !told.ended; i++)
+        step();
+    assert_text(&told, 4, 100);
+    assert_int_equal(told.last.usage.drafted_tokens, told.last.usage.accepted_tokens);
+    assert_int_equal(told.last.usage.completion_tokens, 100);
+    /* the prompt and the first token; each other pass one token and its drafts */
+    assert_int_equal(oracle->n_steps - before, 1 + 99 - told.last.usage.accepted_tokens);
+    assert_true(oracle->n_steps - before <= 1 + 1 + (99 + 8) / 9);
+    stop();
+}
+
+/* Stop tokens and cancels within drafts; the session then holds exactly what was told. */
+static void ends_within_drafts(void **state)
+{
+    (void)state;
+    for (uint32_t seed = 0; seed < 20; seed++) {
+        struct told told, next;
+        runnel_request request;
+        runnel_session session;
+        int32_t stop_token = 'c';
+        struct oracle_chain chain;
+
+        start(200, 4, 90);
+        assert_int_equal(runnel_session_new(model, &session), RUNNEL_OK);
+        request = request_of(&told, seed, 80);
+        request.session = session;
+        if (seed % 2 == 0) {
+            request.stop_tokens = &stop_token;
+            request.n_stop_tokens = 1;
+        }
+        submit(&told, &request);
+        for (uint32_t i = 0; i < 200 && !told.ended; i++) {
+            step();
+            if (seed % 2 == 1 && i == 3 + seed / 4)
+                runnel_stream_cancel(engine, told.stream);
+        }
+        assert_true(told.ended);
+        assert_text(&told, (uint32_t)request.n_tokens, told.n_tokens);
+        request = request_of(&next, seed + 1, 20);
+        request.session = session;
+        submit(&next, &request);
+        for (uint32_t i = 0; i < 200 && !next.ended; i++)
+            step();
+        assert_int_equal(next.last.type, RUNNEL_EVENT_DONE);
+        oracle_chain_init(&chain, SALT);
+        for (uint32_t i = 0; i < 3 + seed % 13; i++)
+            oracle_chain_push(&chain, told.prompt[i]);
+        for (uint32_t i = 0; i < told.last.usage.completion_tokens; i++)
+            oracle_chain_push(&chain, oracle_chain_next(&chain, &alphabet));
+        for (uint32_t i = 0; i < request.n_tokens; i++)
+            oracle_chain_push(&chain, next.prompt[i]);
+        for (uint32_t i = 0; i < 20; i++) {
+            assert_int_equal(next.tokens[i], oracle_chain_next(&chain, &alphabet));
+            oracle_chain_push(&chain, next.tokens[i]);
+        }
+        stop();
+    }
+}
+
+/* Rows that cost as much as passes: drafting ends, but for a try now and then. */
+static void dear_drafts_end(void **state)
+{
+    struct told told;
+    runnel_request request;
+
+    (void)state;
+    start(200, 4, 0);
+    request = request_of(&told, 1, 110);
+    submit(&told, &request);
+    for (uint32_t i = 0; i < 400 && !told.ended; i++) {
+        run_actors();
+        step_us = oracle->first != NULL ? 1000 * oracle->first->n_rows : 1000;
+        step();
+    }
+    assert_text(&told, 4, 110);
+    assert_true(told.last.usage.drafted_tokens > 0 && told.last.usage.drafted_tokens < 30);
+    stop();
+}
+
+static void bad_parameters_are_refused(void **state)
+{
+    struct told told;
+    runnel_request request;
+    runnel_error error;
+
+    (void)state;
+    start(200, 4, 0);
+    request = request_of(&told, 1, 10);
+    request.draft = (runnel_draft)9;
+    assert_int_equal(runnel_generate(model, &request, &told.stream, &error), RUNNEL_INVALID);
+    assert_non_null(strstr(error.message, "draft 9"));
+    request.draft = RUNNEL_DRAFT_NGRAM;
+    request.draft_max = RUNNEL_MAX_DRAFTS + 1;
+    assert_int_equal(runnel_generate(model, &request, &told.stream, &error), RUNNEL_INVALID);
+    assert_non_null(strstr(error.message, "draft_max = 17"));
+    stop();
+}
+
+/* Real threads, real arithmetic, real n-grams: each request with drafts and without, greedy and sampled. */
+static void bundled_model_says_the_same(void **state)
+{
+    static const char *const prompts[] = {"Once upon a time there was a little dog. Once upon a time there was a",
+                                          "The cat sat on the mat. The cat sat on the mat. The cat sat", "Tom and"};
+    runnel_engine *threads = start_engine(NULL);
+    runnel_model *bundled = load_model(threads, quick_model(), NULL);
+    uint64_t drafted = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < 12; i++) {
+        struct capture plain = {0}, fast = {0};
+        runnel_request request = make_request(prompts[i % 3], 60, &plain);
+
+        request.sampling.temperature = i < 6 ? 0 : 0.8f;
+        request.sampling.seed = i;
+        request.sampling.repetition_penalty = i % 2 == 0 ? 1 : 1.2f;
+        run_request(threads, bundled, &request);
+        request.user = &fast;
+        request.draft = RUNNEL_DRAFT_NGRAM;
+        run_request(threads, bundled, &request);
+        assert_int_equal(plain.n_tokens, fast.n_tokens);
+        assert_memory_equal(plain.tokens, fast.tokens, plain.n_tokens * sizeof *plain.tokens);
+        assert_int_equal(plain.text_bytes, fast.text_bytes);
+        assert_memory_equal(plain.text, fast.text, plain.text_bytes);
+        assert_int_equal(plain.last.usage.drafted_tokens, 0);
+        drafted += fast.last.usage.drafted_tokens;
+        capture_clear(&plain);
+        capture_clear(&fast);
+    }
+    assert_true(drafted > 0);
+    runnel_engine_free(threads);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lies_cost_time_only),
+        cmocka_unit_test(right_drafts_save_passes),
+        cmocka_unit_test(ends_within_drafts),
+        cmocka_unit_test(dear_drafts_end),
+        cmocka_unit_test(bad_parameters_are_refused),
+        cmocka_unit_test(bundled_model_says_the_same),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,220 @@
+/* The n-gram proposer against its definition, and the length of drafts against closed forms. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "sampling/ngram.h"
+#include "sampling/speculate.h"
+
+#define MOST 12
+
+/* What a proposal must be: what followed an earlier occurrence of the last n tokens, repeating itself beyond the end. */
+static bool follows(const int32_t *tokens, uint32_t n_tokens, uint32_t n, const int32_t *drafts)
+{
+    for (uint32_t at = n_tokens - 1; n_tokens > n && at >= n; at--) {
+        uint32_t i = 0;
+
+        if (memcmp(tokens + at - n, tokens + n_tokens - n, n * sizeof *tokens) != 0)
+            continue;
+        while (i < MOST && drafts[i] == (at + i < n_tokens ? tokens[at + i] : drafts[at + i - n_tokens]))
+            i++;
+        if (i == MOST)
+            return true;
+    }
+    return false;
+}
+
+/* Random texts of few letters, grown token by token: all that is proposed has been there before. */
+static void proposes_what_followed(void **state)
+{
+    struct rn_heap heap;
+    uint64_t random = 5;
+    uint32_t n_proposed = 0;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    for (uint32_t round = 0; round < 40; round++) {
+        struct rn_proposer *proposer = rn_ngram_new(&heap, round % 2 == 0 ? 1 : 1000);
+        int32_t tokens[400], drafts[MOST];
+
+        for (uint32_t n = 0; n < 400; n++) {
+            if (proposer->ops->propose(proposer, tokens, n, MOST, drafts) > 0) {
+                assert_true(follows(tokens, n, 2, drafts));
+                n_proposed++;
+            }
+            tokens[n] = (int32_t)(rn_splitmix64(&random) % (2 + round));
+        }
+        proposer->ops->free(proposer);
+    }
+    assert_true(n_proposed > 5000);
+    assert_int_equal(rn_heap_bytes(&heap), 0);
+}
+
+/* A text of period p is foretold exactly from its second period on, the longest match first. */
+static void foretells_repetition(void **state)
+{
+    struct rn_heap heap;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    for (uint32_t period = 1; period < 60; period++) {
+        struct rn_proposer *proposer = rn_ngram_new(&heap, 4000);
+        int32_t tokens[200 + MOST], drafts[MOST];
+        uint32_t n_right = 0, n_asked = 0;
+
+        for (uint32_t i = 0; i < 200 + MOST; i++)
+            tokens[i] = (int32_t)(i % period * 977);
+        for (uint32_t n = 2 * period + 4; n < 200; n++, n_asked++)
+            if (proposer->ops->propose(proposer, tokens, n, MOST, drafts) == MOST)
+                n_right += memcmp(drafts, tokens + n, sizeof drafts) == 0;
+        assert_int_equal(n_right, n_asked);
+        proposer->ops->free(proposer);
+    }
+}
+
+static void short_and_new_texts_give_nothing(void **state)
+{
+    struct rn_heap heap;
+    struct rn_proposer *proposer;
+    int32_t tokens[300], drafts[MOST];
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    proposer = rn_ngram_new(&heap, 300);
+    for (int32_t i = 0; i < 300; i++)
+        tokens[i] = i;
+    for (uint32_t n = 0; n < 300; n++)
+        assert_int_equal(proposer->ops->propose(proposer, tokens, n, MOST, drafts), 0);
+    proposer->ops->free(proposer);
+}
+
+/* ---- Lengths ---- */
+
+/* Times of base + slope per row, for all sizes. */
+static struct rn_step_cost line(uint32_t base, uint32_t slope)
+{
+    struct rn_step_cost cost = {{0}};
+
+    for (uint32_t rows = 1; rows <= 1024; rows++)
+        rn_step_cost_note(&cost, rows, base + slope * rows);
+    return cost;
+}
+
+static uint32_t length_at(float acceptance, const struct rn_step_cost *cost, uint32_t n_streams)
+{
+    struct rn_speculation s;
+
+    rn_speculation_init(&s);
+    s.acceptance = acceptance;
+    return rn_speculation_length(&s, cost, n_streams, n_streams, 8);
+}
+
+/* The k that a search in double finds, over the same line. */
+static uint32_t length_by_search(double a, double base, double slope)
+{
+    double best = 1.02 / (base + slope), tokens = 1, power = 1;
+    uint32_t length = 0;
+
+    for (uint32_t k = 1; k <= 8; k++) {
+        power *= a;
+        tokens += power;
+        if (tokens / (base + slope * (k + 1)) > best) {
+            best = tokens / (base + slope * (k + 1));
+            length = k;
+        }
+    }
+    return length;
+}
+
+static void length_follows_cost(void **state)
+{
+    struct rn_step_cost free_rows = line(1000, 0), dear_rows = line(0, 1000), mixed = line(10000, 1000);
+
+    (void)state;
+    assert_int_equal(length_at(0.9f, &free_rows, 1), 8);
+    assert_int_equal(length_at(0.99f, &dear_rows, 1), 0);
+    assert_int_equal(length_at(0.01f, &mixed, 1), 0);
+    for (uint32_t percent = 5; percent < 100; percent += 10)
+        assert_int_equal(length_at((float)percent / 100, &mixed, 1),
+                         length_by_search((double)((float)percent / 100), 10000, 1000));
+    assert_true(length_at(0.8f, &mixed, 64) < length_at(0.8f, &mixed, 1));
+}
+
+/* One for which no length pays rests, and tries again: 16 steps, then 32, ...; at most 1024. */
+static void rests_grow(void **state)
+{
+    struct rn_step_cost cost = line(0, 100);
+    struct rn_speculation s;
+    uint32_t rest = 16;
+
+    (void)state;
+    rn_speculation_init(&s);
+    for (uint32_t round = 0; round < 9; round++) {
+        uint32_t n = 0;
+
+        while (rn_speculation_length(&s, &cost, 1, 1, 8) == 0)
+            n++;
+        assert_int_equal(n, rest + 1);
+        rn_speculation_note(&s, 4, 0);
+        rest = 2 * rest < 1024 ? 2 * rest : 1024;
+    }
+}
+
+/* The rolling acceptance comes near the true one. */
+static void acceptance_is_learnt(void **state)
+{
+    uint64_t random = 9;
+
+    (void)state;
+    for (uint32_t percent = 0; percent <= 100; percent += 25) {
+        struct rn_speculation s;
+        double sum = 0;
+
+        rn_speculation_init(&s);
+        for (uint32_t i = 0; i < 5000; i++) {
+            uint32_t n = 0;
+
+            while (n < 5 && rn_splitmix64(&random) % 100 < percent)
+                n++;
+            rn_speculation_note(&s, 5, n);
+            sum += i >= 1000 ? (double)s.acceptance : 0;
+        }
+        assert_true(sum / 4000 > percent * 0.01 - 0.05 && sum / 4000 < percent * 0.01 + 0.05);
+    }
+}
+
+static void cost_between_and_beyond(void **state)
+{
+    struct rn_step_cost cost = {{0}};
+
+    (void)state;
+    assert_true(rn_step_cost_of(&cost, 3) == 0);
+    rn_step_cost_note(&cost, 2, 100);
+    assert_true(rn_step_cost_of(&cost, 1) == 100 && rn_step_cost_of(&cost, 5000) == 100);
+    rn_step_cost_note(&cost, 6, 500);
+    assert_true(rn_step_cost_of(&cost, 4) == 300 && rn_step_cost_of(&cost, 9) == 500);
+    for (int i = 0; i < 60; i++)
+        rn_step_cost_note(&cost, 2, 200);
+    assert_true(rn_step_cost_of(&cost, 2) > 199 && rn_step_cost_of(&cost, 2) < 201);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(proposes_what_followed),
+        cmocka_unit_test(foretells_repetition),
+        cmocka_unit_test(short_and_new_texts_give_nothing),
+        cmocka_unit_test(length_follows_cost),
+        cmocka_unit_test(rests_grow),
+        cmocka_unit_test(acceptance_is_learnt),
+        cmocka_unit_test(cost_between_and_beyond),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
