@@ -57,7 +57,8 @@ plant model/planted.c '#include <utf8proc.h>' '<utf8proc.h>: at home only in tex
 plant actors/planted.c '#include <xxhash.h>' '<xxhash.h>: at home only in cache/'
 plant model/planted.c '#include <pthread.h>' '<pthread.h>: at home only in mailbox/'
 plant cpu/planted.c '#include <threads.h>' '<threads.h>: at home only in mailbox/'
-plant text/planted.c '#include <zstd.h>' '<zstd.h>: a foreign header without a home'
+plant actors/planted.c '#include <zstd.h>' '<zstd.h>: at home only in cache/'
+plant text/planted.c '#include <curl.h>' '<curl.h>: a foreign header without a home'
 
 plant model/planted.c '    char *p = malloc(12);' 'malloc: the heap is behind'
 plant model/planted.c '    p = (char *)realloc (p, 13);' 'realloc: the heap is behind'
