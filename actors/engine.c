@@ -79,6 +79,11 @@ struct rn_backend *rn_engine_new_backend(struct runnel_engine *engine, const cha
     return rn_cpu_backend_new(&engine->heap, engine->team);
 }
 
+const struct rn_gemm *rn_engine_gemm(void)
+{
+    return rn_cpu_gemm();
+}
+
 static bool start_tracer(struct runnel_engine *engine, const runnel_engine_options *options, uint32_t threads)
 {
     engine->tracer = rn_tracer_new(&engine->heap, &engine->clock, threads, options->on_trace, options->trace_user);
@@ -224,6 +229,7 @@ void runnel_engine_free(runnel_engine *engine)
             rn_word_set(&engine->host.free_wanted, 1);
         return;
     }
+    RN_CHECK(rn_counter_get(&engine->trainings) == 0); /* they use its memory and threads */
     rn_word_set(&engine->closing, 1);
     rn_host_stop_delivery(engine);
     cancel_all(engine);

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "model/backend.h"
+#include "model/gemm.h"
 #include "text/vocab.h"
 
 #define RN_MAX_MODELS 64
@@ -51,6 +52,7 @@ struct runnel_engine {
     struct rn_host host;
     struct rn_worker worker;
     struct rn_team *team;              /* NULL in manual mode */
+    struct rn_counter trainings;       /* that have not been freed */
     struct rn_counter measuring;       /* 1 inside runnel_engine_measure */
     struct rn_pool session_slots;
     struct rn_session *sessions;       /* [max_sessions]; see tier_actor.h */
@@ -119,6 +121,9 @@ runnel_status rn_engine_new(const runnel_engine_options *options, const struct r
 /* The devices this build knows, by name (NULL is "cpu"); a backend of one, NULL on refusal of memory. */
 bool rn_engine_has_device(const char *device);
 struct rn_backend *rn_engine_new_backend(struct runnel_engine *engine, const char *device);
+
+/* Products of float matrices on the calling thread. */
+const struct rn_gemm *rn_engine_gemm(void);
 
 /* Makes a READY model of parts (which it takes over, also on failure) without loading a file.
  * options may be NULL. For tests and the simulation. */

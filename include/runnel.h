@@ -729,6 +729,63 @@ RUNNEL_API runnel_status runnel_file_tensor(const runnel_file *file, uint64_t in
 RUNNEL_API runnel_status runnel_file_kv_bytes_per_token(const runnel_file *file, runnel_kv_type kv_type, uint64_t *bytes,
                                                         runnel_error *error);
 
+/* ---- EAGLE heads -------------------------------------------------------------------------- */
+
+/* Training of a head that drafts for a model: a small network that reads the residual streams behind a few of the
+ * model's blocks and foretells the tokens that the model is about to draw. See docs/EAGLE.md. */
+typedef struct runnel_training runnel_training;
+
+typedef struct runnel_eagle_options {
+    size_t struct_size;
+    uint32_t steps;          /* of learning; 0: 600 */
+    uint32_t text_tokens;    /* tokens of one text, at least 16; 0: 128 */
+    uint32_t texts;          /* texts that one step learns from; 0: 4 */
+    uint32_t unroll;         /* drafts in a row that it is trained for, at most 8; 0: 4 */
+    uint32_t layers[8];      /* blocks to read, from 0, ascending */
+    uint32_t n_layers;       /* 0: three of them, near the beginning, the middle and the end */
+    float rate;              /* of learning, at its peak; 0: 0.001 */
+    uint64_t seed;           /* of starting weights and of which texts come when */
+    uint8_t resume;          /* 1: go on from `state`, if it is there */
+    const char *state;       /* a file that keeps the training as it goes; NULL: none */
+} runnel_eagle_options;
+
+typedef enum runnel_training_state {
+    RUNNEL_TRAINING_RUNNING = 0,
+    RUNNEL_TRAINING_DONE = 1,      /* the head's file is there */
+    RUNNEL_TRAINING_CANCELLED = 2, /* the state's file is there, if one is kept */
+    RUNNEL_TRAINING_FAILED = 3
+} runnel_training_state;
+
+typedef struct runnel_training_progress {
+    size_t struct_size;
+    runnel_training_state state;
+    uint32_t step, steps;
+    float loss;              /* of the last step: cross-entropy of the first draft, in nats */
+    float accepted;          /* of the last step: how often the first draft is the model's likeliest token, 0 to 1 */
+} runnel_training_progress;
+
+RUNNEL_API void runnel_eagle_options_default(runnel_eagle_options *options);
+
+/* Begins to train a head for the GGUF file `model` on corpus[0..corpus_bytes), text of the kind that will be generated
+ * (copied), and returns at once; the head's file appears at `head` when it is done. A thread of its own
+ * runs at the lowest priority but for the model's passes, which go to the engine's compute threads in small pieces
+ * between those of streams. The same file, corpus, options and machine give the same head. INVALID names the option;
+ * IO: a path that cannot be opened; CLOSED. */
+RUNNEL_API runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const char *corpus,
+                                            size_t corpus_bytes, const char *head, const runnel_eagle_options *options,
+                                            runnel_training **training, runnel_error *error);
+
+/* Sleeps until there is something new or timeout_ms have passed (negative: for ever), and says how far it is. Any one
+ * thread at a time. OK; once it has failed, its error; INVALID: struct_size is not of this library. */
+RUNNEL_API runnel_status runnel_training_wait(runnel_training *training, int64_t timeout_ms,
+                                              runnel_training_progress *progress, runnel_error *error);
+
+/* It ends soon, with its state kept. Any thread. */
+RUNNEL_API void runnel_training_cancel(runnel_training *training);
+
+/* Cancels what still runs and waits for it. Before the engine is freed. NULL is allowed. */
+RUNNEL_API void runnel_training_free(runnel_training *training);
+
 #ifdef __cplusplus
 }
 #endif

@@ -83,6 +83,14 @@ static const struct command {
      "  runnel batch model.gguf requests.jsonl answers.jsonl --resume\n"
      "  runnel batch model.gguf requests.jsonl answers.jsonl --unordered --streams 64\n",
      app_batch},
+    {"eagle-train", APP_EAGLE, 2, 2, "MODEL CORPUS -o HEAD.gguf", "train a head that drafts for a model",
+     "Learns from a text of the kind that will be generated, best one that the model wrote itself. Ctrl-C stops,\n"
+     "and so may a kill: HEAD.gguf.training keeps how far it is, and the same command with --resume goes on and\n"
+     "ends with the same bytes. Prints the last step's loss (nats) and how often the first draft was the\n"
+     "model's likeliest token. docs/EAGLE.md has it all.\n\n"
+     "  runnel eagle-train model.gguf corpus.txt -o head.gguf\n"
+     "  runnel eagle-train model.gguf corpus.txt -o head.gguf --steps 2000 --lr 0.0005 --layers 2,12,21\n",
+     app_eagle_train},
     {"bench", APP_BENCH, 1, APP_MAX_OPERANDS, "MODEL [MODEL ...]", "how fast models run, and how fast they could",
      "Times prefill (a prompt's positions per second, from its admission to its first token) and decode (tokens\n"
      "per second of all streams together, while all of them run) at every length, number of streams and depth\n"

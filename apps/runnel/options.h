@@ -22,7 +22,8 @@ enum {
     APP_PERPLEXITY = 32,
     APP_TEMPLATE = 128,
     APP_BENCH = 64,
-    APP_BATCH = 256
+    APP_BATCH = 256,
+    APP_EAGLE = 512
 };
 
 #define APP_MAX_BIASES 1024
@@ -76,6 +77,10 @@ struct app_options {
     bool resume, overwrite, unordered;
     int64_t batch_streams;
     uint64_t max_line_bytes;
+    /* a head to be trained; 0: the library's own default */
+    int64_t train_steps, text_tokens, unroll;
+    double rate;
+    struct app_list layers;
     /* the engine and the model */
     int64_t context, batch, threads; /* 0: chosen */
     uint64_t kv_bytes;

@@ -142,7 +142,7 @@ void run_step(struct run *run, const struct run_piece *pieces, uint32_t n_pieces
     for (i = 0; i < n_pieces; i++)
         n += pieces[i].n;
     step.rows = rn_alloc(&run->heap, n, sizeof *step.rows);
-    step.seqs = rn_alloc(&run->heap, n_pieces, sizeof *step.seqs);
+    step.seqs = rn_calloc(&run->heap, n_pieces, sizeof *step.seqs);
     assert_true(step.rows != NULL && step.seqs != NULL);
     for (i = 0; i < n_pieces; i++) {
         last = pieces[i].first + pieces[i].n - 1;

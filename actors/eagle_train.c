@@ -1,0 +1,531 @@
+/* Training of EAGLE heads: who runs the model, the trainer (train/) and the files.
+ *
+ * A training has a thread of its own: it takes minutes, and the worker's loads must not wait for it. The thread has
+ * the lowest priority that asking for needs no right; the target's passes go to the compute team as steps of at most
+ * STEP_ROWS rows, each submitted when the one before is done, so that a stream's step waits for one such step at most.
+ *
+ *   text at a place given by (seed, step) → target: features, distributions → trainer → next text
+ *
+ * Features are computed when they are needed, never kept: those of a corpus would be larger than the model. The target's
+ * backend is the training's own, its weights the file's map, which the system shares with a loaded model.
+ *
+ * Threads: `state`, `step`, `loss`, `accepted`, `cancel` are words between the host and the thread; all else is the
+ * thread's from its start until `state` says that it has ended, and then the host's. */
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "actors/engine.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "cache/session_print.h"
+#include "train/head_file.h"
+
+enum { STEP_ROWS = 32, BLOCK_TOKENS = 16, SAVE_STEPS = 50, LEAST_TEXT = 16, MOST_TEXT = 4096, LOWEST_PRIORITY = 19 };
+
+struct runnel_training {
+    struct runnel_engine *engine;
+    char *model, *head, *state_file, *corpus;
+    size_t corpus_bytes;
+    runnel_eagle_options options;
+    pthread_t thread;
+    struct rn_word state, cancel, step, loss, accepted; /* loss and accepted: bits of floats */
+    struct rn_wake wake;                                /* notified at each step and at the end */
+    runnel_error error;
+
+    /* The target. */
+    struct rn_gguf *gguf;
+    struct rn_plan *plan;
+    struct rn_vocab *vocab;
+    struct rn_backend *backend;
+    struct rn_backend_limits limits;
+    uint32_t *blocks;
+    float *output;               /* [vocab, width] */
+    const struct rn_weight *embedding;
+    int32_t *tokens;             /* of the corpus */
+    size_t n_tokens;
+
+    /* One text. */
+    struct rn_step_row rows[STEP_ROWS];
+    struct rn_step pass;
+    struct rn_word pass_done;
+    struct rn_wake pass_wake;
+    uint32_t text_tokens;
+    float *embeddings, *features, *wanted;
+
+    struct rn_trainer trainer;
+    struct rn_eagle *eagle;
+};
+
+void runnel_eagle_options_default(runnel_eagle_options *options)
+{
+    *options = (runnel_eagle_options){
+        .struct_size = sizeof *options, .steps = 600, .text_tokens = 128, .texts = 4, .unroll = 4, .rate = 1e-3f};
+}
+
+static runnel_status read_options(const runnel_eagle_options *given, runnel_eagle_options *o, runnel_error *error)
+{
+    runnel_eagle_options_default(o);
+    if (given == NULL)
+        return RUNNEL_OK;
+    if (given->struct_size < sizeof(size_t) || given->struct_size > sizeof *o)
+        return rn_error_set(error, RUNNEL_INVALID, "eagle options: struct_size %zu is not of this library",
+                            given->struct_size);
+    memcpy(o, given, given->struct_size);
+    o->steps = o->steps == 0 ? 600 : o->steps;
+    o->text_tokens = o->text_tokens == 0 ? 128 : o->text_tokens;
+    o->texts = o->texts == 0 ? 4 : o->texts;
+    o->unroll = o->unroll == 0 ? 4 : o->unroll;
+    o->rate = o->rate == 0 ? 1e-3f : o->rate;
+    if (o->text_tokens < LEAST_TEXT || o->text_tokens > MOST_TEXT)
+        return rn_error_set(error, RUNNEL_INVALID, "eagle options: text_tokens is not in %d..%d", LEAST_TEXT, MOST_TEXT);
+    if (o->unroll > RN_EAGLE_MAX_UNROLL || o->n_layers > RN_EAGLE_MAX_TAPS || o->steps > 1u << 24 || o->texts > 1024)
+        return rn_error_set(error, RUNNEL_INVALID, "eagle options: more than %d drafts, %d layers, 2^24 steps or 1024 texts",
+                            RN_EAGLE_MAX_UNROLL, RN_EAGLE_MAX_TAPS);
+    if (!(o->rate > 0 && o->rate <= 1))
+        return rn_error_set(error, RUNNEL_INVALID, "eagle options: rate is not above 0 and at most 1");
+    if (o->resume && o->state == NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "eagle options: resume needs a state");
+    return RUNNEL_OK;
+}
+
+/* ---- The target ---- */
+
+static runnel_status no_memory(struct runnel_training *t)
+{
+    return rn_error_set(&t->error, RUNNEL_NO_MEMORY, "no memory to train a head for %s", t->model);
+}
+
+/* Which blocks: those asked for, or the third, the middle and the third from the end (EAGLE-3), as far as there are. */
+static void choose_layers(struct runnel_training *t, uint32_t n)
+{
+    const uint32_t usual[3] = {n > 5 ? 2 : 0, n / 2, n > 5 ? n - 3 : n - 1};
+    runnel_eagle_options *o = &t->options;
+
+    for (int i = 0; o->n_layers == 0 && i < 3; i++)
+        o->layers[i] = usual[i];
+    if (o->n_layers > 0)
+        return;
+    o->layers[2] = n - 1; /* what the model itself draws its token from */
+    o->n_layers = n >= 5 ? 3 : 1;
+    if (n < 5)
+        o->layers[0] = n - 1;
+}
+
+static runnel_status open_target(struct runnel_training *t)
+{
+    struct rn_heap *heap = &t->engine->heap;
+    runnel_status status = rn_gguf_open(heap, t->model, &t->gguf, &t->error);
+
+    if (status == RUNNEL_OK)
+        status = rn_plan_new(heap, t->gguf, t->options.text_tokens, &t->plan, &t->error);
+    if (status != RUNNEL_OK)
+        return status;
+    choose_layers(t, t->plan->n_layers);
+    rn_plan_free(t->plan);
+    t->plan = NULL;
+    status = rn_plan_new_tapped(heap, t->gguf, t->options.text_tokens, t->options.layers, t->options.n_layers, &t->plan,
+                                &t->error);
+    if (status == RUNNEL_OK)
+        status = rn_vocab_new(heap, t->gguf, t->plan->n_vocab, &t->vocab, &t->error);
+    if (status == RUNNEL_OK)
+        status = rn_tokenize(t->vocab, heap, t->corpus, t->corpus_bytes, 0, &t->tokens, &t->n_tokens, &t->error);
+    if (status == RUNNEL_OK && t->n_tokens < LEAST_TEXT)
+        status = rn_error_set(&t->error, RUNNEL_INVALID, "the corpus has %zu tokens; %d are the least", t->n_tokens,
+                              LEAST_TEXT);
+    t->text_tokens = t->n_tokens < t->options.text_tokens ? (uint32_t)t->n_tokens : t->options.text_tokens;
+    return status;
+}
+
+static bool on_progress(void *user, float fraction)
+{
+    struct runnel_training *t = user;
+
+    (void)fraction;
+    return rn_word_get(&t->cancel) == 0;
+}
+
+static runnel_status prepare_target(struct runnel_training *t)
+{
+    struct rn_heap *heap = &t->engine->heap;
+    uint32_t n = (t->options.text_tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
+    size_t tokens = t->text_tokens;
+
+    t->limits = (struct rn_backend_limits){.max_rows = STEP_ROWS, .max_seqs = 1, .max_outs = STEP_ROWS, .n_blocks = n,
+                                           .block_tokens = BLOCK_TOKENS, .context_tokens = t->options.text_tokens,
+                                           .kv_type = RUNNEL_KV_F32};
+    t->blocks = rn_alloc(heap, n, sizeof *t->blocks);
+    t->embeddings = rn_alloc(heap, tokens * t->plan->embedding, sizeof(float));
+    t->features = rn_alloc(heap, tokens * t->plan->features_width, sizeof(float));
+    t->wanted = rn_alloc(heap, tokens * t->plan->n_vocab, sizeof(float));
+    t->backend = rn_engine_new_backend(t->engine, NULL);
+    if (t->blocks == NULL || t->embeddings == NULL || t->features == NULL || t->wanted == NULL || t->backend == NULL)
+        return no_memory(t);
+    for (uint32_t i = 0; i < n; i++)
+        t->blocks[i] = i;
+    return t->backend->ops->prepare(t->backend, t->plan, &t->limits, on_progress, t, &t->error);
+}
+
+static void on_pass_done(struct rn_step *pass)
+{
+    struct runnel_training *t = pass->user;
+
+    rn_word_set(&t->pass_done, 1);
+    rn_wake_notify(&t->pass_wake);
+}
+
+static runnel_status run_pass(struct runnel_training *t, struct rn_step_seq *seq, const int32_t *tokens, uint32_t first,
+                              uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        t->rows[i] = (struct rn_step_row){.token = tokens[first + i], .position = first + i, .out = (int32_t)i};
+    t->pass = (struct rn_step){.n_rows = n, .n_seqs = 1, .n_outs = n, .rows = t->rows, .seqs = seq,
+                               .logits = t->wanted + (size_t)first * t->plan->n_vocab,
+                               .features = t->features + (size_t)first * t->plan->features_width,
+                               .on_done = on_pass_done, .user = t};
+    rn_word_set(&t->pass_done, 0);
+    t->backend->ops->submit_async(t->backend, &t->pass);
+    for (;;) {
+        uint32_t ticket = rn_wake_ticket(&t->pass_wake);
+
+        if (rn_word_get(&t->pass_done) != 0)
+            return t->pass.status == RUNNEL_OK ? RUNNEL_OK
+                                               : rn_error_set(&t->error, t->pass.status, "%s: a pass failed", t->model);
+        rn_wake_wait(&t->pass_wake, ticket, -1, 0);
+    }
+}
+
+static void to_distribution(float *x, uint32_t n)
+{
+    float most = x[0];
+    double sum = 0;
+
+    for (uint32_t i = 1; i < n; i++)
+        most = x[i] > most ? x[i] : most;
+    for (uint32_t i = 0; i < n; i++)
+        sum += x[i] = expf(x[i] - most);
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = (float)(x[i] / sum);
+}
+
+/* What the target makes of the text: its features, and its distributions in `wanted`. */
+static runnel_status read_text(struct runnel_training *t, const int32_t *tokens)
+{
+    struct rn_step_seq seq = {.blocks = t->blocks, .n_blocks = (t->text_tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS};
+    const struct rn_weight *w = t->embedding;
+    runnel_status status = RUNNEL_OK;
+
+    for (uint32_t i = 0; i < t->text_tokens && status == RUNNEL_OK; i += STEP_ROWS)
+        status = run_pass(t, &seq, tokens, i, t->text_tokens - i < STEP_ROWS ? t->text_tokens - i : STEP_ROWS);
+    for (uint32_t i = 0; i < t->text_tokens && status == RUNNEL_OK; i++) {
+        to_distribution(t->wanted + (size_t)i * t->plan->n_vocab, t->plan->n_vocab);
+        w->type->decode((const char *)w->tensor->data + (size_t)tokens[i] * w->row_bytes, t->embeddings + (size_t)i * w->cols,
+                        w->cols);
+    }
+    return status;
+}
+
+/* ---- The head ---- */
+
+/* A layer of the target's own shape. */
+static void fill_shape(const struct rn_plan *plan, struct rn_eagle_shape *shape)
+{
+    *shape = (struct rn_eagle_shape){.width = plan->embedding, .vocab = plan->n_vocab,
+                                     .taps = plan->features_width / plan->embedding, .eps = 1e-5f, .rope_base = 10000.0f,
+                                     .feed_forward = 4 * plan->embedding};
+    for (uint32_t i = 0; i < plan->n_ops; i++) {
+        const struct rn_op *op = &plan->ops[i];
+
+        if (op->kind == RN_OP_RMS_NORM && op->eps > 0)
+            shape->eps = (float)op->eps;
+        if (op->kind == RN_OP_ATTENTION) {
+            shape->heads = op->heads;
+            shape->kv_heads = op->kv_heads;
+            shape->head_dim = op->k_dim;
+        }
+        if (op->kind == RN_OP_GATE && plan->slots[op->a].width < shape->feed_forward)
+            shape->feed_forward = plan->slots[op->a].width;
+    }
+}
+
+static const struct rn_op *op_into(const struct rn_plan *plan, int16_t slot, enum rn_op_kind kind)
+{
+    for (uint32_t i = plan->n_ops; i-- > 0;)
+        if (plan->ops[i].kind == kind && plan->ops[i].out == slot)
+            return &plan->ops[i];
+    return NULL;
+}
+
+static bool decode_weight(struct runnel_training *t, const struct rn_weight *w, float **out)
+{
+    *out = rn_alloc(&t->engine->heap, (size_t)w->rows * w->cols, sizeof(float));
+    if (*out != NULL)
+        w->type->decode(w->tensor->data, *out, (size_t)w->rows * w->cols);
+    return *out != NULL;
+}
+
+/* The output matrix; the embedding; and the final norm as the head's own to begin with. */
+static runnel_status take_weights(struct runnel_training *t)
+{
+    const struct rn_plan *plan = t->plan;
+    const struct rn_op *last = op_into(plan, plan->logits_slot, RN_OP_MATMUL);
+    const struct rn_op *norm = last != NULL ? op_into(plan, last->a, RN_OP_RMS_NORM) : NULL;
+    const struct rn_weight *w;
+
+    if (plan->ops[0].kind != RN_OP_EMBED || last == NULL || norm == NULL || norm->weight < 0)
+        return rn_error_set(&t->error, RUNNEL_UNSUPPORTED, "%s: heads for %s models cannot be trained yet", t->model,
+                            plan->architecture);
+    t->embedding = &plan->weights[plan->ops[0].weight];
+    w = &plan->weights[norm->weight];
+    w->type->decode(w->tensor->data, t->trainer.weights + t->trainer.spans[RN_EAGLE_OUT_NORM].offset, w->cols);
+    return decode_weight(t, &plan->weights[last->weight], &t->output) ? RUNNEL_OK : no_memory(t);
+}
+
+static struct rn_view whole_corpus(const void *user, uint32_t index)
+{
+    const struct runnel_training *t = user;
+
+    (void)index;
+    return (struct rn_view){t->corpus, t->corpus_bytes};
+}
+
+static runnel_status begin_trainer(struct runnel_training *t)
+{
+    const runnel_eagle_options *o = &t->options;
+    struct rn_trainer_options options = {o->steps, o->steps / 20 + 1, o->unroll, 0.8f, o->rate, 0.01f, 1.0f, o->seed};
+    struct rn_print target = rn_print_model(t->gguf), corpus = rn_print_list(1, whole_corpus, t);
+    struct rn_trainer_origin origin = {{0}, {0}, {0}};
+    struct rn_eagle_shape shape;
+    runnel_status status;
+
+    memcpy(origin.target, target.bytes, sizeof origin.target);
+    memcpy(origin.corpus, corpus.bytes, sizeof origin.corpus);
+    memcpy(origin.tapped, o->layers, o->n_layers * sizeof *o->layers);
+    fill_shape(t->plan, &shape);
+    status = rn_trainer_init(&t->trainer, &t->engine->heap, &shape, &options, &origin);
+    if (status == RUNNEL_INVALID)
+        return rn_error_set(&t->error, RUNNEL_UNSUPPORTED, "%s: a head cannot have a layer of its shape", t->model);
+    if (status == RUNNEL_OK)
+        status = take_weights(t);
+    if (status == RUNNEL_OK)
+        status = rn_eagle_new(&t->engine->heap, &shape, t->text_tokens, o->unroll, rn_engine_gemm(), t->output, &t->eagle);
+    if (status == RUNNEL_NO_MEMORY)
+        return no_memory(t);
+    if (status == RUNNEL_OK && o->resume && access(t->state_file, F_OK) == 0)
+        status = rn_trainer_load(&t->trainer, t->state_file, &t->error);
+    return status;
+}
+
+/* ---- The thread ---- */
+
+static void set_float(struct rn_word *word, float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    rn_word_set(word, bits);
+}
+
+static void tell(struct runnel_training *t)
+{
+    rn_word_set(&t->step, t->trainer.step);
+    set_float(&t->loss, (float)t->trainer.loss[0]);
+    set_float(&t->accepted, (float)t->trainer.accepted[0]);
+    rn_wake_notify(&t->wake);
+}
+
+static runnel_status learn_step(struct runnel_training *t)
+{
+    const runnel_eagle_options *o = &t->options;
+    struct rn_eagle_text text = {t->text_tokens, t->embeddings, t->features, t->wanted};
+    struct rn_eagle_score score;
+
+    rn_trainer_begin(&t->trainer, &score);
+    for (uint32_t i = 0; i < o->texts; i++) {
+        uint64_t place = rn_trainer_place(o->seed, t->trainer.step, i, t->n_tokens - t->text_tokens + 1);
+        runnel_status status = rn_word_get(&t->cancel) != 0 ? RUNNEL_CANCELLED : read_text(t, t->tokens + place);
+
+        if (status != RUNNEL_OK)
+            return status;
+        rn_trainer_add(&t->trainer, t->eagle, &text, o->texts, &score);
+    }
+    if (!rn_trainer_end(&t->trainer, &score))
+        return rn_error_set(&t->error, RUNNEL_FORMAT, "step %u: the gradients are not numbers; a lower rate may help",
+                            t->trainer.step + 1);
+    return RUNNEL_OK;
+}
+
+static runnel_status keep_state(struct runnel_training *t)
+{
+    return t->state_file != NULL ? rn_trainer_save(&t->trainer, t->state_file, &t->error) : RUNNEL_OK;
+}
+
+static runnel_status train(struct runnel_training *t)
+{
+    runnel_status status = open_target(t);
+
+    if (status == RUNNEL_OK)
+        status = prepare_target(t);
+    if (status == RUNNEL_OK)
+        status = begin_trainer(t);
+    if (status != RUNNEL_OK)
+        return status;
+    tell(t);
+    while (t->trainer.step < t->options.steps && status == RUNNEL_OK) {
+        status = learn_step(t);
+        if (status == RUNNEL_OK && t->trainer.step % SAVE_STEPS == 0)
+            status = keep_state(t);
+        tell(t);
+    }
+    if (status == RUNNEL_OK || status == RUNNEL_CANCELLED) {
+        runnel_status kept = keep_state(t);
+
+        status = kept != RUNNEL_OK ? kept : status;
+    }
+    return status == RUNNEL_OK ? rn_head_save(&t->trainer, t->text_tokens, true, t->head, &t->error) : status;
+}
+
+/* What the thread made. */
+static void clear(struct runnel_training *t)
+{
+    struct rn_heap *heap = &t->engine->heap;
+
+    rn_eagle_free(t->eagle);
+    if (t->trainer.heap != NULL)
+        rn_trainer_fini(&t->trainer);
+    if (t->backend != NULL)
+        t->backend->ops->free(t->backend);
+    rn_plan_free(t->plan);
+    rn_vocab_free(t->vocab);
+    if (t->gguf != NULL)
+        rn_gguf_free(t->gguf);
+    rn_free(heap, t->tokens);
+    rn_free(heap, t->blocks);
+    rn_free(heap, t->embeddings);
+    rn_free(heap, t->features);
+    rn_free(heap, t->wanted);
+    rn_free(heap, t->output);
+}
+
+static void *training_main(void *arg)
+{
+    struct runnel_training *t = arg;
+    runnel_status status;
+
+    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), LOWEST_PRIORITY); /* refused: it is only less polite */
+    status = train(t);
+    clear(t);
+    if (status != RUNNEL_OK && status != RUNNEL_CANCELLED)
+        rn_error_set(&t->error, status, "%s: %s", t->model, runnel_status_text(status));
+    rn_word_set(&t->state, status == RUNNEL_OK          ? RUNNEL_TRAINING_DONE
+                           : status == RUNNEL_CANCELLED ? RUNNEL_TRAINING_CANCELLED
+                                                        : RUNNEL_TRAINING_FAILED);
+    rn_wake_notify(&t->wake);
+    return NULL;
+}
+
+/* ---- The host's side ---- */
+
+static void drop(struct runnel_training *t)
+{
+    struct rn_heap *heap = &t->engine->heap;
+
+    rn_counter_add(&t->engine->trainings, -1);
+    rn_free(heap, t->model);
+    rn_free(heap, t->head);
+    rn_free(heap, t->state_file);
+    rn_free(heap, t->corpus);
+    rn_free(heap, t);
+}
+
+static char *copied(struct runnel_engine *engine, const char *text, size_t n, bool *ok)
+{
+    char *copy = text != NULL ? rn_strndup(&engine->heap, text, n) : NULL;
+
+    *ok = *ok && (text == NULL || copy != NULL);
+    return copy;
+}
+
+runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const char *corpus, size_t corpus_bytes,
+                                 const char *head, const runnel_eagle_options *given, runnel_training **out,
+                                 runnel_error *error)
+{
+    runnel_eagle_options options;
+    struct runnel_training *t;
+    bool ok = true;
+
+    rn_error_clear(error);
+    if (read_options(given, &options, error) != RUNNEL_OK)
+        return RUNNEL_INVALID;
+    if (corpus == NULL || head == NULL || out == NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "a training needs a corpus, a path for the head and a handle");
+    if (model == NULL || access(model, R_OK) != 0)
+        return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened", model == NULL ? "(no path)" : model);
+    if (rn_word_get(&engine->closing) != 0 || engine->team == NULL)
+        return rn_error_set(error, RUNNEL_CLOSED, "the engine has no compute threads, or is being freed");
+    t = rn_calloc(&engine->heap, 1, sizeof *t);
+    if (t == NULL)
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a training");
+    t->engine = engine;
+    t->options = options;
+    t->corpus_bytes = corpus_bytes;
+    rn_counter_add(&engine->trainings, 1);
+    rn_wake_init(&t->wake);
+    rn_wake_init(&t->pass_wake);
+    t->model = copied(engine, model, strlen(model), &ok);
+    t->head = copied(engine, head, strlen(head), &ok);
+    t->state_file = copied(engine, options.state, options.state != NULL ? strlen(options.state) : 0, &ok);
+    t->corpus = copied(engine, corpus, corpus_bytes, &ok);
+    if (!ok || pthread_create(&t->thread, NULL, training_main, t) != 0) {
+        drop(t);
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory or thread for a training");
+    }
+    *out = t;
+    return RUNNEL_OK;
+}
+
+static float get_float(const struct rn_word *word)
+{
+    uint32_t bits = rn_word_get(word);
+    float value;
+
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+runnel_status runnel_training_wait(runnel_training *t, int64_t timeout_ms, runnel_training_progress *progress,
+                                   runnel_error *error)
+{
+    uint32_t ticket = rn_wake_ticket(&t->wake);
+    runnel_training_progress now = {.struct_size = progress->struct_size};
+
+    rn_error_clear(error);
+    if (progress->struct_size < sizeof(size_t) || progress->struct_size > sizeof now)
+        return rn_error_set(error, RUNNEL_INVALID, "training progress: struct_size is not of this library");
+    if (rn_word_get(&t->state) == RUNNEL_TRAINING_RUNNING)
+        rn_wake_wait(&t->wake, ticket, rn_us_left(timeout_ms, 0), 0);
+    now.state = (runnel_training_state)rn_word_get(&t->state);
+    now.step = rn_word_get(&t->step);
+    now.steps = t->options.steps;
+    now.loss = get_float(&t->loss);
+    now.accepted = get_float(&t->accepted);
+    memcpy(progress, &now, progress->struct_size);
+    return now.state == RUNNEL_TRAINING_FAILED ? rn_error_set(error, t->error.status, "%s", t->error.message) : RUNNEL_OK;
+}
+
+void runnel_training_cancel(runnel_training *t)
+{
+    rn_word_set(&t->cancel, 1);
+}
+
+void runnel_training_free(runnel_training *t)
+{
+    if (t == NULL)
+        return;
+    rn_word_set(&t->cancel, 1);
+    pthread_join(t->thread, NULL);
+    drop(t);
+}

@@ -1,0 +1,218 @@
+/* Training of heads through the public interface: the same bytes whether it was stopped or not, what is refused, and
+ * on text it was not trained on a head's drafts are right more often than those of an n-gram lookup. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fixture.h"
+#include "tests/oracle/run_plan.h"
+#include "text/vocab.h"
+#include "train/head_file.h"
+
+enum { WINDOW = 128, TRAINED_BYTES = 60000 };
+
+static runnel_engine *engine;
+static char corpus[100000], head_path[64], other_path[80], state_path[80];
+static size_t corpus_bytes;
+static char model[512];
+
+static runnel_eagle_options quick(uint32_t steps)
+{
+    runnel_eagle_options options;
+
+    runnel_eagle_options_default(&options);
+    options.steps = steps;
+    options.text_tokens = 40;
+    options.texts = 2;
+    options.unroll = 2;
+    return options;
+}
+
+/* Trains to the end, or until `stop` steps have been seen; returns how it ended. */
+static runnel_training_state train(const runnel_eagle_options *options, size_t bytes, const char *to, uint32_t stop,
+                                   runnel_error *error)
+{
+    runnel_training_progress now = {.struct_size = sizeof now};
+    runnel_training *training = NULL;
+
+    assert_int_equal(runnel_eagle_train(engine, model, corpus, bytes, to, options, &training, error), RUNNEL_OK);
+    while (now.state == RUNNEL_TRAINING_RUNNING) {
+        runnel_training_wait(training, 1000, &now, error);
+        if (stop > 0 && now.step >= stop)
+            runnel_training_cancel(training);
+    }
+    runnel_training_free(training);
+    return now.state;
+}
+
+static size_t read_all(const char *path, char *bytes, size_t room)
+{
+    FILE *file = fopen(path, "rb");
+    size_t n;
+
+    assert_non_null(file);
+    n = fread(bytes, 1, room, file);
+    fclose(file);
+    return n;
+}
+
+static void test_resume(void **state)
+{
+    static char one[8 << 20], two[8 << 20];
+    runnel_eagle_options options = quick(8);
+    runnel_error error;
+    size_t n;
+
+    (void)state;
+    assert_int_equal(train(&options, TRAINED_BYTES, head_path, 0, &error), RUNNEL_TRAINING_DONE);
+    options.state = state_path;
+    options.resume = 1; /* there is none yet: it begins */
+    assert_int_equal(train(&options, TRAINED_BYTES, other_path, 2, &error), RUNNEL_TRAINING_CANCELLED);
+    assert_int_not_equal(access(other_path, F_OK), 0);
+    assert_int_equal(train(&options, TRAINED_BYTES - 1, other_path, 0, &error), RUNNEL_TRAINING_FAILED);
+    assert_int_equal(error.status, RUNNEL_STATE);
+    assert_non_null(strstr(error.message, "another corpus"));
+    assert_int_equal(train(&options, TRAINED_BYTES, other_path, 0, &error), RUNNEL_TRAINING_DONE);
+    n = read_all(head_path, one, sizeof one);
+    assert_true(n > 100000 && n < sizeof one);
+    assert_int_equal(read_all(other_path, two, sizeof two), n);
+    assert_memory_equal(one, two, n);
+}
+
+static void test_refused(void **state)
+{
+    runnel_training *training = NULL;
+    runnel_eagle_options options = quick(4);
+    runnel_error error;
+
+    (void)state;
+    options.text_tokens = 15;
+    assert_int_equal(runnel_eagle_train(engine, model, corpus, 100, head_path, &options, &training, &error), RUNNEL_INVALID);
+    options = quick(4), options.resume = 1;
+    assert_int_equal(runnel_eagle_train(engine, model, corpus, 100, head_path, &options, &training, &error), RUNNEL_INVALID);
+    options = quick(4), options.n_layers = 9;
+    assert_int_equal(runnel_eagle_train(engine, model, corpus, 100, head_path, &options, &training, &error), RUNNEL_INVALID);
+    options = quick(4);
+    assert_int_equal(runnel_eagle_train(engine, "/no/model", corpus, 100, head_path, &options, &training, &error), RUNNEL_IO);
+    assert_int_equal(train(&options, 8, head_path, 0, &error), RUNNEL_TRAINING_FAILED);
+    assert_non_null(strstr(error.message, "the corpus has"));
+    options.n_layers = 2, options.layers[0] = 3, options.layers[1] = 99;
+    assert_int_equal(train(&options, TRAINED_BYTES, head_path, 0, &error), RUNNEL_TRAINING_FAILED);
+    assert_int_equal(error.status, RUNNEL_INVALID);
+    options = quick(4);
+    assert_int_equal(train(&options, TRAINED_BYTES, "/nowhere/head", 0, &error), RUNNEL_TRAINING_FAILED);
+    assert_int_equal(error.status, RUNNEL_IO);
+}
+
+static uint32_t likeliest(const float *x, uint32_t n)
+{
+    uint32_t best = 0;
+
+    for (uint32_t i = 1; i < n; i++)
+        best = x[i] > x[best] ? i : best;
+    return best;
+}
+
+/* What stood behind the last place where the tokens before tokens[at] stood, three of them, else two, else one. */
+static int32_t lookup(const int32_t *tokens, uint32_t at)
+{
+    for (uint32_t n = 3; n > 0; n--)
+        for (uint32_t i = at; i-- > n;)
+            if (at >= n && memcmp(tokens + i - n, tokens + at - n, n * sizeof *tokens) == 0)
+                return tokens[i];
+    return -1;
+}
+
+/* A window of held-out text: of each row's likeliest token, how often the head and the lookup had it. */
+static void compare(struct run *run, struct rn_eagle *eagle, const struct rn_head *head, const float *embedding,
+                    const int32_t *tokens, double *head_hits, double *lookup_hits)
+{
+    uint32_t width = run->plan->embedding, vocab = run->plan->n_vocab;
+    static float embeddings[WINDOW * 4096];
+    struct rn_eagle_text text = {WINDOW, embeddings, run->features, run->logits};
+    struct rn_eagle_score score = {0};
+
+    run_step(run, &(struct run_piece){0, 0, WINDOW, tokens, false}, 1);
+    for (uint32_t i = 0; i < WINDOW; i++) {
+        memcpy(embeddings + i * width, embedding + (size_t)tokens[i] * width, width * sizeof *embeddings);
+        if (i + 1 < WINDOW) /* the token behind tokens[i + 1], as the head is asked for */
+            *lookup_hits += lookup(tokens, i + 2) ==
+                            (int32_t)likeliest(run->logits + (size_t)(i + 1) * vocab, vocab);
+    }
+    rn_eagle_pass(eagle, head->weights, &text, 1.0f, 1.0f, NULL, &score); /* logits serve as `wanted`: only hits count */
+    *head_hits += score.hits[0];
+}
+
+static void test_better_than_lookup(void **state)
+{
+    runnel_eagle_options options;
+    struct run_options run_options = {.backend = "fast", .kv_type = RUNNEL_KV_F32};
+    double head_hits = 0, lookup_hits = 0, rows = 0;
+    struct rn_eagle *eagle = NULL;
+    struct rn_vocab *vocab = NULL;
+    struct rn_head head;
+    struct run run;
+    int32_t *tokens = NULL;
+    float *embedding;
+    runnel_error error;
+    size_t n;
+
+    (void)state;
+    runnel_eagle_options_default(&options);
+    options.steps = 60, options.text_tokens = 64, options.unroll = 1, options.rate = 2e-3f;
+    assert_int_equal(train(&options, TRAINED_BYTES, head_path, 0, &error), RUNNEL_TRAINING_DONE);
+    rn_heap_init(&run.heap, NULL);
+    assert_int_equal(rn_head_open(&head, &run.heap, head_path, &error), RUNNEL_OK);
+    run_options.n_taps = head.shape.taps;
+    run_options.taps = (uint32_t[]){head.tapped[0], head.tapped[1], head.tapped[2]};
+    rn_head_fini(&head);
+    run_open(&run, model, &run_options);
+    assert_int_equal(rn_head_open(&head, &run.heap, head_path, &error), RUNNEL_OK);
+    assert_int_equal(rn_vocab_new(&run.heap, run.gguf, run.plan->n_vocab, &vocab, &error), RUNNEL_OK);
+    assert_int_equal(rn_tokenize(vocab, &run.heap, corpus + TRAINED_BYTES, corpus_bytes - TRAINED_BYTES, 0, &tokens, &n, NULL),
+                     RUNNEL_OK);
+    embedding = rn_alloc(&run.heap, (size_t)head.shape.vocab * head.shape.width, sizeof *embedding);
+    assert_non_null(embedding);
+    run.plan->weights[0].type->decode(run.plan->weights[0].tensor->data, embedding, (size_t)head.shape.vocab * head.shape.width);
+    assert_null(rn_gguf_find_tensor(run.gguf, "output.weight")); /* the embedding is the output matrix too */
+    assert_int_equal(rn_eagle_new(&run.heap, &head.shape, WINDOW, 1, rn_cpu_gemm(), embedding, &eagle), RUNNEL_OK);
+    for (size_t at = 0; at + WINDOW <= n; at += WINDOW, rows += WINDOW - 1)
+        compare(&run, eagle, &head, embedding, tokens + at, &head_hits, &lookup_hits);
+    print_message("held out: %.0f rows, right: head %.3f, n-gram lookup %.3f\n", rows, head_hits / rows, lookup_hits / rows);
+    assert_true(rows > 1000 && head_hits > lookup_hits + 0.05 * rows);
+    rn_eagle_free(eagle);
+    rn_vocab_free(vocab);
+    rn_free(&run.heap, tokens);
+    rn_free(&run.heap, embedding);
+    rn_head_fini(&head);
+    run_close(&run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_resume), cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_better_than_lookup)};
+    int failed;
+
+    shared_or_skip();
+    snprintf(model, sizeof model, "%s", shared_path("models/runnel-tiny-F16.gguf"));
+    corpus_bytes = read_all(shared_path("oracles/runnel-tiny.heldout.txt"), corpus, sizeof corpus);
+    snprintf(head_path, sizeof head_path, "/tmp/runnel-eagle-%d", (int)getpid());
+    snprintf(other_path, sizeof other_path, "%s.other", head_path);
+    snprintf(state_path, sizeof state_path, "%s.state", head_path);
+    if (runnel_engine_new(NULL, &engine, NULL) != RUNNEL_OK)
+        return 1;
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    runnel_engine_free(engine);
+    unlink(head_path);
+    unlink(other_path);
+    unlink(state_path);
+    return failed;
+}
