@@ -167,6 +167,8 @@ static void test_better_than_lookup(void **state)
     size_t n, trained;
 
     (void)state;
+    if (UNLESS_SLOW(false, true))
+        skip(); /* it has no other threads than the tests before it, and much arithmetic */
     runnel_eagle_options_default(&options);
     options.steps = 60, options.text_tokens = 64, options.unroll = 1, options.rate = 2e-3f;
     assert_int_equal(train(&options, TRAINED_BYTES, head_path, 0, &error), RUNNEL_TRAINING_DONE);
