@@ -304,6 +304,21 @@ static void settle_chunk(struct rn_decode *decode, struct rn_batch_part *part)
     decode->credits[request->slot].n--;
 }
 
+/* The end of a text whose embedding is wanted. */
+static void settle_embedding(struct rn_decode *decode, struct rn_batch_part *part)
+{
+    struct rn_request *request = part->request;
+
+    if (part->status != RUNNEL_OK) {
+        request->suspect = true;
+        rn_request_fail(request, part->status, "the embedding is not of numbers");
+    }
+    if (request->outcome != RN_OUTCOME_NONE)
+        return;
+    part->tells_embedding = true;
+    decode->credits[request->slot].n--;
+}
+
 /* Blocks of the prompt that others may be waiting for, and its end, of which they may take a copy. Those of the answer
  * the tier sees when the request retires. */
 static void settle_computed(const struct rn_decode *decode, struct rn_batch_part *part)
@@ -349,6 +364,8 @@ static void settle_part(struct rn_decode *decode, const struct rn_batch *batch, 
     }
     if (part->prompt)
         settle_chunk(decode, part);
+    if (part->last && part->embed != NULL)
+        settle_embedding(decode, part);
     for (uint32_t i = 0; i < part->n_outs; i++)
         settle_out(decode, &outs[i]);
     settle_drafts(part, outs);
@@ -411,6 +428,8 @@ static void tell_part(struct rn_decode *decode, struct rn_batch *batch, const st
         item->prompt_done = part->n_done < request->n_prompt ? part->n_done : request->n_prompt;
         item->prompt_total = request->n_prompt;
     }
+    if (part->tells_embedding)
+        add_item(batch, request, RUNNEL_EVENT_EMBEDDING);
     for (uint32_t i = 0; i < part->n_outs; i++)
         tell_out(decode, batch, &outs[i]);
     if (part->tells_computed) {
@@ -572,9 +591,9 @@ static const struct rn_actor_class decode_class = {
 
 static runnel_status take_lists(struct rn_decode *decode, struct rn_heap *heap)
 {
-    /* A row gives at most two events (logits and a token), a chunk one more. */
+    /* A row gives at most two events (logits and a token), a chunk one more, and the end of a prompt its embedding. */
     const struct rn_backend_limits *limits = &decode->model->parts.limits;
-    uint32_t capacity = 2 * limits->max_outs + limits->max_seqs;
+    uint32_t capacity = 2 * limits->max_outs + 2 * limits->max_seqs;
 
     for (uint32_t i = 0; i < RN_TOKEN_LISTS; i++) {
         struct rn_token_list *list = &decode->lists[i];
@@ -600,6 +619,8 @@ static runnel_status take_batches(struct rn_decode *decode, struct rn_heap *heap
     step->seqs = rn_alloc(heap, limits->max_seqs, sizeof step->seqs[0]);
     step->copies = rn_alloc(heap, limits->max_seqs, sizeof step->copies[0]);
     step->logits = rn_alloc(heap, (size_t)limits->max_outs * decode->model->parts.n_vocab, sizeof(float));
+    step->feature_rows = decode->feature_rows = rn_alloc(heap, limits->max_rows, sizeof decode->feature_rows[0]);
+    step->features = rn_alloc(heap, (size_t)limits->max_rows * decode->model->parts.n_features + 1, sizeof(float));
     decode->batches[1].step = *step;
     decode->batch = &decode->batches[0];
     for (uint32_t i = 0; i < 2; i++) {
@@ -609,7 +630,8 @@ static runnel_status take_batches(struct rn_decode *decode, struct rn_heap *heap
         batch->parts = rn_alloc(heap, limits->max_seqs, sizeof batch->parts[0]);
         good = good && batch->outs != NULL && batch->parts != NULL;
     }
-    good = good && step->rows != NULL && step->seqs != NULL && step->copies != NULL && step->logits != NULL;
+    good = good && step->rows != NULL && step->seqs != NULL && step->copies != NULL && step->logits != NULL &&
+           decode->feature_rows != NULL && step->features != NULL;
     return good ? RUNNEL_OK : RUNNEL_NO_MEMORY;
 }
 
@@ -651,6 +673,8 @@ void rn_decode_fini(struct rn_decode *decode)
     rn_free(heap, decode->batches[0].step.seqs);
     rn_free(heap, decode->batches[0].step.copies);
     rn_free(heap, decode->batches[0].step.logits);
+    rn_free(heap, decode->batches[0].step.features);
+    rn_free(heap, decode->feature_rows);
     for (uint32_t i = 0; i < RN_TOKEN_LISTS; i++)
         rn_free(heap, decode->lists[i].items);
 }

@@ -65,9 +65,13 @@ struct rn_batch_part {
     struct rn_request *request;
     uint32_t n_rows;
     uint32_t n_outs;
+    uint32_t features, n_features; /* of the step's: the first, and how many are its own */
+    struct rn_embed *embed; /* the request's, lent to the sampler; or NULL */
+    runnel_status status;   /* of its embedding: the sampler's */
     bool prompt;     /* a chunk of its prompt */
+    bool last;       /* and its end */
     uint32_t n_done; /* the request's, with this step */
-    bool tells_progress, tells_computed;
+    bool tells_progress, tells_computed, tells_embedding;
     uint32_t n_drafts, n_accepted;
 };
 
@@ -101,6 +105,7 @@ struct rn_decode {
     struct rn_credit *credits;    /* [max_streams] */
     struct rn_batch batches[2];   /* one in flight, and one that is taken apart */
     struct rn_batch *batch;       /* the one that is composed, or in flight */
+    uint32_t *feature_rows;       /* [max_rows]: of the step that is composed, or in flight */
     struct rn_pace pace;
     struct rn_step_cost cost;
     bool in_flight;

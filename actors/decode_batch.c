@@ -9,6 +9,7 @@
  * without a block for its next position is left out. Nothing here changes what a row computes (law 5), only when. */
 #include "actors/decode_batch.h"
 
+#include "actors/embed.h"
 #include "actors/engine.h"
 #include "model/room.h"
 
@@ -21,7 +22,8 @@ static struct rn_batch_part *add_part(struct rn_batch *batch, struct rn_request 
 {
     struct rn_batch_part *part = &batch->parts[batch->n_parts];
 
-    *part = (struct rn_batch_part){.request = request, .prompt = prompt};
+    *part = (struct rn_batch_part){
+        .request = request, .prompt = prompt, .features = batch->step.n_features, .embed = request->embed};
     batch->step.seqs[batch->n_parts] = (struct rn_step_seq){
         .blocks = request->blocks, .n_blocks = request->n_blocks, .means = request->means, .n_means = request->n_means};
     if (request->copy == RN_COPY_WANTED)
@@ -305,9 +307,13 @@ static void add_chunk(struct rn_decode *decode, struct rn_request *request, uint
     for (uint32_t i = 0; i < n; i++) {
         bool last = request->n_done + 1 == request->n_fill;
 
+        if (request->embed != NULL && rn_embed_ask(request->embed, request->n_done, request->n_prompt)) {
+            decode->feature_rows[decode->batch->step.n_features++] = decode->batch->step.n_rows;
+            part->n_features++;
+        }
         add_row(decode->batch, part, last && request->n_fill < request->n_limit, next_logits(decode, request));
     }
-    request->last_chunk = request->n_done == request->n_fill;
+    request->last_chunk = part->last = request->n_done == request->n_fill;
     rn_counter_add(&decode->model->engine->totals.prompt_tokens, n);
 }
 
@@ -351,7 +357,7 @@ bool rn_batch_compose(struct rn_decode *decode)
 
     batch->n_parts = batch->n_drafts = 0;
     batch->read_along = false;
-    batch->step.n_rows = batch->step.n_outs = batch->step.n_copies = 0;
+    batch->step.n_rows = batch->step.n_outs = batch->step.n_copies = batch->step.n_features = 0;
     add_running(decode);
     add_prompts(decode);
     batch->step.n_seqs = batch->n_parts;

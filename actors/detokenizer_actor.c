@@ -70,6 +70,7 @@ static void put_item(struct rn_detokenizer *detokenizer, struct rn_token_item *i
     cell->position = item->position;
     cell->logits = item->logits;
     cell->n_logits = item->type == RUNNEL_EVENT_LOGITS ? outlet->n_logits : 0;
+    cell->n_embedding = item->type == RUNNEL_EVENT_EMBEDDING ? outlet->n_embedding : 0;
     cell->prompt_done = item->prompt_done;
     cell->prompt_total = item->prompt_total;
     rn_host_publish(engine, outlet);

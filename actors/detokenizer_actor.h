@@ -12,7 +12,7 @@ struct runnel_model;
 /* One event of a step, of one stream. */
 struct rn_token_item {
     uint32_t slot, generation;
-    runnel_event_type type; /* TOKEN, PROGRESS, LOGITS */
+    runnel_event_type type; /* TOKEN, PROGRESS, LOGITS, EMBEDDING */
     int32_t token;
     float logprob;
     uint32_t n_top;

@@ -72,6 +72,7 @@ struct rn_model_parts {
     struct rn_proposer *(*new_proposer)(void *user, struct rn_heap *heap); /* instead of the one that a request asks
                                     for: tests put liars in. NULL: none */
     void *proposer_user;
+    uint32_t n_features;         /* of a row; 0: there are none */
 };
 
 struct runnel_model {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "actors/chat.h"
+#include "actors/embed.h"
 #include "actors/engine.h"
 #include "actors/note.h"
 #include "actors/session.h"
@@ -335,6 +336,7 @@ static runnel_status open_outlet(runnel_model *model, const runnel_request *requ
         .longest_piece = rn_vocab_longest_piece(model->parts.vocab),
         .n_logits = request->want_logits ? model->parts.n_vocab : 0,
         .coalesce_bytes = request->coalesce_bytes,
+        .n_embedding = r->embed != NULL ? r->embed->n_out : 0,
         .strip_first_space = begins_text(model, request),
     };
     void *cell = rn_pool_take(&host->slots);
@@ -357,25 +359,15 @@ static runnel_status open_outlet(runnel_model *model, const runnel_request *requ
     return RUNNEL_OK;
 }
 
-runnel_status runnel_generate(runnel_model *model, const runnel_request *given, runnel_stream *stream,
-                              runnel_error *error)
+/* Takes the request on, and sends it off. */
+static runnel_status submit(runnel_model *model, const runnel_request *request, struct rn_request *r,
+                            runnel_stream *stream, runnel_error *error)
 {
-    runnel_request request;
     struct runnel_engine *engine = model->engine;
-    struct rn_request *r = NULL;
     struct rn_msg *msg;
-    runnel_status status;
+    runnel_status status = enter_queue(engine, r, error);
 
-    rn_error_clear(error);
-    status = read_request(given, &request, error);
-    if (status == RUNNEL_OK)
-        status = check_request(model, &request, error);
-    if (status == RUNNEL_OK)
-        status = build(model, &request, &r, error);
-    if (status != RUNNEL_OK)
-        return status;
-    status = enter_queue(engine, r, error);
-    if (status == RUNNEL_OK && (status = open_outlet(model, &request, r)) != RUNNEL_OK) {
+    if (status == RUNNEL_OK && (status = open_outlet(model, request, r)) != RUNNEL_OK) {
         leave_queue(engine, r);
         if (status == RUNNEL_BUSY)
             refuse(engine, error, "all %llu streams are taken", engine->max_streams);
@@ -396,4 +388,111 @@ runnel_status runnel_generate(runnel_model *model, const runnel_request *given, 
     rn_actor_send(&engine->router.actor, msg);
     rn_uv_keep_alive(engine);
     return RUNNEL_OK;
+}
+
+runnel_status runnel_generate(runnel_model *model, const runnel_request *given, runnel_stream *stream,
+                              runnel_error *error)
+{
+    runnel_request request;
+    struct rn_request *r = NULL;
+    runnel_status status;
+
+    rn_error_clear(error);
+    status = read_request(given, &request, error);
+    if (status == RUNNEL_OK)
+        status = check_request(model, &request, error);
+    if (status == RUNNEL_OK)
+        status = build(model, &request, &r, error);
+    return status == RUNNEL_OK ? submit(model, &request, r, stream, error) : status;
+}
+
+/* ---- Embeddings ---- */
+
+void runnel_embed_request_default(runnel_embed_request *request)
+{
+    *request = (runnel_embed_request){.struct_size = sizeof *request};
+}
+
+static runnel_status read_embed_request(const runnel_embed_request *given, runnel_embed_request *request,
+                                        runnel_error *error)
+{
+    runnel_embed_request_default(request);
+    if (given == NULL || given->struct_size < sizeof(size_t) || given->struct_size > sizeof *request)
+        return rn_error_set(error, RUNNEL_INVALID,
+                            "request: struct_size is not of this library; use runnel_embed_request_default");
+    memcpy(request, given, given->struct_size);
+    if (request->tokens == NULL && request->n_tokens == 0 && request->text_bytes == 0)
+        return rn_error_set(error, RUNNEL_INVALID, "the text is empty");
+    if ((unsigned)request->pooling > RUNNEL_POOLING_LAST)
+        return rn_error_set(error, RUNNEL_INVALID, "pooling = %d is not known", (int)request->pooling);
+    return RUNNEL_OK;
+}
+
+/* Of a model that is ready. */
+static runnel_status new_embed(const runnel_model *model, const runnel_embed_request *request, struct rn_request *r,
+                               runnel_error *error)
+{
+    uint32_t width = model->parts.n_features, from_file = model->parts.plan != NULL ? model->parts.plan->pooling : 0;
+    runnel_pooling pooling = request->pooling;
+
+    if (width == 0)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "the model gives no embeddings");
+    if (request->dimensions > width)
+        return rn_error_set(error, RUNNEL_INVALID, "dimensions = %u is more than the model's %u", request->dimensions,
+                            width);
+    if (pooling == RUNNEL_POOLING_DEFAULT && from_file > RUNNEL_POOLING_LAST)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "the file's pooling_type %u is not known here: choose a pooling",
+                            from_file);
+    if (pooling == RUNNEL_POOLING_DEFAULT)
+        pooling = from_file == 0 ? RUNNEL_POOLING_MEAN : (runnel_pooling)from_file;
+    r->embed = rn_embed_new(r->heap, pooling, request->raw != 0, width,
+                            request->dimensions > 0 ? request->dimensions : width);
+    return r->embed != NULL ? RUNNEL_OK : rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for an embedding");
+}
+
+/* The prompt of which nothing is generated. */
+static runnel_request request_of(const runnel_embed_request *embed)
+{
+    runnel_request request;
+
+    runnel_request_default(&request);
+    request.prompt = embed->text;
+    request.prompt_bytes = embed->text_bytes;
+    request.tokens = embed->tokens;
+    request.n_tokens = embed->n_tokens;
+    request.parse_special = embed->parse_special;
+    request.want_progress = embed->want_progress;
+    request.max_tokens = 0;
+    request.on_event = embed->on_event;
+    request.user = embed->user;
+    request.cache_salt = embed->cache_salt;
+    request.priority = embed->priority;
+    request.deadline_ms = embed->deadline_ms;
+    request.tenant = embed->tenant;
+    return request;
+}
+
+runnel_status runnel_embed(runnel_model *model, const runnel_embed_request *given, runnel_stream *stream,
+                           runnel_error *error)
+{
+    runnel_embed_request embed;
+    runnel_request request;
+    struct rn_request *r = NULL;
+    runnel_status status;
+
+    rn_error_clear(error);
+    status = read_embed_request(given, &embed, error);
+    if (status != RUNNEL_OK)
+        return status;
+    request = request_of(&embed);
+    status = check_request(model, &request, error);
+    if (status == RUNNEL_OK)
+        status = build(model, &request, &r, error);
+    if (status != RUNNEL_OK)
+        return status;
+    status = new_embed(model, &embed, r, error);
+    if (status == RUNNEL_OK)
+        return submit(model, &request, r, stream, error);
+    rn_request_free(r);
+    return status;
 }

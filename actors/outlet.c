@@ -50,6 +50,8 @@ static void release(struct rn_outlet *outlet)
     rn_free(outlet->heap, outlet->logits);
     rn_free(outlet->heap, outlet->raw);
     rn_free(outlet->heap, outlet->joint);
+    rn_free(outlet->heap, outlet->embedding);
+    outlet->embedding = NULL;
     rn_answer_free(outlet->answer);
     outlet->joint = NULL;
     atomic_store_explicit(&outlet->ring, NULL, memory_order_relaxed);
@@ -92,6 +94,8 @@ runnel_status rn_outlet_open(struct rn_outlet *outlet, struct rn_heap *heap, con
     outlet->n_top_max = options->n_top;
     outlet->n_logits = options->n_logits;
     outlet->coalesce_bytes = options->coalesce_bytes;
+    outlet->n_embedding = options->n_embedding;
+    outlet->embedding = NULL;
     outlet->window = options->n_logits > 0         ? RN_WINDOW_LOGITS
                      : options->coalesce_bytes > 0 ? RN_WINDOW_JOINED
                                                    : RN_WINDOW;
@@ -131,11 +135,15 @@ static bool take_beside(struct rn_outlet *outlet)
         outlet->logits = rn_alloc(outlet->heap, (size_t)(outlet->window + 1) * outlet->n_logits, sizeof(float));
     if (outlet->coalesce_bytes > 0)
         outlet->joint = rn_alloc(outlet->heap, cell_bytes(outlet, outlet->coalesce_bytes), 1);
-    if ((outlet->n_logits == 0 || outlet->logits != NULL) && (outlet->coalesce_bytes == 0 || outlet->joint != NULL))
+    if (outlet->n_embedding > 0)
+        outlet->embedding = rn_alloc(outlet->heap, outlet->n_embedding, sizeof(float));
+    if ((outlet->n_logits == 0 || outlet->logits != NULL) && (outlet->coalesce_bytes == 0 || outlet->joint != NULL) &&
+        (outlet->n_embedding == 0 || outlet->embedding != NULL))
         return true;
     rn_free(outlet->heap, outlet->logits);
     rn_free(outlet->heap, outlet->joint);
-    outlet->logits = NULL;
+    rn_free(outlet->heap, outlet->embedding);
+    outlet->logits = outlet->embedding = NULL;
     outlet->joint = NULL;
     return false;
 }
@@ -429,6 +437,8 @@ void rn_cell_event(const struct rn_outlet *outlet, const struct rn_cell *cell, u
         .n_top = cell->n_top,
         .logits = cell->logits,
         .n_logits = cell->n_logits,
+        .embedding = cell->n_embedding > 0 ? outlet->embedding : NULL,
+        .n_embedding = cell->n_embedding,
         .position = cell->position,
         .prompt_done = cell->prompt_done,
         .prompt_total = cell->prompt_total,

@@ -68,6 +68,7 @@ struct rn_cell {
     runnel_status status;
     uint32_t n_logits;
     const float *logits;
+    uint32_t n_embedding; /* of outlet->embedding */
     uint64_t position;
     uint64_t prompt_done, prompt_total;
     runnel_usage usage;
@@ -85,6 +86,7 @@ struct rn_outlet_options {
     uint32_t longest_piece;
     uint32_t n_logits; /* vocabulary, when logits are wanted; else 0 */
     uint32_t coalesce_bytes; /* 0: each token has an event. Not with n_top */
+    uint32_t n_embedding; /* values of an embedding; 0: none */
     bool strip_first_space;
     struct rn_answer *answer; /* NULL: the text is delivered as it is. Moves to the outlet if it opens */
 };
@@ -107,6 +109,8 @@ struct rn_outlet {
     _Atomic(struct rn_ring *) ring; /* NULL: not admitted yet. Set by the tier, before the first cell; see rn_outlet_front */
     char *memory;   /* stop strings */
     float *logits;  /* [window + 1][n_logits], with the ring: written by the sampler under the stream's credits */
+    float *embedding; /* [n_embedding], with the ring: written by the sampler before its event */
+    uint32_t n_embedding;
     struct rn_answer *answer; /* used by the tokenizer actor before the first token, by the producer from then on */
     char *raw;      /* [raw_capacity]: text on its way to `answer` */
     uint32_t n_top_max, n_logits, window, text_capacity, parts_capacity, raw_capacity, coalesce_bytes;

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 
+#include "actors/embed.h"
 #include "actors/engine.h"
 #include "base/check.h"
 #include "base/status.h"
@@ -30,6 +31,7 @@ void rn_request_free(struct rn_request *request)
     rn_sampler_free(request->sampler);
     if (request->proposer != NULL)
         request->proposer->ops->free(request->proposer);
+    rn_embed_free(request->embed);
     rn_free(request->heap, request);
 }
 

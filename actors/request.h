@@ -16,6 +16,7 @@ struct rn_actor;
 struct rn_answer;
 struct rn_session_job;
 struct rn_chat;
+struct rn_embed;
 
 /* Of a request's life; see note.h. */
 enum rn_phase { RN_PHASE_NONE = 0, RN_PHASE_QUEUED, RN_PHASE_PREFILL, RN_PHASE_DECODE };
@@ -66,6 +67,7 @@ struct rn_request {
     uint32_t n_logits_rows;
     struct rn_proposer *proposer; /* NULL: nobody guesses its next tokens */
     uint32_t draft_max;
+    struct rn_embed *embed;  /* NULL: it generates */
 
     /* The sequence. */
     int32_t *tokens;         /* [capacity]; of them n_tokens are known */

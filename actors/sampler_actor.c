@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "actors/embed.h"
 #include "actors/engine.h"
 
 static void sample(struct rn_sampler_actor *sampler, const struct rn_batch *batch, struct rn_batch_out *out,
@@ -27,6 +28,18 @@ static bool is_refuted(const struct rn_batch_out *out)
     return out->follows && (out[-1].refuted || out[-1].status != RUNNEL_OK || out[-1].pick.token != out->draft);
 }
 
+/* Texts whose embedding is wanted: their positions of this step, and what they come to. */
+static void pool(const struct rn_sampler_actor *sampler, const struct rn_batch *batch, struct rn_batch_part *part)
+{
+    const float *features = batch->step.features + (size_t)part->features * sampler->model->parts.n_features;
+
+    if (part->embed == NULL || batch->step.status != RUNNEL_OK)
+        return;
+    rn_embed_add(part->embed, features, part->n_features);
+    if (part->last)
+        part->status = rn_embed_finish(part->embed);
+}
+
 static void on_step_done(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_sampler_actor *sampler = (struct rn_sampler_actor *)self;
@@ -38,6 +51,8 @@ static void on_step_done(struct rn_actor *self, struct rn_msg *msg)
             continue;
         sample(sampler, batch, &batch->outs[i], batch->step.logits + (size_t)i * sampler->model->parts.n_vocab);
     }
+    for (uint32_t i = 0; i < batch->n_parts; i++)
+        pool(sampler, batch, &batch->parts[i]);
     msg->head.kind = RN_MSG_SAMPLED;
     rn_actor_send(&sampler->model->decode.actor, msg);
 }

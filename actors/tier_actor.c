@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "actors/embed.h"
 #include "actors/engine.h"
 #include "actors/note.h"
 #include "actors/tier_cache.h"
@@ -108,6 +109,8 @@ static runnel_status prepare_outlet(struct rn_tier *tier, struct rn_request *req
     runnel_status status = rn_outlet_prepare(outlet);
 
     request->logits = outlet->logits;
+    if (request->embed != NULL)
+        request->embed->out = outlet->embedding;
     request->n_logits_rows = outlet->window + 1; /* one more than may be undelivered: the host may be reading one */
     return status;
 }

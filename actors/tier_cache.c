@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "actors/embed.h"
 #include "actors/engine.h"
 #include "actors/note.h"
 #include "actors/tier_tail.h"
@@ -18,7 +19,10 @@ static uint32_t block_tokens(const struct rn_tier *tier)
 
 static bool shares(const struct rn_tier *tier, const struct rn_request *request)
 {
-    return tier->shares && !request->want_logits && !request->apart;
+    bool needs_all = request->want_logits ||
+                     (request->embed != NULL && request->embed->pooling != RUNNEL_POOLING_LAST);
+
+    return tier->shares && !needs_all && !request->apart;
 }
 
 static struct rn_prefix_salt salt_of(const struct rn_request *request)

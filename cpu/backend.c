@@ -120,7 +120,8 @@ static bool take_slots(struct rn_fast *fast)
 
     fast->slots = (float **)take_table(fast, plan->n_slots, &ok);
     for (i = 0; ok && i < plan->n_slots; i++) {
-        rows = plan->slots[i].selected ? fast->limits.max_outs : fast->limits.max_rows;
+        rows = plan->slots[i].logits || fast->limits.max_outs > fast->limits.max_rows ? fast->limits.max_outs
+                                                                                      : fast->limits.max_rows;
         if ((int16_t)i != plan->logits_slot)
             fast->slots[i] = take_bytes(fast, rows, (size_t)plan->slots[i].width * sizeof(float), &ok);
     }
@@ -132,7 +133,9 @@ static bool take_slots(struct rn_fast *fast)
     for (i = 0; ok && i < plan->n_ropes; i++)
         fast->angles[i] = take_bytes(fast, fast->limits.max_rows, plan->ropes[i].dims * sizeof(float), &ok);
     if (ok)
-        fast->out_rows = take_bytes(fast, fast->limits.max_outs, sizeof(uint32_t), &ok);
+        fast->selected_rows = take_bytes(fast, fast->limits.max_rows, sizeof *fast->selected_rows, &ok);
+    if (ok)
+        fast->features_of = take_bytes(fast, fast->limits.max_rows, sizeof *fast->features_of, &ok);
     if (ok)
         fast->pieces = take_bytes(fast, fast->program.n, sizeof *fast->pieces, &ok);
     return ok;
@@ -376,7 +379,8 @@ static void free_backend(struct rn_backend *backend)
     rn_free(fast->heap, fast->mean_rows);
     rn_free(fast->heap, fast->parts);
     rn_free(fast->heap, (void *)fast->parts_done);
-    rn_free(fast->heap, fast->out_rows);
+    rn_free(fast->heap, fast->selected_rows);
+    rn_free(fast->heap, fast->features_of);
     rn_free(fast->heap, (void *)fast->pieces);
     rn_program_fini(&fast->program);
     rn_free(fast->heap, fast);

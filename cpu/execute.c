@@ -15,9 +15,9 @@ struct context {
     uint32_t worker, n_workers;
 };
 
-static uint32_t domain(const struct context *c, bool selected)
+static uint32_t domain(const struct context *c, const struct rn_instruction *in)
 {
-    return selected ? c->step->n_outs : c->step->n_rows;
+    return in->logits ? c->step->n_outs : in->selected ? c->fast->n_selected : c->step->n_rows;
 }
 
 static float *slot_row(const struct context *c, int16_t slot, uint32_t row)
@@ -161,6 +161,16 @@ static void quantise(const struct context *c, const struct rn_instruction *in, u
         rn_quantise(c->fast->level->rows, in->input, a, out, in->cols);
 }
 
+static void tap(const struct context *c, const struct rn_op *op, uint32_t row)
+{
+    const struct rn_plan *plan = c->fast->plan;
+    uint32_t of = plan->slots[op->a].selected ? c->fast->selected_rows[row] : row;
+
+    if (c->fast->has_features && c->fast->features_of[of] >= 0)
+        memcpy(c->step->features + (size_t)c->fast->features_of[of] * plan->features_width + op->group,
+               slot_row(c, op->a, row), (size_t)width(c, op->a) * sizeof(float));
+}
+
 static void run_row(const struct context *c, const struct rn_instruction *in, uint32_t row)
 {
     const struct rn_level *level = c->fast->level;
@@ -208,13 +218,11 @@ static void run_row(const struct context *c, const struct rn_instruction *in, ui
         expert_sum(c, op, row);
         return;
     case RN_OP_SELECT:
-        memcpy(slot_row(c, op->out, row), slot_row(c, op->a, c->fast->out_rows[row]),
+        memcpy(slot_row(c, op->out, row), slot_row(c, op->a, c->fast->selected_rows[row]),
                (size_t)width(c, op->a) * sizeof(float));
         return;
     case RN_OP_TAP:
-        if (c->step->features != NULL)
-            memcpy(c->step->features + (size_t)row * c->fast->plan->features_width + op->group,
-                   slot_row(c, op->a, row), (size_t)width(c, op->a) * sizeof(float));
+        tap(c, op, row);
         return;
     case RN_OP_MATMUL:
     case RN_OP_EXPERT_MATMUL:
@@ -229,7 +237,7 @@ static void run_row(const struct context *c, const struct rn_instruction *in, ui
 static void run_rows(const struct context *c, uint32_t first, uint32_t last)
 {
     const struct rn_instruction *list = c->fast->program.list;
-    uint64_t n = domain(c, list[first].selected);
+    uint64_t n = domain(c, &list[first]);
     uint32_t row, i;
 
     for (row = (uint32_t)(n * c->worker / c->n_workers); row < n * (c->worker + 1) / c->n_workers; row++)
@@ -353,7 +361,7 @@ static struct product product_of(const struct context *c, const struct rn_instru
                             .input_bytes = rn_input_bytes(in->input, weight->cols),
                             .out = slot_row(c, op->out, 0),
                             .out_width = weight->rows,
-                            .n = domain(c, in->selected),
+                            .n = domain(c, in),
                             .share = 1};
 }
 
@@ -403,7 +411,7 @@ static void matmul(const struct context *c, uint32_t index)
     struct cut cut;
     uint32_t next, i;
 
-    if (domain(c, in->selected) == 0) /* no logits wanted: there may be no memory for them */
+    if (domain(c, in) == 0) /* no logits wanted: there may be no memory for them */
         return;
     p = product_of(c, in);
     cut = cut_of(c, &p);
@@ -456,7 +464,7 @@ static void expert_matmul(const struct context *c, uint32_t index)
     uint32_t n_active, rows, per_expert, first, left, i;
     struct product p, one;
 
-    if (domain(c, in->selected) == 0)
+    if (domain(c, in) == 0)
         return;
     p = product_of(c, in);
     n_active = group_by_expert(c, in->op, p.n * in->op->used);
@@ -638,14 +646,41 @@ static void make_groups(struct rn_fast *fast)
     fast->n_groups = starts[CLASSES];
 }
 
+/* Which rows have which features. */
+static void choose_features(struct rn_fast *fast)
+{
+    const struct rn_step *step = fast->step;
+    uint32_t i;
+
+    fast->has_features = step->features != NULL && (step->feature_rows == NULL || step->n_features > 0);
+    for (i = 0; i < step->n_rows && fast->has_features; i++)
+        fast->features_of[i] = step->feature_rows == NULL ? (int32_t)i : -1;
+    for (i = 0; i < step->n_features; i++)
+        fast->features_of[step->feature_rows[i]] = (int32_t)i;
+}
+
+/* The rows behind SELECT. */
+static void choose_rows(struct rn_fast *fast)
+{
+    const struct rn_step *step = fast->step;
+    bool tapped = fast->has_features && fast->plan->taps_selected;
+    uint32_t i;
+
+    fast->n_selected = step->n_outs;
+    for (i = 0; i < step->n_rows; i++)
+        if (step->rows[i].out >= 0)
+            fast->selected_rows[step->rows[i].out] = i;
+        else if (tapped && fast->features_of[i] >= 0)
+            fast->selected_rows[fast->n_selected++] = i;
+}
+
 void rn_fast_ready(struct rn_fast *fast, struct rn_step *step)
 {
     uint32_t i;
 
     fast->step = step;
-    for (i = 0; i < step->n_rows; i++)
-        if (step->rows[i].out >= 0)
-            fast->out_rows[step->rows[i].out] = i;
+    choose_features(fast);
+    choose_rows(fast);
     make_groups(fast);
     rn_fast_means_ready(fast);
     for (i = 0; i < fast->program.n; i++) /* relaxed: the team's submission orders it before the run */
@@ -685,7 +720,8 @@ static void run_phase(const struct context *c, uint32_t first, uint32_t last)
     for (i = first; i < last; i = end) {
         end = i + 1;
         if (list[i].by_rows) {
-            while (end < last && list[end].by_rows && list[end].selected == list[i].selected)
+            while (end < last && list[end].by_rows && list[end].selected == list[i].selected &&
+                   list[end].logits == list[i].logits)
                 end++;
             run_rows(c, i, end);
         } else if (list[i].op->kind == RN_OP_ATTENTION) {

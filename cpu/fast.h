@@ -58,7 +58,10 @@ struct rn_fast {
     _Atomic uint32_t *parts_done;      /* [max_split]: segments of each; 0 between attentions */
     uint32_t *mean_rows;               /* [max_rows]: of the step, those with which a chunk ends */
     uint32_t n_mean_rows;
-    uint32_t *out_rows;                /* [max_outs]: the row whose logits are the i-th */
+    uint32_t *selected_rows;           /* [max_rows]: the rows behind SELECT: first those with logits, in order */
+    uint32_t n_selected;
+    bool has_features;
+    int32_t *features_of;              /* [max_rows]: index of a row's features, -1: not wanted. Set where any are */
     _Atomic uint32_t *pieces;          /* [instructions]: the next piece of a shared one */
 
     struct rn_job job;

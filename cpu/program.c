@@ -63,7 +63,7 @@ static bool conflict(const struct touched *a, const struct touched *b)
 
 static bool same_worker(const struct rn_instruction *a, const struct rn_instruction *b)
 {
-    return a->by_rows && b->by_rows && a->selected == b->selected;
+    return a->by_rows && b->by_rows && a->selected == b->selected && a->logits == b->logits;
 }
 
 static bool is_product(const struct rn_op *op)
@@ -71,9 +71,10 @@ static bool is_product(const struct rn_op *op)
     return op->kind == RN_OP_MATMUL || op->kind == RN_OP_EXPERT_MATMUL;
 }
 
-static bool selected(const struct rn_plan *plan, const struct rn_op *op)
+/* The slot whose rows an op goes through. */
+static const struct rn_slot *rows_of(const struct rn_plan *plan, const struct rn_op *op)
 {
-    return op->out >= 0 && plan->slots[op->out].selected;
+    return &plan->slots[op->out >= 0 ? op->out : op->a];
 }
 
 static const struct rn_kernel *kernel_of(const struct rn_level *level, const struct rn_plan *plan,
@@ -98,7 +99,8 @@ static void append(struct rn_program *program, const struct rn_plan *plan, const
                    const struct rn_op *op, struct held *held)
 {
     const struct rn_kernel *kernel = kernel_of(level, plan, op);
-    struct rn_instruction in = {.op = op, .kernel = kernel, .selected = selected(plan, op)};
+    struct rn_instruction in = {.op = op, .kernel = kernel, .selected = rows_of(plan, op)->selected,
+                                .logits = rows_of(plan, op)->logits};
     uint32_t cols = kernel == NULL ? 0 : plan->weights[op->weight].cols, kind;
     size_t bytes;
 
@@ -107,8 +109,12 @@ static void append(struct rn_program *program, const struct rn_plan *plan, const
         in.input = kernel->input;
     if (in.input != RN_INPUT_F32) {
         if (held[in.input].slot != op->a || held[in.input].cols != cols)
-            program->list[program->n++] = (struct rn_instruction){
-                .input = in.input, .from = op->a, .cols = cols, .by_rows = true, .selected = in.selected};
+            program->list[program->n++] = (struct rn_instruction){.input = in.input,
+                                                                  .from = op->a,
+                                                                  .cols = cols,
+                                                                  .by_rows = true,
+                                                                  .selected = plan->slots[op->a].selected,
+                                                                  .logits = plan->slots[op->a].logits};
         held[in.input] = (struct held){op->a, cols};
         bytes = rn_input_bytes(in.input, cols) * (plan->slots[op->a].width / cols);
         if (bytes > program->input_bytes[in.input])

@@ -23,6 +23,7 @@ struct rn_instruction {
     uint32_t phase;
     bool by_rows;
     bool selected;                   /* over the wanted rows, else over all */
+    bool logits;                     /* over those with wanted logits alone */
 };
 
 struct rn_program {

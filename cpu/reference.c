@@ -49,6 +49,7 @@ static void release(struct rn_reference *ref)
         rn_free(ref->heap, ref->k[i]);
     for (i = 0; ref->v != NULL && i < ref->plan->n_kv_layers; i++)
         rn_free(ref->heap, ref->v[i]);
+    rn_free(ref->heap, ref->selected);
     rn_free(ref->heap, ref->slots);
     rn_free(ref->heap, ref->k);
     rn_free(ref->heap, ref->v);
@@ -59,6 +60,7 @@ static void release(struct rn_reference *ref)
     rn_free(ref->heap, ref->query);
     rn_free(ref->heap, ref->head);
     ref->slots = NULL;
+    ref->selected = NULL;
     ref->k = ref->v = NULL;
     ref->row = ref->bias = NULL;
     ref->scores = ref->sums = ref->query = NULL;
@@ -76,7 +78,8 @@ static bool take_slots(struct rn_reference *ref)
     if (ref->slots == NULL)
         return false;
     for (i = 0; i < plan->n_slots; i++) {
-        rows = plan->slots[i].selected ? ref->limits.max_outs : ref->limits.max_rows;
+        rows = plan->slots[i].logits || ref->limits.max_outs > ref->limits.max_rows ? ref->limits.max_outs
+                                                                                    : ref->limits.max_rows;
         if (!rn_mul_size(rows, plan->slots[i].width, &bytes))
             return false;
         ref->slots[i] = rn_alloc(ref->heap, bytes, 4);
@@ -125,13 +128,14 @@ static bool take_scratch(struct rn_reference *ref)
             head = plan->ops[i].v_dim > head ? plan->ops[i].v_dim : head;
             head = plan->ops[i].k_dim > head ? plan->ops[i].k_dim : head;
         }
+    ref->selected = rn_alloc(ref->heap, ref->limits.max_rows, sizeof *ref->selected);
     ref->row = rn_alloc(ref->heap, cols, sizeof *ref->row);
     ref->bias = rn_alloc(ref->heap, cols, sizeof *ref->bias);
     ref->scores = rn_alloc(ref->heap, ref->limits.context_tokens, sizeof *ref->scores);
     ref->sums = rn_alloc(ref->heap, head, sizeof *ref->sums);
     ref->query = rn_alloc(ref->heap, head, sizeof *ref->query);
     ref->head = rn_alloc(ref->heap, head, sizeof *ref->head);
-    return ref->row != NULL && ref->bias != NULL && ref->scores != NULL && ref->sums != NULL && ref->query != NULL &&
+    return ref->selected != NULL && ref->row != NULL && ref->bias != NULL && ref->scores != NULL && ref->sums != NULL && ref->query != NULL &&
            ref->head != NULL;
 }
 
@@ -215,6 +219,7 @@ static void compute(struct rn_reference *ref, struct rn_step *step)
 
     RN_ASSERT(rn_step_check(step, plan, &ref->limits));
     rn_reference_copy_blocks(ref, step);
+    rn_reference_choose(ref, step);
     for (i = 0; i < plan->n_ops; i++)
         rn_reference_op(ref, &plan->ops[i], step);
     if (step->n_outs > 0)

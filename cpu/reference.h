@@ -19,6 +19,8 @@ struct rn_reference {
     void **slots;                    /* [plan->n_slots]: float or int32_t [rows, width] */
     unsigned char **k, **v;          /* [plan->n_kv_layers]: [n_blocks * block_tokens, kv_heads] rows
                                         of limits.kv_type (model/kv.h) */
+    uint32_t *selected;              /* [max_rows]: the rows of the step behind SELECT ... */
+    uint32_t n_selected;             /* ... and how many */
     float *row;                      /* one decoded row of a weight */
     float *bias;                     /* one decoded bias */
     double *scores;                  /* [context_tokens] of one head of one row, in the order in which it looks */
@@ -41,6 +43,9 @@ size_t rn_reference_block_bytes(const struct rn_backend *backend);
 const char *rn_reference_layout(const struct rn_backend *backend);
 runnel_status rn_reference_read_block(struct rn_backend *backend, uint32_t block, uint32_t n_positions, void *bytes);
 runnel_status rn_reference_write_block(struct rn_backend *backend, uint32_t block, const void *bytes);
+
+/* The rows of the step behind SELECT: before its ops. */
+void rn_reference_choose(struct rn_reference *ref, const struct rn_step *step);
 
 /* One op of one step: all its rows. */
 void rn_reference_op(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);

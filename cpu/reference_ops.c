@@ -31,7 +31,9 @@ static uint32_t width_of(const struct rn_reference *ref, int16_t slot)
 /* Rows of the step that this slot has. */
 static uint32_t rows_of(const struct rn_reference *ref, int16_t slot, const struct rn_step *step)
 {
-    return ref->plan->slots[slot].selected ? step->n_outs : step->n_rows;
+    const struct rn_slot *s = &ref->plan->slots[slot];
+
+    return s->logits ? step->n_outs : s->selected ? ref->n_selected : step->n_rows;
 }
 
 /* Row `row` of expert `expert` of a weight, decoded; valid until the next call with the same `into`. */
@@ -201,15 +203,55 @@ static void rope_rows(struct rn_reference *ref, const struct rn_op *op, const st
     }
 }
 
-static void select_rows(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+/* Index of a row's features; -1: not wanted. */
+static int32_t features_of(const struct rn_step *step, uint32_t row)
 {
-    uint32_t r, width = width_of(ref, op->out);
-    float *out = floats(ref, op->out);
+    uint32_t i;
 
+    if (step->features == NULL || step->feature_rows == NULL)
+        return step->features == NULL ? -1 : (int32_t)row;
+    for (i = 0; i < step->n_features; i++)
+        if (step->feature_rows[i] == row)
+            return (int32_t)i;
+    return -1;
+}
+
+void rn_reference_choose(struct rn_reference *ref, const struct rn_step *step)
+{
+    uint32_t r;
+
+    ref->n_selected = 0;
     for (r = 0; r < step->n_rows; r++)
         if (step->rows[r].out >= 0)
-            memcpy(out + (size_t)step->rows[r].out * width, floats(ref, op->a) + (size_t)r * width,
-                   width * sizeof *out);
+            ref->selected[ref->n_selected++] = r;
+    for (r = 0; r < step->n_rows && ref->plan->taps_selected; r++)
+        if (step->rows[r].out < 0 && features_of(step, r) >= 0)
+            ref->selected[ref->n_selected++] = r;
+}
+
+static void select_rows(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    uint32_t i, width = width_of(ref, op->out);
+
+    (void)step;
+    for (i = 0; i < ref->n_selected; i++)
+        memcpy(floats(ref, op->out) + (size_t)i * width, floats(ref, op->a) + (size_t)ref->selected[i] * width,
+               width * sizeof(float));
+}
+
+static void tap(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    uint32_t i, row, width = width_of(ref, op->a);
+    bool selected = ref->plan->slots[op->a].selected;
+    int32_t at;
+
+    for (i = 0; i < (selected ? ref->n_selected : step->n_rows); i++) {
+        row = selected ? ref->selected[i] : i;
+        at = features_of(step, row);
+        if (at >= 0)
+            memcpy(step->features + (size_t)at * ref->plan->features_width + op->group,
+                   floats(ref, op->a) + (size_t)i * width, width * sizeof(float));
+    }
 }
 
 /* ---- The cache ---- */
@@ -501,15 +543,6 @@ static void expert_sum(struct rn_reference *ref, const struct rn_op *op, const s
             floats(ref, op->out)[(size_t)r * width + i] = (float)sum;
         }
     }
-}
-
-static void tap(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
-{
-    uint32_t r, width = width_of(ref, op->a);
-
-    for (r = 0; step->features != NULL && r < step->n_rows; r++)
-        memcpy(step->features + (size_t)r * ref->plan->features_width + op->group,
-               floats(ref, op->a) + (size_t)r * width, width * sizeof(float));
 }
 
 /* ---- The table ---- */

@@ -489,10 +489,11 @@ typedef enum runnel_event_type {
     RUNNEL_EVENT_TOOL_ID = 5,  /* `text` is the id that the model gives the call, where its format has ids */
     RUNNEL_EVENT_TOOL_ARGUMENTS = 6, /* a fragment of the arguments */
     RUNNEL_EVENT_TOOL_END = 7, /* the call is complete: its fragments join to a JSON object */
+    RUNNEL_EVENT_EMBEDDING = 8,/* of runnel_embed: the vector */
     /* Terminal: from here on. */
-    RUNNEL_EVENT_DONE = 8,
-    RUNNEL_EVENT_CANCELLED = 9,
-    RUNNEL_EVENT_FAILED = 10
+    RUNNEL_EVENT_DONE = 9,
+    RUNNEL_EVENT_CANCELLED = 10,
+    RUNNEL_EVENT_FAILED = 11
 } runnel_event_type;
 
 typedef enum runnel_finish {
@@ -540,6 +541,8 @@ typedef struct runnel_event {
     uint32_t n_tokens;          /* TOKEN, REASONING, TOOL_*: how many tokens it is the first event of: 1 for a token's own;
                                    more where they were joined (runnel_request.coalesce_bytes); 0 for what was held back and
                                    for further parts */
+    const float *embedding;     /* EMBEDDING: [n_embedding] */
+    uint32_t n_embedding;
 } runnel_event;
 
 typedef void (*runnel_event_fn)(void *user, const runnel_event *event);
@@ -614,6 +617,43 @@ RUNNEL_API void runnel_request_default(runnel_request *request);
  * any other in the engine. */
 RUNNEL_API runnel_status runnel_generate(runnel_model *model, const runnel_request *request, runnel_stream *stream,
                                          runnel_error *error);
+
+/* What of a text's positions becomes its embedding. The numbers are those of the GGUF key <architecture>.pooling_type. */
+typedef enum runnel_pooling {
+    RUNNEL_POOLING_DEFAULT = 0, /* as the file says, or MEAN where it says nothing */
+    RUNNEL_POOLING_MEAN = 1,    /* the mean over all positions */
+    RUNNEL_POOLING_FIRST = 2,   /* the first position (BOS, where it is added) */
+    RUNNEL_POOLING_LAST = 3     /* the last position */
+} runnel_pooling;
+
+typedef struct runnel_embed_request {
+    size_t struct_size;
+    const char *text;            /* UTF-8, not empty; BOS (and EOS) are added where the model asks for them */
+    size_t text_bytes;
+    const int32_t *tokens;       /* instead of text: ids, taken as they are */
+    size_t n_tokens;
+    uint8_t parse_special;       /* as in runnel_request, like all that is not explained here */
+    uint8_t want_progress;
+    uint8_t raw;                 /* 1: the vector as it is. Else it has length 1 (L2), but for a zero vector */
+    runnel_pooling pooling;
+    uint32_t dimensions;         /* only the first so many values, which then have length 1; 0: all */
+    runnel_event_fn on_event;
+    void *user;
+    uint64_t cache_salt;
+    int32_t priority;
+    uint32_t deadline_ms;
+    uint64_t tenant;
+} runnel_embed_request;
+
+RUNNEL_API void runnel_embed_request_default(runnel_embed_request *request);
+
+/* The embedding of a text: the output of the model's final norm, pooled. The stream has one EMBEDDING event and ends as any
+ * other (DONE with RUNNEL_FINISH_LENGTH, no tokens). It goes the way of a request with max_tokens 0: beside others, bounded
+ * by the same limits, the same to the bit whatever runs beside it. Without pooling LAST all positions are computed, cached
+ * or not. Errors as of runnel_generate; UNSUPPORTED: the file wants a pooling that is not known here, and none is
+ * given; a FAILED event with NUMERIC: the vector is not of numbers. */
+RUNNEL_API runnel_status runnel_embed(runnel_model *model, const runnel_embed_request *request, runnel_stream *stream,
+                                      runnel_error *error);
 
 /* Ends the stream early: its terminal event is CANCELLED unless another one was already on its
  * way. Takes effect within one step in every state. Idempotent; NOT_FOUND if it has ended. */

@@ -58,12 +58,13 @@ struct rn_step_copy {
 
 /* One forward pass. Owned by the submitter before submit and after on_done, by the backend between. */
 struct rn_step {
-    uint32_t n_rows, n_seqs, n_outs, n_copies;
+    uint32_t n_rows, n_seqs, n_outs, n_copies, n_features;
     struct rn_step_copy *copies;    /* [n_copies] */
     struct rn_step_row *rows;       /* [n_rows], n_rows >= 1 */
     struct rn_step_seq *seqs;       /* [n_seqs] */
     float *logits;                  /* [n_outs, n_vocab], written by the backend */
-    float *features;                /* [n_rows, features_width of the plan], written by the backend; NULL: not wanted */
+    const uint32_t *feature_rows;   /* [n_features], ascending: the rows whose features are wanted, logits or not; NULL: all */
+    float *features;                /* [n_features or n_rows, features_width], written by the backend; NULL: not wanted */
     runnel_status status;           /* set before on_done: OK, DEVICE, CANCELLED (the backend is being freed) */
     void (*on_done)(struct rn_step *step); /* called once, on a thread of the backend; must not block */
     void *user;                     /* the submitter's */

@@ -130,9 +130,10 @@ int32_t rn_build_vector(struct rn_build *b, const char *name, uint32_t n, bool o
 
 /* ---- Slots ---- */
 
-static bool fits(const struct rn_slot *slot, uint32_t width, bool is_i32, bool selected)
+static bool fits(const struct rn_slot *slot, uint32_t width, bool is_i32, const struct rn_build *b)
 {
-    return slot->width == width && slot->is_i32 == is_i32 && slot->selected == selected;
+    return slot->width == width && slot->is_i32 == is_i32 && slot->selected == b->selected &&
+           slot->logits == b->logits;
 }
 
 int16_t rn_build_slot(struct rn_build *b, uint32_t width, bool is_i32)
@@ -143,7 +144,7 @@ int16_t rn_build_slot(struct rn_build *b, uint32_t width, bool is_i32)
     if (b->status != RUNNEL_OK)
         return 0;
     for (i = 0; i < plan->n_slots; i++) {
-        if (b->slot_free[i] && fits(&plan->slots[i], width, is_i32, b->selected)) {
+        if (b->slot_free[i] && fits(&plan->slots[i], width, is_i32, b)) {
             b->slot_free[i] = false;
             return (int16_t)i;
         }
@@ -155,7 +156,8 @@ int16_t rn_build_slot(struct rn_build *b, uint32_t width, bool is_i32)
     if (!grow(b, (void **)&plan->slots, plan->n_slots, &room, sizeof *plan->slots) ||
         !grow(b, (void **)&b->slot_free, plan->n_slots, &b->slots_room, sizeof *b->slot_free))
         return 0;
-    plan->slots[plan->n_slots] = (struct rn_slot){.width = width, .is_i32 = is_i32, .selected = b->selected};
+    plan->slots[plan->n_slots] = (struct rn_slot){
+        .width = width, .is_i32 = is_i32, .selected = b->selected, .logits = b->logits};
     b->slot_free[plan->n_slots] = false;
     return (int16_t)plan->n_slots++;
 }
@@ -292,6 +294,18 @@ void rn_build_tap(struct rn_build *b, int16_t x)
     }
 }
 
+/* Its values become features, behind those that are tapped already. */
+static void tap(struct rn_build *b, int16_t a)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_TAP);
+
+    op.a = a;
+    op.group = b->plan->features_width;
+    b->plan->features_width += width_of(b, a);
+    b->plan->taps_selected = true;
+    rn_build_op(b, &op);
+}
+
 void rn_build_head(struct rn_build *b, int16_t x, int32_t embedding)
 {
     struct rn_op op = rn_build_empty(b, RN_OP_MATMUL);
@@ -300,6 +314,9 @@ void rn_build_head(struct rn_build *b, int16_t x, int32_t embedding)
     if (!b->selected)
         x = rn_build_select(b, x);
     normed = rn_build_rms_norm(b, x, "output_norm.weight");
+    if (b->n_taps == 0)
+        tap(b, normed);
+    b->logits = true;
     op.a = normed;
     op.weight = rn_build_matrix(b, "output.weight", b->hparams.embedding, b->plan->n_vocab, 0, true);
     if (op.weight < 0)

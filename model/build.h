@@ -23,6 +23,7 @@ struct rn_build {
     uint32_t ops_room, slots_room, weights_room, ropes_room, kv_room;
     bool *slot_free;               /* [slots_room] */
     bool selected;                 /* SELECT has been placed: new slots hold wanted rows only */
+    bool logits;                   /* new slots hold rows with wanted logits only */
     int32_t layer;                 /* block being built, -1 outside; part of tensor names and ops */
     const uint32_t *taps;          /* [n_taps] blocks */
     uint32_t n_taps;
@@ -67,8 +68,8 @@ void rn_build_rope(struct rn_build *b, uint32_t rope, int16_t a, uint32_t heads)
 int16_t rn_build_select(struct rn_build *b, int16_t a);
 /* Behind a block: x becomes features, if the block is to be tapped. Keeps x. */
 void rn_build_tap(struct rn_build *b, int16_t x);
-/* Logits = head · norm(x), and the plan's logits slot. Head: output.weight, or token_embd.weight
- * where there is none. Releases x. Selects the wanted rows, if no block has. */
+/* Logits = head · norm(x), and the plan's logits slot; norm(x) is tapped where no block is. Head: output.weight, or
+ * token_embd.weight where there is none. Releases x. Selects the wanted rows, if no block has. */
 void rn_build_head(struct rn_build *b, int16_t x, int32_t embedding);
 
 /* ---- Pieces of blocks ---- */

@@ -112,6 +112,19 @@ static void refuse_unread(struct rn_build *b)
     rn_free(plan->heap, read);
 }
 
+/* Any number is let through: it only matters to who asks for embeddings. */
+static void read_pooling(struct rn_build *b)
+{
+    char key[RN_KEY_BYTES];
+    uint64_t pooling = 0;
+
+    if (b->status != RUNNEL_OK)
+        return;
+    rn_hparams_key(&b->hparams, "pooling_type", key);
+    b->status = rn_gguf_get_u64(b->plan->gguf, key, false, 0, UINT32_MAX, &pooling, b->error);
+    b->plan->pooling = (uint32_t)pooling;
+}
+
 static void build(struct rn_build *b, const struct rn_arch *arch, uint32_t context_tokens)
 {
     struct rn_heap *heap = b->plan->heap;
@@ -122,6 +135,7 @@ static void build(struct rn_build *b, const struct rn_arch *arch, uint32_t conte
     fill_sizes(b, context_tokens);
     if (read_vocab(b) == RUNNEL_OK)
         arch->build(b, arch);
+    read_pooling(b);
     refuse_unread(b);
     rn_hparams_fini(heap, &b->hparams);
     rn_free(heap, b->slot_free);

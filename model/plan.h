@@ -6,11 +6,15 @@
  *
  *   tokens → EMBED → x ─┬─ NORM → MATMUL q,k,v → ROPE → KV_STORE → ATTENTION → MATMUL ─┐
  *                       └──────────────────────────── ADD ─────────────────────────────┘ ...
- *   ... → SELECT → NORM → MATMUL → logits
+ *   ... → SELECT → NORM ─┬─ MATMUL → logits
+ *                        └─ TAP → features
  *
  * Rows: one row is one position of one sequence. Every op but KV_STORE and ATTENTION works on each
  * row by itself, so that a row's result never depends on the rows beside it (law 5). SELECT keeps
- * only the rows whose logits are wanted; the ops behind it run on those alone.
+ * only the rows whose logits or features are wanted; the ops behind it run on those alone. They stand in this order: those
+ * of the logits, by rn_step_row.out, then the others, by rn_step.feature_rows. So the ops that lead to logits only
+ * (rn_slot.logits) run on the first n_outs of them. TAP gives a value out as features of the rows that want them; a plan
+ * may have several, side by side. For other rows it costs nothing.
  *
  * Threads: immutable after rn_plan_new; any thread may read. */
 #ifndef RN_MODEL_PLAN_H
@@ -43,8 +47,8 @@ enum rn_op_kind {
     RN_OP_EXPERT_MATMUL,  /* out[r][j] = weight[b[r][j]] · a[r] (or a[r][j] where per_expert_input) (+ bias[b[r][j]]);
                              b = ids from ROUTE */
     RN_OP_EXPERT_SUM,     /* out[r] = sum over j, in order, of b[r][j] * a[r][j] */
-    RN_OP_SELECT,         /* out[i] = a[r] for the i-th row r whose logits are wanted */
-    RN_OP_TAP,            /* the step's features of row r, from value `group` on = a[r]; nothing where it wants none */
+    RN_OP_SELECT,         /* out[i] = a[r] for the i-th row r whose logits or features are wanted */
+    RN_OP_TAP,            /* features[f][group ...] = a[r] where row r's features are the f-th; no out */
     RN_OP_KINDS
 };
 
@@ -55,6 +59,7 @@ struct rn_slot {
     uint32_t width;
     bool is_i32;    /* else f32 */
     bool selected;  /* one per wanted row, behind SELECT; else one per row */
+    bool logits;    /* selected, and only of rows whose logits are wanted: an op reads the first of its input's rows */
 };
 
 /* A weight: a matrix [rows, cols] (cols run fastest), or `experts` of them, or a vector (rows = 1). */
@@ -85,7 +90,7 @@ struct rn_op {
     float scale;
     double eps;
     enum rn_activation act;
-    uint32_t group;          /* RMS_NORM, TAP */
+    uint32_t group;          /* RMS_NORM; TAP: where in the features */
     uint32_t rope;           /* index of rn_plan.ropes */
     uint32_t heads, kv_heads;/* ATTENTION, ROPE (heads of a) */
     uint32_t k_dim, v_dim;   /* per head: ATTENTION; ROPE: k_dim = head_dim */
@@ -115,8 +120,10 @@ struct rn_plan {
     struct rn_weight *weights;
     struct rn_rope *ropes;
     struct rn_kv_layer *kv_layers;
-    int16_t logits_slot;           /* [n_vocab], selected */
-    uint32_t features_width;       /* values of a row's features: taps * embedding; 0: no taps */
+    int16_t logits_slot;           /* [n_vocab], selected, logits */
+    uint32_t features_width;       /* of a row: what the TAPs give, side by side: that of the final norm, or of chosen blocks */
+    bool taps_selected;            /* the former: it stands behind SELECT */
+    uint32_t pooling;              /* key pooling_type: 0 none, 1 mean, 2 first, 3 last, 4 rank; 0 where there is no key */
     uint64_t parameters, weight_bytes;
 };
 
@@ -126,7 +133,7 @@ struct rn_plan {
 runnel_status rn_plan_new(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens,
                           struct rn_plan **out, runnel_error *error);
 
-/* The same with taps: the residual streams behind these n blocks (numbered from 0, ascending) are each row's features
+/* The same with taps of blocks, and none of the final norm: the residual streams behind these n blocks (numbered from 0, ascending) are each row's features
  * in every step that asks for them (rn_step.features), in that order. The logits are the same to the bit. Where the last
  * block is tapped it is computed for all rows, wanted or not. INVALID: a block that the model does not have, or not
  * ascending. */

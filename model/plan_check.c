@@ -136,12 +136,17 @@ static bool matmul_ok(const struct checker *c, const struct rn_op *op, uint32_t 
            writes(c, op->out, w->rows, false, selected) && bias_is(c, op->bias, w->rows, 1);
 }
 
-/* a and b have the rows of one kind, or b is absent. */
+/* a and b have the rows of one kind, or b is absent; of rows with logits nothing comes for others. */
 static bool same_rows(const struct checker *c, const struct rn_op *op)
 {
-    const struct rn_slot *a = slot_at(c, op->a), *b = slot_at(c, op->b);
+    const struct rn_slot *a = slot_at(c, op->a), *b = slot_at(c, op->b), *out = slot_at(c, op->out);
+    bool narrow = (a != NULL && a->logits) || (b != NULL && b->logits);
 
-    return a == NULL || b == NULL || a->selected == b->selected;
+    if (a != NULL && b != NULL && (a->selected != b->selected || a->logits != b->logits))
+        return false;
+    if (out == NULL || op->kind == RN_OP_EMBED)
+        return out == NULL || (!out->selected && !out->logits);
+    return out->logits ? a != NULL && a->selected : !narrow;
 }
 
 static bool in_place(const struct rn_op *op)
@@ -205,7 +210,7 @@ static bool op_ok(const struct checker *c, const struct rn_op *op)
     case RN_OP_SELECT:
         return reads(c, op->a, width, false) && !selected && writes(c, op->out, width, false, true);
     case RN_OP_TAP:
-        return reads(c, op->a, c->plan->embedding, false) && !selected &&
+        return reads(c, op->a, width, false) && op->out == -1 && selected == c->plan->taps_selected && !slot_at(c, op->a)->logits &&
                (uint64_t)op->group + width <= c->plan->features_width;
     case RN_OP_KINDS:
         break;
@@ -218,7 +223,7 @@ static bool tables_ok(const struct rn_plan *plan)
     uint32_t i;
 
     for (i = 0; i < plan->n_slots; i++)
-        if (plan->slots[i].width == 0)
+        if (plan->slots[i].width == 0 || (plan->slots[i].logits && !plan->slots[i].selected))
             return false;
     for (i = 0; i < plan->n_weights; i++)
         if (!weight_ok(&plan->weights[i]))
@@ -247,7 +252,7 @@ static bool ops_ok(struct checker *c)
             c->stored++;
     }
     return c->stored == plan->n_kv_layers && logits != NULL && c->defined[plan->logits_slot] &&
-           logits->width == plan->n_vocab && logits->selected && !logits->is_i32;
+           logits->width == plan->n_vocab && logits->logits && !logits->is_i32;
 }
 
 bool rn_plan_check(const struct rn_plan *plan)

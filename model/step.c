@@ -113,6 +113,20 @@ static bool copies_ok(const struct rn_step *step, const struct rn_backend_limits
     return true;
 }
 
+static bool features_ok(const struct rn_step *step, const struct rn_plan *plan)
+{
+    uint32_t i;
+
+    if (step->n_features == 0)
+        return true;
+    if (step->features == NULL || step->feature_rows == NULL || plan->features_width == 0)
+        return false;
+    for (i = 0; i < step->n_features; i++)
+        if (step->feature_rows[i] >= step->n_rows || (i > 0 && step->feature_rows[i] <= step->feature_rows[i - 1]))
+            return false;
+    return true;
+}
+
 bool rn_step_check(const struct rn_step *step, const struct rn_plan *plan, const struct rn_backend_limits *limits)
 {
     uint32_t r, outs = 0;
@@ -130,5 +144,5 @@ bool rn_step_check(const struct rn_step *step, const struct rn_plan *plan, const
             return false;
         outs++;
     }
-    return outs == step->n_outs && copies_ok(step, limits);
+    return outs == step->n_outs && copies_ok(step, limits) && features_ok(step, plan);
 }

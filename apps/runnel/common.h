@@ -154,6 +154,7 @@ int app_chat(const struct app_options *options);
 int app_info(const struct app_options *options);
 int app_tokens(const struct app_options *options);
 int app_logits(const struct app_options *options);
+int app_embed(const struct app_options *options);
 int app_perplexity(const struct app_options *options);
 int app_template(const struct app_options *options);
 int app_bench(const struct app_options *options);

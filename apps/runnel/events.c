@@ -73,6 +73,7 @@ void app_json_event(const runnel_event *event, bool logprobs)
                (unsigned long long)event->prompt_total);
         break;
     case RUNNEL_EVENT_LOGITS:
+    case RUNNEL_EVENT_EMBEDDING:
         break;
     case RUNNEL_EVENT_REASONING:
         part(event, "reasoning");

@@ -59,6 +59,13 @@ static const struct command {
      "endian. A text gets BOS where the model wants it, ids are taken as they are.\n\n"
      "  runnel logits model.gguf -p \"Once upon a time\" -o out.logits\n",
      app_logits},
+    {"embed", APP_EMBED, 1, APP_MAX_OPERANDS, "MODEL [TEXT ...] [-f FILE]", "texts as vectors",
+     "Prints a line for each text: the numbers of its embedding, the model's last hidden states pooled over the\n"
+     "text and scaled to length 1. A text gets BOS where the model wants it. With --json one object in the form\n"
+     "of OpenAI's /v1/embeddings.\n\n"
+     "  runnel embed model.gguf \"A cat sat on a mat.\" \"Snow fell all night.\"\n"
+     "  runnel embed model.gguf -f lines.txt --pooling last --dimensions 256 --json\n",
+     app_embed},
     {"perplexity", APP_PERPLEXITY, 2, 2, "MODEL FILE", "how well a model foretells a text",
      "Cuts the text's tokens into windows that do not overlap, each one less than the context with BOS\n"
      "in front where the model wants it, and scores every position after a window's first. Prints the\n"

@@ -27,8 +27,9 @@ enum kind {
 
 #define ALL (~0u)
 #define LOADING \
-    (APP_RUN | APP_CHAT | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY | APP_BENCH | APP_TEMPLATE | APP_BATCH)
-#define COMPUTING (APP_RUN | APP_CHAT | APP_LOGITS | APP_PERPLEXITY | APP_BATCH)
+    (APP_RUN | APP_CHAT | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY | APP_BENCH | APP_TEMPLATE | APP_BATCH | \
+     APP_EMBED)
+#define COMPUTING (APP_RUN | APP_CHAT | APP_LOGITS | APP_PERPLEXITY | APP_BATCH | APP_EMBED)
 #define SETTING (COMPUTING | APP_BENCH)
 #define SAMPLING (APP_RUN | APP_CHAT)
 #define AT(field) offsetof(struct app_options, field)
@@ -48,6 +49,13 @@ static const struct option {
     {"--prompt", 'p', "TEXT", STRING, AT(prompt), 0, 0, false, NULL, APP_RUN | APP_TOKENIZE | APP_LOGITS, "the text"},
     {"--file", 'f', "FILE", STRING, AT(file), 0, 0, false, NULL, APP_RUN | APP_TOKENIZE | APP_TEMPLATE,
      "a file with the text, taken byte for byte; - is standard input"},
+    {"--file", 'f', "FILE", STRING, AT(file), 0, 0, false, NULL, APP_EMBED,
+     "a file with a text on each line; empty lines are left out; - is standard input"},
+    {"--pooling", 0, "HOW", CHOICE, AT(pooling), 0, 0, false, "mean|first|last", APP_EMBED,
+     "of all positions the mean, or the first or last one; default: the model's, or mean"},
+    {"--dimensions", 0, "N", INTEGER, AT(dimensions), 1, UINT32_MAX, false, NULL, APP_EMBED,
+     "only the first N numbers, scaled to length 1 again; default: all"},
+    {"--raw", 0, NULL, FLAG, AT(raw), 0, 0, false, NULL, APP_EMBED, "vectors as they are, not scaled to length 1"},
     {"--tokens", 0, "1,2,3", TOKENS, 0, 0, INT32_MAX, false, NULL, APP_LOGITS,
      "token ids instead of a text, as they are"},
     {"--output", 'o', "FILE", STRING, AT(out), 0, 0, false, NULL, APP_LOGITS,
@@ -83,7 +91,7 @@ static const struct option {
      "the time that a template is told, seconds since 1970; default: the clock"},
     {"--show", 0, NULL, FLAG, AT(show), 0, 0, false, NULL, APP_TOKENIZE, "the text with its tokens marked off"},
     {"--ids", 0, NULL, FLAG, AT(ids), 0, 0, false, NULL, APP_TOKENIZE, "only the ids, on one line"},
-    {"--special", 0, NULL, FLAG, AT(special), 0, 0, false, NULL, APP_RUN | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY,
+    {"--special", 0, NULL, FLAG, AT(special), 0, 0, false, NULL, APP_RUN | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY | APP_EMBED,
      "control tokens written in the text become control tokens"},
     {"--bos", 0, NULL, FLAG, AT(bos), 0, 0, false, NULL, APP_TOKENIZE, "add BOS and EOS as the model asks for"},
 
@@ -176,7 +184,7 @@ static const struct option {
      "at the end, counts and latencies as text for Prometheus; -: standard error"},
     {"--trace", 0, "FILE", STRING, AT(trace_file), 0, 0, false, NULL, SETTING,
      "what actors, steps and requests did when, for ui.perfetto.dev"},
-    {"--json", 0, NULL, FLAG, AT(json), 0, 0, false, NULL, APP_RUN | APP_CHAT | APP_INFO | APP_PERPLEXITY | APP_BENCH,
+    {"--json", 0, NULL, FLAG, AT(json), 0, 0, false, NULL, APP_RUN | APP_CHAT | APP_INFO | APP_PERPLEXITY | APP_BENCH | APP_EMBED,
      "JSON on standard output"},
     {"--csv", 0, NULL, FLAG, AT(csv), 0, 0, false, NULL, APP_BENCH, "comma-separated values on standard output"},
     {"--quiet", 'q', NULL, FLAG, AT(quiet), 0, 0, false, NULL, LOADING, "no progress and no figures on standard error"},

@@ -23,7 +23,8 @@ enum {
     APP_TEMPLATE = 128,
     APP_BENCH = 64,
     APP_BATCH = 256,
-    APP_EAGLE = 512
+    APP_EAGLE = 512,
+    APP_EMBED = 1024
 };
 
 #define APP_MAX_BIASES 1024
@@ -38,7 +39,8 @@ struct app_list {
 };
 
 struct app_options {
-    const char *operands[APP_MAX_OPERANDS]; /* MODEL, then FILE where the command has one; bench: MODELs; batch: MODEL, IN, OUT */
+    const char *operands[APP_MAX_OPERANDS]; /* MODEL, then FILE where the command has one; bench: MODELs; batch: MODEL, IN, OUT;
+                                               embed: MODEL, texts */
     int n_operands;
     bool help;
     /* text in and out; NULL: not given */
@@ -72,6 +74,9 @@ struct app_options {
     int64_t repeats;
     const char *text;
     bool csv, no_limits;
+    /* embeddings */
+    const char *pooling; /* NULL: as the file says */
+    int64_t dimensions;  /* 0: all */
     /* a batch job */
     const char *journal; /* NULL: the output's name and .journal */
     bool resume, overwrite, unordered;

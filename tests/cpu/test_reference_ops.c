@@ -30,6 +30,7 @@ static struct bench {
     float row[WIDTH], bias[WIDTH];
     double scores[CONTEXT], sums[WIDTH], query[WIDTH];
     float head[WIDTH];
+    uint32_t selected[CONTEXT];
     struct rn_step_row rows[CONTEXT];
     struct rn_step_seq seqs[2];
     struct rn_step step;
@@ -52,7 +53,8 @@ static int setup(void **state)
     b.vs[0] = b.v;
     b.rope.inv_freq = b.inv_freq;
     b.ref = (struct rn_reference){.plan = &b.plan, .slots = b.slot_memory, .k = b.ks, .v = b.vs, .row = b.row,
-                                  .bias = b.bias, .scores = b.scores, .sums = b.sums, .query = b.query, .head = b.head};
+                                  .bias = b.bias, .scores = b.scores, .sums = b.sums, .query = b.query, .head = b.head,
+                                  .selected = b.selected};
     b.ref.limits = (struct rn_backend_limits){.max_rows = CONTEXT, .max_seqs = 2, .max_outs = CONTEXT, .n_blocks = BLOCKS,
                                               .block_tokens = BLOCK_TOKENS, .context_tokens = CONTEXT,
                                               .kv_type = RUNNEL_KV_F32};
@@ -96,6 +98,7 @@ static struct rn_op op_of(enum rn_op_kind kind)
 static void run(const struct rn_op *op)
 {
     memset(b.f[op->out], 0xff, op->out == op->a ? 0 : sizeof b.f[0]); /* NaN: all must be written */
+    rn_reference_choose(&b.ref, &b.step);
     rn_reference_op(&b.ref, op, &b.step);
 }
 
@@ -384,7 +387,7 @@ static void route(void **state)
 
     (void)state;
     widths(4, 3, 1);
-    b.slots[3] = (struct rn_slot){3, true, false};
+    b.slots[3] = (struct rn_slot){.width = 3, .is_i32 = true};
     op.out = 3;
     op.out2 = 1;
     op.experts = 4;
@@ -417,7 +420,7 @@ static void experts(void **state)
 
     (void)state;
     widths(2, 2, 4);
-    b.slots[3] = (struct rn_slot){2, true, false};
+    b.slots[3] = (struct rn_slot){.width = 2, .is_i32 = true};
     weight(0, RN_F32, 2, 2, 3, matrices);
     weight(1, RN_F32, 2, 3, 1, shifts);
     op.weight = 0;
@@ -470,6 +473,45 @@ static void select_rows(void **state)
     expect(2, 6, 10.0, 10.0, 10.0, 10.0, 1.0, 1.0);
 }
 
+/* Rows with features stand behind those with logits; an op for logits leaves them alone. */
+static void features(void **state)
+{
+    static const uint32_t wanted[] = {1, 2};
+    struct rn_op op = op_of(RN_OP_SELECT);
+    float out[2 * 5] = {0};
+
+    (void)state;
+    widths(2, 1, 2);
+    b.slots[2].selected = true;
+    b.plan.features_width = 5;
+    b.plan.taps_selected = true;
+    b.step.n_rows = 4;
+    b.step.n_outs = b.step.n_features = 2;
+    b.step.feature_rows = wanted;
+    b.step.features = out;
+    b.rows[0].out = b.rows[2].out = -1;
+    b.rows[1].out = 0;
+    b.rows[3].out = 1;
+    put(0, 8, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0);
+    run(&op);
+    expect(2, 6, 3.0, 4.0, 7.0, 8.0, 5.0, 6.0);
+    op = op_of(RN_OP_TAP);
+    op.a = 2;
+    op.out = -1;
+    op.group = 3;
+    rn_reference_op(&b.ref, &op, &b.step);
+    op.a = 0; /* not selected: by the row itself */
+    op.group = 1;
+    rn_reference_op(&b.ref, &op, &b.step);
+    assert_memory_equal(out, ((float[]){0, 3, 4, 3, 4, 0, 5, 6, 5, 6}), sizeof out);
+    op = op_of(RN_OP_SCALE);
+    op.a = op.out = 2;
+    op.scale = 10;
+    b.slots[2].logits = true;
+    rn_reference_op(&b.ref, &op, &b.step);
+    expect(2, 6, 30.0, 40.0, 70.0, 80.0, 5.0, 6.0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -477,6 +519,7 @@ int main(void)
         cmocka_unit_test_setup(matmul, setup),      cmocka_unit_test_setup(sums_are_in_double, setup),
         cmocka_unit_test_setup(elementwise, setup), cmocka_unit_test_setup(rope, setup),
         cmocka_unit_test_setup(attention, setup),   cmocka_unit_test_setup(caches_round, setup),
+        cmocka_unit_test_setup(features, setup),
         cmocka_unit_test_setup(route, setup),       cmocka_unit_test_setup(experts, setup),
         cmocka_unit_test_setup(select_rows, setup),
     };

@@ -134,8 +134,17 @@ static void a_plan_has_the_right_ops(void **state)
         last = made.plan->ops[i].kind == RN_OP_ATTENTION ? i : last;
     assert_int_equal(made.plan->ops[last + 1].kind, RN_OP_SELECT); /* all behind it runs on wanted rows alone */
     assert_int_equal(made.plan->ops[last + 1].a, made.plan->ops[last].out);
-    for (i = last + 1; i < made.plan->n_ops; i++)
+    assert_int_equal(of[RN_OP_TAP], 1); /* of the final norm */
+    assert_int_equal(made.plan->features_width, made.plan->embedding);
+    for (i = last + 1; i < made.plan->n_ops; i++) {
+        if (made.plan->ops[i].kind == RN_OP_TAP) {
+            assert_int_equal(made.plan->ops[i - 1].kind, RN_OP_RMS_NORM);
+            assert_int_equal(made.plan->ops[i].a, made.plan->ops[i - 1].out);
+            continue;
+        }
         assert_true(made.plan->slots[made.plan->ops[i].out].selected);
+        assert_int_equal(made.plan->slots[made.plan->ops[i].out].logits, i + 1 == made.plan->n_ops);
+    }
     assert_int_equal(made.plan->context_tokens, 64);
     assert_int_equal(rn_plan_kv_bytes(made.plan, RUNNEL_KV_F16), 2 * (16 + 16) * 2);
     assert_int_equal(rn_plan_kv_bytes(made.plan, RUNNEL_KV_F32), 2 * (16 + 16) * 4);

@@ -83,6 +83,12 @@ static void op_breaches(struct rn_plan *plan, uint32_t i)
         CAUGHT(plan, op->used, op->used = 0);
         CAUGHT(plan, op->experts, op->experts--);
     }
+    if (op->kind == RN_OP_TAP) {
+        CAUGHT(plan, op->out, op->out = op->a);
+        CAUGHT(plan, op->group, op->group++);
+        CAUGHT(plan, plan->features_width, plan->features_width--);
+        CAUGHT(plan, plan->slots[op->a].logits, plan->slots[op->a].logits = true);
+    }
     if (op->kind == RN_OP_EXPERT_MATMUL)
         CAUGHT(plan, op->per_expert_input, op->per_expert_input ^= 1);
 }
@@ -99,6 +105,8 @@ static void plan_breaches(struct rn_plan *plan)
     CAUGHT(plan, plan->n_ops, plan->n_ops = 0);
     CAUGHT(plan, plan->n_kv_layers, plan->n_kv_layers--);
     CAUGHT(plan, plan->slots[plan->logits_slot].selected, plan->slots[plan->logits_slot].selected = false);
+    CAUGHT(plan, plan->slots[plan->logits_slot].logits, plan->slots[plan->logits_slot].logits = false);
+    CAUGHT(plan, plan->slots[plan->ops[0].out].logits, plan->slots[plan->ops[0].out].logits = true);
     CAUGHT(plan, plan->ropes[0].dims, plan->ropes[0].dims++);
     CAUGHT(plan, plan->ropes[0].dims, plan->ropes[0].dims = 0);
     CAUGHT(plan, plan->ropes[0].inv_freq[1], plan->ropes[0].inv_freq[1] = INFINITY);

@@ -24,11 +24,12 @@ static void on_done(struct rn_step *step)
 
 static void breaches_are_caught(void **state)
 {
-    const struct rn_plan plan = {.n_vocab = 10};
+    struct rn_plan plan = {.n_vocab = 10, .features_width = 2};
     const struct rn_backend_limits limits = {.max_rows = 6, .max_seqs = 3, .max_outs = 3, .n_blocks = 9,
                                              .block_tokens = 4, .context_tokens = 12};
     uint32_t first[] = {8, 0, 3}, second[] = {1};
-    float logits[30];
+    uint32_t feature_rows[] = {0, 1, 4};
+    float logits[30], features[6];
     struct rn_step_seq seqs[] = {{first, 3, NULL, 0}, {second, 1, NULL, 0}, {second, 1, NULL, 0}};
     struct rn_step_row rows[] = {{9, 9, 0, -1}, {0, 10, 0, 0}, {1, 11, 0, 1}, {2, 0, 1, -1}, {2, 1, 1, 2}, {0, 0, 2, -1}};
     struct rn_step_copy copies[] = {{5, 3}, {6, 1}, {0, 2}};
@@ -72,6 +73,15 @@ static void breaches_are_caught(void **state)
     copies[0] = (struct rn_step_copy){3, 1};      /* rows 0 to 2 write behind what counts: nothing */
     assert_true(rn_step_check(&step, &plan, &limits));
     step.n_copies = 0;
+    step.n_features = 3;
+    step.features = features;
+    step.feature_rows = feature_rows;
+    CAUGHT(step.features, step.features = NULL);
+    CAUGHT(step.feature_rows, step.feature_rows = NULL);
+    CAUGHT(plan.features_width, plan.features_width = 0);
+    CAUGHT(feature_rows[1], feature_rows[1] = 0);
+    CAUGHT(feature_rows[2], feature_rows[2] = 5);
+    step.n_features = 0;
     CAUGHT(rows[2], (rows[2] = (struct rn_step_row){2, 3, 1, 1})); /* sequence 1 comes back... */
     step.n_rows = 6;
     step.n_seqs = 3;

@@ -146,8 +146,8 @@ void run_step(struct run *run, const struct run_piece *pieces, uint32_t n_pieces
     assert_true(step.rows != NULL && step.seqs != NULL);
     for (i = 0; i < n_pieces; i++) {
         last = pieces[i].first + pieces[i].n - 1;
-        step.seqs[i].blocks = run->blocks + (size_t)pieces[i].seq * run->blocks_per_seq;
-        step.seqs[i].n_blocks = last / run->limits.block_tokens + 1;
+        step.seqs[i] = (struct rn_step_seq){.blocks = run->blocks + (size_t)pieces[i].seq * run->blocks_per_seq,
+                                            .n_blocks = last / run->limits.block_tokens + 1};
         add_rows(&step, &pieces[i], i);
     }
     step.n_seqs = n_pieces;

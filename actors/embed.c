@@ -1,0 +1,57 @@
+/* Pooling: see embed.h. */
+#include "actors/embed.h"
+
+#include <math.h>
+
+struct rn_embed *rn_embed_new(struct rn_heap *heap, runnel_pooling pooling, bool raw, uint32_t width, uint32_t n_out)
+{
+    struct rn_embed *embed = rn_calloc(heap, 1, sizeof *embed + (size_t)width * sizeof(double));
+
+    if (embed == NULL)
+        return NULL;
+    embed->heap = heap;
+    embed->pooling = pooling;
+    embed->raw = raw;
+    embed->width = width;
+    embed->n_out = n_out;
+    return embed;
+}
+
+void rn_embed_free(struct rn_embed *embed)
+{
+    if (embed != NULL)
+        rn_free(embed->heap, embed);
+}
+
+bool rn_embed_ask(struct rn_embed *embed, uint32_t position, uint32_t n_prompt)
+{
+    if (position < embed->next || position >= n_prompt)
+        return false;
+    embed->next = position + 1;
+    return embed->pooling == RUNNEL_POOLING_MEAN || (embed->pooling == RUNNEL_POOLING_FIRST && position == 0) ||
+           (embed->pooling == RUNNEL_POOLING_LAST && position + 1 == n_prompt);
+}
+
+void rn_embed_add(struct rn_embed *embed, const float *features, uint32_t n)
+{
+    for (uint32_t r = 0; r < n; r++)
+        for (uint32_t i = 0; i < embed->width; i++)
+            embed->sum[i] += features[(size_t)r * embed->width + i];
+    embed->n += n;
+}
+
+runnel_status rn_embed_finish(struct rn_embed *embed)
+{
+    double squares = 0, scale = 1.0 / embed->n;
+
+    for (uint32_t i = 0; i < embed->width; i++)
+        if (!isfinite(embed->sum[i]))
+            return RUNNEL_NUMERIC;
+    for (uint32_t i = 0; i < embed->n_out; i++)
+        squares += embed->sum[i] * embed->sum[i];
+    if (!embed->raw)
+        scale = squares > 0 ? 1.0 / sqrt(squares) : 0;
+    for (uint32_t i = 0; i < embed->n_out; i++)
+        embed->out[i] = (float)(embed->sum[i] * scale);
+    return RUNNEL_OK;
+}

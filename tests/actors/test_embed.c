@@ -1,0 +1,428 @@
+/* Embeddings: against another program's on real models; against their closed form, with a backend whose features are
+ * known; the same bits in any company; what is refused. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "actors/engine.h"
+#include "fixture.h"
+#include "tests/model/shared.h"
+
+#define MOST 4096
+
+static const char *const texts[] = {
+    "Once upon a time there was a little fox who lived in the woods.",
+    "The cat sat on the mat, and the dog looked at it for a long time without a word.",
+    "Hello",
+};
+
+/* What a stream gave. */
+struct vector {
+    float values[MOST];
+    uint32_t n;
+    unsigned n_embeddings, n_ended, n_others;
+    runnel_event last;
+    char error[RUNNEL_ERROR_BYTES];
+};
+
+static void take(void *user, const runnel_event *event)
+{
+    struct vector *v = user;
+
+    if (event->type == RUNNEL_EVENT_EMBEDDING) {
+        assert_true(event->n_embedding <= MOST && v->n_ended == 0);
+        memcpy(v->values, event->embedding, event->n_embedding * sizeof v->values[0]);
+        v->n = event->n_embedding;
+        v->n_embeddings++;
+    } else if (event->type >= RUNNEL_EVENT_DONE) {
+        v->last = *event;
+        snprintf(v->error, sizeof v->error, "%s", event->error);
+        v->n_ended++;
+    } else {
+        v->n_others++;
+    }
+}
+
+static runnel_embed_request embed_request(const char *text, runnel_pooling pooling, bool raw, struct vector *v)
+{
+    runnel_embed_request request;
+
+    memset(v, 0, sizeof *v);
+    runnel_embed_request_default(&request);
+    request.text = text;
+    request.text_bytes = strlen(text);
+    request.pooling = pooling;
+    request.raw = raw;
+    request.on_event = take;
+    request.user = v;
+    return request;
+}
+
+static void submit(runnel_model *model, const runnel_embed_request *request, runnel_stream *stream)
+{
+    runnel_error error = {0};
+
+    if (runnel_embed(model, request, stream, &error) != RUNNEL_OK)
+        fail_msg("%s", error.message);
+}
+
+static void await(runnel_engine *engine, struct vector *v)
+{
+    while (v->n_ended == 0) {
+        assert_int_equal(runnel_engine_wait(engine, 60000), RUNNEL_OK);
+        runnel_engine_dispatch(engine, 0);
+    }
+    assert_int_equal(v->last.type, RUNNEL_EVENT_DONE);
+    assert_int_equal(v->n_embeddings, 1);
+    assert_int_equal(v->n_others, 0);
+    assert_int_equal(v->last.usage.completion_tokens, 0);
+}
+
+static void embed(runnel_engine *engine, runnel_model *model, const char *text, runnel_pooling pooling, bool raw,
+                  struct vector *v)
+{
+    runnel_embed_request request = embed_request(text, pooling, raw, v);
+    runnel_stream stream;
+
+    submit(model, &request, &stream);
+    await(engine, v);
+}
+
+/* ---- Against another program ---- */
+
+static double nmse(const float *a, const float *b, uint32_t n)
+{
+    double error = 0, all = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        error += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        all += (double)b[i] * b[i];
+    }
+    return error / all;
+}
+
+/* The lines of one model, each against that device. */
+static void judge(const char *name, const char *path, const char *device, double limit)
+{
+    runnel_model_options options;
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model *model;
+    FILE *file = fopen("tests/actors/embeddings.txt", "r");
+    char line[1 << 14], of[64];
+    static float expected[MOST];
+    static struct vector v;
+    unsigned n_lines = 0;
+
+    runnel_model_options_default(&options);
+    options.device = device;
+    options.kv_type = RUNNEL_KV_F32;
+    options.context_tokens = 128;
+    model = load_model(engine, path, &options);
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        unsigned text, pooling, n;
+        int at = 0, skip = 0;
+        double error;
+
+        if (line[0] == '#' || sscanf(line, "%63s %u %u %u%n", of, &text, &pooling, &n, &at) != 4 ||
+            strcmp(of, name) != 0)
+            continue;
+        assert_true(text < 3 && n <= MOST);
+        for (uint32_t i = 0; i < n; i++, at += skip)
+            assert_int_equal(sscanf(line + at, "%f%n", &expected[i], &skip), 1);
+        embed(engine, model, texts[text], (runnel_pooling)pooling, true, &v);
+        assert_int_equal(v.n, n);
+        error = nmse(v.values, expected, n);
+        print_message("%s %-9s text %u, pooling %u: nmse %.3g\n", name, device, text, pooling, error);
+        assert_true(error <= limit);
+        n_lines++;
+    }
+    assert_int_equal(n_lines, 9);
+    fclose(file);
+    runnel_engine_free(engine);
+}
+
+/* The other program rounds its inputs to 8 bits before each product, as the fast path does, and the reference does not:
+ * on Q8_0 the bounds are what that rounding costs. */
+static void as_another_program(void **state)
+{
+    static char path[300];
+
+    (void)state;
+    judge("runnel-tiny-Q8_0", BUNDLED_MODEL, "cpu", 1e-4);
+    judge("runnel-tiny-Q8_0", BUNDLED_MODEL, "reference", 1e-4);
+    if (!shared_path("models/runnel-tiny-F16.gguf", path, sizeof path)) {
+        print_message("no ../shared/models: F16 is not judged\n");
+        return;
+    }
+    judge("runnel-tiny-F16", path, "cpu", 1e-6);
+    judge("runnel-tiny-F16", path, "reference", 1e-6);
+}
+
+/* ---- In any company ---- */
+
+static void bits_do_not_change(void **state)
+{
+    static const uint32_t batches[] = {256, 8, 24};
+    static struct vector alone[3], beside[3];
+    struct capture others[4] = {{0}};
+    runnel_stream stream;
+
+    (void)state;
+    for (int b = 0; b < 3; b++) {
+        runnel_model_options options;
+        runnel_engine *engine = start_engine(NULL);
+        runnel_model *model;
+
+        runnel_model_options_default(&options);
+        options.batch_tokens = batches[b];
+        model = load_model(engine, quick_model(), &options);
+        for (int t = 0; t < 3 && b == 0; t++)
+            embed(engine, model, texts[t], (runnel_pooling)(1 + t), false, &alone[t]);
+        for (int i = 0; i < 4; i++) {
+            runnel_request request = make_request(texts[i % 2], 30, &others[i]);
+
+            assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+        }
+        for (int t = 0; t < 3; t++) {
+            runnel_embed_request request = embed_request(texts[t], (runnel_pooling)(1 + t), false, &beside[t]);
+
+            submit(model, &request, &stream);
+        }
+        for (int t = 0; t < 3; t++) {
+            await(engine, &beside[t]);
+            assert_int_equal(beside[t].n, alone[t].n);
+            assert_memory_equal(beside[t].values, alone[t].values, alone[t].n * sizeof(float));
+        }
+        for (int i = 0; i < 4; i++) {
+            run_until_end(engine, &others[i]);
+            capture_clear(&others[i]);
+        }
+        assert_quiet(engine, 0);
+        runnel_engine_free(engine);
+    }
+}
+
+/* ---- The closed form ---- */
+
+/* Features of a row: its position + 1, its token, and 3 if it is the first. Token 200 has none that are numbers. */
+enum { WIDTH = 3, N_VOCAB = 256, BAD = 200 };
+
+static bool supports(const struct rn_backend *backend, const struct rn_op *op, uint32_t type_id)
+{
+    (void)backend;
+    (void)op;
+    (void)type_id;
+    return true;
+}
+
+static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *plan,
+                             const struct rn_backend_limits *limits, rn_progress_fn progress, void *user,
+                             runnel_error *error)
+{
+    (void)backend;
+    (void)plan;
+    (void)limits;
+    (void)progress;
+    (void)user;
+    (void)error;
+    return RUNNEL_OK;
+}
+
+static void submit_async(struct rn_backend *backend, struct rn_step *step)
+{
+    (void)backend;
+    assert_int_equal(step->n_outs, 0); /* nobody wants logits */
+    for (uint32_t i = 0; i < step->n_features; i++) {
+        const struct rn_step_row *row = &step->rows[step->feature_rows[i]];
+        float *f = step->features + (size_t)i * WIDTH;
+
+        f[0] = (float)(row->position + 1);
+        f[1] = row->token == BAD ? NAN : (float)row->token;
+        f[2] = row->position == 0 ? 3 : 0;
+    }
+    step->status = RUNNEL_OK;
+    step->on_done(step);
+}
+
+static void free_backend(struct rn_backend *backend)
+{
+    (void)backend;
+}
+
+static runnel_engine *engine_of_known(runnel_model **model, uint32_t n_features)
+{
+    static const struct rn_backend_ops ops = {
+        .name = "known", .supports = supports, .prepare = prepare, .submit_async = submit_async, .free = free_backend};
+    static struct rn_backend backend = {&ops};
+    static const struct rn_backend_limits limits = {.max_rows = 7, .max_seqs = 4, .max_outs = 2, .n_blocks = 16,
+                                                    .block_tokens = 8, .context_tokens = 100};
+    struct rn_model_parts parts = {.limits = limits, .n_vocab = N_VOCAB, .n_features = n_features, .backend = &backend};
+    runnel_engine *engine = NULL;
+
+    assert_int_equal(rn_engine_new(NULL, NULL, true, &engine, NULL), RUNNEL_OK);
+    parts.vocab = rn_vocab_new_bytes(&engine->heap);
+    assert_int_equal(rn_model_new_of_parts(engine, &parts, NULL, model, NULL), RUNNEL_OK);
+    return engine;
+}
+
+static void run_all(runnel_engine *engine)
+{
+    for (int i = 0; i < 50; i++) {
+        while (rn_runtime_runnable(&engine->runtime) > 0)
+            rn_runtime_step(&engine->runtime, 0, RN_ACTOR_BATCH);
+        runnel_engine_dispatch(engine, 0);
+    }
+}
+
+/* n tokens 1, 2, 3 ... */
+static void embed_known(runnel_engine *engine, runnel_model *model, uint32_t n, int32_t bad_at, runnel_pooling pooling,
+                        bool raw, uint32_t dimensions, struct vector *v)
+{
+    runnel_embed_request request = embed_request("", pooling, raw, v);
+    runnel_stream stream;
+    int32_t tokens[100];
+
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = (int32_t)i == bad_at ? BAD : (int32_t)i + 1;
+    request.text = NULL;
+    request.tokens = tokens;
+    request.n_tokens = n;
+    request.dimensions = dimensions;
+    submit(model, &request, &stream);
+    run_all(engine);
+    assert_int_equal(v->n_ended, 1);
+}
+
+static void pooled_in_closed_form(void **state)
+{
+    runnel_model *model;
+    runnel_engine *engine = engine_of_known(&model, WIDTH);
+    static struct vector v;
+
+    (void)state;
+    for (uint32_t n = 1; n <= 60; n++) {
+        double mean = (n + 1) / 2.0, third = 3.0 / n, length;
+
+        embed_known(engine, model, n, -1, RUNNEL_POOLING_DEFAULT, true, 0, &v);
+        assert_int_equal(v.last.type, RUNNEL_EVENT_DONE);
+        assert_int_equal(v.last.usage.prompt_tokens, n);
+        assert_int_equal(v.last.usage.cached_tokens, 0);
+        assert_true(v.n == 3 && v.n_embeddings == 1 && v.values[0] == (float)mean && v.values[1] == (float)mean &&
+                    fabs(v.values[2] - third) < 1e-7);
+        length = sqrt(2 * mean * mean + third * third);
+        embed_known(engine, model, n, -1, RUNNEL_POOLING_MEAN, false, 0, &v);
+        assert_true(fabs(v.values[0] - mean / length) < 1e-7 && fabs(v.values[2] - third / length) < 1e-7);
+        embed_known(engine, model, n, -1, RUNNEL_POOLING_MEAN, false, 2, &v);
+        assert_true(v.n == 2 && fabs(v.values[0] - sqrt(0.5)) < 1e-7);
+        embed_known(engine, model, n, -1, RUNNEL_POOLING_FIRST, true, 0, &v);
+        assert_true(v.values[0] == 1 && v.values[1] == 1 && v.values[2] == 3);
+        embed_known(engine, model, n, -1, RUNNEL_POOLING_LAST, true, 0, &v); /* the rest is cached by now */
+        assert_true(v.values[0] == (float)n && v.values[1] == (float)n && v.values[2] == (n == 1 ? 3 : 0));
+        assert_int_equal(v.last.usage.cached_tokens, (n - 1) / 8 * 8);
+    }
+    runnel_engine_free(engine);
+}
+
+static void not_numbers(void **state)
+{
+    runnel_model *model;
+    runnel_engine *engine = engine_of_known(&model, WIDTH);
+    static struct vector v;
+
+    (void)state;
+    embed_known(engine, model, 20, 3, RUNNEL_POOLING_MEAN, false, 0, &v);
+    assert_int_equal(v.last.type, RUNNEL_EVENT_FAILED);
+    assert_int_equal(v.last.status, RUNNEL_NUMERIC);
+    assert_int_equal(v.n_embeddings, 0);
+    embed_known(engine, model, 20, -1, RUNNEL_POOLING_MEAN, false, 0, &v); /* nothing is left of it */
+    assert_int_equal(v.last.type, RUNNEL_EVENT_DONE);
+    runnel_engine_free(engine);
+}
+
+/* ---- What is refused ---- */
+
+static void refuse(runnel_model *model, const runnel_embed_request *request, runnel_status status, const char *part)
+{
+    runnel_stream stream = {0};
+    runnel_error error;
+
+    assert_int_equal(runnel_embed(model, request, &stream, &error), status);
+    if (strstr(error.message, part) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", error.message, part);
+    assert_int_equal(stream.id, 0);
+}
+
+static void bad_input(void **state)
+{
+    static struct vector v;
+    static const int32_t beyond[] = {N_VOCAB};
+    int32_t many[101] = {0};
+    runnel_model *model, *none;
+    runnel_engine *engine = engine_of_known(&model, WIDTH), *other = engine_of_known(&none, 0);
+    runnel_embed_request good = embed_request("text", RUNNEL_POOLING_MEAN, false, &v), request = good;
+
+    (void)state;
+    request.text_bytes = 0;
+    refuse(model, &request, RUNNEL_INVALID, "empty");
+    request = good;
+    request.text = "\xff\xfe";
+    request.text_bytes = 2;
+    refuse(model, &request, RUNNEL_INVALID, "UTF-8");
+    request = good;
+    request.pooling = (runnel_pooling)4;
+    refuse(model, &request, RUNNEL_INVALID, "pooling");
+    request = good;
+    request.dimensions = WIDTH + 1;
+    refuse(model, &request, RUNNEL_INVALID, "dimensions");
+    request = good;
+    request.tokens = beyond;
+    request.n_tokens = 1;
+    refuse(model, &request, RUNNEL_INVALID, "more than one");
+    request.text = NULL;
+    request.text_bytes = 0;
+    refuse(model, &request, RUNNEL_INVALID, "vocabulary");
+    request.tokens = many;
+    request.n_tokens = 101;
+    refuse(model, &request, RUNNEL_CONTEXT, "101");
+    request = good;
+    request.struct_size = 0;
+    refuse(model, &request, RUNNEL_INVALID, "struct_size");
+    refuse(none, &good, RUNNEL_UNSUPPORTED, "no embeddings");
+    runnel_engine_free(engine);
+    runnel_engine_free(other);
+}
+
+static void cancelled(void **state)
+{
+    static struct vector v;
+    runnel_model *model;
+    runnel_engine *engine = engine_of_known(&model, WIDTH);
+    runnel_embed_request request = embed_request("a text", RUNNEL_POOLING_MEAN, false, &v);
+    runnel_stream stream;
+
+    (void)state;
+    submit(model, &request, &stream);
+    assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
+    run_all(engine);
+    assert_int_equal(v.n_ended, 1);
+    assert_int_equal(v.last.type, RUNNEL_EVENT_CANCELLED);
+    assert_int_equal(v.n_embeddings, 0);
+    runnel_engine_free(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(as_another_program), cmocka_unit_test(bits_do_not_change),
+        cmocka_unit_test(pooled_in_closed_form), cmocka_unit_test(not_numbers), cmocka_unit_test(bad_input),
+        cmocka_unit_test(cancelled),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
