@@ -50,7 +50,9 @@ static bool read_url(struct batch_line *line, const json_t *url, enum openai_end
     static const struct {
         const char *url;
         enum openai_endpoint endpoint;
-    } known[] = {{"/v1/chat/completions", OPENAI_CHAT}, {"/v1/completions", OPENAI_COMPLETIONS}};
+    } known[] = {{"/v1/chat/completions", OPENAI_CHAT},
+                 {"/v1/completions", OPENAI_COMPLETIONS},
+                 {"/v1/embeddings", OPENAI_EMBEDDINGS}};
     const char *text = json_string_value(url);
 
     if (!openai_expect(&line->error, "url", url, JSON_STRING))
@@ -61,11 +63,9 @@ static bool read_url(struct batch_line *line, const json_t *url, enum openai_end
             return true;
         }
     }
-    if (strcmp(text, "/v1/embeddings") == 0)
-        return openai_refuse(&line->error, "unsupported_url", "url",
-                             "/v1/embeddings is not supported: the engine computes no embeddings");
     return openai_refuse(&line->error, "invalid_url", "url",
-                         "'%.80s' is not known; there are /v1/chat/completions and /v1/completions", text);
+                         "'%.80s' is not known; there are /v1/chat/completions, /v1/completions and /v1/embeddings",
+                         text);
 }
 
 static bool no_others(struct batch_line *line, const json_t *root)

@@ -22,6 +22,7 @@ enum {
     FLUSH_US = 100 * 1000,          /* and twenty times what the last one has taken */
     RETRY_MS = 10,                  /* where the engine does not say when */
     PRIORITY = -10,                 /* whoever waits for an answer goes first */
+    NUMBER_BYTES = 16,              /* of an embedding, as a float and as text */
     COALESCE_BYTES = 4096           /* only text counts, and a while at the disk should stop no stream */
 };
 
@@ -44,6 +45,7 @@ static void on_event(void *user, const runnel_event *event)
     if (line == NULL) /* the job is closing */
         return;
     at = (size_t)(stream - line->streams);
+    line->answer_bytes += event->n_embedding * NUMBER_BYTES;
     line->answer_bytes += event->text_bytes + (event->n_top + 1) * (line->request.logprobs ? LOGPROB_BYTES : 0);
     line->too_large |= line->answer_bytes > ANSWER_BYTES;
     if (!line->too_large || event->type >= RUNNEL_EVENT_DONE)
@@ -171,22 +173,37 @@ static void fill_chat(const struct batch *batch, runnel_chat *chat)
     chat->now_s = batch->job.created > 0 ? batch->job.created : 1; /* a clock would make a resumed job another */
 }
 
-/* Submits the next choice of a line. False: not now. */
-static bool submit_choice(struct batch *batch, struct batch_line *line)
+static runnel_status send_choice(struct batch *batch, struct batch_line *line, size_t at, runnel_error *error)
 {
-    size_t at = line->n_submitted;
+    struct batch_stream *stream = &line->streams[at];
     runnel_request request;
+    runnel_embed_request embed;
     runnel_chat chat;
-    runnel_error error = {0};
 
+    stream->line = line;
+    if (line->request.endpoint == OPENAI_EMBEDDINGS) {
+        openai_request_embed(&line->request, at, &embed);
+        embed.priority = PRIORITY;
+        embed.on_event = on_event;
+        embed.user = stream;
+        return runnel_embed(batch->app.model, &embed, &stream->id, error);
+    }
     fill_chat(batch, &chat);
     openai_request_choice(&line->request, at, batch_line_seed(line), &request, &chat);
     request.priority = PRIORITY;
     request.coalesce_bytes = request.want_logprobs ? 0 : COALESCE_BYTES;
     app_draft(batch->app.options, &request);
     request.on_event = on_event;
-    request.user = &line->streams[at];
-    line->streams[at].line = line;
+    request.user = stream;
+    return runnel_generate(batch->app.model, &request, &stream->id, error);
+}
+
+/* Submits the next choice of a line. False: not now. */
+static bool submit_choice(struct batch *batch, struct batch_line *line)
+{
+    size_t at = line->n_submitted;
+    runnel_error error = {0};
+
     if (line->n_open == at) {
         line->n_open++;
         if (!openai_choice_open(&line->choices[at], &line->request, at, batch->app.model)) {
@@ -195,7 +212,7 @@ static bool submit_choice(struct batch *batch, struct batch_line *line)
             return false;
         }
     }
-    error.status = runnel_generate(batch->app.model, &request, &line->streams[at].id, &error);
+    error.status = send_choice(batch, line, at, &error);
     if (error.status == RUNNEL_OK) {
         line->n_submitted++;
         batch->n_running++;

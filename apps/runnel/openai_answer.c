@@ -101,6 +101,7 @@ void openai_choice_close(struct openai_choice *choice)
         free(choice->calls[i]);
     }
     free(choice->calls);
+    free(choice->embedding);
     buffer_close(&choice->content);
     buffer_close(&choice->reasoning);
     buffer_close(&choice->entries);
@@ -247,6 +248,18 @@ static void begin_call(struct openai_choice *choice, const runnel_event *event)
     put(choice, &call->name, event->text, event->text_bytes);
 }
 
+static void take_embedding(struct openai_choice *choice, const runnel_event *event)
+{
+    size_t bytes = event->n_embedding * sizeof *choice->embedding;
+
+    choice->embedding = malloc(bytes);
+    choice->failed = choice->embedding == NULL;
+    if (choice->failed)
+        return;
+    memcpy(choice->embedding, event->embedding, bytes);
+    choice->n_embedding = event->n_embedding;
+}
+
 static void end_choice(struct openai_choice *choice, const runnel_event *event)
 {
     choice->end = event->type;
@@ -272,6 +285,9 @@ void openai_choice_event(struct openai_choice *choice, const runnel_event *event
         put(choice, &choice->content, event->text, event->text_bytes);
         if (choice->request->logprobs && event->token >= 0)
             add_logprobs(choice, event);
+        break;
+    case RUNNEL_EVENT_EMBEDDING:
+        take_embedding(choice, event);
         break;
     case RUNNEL_EVENT_REASONING:
         put(choice, &choice->reasoning, event->text, event->text_bytes);
@@ -412,11 +428,61 @@ static void put_usage(FILE *to, const struct openai_request *request, const stru
             completion, prompt + completion);
 }
 
+/* The bytes of the floats, little endian, three to four characters (RFC 4648). */
+static void put_base64(FILE *to, const struct openai_choice *choice)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    size_t n = 4 * choice->n_embedding;
+    uint32_t bits = 0, three = 0;
+
+    fputc('"', to);
+    for (size_t i = 0; i < (n + 2) / 3 * 3; i++) {
+        if (i % 4 == 0 && i < n)
+            memcpy(&bits, &choice->embedding[i / 4], sizeof bits);
+        three = three << 8 | (i < n ? bits >> (8 * (i % 4)) & 0xff : 0);
+        for (int k = 3; i % 3 == 2 && k >= 0; k--) /* what lies behind the end is padding */
+            fputc(i - i % 3 + (size_t)(3 - k) > n ? '=' : digits[three >> (6 * k) & 63], to);
+    }
+    fputc('"', to);
+}
+
+static void put_numbers(FILE *to, const struct openai_choice *choice)
+{
+    fputc('[', to);
+    for (size_t i = 0; i < choice->n_embedding; i++) /* nine digits are the float itself */
+        fprintf(to, "%s%.9g", i > 0 ? "," : "", (double)choice->embedding[i]);
+    fputc(']', to);
+}
+
+static void write_embeddings(FILE *to, const struct openai_request *request, const struct openai_choice *choices,
+                             size_t n, const struct openai_head *head)
+{
+    unsigned long long tokens = 0;
+
+    fputs("{\"object\":\"list\",\"data\":[", to);
+    for (size_t i = 0; i < n; i++) {
+        fprintf(to, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i > 0 ? "," : "", i);
+        if (request->base64)
+            put_base64(to, &choices[i]);
+        else
+            put_numbers(to, &choices[i]);
+        fputc('}', to);
+        tokens += choices[i].usage.prompt_tokens;
+    }
+    fputs("],\"model\":", to);
+    openai_string_write(to, request->model != NULL ? request->model : head->model);
+    fprintf(to, ",\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu}}", tokens, tokens);
+}
+
 void openai_answer_write(FILE *to, const struct openai_request *request, struct openai_choice *choices, size_t n,
                          const struct openai_head *head)
 {
     bool chat = request->endpoint == OPENAI_CHAT;
 
+    if (request->endpoint == OPENAI_EMBEDDINGS) {
+        write_embeddings(to, request, choices, n, head);
+        return;
+    }
     fputs("{\"id\":", to);
     openai_string_write(to, head->id);
     fprintf(to, ",\"object\":\"%s\",\"created\":%lld,\"model\":", chat ? "chat.completion" : "text_completion",

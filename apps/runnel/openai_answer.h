@@ -33,6 +33,8 @@ struct openai_choice {
     uint64_t n_entries, characters;
     struct openai_call **calls; /* [n_calls], owned */
     size_t n_calls;
+    float *embedding;           /* [n_embedding], owned */
+    size_t n_embedding;
     bool failed;                /* memory was short */
     /* from the terminal event */
     runnel_event_type end;      /* 0: not yet */

@@ -342,11 +342,21 @@ static bool read_prompt(struct reader *reader, const char *name, const json_t *v
     if (!several)
         return copy_prompt(reader, name, value);
     for (size_t i = 0; i < n; i++) {
-        snprintf(param, sizeof param, "prompt[%zu]", i);
+        snprintf(param, sizeof param, "%.8s[%zu]", name, i);
         if (!copy_prompt(reader, param, json_array_get(value, i)))
             return false;
     }
     return true;
+}
+
+static bool read_encoding(struct reader *reader, const char *name, const json_t *value)
+{
+    if (!openai_expect(reader->error, name, value, JSON_STRING))
+        return false;
+    reader->r->base64 = strcmp(json_string_value(value), "base64") == 0;
+    if (reader->r->base64 || strcmp(json_string_value(value), "float") == 0)
+        return true;
+    return openai_refuse(reader->error, "invalid_value", name, "%s must be 'float' or 'base64'", name);
 }
 
 /* ---- Chats ------------------------------------------------------------------------------- */
@@ -433,9 +443,12 @@ static bool read_effort(struct reader *reader, const char *name, const json_t *v
 #define AT(field) offsetof(struct openai_request, field)
 
 static const struct field fields[] = {
-    {"model", BOTH, SPECIAL, 0, 0, 0, read_model},
+    {"model", BOTH | OPENAI_EMBEDDINGS, SPECIAL, 0, 0, 0, read_model},
     {"messages", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_messages},
     {"prompt", OPENAI_COMPLETIONS, SPECIAL, 0, 0, 0, read_prompt},
+    {"input", OPENAI_EMBEDDINGS, SPECIAL, 0, 0, 0, read_prompt},
+    {"encoding_format", OPENAI_EMBEDDINGS, SPECIAL, 0, 0, 0, read_encoding},
+    {"dimensions", OPENAI_EMBEDDINGS, INTEGER, AT(dimensions), 1, INT32_MAX, NULL},
     {"max_tokens", OPENAI_CHAT, INTEGER, AT(max_tokens), 1, INT32_MAX, NULL},
     {"max_tokens", OPENAI_COMPLETIONS, INTEGER, AT(max_tokens), 0, INT32_MAX, NULL},
     {"max_completion_tokens", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_chat_tokens},
@@ -465,7 +478,7 @@ static const struct field fields[] = {
     {"web_search_options", OPENAI_CHAT, REFUSED, 0, 0, 0, NULL},
     {"best_of", OPENAI_COMPLETIONS, REFUSED, 0, 0, 0, NULL},
     {"suffix", OPENAI_COMPLETIONS, REFUSED, 0, 0, 0, NULL},
-    {"user", BOTH, IGNORED, 0, 0, 0, NULL},
+    {"user", BOTH | OPENAI_EMBEDDINGS, IGNORED, 0, 0, 0, NULL},
     {"metadata", OPENAI_CHAT, IGNORED, 0, 0, 0, NULL},
     {"store", OPENAI_CHAT, IGNORED, 0, 0, 0, NULL},
     {"service_tier", OPENAI_CHAT, IGNORED, 0, 0, 0, NULL},
@@ -558,8 +571,11 @@ static bool finish(struct reader *reader)
     }
     if (chat && r->messages == NULL)
         return openai_refuse(reader->error, "missing_required_parameter", "messages", "messages is missing");
-    if (r->n_prompts == 0)
-        return openai_refuse(reader->error, "missing_required_parameter", "prompt", "prompt is missing");
+    if (r->n_prompts == 0) {
+        const char *name = r->endpoint == OPENAI_EMBEDDINGS ? "input" : "prompt";
+
+        return openai_refuse(reader->error, "missing_required_parameter", name, "%s is missing", name);
+    }
     if (r->top_logprobs > 0 && !r->logprobs)
         return openai_refuse(reader->error, "invalid_value", "top_logprobs", "top_logprobs needs logprobs to be true");
     if (r->echo && r->logprobs)
@@ -648,4 +664,16 @@ void openai_request_choice(const struct openai_request *request, size_t index, u
         out->tokens = prompt->tokens;
         out->n_tokens = prompt->n_tokens;
     }
+}
+
+void openai_request_embed(const struct openai_request *request, size_t index, runnel_embed_request *out)
+{
+    const struct openai_prompt *input = &request->prompts[index];
+
+    runnel_embed_request_default(out);
+    out->text = input->text;
+    out->text_bytes = input->text_bytes;
+    out->tokens = input->tokens;
+    out->n_tokens = input->n_tokens;
+    out->dimensions = (uint32_t)request->dimensions;
 }

@@ -2,6 +2,8 @@
  *
  *     body (JSON) ──openai_request_read──▶ openai_request ──openai_request_choice(i)──▶ runnel_request
  *
+ * A body of /v1/embeddings asks for a vector of each of its inputs, which stand where prompts do: choice i is input i.
+ *
  * A body asks for n answers to each of its prompts: choice i is answer i % n to prompt i / n. Everything that can be
  * judged without a model is judged here: a field of the wrong type, out of its range, unknown, or known and not
  * supported is an openai_error that names it. What only the model can judge (ids beyond its vocabulary, a prompt
@@ -19,7 +21,7 @@
 
 #include "runnel.h"
 
-enum openai_endpoint { OPENAI_CHAT = 1, OPENAI_COMPLETIONS = 2 };
+enum openai_endpoint { OPENAI_CHAT = 1, OPENAI_COMPLETIONS = 2, OPENAI_EMBEDDINGS = 4 };
 
 /* An error as OpenAI writes it. `type` and `code` are literals. */
 struct openai_error {
@@ -49,8 +51,10 @@ struct openai_request {
     runnel_sampling sampling;
     int64_t max_tokens; /* -1: until the context is full */
     int64_t top_logprobs;
+    int64_t dimensions; /* embeddings: 0: all */
+    bool base64;        /* embeddings: little-endian floats in base64, not a list of numbers */
     char *messages, *tools, *variables; /* JSON; tools and variables may be NULL */
-    struct openai_prompt *prompts;      /* [n_prompts]; completions */
+    struct openai_prompt *prompts;      /* [n_prompts]; completions, and the inputs of embeddings */
     size_t n_prompts;                   /* 1 for a chat */
     char *stops[RUNNEL_MAX_STOPS];
     size_t n_stops;
@@ -79,6 +83,9 @@ size_t openai_request_choices(const struct openai_request *request);
  * answers to a prompt get further seeds, the first has the seed itself. */
 void openai_request_choice(const struct openai_request *request, size_t index, uint64_t seed, runnel_request *out,
                            runnel_chat *chat);
+
+/* The request of choice `index` of embeddings, likewise. */
+void openai_request_embed(const struct openai_request *request, size_t index, runnel_embed_request *out);
 
 /* Messages in OpenAI's form as templates know them: contents that are lists of text parts become strings (parts
  * parted by newlines), arguments of calls that are JSON in a string become that JSON. A new reference; NULL: *error

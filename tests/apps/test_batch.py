@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """runnel batch: what lines become, held against run and chat; every bad line; files, signals, a full disk, memory."""
+import base64
 import json
 import os
 import pathlib
@@ -8,6 +9,7 @@ import re
 import resource
 import signal
 import sqlite3
+import struct
 import subprocess
 import tempfile
 import time
@@ -260,11 +262,18 @@ BAD_LINES = [  # a line, the code of its error, its param
     (json.dumps({"custom_id": "m", "url": TEXT, "body": {}}), "missing_required_parameter", "method"),
     (line("get", TEXT, {}).replace("POST", "GET"), "invalid_method", "method"),
     (line("url", "/v1/images", {}), "invalid_url", "url"),
-    (line("embed", EMBED, {"input": "a"}), "unsupported_url", "url"),
     (line("body", TEXT, []), "invalid_type", "body"),
     (line("more", TEXT, {}, extra=1), "unknown_parameter", "extra"),
 ]
 BAD_BODIES = [  # url, body, code, param
+    (EMBED, {}, "missing_required_parameter", "input"),
+    (EMBED, {"input": []}, "invalid_value", "input"),
+    (EMBED, {"input": ["a", 5]}, "invalid_type", "input[1]"),
+    (EMBED, {"input": [[1, 2], [-1]]}, "invalid_value", "input[1][0]"),
+    (EMBED, {"input": "a", "encoding_format": "hex"}, "invalid_value", "encoding_format"),
+    (EMBED, {"input": "a", "dimensions": 0}, "invalid_value", "dimensions"),
+    (EMBED, {"input": "a", "prompt": "b"}, "unknown_parameter", "prompt"),
+    (TEXT, {"prompt": "a", "input": "b"}, "unknown_parameter", "input"),
     (TEXT, {}, "missing_required_parameter", "prompt"),
     (CHAT, {}, "missing_required_parameter", "messages"),
     (CHAT, {"messages": None}, "missing_required_parameter", "messages"),
@@ -336,6 +345,52 @@ BAD_BODIES = [  # url, body, code, param
 ]
 
 
+class Embeddings(unittest.TestCase):
+    """Against runnel embed, which is judged by another program's vectors."""
+
+    def vectors(self, *texts, options=()):
+        out = common.run("embed", common.MODEL, *texts, "-q", *options).stdout.decode()
+        return [[float(x) for x in row.split()] for row in out.splitlines()]
+
+    def body(self, body):
+        answer = answers([line("e", EMBED, body)])[0]
+        self.assertIsNone(answer["error"])
+        self.assertEqual(answer["response"]["status_code"], 200)
+        return answer["response"]["body"]
+
+    def test_texts_and_ids(self):
+        texts = ["Once upon a time", "Hello", "K\u00f6ln \u00fc"]
+        expected = self.vectors(*texts)
+        got = self.body({"input": texts, "model": "mine", "encoding_format": "float"})
+        self.assertEqual([item["embedding"] for item in got["data"]], expected)
+        self.assertEqual([item["index"] for item in got["data"]], [0, 1, 2])
+        self.assertEqual((got["object"], got["model"]), ("list", "mine"))
+        self.assertEqual(self.body({"input": texts[1]})["data"][0]["embedding"], expected[1])
+        ids = [[int(i) for i in common.run("tokenize", common.MODEL, "-p", t, "--ids", "--bos").stdout.split()]
+               for t in texts]
+        got = self.body({"input": ids})
+        self.assertEqual([item["embedding"] for item in got["data"]], expected)
+        self.assertEqual(got["usage"], {"prompt_tokens": sum(map(len, ids)), "total_tokens": sum(map(len, ids))})
+        self.assertEqual(self.body({"input": ids[0]})["data"][0]["embedding"], expected[0])
+
+    def test_base64_and_dimensions(self):
+        for n in (1, 2, 3, 256):  # each kind of padding
+            with self.subTest(n=n):
+                expected = self.vectors("Hello", options=("--dimensions", str(n)))[0]
+                got = self.body({"input": "Hello", "dimensions": n, "encoding_format": "base64"})
+                data = base64.b64decode(got["data"][0]["embedding"], validate=True)
+                self.assertEqual(list(struct.unpack(f"<{n}f", data)), [struct.unpack("f", struct.pack("f", x))[0]
+                                                                       for x in expected])
+
+    def test_at_fault(self):
+        got = answers([line("empty", EMBED, {"input": ["a", ""]}), line("wide", EMBED, {"input": "a", "dimensions": 257}),
+                       line("ids", EMBED, {"input": [10 ** 6]}), line("good", EMBED, {"input": "a"})])
+        for answer, part in zip(got, ("empty", "dimensions", "vocabulary")):
+            self.assertEqual(answer["response"]["status_code"], 400)
+            self.assertIn(part, answer["response"]["body"]["error"]["message"])
+        self.assertEqual(got[3]["response"]["status_code"], 200)
+
+
 class Bad(unittest.TestCase):
     def test_lines(self):
         data = b"\n".join(text if isinstance(text, bytes) else text.encode() for text, _, _ in BAD_LINES)
@@ -347,7 +402,6 @@ class Bad(unittest.TestCase):
                 self.assertEqual((answer["error"]["code"], answer["error"]["param"], answer["error"]["line"]),
                                  (code, param, i + 1))
                 self.assertTrue(answer["error"]["message"])
-        self.assertEqual(got[13]["custom_id"], "embed")
         self.assertEqual(got[-1]["response"]["status_code"], 200)
 
     def test_bodies(self):

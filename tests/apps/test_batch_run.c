@@ -80,6 +80,20 @@ runnel_status runnel_generate(runnel_model *model, const runnel_request *request
     return RUNNEL_OK;
 }
 
+/* No line of these tests asks for one. */
+runnel_status runnel_embed(runnel_model *model, const runnel_embed_request *request, runnel_stream *stream,
+                           runnel_error *error)
+{
+    (void)model, (void)request, (void)stream, (void)error;
+    fail_msg("an embedding is asked for");
+    return RUNNEL_UNSUPPORTED;
+}
+
+void runnel_embed_request_default(runnel_embed_request *request)
+{
+    *request = (runnel_embed_request){.struct_size = sizeof *request};
+}
+
 runnel_status runnel_engine_wait(runnel_engine *engine, int64_t timeout_ms)
 {
     struct timespec pause = {.tv_nsec = (long)timeout_ms * 1000000};
