@@ -6,8 +6,8 @@
  *
  *   text at a place given by (seed, step) → target: features, distributions → trainer → next text
  *
- * Features are computed when they are needed, never kept: those of a corpus would be larger than the model. The target's
- * backend is the training's own, its weights the file's map, which the system shares with a loaded model.
+ * Features are computed when they are needed, never kept: those of a corpus would be larger than the model. The
+ * target's backend is the training's own, its weights the file's map, which the system shares with a loaded model.
  *
  * Threads: `state`, `step`, `loss`, `accepted`, `cancel` are words between the host and the thread; all else is the
  * thread's from its start until `state` says that it has ended, and then the host's. */

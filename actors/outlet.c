@@ -178,8 +178,9 @@ static uint32_t joint_word(uint32_t after, enum rn_joint_state state)
     return after << 2 | (uint32_t)state;
 }
 
-/* True: the joint is the consumer's now. *awaited: it is its turn, and the producer has it, which wakes the consumer when
- * it has given it back. Looked at behind the ring: whoever sees a cell sees the joint that stands in front of it. */
+/* True: the joint is the consumer's now. *awaited: it is its turn, and the producer has it, which wakes the consumer
+ * when it has given it back. Looked at behind the ring: whoever sees a cell sees the joint that stands in front of
+ * it. */
 static bool claim_joint(struct rn_outlet *outlet, bool *awaited)
 {
     uint32_t open = joint_word(outlet->n_released, RN_JOINT_OPEN), busy = joint_word(outlet->n_released, RN_JOINT_BUSY);

@@ -106,7 +106,8 @@ struct rn_outlet {
     struct rn_heap *heap;
     runnel_event_fn on_event;
     void *user;
-    _Atomic(struct rn_ring *) ring; /* NULL: not admitted yet. Set by the tier, before the first cell; see rn_outlet_front */
+    _Atomic(struct rn_ring *) ring; /* NULL: not admitted yet. Set by the tier, before the first cell; see
+                                       rn_outlet_front */
     char *memory;   /* stop strings */
     float *logits;  /* [window + 1][n_logits], with the ring: written by the sampler under the stream's credits */
     float *embedding; /* [n_embedding], with the ring: written by the sampler before its event */

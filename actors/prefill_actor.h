@@ -3,9 +3,9 @@
  * that fill what its running sequences leave of each step's budget, in turn. Requests of negative priority, the
  * background, leave two lanes to others, so that a batch job's long prompts never hold up who comes in.
  *
- * A prompt of which a few rows are left to compute, the rest being shared, needs no lane: it is through in one step, and
- * a step with many such rows costs little more than one with a few. So 64 that waited for one prefix have their first
- * tokens in one step, not in eight. They keep the order of all others. */
+ * A prompt of which a few rows are left to compute, the rest being shared, needs no lane: it is through in one step,
+ * and a step with many such rows costs little more than one with a few. So 64 that waited for one prefix have their
+ * first tokens in one step, not in eight. They keep the order of all others. */
 #ifndef RN_ACTORS_PREFILL_ACTOR_H
 #define RN_ACTORS_PREFILL_ACTOR_H
 

@@ -85,7 +85,8 @@ struct rn_request {
     uint32_t *means;         /* [n_means]: blocks of the means of chunks; NULL without a mean window */
     uint32_t n_means;
     uint32_t n_shared;       /* of them, the first ones that it found full and computed */
-    uint32_t n_told; /* positions of the prompt that the tier knows to be computed; UINT32_MAX: it wants to hear nothing */
+    uint32_t n_told; /* positions of the prompt that the tier knows to be computed; UINT32_MAX: it wants to hear
+                        nothing */
     bool apart;              /* its KV came out of a file: others share nothing of it */
     enum rn_copy copy;
     uint32_t copy_from;      /* a block */

@@ -18,11 +18,11 @@
  *   prompt   | shared with the tree or kept by the session | leased, computed by the request itself ... | leased later
  *            0                                        n_done                                        n_blocks     n_limit
  *
- * What a prompt shares is whole blocks, and by copy what it has in common with one block more. If the blocks behind them are being computed by a request that runs, it waits
- * here until they are ready or given up, and holds nobody else up; one that waits holds nothing, one that runs never
- * waits. A block into which is written has one reference: its writer's. A turn whose session shares the block that it
- * goes on in (with the tree, a fork, an export) gets a copy of it, made by the step of its first rows. See
- * tier_cache.h. */
+ * What a prompt shares is whole blocks, and by copy what it has in common with one block more. If the blocks behind
+ * them are being computed by a request that runs, it waits here until they are ready or given up, and holds nobody
+ * else up; one that waits holds nothing, one that runs never waits. A block into which is written has one reference:
+ * its writer's. A turn whose session shares the block that it goes on in (with the tree, a fork, an export) gets a
+ * copy of it, made by the step of its first rows. See tier_cache.h. */
 #ifndef RN_ACTORS_TIER_ACTOR_H
 #define RN_ACTORS_TIER_ACTOR_H
 

@@ -137,8 +137,8 @@ static void fit_session(const struct rn_tier *tier, const struct rn_session *ses
         fit->n_done = whole * block_tokens(tier);
 }
 
-/* False: the session has as much itself. One that was taken back copies nothing: the source is a block more, and it must
- * fit the pool alone. */
+/* False: the session has as much itself. One that was taken back copies nothing: the source is a block more, and it
+ * must fit the pool alone. */
 static bool fit_tree(const struct rn_tier *tier, const struct rn_request *request, uint32_t wanted, uint32_t own,
                      struct rn_fit *fit)
 {

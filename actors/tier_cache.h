@@ -20,8 +20,10 @@ struct rn_fit {
     uint32_t n_done;   /* positions that need no computing */
     uint32_t n_kept;   /* blocks that it takes over: the tree's, tier->found, or the session's first ones */
     bool from_tree;
-    bool copies;       /* n_done - 1 lies in the block behind those, which is shared: a copy of `source` is written into */
-    uint32_t source;   /* the session's, which goes with the request; or, from_tree, one of which it needs a reference */
+    bool copies;       /* n_done - 1 lies in the block behind those, which is shared: a copy of `source` is written
+                          into */
+    uint32_t source;   /* the session's, which goes with the request; or, from_tree, one of which it needs a
+                          reference */
     bool pending;      /* another computes what comes next: wait for `found` */
 };
 

@@ -6,10 +6,10 @@
  *                                   └── n_common ──┘ need no computing
  *
  * The source is a whole block of the tree, or the tail of a prompt: what a running request has computed behind its last
- * whole block. Tokens are compared, never hashes. A tail is offered only by the request that has computed the whole block
- * before it, and that the tree has of it: should that request turn out bad, the tree forgets the block with all that was
- * built behind it, and so whatever was built on the tail. Positions of a sequence are written once, in order: what is
- * copied never changes under its writer's hands. */
+ * whole block. Tokens are compared, never hashes. A tail is offered only by the request that has computed the whole
+ * block before it, and that the tree has of it: should that request turn out bad, the tree forgets the block with
+ * all that was built behind it, and so whatever was built on the tail. Positions of a sequence are written once, in
+ * order: what is copied never changes under its writer's hands. */
 #ifndef RN_ACTORS_TIER_TAIL_H
 #define RN_ACTORS_TIER_TAIL_H
 

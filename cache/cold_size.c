@@ -1,9 +1,9 @@
 /* Keeping to the limits: a segment, the victim, is emptied a piece at a time and then removed.
  *
  * The victim is the one with the smallest part alive, if that is less than half, else the oldest. Its records are
- * looked at in their order; one that was used since it was written there is copied to the newest segment, as it is, until
- * half of the victim's bytes have been copied; the rest goes with the file, and what builds on it. Using a record uses all
- * before it, so what is kept has its parents. */
+ * looked at in their order; one that was used since it was written there is copied to the newest segment, as it is,
+ * until half of the victim's bytes have been copied; the rest goes with the file, and what builds on it. Using a
+ * record uses all before it, so what is kept has its parents. */
 #include "base/check.h"
 #include "cache/cold_parts.h"
 

@@ -98,7 +98,8 @@ void rn_cold_store_close(struct rn_cold_store *store);
 
 /* Keeps payload[n] (n in [1, 2^30]) for the block of tokens[block_tokens] behind the record `parent` (0: none) of the
  * same salt. NOT_FOUND: the parent is not known (any more). STATE: writing is off. NO_MEMORY. IO: the disk has failed,
- * and writing is off from now on. BUSY: more bytes than max_bytes and max_records allow before maintain() has made room. */
+ * and writing is off from now on. BUSY: more bytes than max_bytes and max_records allow before maintain() has made
+ * room. */
 runnel_status rn_cold_store_append(struct rn_cold_store *store, uint64_t parent, struct rn_prefix_salt salt,
                                    const int32_t *tokens, const void *payload, size_t n, uint64_t *handle);
 

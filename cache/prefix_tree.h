@@ -191,8 +191,8 @@ void rn_prefix_tree_fini(struct rn_prefix_tree *tree);
 void rn_prefix_tree_match(struct rn_prefix_tree *tree, struct rn_prefix_salt salt, const int32_t *tokens,
                           uint32_t n_tokens, uint32_t *blocks, struct rn_prefix_match *found);
 
-/* Behind the node, the ready block that has the most tokens in common with ids[n], of some that were there last: how many
- * of its first ones; *block is then its number. 0: none. Counts as no use, takes no reference. */
+/* Behind the node, the ready block that has the most tokens in common with ids[n], of some that were there last: how
+ * many of its first ones; *block is then its number. 0: none. Counts as no use, takes no reference. */
 uint32_t rn_prefix_tree_nearest(const struct rn_prefix_tree *tree, struct rn_prefix_ref at, const int32_t *ids,
                                 uint32_t n, uint32_t *block);
 

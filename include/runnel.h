@@ -126,8 +126,8 @@ typedef enum runnel_trace_kind {
 /* Something that has a beginning and an end; told after its end. */
 typedef struct runnel_trace_event {
     runnel_trace_kind kind;
-    uint32_t track;       /* ACTOR: the actor's number, STEP: its model's decode actor's. What has one kind and track never
-                             overlaps */
+    uint32_t track;       /* ACTOR: the actor's number, STEP: its model's decode actor's. What has one kind and track
+                             never overlaps */
     const char *name;     /* ACTOR: "decode", "tier", ...; STEP: "step"; REQUEST: "queued", "prefill", "decode" */
     const char *model;    /* its file's name without ".gguf"; "" for the router */
     const char *messages; /* ACTOR: what it handled: "CREDIT 2, SAMPLED"; else "" */
@@ -158,10 +158,11 @@ typedef struct runnel_engine_options {
     runnel_log_fn on_log;       /* NULL: silent */
     void *log_user;
     runnel_log_level log_level;
-    uint64_t max_queued_tokens; /* tokens of prompts that wait for their turn, over all models; a submit that goes beyond is refused
-                                   with BUSY, but for one that finds none waiting. A prompt's text counts by its bytes
-                                   until it is tokens. 0: no limit */
-    uint64_t max_queued_bytes;  /* likewise, memory of requests (prompt, stops, tokens) that have not ended; 0: no limit */
+    uint64_t max_queued_tokens; /* tokens of prompts that wait for their turn, over all models; a submit that goes
+                                   beyond is refused with BUSY, but for one that finds none waiting. A prompt's text
+                                   counts by its bytes until it is tokens. 0: no limit */
+    uint64_t max_queued_bytes;  /* likewise, memory of requests (prompt, stops, tokens) that have not ended; 0: no
+                                   limit */
     runnel_trace_fn on_trace;   /* NULL: nothing is traced, and it costs nothing */
     void *trace_user;
 } runnel_engine_options;
@@ -201,15 +202,18 @@ typedef struct runnel_engine_stats {
     uint64_t sessions;
     uint64_t models;
     uint64_t messages;       /* in mailboxes or being handled */
-    uint64_t blocks_used;    /* KV blocks that requests or sessions hold, all models; what only the cache holds is free to be had */
+    uint64_t blocks_used;    /* KV blocks that requests or sessions hold, all models; what only the cache holds is
+                                free to be had */
     uint64_t blocks_total;
     uint64_t heap_bytes;     /* from the allocator, now */
     uint64_t steps;          /* forward passes done */
     uint64_t prompt_tokens;  /* positions prefilled */
     uint64_t tokens;         /* tokens generated */
-    uint64_t prefix_hit_tokens;    /* tokens of admitted prompts whose KV was there: in the prefix cache or the session ... */
+    uint64_t prefix_hit_tokens;    /* tokens of admitted prompts whose KV was there: in the prefix cache or the
+                                      session ... */
     uint64_t prefix_missed_tokens; /* ... and the others */
-    double prefix_ceiling;   /* share of the prompts' whole blocks that an endless cache would have had (estimated), in [0, 1] */
+    double prefix_ceiling;   /* share of the prompts' whole blocks that an endless cache would have had (estimated),
+                                in [0, 1] */
     uint64_t evicted_blocks; /* taken from the prefix cache for other use */
     uint64_t preemptions;    /* running requests that had to give their blocks to others for a while */
     uint64_t queued_tokens;  /* of prompts that wait for their turn */
@@ -225,7 +229,8 @@ RUNNEL_API void runnel_engine_get_stats(runnel_engine *engine, runnel_engine_sta
 typedef struct runnel_histogram {
     uint32_t n_edges;
     double edges[RUNNEL_HISTOGRAM_EDGES];        /* [n_edges], ascending: seconds where the field ends in _s */
-    uint64_t counts[RUNNEL_HISTOGRAM_EDGES + 1]; /* [n_edges + 1]: of values above edges[i - 1] and not above edges[i] */
+    uint64_t counts[RUNNEL_HISTOGRAM_EDGES + 1]; /* [n_edges + 1]: of values above edges[i - 1] and not above
+                                                    edges[i] */
     uint64_t count;                              /* of all values: the sum of counts */
     double sum;
 } runnel_histogram;
@@ -243,7 +248,8 @@ typedef struct runnel_metrics {
     uint64_t steps;
     uint64_t prefix_queries, prefix_hits; /* tokens of admitted prompts; those of them that were cached */
     uint64_t evicted_blocks;
-    uint64_t preemptions;             /* requests that went back to waiting, for others of more right to the KV blocks */
+    uint64_t preemptions;             /* requests that went back to waiting, for others of more right to the KV
+                                         blocks */
     uint64_t trace_dropped;           /* trace events that found no room */
     uint64_t drafted, accepted;       /* tokens that were guessed and verified, and those that were right */
     /* Now. */
@@ -339,18 +345,21 @@ typedef struct runnel_model_options {
     uint8_t vocab_only;       /* 1: only what runnel_tokenize needs; generate is refused with STATE */
     runnel_load_fn on_load;   /* NULL: no events; see runnel_model_wait */
     void *load_user;
-    uint8_t no_prefix_cache;  /* 0: requests that begin alike share what they begin with, by whole KV blocks, now or later: it is
-                                 computed once and stays in kv_bytes until the room is needed. The answer is the same,
-                                 bit for bit on the CPU. 1: each request computes its whole prompt */
-    float max_slowdown;       /* while answers are generated, prompts that come in are cut so small that a step takes at most so many
-                                 times as long as without them; above 1, 0: 2, INFINITY: prompts take what batch_tokens
-                                 leaves, which serves them soonest. Answers of negative priority do not count */
-    uint32_t chunk_mean;      /* 0: every position's keys and values are kept. Else a lossy compression, of any kv_type: the last
-                                 so many positions (rounded up to 64; a few more, up to 127) and the first 64 are
-                                 kept, each 64 others as one mean key and value, so that a sequence of n positions
-                                 takes the memory of about chunk_mean + batch_tokens + n / 64. A sequence that fits gets the
-                                 answer it would get without. Nothing is shared between requests, and a session's turn
-                                 computes its history again. docs/QUALITY.md says what it costs; at most 2^28 */
+    uint8_t no_prefix_cache;  /* 0: requests that begin alike share what they begin with, by whole KV blocks, now or
+                                 later: it is computed once and stays in kv_bytes until the room is needed. The
+                                 answer is the same, bit for bit on the CPU. 1: each request computes its whole
+                                 prompt */
+    float max_slowdown;       /* while answers are generated, prompts that come in are cut so small that a step takes
+                                 at most so many times as long as without them; above 1, 0: 2, INFINITY: prompts take
+                                 what batch_tokens leaves, which serves them soonest. Answers of negative priority do
+                                 not count */
+    uint32_t chunk_mean;      /* 0: every position's keys and values are kept. Else a lossy compression, of any
+                                 kv_type: the last so many positions (rounded up to 64; a few more, up to 127) and
+                                 the first 64 are kept, each 64 others as one mean key and value, so that a sequence
+                                 of n positions takes the memory of about chunk_mean + batch_tokens + n / 64. A
+                                 sequence that fits gets the answer it would get without. Nothing is shared between
+                                 requests, and a session's turn computes its history again. docs/QUALITY.md says what
+                                 it costs; at most 2^28 */
 } runnel_model_options;
 
 RUNNEL_API void runnel_model_options_default(runnel_model_options *options);
@@ -518,12 +527,12 @@ typedef struct runnel_timings { /* microseconds from submit */
 typedef struct runnel_event {
     runnel_event_type type;
     runnel_stream stream;
-    const char *text;           /* TOKEN, REASONING, TOOL_*: whole UTF-8, not NUL-terminated; may be empty while bytes are held back.
-                                   The concatenated texts of the TOKEN events are the answer: stop strings are
-                                   cut off */
+    const char *text;           /* TOKEN, REASONING, TOOL_*: whole UTF-8, not NUL-terminated; may be empty while
+                                   bytes are held back. The concatenated texts of the TOKEN events are the answer:
+                                   stop strings are cut off */
     size_t text_bytes;
-    int32_t token;              /* TOKEN: its id, one event for each token; -1: only text, of several tokens or of what was
-                                   held back */
+    int32_t token;              /* TOKEN: its id, one event for each token; -1: only text, of several tokens or of
+                                   what was held back */
     float logprob;              /* TOKEN: of the chosen token, if logprobs were asked for */
     const runnel_logprob *top;  /* TOKEN: [n_top], best first */
     uint32_t n_top;
@@ -538,9 +547,9 @@ typedef struct runnel_event {
     const char *error;          /* FAILED: one sentence; "" else */
     runnel_usage usage;         /* terminal events */
     runnel_timings timings;
-    uint32_t n_tokens;          /* TOKEN, REASONING, TOOL_*: how many tokens it is the first event of: 1 for a token's own;
-                                   more where they were joined (runnel_request.coalesce_bytes); 0 for what was held back and
-                                   for further parts */
+    uint32_t n_tokens;          /* TOKEN, REASONING, TOOL_*: how many tokens it is the first event of: 1 for a
+                                   token's own; more where they were joined (runnel_request.coalesce_bytes); 0 for
+                                   what was held back and for further parts */
     const float *embedding;     /* EMBEDDING: [n_embedding] */
     uint32_t n_embedding;
 } runnel_event;
@@ -552,8 +561,8 @@ typedef void (*runnel_event_fn)(void *user, const runnel_event *event);
 #define RUNNEL_MAX_TOP_LOGPROBS 20
 #define RUNNEL_MAX_COALESCE_BYTES (1u << 20)
 
-/* Who guesses the next tokens of an answer, so that the model verifies several in one pass. Each pass then gives one token
- * at least and one more for each guess that was right. It never changes the text, only its speed. */
+/* Who guesses the next tokens of an answer, so that the model verifies several in one pass. Each pass then gives one
+ * token at least and one more for each guess that was right. It never changes the text, only its speed. */
 typedef enum runnel_draft {
     RUNNEL_DRAFT_NONE = 0,
     RUNNEL_DRAFT_NGRAM = 1 /* what followed the last time the same tokens stood in prompt or answer */
@@ -583,28 +592,31 @@ typedef struct runnel_request {
                                     become part of it */
     runnel_event_fn on_event;    /* NULL: the stream is read with runnel_stream_next */
     void *user;
-    const runnel_chat *chat;     /* instead of prompt and tokens. It is rendered in the engine: an error of the template or a
-                                    prompt that does not fit is a FAILED event. With a session, what the
-                                    conversation shares with it from the beginning is not computed again, and what
-                                    differs takes its place */
-    uint8_t raw_answer;          /* 1: the answer to a chat is delivered as TOKEN events alone, its text as it is. Else reasoning
-                                    and, where the chat has tools, tool calls are events of their own */
-    uint64_t cache_salt;         /* the prefix cache shares nothing between requests of different salts, so that none can learn by
-                                    its speed what another has asked. A turn with another salt than the one before
-                                    computes its session again */
-    int32_t priority;            /* requests of a higher one go first, and take the KV blocks and the step from lower ones; 0 is
-                                    the usual one. It never changes the text */
-    uint32_t deadline_ms;        /* since submit: a request that has not ended by then is FAILED with TIMEOUT within one step; one
-                                    that still waits for its turn never costs a step. 0: none */
-    uint64_t tenant;             /* whose request it is: tenants of one priority get equal shares of the prompts' part of each step */
-    uint32_t coalesce_bytes;     /* 0: each token has an event of its own. Else a stream whose reader is behind, or that is paused,
-                                    goes on and joins the tokens that its reader has not come to in one event of at most
-                                    so many bytes of text (of a chat's answer: one for each part that they hold); then it
-                                    waits. A reader that keeps up sees each token. The memory is taken when the request's
-                                    turn comes. At most RUNNEL_MAX_COALESCE_BYTES; not with want_logprobs */
+    const runnel_chat *chat;     /* instead of prompt and tokens. It is rendered in the engine: an error of the
+                                    template or a prompt that does not fit is a FAILED event. With a session, what
+                                    the conversation shares with it from the beginning is not computed again, and
+                                    what differs takes its place */
+    uint8_t raw_answer;          /* 1: the answer to a chat is delivered as TOKEN events alone, its text as it is.
+                                    Else reasoning and, where the chat has tools, tool calls are events of their own */
+    uint64_t cache_salt;         /* the prefix cache shares nothing between requests of different salts, so that none
+                                    can learn by its speed what another has asked. A turn with another salt than the
+                                    one before computes its session again */
+    int32_t priority;            /* requests of a higher one go first, and take the KV blocks and the step from lower
+                                    ones; 0 is the usual one. It never changes the text */
+    uint32_t deadline_ms;        /* since submit: a request that has not ended by then is FAILED with TIMEOUT within
+                                    one step; one that still waits for its turn never costs a step. 0: none */
+    uint64_t tenant;             /* whose request it is: tenants of one priority get equal shares of the prompts'
+                                    part of each step */
+    uint32_t coalesce_bytes;     /* 0: each token has an event of its own. Else a stream whose reader is behind, or
+                                    that is paused, goes on and joins the tokens that its reader has not come to in
+                                    one event of at most so many bytes of text (of a chat's answer: one for each part
+                                    that they hold); then it waits. A reader that keeps up sees each token. The
+                                    memory is taken when the request's turn comes. At most RUNNEL_MAX_COALESCE_BYTES;
+                                    not with want_logprobs */
     runnel_draft draft;
-    uint32_t draft_max;          /* guesses in a pass at most, up to RUNNEL_MAX_DRAFTS; 0: 8. How many are made follows from how
-                                    many were right and what they cost; none where they do not pay, and none with chunk_mean */
+    uint32_t draft_max;          /* guesses in a pass at most, up to RUNNEL_MAX_DRAFTS; 0: 8. How many are made
+                                    follows from how many were right and what they cost; none where they do not pay,
+                                    and none with chunk_mean */
 } runnel_request;
 
 /* Greedy, up to the context, no stops, seed 0. */
@@ -618,7 +630,8 @@ RUNNEL_API void runnel_request_default(runnel_request *request);
 RUNNEL_API runnel_status runnel_generate(runnel_model *model, const runnel_request *request, runnel_stream *stream,
                                          runnel_error *error);
 
-/* What of a text's positions becomes its embedding. The numbers are those of the GGUF key <architecture>.pooling_type. */
+/* What of a text's positions becomes its embedding. The numbers are those of the GGUF key
+ * <architecture>.pooling_type. */
 typedef enum runnel_pooling {
     RUNNEL_POOLING_DEFAULT = 0, /* as the file says, or MEAN where it says nothing */
     RUNNEL_POOLING_MEAN = 1,    /* the mean over all positions */
@@ -647,11 +660,11 @@ typedef struct runnel_embed_request {
 
 RUNNEL_API void runnel_embed_request_default(runnel_embed_request *request);
 
-/* The embedding of a text: the output of the model's final norm, pooled. The stream has one EMBEDDING event and ends as any
- * other (DONE with RUNNEL_FINISH_LENGTH, no tokens). It goes the way of a request with max_tokens 0: beside others, bounded
- * by the same limits, the same to the bit whatever runs beside it. Without pooling LAST all positions are computed, cached
- * or not. Errors as of runnel_generate; UNSUPPORTED: the file wants a pooling that is not known here, and none is
- * given; a FAILED event with NUMERIC: the vector is not of numbers. */
+/* The embedding of a text: the output of the model's final norm, pooled. The stream has one EMBEDDING event and ends
+ * as any other (DONE with RUNNEL_FINISH_LENGTH, no tokens). It goes the way of a request with max_tokens 0: beside
+ * others, bounded by the same limits, the same to the bit whatever runs beside it. Without pooling LAST all
+ * positions are computed, cached or not. Errors as of runnel_generate; UNSUPPORTED: the file wants a pooling that is
+ * not known here, and none is given; a FAILED event with NUMERIC: the vector is not of numbers. */
 RUNNEL_API runnel_status runnel_embed(runnel_model *model, const runnel_embed_request *request, runnel_stream *stream,
                                       runnel_error *error);
 
@@ -690,7 +703,8 @@ RUNNEL_API runnel_status runnel_session_fork(runnel_model *model, runnel_session
 typedef struct runnel_session_file {
     size_t struct_size;
     const char *path;
-    const void *note;         /* export: [note_bytes] of the host's own, kept with the session; see runnel_session_read_note */
+    const void *note;         /* export: [note_bytes] of the host's own, kept with the session; see
+                                 runnel_session_read_note */
     size_t note_bytes;
     uint64_t cache_salt;      /* import: that of the turns to come. It is not in the file */
     runnel_event_fn on_event; /* NULL: the stream is read with runnel_stream_next */

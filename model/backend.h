@@ -49,9 +49,10 @@ struct rn_step_seq {
     uint32_t n_means;
 };
 
-/* What `from` holds is in `to` before any of the step's rows is computed. A whole block: whoever copies knows how much of
- * it counts, which is what stands before the first row that writes into `to`. Within one step no block is copied to
- * twice, no `from` is a `to`, each `to` is written into, and a row writes into a `from` only behind what counts. */
+/* What `from` holds is in `to` before any of the step's rows is computed. A whole block: whoever copies knows how
+ * much of it counts, which is what stands before the first row that writes into `to`. Within one step no block is
+ * copied to twice, no `from` is a `to`, each `to` is written into, and a row writes into a `from` only behind what
+ * counts. */
 struct rn_step_copy {
     uint32_t from, to;
 };
@@ -63,8 +64,10 @@ struct rn_step {
     struct rn_step_row *rows;       /* [n_rows], n_rows >= 1 */
     struct rn_step_seq *seqs;       /* [n_seqs] */
     float *logits;                  /* [n_outs, n_vocab], written by the backend */
-    const uint32_t *feature_rows;   /* [n_features], ascending: the rows whose features are wanted, logits or not; NULL: all */
-    float *features;                /* [n_features or n_rows, features_width], written by the backend; NULL: not wanted */
+    const uint32_t *feature_rows;   /* [n_features], ascending: the rows whose features are wanted, logits or not;
+                                       NULL: all */
+    float *features;                /* [n_features or n_rows, features_width], written by the backend; NULL: not
+                                       wanted */
     runnel_status status;           /* set before on_done: OK, DEVICE, CANCELLED (the backend is being freed) */
     void (*on_done)(struct rn_step *step); /* called once, on a thread of the backend; must not block */
     void *user;                     /* the submitter's */

@@ -13,14 +13,14 @@
  *     s(q, k_j)              for each exact position j
  *     s(q, mean k) + ln 64   for each chunk behind, 64 positions of one and the same score
  *
- * and the values mixed are v_j and mean v. Means are of keys as they are attended to, after the rotation by position, of
- * the stored numbers; each is rounded to the KV format when the chunk's last position is stored, and is
- * never changed. So what a row sees depends on its position and on the tokens up to it, and on nothing else (law 5).
+ * and the values mixed are v_j and mean v. Means are of keys as they are attended to, after the rotation by position,
+ * of the stored numbers; each is rounded to the KV format when the chunk's last position is stored, and is never
+ * changed. So what a row sees depends on its position and on the tokens up to it, and on nothing else (law 5).
  *
  * Where a layer sees the last n positions only, chunks that are not wholly among them are not seen at all.
  *
- * Means are rows of ordinary blocks: entry c of the table of means is chunk c's, as position c would be. A sequence of n
- * positions holds the blocks of window, a little more and n / 64. Threads: all functions are pure. */
+ * Means are rows of ordinary blocks: entry c of the table of means is chunk c's, as position c would be. A sequence
+ * of n positions holds the blocks of window, a little more and n / 64. Threads: all functions are pure. */
 #ifndef RN_MODEL_CHUNK_H
 #define RN_MODEL_CHUNK_H
 

@@ -11,10 +11,10 @@
  *
  * Rows: one row is one position of one sequence. Every op but KV_STORE and ATTENTION works on each
  * row by itself, so that a row's result never depends on the rows beside it (law 5). SELECT keeps
- * only the rows whose logits or features are wanted; the ops behind it run on those alone. They stand in this order: those
- * of the logits, by rn_step_row.out, then the others, by rn_step.feature_rows. So the ops that lead to logits only
- * (rn_slot.logits) run on the first n_outs of them. TAP gives a value out as features of the rows that want them; a plan
- * may have several, side by side. For other rows it costs nothing.
+ * only the rows whose logits or features are wanted; the ops behind it run on those alone. They stand in this order:
+ * those of the logits, by rn_step_row.out, then the others, by rn_step.feature_rows. So the ops that lead to logits
+ * only (rn_slot.logits) run on the first n_outs of them. TAP gives a value out as features of the rows that want them;
+ * a plan may have several, side by side. For other rows it costs nothing.
  *
  * Threads: immutable after rn_plan_new; any thread may read. */
 #ifndef RN_MODEL_PLAN_H
@@ -121,9 +121,11 @@ struct rn_plan {
     struct rn_rope *ropes;
     struct rn_kv_layer *kv_layers;
     int16_t logits_slot;           /* [n_vocab], selected, logits */
-    uint32_t features_width;       /* of a row: what the TAPs give, side by side: that of the final norm, or of chosen blocks */
+    uint32_t features_width;       /* of a row: what the TAPs give, side by side: that of the final norm, or of
+                                      chosen blocks */
     bool taps_selected;            /* the former: it stands behind SELECT */
-    uint32_t pooling;              /* key pooling_type: 0 none, 1 mean, 2 first, 3 last, 4 rank; 0 where there is no key */
+    uint32_t pooling;              /* key pooling_type: 0 none, 1 mean, 2 first, 3 last, 4 rank; 0 where there is no
+                                      key */
     uint64_t parameters, weight_bytes;
 };
 
@@ -133,10 +135,10 @@ struct rn_plan {
 runnel_status rn_plan_new(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens,
                           struct rn_plan **out, runnel_error *error);
 
-/* The same with taps of blocks, and none of the final norm: the residual streams behind these n blocks (numbered from 0, ascending) are each row's features
- * in every step that asks for them (rn_step.features), in that order. The logits are the same to the bit. Where the last
- * block is tapped it is computed for all rows, wanted or not. INVALID: a block that the model does not have, or not
- * ascending. */
+/* The same with taps of blocks, and none of the final norm: the residual streams behind these n blocks (numbered
+ * from 0, ascending) are each row's features in every step that asks for them (rn_step.features), in that order. The
+ * logits are the same to the bit. Where the last block is tapped it is computed for all rows, wanted or not.
+ * INVALID: a block that the model does not have, or not ascending. */
 runnel_status rn_plan_new_tapped(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens,
                                  const uint32_t *blocks, uint32_t n, struct rn_plan **out, runnel_error *error);
 void rn_plan_free(struct rn_plan *plan);

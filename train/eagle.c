@@ -383,7 +383,8 @@ static void back_feed_forward(struct rn_eagle *e, uint32_t j)
                  gradient(e, RN_EAGLE_FFN_NORM));
 }
 
-/* From d_y to d_y, the gradient at x. Keys and values of step j have had all their gradients: later steps went first. */
+/* From d_y to d_y, the gradient at x. Keys and values of step j have had all their gradients: later steps went
+ * first. */
 static void back_attention(struct rn_eagle *e, uint32_t j)
 {
     const struct rn_eagle_shape *s = &e->shape;

@@ -8,10 +8,10 @@
  *     runnel-eagle.target_print       32 hex digits: the fingerprint of the target's file (cache/session_print.h)
  *     runnel-eagle.training.steps, .unroll, .seed, .loss, .accepted     what it was made with, and what came of it
  *
- * Tensors: those of enum rn_eagle_tensor by the names in its spans, matrices F16 or F32, norms F32. The names inside the
- * layer are llama's; those of the join are the names under which GGUF files hold DeepSeek-V3's prediction layer
- * (nextn.*), and fc is what published EAGLE-3 files call the fusion. The embedding and the output matrix are the target's
- * and not in the file. An architecture of its own, because the join's shape is not EAGLE-3's published one: a
+ * Tensors: those of enum rn_eagle_tensor by the names in its spans, matrices F16 or F32, norms F32. The names inside
+ * the layer are llama's; those of the join are the names under which GGUF files hold DeepSeek-V3's prediction layer
+ * (nextn.*), and fc is what published EAGLE-3 files call the fusion. The embedding and the output matrix are the
+ * target's and not in the file. An architecture of its own, because the join's shape is not EAGLE-3's published one: a
  * program that knows that one must not take this for it.
  *
  * Threads: single-owner data. Both functions block on the disk. */

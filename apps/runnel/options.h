@@ -39,8 +39,8 @@ struct app_list {
 };
 
 struct app_options {
-    const char *operands[APP_MAX_OPERANDS]; /* MODEL, then FILE where the command has one; bench: MODELs; batch: MODEL, IN, OUT;
-                                               embed: MODEL, texts */
+    const char *operands[APP_MAX_OPERANDS]; /* MODEL, then FILE where the command has one; bench: MODELs; batch:
+                                               MODEL, IN, OUT; embed: MODEL, texts */
     int n_operands;
     bool help;
     /* text in and out; NULL: not given */

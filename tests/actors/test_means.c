@@ -1,6 +1,6 @@
-/* chunk-mean through the whole engine: the bundled model's text does not depend on batches, company or memory; a sequence
- * that fits the window is what it is without; and 100,000 positions in a pool for 2,240, with the oracle model, whose
- * text is known in closed form. */
+/* chunk-mean through the whole engine: the bundled model's text does not depend on batches, company or memory; a
+ * sequence that fits the window is what it is without; and 100,000 positions in a pool for 2,240, with the oracle
+ * model, whose text is known in closed form. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -251,8 +251,8 @@ static void background_leaves_lanes(void **state)
     stop();
 }
 
-/* Prompts of few rows need no lane: more of them than there are lanes are with decode at once, and through with the step
- * behind the one that the first began. */
+/* Prompts of few rows need no lane: more of them than there are lanes are with decode at once, and through with the
+ * step behind the one that the first began. */
 static void short_prompts_need_no_lane(void **state)
 {
     struct told all[STREAMS];

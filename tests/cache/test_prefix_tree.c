@@ -738,8 +738,8 @@ static void check_sees_planted_breaches(void **state)
     close_tree(&f);
 }
 
-/* Of the children that are ready the one with the most tokens in common; a pending one, a cold one and one that has nothing
- * in common are none, and all of n is the most. */
+/* Of the children that are ready the one with the most tokens in common; a pending one, a cold one and one that has
+ * nothing in common are none, and all of n is the most. */
 static void nearest_child(void **state)
 {
     static const int32_t near[] = {20, 21, 99, 99}, far[] = {90, 21, 22, 23};

@@ -1,5 +1,5 @@
-/* chunk-mean: the reference against the formula of model/chunk.h worked out a second time, position by position; the fast
- * backend against the reference; law 5, with the blocks that no row sees any more taken out of the table; and a
+/* chunk-mean: the reference against the formula of model/chunk.h worked out a second time, position by position; the
+ * fast backend against the reference; law 5, with the blocks that no row sees any more taken out of the table; and a
  * sequence that is shorter than the window against the same one without. */
 #include <math.h>
 #include <semaphore.h>

@@ -79,7 +79,8 @@ static void test_last_tap(void **state)
     check_last_tap("fast");
 }
 
-/* The fast backend's features in chunks against the reference's in one step; its logits with taps against those without. */
+/* The fast backend's features in chunks against the reference's in one step; its logits with taps against those
+ * without. */
 static void test_other_taps(void **state)
 {
     struct run_options options = {.backend = "reference", .kv_type = RUNNEL_KV_F32, .taps = taps, .n_taps = 3};

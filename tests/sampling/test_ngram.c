@@ -14,7 +14,8 @@
 
 #define MOST 12
 
-/* What a proposal must be: what followed an earlier occurrence of the last n tokens, repeating itself beyond the end. */
+/* What a proposal must be: what followed an earlier occurrence of the last n tokens, repeating itself beyond the
+ * end. */
 static bool follows(const int32_t *tokens, uint32_t n_tokens, uint32_t n, const int32_t *drafts)
 {
     for (uint32_t at = n_tokens - 1; n_tokens > n && at >= n; at--) {

@@ -1,5 +1,6 @@
 /* A proposer that lies: drafts are right with a given chance, else wrong tokens or no tokens of the vocabulary at all;
- * it offers fewer than asked, none, or claims to have written more. Over the oracle model, whose next token it knows. */
+ * it offers fewer than asked, none, or claims to have written more. Over the oracle model, whose next token it
+ * knows. */
 #ifndef RN_TESTS_SIM_LIAR_H
 #define RN_TESTS_SIM_LIAR_H
 

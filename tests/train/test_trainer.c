@@ -37,8 +37,8 @@ static void fill_tables(void)
     }
 }
 
-/* A language with a known entropy: behind token a comes 2a + 1 with probability 0.7, else 2a + 2 (mod VOCAB). The target
- * knows it; its feature is the embedding of the token itself. */
+/* A language with a known entropy: behind token a comes 2a + 1 with probability 0.7, else 2a + 2 (mod VOCAB). The
+ * target knows it; its feature is the embedding of the token itself. */
 struct material {
     float embeddings[TOKENS * WIDTH], wanted[TOKENS * VOCAB];
     struct rn_eagle_text text;
