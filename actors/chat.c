@@ -225,7 +225,8 @@ static runnel_status put_context(struct text *text, const runnel_chat *given, ru
 
     put_plain(text, "{");
     status = put_messages(text, given, error);
-    put_plain(text, given->no_generation_prompt ? ",\"add_generation_prompt\":false" : ",\"add_generation_prompt\":true");
+    put_plain(text,
+              given->no_generation_prompt ? ",\"add_generation_prompt\":false" : ",\"add_generation_prompt\":true");
     if (status == RUNNEL_OK && given->tools != NULL) {
         status = check_json(text->heap, given->tools, true, "tools", error);
         put_plain(text, ",\"tools\":");

@@ -182,7 +182,8 @@ static uint32_t blocks_left(const struct rn_backend_limits *limits, const struct
     return all - request->n_blocks < most - held ? all - request->n_blocks : most - held;
 }
 
-void rn_batch_take_blocks(const struct rn_decode *decode, struct rn_request *request, const uint32_t *blocks, uint32_t n)
+void rn_batch_take_blocks(const struct rn_decode *decode, struct rn_request *request, const uint32_t *blocks,
+                          uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         if (is_short_of_means(&decode->model->parts.limits, request))
@@ -286,7 +287,9 @@ static uint32_t chunk_rows(const struct rn_decode *decode, const struct rn_reque
 
 bool rn_batch_is_stalled(const struct rn_decode *decode, const struct rn_request *request)
 {
-    return credit_of(decode, request) - (request->lane != RN_LANE_NONE ? request->want_progress + request->want_logits : 0) <= 0;
+    int32_t besides = request->lane != RN_LANE_NONE ? request->want_progress + request->want_logits : 0;
+
+    return credit_of(decode, request) <= besides;
 }
 
 /* Where the logits of the next position go; NULL: nobody wants them, or has had them before the request was

@@ -11,7 +11,8 @@
 bool rn_batch_compose(struct rn_decode *decode);
 
 /* Blocks that were granted go to the ends of the request's tables: first to the means', where those are short. */
-void rn_batch_take_blocks(const struct rn_decode *decode, struct rn_request *request, const uint32_t *blocks, uint32_t n);
+void rn_batch_take_blocks(const struct rn_decode *decode, struct rn_request *request, const uint32_t *blocks,
+                          uint32_t n);
 
 /* True when the sequence cannot go on before its reader has read. */
 bool rn_batch_is_stalled(const struct rn_decode *decode, const struct rn_request *request);

@@ -81,9 +81,11 @@ static runnel_status read_options(const runnel_eagle_options *given, runnel_eagl
     o->unroll = o->unroll == 0 ? 4 : o->unroll;
     o->rate = o->rate == 0 ? 1e-3f : o->rate;
     if (o->text_tokens < LEAST_TEXT || o->text_tokens > MOST_TEXT)
-        return rn_error_set(error, RUNNEL_INVALID, "eagle options: text_tokens is not in %d..%d", LEAST_TEXT, MOST_TEXT);
+        return rn_error_set(error, RUNNEL_INVALID, "eagle options: text_tokens is not in %d..%d", LEAST_TEXT,
+                            MOST_TEXT);
     if (o->unroll > RN_EAGLE_MAX_UNROLL || o->n_layers > RN_EAGLE_MAX_TAPS || o->steps > 1u << 24 || o->texts > 1024)
-        return rn_error_set(error, RUNNEL_INVALID, "eagle options: more than %d drafts, %d layers, 2^24 steps or 1024 texts",
+        return rn_error_set(error, RUNNEL_INVALID,
+                            "eagle options: more than %d drafts, %d layers, 2^24 steps or 1024 texts",
                             RN_EAGLE_MAX_UNROLL, RN_EAGLE_MAX_TAPS);
     if (!(o->rate > 0 && o->rate <= 1))
         return rn_error_set(error, RUNNEL_INVALID, "eagle options: rate is not above 0 and at most 1");
@@ -222,8 +224,8 @@ static runnel_status read_text(struct runnel_training *t, const int32_t *tokens)
         status = run_pass(t, &seq, tokens, i, t->text_tokens - i < STEP_ROWS ? t->text_tokens - i : STEP_ROWS);
     for (uint32_t i = 0; i < t->text_tokens && status == RUNNEL_OK; i++) {
         to_distribution(t->wanted + (size_t)i * t->plan->n_vocab, t->plan->n_vocab);
-        w->type->decode((const char *)w->tensor->data + (size_t)tokens[i] * w->row_bytes, t->embeddings + (size_t)i * w->cols,
-                        w->cols);
+        w->type->decode((const char *)w->tensor->data + (size_t)tokens[i] * w->row_bytes,
+                        t->embeddings + (size_t)i * w->cols, w->cols);
     }
     return status;
 }
@@ -233,8 +235,11 @@ static runnel_status read_text(struct runnel_training *t, const int32_t *tokens)
 /* A layer of the target's own shape. */
 static void fill_shape(const struct rn_plan *plan, struct rn_eagle_shape *shape)
 {
-    *shape = (struct rn_eagle_shape){.width = plan->embedding, .vocab = plan->n_vocab,
-                                     .taps = plan->features_width / plan->embedding, .eps = 1e-5f, .rope_base = 10000.0f,
+    *shape = (struct rn_eagle_shape){.width = plan->embedding,
+                                     .vocab = plan->n_vocab,
+                                     .taps = plan->features_width / plan->embedding,
+                                     .eps = 1e-5f,
+                                     .rope_base = 10000.0f,
                                      .feed_forward = 4 * plan->embedding};
     for (uint32_t i = 0; i < plan->n_ops; i++) {
         const struct rn_op *op = &plan->ops[i];
@@ -311,7 +316,8 @@ static runnel_status begin_trainer(struct runnel_training *t)
     if (status == RUNNEL_OK)
         status = take_weights(t);
     if (status == RUNNEL_OK)
-        status = rn_eagle_new(&t->engine->heap, &shape, t->text_tokens, o->unroll, rn_engine_gemm(), t->output, &t->eagle);
+        status =
+            rn_eagle_new(&t->engine->heap, &shape, t->text_tokens, o->unroll, rn_engine_gemm(), t->output, &t->eagle);
     if (status == RUNNEL_NO_MEMORY)
         return no_memory(t);
     if (status == RUNNEL_OK && o->resume && access(t->state_file, F_OK) == 0)
@@ -513,7 +519,8 @@ runnel_status runnel_training_wait(runnel_training *t, int64_t timeout_ms, runne
     now.loss = get_float(&t->loss);
     now.accepted = get_float(&t->accepted);
     memcpy(progress, &now, progress->struct_size);
-    return now.state == RUNNEL_TRAINING_FAILED ? rn_error_set(error, t->error.status, "%s", t->error.message) : RUNNEL_OK;
+    return now.state == RUNNEL_TRAINING_FAILED ? rn_error_set(error, t->error.status, "%s", t->error.message)
+                                               : RUNNEL_OK;
 }
 
 void runnel_training_cancel(runnel_training *t)

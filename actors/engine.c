@@ -99,8 +99,8 @@ static runnel_status start(struct runnel_engine *engine, const runnel_engine_opt
         return RUNNEL_NO_MEMORY;
     if (options->on_trace != NULL && !start_tracer(engine, options, manual ? 0 : threads))
         goto fail_sessions;
-    if (rn_runtime_init(&engine->runtime, &engine->heap, &engine->clock, manual ? 0 : threads, 1 + RN_MAX_MODELS * RN_MODEL_ACTORS,
-                        message_bound(engine)) != RUNNEL_OK)
+    if (rn_runtime_init(&engine->runtime, &engine->heap, &engine->clock, manual ? 0 : threads,
+                        1 + RN_MAX_MODELS * RN_MODEL_ACTORS, message_bound(engine)) != RUNNEL_OK)
         goto fail_tracer;
     engine->runtime.tracer = engine->tracer; /* before the first actor runs */
     if (rn_router_init(&engine->router, engine, (int32_t)message_bound(engine)) != RUNNEL_OK)

@@ -129,7 +129,8 @@ const struct rn_gemm *rn_engine_gemm(void);
 /* Makes a READY model of parts (which it takes over, also on failure) without loading a file.
  * options may be NULL. For tests and the simulation. */
 runnel_status rn_model_new_of_parts(struct runnel_engine *engine, const struct rn_model_parts *parts,
-                                    const runnel_model_options *options, struct runnel_model **out, runnel_error *error);
+                                    const runnel_model_options *options, struct runnel_model **out,
+                                    runnel_error *error);
 
 /* OK while the host may use what the model consists of: STATE before it is loaded, CLOSED once the engine is
  * being freed (callbacks still run then). */

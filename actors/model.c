@@ -176,8 +176,9 @@ static void free_parts(struct runnel_model *model)
 /* For the trace. */
 static void name_actors(struct runnel_model *model)
 {
-    struct rn_actor *actors[RN_MODEL_ACTORS] = {&model->tokenizer.actor, &model->tier.actor,    &model->prefill.actor,
-                                                &model->decode.actor,    &model->sampler.actor, &model->detokenizer.actor};
+    struct rn_actor *actors[RN_MODEL_ACTORS] = {&model->tokenizer.actor, &model->tier.actor,
+                                                &model->prefill.actor,   &model->decode.actor,
+                                                &model->sampler.actor,   &model->detokenizer.actor};
 
     for (uint32_t i = 0; i < RN_MODEL_ACTORS; i++)
         actors[i]->model = model->metrics->name;

@@ -265,8 +265,9 @@ static void put_parts(struct rn_outlet *outlet, struct rn_cell *cell, size_t n)
 {
     size_t bytes = 0;
 
-    cell->n_parts += (uint32_t)rn_answer_feed(outlet->answer, outlet->raw, n, rn_cell_parts(outlet, cell) + cell->n_parts,
-                                              rn_cell_text(outlet, cell) + cell->text_bytes, &bytes);
+    cell->n_parts +=
+        (uint32_t)rn_answer_feed(outlet->answer, outlet->raw, n, rn_cell_parts(outlet, cell) + cell->n_parts,
+                                 rn_cell_text(outlet, cell) + cell->text_bytes, &bytes);
     cell->text_bytes += (uint32_t)bytes;
 }
 
@@ -352,7 +353,8 @@ static enum rn_joined begin_joint(struct rn_outlet *outlet, const struct rn_cell
 
 enum rn_joined rn_outlet_join(struct rn_outlet *outlet, const struct rn_cell *cell)
 {
-    uint32_t open = joint_word(outlet->n_published, RN_JOINT_OPEN), busy = joint_word(outlet->n_published, RN_JOINT_BUSY);
+    uint32_t open = joint_word(outlet->n_published, RN_JOINT_OPEN),
+             busy = joint_word(outlet->n_published, RN_JOINT_BUSY);
     bool fits;
 
     if (outlet->joint == NULL)

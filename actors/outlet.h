@@ -46,7 +46,8 @@
 #define RN_WINDOW 30 /* with the tail: a ring of 32 */
 #define RN_WINDOW_LOGITS 8
 #define RN_WINDOW_JOINED 14 /* of one whose tokens are joined: a ring of 16 */
-#define RN_JOIN_FROM 4      /* tokens are joined while so many cells wait: less than half a window, so that decode has credit */
+/* Tokens are joined while so many cells wait: less than half a window, so that decode has credit. */
+#define RN_JOIN_FROM 4
 
 /* The lower bits of rn_outlet.joint_state; above them `after`. */
 enum rn_joint_state { RN_JOINT_NONE = 0, RN_JOINT_BUSY = 1, RN_JOINT_OPEN = 2, RN_JOINT_TAKEN = 3 };

@@ -279,7 +279,8 @@ static void note_end(struct rn_router *router)
 
     if (router->last_end_us > 0) {
         router->interval_us = router->interval_us == 0 ? interval : (7 * router->interval_us + interval) / 8;
-        rn_word_set(&router->engine->retry_us, router->interval_us < UINT32_MAX ? (uint32_t)router->interval_us : UINT32_MAX);
+        rn_word_set(&router->engine->retry_us,
+                    router->interval_us < UINT32_MAX ? (uint32_t)router->interval_us : UINT32_MAX);
     }
     router->last_end_us = now;
 }

@@ -90,7 +90,8 @@ runnel_status rn_runtime_init(struct rn_runtime *runtime, struct rn_heap *heap, 
 void rn_runtime_stop(struct rn_runtime *runtime);
 void rn_runtime_fini(struct rn_runtime *runtime);
 
-void rn_actor_init(struct rn_actor *actor, struct rn_runtime *runtime, const struct rn_actor_class *class, int32_t credits);
+void rn_actor_init(struct rn_actor *actor, struct rn_runtime *runtime, const struct rn_actor_class *class,
+                   int32_t credits);
 
 /* A message of the kind; never NULL between actors (the bounds of protocol.h add up to the pool);
  * rn_msg_try may return NULL, for host threads. */

@@ -223,7 +223,8 @@ void rn_tier_enter(struct rn_tier *tier, struct rn_request *request, const struc
     if (!shares(tier, request))
         return;
     rn_prefix_tree_enter(&tier->tree, &passage->path, salt_of(request), request->tokens,
-                         request->want_progress ? fit->found.n_ready * block_tokens(tier) : request->n_fill, &fit->found);
+                         request->want_progress ? fit->found.n_ready * block_tokens(tier) : request->n_fill,
+                         &fit->found);
     rn_prefix_tree_publish(&tier->tree, &passage->path, request->tokens, request->blocks, n_full, NULL, &woken);
     tell_woken(tier, &woken);
 }

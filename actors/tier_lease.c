@@ -128,8 +128,9 @@ static uint32_t first_wanting(const struct rn_tier *tier)
     for (uint32_t i = 0; tier->n_wanting > 0 && i < tier->n_inside; i++) {
         const struct rn_passage *p = &tier->passages[tier->inside[i]];
 
-        if (p->n_wanted > 0 && (first == UINT32_MAX || rn_outranks(p->priority, p->order, tier->passages[first].priority,
-                                                                   tier->passages[first].order)))
+        if (p->n_wanted > 0 &&
+            (first == UINT32_MAX ||
+             rn_outranks(p->priority, p->order, tier->passages[first].priority, tier->passages[first].order)))
             first = tier->inside[i];
     }
     return first;

@@ -177,7 +177,8 @@ static void bench_type(struct rn_team *team, const struct rn_level *level, struc
     most = (uint32_t)(weights_bytes / matrix);
     w->copies = most;
     took = measure(team, w) / w->copies;
-    printf("%-7s %5.1f %4.0f%%", w->type->name, (double)matrix / took * 1e-9, (double)matrix / took / machine->read * 100);
+    printf("%-7s %5.1f %4.0f%%", w->type->name, (double)matrix / took * 1e-9,
+           (double)matrix / took / machine->read * 100);
     for (i = 0; i < sizeof counts / sizeof *counts; i++) {
         w->n = counts[i];
         w->copies = counts[i] == MAX_N ? 1 : counts[i] > 16 ? 4 : most < 16 ? most : 16;

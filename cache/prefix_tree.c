@@ -298,7 +298,8 @@ uint32_t rn_prefix_tree_nearest(const struct rn_prefix_tree *tree, struct rn_pre
     uint32_t most = n < tree->options.block_tokens ? n : tree->options.block_tokens;
 
     for (uint32_t i = 0; node != NONE && i < MOST_NEAREST && rn_prefix_is_warm(tree->nodes[node].state); i++) {
-        uint32_t same = tree->nodes[node].state == RN_PREFIX_READY ? n_same(rn_prefix_tokens(tree, node), ids, most) : 0;
+        uint32_t same =
+            tree->nodes[node].state == RN_PREFIX_READY ? n_same(rn_prefix_tokens(tree, node), ids, most) : 0;
 
         if (same > best) {
             best = same;

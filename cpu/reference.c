@@ -135,8 +135,8 @@ static bool take_scratch(struct rn_reference *ref)
     ref->sums = rn_alloc(ref->heap, head, sizeof *ref->sums);
     ref->query = rn_alloc(ref->heap, head, sizeof *ref->query);
     ref->head = rn_alloc(ref->heap, head, sizeof *ref->head);
-    return ref->selected != NULL && ref->row != NULL && ref->bias != NULL && ref->scores != NULL && ref->sums != NULL && ref->query != NULL &&
-           ref->head != NULL;
+    return ref->selected != NULL && ref->row != NULL && ref->bias != NULL && ref->scores != NULL && ref->sums != NULL &&
+           ref->query != NULL && ref->head != NULL;
 }
 
 static bool limits_ok(const struct rn_backend_limits *l)
@@ -172,7 +172,9 @@ static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *p
     RN_CHECK(ref->plan == NULL);
     RN_ASSERT(rn_plan_check(plan));
     if (!limits_ok(limits))
-        return rn_error_set(error, RUNNEL_INVALID, "the limits of the backend hold a zero, a bad block size, an unknown KV type or half a chunk");
+        return rn_error_set(
+            error, RUNNEL_INVALID,
+            "the limits of the backend hold a zero, a bad block size, an unknown KV type or half a chunk");
     status = check_ops(ref, plan, error);
     if (status != RUNNEL_OK)
         return status;
@@ -264,7 +266,8 @@ static void submit_async(struct rn_backend *backend, struct rn_step *step)
     /* release: pairs with the acquire in next_step. */
     do
         step->next = head;
-    while (!atomic_compare_exchange_weak_explicit(&ref->inbox, &head, step, memory_order_release, memory_order_relaxed));
+    while (
+        !atomic_compare_exchange_weak_explicit(&ref->inbox, &head, step, memory_order_release, memory_order_relaxed));
     /* acq_rel: pairs with the subtraction in done, and comes after the push, so that done finds the step. */
     if (atomic_fetch_add_explicit(&ref->pending, 1, memory_order_acq_rel) == 0)
         rn_team_submit(ref->team, &ref->job);

@@ -327,7 +327,8 @@ static void store_mean(struct rn_reference *ref, unsigned char *cache, const str
         rotate(ref->sums, dim);
     for (i = 0; i < dim; i++)
         ref->head[i] = (float)(ref->sums[i] / RN_CHUNK);
-    rn_kv_encode(type, ref->head, dim, cache + (mean_place(ref, seq, chunk) * heads + head) * rn_kv_row_bytes(type, dim));
+    rn_kv_encode(type, ref->head, dim,
+                 cache + (mean_place(ref, seq, chunk) * heads + head) * rn_kv_row_bytes(type, dim));
 }
 
 static void store_means(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
@@ -356,10 +357,10 @@ static void kv_store(struct rn_reference *ref, const struct rn_op *op, const str
 
     for (r = 0; r < step->n_rows; r++) {
         at = place(ref, &step->seqs[step->rows[r].seq], step->rows[r].position) * heads;
-        put(type, ref->k[op->layer] + at * rn_kv_row_bytes(type, k_dim), floats(ref, op->a) + (size_t)r * layer->k_width,
-            heads, k_dim);
-        put(type, ref->v[op->layer] + at * rn_kv_row_bytes(type, v_dim), floats(ref, op->b) + (size_t)r * layer->v_width,
-            heads, v_dim);
+        put(type, ref->k[op->layer] + at * rn_kv_row_bytes(type, k_dim),
+            floats(ref, op->a) + (size_t)r * layer->k_width, heads, k_dim);
+        put(type, ref->v[op->layer] + at * rn_kv_row_bytes(type, v_dim),
+            floats(ref, op->b) + (size_t)r * layer->v_width, heads, v_dim);
     }
     store_means(ref, op, step);
 }

@@ -200,8 +200,11 @@ static const struct rn_kernel *kernel_avx512(uint32_t type_id)
 
 const struct rn_level *rn_level_avx512(void)
 {
-    static const struct rn_level level = {
-        .name = "avx512", .rows = &rn_rows_avx2, .attention = &rn_attention_avx512, .kernel = kernel_avx512, .other = &kernel_other};
+    static const struct rn_level level = {.name = "avx512",
+                                          .rows = &rn_rows_avx2,
+                                          .attention = &rn_attention_avx512,
+                                          .kernel = kernel_avx512,
+                                          .other = &kernel_other};
 
     if (rn_level_avx2() == NULL || !__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
         !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512vnni"))

@@ -170,7 +170,8 @@ typedef struct runnel_engine_options {
 RUNNEL_API void runnel_engine_options_default(runnel_engine_options *options);
 
 /* Starts the threads. options NULL: defaults. */
-RUNNEL_API runnel_status runnel_engine_new(const runnel_engine_options *options, runnel_engine **engine, runnel_error *error);
+RUNNEL_API runnel_status runnel_engine_new(const runnel_engine_options *options, runnel_engine **engine,
+                                           runnel_error *error);
 
 /* Cancels every stream and load, delivers their terminal events on this thread, joins the threads
  * and frees everything. Blocks for at most the step that is running. Inside a callback of this
@@ -453,8 +454,8 @@ RUNNEL_API void runnel_chat_default(runnel_chat *chat);
  * `capacity` bytes, the whole size to *text_bytes; not NUL-terminated. Runs on this thread, bounded in time and memory.
  * NOT_FOUND: the model has no (such) template. FORMAT: its template is malformed. INVALID: JSON that is none, or the
  * template raised an error. */
-RUNNEL_API runnel_status runnel_apply_template(runnel_model *model, const runnel_chat *chat, char *text, size_t capacity,
-                                               size_t *text_bytes, runnel_error *error);
+RUNNEL_API runnel_status runnel_apply_template(runnel_model *model, const runnel_chat *chat, char *text,
+                                               size_t capacity, size_t *text_bytes, runnel_error *error);
 
 /* A template [template_bytes] by itself: the members of the JSON object context [context_bytes] are its variables.
  * now_s and the rest as above. */
@@ -718,8 +719,9 @@ RUNNEL_API void runnel_session_file_default(runnel_session_file *file);
  * CANCELLED, or FAILED. The file is written under another name in the same folder, synced, and renamed: at any moment
  * there is the old one or the new one, whole. Only its owner can read it. The engine has one thread for the disk: a
  * load in front is waited for, and then a cancel takes effect after it. Errors of the call as of runnel_generate. */
-RUNNEL_API runnel_status runnel_session_export(runnel_model *model, runnel_session session, const runnel_session_file *file,
-                                               runnel_stream *stream, runnel_error *error);
+RUNNEL_API runnel_status runnel_session_export(runnel_model *model, runnel_session session,
+                                               const runnel_session_file *file, runnel_stream *stream,
+                                               runnel_error *error);
 
 /* A new session out of a file. The stream has one event: DONE (usage: prompt_tokens are the session's tokens,
  * cached_tokens those that need not be computed again), CANCELLED or FAILED, and then the session is gone. Turns may
@@ -763,8 +765,8 @@ RUNNEL_API runnel_status runnel_file_metadata(const runnel_file *file, uint64_t 
 
 /* Writes element `element` of entry `index` as text: numbers in decimal, strings as they are.
  * Sizes as in runnel_tokenize; not NUL-terminated. */
-RUNNEL_API runnel_status runnel_file_metadata_text(const runnel_file *file, uint64_t index, uint64_t element, char *text,
-                                                   size_t capacity, size_t *text_bytes);
+RUNNEL_API runnel_status runnel_file_metadata_text(const runnel_file *file, uint64_t index, uint64_t element,
+                                                   char *text, size_t capacity, size_t *text_bytes);
 
 typedef struct runnel_tensor {
     const char *name;       /* valid while the file is open */
@@ -780,8 +782,8 @@ RUNNEL_API runnel_status runnel_file_tensor(const runnel_file *file, uint64_t in
 
 /* Bytes of KV that one position needs; RUNNEL_UNSUPPORTED with a sentence where the architecture
  * is not known. */
-RUNNEL_API runnel_status runnel_file_kv_bytes_per_token(const runnel_file *file, runnel_kv_type kv_type, uint64_t *bytes,
-                                                        runnel_error *error);
+RUNNEL_API runnel_status runnel_file_kv_bytes_per_token(const runnel_file *file, runnel_kv_type kv_type,
+                                                        uint64_t *bytes, runnel_error *error);
 
 /* ---- EAGLE heads -------------------------------------------------------------------------- */
 

@@ -57,7 +57,8 @@ static bool weight_ok(const struct rn_weight *w)
 
     return w->tensor != NULL && type != NULL && w->type == type && w->tensor->type == w->type_id && w->cols > 0 &&
            w->rows > 0 && w->experts > 0 && w->cols % type->elements == 0 &&
-           w->row_bytes == rn_type_bytes(type, w->cols) && (uint64_t)w->cols * w->rows * w->experts == w->tensor->elements && w->tensor->data != NULL;
+           w->row_bytes == rn_type_bytes(type, w->cols) &&
+           (uint64_t)w->cols * w->rows * w->experts == w->tensor->elements && w->tensor->data != NULL;
 }
 
 static bool rope_ok(const struct rn_rope *rope)
@@ -210,8 +211,8 @@ static bool op_ok(const struct checker *c, const struct rn_op *op)
     case RN_OP_SELECT:
         return reads(c, op->a, width, false) && !selected && writes(c, op->out, width, false, true);
     case RN_OP_TAP:
-        return reads(c, op->a, width, false) && op->out == -1 && selected == c->plan->taps_selected && !slot_at(c, op->a)->logits &&
-               (uint64_t)op->group + width <= c->plan->features_width;
+        return reads(c, op->a, width, false) && op->out == -1 && selected == c->plan->taps_selected &&
+               !slot_at(c, op->a)->logits && (uint64_t)op->group + width <= c->plan->features_width;
     case RN_OP_KINDS:
         break;
     }

@@ -352,14 +352,15 @@ static void score_step(struct rn_eagle *e, uint32_t j, float factor, struct rn_e
         e->gemm->run(n, vocab, width, (struct rn_strided){e->final, width, 1}, (struct rn_strided){e->output, 1, width},
                      e->logits, vocab, false, e->scratch);
         for (size_t i = 0; i < n; i++) {
-            score->loss[j] += row_loss(vocab, e->logits + i * vocab, e->text->wanted + (t + i + 1) * vocab, factor, &hit);
+            score->loss[j] +=
+                row_loss(vocab, e->logits + i * vocab, e->text->wanted + (t + i + 1) * vocab, factor, &hit);
             score->hits[j] += hit;
         }
         score->rows[j] += (double)n;
         if (e->gradients == NULL)
             continue;
-        e->gemm->run(n, width, vocab, (struct rn_strided){e->logits, vocab, 1}, (struct rn_strided){e->output, width, 1},
-                     e->d_final, width, false, e->scratch);
+        e->gemm->run(n, width, vocab, (struct rn_strided){e->logits, vocab, 1},
+                     (struct rn_strided){e->output, width, 1}, e->d_final, width, false, e->scratch);
         rn_norm_back(n, width, h, norm, e->r_final, e->d_final, width, e->dh[j] + t * width,
                      gradient(e, RN_EAGLE_OUT_NORM));
     }
@@ -412,8 +413,8 @@ static void back_join(struct rn_eagle *e, uint32_t j)
     float *into = j > 0 ? e->dh[j - 1] + row - width : e->d_y;
 
     linear_back(e, n, at->join + 2 * row, RN_EAGLE_JOIN, e->d_y, e->d_wide, false);
-    rn_norm_back(n, width, e->text->embeddings + row + width, weight(e, RN_EAGLE_EMBED_NORM), at->r_embed + j, e->d_wide,
-                 2 * width, e->d_width, gradient(e, RN_EAGLE_EMBED_NORM));
+    rn_norm_back(n, width, e->text->embeddings + row + width, weight(e, RN_EAGLE_EMBED_NORM), at->r_embed + j,
+                 e->d_wide, 2 * width, e->d_width, gradient(e, RN_EAGLE_EMBED_NORM));
     if (j == 0)
         memset(into, 0, n * width * sizeof(float));
     rn_norm_back(n, width, step_features(e, j), weight(e, RN_EAGLE_FEATURE_NORM), at->r_feature + j, e->d_wide + width,

@@ -120,7 +120,8 @@ static runnel_status read_origin(struct rn_head *head, const struct rn_gguf *ggu
     runnel_status status = rn_gguf_get_string(gguf, ARCH ".target_print", true, &print, error);
 
     for (size_t i = 0; status == RUNNEL_OK && i < 16; i++) {
-        int high = print.n == 32 ? digit(print.bytes[2 * i]) : -1, low = print.n == 32 ? digit(print.bytes[2 * i + 1]) : -1;
+        int high = print.n == 32 ? digit(print.bytes[2 * i]) : -1,
+            low = print.n == 32 ? digit(print.bytes[2 * i + 1]) : -1;
 
         if (high < 0 || low < 0)
             status = rn_error_set(error, RUNNEL_FORMAT, "key " ARCH ".target_print is not 32 hex digits");
@@ -132,7 +133,8 @@ static runnel_status read_origin(struct rn_head *head, const struct rn_gguf *ggu
     if (status != RUNNEL_OK)
         return status;
     if (layers->count < 1 || layers->count > RN_EAGLE_MAX_TAPS)
-        return rn_error_set(error, RUNNEL_FORMAT, "key " ARCH ".target_layers has not 1 to %d numbers", RN_EAGLE_MAX_TAPS);
+        return rn_error_set(error, RUNNEL_FORMAT, "key " ARCH ".target_layers has not 1 to %d numbers",
+                            RN_EAGLE_MAX_TAPS);
     head->shape.taps = (uint32_t)layers->count;
     for (uint32_t i = 0; i < head->shape.taps; i++) {
         int64_t layer = rn_gguf_item_i64(layers, i);
@@ -155,8 +157,8 @@ static runnel_status read_tensor(struct rn_head *head, const struct rn_gguf *ggu
     if (tensor == NULL)
         return rn_error_set(error, RUNNEL_FORMAT, "tensor %s is missing", span->name);
     if (tensor->elements != n || tensor->dims[0] != span->cols || (tensor->type != RN_F32 && tensor->type != RN_F16))
-        return rn_error_set(error, RUNNEL_FORMAT, "tensor %s is not [%u, %u] of type F32 or F16", span->name, span->rows,
-                            span->cols);
+        return rn_error_set(error, RUNNEL_FORMAT, "tensor %s is not [%u, %u] of type F32 or F16", span->name,
+                            span->rows, span->cols);
     rn_type(tensor->type)->decode(tensor->data, head->weights + span->offset, n);
     for (size_t i = 0; i < n; i++)
         if (!isfinite(head->weights[span->offset + i]))

@@ -92,7 +92,8 @@ bool rn_trainer_end(struct rn_trainer *t, const struct rn_eagle_score *score)
     if (!isfinite(norm))
         return false;
     for (int i = 0; i < RN_EAGLE_TENSORS; i++)
-        update(t, &t->spans[i], rn_trainer_rate(&t->options, t->step), norm > t->options.clip ? t->options.clip / norm : 1.0);
+        update(t, &t->spans[i], rn_trainer_rate(&t->options, t->step),
+               norm > t->options.clip ? t->options.clip / norm : 1.0);
     for (uint32_t j = 0; j < RN_EAGLE_MAX_UNROLL; j++) {
         t->loss[j] = score->rows[j] > 0 ? score->loss[j] / score->rows[j] : 0.0;
         t->accepted[j] = score->rows[j] > 0 ? score->hits[j] / score->rows[j] : 0.0;

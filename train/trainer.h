@@ -53,8 +53,8 @@ void rn_trainer_fini(struct rn_trainer *trainer);
 /* One step: begin, add each text of the batch (`texts` in all), end. False from end: the gradients were not finite, and
  * the weights are as before. */
 void rn_trainer_begin(struct rn_trainer *trainer, struct rn_eagle_score *score);
-void rn_trainer_add(struct rn_trainer *trainer, struct rn_eagle *eagle, const struct rn_eagle_text *text, uint32_t texts,
-                    struct rn_eagle_score *score);
+void rn_trainer_add(struct rn_trainer *trainer, struct rn_eagle *eagle, const struct rn_eagle_text *text,
+                    uint32_t texts, struct rn_eagle_score *score);
 bool rn_trainer_end(struct rn_trainer *trainer, const struct rn_eagle_score *score);
 
 /* The rate of the step after `step` steps. */

@@ -53,7 +53,8 @@ static int follow(const struct app_options *options, runnel_training *training, 
         return APP_CANCELLED;
     }
     unlink(state); /* of no more use */
-    printf("steps     %u\nloss      %.4f\naccepted  %.4f\n", (unsigned)now.steps, (double)now.loss, (double)now.accepted);
+    printf("steps     %u\nloss      %.4f\naccepted  %.4f\n", (unsigned)now.steps, (double)now.loss,
+           (double)now.accepted);
     return app_output_code();
 }
 

@@ -83,7 +83,8 @@ static const struct command {
     {"batch", APP_BATCH, 3, 3, "MODEL IN.jsonl OUT.jsonl", "answers to a file of requests, in OpenAI's batch format",
      "Each line of IN is {\"custom_id\":..,\"method\":\"POST\",\"url\":..,\"body\":{..}} with a body for\n"
      "/v1/chat/completions, /v1/completions or /v1/embeddings; each gets a line in OUT, in the same order. What is\n"
-     "wrong with a line becomes its error object, and the job goes on; it ends with exit code 0 and tells how many there were.\n\n"
+     "wrong with a line becomes its error object, and the job goes on; it ends with exit code 0 and tells how many "
+     "there were.\n\n"
      "A journal beside OUT keeps what is done. Stopped by Ctrl-C, a kill, a full disk or a lost machine, the same\n"
      "command with --resume goes on and ends with the same bytes as if nothing had been. docs/BATCH.md has it all.\n\n"
      "  runnel batch model.gguf requests.jsonl answers.jsonl\n"

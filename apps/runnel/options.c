@@ -66,8 +66,7 @@ static const struct option {
     {"--lr", 0, "X", REAL, AT(rate), 0, 1, true, NULL, APP_EAGLE, "rate of learning at its peak; default 0.001"},
     {"--layers", 0, "1,2,3", LIST, AT(layers), 0, 65535, false, NULL, APP_EAGLE,
      "the model's blocks to read, from 0, ascending; default: three of them"},
-    {"--unroll", 0, "N", INTEGER, AT(unroll), 1, 8, false, NULL, APP_EAGLE,
-     "drafts in a row to train for; default 4"},
+    {"--unroll", 0, "N", INTEGER, AT(unroll), 1, 8, false, NULL, APP_EAGLE, "drafts in a row to train for; default 4"},
     {"--text-tokens", 0, "N", INTEGER, AT(text_tokens), 16, 4096, false, NULL, APP_EAGLE,
      "tokens of one text; default 128"},
     {"--system", 0, "TEXT", STRING, AT(system), 0, 0, false, NULL, APP_CHAT,
@@ -78,8 +77,7 @@ static const struct option {
      "a JSON array of the tools that the model may call, in OpenAI's form"},
     {"--template", 0, "FILE", STRING, AT(template_file), 0, 0, false, NULL, APP_CHAT | APP_BATCH,
      "a Jinja chat template instead of the model's"},
-    {"--template-name", 0, "NAME", STRING, AT(template_name), 0, 0, false, NULL,
-     APP_CHAT | APP_TEMPLATE | APP_BATCH,
+    {"--template-name", 0, "NAME", STRING, AT(template_name), 0, 0, false, NULL, APP_CHAT | APP_TEMPLATE | APP_BATCH,
      "which of the model's templates; default: the unnamed one, or tool_use"},
     {"--variables", 0, "JSON", STRING, AT(variables), 0, 0, false, NULL, APP_CHAT,
      "an object of further variables of the template: {\"enable_thinking\": false}"},
@@ -91,7 +89,8 @@ static const struct option {
      "the time that a template is told, seconds since 1970; default: the clock"},
     {"--show", 0, NULL, FLAG, AT(show), 0, 0, false, NULL, APP_TOKENIZE, "the text with its tokens marked off"},
     {"--ids", 0, NULL, FLAG, AT(ids), 0, 0, false, NULL, APP_TOKENIZE, "only the ids, on one line"},
-    {"--special", 0, NULL, FLAG, AT(special), 0, 0, false, NULL, APP_RUN | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY | APP_EMBED,
+    {"--special", 0, NULL, FLAG, AT(special), 0, 0, false, NULL,
+     APP_RUN | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY | APP_EMBED,
      "control tokens written in the text become control tokens"},
     {"--bos", 0, NULL, FLAG, AT(bos), 0, 0, false, NULL, APP_TOKENIZE, "add BOS and EOS as the model asks for"},
 
@@ -169,8 +168,7 @@ static const struct option {
      "memory for the key-value cache, with K, M or G; default: 8 contexts"},
     {"--chunk-mean", 0, "N", INTEGER, AT(chunk_mean), 1, 1 << 28, false, NULL, SETTING,
      "lossy: the last N positions are kept, and one mean of each 64 older ones"},
-    {"--no-prefix-cache", 0, NULL, FLAG, AT(no_prefix_cache), 0, 0, false, NULL,
-     APP_RUN | APP_CHAT | APP_BATCH,
+    {"--no-prefix-cache", 0, NULL, FLAG, AT(no_prefix_cache), 0, 0, false, NULL, APP_RUN | APP_CHAT | APP_BATCH,
      "compute each prompt whole, also where an earlier one begins alike"},
     {"--batch", 0, "N", INTEGER, AT(batch), 8, 8192, false, NULL, SETTING,
      "positions in one forward pass, 8 to 8192; default 256"},
@@ -184,8 +182,8 @@ static const struct option {
      "at the end, counts and latencies as text for Prometheus; -: standard error"},
     {"--trace", 0, "FILE", STRING, AT(trace_file), 0, 0, false, NULL, SETTING,
      "what actors, steps and requests did when, for ui.perfetto.dev"},
-    {"--json", 0, NULL, FLAG, AT(json), 0, 0, false, NULL, APP_RUN | APP_CHAT | APP_INFO | APP_PERPLEXITY | APP_BENCH | APP_EMBED,
-     "JSON on standard output"},
+    {"--json", 0, NULL, FLAG, AT(json), 0, 0, false, NULL,
+     APP_RUN | APP_CHAT | APP_INFO | APP_PERPLEXITY | APP_BENCH | APP_EMBED, "JSON on standard output"},
     {"--csv", 0, NULL, FLAG, AT(csv), 0, 0, false, NULL, APP_BENCH, "comma-separated values on standard output"},
     {"--quiet", 'q', NULL, FLAG, AT(quiet), 0, 0, false, NULL, LOADING, "no progress and no figures on standard error"},
     {"--help", 'h', NULL, FLAG, AT(help), 0, 0, false, NULL, ALL, "this text"},
@@ -327,7 +325,8 @@ static bool read_list(const struct option *o, const char *text, struct app_list 
 
     for (list->n = 0;; text = end + 1) {
         end = text + strcspn(text, ",");
-        if (list->n == APP_MAX_LIST || !read_integer(text, end, (int64_t)o->min, (int64_t)o->max, &list->values[list->n]))
+        if (list->n == APP_MAX_LIST ||
+            !read_integer(text, end, (int64_t)o->min, (int64_t)o->max, &list->values[list->n]))
             return false;
         list->n++;
         if (*end == '\0')

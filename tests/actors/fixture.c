@@ -44,8 +44,9 @@ const char *quick_model(void)
 {
     static char path[300];
 
-    return UNLESS_SLOW(false, true) && shared_path("models/runnel-tiny-draft-Q8_0.gguf", path, sizeof path) ? path
-                                                                                                           : BUNDLED_MODEL;
+    return UNLESS_SLOW(false, true) && shared_path("models/runnel-tiny-draft-Q8_0.gguf", path, sizeof path)
+               ? path
+               : BUNDLED_MODEL;
 }
 
 void capture_clear(struct capture *capture)
@@ -126,7 +127,8 @@ void assert_quiet(runnel_engine *engine, uint64_t blocks_kept)
         nanosleep(&millisecond, NULL);
     }
     fail_msg("left: %llu streams, %llu messages, %llu blocks (expected %llu)", (unsigned long long)stats.streams,
-             (unsigned long long)stats.messages, (unsigned long long)stats.blocks_used, (unsigned long long)blocks_kept);
+             (unsigned long long)stats.messages, (unsigned long long)stats.blocks_used,
+             (unsigned long long)blocks_kept);
 }
 
 void await_models(runnel_engine *engine, uint64_t n)

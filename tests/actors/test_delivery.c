@@ -305,7 +305,8 @@ static void pause_resume(void **state)
     assert_int_equal(runnel_stream_resume(engine, stream), RUNNEL_OK);
     run_until_end(engine, &slow);
     assert_int_equal(slow.n_tokens, 300);
-    assert_memory_equal(slow.tokens, expected.tokens, (expected.n_tokens < 300 ? expected.n_tokens : 300) * sizeof(int32_t));
+    assert_memory_equal(slow.tokens, expected.tokens,
+                        (expected.n_tokens < 300 ? expected.n_tokens : 300) * sizeof(int32_t));
     capture_clear(&slow);
     capture_clear(&other);
     assert_quiet(engine, 0);

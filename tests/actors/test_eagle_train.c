@@ -94,13 +94,17 @@ static void test_refused(void **state)
 
     (void)state;
     options.text_tokens = 15;
-    assert_int_equal(runnel_eagle_train(engine, model, corpus, 100, head_path, &options, &training, &error), RUNNEL_INVALID);
+    assert_int_equal(runnel_eagle_train(engine, model, corpus, 100, head_path, &options, &training, &error),
+                     RUNNEL_INVALID);
     options = quick(4), options.resume = 1;
-    assert_int_equal(runnel_eagle_train(engine, model, corpus, 100, head_path, &options, &training, &error), RUNNEL_INVALID);
+    assert_int_equal(runnel_eagle_train(engine, model, corpus, 100, head_path, &options, &training, &error),
+                     RUNNEL_INVALID);
     options = quick(4), options.n_layers = 9;
-    assert_int_equal(runnel_eagle_train(engine, model, corpus, 100, head_path, &options, &training, &error), RUNNEL_INVALID);
+    assert_int_equal(runnel_eagle_train(engine, model, corpus, 100, head_path, &options, &training, &error),
+                     RUNNEL_INVALID);
     options = quick(4);
-    assert_int_equal(runnel_eagle_train(engine, "/no/model", corpus, 100, head_path, &options, &training, &error), RUNNEL_IO);
+    assert_int_equal(runnel_eagle_train(engine, "/no/model", corpus, 100, head_path, &options, &training, &error),
+                     RUNNEL_IO);
     assert_int_equal(train(&options, 8, head_path, 0, &error), RUNNEL_TRAINING_FAILED);
     assert_non_null(strstr(error.message, "the corpus has"));
     options.n_layers = 2, options.layers[0] = 3, options.layers[1] = 99;
@@ -148,7 +152,8 @@ static void compare(struct run *run, struct rn_eagle *eagle, const struct rn_hea
             *lookup_hits += lookup(all, at + i + 2) ==
                             (int32_t)likeliest(run->logits + (size_t)(i + 1) * vocab, vocab);
     }
-    rn_eagle_pass(eagle, head->weights, &text, 1.0f, 1.0f, NULL, &score); /* logits serve as `wanted`: only hits count */
+    rn_eagle_pass(eagle, head->weights, &text, 1.0f, 1.0f, NULL,
+                  &score); /* logits serve as `wanted`: only hits count */
     *head_hits += score.hits[0];
 }
 
@@ -186,12 +191,14 @@ static void test_better_than_lookup(void **state)
     assert_int_equal(rn_tokenize(vocab, &run.heap, corpus, corpus_bytes, 0, &tokens, &n, NULL), RUNNEL_OK);
     embedding = rn_alloc(&run.heap, (size_t)head.shape.vocab * head.shape.width, sizeof *embedding);
     assert_non_null(embedding);
-    run.plan->weights[0].type->decode(run.plan->weights[0].tensor->data, embedding, (size_t)head.shape.vocab * head.shape.width);
+    run.plan->weights[0].type->decode(run.plan->weights[0].tensor->data, embedding,
+                                      (size_t)head.shape.vocab * head.shape.width);
     assert_null(rn_gguf_find_tensor(run.gguf, "output.weight")); /* the embedding is the output matrix too */
     assert_int_equal(rn_eagle_new(&run.heap, &head.shape, WINDOW, 1, rn_cpu_gemm(), embedding, &eagle), RUNNEL_OK);
     for (size_t at = trained + 1; at + WINDOW <= n; at += WINDOW, rows += WINDOW - 1)
         compare(&run, eagle, &head, embedding, tokens, (uint32_t)at, &head_hits, &lookup_hits);
-    print_message("held out: %.0f rows, right: head %.3f, n-gram lookup %.3f\n", rows, head_hits / rows, lookup_hits / rows);
+    print_message("held out: %.0f rows, right: head %.3f, n-gram lookup %.3f\n", rows, head_hits / rows,
+                  lookup_hits / rows);
     assert_true(rows > 1000 && head_hits > lookup_hits + 0.05 * rows);
     rn_eagle_free(eagle);
     rn_vocab_free(vocab);

@@ -16,7 +16,8 @@
 
 enum { WINDOW = 64, LONG = UNLESS_SLOW(420, 260), STREAMS = 4 };
 
-static const char *const prompts[STREAMS] = {"Once upon a time", "One day, a dog", "Lily and Tom were", "The big red ball"};
+static const char *const prompts[STREAMS] = {"Once upon a time", "One day, a dog", "Lily and Tom were",
+                                             "The big red ball"};
 
 static runnel_model_options options_of(uint32_t chunk_mean, uint32_t batch, uint64_t kv_bytes)
 {
@@ -59,7 +60,8 @@ static void expect_same(const char *text, const char *wanted, const char *what)
 static void short_sequences_lose_nothing(void **state)
 {
     runnel_model_options with = options_of(WINDOW + 1, 0, 0), without = options_of(0, 0, 0);
-    char *wanted = answer(&without, 0, 2 * WINDOW), *text = answer(&with, 0, 2 * WINDOW); /* of 192 positions and more */
+    char *wanted = answer(&without, 0, 2 * WINDOW),
+         *text = answer(&with, 0, 2 * WINDOW); /* of 192 positions and more */
 
     (void)state;
     expect_same(text, wanted, "a sequence that fits");

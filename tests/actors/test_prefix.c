@@ -15,9 +15,10 @@
 
 /* ---- The bundled model ---- */
 
-#define STEM                                                                                                            \
-    "This is a story from a long time ago, told by the fire on winter nights, when the snow lay deep and the wolves came " \
-    "down from the hills. There was an old man in the village who knew all the stories, and each night the children "      \
+#define STEM                                                                                                          \
+    "This is a story from a long time ago, told by the fire on winter nights, when the snow lay deep and the wolves " \
+    "came "                                                                                                           \
+    "down from the hills. There was an old man in the village who knew all the stories, and each night the children " \
     "asked him for another one. "
 #define ANSWER 20
 #define TOP 3

@@ -222,7 +222,8 @@ static void session_turns(void **state)
     assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
     assert_int_equal(runnel_tokenize(model, first, strlen(first), RUNNEL_TOKENIZE_BOS, all, 400, &n_first), RUNNEL_OK);
     memcpy(all + n_first, a.tokens, a.n_tokens * sizeof *all);
-    assert_int_equal(runnel_tokenize(model, second, strlen(second), 0, all + n_first + a.n_tokens, 100, &n_second), RUNNEL_OK);
+    assert_int_equal(runnel_tokenize(model, second, strlen(second), 0, all + n_first + a.n_tokens, 100, &n_second),
+                     RUNNEL_OK);
     request = make_request(NULL, 20, &whole);
     request.tokens = all;
     request.n_tokens = n_first + a.n_tokens + n_second;

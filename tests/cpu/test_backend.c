@@ -568,9 +568,9 @@ static void test_prepare(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_oracles), cmocka_unit_test(test_reference), cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_queue), cmocka_unit_test(test_blocks),   cmocka_unit_test(test_prepare),   cmocka_unit_test(test_pool),
-        cmocka_unit_test(test_reference_kv),
+        cmocka_unit_test(test_oracles), cmocka_unit_test(test_reference),    cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_queue),   cmocka_unit_test(test_blocks),       cmocka_unit_test(test_prepare),
+        cmocka_unit_test(test_pool),    cmocka_unit_test(test_reference_kv),
     };
     const char *place = getenv("RUNNEL_SHARED");
     int failed;

@@ -265,7 +265,8 @@ static void drop_blocks(const struct runner *r, uint32_t *blocks, uint32_t next)
 static void run_prompt(struct runner *r, const int32_t *tokens, uint32_t n, uint32_t chunk, uint32_t order,
                        uint32_t company, float *logits)
 {
-    uint32_t blocks[BLOCKS], means[2] = {order % BLOCKS, (order + 1) % BLOCKS}, other = (order + 2) % BLOCKS, at, i, rows;
+    uint32_t blocks[BLOCKS], means[2] = {order % BLOCKS, (order + 1) % BLOCKS}, other = (order + 2) % BLOCKS, at, i,
+                             rows;
     uint32_t n_means = (N / CHUNK + r->limits.block_tokens - 1) / r->limits.block_tokens;
     struct rn_step_seq seqs[2] = {{blocks, BLOCKS - 3, means, n_means}, {&other, 1, NULL, 0}};
     struct rn_step_row step_rows[MAX_ROWS];

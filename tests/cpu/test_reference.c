@@ -35,8 +35,13 @@ static int setup(void **state)
     if (rn_gguf_parse(&f.heap, f.bytes.bytes, f.bytes.n, "tiny.gguf", &f.gguf, &error) != RUNNEL_OK ||
         rn_plan_new(&f.heap, f.gguf, 0, &f.plan, &error) != RUNNEL_OK)
         fail_msg("%s", error.message);
-    f.limits = (struct rn_backend_limits){.max_rows = 8, .max_seqs = 2, .max_outs = 8, .n_blocks = 8, .block_tokens = 16,
-                                          .context_tokens = 64, .kv_type = RUNNEL_KV_F16};
+    f.limits = (struct rn_backend_limits){.max_rows = 8,
+                                          .max_seqs = 2,
+                                          .max_outs = 8,
+                                          .n_blocks = 8,
+                                          .block_tokens = 16,
+                                          .context_tokens = 64,
+                                          .kv_type = RUNNEL_KV_F16};
     *state = &f;
     return 0;
 }

@@ -55,8 +55,12 @@ static int setup(void **state)
     b.ref = (struct rn_reference){.plan = &b.plan, .slots = b.slot_memory, .k = b.ks, .v = b.vs, .row = b.row,
                                   .bias = b.bias, .scores = b.scores, .sums = b.sums, .query = b.query, .head = b.head,
                                   .selected = b.selected};
-    b.ref.limits = (struct rn_backend_limits){.max_rows = CONTEXT, .max_seqs = 2, .max_outs = CONTEXT, .n_blocks = BLOCKS,
-                                              .block_tokens = BLOCK_TOKENS, .context_tokens = CONTEXT,
+    b.ref.limits = (struct rn_backend_limits){.max_rows = CONTEXT,
+                                              .max_seqs = 2,
+                                              .max_outs = CONTEXT,
+                                              .n_blocks = BLOCKS,
+                                              .block_tokens = BLOCK_TOKENS,
+                                              .context_tokens = CONTEXT,
                                               .kv_type = RUNNEL_KV_F32};
     b.seqs[0] = (struct rn_step_seq){.blocks = scattered[0], .n_blocks = 4};
     b.seqs[1] = (struct rn_step_seq){.blocks = scattered[1], .n_blocks = 4};
@@ -213,8 +217,11 @@ static void elementwise(void **state)
         enum rn_activation act;
         double at_one, at_minus_two;
     } acts[] = {
-        {RN_ACT_SILU, 0.73105857863000488, -0.23840584404423518}, {RN_ACT_GELU_TANH, 0.84119199060827676, -0.04540230591222494},
-        {RN_ACT_GELU_ERF, 0.84134474606854293, -0.04550026389635842}, {RN_ACT_RELU, 1, 0}, {RN_ACT_RELU2, 1, 0},
+        {RN_ACT_SILU, 0.73105857863000488, -0.23840584404423518},
+        {RN_ACT_GELU_TANH, 0.84119199060827676, -0.04540230591222494},
+        {RN_ACT_GELU_ERF, 0.84134474606854293, -0.04550026389635842},
+        {RN_ACT_RELU, 1, 0},
+        {RN_ACT_RELU2, 1, 0},
     };
     struct rn_op op = op_of(RN_OP_ADD);
     size_t i;

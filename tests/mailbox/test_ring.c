@@ -166,7 +166,8 @@ static void test_stress(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         struct rn_heap heap;
-        struct stream stream = {.ring = ring_at(&heap, capacities[i], UINT32_MAX - 1000), .cells = 200000 / TEST_SLOWDOWN};
+        struct stream stream = {.ring = ring_at(&heap, capacities[i], UINT32_MAX - 1000),
+                                .cells = 200000 / TEST_SLOWDOWN};
         struct crew crew = {.n = 0};
 
         crew_start(&crew, produce, &stream);

@@ -278,8 +278,9 @@ static void errors(void **state)
         runnel_kv_type type;
         uint32_t bytes; /* of 128 numbers */
         double least_db;
-    } cases[] = {{RUNNEL_KV_F32, 512, 1000}, {RUNNEL_KV_F16, 256, 70}, {RUNNEL_KV_BF16, 256, 52}, {RUNNEL_KV_FP8, 128, 31},
-                 {RUNNEL_KV_Q8, 136, 44},    {RUNNEL_KV_Q4, 72, 21.8}, {RUNNEL_KV_Q3, 56, 15.6}};
+    } cases[] = {{RUNNEL_KV_F32, 512, 1000}, {RUNNEL_KV_F16, 256, 70}, {RUNNEL_KV_BF16, 256, 52},
+                 {RUNNEL_KV_FP8, 128, 31},   {RUNNEL_KV_Q8, 136, 44},  {RUNNEL_KV_Q4, 72, 21.8},
+                 {RUNNEL_KV_Q3, 56, 15.6}};
     double noise, signal;
     float a[128], out[128];
     uint8_t bytes[512];
@@ -309,8 +310,9 @@ static void errors(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(f8_codes), cmocka_unit_test(f8_rounds), cmocka_unit_test(groups),
-                                       cmocka_unit_test(rotation), cmocka_unit_test(extremes), cmocka_unit_test(errors)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(f8_codes), cmocka_unit_test(f8_rounds),
+                                       cmocka_unit_test(groups),   cmocka_unit_test(rotation),
+                                       cmocka_unit_test(extremes), cmocka_unit_test(errors)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -693,7 +693,8 @@ static void kv_bytes_of_a_file(void **state)
     for (i = 0; i < 4; i++) { /* eight rows of eight numbers; a group has a scale of two bytes */
         static const uint64_t row_bytes[] = {8, 2 + 8, 2 + 4, 2 + 2 + 1};
 
-        assert_int_equal(runnel_file_kv_bytes_per_token(file, (runnel_kv_type)(RUNNEL_KV_FP8 + i), &bytes, NULL), RUNNEL_OK);
+        assert_int_equal(runnel_file_kv_bytes_per_token(file, (runnel_kv_type)(RUNNEL_KV_FP8 + i), &bytes, NULL),
+                         RUNNEL_OK);
         assert_int_equal(bytes, 8 * row_bytes[i]);
     }
     assert_int_equal(runnel_file_kv_bytes_per_token(file, (runnel_kv_type)9, &bytes, NULL), RUNNEL_INVALID);

@@ -31,7 +31,8 @@ static void breaches_are_caught(void **state)
     uint32_t feature_rows[] = {0, 1, 4};
     float logits[30], features[6];
     struct rn_step_seq seqs[] = {{first, 3, NULL, 0}, {second, 1, NULL, 0}, {second, 1, NULL, 0}};
-    struct rn_step_row rows[] = {{9, 9, 0, -1}, {0, 10, 0, 0}, {1, 11, 0, 1}, {2, 0, 1, -1}, {2, 1, 1, 2}, {0, 0, 2, -1}};
+    struct rn_step_row rows[] = {{9, 9, 0, -1}, {0, 10, 0, 0}, {1, 11, 0, 1},
+                                 {2, 0, 1, -1}, {2, 1, 1, 2},  {0, 0, 2, -1}};
     struct rn_step_copy copies[] = {{5, 3}, {6, 1}, {0, 2}};
     struct rn_step step = {.n_rows = 5, .n_seqs = 2, .n_outs = 3, .rows = rows, .seqs = seqs, .logits = logits,
                            .copies = copies, .on_done = on_done};
@@ -92,8 +93,8 @@ static void breaches_are_caught(void **state)
 static void no_logits_need_no_room(void **state)
 {
     const struct rn_plan plan = {.n_vocab = 10};
-    const struct rn_backend_limits limits = {.max_rows = 1, .max_seqs = 1, .max_outs = 1, .n_blocks = 1, .block_tokens = 4,
-                                             .context_tokens = 4};
+    const struct rn_backend_limits limits = {
+        .max_rows = 1, .max_seqs = 1, .max_outs = 1, .n_blocks = 1, .block_tokens = 4, .context_tokens = 4};
     const uint32_t block = 0;
     struct rn_step_seq seq = {.blocks = &block, .n_blocks = 1};
     struct rn_step_row row = {.out = -1};

@@ -60,7 +60,8 @@ void run_open(struct run *run, const char *path, const struct run_options *optio
     ok(rn_plan_new_tapped(&run->heap, run->gguf, 0, options->taps, options->n_taps, &run->plan, &error), &error);
     if (run->plan->context_tokens != context && (options->context_tokens != 0 || run->plan->context_tokens > context)) {
         rn_plan_free(run->plan);
-        ok(rn_plan_new_tapped(&run->heap, run->gguf, context, options->taps, options->n_taps, &run->plan, &error), &error);
+        ok(rn_plan_new_tapped(&run->heap, run->gguf, context, options->taps, options->n_taps, &run->plan, &error),
+           &error);
     }
     assert_true(rn_plan_check(run->plan));
     fill_limits(run, options);
@@ -74,7 +75,8 @@ void run_open(struct run *run, const char *path, const struct run_options *optio
     run->logits = rn_alloc(&run->heap, (size_t)run->limits.max_outs * run->plan->n_vocab, sizeof *run->logits);
     assert_non_null(run->logits);
     if (options->n_taps > 0)
-        run->features = rn_alloc(&run->heap, (size_t)run->limits.max_rows * run->plan->features_width, sizeof *run->features);
+        run->features =
+            rn_alloc(&run->heap, (size_t)run->limits.max_rows * run->plan->features_width, sizeof *run->features);
 }
 
 void run_close(struct run *run)

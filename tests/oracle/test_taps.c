@@ -26,7 +26,8 @@ static void decode(const struct run *run, const char *name, float *out)
 static void finish(struct run *run, uint32_t rows, float *logits)
 {
     uint32_t width = run->plan->embedding, vocab = run->plan->n_vocab;
-    const char *output = rn_gguf_find_tensor(run->gguf, "output.weight") != NULL ? "output.weight" : "token_embd.weight";
+    const char *output =
+        rn_gguf_find_tensor(run->gguf, "output.weight") != NULL ? "output.weight" : "token_embd.weight";
     float *matrix = rn_alloc(&run->heap, (size_t)vocab * width, sizeof *matrix);
     float *norm = rn_alloc(&run->heap, width, sizeof *norm);
 
@@ -64,7 +65,8 @@ static void check_last_tap(const char *backend)
     oracle_open(&run.heap, shared_path(logits_file), &oracle);
     n = (size_t)oracle.n_tokens * oracle.n_vocab;
     logits = rn_alloc(&run.heap, n, sizeof *logits);
-    run_step(&run, &(struct run_piece){0, 0, oracle.n_tokens, oracle.tokens, true}, 1); /* one row of logits is wanted */
+    run_step(&run, &(struct run_piece){0, 0, oracle.n_tokens, oracle.tokens, true},
+             1); /* one row of logits is wanted */
     finish(&run, oracle.n_tokens, logits);
     assert_true(nmse(logits, oracle.logits, n) <= 1e-6);
     rn_free(&run.heap, logits);
@@ -98,8 +100,8 @@ static void test_other_taps(void **state)
     run_step(&slow, &(struct run_piece){0, 0, oracle.n_tokens, oracle.tokens, true}, 1);
     width = slow.plan->features_width;
     for (uint32_t at = 0; at < oracle.n_tokens; at += chunk) {
-        const struct run_piece piece = {0, at, oracle.n_tokens - at < chunk ? oracle.n_tokens - at : chunk, oracle.tokens + at,
-                                        false};
+        const struct run_piece piece = {0, at, oracle.n_tokens - at < chunk ? oracle.n_tokens - at : chunk,
+                                        oracle.tokens + at, false};
 
         run_step(&fast, &piece, 1);
         run_step(&plain, &piece, 1);

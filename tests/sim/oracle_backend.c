@@ -276,7 +276,8 @@ static uint64_t sum_of(const struct oracle *oracle, const uint32_t *table, uint3
 static void write_logits(const struct oracle *oracle, const struct rn_step_seq *seq, uint32_t position, float *logits)
 {
     struct rn_chunk_span span = rn_chunk_span(oracle->limits.mean_window, position, 0);
-    uint64_t sum = sum_of(oracle, seq->blocks, span.sink, span.sink_end) + sum_of(oracle, seq->means, span.from, span.to) +
+    uint64_t sum = sum_of(oracle, seq->blocks, span.sink, span.sink_end) +
+                   sum_of(oracle, seq->means, span.from, span.to) +
                    sum_of(oracle, seq->blocks, span.first, position + 1);
 
     memset(logits, 0, ORACLE_VOCAB * sizeof *logits);

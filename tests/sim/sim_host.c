@@ -215,7 +215,8 @@ static void fill_request(struct sim *sim, struct sim_stream *stream, char *text,
 static bool is_over(const struct sim *sim, const struct sim_stream *stream, const runnel_engine_stats *stats,
                     size_t token_bytes)
 {
-    uint64_t bytes = sizeof(struct rn_request) + stream->n_prompt * token_bytes + stream->n_stop_tokens * sizeof(int32_t);
+    uint64_t bytes =
+        sizeof(struct rn_request) + stream->n_prompt * token_bytes + stream->n_stop_tokens * sizeof(int32_t);
 
     return (sim->plan.max_queued_tokens > 0 && stats->queued_tokens > 0 &&
             stats->queued_tokens + stream->n_prompt > sim->plan.max_queued_tokens) ||

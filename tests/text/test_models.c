@@ -306,9 +306,9 @@ static void test_plamo(void **state)
 
 /* ---- BPE by characters -------------------------------------------------------------------- */
 
-static const char *const gemma[] = {
-    "<pad>", "<eos>", "<bos>", "<unk>", BLOCK, "a", "b", "\n", "\n\n", "ab", BLOCK "a", "\xc3\xa9", BLOCK BLOCK, "<0xE2>",
-    "<0x82>", "<0xAC>", "<t>", "\n\n\n"};
+static const char *const gemma[] = {"<pad>",     "<eos>",  "<bos>",  "<unk>",  BLOCK,     "a",
+                                    "b",         "\n",     "\n\n",   "ab",     BLOCK "a", "\xc3\xa9",
+                                    BLOCK BLOCK, "<0xE2>", "<0x82>", "<0xAC>", "<t>",     "\n\n\n"};
 static const int32_t gemma_types[] = {3, 3, 3, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 6, 6, 6, 4, 1};
 static const char *const gemma_merges[] = {"a b", BLOCK " a", BLOCK " " BLOCK};
 

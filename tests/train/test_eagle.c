@@ -76,7 +76,8 @@ static void pass(uint32_t unroll, float decay, struct rn_eagle_score *score)
 
     *score = (struct rn_eagle_score){0};
     memset(scene.gradients, 0, sizeof scene.gradients);
-    assert_int_equal(rn_eagle_new(&heap, &scene.shape, TOKENS + 2, unroll, rn_cpu_gemm(), scene.output, &eagle), RUNNEL_OK);
+    assert_int_equal(rn_eagle_new(&heap, &scene.shape, TOKENS + 2, unroll, rn_cpu_gemm(), scene.output, &eagle),
+                     RUNNEL_OK);
     rn_eagle_pass(eagle, scene.weights, &scene.text, decay, 1.0f, scene.gradients, score);
     rn_eagle_free(eagle);
 }
@@ -108,7 +109,8 @@ static void check_gradients(uint32_t unroll, float decay)
             exact = (high - low) / (2 * step);
             largest = fmax(largest, fabs(exact));
             if (fabs(exact - scene.gradients[i]) > 1e-4 * (0.01 + fabs(exact)))
-                fail_msg("%s[%zu]: %.8g, and by differences %.8g", span->name, i - span->offset, scene.gradients[i], exact);
+                fail_msg("%s[%zu]: %.8g, and by differences %.8g", span->name, i - span->offset, scene.gradients[i],
+                         exact);
         }
         assert_true(span->rows == 0 || largest > 1e-4);
     }
@@ -163,7 +165,8 @@ static void test_refusals(void **state)
     bad = good, bad.width = 0;
     assert_int_equal(rn_eagle_new(&heap, &bad, 9, 1, rn_cpu_gemm(), scene.output, &eagle), RUNNEL_INVALID);
     assert_int_equal(rn_eagle_new(&heap, &good, 1, 1, rn_cpu_gemm(), scene.output, &eagle), RUNNEL_INVALID);
-    assert_int_equal(rn_eagle_new(&heap, &good, 9, RN_EAGLE_MAX_UNROLL + 1, rn_cpu_gemm(), scene.output, &eagle), RUNNEL_INVALID);
+    assert_int_equal(rn_eagle_new(&heap, &good, 9, RN_EAGLE_MAX_UNROLL + 1, rn_cpu_gemm(), scene.output, &eagle),
+                     RUNNEL_INVALID);
     assert_true(rn_heap_blocks(&heap) == 0);
 }
 

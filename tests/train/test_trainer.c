@@ -64,7 +64,8 @@ static void learn(struct rn_trainer *trainer, uint32_t steps)
     struct rn_eagle_score score;
     struct material material;
 
-    assert_int_equal(rn_eagle_new(&heap, &shape, TOKENS, trainer->options.unroll, rn_cpu_gemm(), output, &eagle), RUNNEL_OK);
+    assert_int_equal(rn_eagle_new(&heap, &shape, TOKENS, trainer->options.unroll, rn_cpu_gemm(), output, &eagle),
+                     RUNNEL_OK);
     for (uint32_t i = 0; i < steps; i++) {
         rn_trainer_begin(trainer, &score);
         for (uint32_t k = 0; k < TEXTS; k++) {
