@@ -472,9 +472,10 @@ runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const
         return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened", model == NULL ? "(no path)" : model);
     if (rn_word_get(&engine->closing) != 0 || engine->team == NULL)
         return rn_error_set(error, RUNNEL_CLOSED, "the engine has no compute threads, or is being freed");
-    t = rn_calloc(&engine->heap, 1, sizeof *t);
+    t = rn_alloc_aligned(&engine->heap, sizeof *t, alignof(struct runnel_training));
     if (t == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a training");
+    memset(t, 0, sizeof *t);
     t->engine = engine;
     t->options = options;
     t->corpus_bytes = corpus_bytes;
