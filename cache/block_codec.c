@@ -15,6 +15,7 @@
 #include <zstd.h>
 
 #include "base/check.h"
+#include "cache/bytes.h"
 
 enum place { AT_MAGIC = 0, AT_VERSION = 1, AT_UNIT = 2, AT_ZERO = 3, AT_BLOCK_BYTES = 4, AT_PLANES = 8 };
 
@@ -26,17 +27,6 @@ enum place { AT_MAGIC = 0, AT_VERSION = 1, AT_UNIT = 2, AT_ZERO = 3, AT_BLOCK_BY
 
 static_assert(AT_PLANES + 4 * RN_CODEC_MAX_PLANES == RN_CODEC_HEADER_BYTES, "the header is full");
 static_assert(RN_CODEC_METHODS <= 1 << (32 - SIZE_BITS), "a method fits above the size");
-
-static void put(unsigned char *at, uint32_t value)
-{
-    for (unsigned i = 0; i < 4; i++)
-        at[i] = (unsigned char)(value >> 8 * i);
-}
-
-static uint32_t get(const unsigned char *at)
-{
-    return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
 
 const char *rn_codec_name(enum rn_codec_method method)
 {
@@ -250,13 +240,13 @@ size_t rn_block_codec_pack(struct rn_block_codec *codec, const void *block, void
     header[AT_MAGIC] = MAGIC;
     header[AT_VERSION] = VERSION;
     header[AT_UNIT] = (unsigned char)unit;
-    put(header + AT_BLOCK_BYTES, (uint32_t)codec->options.block_bytes);
+    rn_bytes_put(header + AT_BLOCK_BYTES, (uint32_t)codec->options.block_bytes, 4);
     split(block, codec->options.block_bytes, unit, codec->planes);
     for (uint32_t p = 0; p < unit; p++) {
         size_t n = plane_bytes(codec->options.block_bytes, unit, p);
         uint32_t word = add_plane(codec, plane, n, out);
 
-        put(header + AT_PLANES + 4 * p, word);
+        rn_bytes_put(header + AT_PLANES + 4 * p, word, 4);
         out += word & (((uint32_t)1 << SIZE_BITS) - 1);
         plane += n;
     }
@@ -267,7 +257,7 @@ static bool header_good(const struct rn_block_codec *codec, const unsigned char 
 {
     return n >= RN_CODEC_HEADER_BYTES && header[AT_MAGIC] == MAGIC && header[AT_VERSION] == VERSION &&
            (header[AT_UNIT] == 1 || header[AT_UNIT] == 2 || header[AT_UNIT] == 4) && header[AT_ZERO] == 0 &&
-           get(header + AT_BLOCK_BYTES) == codec->options.block_bytes;
+           rn_bytes_get(header + AT_BLOCK_BYTES, 4) == codec->options.block_bytes;
 }
 
 runnel_status rn_block_codec_unpack(struct rn_block_codec *codec, const void *packed, size_t n, void *block)
@@ -281,7 +271,8 @@ runnel_status rn_block_codec_unpack(struct rn_block_codec *codec, const void *pa
     unit = header[AT_UNIT];
     n -= RN_CODEC_HEADER_BYTES;
     for (uint32_t p = 0; p < RN_CODEC_MAX_PLANES; p++) {
-        uint32_t word = get(header + AT_PLANES + 4 * p), size = word & (((uint32_t)1 << SIZE_BITS) - 1);
+        uint32_t word = (uint32_t)rn_bytes_get(header + AT_PLANES + 4 * p, 4);
+        uint32_t size = word & (((uint32_t)1 << SIZE_BITS) - 1);
         size_t wanted = p < unit ? plane_bytes(codec->options.block_bytes, unit, p) : 0;
 
         if (size > n || (wanted == 0 && word != 0))

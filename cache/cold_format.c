@@ -7,6 +7,8 @@
 #define XXH_STATIC_LINKING_ONLY /* the state's size */
 #include <xxhash.h>
 
+#include "cache/bytes.h"
+
 static const unsigned char segment_magic[8] = {'R', 'N', 'K', 'V', 'S', 'E', 0x1a, '\n'};
 static const unsigned char trailer_magic[8] = {'R', 'N', 'K', 'V', 'E', 'N', 0x1a, '\n'};
 
@@ -41,31 +43,6 @@ enum head_place {
 
 enum trailer_place { AT_N = 8, AT_INDEX = 16, AT_OF = 24, AT_TRAILER_CHECK = 32 };
 
-void rn_cold_put(unsigned char *at, uint64_t value, unsigned bytes)
-{
-    for (unsigned i = 0; i < bytes; i++)
-        at[i] = (unsigned char)(value >> 8 * i);
-}
-
-uint64_t rn_cold_get(const unsigned char *at, unsigned bytes)
-{
-    uint64_t value = 0;
-
-    for (unsigned i = 0; i < bytes; i++)
-        value |= (uint64_t)at[i] << 8 * i;
-    return value;
-}
-
-static struct rn_print print_of(XXH128_hash_t hash)
-{
-    struct rn_print print;
-    XXH128_canonical_t canonical;
-
-    XXH128_canonicalFromHash(&canonical, hash);
-    memcpy(print.bytes, canonical.digest, sizeof print.bytes);
-    return print;
-}
-
 /* ---- Names ---- */
 
 struct rn_print rn_cold_fingerprint(const struct rn_cold_id *id)
@@ -75,17 +52,17 @@ struct rn_print rn_cold_fingerprint(const struct rn_cold_id *id)
     memcpy(bytes, id->model.bytes, 16);
     memcpy(bytes + 16, id->kv.bytes, 16);
     memcpy(bytes + 32, id->adapter.bytes, 16);
-    rn_cold_put(bytes + 48, id->block_tokens, 4);
-    rn_cold_put(bytes + 52, RN_COLD_VERSION, 4);
-    rn_cold_put(bytes + 56, id->block_bytes, 8);
-    return print_of(XXH3_128bits(bytes, sizeof bytes));
+    rn_bytes_put(bytes + 48, id->block_tokens, 4);
+    rn_bytes_put(bytes + 52, RN_COLD_VERSION, 4);
+    rn_bytes_put(bytes + 56, id->block_bytes, 8);
+    return rn_print_of(XXH3_128bits(bytes, sizeof bytes));
 }
 
 uint64_t rn_cold_seed(const struct rn_cold_id *id)
 {
     struct rn_print print = rn_cold_fingerprint(id);
 
-    return rn_cold_get(print.bytes, 8);
+    return rn_bytes_get(print.bytes, 8);
 }
 
 void rn_cold_hex(const struct rn_print *print, char *hex)
@@ -128,41 +105,41 @@ void rn_cold_header_pack(const struct rn_cold_id *id, uint64_t number, unsigned 
 
     memset(header, 0, RN_COLD_HEADER_BYTES);
     memcpy(header, segment_magic, sizeof segment_magic);
-    rn_cold_put(header + AT_VERSION, RN_COLD_VERSION, 4);
-    rn_cold_put(header + AT_HEADER_BYTES, RN_COLD_HEADER_BYTES, 4);
+    rn_bytes_put(header + AT_VERSION, RN_COLD_VERSION, 4);
+    rn_bytes_put(header + AT_HEADER_BYTES, RN_COLD_HEADER_BYTES, 4);
     memcpy(header + AT_MODEL, id->model.bytes, 16);
     memcpy(header + AT_KV, id->kv.bytes, 16);
     memcpy(header + AT_ADAPTER, id->adapter.bytes, 16);
-    rn_cold_put(header + AT_NUMBER, number, 8);
-    rn_cold_put(header + AT_BLOCK_BYTES, id->block_bytes, 8);
-    rn_cold_put(header + AT_BLOCK_TOKENS, id->block_tokens, 4);
+    rn_bytes_put(header + AT_NUMBER, number, 8);
+    rn_bytes_put(header + AT_BLOCK_BYTES, id->block_bytes, 8);
+    rn_bytes_put(header + AT_BLOCK_TOKENS, id->block_tokens, 4);
     memcpy(header + AT_NAME, id->name, RN_COLD_NAME_BYTES - 1);
-    check = print_of(XXH3_128bits(header, AT_CHECK));
+    check = rn_print_of(XXH3_128bits(header, AT_CHECK));
     memcpy(header + AT_CHECK, check.bytes, 16);
 }
 
 bool rn_cold_header_unpack(const unsigned char *header, struct rn_cold_id *id, uint64_t *number)
 {
-    struct rn_print check = print_of(XXH3_128bits(header, AT_CHECK));
+    struct rn_print check = rn_print_of(XXH3_128bits(header, AT_CHECK));
 
     if (memcmp(header, segment_magic, sizeof segment_magic) != 0 || memcmp(header + AT_CHECK, check.bytes, 16) != 0 ||
-        rn_cold_get(header + AT_VERSION, 4) != RN_COLD_VERSION ||
-        rn_cold_get(header + AT_HEADER_BYTES, 4) != RN_COLD_HEADER_BYTES)
+        rn_bytes_get(header + AT_VERSION, 4) != RN_COLD_VERSION ||
+        rn_bytes_get(header + AT_HEADER_BYTES, 4) != RN_COLD_HEADER_BYTES)
         return false;
     memcpy(id->model.bytes, header + AT_MODEL, 16);
     memcpy(id->kv.bytes, header + AT_KV, 16);
     memcpy(id->adapter.bytes, header + AT_ADAPTER, 16);
     memcpy(id->name, header + AT_NAME, RN_COLD_NAME_BYTES);
-    id->block_bytes = rn_cold_get(header + AT_BLOCK_BYTES, 8);
-    id->block_tokens = (uint32_t)rn_cold_get(header + AT_BLOCK_TOKENS, 4);
-    *number = rn_cold_get(header + AT_NUMBER, 8);
+    id->block_bytes = rn_bytes_get(header + AT_BLOCK_BYTES, 8);
+    id->block_tokens = (uint32_t)rn_bytes_get(header + AT_BLOCK_TOKENS, 4);
+    *number = rn_bytes_get(header + AT_NUMBER, 8);
     return id->name[RN_COLD_NAME_BYTES - 1] == '\0' && id->block_tokens > 0 && id->block_tokens <= MAX_BLOCK_TOKENS &&
            (id->block_tokens & (id->block_tokens - 1)) == 0;
 }
 
 static struct rn_print trailer_check(uint64_t seed, const unsigned char *trailer)
 {
-    return print_of(XXH3_128bits_withSeed(trailer, AT_TRAILER_CHECK, seed));
+    return rn_print_of(XXH3_128bits_withSeed(trailer, AT_TRAILER_CHECK, seed));
 }
 
 void rn_cold_trailer_pack(uint64_t seed, uint64_t number, uint64_t index, uint32_t n, unsigned char *trailer)
@@ -170,9 +147,9 @@ void rn_cold_trailer_pack(uint64_t seed, uint64_t number, uint64_t index, uint32
     struct rn_print check;
 
     memcpy(trailer, trailer_magic, sizeof trailer_magic);
-    rn_cold_put(trailer + AT_N, n, 8);
-    rn_cold_put(trailer + AT_INDEX, index, 8);
-    rn_cold_put(trailer + AT_OF, number, 8);
+    rn_bytes_put(trailer + AT_N, n, 8);
+    rn_bytes_put(trailer + AT_INDEX, index, 8);
+    rn_bytes_put(trailer + AT_OF, number, 8);
     check = trailer_check(seed, trailer);
     memcpy(trailer + AT_TRAILER_CHECK, check.bytes, 16);
 }
@@ -180,19 +157,19 @@ void rn_cold_trailer_pack(uint64_t seed, uint64_t number, uint64_t index, uint32
 bool rn_cold_trailer_unpack(const unsigned char *trailer, uint64_t seed, uint64_t number, uint64_t *index, uint32_t *n)
 {
     struct rn_print check = trailer_check(seed, trailer);
-    uint64_t count = rn_cold_get(trailer + AT_N, 8);
+    uint64_t count = rn_bytes_get(trailer + AT_N, 8);
 
-    *index = rn_cold_get(trailer + AT_INDEX, 8);
+    *index = rn_bytes_get(trailer + AT_INDEX, 8);
     *n = (uint32_t)count;
     return memcmp(trailer, trailer_magic, sizeof trailer_magic) == 0 && count < 1u << RN_COLD_NTH_BITS &&
-           memcmp(trailer + AT_TRAILER_CHECK, check.bytes, 16) == 0 && rn_cold_get(trailer + AT_OF, 8) == number;
+           memcmp(trailer + AT_TRAILER_CHECK, check.bytes, 16) == 0 && rn_bytes_get(trailer + AT_OF, 8) == number;
 }
 
 /* ---- Records ---- */
 
 struct rn_print rn_cold_payload_check(uint64_t seed, uint64_t serial, const void *payload, size_t n)
 {
-    return print_of(XXH3_128bits_withSeed(payload, n, seed + serial));
+    return rn_print_of(XXH3_128bits_withSeed(payload, n, seed + serial));
 }
 
 static struct rn_print head_check(const unsigned char *bytes, uint64_t seed, uint32_t block_tokens)
@@ -203,7 +180,7 @@ static struct rn_print head_check(const unsigned char *bytes, uint64_t seed, uin
     XXH3_128bits_update(&state, bytes, RN_COLD_AT_STATE);
     XXH3_128bits_update(&state, bytes + RN_COLD_AT_STATE + 1, AT_HEAD_CHECK - RN_COLD_AT_STATE - 1);
     XXH3_128bits_update(&state, bytes + RN_COLD_HEAD_BYTES, 4 * (size_t)block_tokens);
-    return print_of(XXH3_128bits_digest(&state));
+    return rn_print_of(XXH3_128bits_digest(&state));
 }
 
 void rn_cold_head_pack(struct rn_cold_head *head, uint64_t seed, const int32_t *tokens, uint32_t block_tokens,
@@ -212,43 +189,43 @@ void rn_cold_head_pack(struct rn_cold_head *head, uint64_t seed, const int32_t *
     struct rn_print check;
 
     memset(bytes, 0, RN_COLD_HEAD_BYTES);
-    rn_cold_put(bytes + AT_MAGIC, HEAD_MAGIC, 4);
-    rn_cold_put(bytes + AT_PAYLOAD_BYTES, head->payload_bytes, 4);
-    rn_cold_put(bytes + AT_SERIAL, head->serial, 8);
-    rn_cold_put(bytes + AT_PARENT, head->parent, 8);
-    rn_cold_put(bytes + AT_PARENT_CHECK, head->parent_check, 8);
-    rn_cold_put(bytes + AT_SALT, head->salt.word[0], 8);
-    rn_cold_put(bytes + AT_SALT + 8, head->salt.word[1], 8);
-    rn_cold_put(bytes + AT_DEPTH, head->depth, 4);
-    rn_cold_put(bytes + AT_N_TOKENS, block_tokens, 4);
+    rn_bytes_put(bytes + AT_MAGIC, HEAD_MAGIC, 4);
+    rn_bytes_put(bytes + AT_PAYLOAD_BYTES, head->payload_bytes, 4);
+    rn_bytes_put(bytes + AT_SERIAL, head->serial, 8);
+    rn_bytes_put(bytes + AT_PARENT, head->parent, 8);
+    rn_bytes_put(bytes + AT_PARENT_CHECK, head->parent_check, 8);
+    rn_bytes_put(bytes + AT_SALT, head->salt.word[0], 8);
+    rn_bytes_put(bytes + AT_SALT + 8, head->salt.word[1], 8);
+    rn_bytes_put(bytes + AT_DEPTH, head->depth, 4);
+    rn_bytes_put(bytes + AT_N_TOKENS, block_tokens, 4);
     bytes[RN_COLD_AT_STATE] = head->alive ? RN_COLD_ALIVE : RN_COLD_DEAD;
     memcpy(bytes + AT_PAYLOAD_CHECK, head->payload_check.bytes, 16);
     for (uint32_t i = 0; i < block_tokens; i++)
-        rn_cold_put(bytes + RN_COLD_HEAD_BYTES + 4 * (size_t)i, (uint32_t)tokens[i], 4);
+        rn_bytes_put(bytes + RN_COLD_HEAD_BYTES + 4 * (size_t)i, (uint32_t)tokens[i], 4);
     check = head_check(bytes, seed, block_tokens);
     memcpy(bytes + AT_HEAD_CHECK, check.bytes, 16);
-    head->check = rn_cold_get(check.bytes, 8);
+    head->check = rn_bytes_get(check.bytes, 8);
 }
 
 bool rn_cold_head_unpack(const unsigned char *bytes, uint64_t seed, uint32_t block_tokens, struct rn_cold_head *head)
 {
     struct rn_print check;
 
-    if (rn_cold_get(bytes + AT_MAGIC, 4) != HEAD_MAGIC || rn_cold_get(bytes + AT_N_TOKENS, 4) != block_tokens)
+    if (rn_bytes_get(bytes + AT_MAGIC, 4) != HEAD_MAGIC || rn_bytes_get(bytes + AT_N_TOKENS, 4) != block_tokens)
         return false;
     check = head_check(bytes, seed, block_tokens);
     if (memcmp(bytes + AT_HEAD_CHECK, check.bytes, 16) != 0)
         return false;
-    head->payload_bytes = (uint32_t)rn_cold_get(bytes + AT_PAYLOAD_BYTES, 4);
-    head->serial = rn_cold_get(bytes + AT_SERIAL, 8);
-    head->parent = rn_cold_get(bytes + AT_PARENT, 8);
-    head->parent_check = rn_cold_get(bytes + AT_PARENT_CHECK, 8);
-    head->salt.word[0] = rn_cold_get(bytes + AT_SALT, 8);
-    head->salt.word[1] = rn_cold_get(bytes + AT_SALT + 8, 8);
-    head->depth = (uint32_t)rn_cold_get(bytes + AT_DEPTH, 4);
+    head->payload_bytes = (uint32_t)rn_bytes_get(bytes + AT_PAYLOAD_BYTES, 4);
+    head->serial = rn_bytes_get(bytes + AT_SERIAL, 8);
+    head->parent = rn_bytes_get(bytes + AT_PARENT, 8);
+    head->parent_check = rn_bytes_get(bytes + AT_PARENT_CHECK, 8);
+    head->salt.word[0] = rn_bytes_get(bytes + AT_SALT, 8);
+    head->salt.word[1] = rn_bytes_get(bytes + AT_SALT + 8, 8);
+    head->depth = (uint32_t)rn_bytes_get(bytes + AT_DEPTH, 4);
     head->alive = bytes[RN_COLD_AT_STATE] == RN_COLD_ALIVE;
     memcpy(head->payload_check.bytes, bytes + AT_PAYLOAD_CHECK, 16);
-    head->check = rn_cold_get(check.bytes, 8);
+    head->check = rn_bytes_get(check.bytes, 8);
     return head->serial != 0 && head->parent < head->serial && head->payload_bytes > 0 &&
            head->payload_bytes <= RN_COLD_MAX_PAYLOAD && (head->parent == 0) == (head->depth == 0);
 }
@@ -256,5 +233,5 @@ bool rn_cold_head_unpack(const unsigned char *bytes, uint64_t seed, uint32_t blo
 void rn_cold_tokens_unpack(const unsigned char *bytes, uint32_t n, int32_t *tokens)
 {
     for (uint32_t i = 0; i < n; i++)
-        tokens[i] = (int32_t)rn_cold_get(bytes + 4 * (size_t)i, 4);
+        tokens[i] = (int32_t)rn_bytes_get(bytes + 4 * (size_t)i, 4);
 }

@@ -83,7 +83,4 @@ void rn_cold_tokens_unpack(const unsigned char *bytes, uint32_t n, int32_t *toke
 void rn_cold_trailer_pack(uint64_t seed, uint64_t number, uint64_t index, uint32_t n, unsigned char *trailer);
 bool rn_cold_trailer_unpack(const unsigned char *trailer, uint64_t seed, uint64_t number, uint64_t *index, uint32_t *n);
 
-void rn_cold_put(unsigned char *at, uint64_t value, unsigned bytes);
-uint64_t rn_cold_get(const unsigned char *at, unsigned bytes);
-
 #endif

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "cache/bytes.h"
 #include "cache/cold_parts.h"
 
 #define FIRST_NUMBERS 64u
@@ -141,7 +142,7 @@ static void scan(struct load *load, struct rn_cold_segment *segment, uint64_t si
             *index = grown;
         }
         entry = *index + segment->n * one;
-        rn_cold_put(entry, at, RN_COLD_PLACE_BYTES);
+        rn_bytes_put(entry, at, RN_COLD_PLACE_BYTES);
         if (at + head_bytes > size ||
             !take(load, segment->fd, entry + RN_COLD_PLACE_BYTES, head_bytes, at) ||
             !rn_cold_head_unpack(entry + RN_COLD_PLACE_BYTES, store->seed, store->id.block_tokens, &head) ||
@@ -246,7 +247,7 @@ static bool add(struct load *load, const struct found *found, struct rn_cold_hea
 {
     struct rn_cold_store *store = load->store;
     const unsigned char *bytes = entry_of(load, found);
-    uint64_t place = rn_cold_get(bytes, RN_COLD_PLACE_BYTES);
+    uint64_t place = rn_bytes_get(bytes, RN_COLD_PLACE_BYTES);
     uint32_t parent = RN_COLD_NONE, entry;
 
     if (!rn_cold_head_unpack(bytes + RN_COLD_PLACE_BYTES, store->seed, store->id.block_tokens, head) ||

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "cache/bytes.h"
 #include "cache/cold_parts.h"
 
 #define READ_FAILURES 8u /* in sequence: then the disk is taken for broken */
@@ -263,7 +264,7 @@ runnel_status rn_cold_write_record(struct rn_cold_store *store, const void *payl
         rn_cold_write_failed(store, "a block cannot be written", status);
         return RUNNEL_IO;
     }
-    rn_cold_put(store->head, segment->bytes, RN_COLD_PLACE_BYTES);
+    rn_bytes_put(store->head, segment->bytes, RN_COLD_PLACE_BYTES);
     memcpy(store->index + segment->n * one, store->head, one);
     segment->n++;
     segment->bytes += bytes;
@@ -405,7 +406,7 @@ static bool tokens_are(const struct rn_cold_store *store, const int32_t *tokens)
     const unsigned char *bytes = store->head + RN_COLD_PLACE_BYTES + RN_COLD_HEAD_BYTES;
 
     for (uint32_t i = 0; i < store->id.block_tokens; i++)
-        if ((uint32_t)rn_cold_get(bytes + 4 * (size_t)i, 4) != (uint32_t)tokens[i])
+        if ((uint32_t)rn_bytes_get(bytes + 4 * (size_t)i, 4) != (uint32_t)tokens[i])
             return false;
     return true;
 }

@@ -14,6 +14,7 @@
 #include <xxhash.h>
 
 #include "base/check.h"
+#include "cache/bytes.h"
 
 static const unsigned char magic[8] = {'R', 'N', 'S', 'E', 'S', 'S', 0x1a, '\n'};
 
@@ -36,37 +37,12 @@ enum place {
 #define CHUNK 16384 /* what is checked and not wanted is read in such pieces; as are tokens */
 #define MAX_BLOCK_TOKENS 65536u
 
-/* ---- Bytes ---- */
-
-static void put(unsigned char *at, uint64_t value, unsigned bytes)
-{
-    for (unsigned i = 0; i < bytes; i++)
-        at[i] = (unsigned char)(value >> 8 * i);
-}
-
-static uint64_t get(const unsigned char *at, unsigned bytes)
-{
-    uint64_t value = 0;
-
-    for (unsigned i = 0; i < bytes; i++)
-        value |= (uint64_t)at[i] << 8 * i;
-    return value;
-}
-
-static struct rn_print print_of(XXH128_hash_t hash)
-{
-    struct rn_print print;
-    XXH128_canonical_t canonical;
-
-    XXH128_canonicalFromHash(&canonical, hash);
-    memcpy(print.bytes, canonical.digest, sizeof print.bytes);
-    return print;
-}
+/* ---- Checks ---- */
 
 /* What the checks of blocks begin with: the header's own check, its first eight bytes. */
 static uint64_t seed_of(const unsigned char *header)
 {
-    return get(header + AT_CHECK, 8);
+    return rn_bytes_get(header + AT_CHECK, 8);
 }
 
 /* Each block its own. */
@@ -107,12 +83,12 @@ static void unpack(const unsigned char *bytes, struct rn_session_head *head)
     memcpy(head->model.bytes, bytes + AT_MODEL, sizeof head->model.bytes);
     memcpy(head->vocab.bytes, bytes + AT_VOCAB, sizeof head->vocab.bytes);
     memcpy(head->kv.bytes, bytes + AT_KV, sizeof head->kv.bytes);
-    head->block_bytes = get(bytes + AT_BLOCK_BYTES, 8);
-    head->block_tokens = (uint32_t)get(bytes + AT_BLOCK_TOKENS, 4);
-    head->n_tokens = (uint32_t)get(bytes + AT_N_TOKENS, 4);
-    head->n_computed = (uint32_t)get(bytes + AT_N_COMPUTED, 4);
-    head->n_blocks = (uint32_t)get(bytes + AT_N_BLOCKS, 4);
-    head->note_bytes = get(bytes + AT_NOTE_BYTES, 8);
+    head->block_bytes = rn_bytes_get(bytes + AT_BLOCK_BYTES, 8);
+    head->block_tokens = (uint32_t)rn_bytes_get(bytes + AT_BLOCK_TOKENS, 4);
+    head->n_tokens = (uint32_t)rn_bytes_get(bytes + AT_N_TOKENS, 4);
+    head->n_computed = (uint32_t)rn_bytes_get(bytes + AT_N_COMPUTED, 4);
+    head->n_blocks = (uint32_t)rn_bytes_get(bytes + AT_N_BLOCKS, 4);
+    head->note_bytes = rn_bytes_get(bytes + AT_NOTE_BYTES, 8);
 }
 
 static bool head_good(const struct rn_session_head *head)
@@ -140,16 +116,16 @@ static bool file_bytes(const struct rn_session_head *head, uint64_t *bytes)
 
 static runnel_status check_header(struct rn_session_reader *reader, const unsigned char *bytes, runnel_error *error)
 {
-    struct rn_print check = print_of(XXH3_128bits(bytes, AT_CHECK));
+    struct rn_print check = rn_print_of(XXH3_128bits(bytes, AT_CHECK));
 
     if (memcmp(bytes, magic, sizeof magic) != 0)
         return rn_error_set(error, RUNNEL_FORMAT, "%s: not a session's file", reader->name);
-    if (get(bytes + AT_VERSION, 4) != RN_SESSION_VERSION)
+    if (rn_bytes_get(bytes + AT_VERSION, 4) != RN_SESSION_VERSION)
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s: version %u of session files is not known", reader->name,
-                            (unsigned)get(bytes + AT_VERSION, 4));
+                            (unsigned)rn_bytes_get(bytes + AT_VERSION, 4));
     unpack(bytes, &reader->head);
     if (memcmp(check.bytes, bytes + AT_CHECK, sizeof check.bytes) != 0 ||
-        get(bytes + AT_HEADER_BYTES, 4) != RN_SESSION_HEADER_BYTES || !head_good(&reader->head))
+        rn_bytes_get(bytes + AT_HEADER_BYTES, 4) != RN_SESSION_HEADER_BYTES || !head_good(&reader->head))
         return rn_error_set(error, RUNNEL_FORMAT, "%s: the header is damaged", reader->name);
     memcpy(reader->text_check.bytes, bytes + AT_TEXT_CHECK, sizeof reader->text_check.bytes);
     reader->seed = seed_of(bytes);
@@ -232,7 +208,7 @@ static runnel_status read_tokens(const struct rn_session_reader *reader, int32_t
         if (status != RUNNEL_OK)
             return status;
         for (uint32_t i = 0; tokens != NULL && i < n; i++)
-            tokens[at + i] = (int32_t)get(chunk + 4 * (size_t)i, 4);
+            tokens[at + i] = (int32_t)rn_bytes_get(chunk + 4 * (size_t)i, 4);
     }
     return RUNNEL_OK;
 }
@@ -249,7 +225,7 @@ runnel_status rn_session_reader_text(struct rn_session_reader *reader, int32_t *
         status = read_bytes(reader, note, reader->head.note_bytes, &state, error);
     if (status != RUNNEL_OK)
         return status;
-    check = print_of(XXH3_128bits_digest(&state));
+    check = rn_print_of(XXH3_128bits_digest(&state));
     if (!rn_print_same(&check, &reader->text_check))
         return rn_error_set(error, RUNNEL_FORMAT, "%s: tokens or note are damaged", reader->name);
     return RUNNEL_OK;
@@ -268,7 +244,7 @@ runnel_status rn_session_reader_block(struct rn_session_reader *reader, void *by
         status = read_all(reader, check.bytes, sizeof check.bytes, error);
     if (status != RUNNEL_OK)
         return status;
-    found = print_of(XXH3_128bits_digest(&state));
+    found = rn_print_of(XXH3_128bits_digest(&state));
     if (!rn_print_same(&found, &check))
         return rn_error_set(error, RUNNEL_FORMAT, "%s: block %u is damaged", reader->name, reader->next);
     reader->next++;
@@ -315,7 +291,7 @@ static runnel_status each_chunk(const int32_t *tokens, uint32_t n, XXH3_state_t 
     for (uint32_t at = 0, m; at < n; at += m) {
         m = n - at < CHUNK / 4 ? n - at : CHUNK / 4;
         for (uint32_t i = 0; i < m; i++)
-            put(chunk + 4 * (size_t)i, (uint32_t)tokens[at + i], 4);
+            rn_bytes_put(chunk + 4 * (size_t)i, (uint32_t)tokens[at + i], 4);
         if (state != NULL)
             XXH3_128bits_update(state, chunk, 4 * (size_t)m);
         if (writer != NULL && write_all(writer, chunk, 4 * (size_t)m, error) != RUNNEL_OK)
@@ -331,24 +307,24 @@ static void pack(const struct rn_session_head *head, const int32_t *tokens, cons
 
     memset(bytes, 0, RN_SESSION_HEADER_BYTES);
     memcpy(bytes, magic, sizeof magic);
-    put(bytes + AT_VERSION, RN_SESSION_VERSION, 4);
-    put(bytes + AT_HEADER_BYTES, RN_SESSION_HEADER_BYTES, 4);
+    rn_bytes_put(bytes + AT_VERSION, RN_SESSION_VERSION, 4);
+    rn_bytes_put(bytes + AT_HEADER_BYTES, RN_SESSION_HEADER_BYTES, 4);
     memcpy(bytes + AT_MODEL, head->model.bytes, sizeof head->model.bytes);
     memcpy(bytes + AT_VOCAB, head->vocab.bytes, sizeof head->vocab.bytes);
     memcpy(bytes + AT_KV, head->kv.bytes, sizeof head->kv.bytes);
-    put(bytes + AT_BLOCK_BYTES, head->block_bytes, 8);
-    put(bytes + AT_BLOCK_TOKENS, head->block_tokens, 4);
-    put(bytes + AT_N_TOKENS, head->n_tokens, 4);
-    put(bytes + AT_N_COMPUTED, head->n_computed, 4);
-    put(bytes + AT_N_BLOCKS, head->n_blocks, 4);
-    put(bytes + AT_NOTE_BYTES, head->note_bytes, 8);
+    rn_bytes_put(bytes + AT_BLOCK_BYTES, head->block_bytes, 8);
+    rn_bytes_put(bytes + AT_BLOCK_TOKENS, head->block_tokens, 4);
+    rn_bytes_put(bytes + AT_N_TOKENS, head->n_tokens, 4);
+    rn_bytes_put(bytes + AT_N_COMPUTED, head->n_computed, 4);
+    rn_bytes_put(bytes + AT_N_BLOCKS, head->n_blocks, 4);
+    rn_bytes_put(bytes + AT_NOTE_BYTES, head->note_bytes, 8);
     XXH3_128bits_reset(&state);
     each_chunk(tokens, head->n_tokens, &state, NULL, NULL);
     if (head->note_bytes > 0)
         XXH3_128bits_update(&state, note, (size_t)head->note_bytes);
-    check = print_of(XXH3_128bits_digest(&state));
+    check = rn_print_of(XXH3_128bits_digest(&state));
     memcpy(bytes + AT_TEXT_CHECK, check.bytes, sizeof check.bytes);
-    check = print_of(XXH3_128bits(bytes, AT_CHECK));
+    check = rn_print_of(XXH3_128bits(bytes, AT_CHECK));
     memcpy(bytes + AT_CHECK, check.bytes, sizeof check.bytes);
 }
 
@@ -399,7 +375,7 @@ runnel_status rn_session_writer_open(struct rn_session_writer *writer, struct rn
 runnel_status rn_session_writer_block(struct rn_session_writer *writer, const void *bytes, runnel_error *error)
 {
     struct rn_print check =
-        print_of(XXH3_128bits_withSeed(bytes, (size_t)writer->block_bytes, block_seed(writer->seed, writer->next)));
+        rn_print_of(XXH3_128bits_withSeed(bytes, (size_t)writer->block_bytes, block_seed(writer->seed, writer->next)));
     runnel_status status;
 
     RN_CHECK(writer->next < writer->n_blocks);

@@ -6,6 +6,8 @@
 #define XXH_STATIC_LINKING_ONLY /* the state's size */
 #include <xxhash.h>
 
+#include "cache/bytes.h"
+
 /* Of a tensor: all of its bytes up to so many, else so many windows. One page each at most: cheap also for large
  * models. */
 #define WHOLE_BYTES 4096u
@@ -22,8 +24,7 @@ static void add_u64(XXH3_state_t *state, uint64_t value)
 {
     unsigned char bytes[8];
 
-    for (int i = 0; i < 8; i++)
-        bytes[i] = (unsigned char)(value >> 8 * i);
+    rn_bytes_put(bytes, value, sizeof bytes);
     add(state, bytes, sizeof bytes);
 }
 
@@ -35,12 +36,7 @@ static void add_view(XXH3_state_t *state, struct rn_view view)
 
 static struct rn_print end(XXH3_state_t *state)
 {
-    struct rn_print print;
-    XXH128_canonical_t canonical;
-
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
-    memcpy(print.bytes, canonical.digest, sizeof print.bytes);
-    return print;
+    return rn_print_of(XXH3_128bits_digest(state));
 }
 
 static void add_entry(XXH3_state_t *state, const struct rn_gguf_entry *entry)

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "cache/block_codec.h"
+#include "cache/bytes.h"
 #include "cache/cold_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -35,7 +36,7 @@ static void right_head(uint8_t *head)
     uint8_t covered[79 + 4 * B];
 
     memcpy(head, "RNCR", 4);
-    rn_cold_put(head + 52, B, 4);
+    rn_bytes_put(head + 52, B, 4);
     memcpy(covered, head, 56);
     memcpy(covered + 56, head + 57, 23);
     memcpy(covered + 79, head + 96, 4 * B);
@@ -56,11 +57,11 @@ static void make_right(uint8_t *bytes, size_t size)
             right_head(bytes + index + i * ENTRY + 8);
     }
     for (size_t at = 256; at + HEAD <= index;) {
-        uint64_t payload = rn_cold_get(bytes + at + 4, 4);
+        uint64_t payload = rn_bytes_get(bytes + at + 4, 4);
 
         if (payload <= index - at - HEAD)
             put_check(bytes + at + 64, XXH3_128bits_withSeed(bytes + at + HEAD, (size_t)payload,
-                                                             rn_cold_seed(&id) + rn_cold_get(bytes + at + 8, 8)));
+                                                             rn_cold_seed(&id) + rn_bytes_get(bytes + at + 8, 8)));
         right_head(bytes + at);
         if (payload > index - at - HEAD)
             break;
@@ -133,7 +134,7 @@ static void try_packed(const uint8_t *data, size_t size)
     memcpy(packed, data, size);
     memcpy(packed, "B\x01", size < 2 ? size : 2);
     if (size >= 8)
-        rn_cold_put(packed + 4, options.block_bytes, 4);
+        rn_bytes_put(packed + 4, options.block_bytes, 4);
     RN_CHECK(rn_block_codec_init(&codec, &heap, &options, NULL) == RUNNEL_OK);
     rn_block_codec_unpack(&codec, packed, size, block);
     rn_block_codec_fini(&codec);
