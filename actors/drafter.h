@@ -1,0 +1,110 @@
+/* A drafter: what is loaded beside a model to guess its next tokens, and what decode and the draft actor tell each
+ * other about it.
+ *
+ *   decode ── NEWS: of each drafting stream the new tokens (and features), what is wanted, or its end ──▶ draft
+ *   decode ◀── DRAFTS: of each of them the guesses that follow the tokens it knew ────────────────────── draft
+ *
+ * One message of each kind for a step, not for a stream; both lists go round (NEWS_BACK, DRAFTS_BACK) and hold values
+ * alone, so that neither actor ever looks into the other's memory (law 2).
+ *
+ *   tokens of a stream:   t0 t1 ... tn-1 | g g g g g g g
+ *                         known: told    | guessed: of these decode takes the first k into its step
+ *
+ * Guesses say behind which token they stand (`first`). Decode may know more tokens by then: it compares those that were
+ * guessed with those that came, and what is behind them are its drafts, or there are none. So nothing has to be in
+ * step with anything: late guesses are used as far as they are right, and a wrong or lost one costs time only.
+ *
+ * Two kinds. TOKENS, a draft model: its rows read tokens and the KV that it made itself. FEATURES, a head: its row of
+ * position p reads the token of p and the target's features of p - 1, or, where the target has not been there, the
+ * features that the head's own row of p - 1 gave (rn_step.features of its backend). The target's features of a position
+ * that it has computed travel with the NEWS that tells the token behind it.
+ *
+ * Who owns what: the model's parts own the drafter; the draft actor alone uses its backend from the model's start to
+ * its end. Lists are decode's (news) or the draft actor's (drafts), and lent to the other between a message and its
+ * BACK. */
+#ifndef RN_ACTORS_DRAFTER_H
+#define RN_ACTORS_DRAFTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "model/backend.h"
+#include "runnel.h"
+
+struct rn_team;
+
+enum rn_drafter_kind {
+    RN_DRAFTER_NONE = 0,
+    RN_DRAFTER_TOKENS,  /* a model with the target's vocabulary */
+    RN_DRAFTER_FEATURES /* a head on the target's features */
+};
+
+struct rn_drafter {
+    enum rn_drafter_kind kind;
+    bool concurrent;           /* its steps run on units of their own beside the target's: it guesses ahead while the
+                                  target verifies. false: they take turns on the same threads */
+    struct rn_gguf *gguf;      /* NULL: without a file */
+    struct rn_plan *plan;      /* NULL for a backend that needs none */
+    struct rn_backend *backend;/* its KV blocks are its own */
+    struct rn_backend_limits limits; /* max_seqs: streams that can draft at once */
+    struct rn_team *team;      /* of its own; NULL: the engine's */
+    uint32_t n_features;       /* FEATURES: width of what the target gives for a position; else 0 */
+};
+
+/* Guesses of a stream: those in the step in flight, the token behind them, and those for the next step. */
+#define RN_GUESS_MOST (2u * RUNNEL_MAX_DRAFTS + 1u)
+
+/* Lists of each kind under way. */
+#define RN_NEWS_LISTS 2
+#define RN_DRAFTS_LISTS 2
+
+/* News of one stream. */
+struct rn_news {
+    uint32_t slot, generation;
+    bool ended;               /* it needs no drafts any more; nothing else counts */
+    bool waits;               /* decode holds its step back for these drafts */
+    uint32_t first, n_tokens; /* tokens [first, first + n_tokens) of the sequence; first 0: from the beginning, what was
+                                 told before counts no longer */
+    const int32_t *tokens;    /* [n_tokens]; the list's */
+    const float *features;    /* FEATURES: [n_tokens, n_features], the target's of the position before each token;
+                                 NULL: it has not computed them (a cached prefix). The list's */
+    uint32_t n_flying;        /* of the guesses behind these tokens, those in the step in flight ... */
+    bool flying;              /* ... if it is in one */
+    uint32_t want;            /* guesses wanted for the next step; 0: none for now */
+    runnel_sampling sampling; /* without biases and penalties; with first 0 only */
+};
+
+struct rn_news_list {
+    struct rn_news_list *next; /* decode's free ones */
+    uint32_t n, capacity;
+    struct rn_news *items;     /* [capacity] */
+    uint32_t n_tokens, token_capacity;
+    int32_t *tokens;           /* [token_capacity] */
+    float *features;           /* [token_capacity, n_features] of a FEATURES drafter, else NULL */
+    uint32_t step_us;          /* what a step of the target takes now; 0: not known */
+    bool closing;              /* the last one: it comes back when no step of the drafter is in flight */
+};
+
+enum rn_drafts_state {
+    RN_DRAFTS_BEHIND = 0, /* it is still to compute the stream's past: no guesses, and not soon */
+    RN_DRAFTS_READY,
+    RN_DRAFTS_OFF         /* none for this stream any more: no room, or the backend has failed */
+};
+
+/* Guesses of one stream. */
+struct rn_drafts {
+    uint32_t slot, generation;
+    enum rn_drafts_state state;
+    uint32_t first, n; /* the guesses are tokens [first, first + n) of the sequence */
+    int32_t guesses[RN_GUESS_MOST];
+};
+
+struct rn_drafts_list {
+    struct rn_drafts_list *next; /* the draft actor's free ones */
+    uint32_t n;
+    struct rn_drafts *items;     /* [max_seqs + max_seqs]: those that draft, and those that were refused */
+    uint32_t step_us;            /* what one guess more of each stream takes, smoothed; 0: not known */
+    bool failed;                 /* the backend is broken: no stream drafts any more */
+};
+
+#endif
