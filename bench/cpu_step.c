@@ -2,6 +2,7 @@
  * tokenizers or sampling.
  *
  *     cpu_step MODEL.gguf [threads] [level]
+ *     cpu_step --rows MODEL.gguf [threads] [level]    only steps of 1, 2, ... 17, 24, 32 rows: what a draft costs
  *
  * The read line is the bandwidth of summing all weights where they are mapped, on the same team. The
  * decode lines are steps of one row with so many positions behind it (the cache is filled with small
@@ -18,7 +19,7 @@
 #include "base/rng.h"
 #include "cpu/fast.h"
 
-enum { BLOCK = 32, CONTEXT = 8448, ROWS = 256, REPEATS = 7, KINDS = RN_OP_KINDS + 1 };
+enum { BLOCK = 32, CONTEXT = 8448, ROWS = 256, REPEATS = 7, MOST_OUTS = 32, KINDS = RN_OP_KINDS + 1 };
 
 struct bench {
     struct rn_heap heap;
@@ -246,9 +247,38 @@ static void measure(struct bench *b)
     }
 }
 
+/* What rows of one sequence cost besides the first: the room in which speculation plays. All rows want logits. Rounds
+ * go over all sizes, so that another program's load meets them alike; the median of the rounds is shown. */
+static void measure_rows(struct bench *b)
+{
+    static const uint32_t sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 24, 32};
+    enum { SIZES = sizeof sizes / sizeof *sizes };
+    uint64_t took[SIZES][REPEATS], t;
+    uint32_t i, k;
+    int r, j;
+
+    for (r = 0; r < REPEATS; r++)
+        for (i = 0; i < SIZES; i++) {
+            make_step(b, 256, sizes[i]);
+            for (k = 0; k < sizes[i]; k++)
+                b->rows[k].out = (int32_t)k;
+            b->step.n_outs = sizes[i];
+            t = run_step(b);
+            for (j = r; j > 0 && took[i][j - 1] > t; j--)
+                took[i][j] = took[i][j - 1];
+            took[i][j] = t;
+        }
+    for (i = 0; i < SIZES; i++)
+        printf("%2u rows: %7.2f ms  %5.2f times one  %5.2f of one for each\n", sizes[i],
+               (double)took[i][REPEATS / 2] * 1e-6, (double)took[i][REPEATS / 2] / (double)took[0][REPEATS / 2],
+               (double)took[i][REPEATS / 2] / (double)took[0][REPEATS / 2] / sizes[i]);
+    for (i = 0; i < SIZES; i = 2 * i + 1) /* of 1, 2, 4, 8, 16 rows */
+        phases(b, 256, sizes[i]);
+}
+
 static bool open_bench(struct bench *b, const char *path, uint32_t threads, const struct rn_level *level)
 {
-    struct rn_backend_limits limits = {.max_rows = ROWS, .max_seqs = 1, .max_outs = 1, .n_blocks = CONTEXT / BLOCK,
+    struct rn_backend_limits limits = {.max_rows = ROWS, .max_seqs = 1, .max_outs = MOST_OUTS, .n_blocks = CONTEXT / BLOCK,
                                        .block_tokens = BLOCK, .context_tokens = CONTEXT, .kv_type = RUNNEL_KV_F16};
     runnel_error error = {0};
     struct rn_gguf *gguf;
@@ -272,7 +302,7 @@ static bool open_bench(struct bench *b, const char *path, uint32_t threads, cons
         b->blocks[i] = i * 5 % (CONTEXT / BLOCK);
     b->seq = (struct rn_step_seq){.blocks = b->blocks, .n_blocks = CONTEXT / BLOCK};
     b->step = (struct rn_step){.rows = b->rows, .seqs = &b->seq, .on_done = on_step_done, .user = b};
-    b->step.logits = rn_alloc(&b->heap, plan->n_vocab, sizeof(float));
+    b->step.logits = rn_alloc(&b->heap, (size_t)plan->n_vocab * MOST_OUTS, sizeof(float));
     sem_init(&b->done, 0, 0);
     return b->step.logits != NULL;
 fail:
@@ -283,10 +313,14 @@ fail:
 int main(int argc, char **argv)
 {
     static struct bench bench;
-    const struct rn_level *level = argc > 3 ? rn_level_named(argv[3]) : rn_level_best();
+    bool rows = argc > 1 && strcmp(argv[1], "--rows") == 0;
+    const struct rn_level *level;
 
+    argc -= rows;
+    argv += rows;
+    level = argc > 3 ? rn_level_named(argv[3]) : rn_level_best();
     if (argc < 2 || level == NULL) {
-        fprintf(stderr, "cpu_step MODEL.gguf [threads] [level]\n");
+        fprintf(stderr, "cpu_step [--rows] MODEL.gguf [threads] [level]\n");
         return 1;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -294,6 +328,9 @@ int main(int argc, char **argv)
     if (!open_bench(&bench, argv[1], argc > 2 ? (uint32_t)atoi(argv[2]) : 0, level))
         return 1;
     fill_cache(&bench);
-    measure(&bench);
+    if (rows)
+        measure_rows(&bench);
+    else
+        measure(&bench);
     return 0;
 }

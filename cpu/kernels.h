@@ -45,7 +45,7 @@ enum rn_input {
 enum { RN_MAX_INPUTS = 16, RN_MAX_TILE = 32, RN_STREAM_AHEAD = 512 };
 
 /* One tile of a product: out[i][r * step] = weights[r * step] · inputs[i], r < rows.
- * With one input, memory sets the pace: tiles of rows far apart (step > 1), taken one after the other, make
+ * With few inputs, memory sets the pace: tiles of rows far apart (step > 1), taken one after the other, make
  * each row of the tile a stream through memory that the processor fetches ahead by itself. */
 struct rn_matmul {
     const uint8_t *weights;    /* first weight row */
@@ -65,7 +65,7 @@ struct rn_kernel {
     uint32_t tile;      /* weight rows handled together */
     uint32_t pack_from; /* from so many input rows on: pack once, then packed; below: direct */
     uint32_t direct_tile; /* so many rows at once for one input: fewer rows, each a longer stream; 0: tile */
-    uint32_t step;      /* the best rn_matmul.step of direct with one input; measured */
+    uint32_t step;      /* the best rn_matmul.step of direct; measured */
     size_t (*panel_bytes)(uint32_t cols);
     void (*direct)(const struct rn_matmul *m);
     void (*pack)(const struct rn_matmul *m);   /* weights → panel; inputs and outputs are not looked at */
@@ -81,7 +81,7 @@ static inline uint32_t rn_kernel_height(const struct rn_kernel *kernel, uint32_t
 /* How far apart they are. */
 static inline uint32_t rn_kernel_step(const struct rn_kernel *kernel, uint32_t n)
 {
-    return n > 1 || n >= kernel->pack_from ? 1 : kernel->step;
+    return n >= kernel->pack_from ? 1 : kernel->step;
 }
 
 /* Attention of the queries that share one head of keys and values, for a few rows of one sequence. */

@@ -231,27 +231,30 @@ static void make_case(const struct rn_level *level, const struct format *f, uint
     }
 }
 
-/* One input over rows that are `step` apart: the bits of the product, and nothing written in between. */
-static void check_step(const struct rn_kernel *kernel, const struct format *f, uint32_t cols, struct buffers *b)
+/* n inputs over rows that are `step` apart: the bits of the product, and nothing written in between. */
+static void check_step(const struct rn_kernel *kernel, const struct format *f, uint32_t cols, uint32_t n,
+                       struct buffers *b)
 {
     const struct rn_type *type = rn_type(f->type);
-    uint32_t height = rn_kernel_height(kernel, 1), step = MAX_ROWS / height, r;
+    uint32_t height = rn_kernel_height(kernel, n), step = MAX_ROWS / height, i, r;
     struct rn_matmul m = {.weights = b->weights,
                           .row_bytes = rn_type_bytes(type, cols),
                           .rows = height,
                           .step = step,
                           .cols = cols,
                           .type = type,
-                          .n = 1,
-                          .inputs = {b->inputs},
-                          .out = {b->out}};
+                          .n = n};
 
     if (kernel->direct == NULL)
         return;
-    memset(b->out, 0xff, MAX_ROWS * sizeof(float));
+    for (i = 0; i < n; i++) {
+        m.inputs[i] = b->inputs + i * rn_input_bytes(kernel->input, cols);
+        m.out[i] = b->out + (size_t)i * MAX_ROWS;
+    }
+    memset(b->out, 0xff, (size_t)n * MAX_ROWS * sizeof(float));
     kernel->direct(&m);
-    for (r = 0; r < MAX_ROWS; r++) {
-        if (r % step == 0 && r / step < height)
+    for (r = 0; r < n * MAX_ROWS; r++) {
+        if (r % MAX_ROWS % step == 0 && r % MAX_ROWS / step < height)
             assert_true(b->out[r] == b->alone[r]);
         else
             assert_true(isnan(b->out[r]));
@@ -286,7 +289,8 @@ static void check_products(const struct rn_level *level, const struct format *f,
                 assert_true(isnan(b.out[counts[i] * MAX_ROWS]));
         }
     }
-    check_step(kernel, f, cols, &b);
+    for (i = 0; i < sizeof counts / sizeof *counts && counts[i] <= RN_MAX_INPUTS; i++)
+        check_step(kernel, f, cols, counts[i], &b);
     give_buffers(&b);
 }
 
