@@ -183,7 +183,8 @@ static void phases(struct bench *b, uint32_t context, uint32_t n)
         [RN_OP_SOFTCAP] = "softcap",     [RN_OP_ACTIVATE] = "activate",     [RN_OP_GATE] = "gate",
         [RN_OP_ROPE] = "rope",           [RN_OP_KV_STORE] = "kv store",     [RN_OP_ATTENTION] = "attention",
         [RN_OP_ROUTE] = "route",         [RN_OP_EXPERT_MATMUL] = "experts", [RN_OP_EXPERT_SUM] = "expert sum",
-        [RN_OP_SELECT] = "select",       [RN_OP_TAP] = "tap",            [RN_OP_KINDS] = "quantise"};
+        [RN_OP_SELECT] = "select",       [RN_OP_TAP] = "tap",            [RN_OP_INPUT] = "input",
+        [RN_OP_CONCAT] = "concat",               [RN_OP_KINDS] = "quantise"};
     struct task t = {.sink = 0};
     uint64_t sum = 0;
     uint32_t i;

@@ -171,6 +171,15 @@ static void tap(const struct context *c, const struct rn_op *op, uint32_t row)
                slot_row(c, op->a, row), (size_t)width(c, op->a) * sizeof(float));
 }
 
+static void concat(const struct context *c, const struct rn_op *op, uint32_t row)
+{
+    float *out = slot_row(c, op->out, row);
+
+    memcpy(out, slot_row(c, op->a, row), (size_t)width(c, op->a) * sizeof *out);
+    if (op->b >= 0)
+        memcpy(out + width(c, op->a), slot_row(c, op->b, row), (size_t)width(c, op->b) * sizeof *out);
+}
+
 static void run_row(const struct context *c, const struct rn_instruction *in, uint32_t row)
 {
     const struct rn_level *level = c->fast->level;
@@ -223,6 +232,13 @@ static void run_row(const struct context *c, const struct rn_instruction *in, ui
         return;
     case RN_OP_TAP:
         tap(c, op, row);
+        return;
+    case RN_OP_INPUT:
+        memcpy(slot_row(c, op->out, row), c->step->inputs + (size_t)row * width(c, op->out),
+               (size_t)width(c, op->out) * sizeof(float));
+        return;
+    case RN_OP_CONCAT:
+        concat(c, op, row);
         return;
     case RN_OP_MATMUL:
     case RN_OP_EXPERT_MATMUL:

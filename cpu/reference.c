@@ -22,6 +22,7 @@ static const char *const op_names[RN_OP_KINDS] = {
     [RN_OP_ROPE] = "ROPE",             [RN_OP_KV_STORE] = "KV_STORE",           [RN_OP_ATTENTION] = "ATTENTION",
     [RN_OP_ROUTE] = "ROUTE",           [RN_OP_EXPERT_MATMUL] = "EXPERT_MATMUL", [RN_OP_EXPERT_SUM] = "EXPERT_SUM",
     [RN_OP_SELECT] = "SELECT",         [RN_OP_TAP] = "TAP",
+    [RN_OP_INPUT] = "INPUT",           [RN_OP_CONCAT] = "CONCAT",
 };
 
 static struct rn_reference *self(struct rn_backend *backend)

@@ -254,6 +254,23 @@ static void tap(struct rn_reference *ref, const struct rn_op *op, const struct r
     }
 }
 
+static void input(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    memcpy(floats(ref, op->out), step->inputs, (size_t)step->n_rows * width_of(ref, op->out) * sizeof(float));
+}
+
+static void concat(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    uint32_t r, width = width_of(ref, op->out), front = width_of(ref, op->a), n_rows = rows_of(ref, op->out, step);
+    float *out = floats(ref, op->out);
+
+    for (r = 0; r < n_rows; r++, out += width) {
+        memcpy(out, floats(ref, op->a) + (size_t)r * front, front * sizeof *out);
+        if (op->b >= 0)
+            memcpy(out + front, floats(ref, op->b) + (size_t)r * (width - front), (width - front) * sizeof *out);
+    }
+}
+
 /* ---- The cache ---- */
 
 /* The `heads` rows of a[heads, dim] to the cache, from byte `at` on. */
@@ -557,6 +574,7 @@ static const op_fn table[RN_OP_KINDS] = {
     [RN_OP_ROPE] = rope_rows,        [RN_OP_KV_STORE] = kv_store,       [RN_OP_ATTENTION] = attention,
     [RN_OP_ROUTE] = route,           [RN_OP_EXPERT_MATMUL] = expert_matmul, [RN_OP_EXPERT_SUM] = expert_sum,
     [RN_OP_SELECT] = select_rows,    [RN_OP_TAP] = tap,
+    [RN_OP_INPUT] = input,           [RN_OP_CONCAT] = concat,
 };
 
 void rn_reference_op(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)

@@ -5,29 +5,15 @@
 
 #include <string.h>
 
-/* x + attention(norm x), then + ffn(norm x): Llama, Mistral, Mixtral and their many descendants. */
-static int16_t llama_block(struct rn_build *b, int16_t x, const struct rn_attention_style *style)
-{
-    const uint32_t feed_forward = b->hparams.layers[b->layer].feed_forward;
-    const struct rn_moe_style moe = {.act = RN_ACT_SILU, .normalise = true, .feed_forward = feed_forward};
-    int16_t attention, normed, ffn;
-
-    normed = rn_build_rms_norm(b, x, "blk.%d.attn_norm.weight");
-    attention = rn_build_attention(b, normed, style, &x);
-    x = rn_build_add(b, attention, x);
-    normed = rn_build_rms_norm(b, x, "blk.%d.ffn_norm.weight");
-    ffn = b->hparams.experts == 0 ? rn_build_ffn_gated(b, normed, RN_ACT_SILU) : rn_build_moe(b, normed, &moe);
-    return rn_build_add(b, ffn, x);
-}
-
+/* Llama, Mistral, Mixtral and their many descendants. */
 static void build_llama(struct rn_build *b, const struct rn_arch *arch)
 {
     int32_t embedding = rn_build_matrix(b, "token_embd.weight", b->hparams.embedding, b->plan->n_vocab, 0, false);
     struct rn_attention_style style = {.rope = rn_build_rope_table(b, arch->neox)};
     int16_t x = rn_build_embed(b, embedding, 1);
 
-    for (b->layer = 0; (uint32_t)b->layer < b->hparams.n_layers && b->status == RUNNEL_OK; b->layer++) {
-        x = llama_block(b, x, &style);
+    for (b->layer = 0; (uint32_t)b->layer < b->n_blocks && b->status == RUNNEL_OK; b->layer++) {
+        x = rn_build_llama_block(b, x, &style);
         rn_build_tap(b, x);
     }
     b->layer = -1;

@@ -68,6 +68,7 @@ struct rn_step {
                                        NULL: all */
     float *features;                /* [n_features or n_rows, features_width], written by the backend; NULL: not
                                        wanted */
+    const float *inputs;            /* [n_rows, inputs_width]; of plans without INPUT: not looked at */
     runnel_status status;           /* set before on_done: OK, DEVICE, CANCELLED (the backend is being freed) */
     void (*on_done)(struct rn_step *step); /* called once, on a thread of the backend; must not block */
     void *user;                     /* the submitter's */

@@ -24,7 +24,7 @@ bool rn_build_is_divisors(struct rn_view name)
 /* The tensor's values [n] in *out (allocated; NULL where the file has no such tensor). */
 static void read_divisors(struct rn_build *b, const char *name, uint32_t n, float **out)
 {
-    const struct rn_tensor *tensor = rn_gguf_find_tensor(b->plan->gguf, name);
+    const struct rn_tensor *tensor = rn_gguf_find_tensor(b->source, name);
     const struct rn_type *type;
     uint32_t i;
 
@@ -153,7 +153,7 @@ int16_t rn_build_attention(struct rn_build *b, int16_t normed, const struct rn_a
     rn_build_release(b, q);
     rn_build_release(b, k);
     rn_build_release(b, v);
-    if ((uint32_t)b->layer + 1 == b->hparams.n_layers &&
+    if (b->layer == b->last &&
         (b->n_taps == 0 || b->taps[b->n_taps - 1] != (uint32_t)b->layer)) {
         mixed = rn_build_select(b, mixed);
         *residual = rn_build_select(b, *residual);
@@ -241,4 +241,18 @@ int16_t rn_build_moe(struct rn_build *b, int16_t x, const struct rn_moe_style *s
     rn_build_release(b, down);
     rn_build_release(b, chosen.out2);
     return sum.out;
+}
+
+int16_t rn_build_llama_block(struct rn_build *b, int16_t x, const struct rn_attention_style *style)
+{
+    const uint32_t feed_forward = b->hparams.layers[b->layer].feed_forward;
+    const struct rn_moe_style moe = {.act = RN_ACT_SILU, .normalise = true, .feed_forward = feed_forward};
+    int16_t attention, normed, ffn;
+
+    normed = rn_build_rms_norm(b, x, "blk.%d.attn_norm.weight");
+    attention = rn_build_attention(b, normed, style, &x);
+    x = rn_build_add(b, attention, x);
+    normed = rn_build_rms_norm(b, x, "blk.%d.ffn_norm.weight");
+    ffn = b->hparams.experts == 0 ? rn_build_ffn_gated(b, normed, RN_ACT_SILU) : rn_build_moe(b, normed, &moe);
+    return rn_build_add(b, ffn, x);
 }

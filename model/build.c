@@ -60,7 +60,7 @@ bool rn_build_has(struct rn_build *b, const char *name)
     char full[NAME_BYTES];
 
     tensor_name(b, name, full);
-    return rn_gguf_find_tensor(b->plan->gguf, full) != NULL;
+    return rn_gguf_find_tensor(b->source, full) != NULL;
 }
 
 static bool computable(uint32_t type)
@@ -101,6 +101,7 @@ static int32_t add_weight(struct rn_build *b, const struct rn_tensor *tensor, co
     *weight = (struct rn_weight){.tensor = tensor, .type = rn_type(tensor->type), .type_id = tensor->type, .cols = cols,
                                  .rows = rows, .experts = experts};
     weight->row_bytes = rn_type_bytes(weight->type, cols);
+    b->n_foreign += b->source != plan->gguf;
     plan->parameters += tensor->elements;
     plan->weight_bytes += tensor->bytes;
     return (int32_t)plan->n_weights++;
@@ -115,7 +116,7 @@ int32_t rn_build_matrix(struct rn_build *b, const char *name, uint32_t cols, uin
     if (b->status != RUNNEL_OK)
         return 0;
     tensor_name(b, name, full);
-    tensor = rn_gguf_find_tensor(b->plan->gguf, full);
+    tensor = rn_gguf_find_tensor(b->source, full);
     if (tensor != NULL)
         return add_weight(b, tensor, full, cols, rows, experts == 0 ? 1 : experts);
     if (!optional)
@@ -203,6 +204,27 @@ int16_t rn_build_embed(struct rn_build *b, int32_t weight, float scale)
     return op.out;
 }
 
+int16_t rn_build_input(struct rn_build *b, uint32_t width)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_INPUT);
+
+    b->plan->inputs_width = width;
+    op.out = rn_build_slot(b, width, false);
+    rn_build_op(b, &op);
+    return op.out;
+}
+
+int16_t rn_build_concat(struct rn_build *b, int16_t a, int16_t c)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_CONCAT);
+
+    op.a = a;
+    op.b = c;
+    op.out = rn_build_slot(b, width_of(b, a) + (c < 0 ? 0 : width_of(b, c)), false);
+    rn_build_op(b, &op);
+    return op.out;
+}
+
 int16_t rn_build_rms_norm(struct rn_build *b, int16_t a, const char *name)
 {
     struct rn_op op = rn_build_empty(b, RN_OP_RMS_NORM);
@@ -282,6 +304,25 @@ int16_t rn_build_select(struct rn_build *b, int16_t a)
     return op.out;
 }
 
+/* x joins what is tapped already; the last one makes a feature of all. */
+static void fuse(struct rn_build *b, int16_t x, bool is_last)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_TAP);
+    int16_t all = rn_build_concat(b, b->tapped < 0 ? x : b->tapped, b->tapped < 0 ? -1 : x);
+
+    if (b->tapped >= 0)
+        rn_build_release(b, b->tapped);
+    b->tapped = all;
+    if (!is_last)
+        return;
+    b->source = b->fuse;
+    op.a = rn_build_linear(b, all, "fc", b->hparams.embedding);
+    b->source = b->plan->gguf;
+    rn_build_op(b, &op);
+    rn_build_release(b, op.a);
+    rn_build_release(b, all);
+}
+
 void rn_build_tap(struct rn_build *b, int16_t x)
 {
     struct rn_op op = rn_build_empty(b, RN_OP_TAP);
@@ -289,13 +330,16 @@ void rn_build_tap(struct rn_build *b, int16_t x)
     op.a = x;
     for (uint32_t i = 0; i < b->n_taps; i++) {
         op.group = i * b->hparams.embedding;
-        if (b->taps[i] == (uint32_t)b->layer)
+        if (b->taps[i] != (uint32_t)b->layer)
+            continue;
+        if (b->fuse != NULL && b->n_taps > 1)
+            fuse(b, x, i + 1 == b->n_taps);
+        else
             rn_build_op(b, &op);
     }
 }
 
-/* Its values become features, behind those that are tapped already. */
-static void tap(struct rn_build *b, int16_t a)
+void rn_build_features(struct rn_build *b, int16_t a)
 {
     struct rn_op op = rn_build_empty(b, RN_OP_TAP);
 
@@ -306,25 +350,31 @@ static void tap(struct rn_build *b, int16_t a)
     rn_build_op(b, &op);
 }
 
-void rn_build_head(struct rn_build *b, int16_t x, int32_t embedding)
+void rn_build_logits(struct rn_build *b, int16_t normed, const char *name, int32_t shared)
 {
     struct rn_op op = rn_build_empty(b, RN_OP_MATMUL);
+
+    b->logits = true;
+    op.a = normed;
+    op.weight = rn_build_matrix(b, name, b->hparams.embedding, b->plan->n_vocab, 0, true);
+    if (op.weight < 0)
+        op.weight = shared;
+    op.bias = rn_build_vector(b, "output.bias", b->plan->n_vocab, true);
+    op.out = rn_build_slot(b, b->plan->n_vocab, false);
+    rn_build_op(b, &op);
+    rn_build_release(b, normed);
+    b->plan->logits_slot = op.out;
+}
+
+void rn_build_head(struct rn_build *b, int16_t x, int32_t embedding)
+{
     int16_t normed;
 
     if (!b->selected)
         x = rn_build_select(b, x);
     normed = rn_build_rms_norm(b, x, "output_norm.weight");
     if (b->n_taps == 0)
-        tap(b, normed);
-    b->logits = true;
-    op.a = normed;
-    op.weight = rn_build_matrix(b, "output.weight", b->hparams.embedding, b->plan->n_vocab, 0, true);
-    if (op.weight < 0)
-        op.weight = embedding;
-    op.bias = rn_build_vector(b, "output.bias", b->plan->n_vocab, true);
-    op.out = rn_build_slot(b, b->plan->n_vocab, false);
-    rn_build_op(b, &op);
+        rn_build_features(b, normed);
+    rn_build_logits(b, normed, "output.weight", embedding);
     rn_build_release(b, x);
-    rn_build_release(b, normed);
-    b->plan->logits_slot = op.out;
 }

@@ -25,8 +25,18 @@ struct rn_build {
     bool selected;                 /* SELECT has been placed: new slots hold wanted rows only */
     bool logits;                   /* new slots hold rows with wanted logits only */
     int32_t layer;                 /* block being built, -1 outside; part of tensor names and ops */
+    uint32_t n_blocks;             /* to be built: blocks [0, n_blocks) ... */
+    int32_t last;                  /* ... and the one behind which only wanted rows go on */
+    uint32_t exit;                 /* so many blocks instead of all; 0: all */
+    uint32_t nextn;                /* of a prediction layer that is built: its number */
+    bool partial;                  /* tensors of the file may be left out */
     const uint32_t *taps;          /* [n_taps] blocks */
     uint32_t n_taps;
+    int16_t tapped;                /* slot with those so far, where they are to be fused */
+    const struct rn_gguf *fuse;    /* the head's file whose fc.weight makes one feature of several taps; or NULL */
+    const struct rn_gguf *target;  /* of a head that is built: the file of the model it drafts for; or NULL */
+    const struct rn_gguf *source;  /* where tensors are looked for: the plan's file, or one of the other two */
+    uint32_t n_foreign;            /* weights from one of those */
     uint32_t n_rope_tensors;       /* of the file: read while building, not weights of any op */
 };
 
@@ -54,6 +64,10 @@ struct rn_op rn_build_empty(const struct rn_build *b, enum rn_op_kind kind);
 void rn_build_op(struct rn_build *b, const struct rn_op *op);
 
 int16_t rn_build_embed(struct rn_build *b, int32_t weight, float scale);
+/* What the step brings beside the tokens, `width` floats a row. Once in a plan. */
+int16_t rn_build_input(struct rn_build *b, uint32_t width);
+/* a, then c; keeps both. c -1: a copy of a. */
+int16_t rn_build_concat(struct rn_build *b, int16_t a, int16_t c);
 /* RMS norm of all of a row. Keeps a. */
 int16_t rn_build_rms_norm(struct rn_build *b, int16_t a, const char *name);
 /* weight · a (+ bias): tensors "<stem>.weight" and, where the file has it, "<stem>.bias". Keeps a. */
@@ -68,6 +82,11 @@ void rn_build_rope(struct rn_build *b, uint32_t rope, int16_t a, uint32_t heads)
 int16_t rn_build_select(struct rn_build *b, int16_t a);
 /* Behind a block: x becomes features, if the block is to be tapped. Keeps x. */
 void rn_build_tap(struct rn_build *b, int16_t x);
+/* a, behind SELECT, becomes features behind those that there are. Keeps a. */
+void rn_build_features(struct rn_build *b, int16_t a);
+/* Logits = output · normed, and the plan's logits slot; releases normed. The matrix: `name`, or `shared`, a weight,
+ * where the source has none. */
+void rn_build_logits(struct rn_build *b, int16_t normed, const char *name, int32_t shared);
 /* Logits = head · norm(x), and the plan's logits slot; norm(x) is tapped where no block is. Head: output.weight, or
  * token_embd.weight where there is none. Releases x. Selects the wanted rows, if no block has. */
 void rn_build_head(struct rn_build *b, int16_t x, int32_t embedding);
@@ -101,6 +120,21 @@ struct rn_moe_style {
     uint32_t feed_forward;
 };
 int16_t rn_build_moe(struct rn_build *b, int16_t x, const struct rn_moe_style *style);
+
+/* A whole block of the Llama kind: x + attention(norm x), then + ffn(norm x). Releases x. */
+int16_t rn_build_llama_block(struct rn_build *b, int16_t x, const struct rn_attention_style *style);
+
+/* ---- Whole plans (plan.c) ---- */
+
+struct rn_arch;
+
+/* A plan by arch->build, from the keys of arch->name in gguf; *b holds what is asked for beside that. The status is
+ * b's, and *out is set where it is OK. */
+runnel_status rn_plan_make(struct rn_build *b, struct rn_heap *heap, const struct rn_gguf *gguf,
+                           const struct rn_arch *arch, uint32_t context_tokens, struct rn_plan **out);
+
+/* The row of the table for a file. UNSUPPORTED, FORMAT. */
+runnel_status rn_plan_arch(const struct rn_gguf *gguf, const struct rn_arch **arch, runnel_error *error);
 
 /* ---- The table (arch.c) ---- */
 

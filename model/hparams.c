@@ -263,6 +263,8 @@ static runnel_status read_all(const struct reader *r, struct rn_heap *heap, stru
 
     status = get_u32(r, "block_count", true, 1, RN_MAX_LAYERS, &h->n_layers);
     if (status == RUNNEL_OK)
+        status = get_u32(r, "nextn_predict_layers", false, 0, h->n_layers - 1, &h->n_nextn);
+    if (status == RUNNEL_OK)
         status = get_u32(r, "context_length", true, 1, RN_MAX_CONTEXT, &h->trained_tokens);
     if (status == RUNNEL_OK)
         status = get_u32(r, "embedding_length", true, 1, RN_MAX_WIDTH, &h->embedding);

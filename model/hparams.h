@@ -51,6 +51,7 @@ struct rn_layer_hparams {
 struct rn_hparams {
     const char *architecture;        /* borrowed from the table row */
     uint32_t n_layers;               /* block_count */
+    uint32_t n_nextn;                /* of them, the last ones: nextn_predict_layers, which predict tokens further on */
     uint32_t trained_tokens;         /* context_length */
     uint32_t embedding;              /* embedding_length */
     uint32_t k_dim, v_dim;           /* attention.key_length, value_length; default embedding / heads */

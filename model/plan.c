@@ -1,7 +1,9 @@
 /* Making, freeing and measuring plans: see plan.h. The checker is in plan_check.c. */
 #include "model/plan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "model/build.h"
@@ -10,7 +12,7 @@
 /* The context of a request for 0: what most machines can hold. */
 enum { DEFAULT_CONTEXT = 8192 };
 
-static runnel_status read_arch(const struct rn_gguf *gguf, const struct rn_arch **arch, runnel_error *error)
+runnel_status rn_plan_arch(const struct rn_gguf *gguf, const struct rn_arch **arch, runnel_error *error)
 {
     struct rn_view name = {"", 0};
     runnel_status status = rn_gguf_get_string(gguf, "general.architecture", true, &name, error);
@@ -29,7 +31,8 @@ static runnel_status read_arch(const struct rn_gguf *gguf, const struct rn_arch 
 static runnel_status read_vocab(struct rn_build *b)
 {
     const struct rn_gguf *gguf = b->plan->gguf;
-    const struct rn_tensor *embedding = rn_gguf_find_tensor(gguf, "token_embd.weight");
+    const struct rn_tensor *embedding =
+        rn_gguf_find_tensor(b->target != NULL ? b->target : gguf, "token_embd.weight");
     const struct rn_gguf_entry *tokens = rn_gguf_find(gguf, "tokenizer.ggml.tokens");
     char key[RN_KEY_BYTES];
     uint64_t n;
@@ -54,19 +57,26 @@ static runnel_status read_vocab(struct rn_build *b)
 static void check_taps(struct rn_build *b)
 {
     for (uint32_t i = 0; i < b->n_taps; i++)
-        if (b->taps[i] >= b->hparams.n_layers || (i > 0 && b->taps[i] <= b->taps[i - 1]))
+        if (b->taps[i] >= b->n_blocks || (i > 0 && b->taps[i] <= b->taps[i - 1]))
             rn_build_fail(b, RUNNEL_INVALID, "blocks to be tapped: %u is not one of 0 to %u, in ascending order",
-                          b->taps[i], b->hparams.n_layers - 1);
+                          b->taps[i], b->n_blocks - 1);
 }
 
 static void fill_sizes(struct rn_build *b, uint32_t context_tokens)
 {
     struct rn_plan *plan = b->plan;
 
+    plan->n_nextn = b->hparams.n_nextn;
+    b->n_blocks = b->hparams.n_layers - plan->n_nextn;
+    if (b->exit >= b->n_blocks)
+        rn_build_fail(b, RUNNEL_INVALID, "an exit behind %u blocks of %u", b->exit, b->n_blocks);
+    if (b->exit > 0)
+        b->n_blocks = b->exit;
+    b->last = (int32_t)b->n_blocks - 1;
     check_taps(b);
     plan->embedding = b->hparams.embedding;
-    plan->features_width = b->n_taps * b->hparams.embedding;
-    plan->n_layers = b->hparams.n_layers;
+    plan->features_width = (b->fuse != NULL && b->n_taps > 1 ? 1 : b->n_taps) * b->hparams.embedding;
+    plan->n_layers = b->n_blocks;
     plan->trained_tokens = b->hparams.trained_tokens;
     plan->context_tokens = context_tokens;
     if (context_tokens == 0)
@@ -83,6 +93,19 @@ static int by_address(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
+/* One of a prediction layer's, which lie behind the blocks and have a plan of their own; or, in a head's file, what
+ * the target's plan reads. */
+static bool read_elsewhere(const struct rn_build *b, struct rn_view name)
+{
+    char stem[32], *end;
+
+    snprintf(stem, sizeof stem, "%.*s", (int)(name.n < sizeof stem ? name.n : sizeof stem - 1), name.bytes);
+    if (b->target != NULL && strcmp(stem, "fc.weight") == 0)
+        return true;
+    return b->plan->n_nextn > 0 && strncmp(stem, "blk.", 4) == 0 &&
+           strtoul(stem + 4, &end, 10) >= b->plan->n_layers && *end == '.';
+}
+
 /* A tensor that no op reads would change the result if it were read: refused by name. Each weight is
  * another tensor, so that counting finds out whether there is one. */
 static void refuse_unread(struct rn_build *b)
@@ -91,7 +114,7 @@ static void refuse_unread(struct rn_build *b)
     const struct rn_tensor **read, *tensor;
     uint64_t i, n = rn_gguf_n_tensors(plan->gguf);
 
-    if (b->status != RUNNEL_OK || n == (uint64_t)plan->n_weights + b->n_rope_tensors)
+    if (b->status != RUNNEL_OK || b->partial || n == (uint64_t)plan->n_weights - b->n_foreign + b->n_rope_tensors)
         return;
     read = rn_alloc(plan->heap, plan->n_weights, sizeof *read);
     if (read == NULL) {
@@ -103,7 +126,7 @@ static void refuse_unread(struct rn_build *b)
     qsort(read, plan->n_weights, sizeof *read, by_address);
     for (i = 0; i < n && b->status == RUNNEL_OK; i++) {
         tensor = rn_gguf_tensor(plan->gguf, i);
-        if (rn_build_is_divisors(tensor->name))
+        if (rn_build_is_divisors(tensor->name) || read_elsewhere(b, tensor->name))
             continue;
         if (bsearch(&tensor, read, plan->n_weights, sizeof *read, by_address) == NULL)
             rn_build_fail(b, RUNNEL_UNSUPPORTED, "tensor %.*s is not part of architecture %s as it is known here",
@@ -141,35 +164,60 @@ static void build(struct rn_build *b, const struct rn_arch *arch, uint32_t conte
     rn_free(heap, b->slot_free);
 }
 
+runnel_status rn_plan_make(struct rn_build *b, struct rn_heap *heap, const struct rn_gguf *gguf,
+                           const struct rn_arch *arch, uint32_t context_tokens, struct rn_plan **out)
+{
+    b->layer = b->tapped = -1;
+    b->source = gguf;
+    b->plan = rn_calloc(heap, 1, sizeof *b->plan);
+    if (b->plan == NULL)
+        return rn_error_set(b->error, RUNNEL_NO_MEMORY, "%s: no memory for the plan", rn_gguf_path(gguf));
+    b->plan->heap = heap;
+    b->plan->gguf = gguf;
+    b->plan->architecture = arch->name;
+    build(b, arch, context_tokens);
+    if (b->status != RUNNEL_OK) {
+        rn_plan_free(b->plan);
+        return b->status;
+    }
+    RN_ASSERT(rn_plan_check(b->plan));
+    *out = b->plan;
+    return RUNNEL_OK;
+}
+
+static runnel_status make(struct rn_build *b, struct rn_heap *heap, const struct rn_gguf *gguf,
+                          uint32_t context_tokens, struct rn_plan **out)
+{
+    const struct rn_arch *arch;
+    runnel_status status = rn_plan_arch(gguf, &arch, b->error);
+
+    return status == RUNNEL_OK ? rn_plan_make(b, heap, gguf, arch, context_tokens, out) : status;
+}
+
 runnel_status rn_plan_new(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens,
                           struct rn_plan **out, runnel_error *error)
 {
-    return rn_plan_new_tapped(heap, gguf, context_tokens, NULL, 0, out, error);
+    struct rn_build b = {.error = error};
+
+    return make(&b, heap, gguf, context_tokens, out);
 }
 
 runnel_status rn_plan_new_tapped(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens,
                                  const uint32_t *blocks, uint32_t n, struct rn_plan **out, runnel_error *error)
 {
-    const struct rn_arch *arch;
-    struct rn_build b = {.error = error, .layer = -1, .taps = blocks, .n_taps = n};
-    runnel_status status = read_arch(gguf, &arch, error);
+    struct rn_build b = {.error = error, .taps = blocks, .n_taps = n};
 
-    if (status != RUNNEL_OK)
-        return status;
-    b.plan = rn_calloc(heap, 1, sizeof *b.plan);
-    if (b.plan == NULL)
-        return rn_error_set(error, RUNNEL_NO_MEMORY, "%s: no memory for the plan", rn_gguf_path(gguf));
-    b.plan->heap = heap;
-    b.plan->gguf = gguf;
-    b.plan->architecture = arch->name;
-    build(&b, arch, context_tokens);
-    if (b.status != RUNNEL_OK) {
-        rn_plan_free(b.plan);
-        return b.status;
-    }
-    RN_ASSERT(rn_plan_check(b.plan));
-    *out = b.plan;
-    return RUNNEL_OK;
+    return make(&b, heap, gguf, context_tokens, out);
+}
+
+runnel_status rn_plan_new_exit(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens, uint32_t n,
+                               struct rn_plan **out, runnel_error *error)
+{
+    struct rn_build b = {.error = error, .exit = n, .partial = true};
+
+    if (n == 0)
+        return rn_error_set(error, RUNNEL_INVALID, "%s: an exit behind no block", rn_gguf_path(gguf));
+    return make(&b, heap, gguf, context_tokens, out);
 }
 
 void rn_plan_free(struct rn_plan *plan)

@@ -49,6 +49,8 @@ enum rn_op_kind {
     RN_OP_EXPERT_SUM,     /* out[r] = sum over j, in order, of b[r][j] * a[r][j] */
     RN_OP_SELECT,         /* out[i] = a[r] for the i-th row r whose logits or features are wanted */
     RN_OP_TAP,            /* features[f][group ...] = a[r] where row r's features are the f-th; no out */
+    RN_OP_INPUT,          /* out[r] = rn_step.inputs[r], all of it */
+    RN_OP_CONCAT,         /* out[r] = a[r], then b[r] where there is one */
     RN_OP_KINDS
 };
 
@@ -109,7 +111,7 @@ struct rn_kv_layer {
 
 struct rn_plan {
     struct rn_heap *heap;
-    const struct rn_gguf *gguf;    /* borrowed: must outlive the plan */
+    const struct rn_gguf *gguf;    /* borrowed: must outlive the plan, as must a head's or a target's (head.h) */
     const char *architecture;      /* static string of the table row */
     uint32_t n_vocab, embedding, n_layers;
     uint32_t trained_tokens;       /* context the model was trained for */
@@ -124,6 +126,8 @@ struct rn_plan {
     uint32_t features_width;       /* of a row: what the TAPs give, side by side: that of the final norm, or of
                                       chosen blocks */
     bool taps_selected;            /* the former: it stands behind SELECT */
+    uint32_t inputs_width;         /* floats that a step brings for each row beside its token; 0: none */
+    uint32_t n_nextn;              /* prediction layers that the file has behind its n_layers blocks */
     uint32_t pooling;              /* key pooling_type: 0 none, 1 mean, 2 first, 3 last, 4 rank; 0 where there is no
                                       key */
     uint64_t parameters, weight_bytes;
@@ -141,6 +145,11 @@ runnel_status rn_plan_new(struct rn_heap *heap, const struct rn_gguf *gguf, uint
  * INVALID: a block that the model does not have, or not ascending. */
 runnel_status rn_plan_new_tapped(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens,
                                  const uint32_t *blocks, uint32_t n, struct rn_plan **out, runnel_error *error);
+
+/* The first n blocks, the final norm and the output: a model that drafts for the whole one ("early exit": LayerSkip,
+ * arXiv 2404.16710), of the same file and weights, with a cache of its own. INVALID: n is not in 1..n_layers - 1. */
+runnel_status rn_plan_new_exit(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens, uint32_t n,
+                               struct rn_plan **out, runnel_error *error);
 void rn_plan_free(struct rn_plan *plan);
 
 /* Bytes of KV cache that one position needs over all layers, in one of the formats of kv.h. */

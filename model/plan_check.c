@@ -137,6 +137,15 @@ static bool matmul_ok(const struct checker *c, const struct rn_op *op, uint32_t 
            writes(c, op->out, w->rows, false, selected) && bias_is(c, op->bias, w->rows, 1);
 }
 
+static bool concat_ok(const struct checker *c, const struct rn_op *op, uint32_t width, bool selected)
+{
+    const struct rn_slot *b = slot_at(c, op->b);
+    uint64_t more = op->b == -1 || b == NULL ? 0 : b->width;
+
+    return reads(c, op->a, width, false) && (op->b == -1 || reads(c, op->b, more, false)) &&
+           writes(c, op->out, width + more, false, selected);
+}
+
 /* a and b have the rows of one kind, or b is absent; of rows with logits nothing comes for others. */
 static bool same_rows(const struct checker *c, const struct rn_op *op)
 {
@@ -145,7 +154,7 @@ static bool same_rows(const struct checker *c, const struct rn_op *op)
 
     if (a != NULL && b != NULL && (a->selected != b->selected || a->logits != b->logits))
         return false;
-    if (out == NULL || op->kind == RN_OP_EMBED)
+    if (out == NULL || op->kind == RN_OP_EMBED || op->kind == RN_OP_INPUT)
         return out == NULL || (!out->selected && !out->logits);
     return out->logits ? a != NULL && a->selected : !narrow;
 }
@@ -213,6 +222,10 @@ static bool op_ok(const struct checker *c, const struct rn_op *op)
     case RN_OP_TAP:
         return reads(c, op->a, width, false) && op->out == -1 && selected == c->plan->taps_selected &&
                !slot_at(c, op->a)->logits && (uint64_t)op->group + width <= c->plan->features_width;
+    case RN_OP_INPUT:
+        return c->plan->inputs_width > 0 && writes(c, op->out, c->plan->inputs_width, false, false);
+    case RN_OP_CONCAT:
+        return concat_ok(c, op, width, selected);
     case RN_OP_KINDS:
         break;
     }

@@ -144,5 +144,7 @@ bool rn_step_check(const struct rn_step *step, const struct rn_plan *plan, const
             return false;
         outs++;
     }
+    if (plan->inputs_width > 0 && step->inputs == NULL)
+        return false;
     return outs == step->n_outs && copies_ok(step, limits) && features_ok(step, plan);
 }

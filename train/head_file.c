@@ -1,13 +1,17 @@
 /* HEAD.gguf: see head_file.h. */
 #include "train/head_file.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "model/gguf_write.h"
+#include "model/head.h"
 
-#define ARCH "runnel-eagle"
+#define ARCH RN_HEAD_ARCH
+
+static_assert(RN_EAGLE_MAX_TAPS == (int)RN_HEAD_TAPS, "what is written is what is read");
 
 static void to_hex(const unsigned char bytes[16], char text[33])
 {
@@ -108,41 +112,16 @@ static runnel_status read_shape(struct rn_head *head, const struct rn_gguf *gguf
     return status;
 }
 
-static int digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static runnel_status read_origin(struct rn_head *head, const struct rn_gguf *gguf, runnel_error *error)
 {
-    const struct rn_gguf_entry *layers = NULL;
-    struct rn_view print = {"", 0};
-    runnel_status status = rn_gguf_get_string(gguf, ARCH ".target_print", true, &print, error);
+    struct rn_head_facts facts;
+    runnel_status status = rn_head_read(gguf, &facts, error);
 
-    for (size_t i = 0; status == RUNNEL_OK && i < 16; i++) {
-        int high = print.n == 32 ? digit(print.bytes[2 * i]) : -1,
-            low = print.n == 32 ? digit(print.bytes[2 * i + 1]) : -1;
-
-        if (high < 0 || low < 0)
-            status = rn_error_set(error, RUNNEL_FORMAT, "key " ARCH ".target_print is not 32 hex digits");
-        else
-            head->target[i] = (unsigned char)(16 * high + low);
-    }
-    if (status == RUNNEL_OK)
-        status = rn_gguf_get_array(gguf, ARCH ".target_layers", true, RN_GGUF_U32, &layers, error);
     if (status != RUNNEL_OK)
         return status;
-    if (layers->count < 1 || layers->count > RN_EAGLE_MAX_TAPS)
-        return rn_error_set(error, RUNNEL_FORMAT, "key " ARCH ".target_layers has not 1 to %d numbers",
-                            RN_EAGLE_MAX_TAPS);
-    head->shape.taps = (uint32_t)layers->count;
-    for (uint32_t i = 0; i < head->shape.taps; i++) {
-        int64_t layer = rn_gguf_item_i64(layers, i);
-
-        if (layer < (i == 0 ? 0 : (int64_t)head->tapped[i - 1] + 1) || layer > 1 << 16)
-            return rn_error_set(error, RUNNEL_FORMAT, "key " ARCH ".target_layers is not ascending");
-        head->tapped[i] = (uint32_t)layer;
-    }
+    memcpy(head->target, facts.target, sizeof head->target);
+    memcpy(head->tapped, facts.taps, sizeof head->tapped);
+    head->shape.taps = facts.n_taps;
     return RUNNEL_OK;
 }
 
@@ -168,16 +147,11 @@ static runnel_status read_tensor(struct rn_head *head, const struct rn_gguf *ggu
 
 static runnel_status read_head(struct rn_head *head, const struct rn_gguf *gguf, runnel_error *error)
 {
-    struct rn_view name = {"", 0};
-    runnel_status status = rn_gguf_get_string(gguf, "general.architecture", true, &name, error);
+    runnel_status status = read_origin(head, gguf, error);
     size_t n;
 
-    if (status == RUNNEL_OK && (name.n != strlen(ARCH) || memcmp(name.bytes, ARCH, name.n) != 0))
-        return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s: not an EAGLE head", rn_gguf_path(gguf));
     if (status == RUNNEL_OK)
         status = read_shape(head, gguf, error);
-    if (status == RUNNEL_OK)
-        status = read_origin(head, gguf, error);
     if (status != RUNNEL_OK)
         return status;
     n = rn_eagle_layout(&head->shape, head->spans);

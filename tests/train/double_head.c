@@ -172,3 +172,23 @@ double double_head(const struct rn_eagle_shape *shape, const double *weights, co
     }
     return whole;
 }
+
+void double_head_row(const struct rn_eagle_shape *shape, const double *weights, const struct rn_eagle_text *text,
+                     const float *output, uint32_t j, uint32_t t, double *logits, double *h)
+{
+    struct judge judge = {.shape = shape, .text = text, .weights = weights};
+    double final[MOST_WIDTH];
+
+    rn_eagle_layout(shape, judge.spans);
+    for (uint32_t p = 0; p + j <= t; p++)
+        run_row(&judge, 0, p);
+    for (uint32_t i = 1; i <= j; i++)
+        run_row(&judge, i, t - j + i);
+    memcpy(h, judge.rows[j][t].h, shape->width * sizeof *h);
+    normed(&judge, RN_EAGLE_OUT_NORM, h, final);
+    for (uint32_t i = 0; i < shape->vocab; i++) {
+        logits[i] = 0;
+        for (uint32_t d = 0; d < shape->width; d++)
+            logits[i] += (double)output[i * shape->width + d] * final[d];
+    }
+}

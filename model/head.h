@@ -1,0 +1,62 @@
+/* Plans of what drafts for a model from the model's own states: an EAGLE head, and a file's prediction layers.
+ *
+ * Both are one decoder layer over the target's state g(t) at position t and the token that follows there:
+ *
+ *     g(t) ────────── hnorm ─┐
+ *                            ├─ eh_proj ─▶ x ─ decoder layer ─▶ h ─ norm ─ output matrix ─▶ logits of token t + 2
+ *     embedding(t + 1) ─ enorm ─┘              (own cache)
+ *
+ * A row of such a plan stands at position t, has the token t + 1, and brings g(t) in rn_step.inputs. Its feature
+ * (rn_step.features) is h, which stands where g(t + 1) stands when the next token is drafted.
+ *
+ *   EAGLE head        g = fc · (residual streams behind the tapped blocks), or that of the one block that is tapped.
+ *                     train/eagle.h has sources; train/head_file.h has the file's keys. Embedding and output matrix
+ *                     are the target's.
+ *   prediction layer  g = residual stream behind the last block, before the final norm (DeepSeek-V3, arXiv
+ *                     2412.19437, section 2.2). In a model's file behind its blocks: key nextn_predict_layers, tensors
+ *                     blk.N.nextn.{enorm,hnorm,eh_proj} and, where they are not the model's own, embed_tokens,
+ *                     shared_head_norm, shared_head_head (names as in llama.cpp's files of GLM-4.5 and DeepSeek-V3).
+ *
+ * The target's plan for either gives g as features of each row that asks, and no features of the final norm.
+ *
+ * Threads: as plans. */
+#ifndef RN_MODEL_HEAD_H
+#define RN_MODEL_HEAD_H
+
+#include "model/plan.h"
+
+#define RN_HEAD_ARCH "runnel-eagle"
+
+enum { RN_HEAD_TAPS = 8 };
+
+/* What a head's file says of its target. */
+struct rn_head_facts {
+    unsigned char target[16];        /* print of its file */
+    uint32_t taps[RN_HEAD_TAPS];     /* blocks, ascending */
+    uint32_t n_taps;                 /* 1 and more */
+};
+
+/* True for a file whose general.architecture is RN_HEAD_ARCH. */
+bool rn_head_is(const struct rn_gguf *gguf);
+
+/* FORMAT names the key. UNSUPPORTED: not a head. */
+runnel_status rn_head_read(const struct rn_gguf *gguf, struct rn_head_facts *facts, runnel_error *error);
+
+/* The head's plan. Both files are borrowed; whether they belong together the caller has looked (facts.target). FORMAT:
+ * the widths or vocabularies differ, or a tensor is missing or misshaped; else as rn_plan_new. */
+runnel_status rn_plan_new_head(struct rn_heap *heap, const struct rn_gguf *head, const struct rn_gguf *target,
+                               uint32_t context_tokens, struct rn_plan **out, runnel_error *error);
+
+/* The target's plan, with the head's g as features. INVALID: the target does not have the blocks. */
+runnel_status rn_plan_new_for_head(struct rn_heap *heap, const struct rn_gguf *target, uint32_t context_tokens,
+                                   const struct rn_gguf *head, struct rn_plan **out, runnel_error *error);
+
+/* The plan of the file's prediction layer number `which`, from 0. UNSUPPORTED: it has not so many. */
+runnel_status rn_plan_new_nextn(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens,
+                                uint32_t which, struct rn_plan **out, runnel_error *error);
+
+/* The model's own plan, with g as features. */
+runnel_status rn_plan_new_for_nextn(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens,
+                                    struct rn_plan **out, runnel_error *error);
+
+#endif
