@@ -242,6 +242,27 @@ static bool place_good(const struct rn_cold_store *store, const struct rn_cold_s
     return place >= RN_COLD_HEADER_BYTES && place % 8 == 0 && place <= end && bytes <= end - place;
 }
 
+/* An older copy of a record that a killed writer was moving is marked dead: else the record would be back when the
+ * newer one has been forgotten and its segment removed. */
+static void bury(struct load *load, const struct found *found, uint64_t place)
+{
+    struct rn_cold_store *store = load->store;
+    const struct rn_cold_segment *segment = &store->segments[found->segment];
+    size_t in_index = found->nth * rn_cold_index_bytes(store->id.block_tokens) + RN_COLD_PLACE_BYTES +
+                      RN_COLD_AT_STATE;
+    unsigned char *state = load->index[found->segment] + in_index;
+    int status;
+
+    if (!store->stats.writes || *state != RN_COLD_ALIVE)
+        return;
+    *state = RN_COLD_DEAD;
+    status = rn_cold_pwrite(store, segment->fd, state, 1, place + RN_COLD_AT_STATE);
+    if (status == 0 && segment->index != 0)
+        status = rn_cold_pwrite(store, segment->fd, state, 1, segment->index + in_index);
+    if (status < 0)
+        rn_cold_write_failed(store, "a copy of a block cannot be marked", status);
+}
+
 /* True: the record is known now. *no_entry: there is no room for it. */
 static bool add(struct load *load, const struct found *found, struct rn_cold_head *head, bool *no_entry)
 {
@@ -257,8 +278,10 @@ static bool add(struct load *load, const struct found *found, struct rn_cold_hea
     }
     if (!head->alive)
         load->dead = head->serial;
-    if (load->dead == head->serial || rn_cold_index_find(store, head->serial) != RN_COLD_NONE)
+    if (load->dead == head->serial || rn_cold_index_find(store, head->serial) != RN_COLD_NONE) {
+        bury(load, found, place);
         return false;
+    }
     if (head->parent != 0) {
         const struct rn_cold_entry *p;
 
