@@ -1,4 +1,4 @@
-/* Products of one input with sixteen whole rows on AVX-512, for the formats that a decode step reads most. The sums
+/* Products of one input, or of a few, with sixteen whole rows on AVX-512, for the formats that a decode step reads most. The sums
  * are those of blocks_products.inc, to the bit; what differs is how weights come into registers.
  *
  * There, weights become columns before they are multiplied. With one input that is dear: it moves every byte of
@@ -657,6 +657,186 @@ static void direct_q4_k(const struct rn_matmul *m)
     }
     store_rows(m, acc);
 }
+
+/* ---- A few inputs ----
+ *
+ * What is moved are weights here, once for all inputs: strips as those of blocks_columns.inc, but of sixteen rows, and
+ * multiplied where they are made, in registers. So a step of a few rows reads memory as a step of one does, in
+ * sixteen streams. From five inputs on the buffer of 32 rows is as fast: there each broadcast serves twice. */
+
+/* Adds the products of a strip, eight groups of four columns, with line b of n inputs. too_large: 128, or 0. */
+INLINE void few_products(VF *acc, const VI *groups, const struct rn_matmul *m, uint32_t n, size_t b, int too_large,
+                         VF scale)
+{
+    const struct rn_line *y;
+    uint32_t i, g;
+    int32_t four;
+    VI sum;
+
+    UNROLL for (i = 0; i < n; i++) {
+        y = (const struct rn_line *)m->inputs[i] + b;
+        sum = _mm512_set1_epi32(too_large == 0 ? RN_MAGIC_BITS : y->start);
+        UNROLL for (g = 0; g < 8; g++) {
+            memcpy(&four, y->q + 4 * g, sizeof four);
+            sum = dot(sum, groups[g], _mm512_set1_epi32(four));
+        }
+        acc[i] = add_product(acc[i], sum, y, scale);
+    }
+}
+
+INLINE void few_store(const struct rn_matmul *m, const VF *acc, uint32_t n)
+{
+    float lanes[ROWS];
+    uint32_t i, r;
+
+    for (i = 0; i < n; i++) {
+        _mm512_storeu_ps(lanes, acc[i]);
+        for (r = 0; r < ROWS; r++)
+            m->out[i][(size_t)r * m->step] = lanes[r];
+    }
+}
+
+INLINE void few_zero(VF *acc, uint32_t n)
+{
+    uint32_t i;
+
+    UNROLL for (i = 0; i < n; i++)
+        acc[i] = _mm512_setzero_ps();
+}
+
+/* The nibbles of 16 bytes of all rows: the low ones are groups 0 to 3, the high ones 4 to 7. */
+INLINE void nibble_groups(struct rows w, size_t at, int plus, VI *groups)
+{
+    VI v[4];
+    uint32_t c;
+
+    columns(w, at, v);
+    UNROLL for (c = 0; c < 4; c++) {
+        groups[c] = _mm512_add_epi8(low_nibbles(v[c]), bytes(plus));
+        groups[4 + c] = _mm512_add_epi8(high_nibbles(v[c]), bytes(plus));
+    }
+}
+
+/* `count` blocks, the first of them block b of the row. */
+INLINE void few_q4_0_blocks(VF *acc, struct rows w, const struct rn_matmul *m, uint32_t n, size_t b, uint32_t count)
+{
+    static const uint16_t at[4] = {0, 9, 18, 27};
+    _Alignas(64) uint16_t scales[4][ROWS];
+    VI groups[8];
+    uint32_t k;
+
+    words(w, at, count == 4 ? UINT64_MAX : ((__mmask64)1 << (count * 18)) - 1, scales);
+    UNROLL for (k = 0; k < count; k++) {
+        nibble_groups(w, 2 + 18 * k, 120, groups);
+        few_products(acc, groups, m, n, b + k, 128, halves(scales[k]));
+    }
+}
+
+INLINE void few_q4_0(const struct rn_matmul *m, uint32_t n)
+{
+    struct rows w = rows_of(m);
+    size_t b, n_blocks = m->cols / 32;
+    VF acc[RN_FEW_AVX512];
+
+    few_zero(acc, n);
+    for (b = 0; b + 4 <= n_blocks; b += 4, w.p += 72) {
+        ahead(w, 1);
+        few_q4_0_blocks(acc, w, m, n, b, 4);
+    }
+    if (b < n_blocks)
+        few_q4_0_blocks(acc, w, m, n, b, (uint32_t)(n_blocks - b));
+    few_store(m, acc, n);
+}
+
+INLINE void few_q8_0_block(VF *acc, struct rows w, size_t at, const struct rn_matmul *m, uint32_t n, size_t b,
+                           const uint16_t *scales)
+{
+    VI groups[8];
+    uint32_t g;
+
+    columns(w, at + 2, groups);
+    columns(w, at + 18, groups + 4);
+    UNROLL for (g = 0; g < 8; g++)
+        groups[g] = _mm512_xor_si512(groups[g], bytes(128));
+    few_products(acc, groups, m, n, b, 128, halves(scales));
+}
+
+INLINE void few_q8_0(const struct rn_matmul *m, uint32_t n)
+{
+    static const uint16_t at[4] = {0, 17, 0, 17};
+    _Alignas(64) uint16_t scales[4][ROWS];
+    struct rows w = rows_of(m);
+    size_t b, n_blocks = m->cols / 32;
+    VF acc[RN_FEW_AVX512];
+
+    few_zero(acc, n);
+    for (b = 0; b + 2 <= n_blocks; b += 2, w.p += 68) {
+        ahead(w, 1);
+        words(w, at, UINT64_MAX, scales);
+        few_q8_0_block(acc, w, 0, m, n, b, scales[0]);
+        few_q8_0_block(acc, w, 34, m, n, b + 1, scales[1]);
+    }
+    if (b < n_blocks) {
+        words(w, at, ((__mmask64)1 << 34) - 1, scales);
+        few_q8_0_block(acc, w, 0, m, n, b, scales[0]);
+    }
+    few_store(m, acc, n);
+}
+
+/* 32 bytes at `at`: their low nibbles are strip b, their high ones the next. */
+INLINE void few_q4_k_strips(VF *acc, struct rows w, size_t at, const struct rn_matmul *m, uint32_t n, size_t b,
+                            const VF *scales, const VF *minima)
+{
+    VI v[8], groups[8];
+    uint32_t g, i, t;
+    VF d_sum;
+
+    columns(w, at, v);
+    columns(w, at + 16, v + 4);
+    UNROLL for (t = 0; t < 2; t++) {
+        UNROLL for (g = 0; g < 8; g++)
+            groups[g] = t == 0 ? low_nibbles(v[g]) : high_nibbles(v[g]);
+        few_products(acc, groups, m, n, b + t, 0, scales[t]);
+        UNROLL for (i = 0; i < n; i++) {
+            d_sum = _mm512_set1_ps(((const struct rn_line *)m->inputs[i])[b + t].d_sum);
+            acc[i] = _mm512_fmadd_ps(d_sum, minima[t], acc[i]);
+        }
+    }
+}
+
+INLINE void few_q4_k(const struct rn_matmul *m, uint32_t n)
+{
+    struct rows w = rows_of(m);
+    VF acc[RN_FEW_AVX512], scales[8], minima[8];
+    size_t b;
+    uint32_t i;
+
+    few_zero(acc, n);
+    for (b = 0; b < m->cols / 32; b += 8, w.p += 144) {
+        ahead(w, 2);
+        q4_k_scales(w, scales, minima);
+        UNROLL for (i = 0; i < 4; i++)
+            few_q4_k_strips(acc, w, 16 + 32 * i, m, n, b + 2 * i, scales + 2 * i, minima + 2 * i);
+    }
+    few_store(m, acc, n);
+}
+
+/* So many inputs are a constant to the compiler. */
+#define EXPORT_FEW(name)                                      \
+    void rn_few_##name##_avx512(const struct rn_matmul *m)    \
+    {                                                         \
+        switch (m->n) {                                       \
+        case 2:                                               \
+            few_##name(m, 2);                                 \
+            return;                                           \
+        case 3:                                               \
+            few_##name(m, 3);                                 \
+            return;                                           \
+        default:                                              \
+            few_##name(m, RN_FEW_AVX512);                     \
+        }                                                     \
+    }
+RN_FEW_OF_AVX512(EXPORT_FEW)
 
 #define EXPORT(name)                                             \
     void rn_direct_##name##_avx512(const struct rn_matmul *m)    \

@@ -64,7 +64,8 @@ struct rn_kernel {
     enum rn_input input;
     uint32_t tile;      /* weight rows handled together */
     uint32_t pack_from; /* from so many input rows on: pack once, then packed; below: direct */
-    uint32_t direct_tile; /* so many rows at once for one input: fewer rows, each a longer stream; 0: tile */
+    uint32_t direct_tile; /* so many rows at once for few inputs: fewer rows, each a longer stream; 0: tile */
+    uint32_t few;       /* how many inputs are few */
     uint32_t step;      /* the best rn_matmul.step of direct; measured */
     size_t (*panel_bytes)(uint32_t cols);
     void (*direct)(const struct rn_matmul *m);
@@ -75,7 +76,7 @@ struct rn_kernel {
 /* Rows that are handed over together for n inputs. */
 static inline uint32_t rn_kernel_height(const struct rn_kernel *kernel, uint32_t n)
 {
-    return n > 1 || n >= kernel->pack_from || kernel->direct_tile == 0 ? kernel->tile : kernel->direct_tile;
+    return n > kernel->few || n >= kernel->pack_from || kernel->direct_tile == 0 ? kernel->tile : kernel->direct_tile;
 }
 
 /* How far apart they are. */

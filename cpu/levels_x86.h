@@ -24,6 +24,13 @@ void rn_quantise_lines_avx2(const float *a, void *out, uint32_t n);
 RN_DIRECT_AVX512(RN_DECLARE)
 #undef RN_DECLARE
 
+/* The same of 2 <= m->n <= RN_FEW_AVX512 inputs. */
+enum { RN_FEW_AVX512 = 4 };
+#define RN_FEW_OF_AVX512(X) X(q4_0) X(q8_0) X(q4_k)
+#define RN_DECLARE(name) void rn_few_##name##_avx512(const struct rn_matmul *m);
+RN_FEW_OF_AVX512(RN_DECLARE)
+#undef RN_DECLARE
+
 extern const struct rn_rows rn_rows_avx2;
 extern const struct rn_attention rn_attention_avx512;
 

@@ -51,6 +51,8 @@ typedef __m256 VF;
 enum { LANES = 8, PACK_FROM = RN_MAX_INPUTS + 1 };
 
 #define ONE_ROWS(name) ONE_COLUMNS(name)
+#define ONE_FEW(name) ONE_COLUMNS(name)
+#define MOST_FEW 1
 #define ONE_GRID(name) ONE_BUFFERED(name)
 
 #define ONES _mm256_set1_epi16(1)
