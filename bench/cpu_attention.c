@@ -8,6 +8,7 @@
  * GFLOP/s four per position, dimension and query. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "base/rng.h"
@@ -152,6 +153,10 @@ int main(int argc, char **argv)
     rn_heap_init(&heap, NULL);
     keys = rn_alloc_aligned(&heap, heads_bytes, 1 << 21);
     values = rn_alloc_aligned(&heap, heads_bytes, 1 << 21);
+    if (keys != NULL && values != NULL) { /* in huge pages, as the backend's: advice only */
+        (void)madvise(keys, heads_bytes, MADV_HUGEPAGE);
+        (void)madvise(values, heads_bytes, MADV_HUGEPAGE);
+    }
     t.scratch = rn_alloc_aligned(&heap, rn_attend_floats(MAX_LANES, 8, DIM, DIM) * sizeof(float), 64);
     if (level == NULL || keys == NULL || values == NULL || t.scratch == NULL) {
         fprintf(stderr, "cpu_attention: no such level, or no memory\n");

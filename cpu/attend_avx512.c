@@ -20,6 +20,7 @@ typedef __m512 VF;
 #define v_min _mm512_min_ps /* the second operand where either is NaN */
 #define v_max _mm512_max_ps
 #define v_most _mm512_reduce_max_ps
+#define v_exceeds(a, b) (_mm512_cmp_ps_mask(a, _mm512_set1_ps(b), _CMP_GT_OQ) != 0)
 
 /* a < b ? x : y */
 static inline VF v_less(VF a, VF b, VF x, VF y)

@@ -576,8 +576,25 @@ static void attend_group(const struct context *c, const struct rn_op *op, const 
     }
 }
 
+/* Where segment `i` of a piece of an attention begins; keys NULL: there is no such piece. */
+static struct rn_attend_place place_of(const struct context *c, const struct rn_op *op, uint32_t unit, uint32_t i)
+{
+    uint32_t first, from;
+    struct rn_attend t;
+
+    if (unit >= c->fast->n_groups * op->kv_heads)
+        return (struct rn_attend_place){0};
+    t = attend_of(c, op, unit % op->kv_heads, c->fast->groups[unit / op->kv_heads].row);
+    segments_of(op, t.last, &first);
+    first = (first + i) * t.segment;
+    from = t.last + 1 - span_of(op, t.last);
+    first = first > from ? first : from / RN_ATTEND_TILE * RN_ATTEND_TILE;
+    return (struct rn_attend_place){t.blocks, t.keys, t.values, first, t.last};
+}
+
 /* Segment number `i` of the one row of a group; whoever comes last puts the parts together. */
-static void attend_segment(const struct context *c, const struct rn_op *op, uint32_t unit, uint32_t i)
+static void attend_segment(const struct context *c, const struct rn_op *op, uint32_t unit, uint32_t i,
+                           struct rn_attend_place next)
 {
     const struct rn_fast_group *group = &c->fast->groups[unit / op->kv_heads];
     struct rn_attend t = attend_of(c, op, unit % op->kv_heads, group->row);
@@ -587,6 +604,7 @@ static void attend_segment(const struct context *c, const struct rn_op *op, uint
 
     if (i >= n)
         return;
+    t.next = next;
     if (n == 1) {
         c->fast->level->attention->attend(&t);
         return;
@@ -621,18 +639,19 @@ static uint32_t cuts(const struct context *c, const struct rn_op *op)
     return most;
 }
 
+/* A worker takes its next segment before it walks this one, to ask for it in time. */
 static void attention(const struct context *c, uint32_t index)
 {
     const struct rn_op *op = c->fast->program.list[index].op;
-    uint32_t n_cuts = cuts(c, op), units = c->fast->n_groups * op->kv_heads, i;
+    uint32_t n_cuts = cuts(c, op), n = c->fast->n_groups * op->kv_heads * n_cuts, i, next;
 
     rn_fast_means_store(c->fast, op, c->worker, c->n_workers);
-    while ((i = take(c, index)) < units * n_cuts) {
-        if (n_cuts > 1)
-            attend_segment(c, op, i / n_cuts, i % n_cuts);
-        else
-            attend_group(c, op, &c->fast->groups[i / op->kv_heads], i % op->kv_heads);
+    for (i = take(c, index); i < n && n_cuts > 1; i = next) {
+        next = take(c, index);
+        attend_segment(c, op, i / n_cuts, i % n_cuts, place_of(c, op, next / n_cuts, next % n_cuts));
     }
+    for (; i < n; i = take(c, index))
+        attend_group(c, op, &c->fast->groups[i / op->kv_heads], i % op->kv_heads);
 }
 
 /* Groups of the step: rows [i, i + n) of a sequence. Longest contexts first, roughly: those behind them fill

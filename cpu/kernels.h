@@ -85,6 +85,13 @@ static inline uint32_t rn_kernel_step(const struct rn_kernel *kernel, uint32_t n
     return n >= kernel->pack_from ? 1 : kernel->step;
 }
 
+/* One head of keys and values of one sequence, from a position on. */
+struct rn_attend_place {
+    const uint32_t *blocks;
+    const uint8_t *keys, *values; /* as in struct rn_attend */
+    uint32_t position, last;
+};
+
 /* Attention of the queries that share one head of keys and values, for a few rows of one sequence. */
 struct rn_attend {
     const float *q;         /* [rows][queries, k_dim]; row i begins i * q_stride floats on */
@@ -102,6 +109,8 @@ struct rn_attend {
                                block_tokens]; block b lies b * key_stride bytes on */
     const uint8_t *values;  /* of block 0: [block_tokens, v_dim], or [block_tokens, bytes of a row] */
     size_t key_stride, value_stride;
+    struct rn_attend_place next; /* what the caller attends to next, to be asked for in time, from the beginning of a tile
+                               on; keys NULL: nothing */
     float *scratch;         /* rn_attend_floats(...) floats, aligned to 64 */
     float *part;            /* NULL: out is written. Else one row, one segment, whose state goes here instead:
                                rn_attend_part() floats */

@@ -22,6 +22,7 @@ typedef __m256 V8;
 #define v_fma _mm256_fmadd_ps
 #define v_min _mm256_min_ps /* the second operand where either is NaN */
 #define v_max _mm256_max_ps
+#define v_exceeds(a, b) (_mm256_movemask_ps(_mm256_cmp_ps(a, _mm256_set1_ps(b), _CMP_GT_OQ)) != 0)
 
 /* a < b ? x : y */
 static inline V8 v_less(V8 a, V8 b, V8 x, V8 y)
