@@ -66,6 +66,10 @@ static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
     rn_fast_begin(fast, worker, n_workers);
     if (fast->step->n_copies > 0) /* what was copied is read, and written over, by others */
         rn_team_barrier(fast->team, worker);
+    if (fast->step->n_moves > 0) {
+        rn_fast_move_rows(fast, worker, n_workers);
+        rn_team_barrier(fast->team, worker);
+    }
     for (phase = 0; phase < fast->program.n_phases; phase++) {
         if (phase > 0)
             rn_team_barrier(fast->team, worker);
@@ -148,8 +152,10 @@ static bool take_layers(struct rn_fast *fast)
     runnel_kv_type type = fast->limits.kv_type;
     struct rn_fast_layer *layer;
     bool ok = true;
-    uint32_t i;
+    uint32_t i, n_blocks;
 
+    fast->tree_blocks = rn_fast_tree_blocks(&fast->limits);
+    n_blocks = fast->limits.n_blocks + fast->tree_blocks * rn_team_threads(fast->team);
     fast->layers = rn_calloc(fast->heap, plan->n_kv_layers, sizeof *fast->layers);
     if (fast->layers == NULL)
         return false;
@@ -167,8 +173,8 @@ static bool take_layers(struct rn_fast *fast)
         layer->value_head = fast->limits.block_tokens * rn_kv_row_bytes(type, layer->v_dim);
         layer->key_block = layer->key_head * layer->kv_heads;
         layer->value_block = layer->value_head * layer->kv_heads;
-        layer->keys = take_bytes(fast, fast->limits.n_blocks, layer->key_block, &ok);
-        layer->values = take_bytes(fast, fast->limits.n_blocks, layer->value_block, &ok);
+        layer->keys = take_bytes(fast, n_blocks, layer->key_block, &ok);
+        layer->values = take_bytes(fast, n_blocks, layer->value_block, &ok);
     }
     return ok;
 }
@@ -230,6 +236,9 @@ static bool take_scratch(struct rn_fast *fast)
     for (i = 0; ok && i < n; i++) {
         if (fast->limits.mean_window > 0)
             fast->scratch[i].means = take_bytes(fast, RN_MEANS_PARTS, needs.part * sizeof(float), &ok);
+        if (fast->tree_blocks > 0)
+            fast->scratch[i].blocks = take_bytes(
+                fast, fast->limits.context_tokens / fast->limits.block_tokens + 2, sizeof(uint32_t), &ok);
         fast->scratch[i].panel = take_bytes(fast, needs.panel, 1, &ok);
         fast->scratch[i].attend = take_bytes(fast, needs.attend, sizeof(float), &ok);
         fast->scratch[i].order = take_bytes(fast, rows, (size_t)needs.used * sizeof(uint32_t), &ok);
@@ -240,6 +249,8 @@ static bool take_scratch(struct rn_fast *fast)
     fast->max_split = n * SPLIT_PER_THREAD;
     if (ok)
         fast->groups = take_bytes(fast, fast->limits.max_rows, sizeof *fast->groups, &ok);
+    if (ok && fast->tree_blocks > 0)
+        fast->places = take_bytes(fast, fast->limits.max_rows, sizeof *fast->places, &ok);
     if (ok && fast->limits.mean_window > 0)
         fast->mean_rows = take_bytes(fast, fast->limits.max_rows, sizeof *fast->mean_rows, &ok);
     if (ok)
@@ -366,6 +377,7 @@ static void free_backend(struct rn_backend *backend)
             rn_free(fast->heap, s->panel);
             rn_free(fast->heap, s->attend);
             rn_free(fast->heap, s->means);
+            rn_free(fast->heap, s->blocks);
             rn_free(fast->heap, s->order);
             rn_free(fast->heap, s->starts);
             rn_free(fast->heap, s->active);
@@ -377,6 +389,7 @@ static void free_backend(struct rn_backend *backend)
     rn_free(fast->heap, fast->scratch);
     rn_free(fast->heap, fast->groups);
     rn_free(fast->heap, fast->mean_rows);
+    rn_free(fast->heap, fast->places);
     rn_free(fast->heap, fast->parts);
     rn_free(fast->heap, (void *)fast->parts_done);
     rn_free(fast->heap, fast->selected_rows);

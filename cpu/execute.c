@@ -85,8 +85,8 @@ static void kv_store(const struct context *c, const struct rn_op *op, uint32_t r
 {
     const struct rn_fast_layer *layer = &c->fast->layers[op->layer];
     const struct rn_step_row *r = &c->step->rows[row];
-    size_t block = c->step->seqs[r->seq].blocks[r->position >> c->fast->block_shift];
-    uint32_t in_block = r->position & (c->fast->limits.block_tokens - 1);
+    uint32_t place = rn_fast_place(c->fast, row), in_block = place & (c->fast->limits.block_tokens - 1);
+    size_t block = c->step->seqs[r->seq].blocks[place >> c->fast->block_shift];
     runnel_kv_type type = c->fast->limits.kv_type;
     size_t value_bytes = rn_kv_row_bytes(type, layer->v_dim);
     uint32_t unit = rn_kv_unit_bytes(type), h;
@@ -569,6 +569,8 @@ static void attend_group(const struct context *c, const struct rn_op *op, const 
                                  c->scratch->means);
             continue;
         }
+        if (!rn_fast_in_line(c->fast, row)) /* alone in its group */
+            rn_fast_tree_see(c->fast, c->worker, (uint32_t)op->layer, head, row, &t);
         while (row + t.rows < end && rn_attend_segment(span_of(op, t.last + t.rows)) == t.segment &&
                !sees_means(c, op, t.last + t.rows))
             t.rows++;
@@ -605,13 +607,17 @@ static void attend_segment(const struct context *c, const struct rn_op *op, uint
     if (i >= n)
         return;
     t.next = next;
+    if (n > 1) {
+        t.from = (first + i) * t.segment;
+        t.to = t.from + 1;
+        t.part = parts + i * part;
+    }
+    if (!rn_fast_in_line(c->fast, group->row))
+        rn_fast_tree_see(c->fast, c->worker, (uint32_t)op->layer, unit % op->kv_heads, group->row, &t);
     if (n == 1) {
         c->fast->level->attention->attend(&t);
         return;
     }
-    t.from = (first + i) * t.segment;
-    t.to = t.from + 1;
-    t.part = parts + i * part;
     c->fast->level->attention->attend(&t);
     /* acq_rel: pairs with the other workers' additions; who counts to n has seen all parts. */
     if (atomic_fetch_add_explicit(&c->fast->parts_done[unit], 1, memory_order_acq_rel) + 1 < n)
@@ -667,7 +673,8 @@ static void make_groups(struct rn_fast *fast)
     rows = rows < 1 ? 1 : rows < fast->group_rows ? rows : fast->group_rows;
     for (pass = 0; pass < 2; pass++) { /* count, then place */
         for (i = 0; i < step->n_rows; i += n) {
-            for (n = 1; n < rows && i + n < step->n_rows && step->rows[i + n].seq == step->rows[i].seq;)
+            for (n = 1; n < rows && i + n < step->n_rows && step->rows[i + n].seq == step->rows[i].seq &&
+                        rn_fast_in_line(fast, i) && rn_fast_in_line(fast, i + n);)
                 n++;
             class = CLASSES - 1 - (uint32_t)((uint64_t)step->rows[i].position * CLASSES / fast->limits.context_tokens);
             if (pass == 0)
@@ -716,6 +723,7 @@ void rn_fast_ready(struct rn_fast *fast, struct rn_step *step)
     fast->step = step;
     choose_features(fast);
     choose_rows(fast);
+    rn_fast_tree_ready(fast);
     make_groups(fast);
     rn_fast_means_ready(fast);
     for (i = 0; i < fast->program.n; i++) /* relaxed: the team's submission orders it before the run */

@@ -22,11 +22,18 @@ struct rn_fast_group {
     uint32_t row, n;
 };
 
+/* Where a row of a tree stores, and whether it stands there: then its ancestors do, too. */
+struct rn_fast_place {
+    uint32_t place, first; /* first: its sequence's first row */
+    bool in_line;
+};
+
 /* One worker's own memory. */
 struct rn_fast_scratch {
     void *panel;        /* of the kernels */
     float *attend;
     float *means;       /* [RN_MEANS_PARTS][rn_attend_part of the widest]; NULL without a mean window */
+    uint32_t *blocks;   /* [blocks of the longest context]: a table of the row of a tree; NULL without trees */
     uint32_t *order;    /* [max_rows * used]: entries (row, j), sorted by expert */
     uint32_t *starts;   /* [experts + 1] */
     uint32_t *active;   /* [experts]: those that have entries */
@@ -56,6 +63,8 @@ struct rn_fast {
     uint32_t max_split;                /* attentions (group, head of keys) up to which their segments are split */
     float *parts;                      /* [max_split][RN_ATTEND_SEGMENTS][rn_attend_part of the widest] */
     _Atomic uint32_t *parts_done;      /* [max_split]: segments of each; 0 between attentions */
+    struct rn_fast_place *places;      /* [max_rows]: of a step with a tree; NULL without trees */
+    uint32_t tree_blocks;              /* blocks behind the cache's own, of each worker, for what a row of a tree sees */
     uint32_t *mean_rows;               /* [max_rows]: of the step, those with which a chunk ends */
     uint32_t n_mean_rows;
     uint32_t *selected_rows;           /* [max_rows]: the rows behind SELECT: first those with logits, in order */
@@ -87,6 +96,24 @@ void rn_fast_means_ready(struct rn_fast *fast);
 void rn_fast_means_store(struct rn_fast *fast, const struct rn_op *op, uint32_t worker, uint32_t n_workers);
 void rn_fast_means_attend(const struct rn_attention *attention, const struct rn_attend *t,
                           const struct rn_step_seq *seq, const struct rn_chunk_span *span, float *parts);
+
+/* tree.c. blocks: what one worker needs of blocks besides the cache's. ready: part of rn_fast_ready. place: the position
+ * at whose place a row stores. in_line: it sees what lies at the places of its positions, as do those before it. see:
+ * the blocks of t, which is as for such a row, become those that the row sees, in one head of keys; t->from and t->to
+ * say where it looks. move: one worker's part of a step's moves. */
+uint32_t rn_fast_tree_blocks(const struct rn_backend_limits *limits);
+void rn_fast_tree_ready(struct rn_fast *fast);
+static inline uint32_t rn_fast_place(const struct rn_fast *fast, uint32_t row)
+{
+    return fast->step->parents == NULL ? fast->step->rows[row].position : fast->places[row].place;
+}
+static inline bool rn_fast_in_line(const struct rn_fast *fast, uint32_t row)
+{
+    return fast->step->parents == NULL || fast->places[row].in_line;
+}
+void rn_fast_tree_see(const struct rn_fast *fast, uint32_t worker, uint32_t layer, uint32_t head, uint32_t row,
+                      struct rn_attend *t);
+void rn_fast_move_rows(struct rn_fast *fast, uint32_t worker, uint32_t n_workers);
 
 /* fast_blocks.c: the cache's blocks as a whole. describe: once the layers are there. copy: one worker's part of a
  * step's copies. The others are the backend's. */

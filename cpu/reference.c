@@ -222,6 +222,7 @@ static void compute(struct rn_reference *ref, struct rn_step *step)
 
     RN_ASSERT(rn_step_check(step, plan, &ref->limits));
     rn_reference_copy_blocks(ref, step);
+    rn_reference_move_rows(ref, step);
     rn_reference_choose(ref, step);
     for (i = 0; i < plan->n_ops; i++)
         rn_reference_op(ref, &plan->ops[i], step);

@@ -37,8 +37,10 @@ struct rn_reference {
     _Atomic uint32_t pending;        /* submitted and not done */
 };
 
-/* reference_blocks.c: blocks of the cache as a whole. copy: the copies of a step; the others are the backend's. */
+/* reference_blocks.c: blocks of the cache as a whole. copy: the copies of a step, and move: its moves; the others are
+ * the backend's. */
 void rn_reference_copy_blocks(struct rn_reference *ref, const struct rn_step *step);
+void rn_reference_move_rows(struct rn_reference *ref, const struct rn_step *step);
 size_t rn_reference_block_bytes(const struct rn_backend *backend);
 const char *rn_reference_layout(const struct rn_backend *backend);
 runnel_status rn_reference_read_block(struct rn_backend *backend, uint32_t block, uint32_t n_positions, void *bytes);

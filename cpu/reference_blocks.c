@@ -51,6 +51,30 @@ void rn_reference_copy_blocks(struct rn_reference *ref, const struct rn_step *st
         }
 }
 
+/* Bytes of one position in a block's bytes of the i-th cache. */
+static unsigned char *row_at(const struct rn_reference *ref, uint32_t i, const struct rn_step_seq *seq,
+                             uint32_t position, size_t *bytes)
+{
+    unsigned char *block = cache(ref, i, seq->blocks[position / ref->limits.block_tokens], bytes);
+
+    *bytes /= ref->limits.block_tokens;
+    return block + position % ref->limits.block_tokens * *bytes;
+}
+
+void rn_reference_move_rows(struct rn_reference *ref, const struct rn_step *step)
+{
+    size_t bytes;
+
+    for (uint32_t m = 0; m < step->n_moves; m++)
+        for (uint32_t i = 0; i < 2 * ref->plan->n_kv_layers; i++) {
+            const struct rn_step_seq *seq = &step->seqs[step->moves[m].seq];
+            const unsigned char *from = row_at(ref, i, seq, step->moves[m].from, &bytes);
+            unsigned char *to = row_at(ref, i, seq, step->moves[m].to, &bytes);
+
+            memcpy(to, from, bytes);
+        }
+}
+
 runnel_status rn_reference_read_block(struct rn_backend *backend, uint32_t block, uint32_t n_positions, void *to)
 {
     const struct rn_reference *ref = of(backend);

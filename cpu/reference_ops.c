@@ -319,6 +319,16 @@ static size_t place(const struct rn_reference *ref, const struct rn_step_seq *se
     return (size_t)seq->blocks[position / tokens] * tokens + position % tokens;
 }
 
+/* Where what row r sees at a position lies: its own or an ancestor's place, from its sequence's first row on. */
+static uint32_t seen_place(const struct rn_step *step, uint32_t r, uint32_t position)
+{
+    if (step->parents == NULL || position < step->rows[rn_step_first(step, r)].position)
+        return position;
+    while (step->rows[r].position > position)
+        r = (uint32_t)step->parents[r];
+    return rn_step_place(step, r);
+}
+
 /* Likewise of the mean of a chunk. */
 static size_t mean_place(const struct rn_reference *ref, const struct rn_step_seq *seq, uint32_t chunk)
 {
@@ -373,7 +383,7 @@ static void kv_store(struct rn_reference *ref, const struct rn_op *op, const str
     size_t at;
 
     for (r = 0; r < step->n_rows; r++) {
-        at = place(ref, &step->seqs[step->rows[r].seq], step->rows[r].position) * heads;
+        at = place(ref, &step->seqs[step->rows[r].seq], rn_step_place(step, r)) * heads;
         put(type, ref->k[op->layer] + at * rn_kv_row_bytes(type, k_dim),
             floats(ref, op->a) + (size_t)r * layer->k_width, heads, k_dim);
         put(type, ref->v[op->layer] + at * rn_kv_row_bytes(type, v_dim),
@@ -396,15 +406,19 @@ static double score(const struct rn_reference *ref, const struct rn_op *op)
 
 /* What one row looks at, in order: sinks, means, positions. */
 struct sight {
+    const struct rn_step *step;
+    uint32_t row;
     const struct rn_step_seq *seq;
     struct rn_chunk_span span;
     uint32_t n; /* of all three */
 };
 
-static struct sight sight_of(const struct rn_reference *ref, const struct rn_op *op, const struct rn_step_seq *seq,
-                             uint32_t position)
+static struct sight sight_of(const struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step,
+                             uint32_t row)
 {
-    struct sight sight = {.seq = seq, .span = rn_chunk_span(ref->limits.mean_window, position, op->window)};
+    uint32_t position = step->rows[row].position;
+    struct sight sight = {.step = step, .row = row, .seq = &step->seqs[step->rows[row].seq],
+                          .span = rn_chunk_span(ref->limits.mean_window, position, op->window)};
     const struct rn_chunk_span *span = &sight.span;
 
     sight.n = span->sink_end - span->sink + span->to - span->from + position + 1 - span->first;
@@ -421,7 +435,8 @@ static size_t look(const struct rn_reference *ref, const struct sight *sight, ui
         return place(ref, sight->seq, span->sink + i);
     i -= span->sink_end - span->sink;
     if (i >= span->to - span->from)
-        return place(ref, sight->seq, span->first + i - (span->to - span->from));
+        return place(ref, sight->seq,
+                     seen_place(sight->step, sight->row, span->first + i - (span->to - span->from)));
     *more = RN_CHUNK_LOG;
     return mean_place(ref, sight->seq, span->from + i);
 }
@@ -464,7 +479,7 @@ static void attention(struct rn_reference *ref, const struct rn_op *op, const st
     size_t head;
 
     for (r = 0; r < step->n_rows; r++) {
-        sight = sight_of(ref, op, &step->seqs[step->rows[r].seq], step->rows[r].position);
+        sight = sight_of(ref, op, step, r);
         for (h = 0; h < op->heads; h++) {
             head = (size_t)r * op->heads + h;
             attend(ref, op, &sight, h, floats(ref, op->a) + head * op->k_dim, floats(ref, op->out) + head * op->v_dim);

@@ -29,9 +29,22 @@ struct rn_backend_limits {
     uint32_t context_tokens; /* positions are below this */
     runnel_kv_type kv_type;
     uint32_t mean_window;    /* chunk-mean (chunk.h): a multiple of RN_CHUNK; 0: off */
+    uint32_t tree_depth;     /* a row of a tree stands at most so many positions behind its sequence's first row; 0:
+                                steps have no trees */
 };
 
-/* Rows of one sequence stand together, at ascending consecutive positions. */
+/* Rows of one sequence stand together, at ascending consecutive positions; or, with rn_step.parents, as a tree of
+ * candidates for the positions from its first row on:
+ *
+ *     row        r    r+1   r+2   r+3   r+4          r
+ *     parent    (-1)   r    r+1    r    r+3         / \
+ *     position   p    p+1   p+2   p+1   p+2      r+1   r+3
+ *     place      p    p+1   p+2   p+3   p+4       |     |
+ *                                                r+2   r+4
+ *
+ * A row stands behind its parent, an earlier row of its sequence, and sees the positions before p, its ancestors and
+ * itself, as if they were all there is. What it stores lies at its place: where the position p + i of its sequence lies
+ * in the block table, for the i-th row. Once it is known which rows are true, moves bring them to their positions. */
 struct rn_step_row {
     int32_t token;     /* in [0, n_vocab) */
     uint32_t position; /* in its sequence */
@@ -57,10 +70,20 @@ struct rn_step_copy {
     uint32_t from, to;
 };
 
+/* What is stored at the place of position `from` of a sequence is at that of `to`, too, before any of the step's rows
+ * is computed, and behind its copies. to < from; in their order, none from where an earlier one of the step went to. */
+struct rn_step_move {
+    uint32_t seq; /* index of rn_step.seqs */
+    uint32_t from, to;
+};
+
 /* One forward pass. Owned by the submitter before submit and after on_done, by the backend between. */
 struct rn_step {
-    uint32_t n_rows, n_seqs, n_outs, n_copies, n_features;
+    uint32_t n_rows, n_seqs, n_outs, n_copies, n_features, n_moves;
     struct rn_step_copy *copies;    /* [n_copies] */
+    struct rn_step_move *moves;     /* [n_moves] */
+    const int32_t *parents;         /* [n_rows]: a row, -1 for the first one of a sequence; NULL: each row's is the one
+                                       before it, and places are positions */
     struct rn_step_row *rows;       /* [n_rows], n_rows >= 1 */
     struct rn_step_seq *seqs;       /* [n_seqs] */
     float *logits;                  /* [n_outs, n_vocab], written by the backend */
@@ -115,6 +138,22 @@ struct rn_backend_ops {
     runnel_status (*read_block)(struct rn_backend *backend, uint32_t block, uint32_t n_positions, void *bytes);
     runnel_status (*write_block)(struct rn_backend *backend, uint32_t block, const void *bytes);
 };
+
+/* The first row of the sequence of row r. */
+static inline uint32_t rn_step_first(const struct rn_step *step, uint32_t r)
+{
+    while (r > 0 && step->rows[r - 1].seq == step->rows[r].seq)
+        r--;
+    return r;
+}
+
+/* The position at whose place row r stores. */
+static inline uint32_t rn_step_place(const struct rn_step *step, uint32_t r)
+{
+    uint32_t first = step->parents == NULL ? r : rn_step_first(step, r);
+
+    return step->rows[first].position + (r - first);
+}
 
 /* True when a step keeps the contract above (ranges, order, coverage); for debug builds and tests. */
 bool rn_step_check(const struct rn_step *step, const struct rn_plan *plan, const struct rn_backend_limits *limits);

@@ -64,24 +64,76 @@ static bool order_ok(const struct rn_step *step, uint32_t r)
     if (r == 0)
         return true;
     if (row->seq == before->seq)
-        return row->position == before->position + 1;
+        return step->parents != NULL || row->position == before->position + 1;
     for (i = 0; i < r; i++)
         if (step->rows[i].seq == row->seq)
             return false;
     return true;
 }
 
-/* The first place in the block that a row writes; block_tokens: none does. */
+/* The row's place among the rows of a tree is one that there may be. Behind the rows' own check. */
+static bool tree_ok(const struct rn_step *step, const struct rn_backend_limits *limits)
+{
+    uint32_t r, first = 0;
+
+    if (step->parents != NULL && (limits->tree_depth == 0 || limits->mean_window > 0))
+        return false;
+    for (r = 0; step->parents != NULL && r < step->n_rows; r++) {
+        const struct rn_step_row *row = &step->rows[r];
+        int32_t parent = step->parents[r];
+        uint32_t place;
+
+        if (r == 0 || row->seq != row[-1].seq)
+            first = r;
+        place = step->rows[first].position + (r - first);
+        if (r == first ? parent != -1
+                       : parent < (int32_t)first || parent >= (int32_t)r ||
+                             row->position != step->rows[parent].position + 1)
+            return false;
+        if ((parent != (int32_t)r - 1 && row->position - step->rows[first].position > limits->tree_depth) ||
+            place >= limits->context_tokens || place / limits->block_tokens >= step->seqs[row->seq].n_blocks)
+            return false;
+    }
+    return true;
+}
+
+static bool moves_ok(const struct rn_step *step, const struct rn_backend_limits *limits)
+{
+    uint32_t i, k;
+
+    if (step->n_moves > 0 && (step->moves == NULL || limits->tree_depth == 0))
+        return false;
+    for (i = 0; i < step->n_moves; i++) {
+        const struct rn_step_move *move = &step->moves[i];
+
+        if (move->seq >= step->n_seqs || move->to >= move->from ||
+            move->from / limits->block_tokens >= step->seqs[move->seq].n_blocks)
+            return false;
+        for (k = 0; k < i; k++)
+            if (step->moves[k].seq == move->seq && step->moves[k].to == move->from)
+                return false;
+    }
+    return true;
+}
+
+/* `first`, or the place in the block of a sequence's position, if it lies in the block and before. */
+static uint32_t earlier(const struct rn_step *step, uint32_t seq, uint32_t position, uint32_t block,
+                        uint32_t block_tokens, uint32_t first)
+{
+    uint32_t at = position % block_tokens;
+
+    return step->seqs[seq].blocks[position / block_tokens] == block && at < first ? at : first;
+}
+
+/* The first place in the block that a row or a move writes; block_tokens: none does. */
 static uint32_t first_written(const struct rn_step *step, uint32_t block, uint32_t block_tokens)
 {
-    uint32_t r, first = block_tokens;
+    uint32_t i, first = block_tokens;
 
-    for (r = 0; r < step->n_rows; r++) {
-        uint32_t position = step->rows[r].position;
-
-        if (step->seqs[step->rows[r].seq].blocks[position / block_tokens] == block && position % block_tokens < first)
-            first = position % block_tokens;
-    }
+    for (i = 0; i < step->n_rows; i++)
+        first = earlier(step, step->rows[i].seq, rn_step_place(step, i), block, block_tokens, first);
+    for (i = 0; i < step->n_moves; i++)
+        first = earlier(step, step->moves[i].seq, step->moves[i].to, block, block_tokens, first);
     return first;
 }
 
@@ -146,5 +198,6 @@ bool rn_step_check(const struct rn_step *step, const struct rn_plan *plan, const
     }
     if (plan->inputs_width > 0 && step->inputs == NULL)
         return false;
-    return outs == step->n_outs && copies_ok(step, limits) && features_ok(step, plan);
+    return outs == step->n_outs && tree_ok(step, limits) && moves_ok(step, limits) && copies_ok(step, limits) &&
+           features_ok(step, plan);
 }

@@ -65,7 +65,7 @@ struct runner {
 static void open_runner(struct runner *r, const struct rn_plan *plan, const struct rn_level *level, uint32_t threads,
                         runnel_kv_type kv_type)
 {
-    struct rn_backend_limits limits = {MAX_ROWS, 4, MAX_ROWS, N_BLOCKS, BLOCK, CONTEXT, kv_type, 0};
+    struct rn_backend_limits limits = {MAX_ROWS, 4, MAX_ROWS, N_BLOCKS, BLOCK, CONTEXT, kv_type, 0, 0};
     runnel_error error = {0};
 
     r->plan = plan;
@@ -339,7 +339,7 @@ static void test_pool(void **state)
 {
     static const char *const names[] = {"models/runnel-tiny-F16.gguf", "models/stories260K.gguf"};
     struct rn_team *team = rn_team_new(&heap, 1);
-    struct rn_backend_limits limits = {8, 2, 8, 0, BLOCK, CONTEXT, RUNNEL_KV_F16, 0};
+    struct rn_backend_limits limits = {8, 2, 8, 0, BLOCK, CONTEXT, RUNNEL_KV_F16, 0, 0};
     struct rn_backend *backend;
     size_t m, before, bytes[2];
     struct model model;
@@ -522,7 +522,7 @@ static void test_prepare(void **state)
     int left = 0, allowed;
     runnel_allocator hook = {refuse, give_back, &left};
     struct model model = open_model("oracles/arch/llama-moe.gguf");
-    struct rn_backend_limits limits = {8, 2, 8, 4, BLOCK, 64, RUNNEL_KV_F16, 0};
+    struct rn_backend_limits limits = {8, 2, 8, 4, BLOCK, 64, RUNNEL_KV_F16, 0, 0};
     struct rn_team *team = rn_team_new(&heap, 2);
     struct rn_backend *backend;
     runnel_status status = RUNNEL_NO_MEMORY;

@@ -215,7 +215,7 @@ static void open_runner(struct runner *r, const struct rn_plan *plan, const stru
 {
     runnel_error error = {0};
 
-    r->limits = (struct rn_backend_limits){MAX_ROWS, 2, MAX_ROWS, BLOCKS, per_block, N, kv_type, window};
+    r->limits = (struct rn_backend_limits){MAX_ROWS, 2, MAX_ROWS, BLOCKS, per_block, N, kv_type, window, 0};
     r->plan = plan;
     sem_init(&r->done, 0, 0);
     r->team = rn_team_new(&heap, threads);

@@ -104,6 +104,48 @@ static void no_logits_need_no_room(void **state)
     assert_true(rn_step_check(&step, &plan, &limits));
 }
 
+/* A tree of four rows behind position 6, in blocks of four, and moves of another sequence. */
+static void trees_are_looked_at(void **state)
+{
+    const struct rn_plan plan = {.n_vocab = 10};
+    struct rn_backend_limits limits = {.max_rows = 6, .max_seqs = 2, .max_outs = 6, .n_blocks = 9, .block_tokens = 4,
+                                       .context_tokens = 12, .tree_depth = 2};
+    uint32_t first[] = {8, 0, 3}, second[] = {1, 2};
+    float logits[60];
+    struct rn_step_seq seqs[] = {{first, 3, NULL, 0}, {second, 2, NULL, 0}};
+    struct rn_step_row rows[] = {{9, 6, 0, 0}, {0, 7, 0, 1}, {1, 8, 0, 2}, {2, 7, 0, 3}, {2, 5, 1, 4}, {3, 6, 1, 5}};
+    int32_t parents[] = {-1, 0, 1, 0, -1, 4};
+    struct rn_step_move moves[] = {{1, 6, 3}, {1, 7, 4}};
+    struct rn_step_copy copy = {5, 0};
+    struct rn_step step = {.n_rows = 6, .n_seqs = 2, .n_outs = 6, .rows = rows, .seqs = seqs, .logits = logits,
+                           .parents = parents, .moves = moves, .n_moves = 2, .copies = &copy, .on_done = on_done};
+
+    (void)state;
+    assert_true(rn_step_check(&step, &plan, &limits));
+    assert_int_equal(rn_step_place(&step, 3), 9);
+    assert_int_equal(rn_step_place(&step, 5), 6);
+    CAUGHT(step.parents, step.parents = NULL);
+    CAUGHT(parents[0], parents[0] = 0);
+    CAUGHT(parents[3], parents[3] = 3);
+    CAUGHT(parents[3], parents[3] = -1);
+    CAUGHT(parents[2], parents[2] = 0); /* its position is not the one behind */
+    CAUGHT(parents[5], parents[5] = 3); /* another sequence's */
+    CAUGHT(rows[3].position, rows[3].position = 8);
+    CAUGHT(limits.tree_depth, limits.tree_depth = 0);
+    CAUGHT(limits.mean_window, limits.mean_window = 64);
+    CAUGHT(limits.context_tokens, limits.context_tokens = 9); /* place 9 */
+    CAUGHT(seqs[0].n_blocks, seqs[0].n_blocks = 2);           /* places 8 and 9 */
+    CAUGHT(step.moves, step.moves = NULL);
+    CAUGHT(moves[0].seq, moves[0].seq = 2);
+    CAUGHT(moves[0].to, moves[0].to = 6);
+    CAUGHT(moves[1].from, moves[1].from = 8);
+    CAUGHT(moves[1].from, moves[1].from = 3); /* where the first one goes to */
+    step.n_copies = 1;
+    copy = (struct rn_step_copy){1, 0}; /* its first two positions count; a move writes behind them */
+    assert_true(rn_step_check(&step, &plan, &limits));
+    CAUGHT(moves[0].to, moves[0].to = 1);
+}
+
 /* A row at 257 with a window of 128 sees chunks 0 (exact), 1 as its mean, and positions from 128 on. */
 static void means_have_their_blocks(void **state)
 {
@@ -132,7 +174,7 @@ static void means_have_their_blocks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(breaches_are_caught), cmocka_unit_test(no_logits_need_no_room),
-                                       cmocka_unit_test(means_have_their_blocks)};
+                                       cmocka_unit_test(means_have_their_blocks), cmocka_unit_test(trees_are_looked_at)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

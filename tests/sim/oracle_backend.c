@@ -75,11 +75,12 @@ static void breach(struct oracle *oracle, const char *what)
 
 static bool blocks_good(const struct oracle *oracle, const struct rn_step *step, const struct rn_step_row *row)
 {
+    uint32_t place = rn_step_place(step, (uint32_t)(row - step->rows));
     const struct rn_backend_limits *limits = &oracle->limits;
     const struct rn_step_seq *seq = &step->seqs[row->seq];
     uint32_t behind = rn_chunks_behind(limits->mean_window, row->position), n_held = 0;
 
-    for (uint32_t i = 0; i <= row->position / limits->block_tokens; i++) {
+    for (uint32_t i = 0; i <= place / limits->block_tokens; i++) {
         bool seen = behind <= RN_CHUNK_SINKS || i * limits->block_tokens < RN_CHUNK_SINKS * RN_CHUNK ||
                     (i + 1) * limits->block_tokens > behind * RN_CHUNK;
 
@@ -93,6 +94,21 @@ static bool blocks_good(const struct oracle *oracle, const struct rn_step *step,
             return false;
     return n_held <= rn_room_blocks(limits, limits->context_tokens) &&
            (limits->mean_window == 0 || (row->position + 1) / RN_CHUNK <= seq->n_means * limits->block_tokens);
+}
+
+/* The row stands behind its parent. */
+static bool follows(const struct oracle *oracle, const struct rn_step *step, uint32_t r)
+{
+    uint32_t first = rn_step_first(step, r);
+    int32_t parent = step->parents == NULL ? (int32_t)r - 1 : step->parents[r];
+
+    if (r == first)
+        return step->parents == NULL || parent == -1;
+    return parent >= (int32_t)first && parent < (int32_t)r &&
+           step->rows[r].position == step->rows[parent].position + 1 &&
+           (step->parents == NULL || (oracle->limits.tree_depth > 0 && oracle->limits.mean_window == 0 &&
+                                      step->rows[r].position - step->rows[first].position <=
+                                          oracle->limits.tree_depth));
 }
 
 /* The contract of backend.h, looked at when the step comes in and again when it runs. */
@@ -115,8 +131,8 @@ static bool step_good(struct oracle *oracle, const struct rn_step *step)
             breach(oracle, "a row is out of range");
         else if (i == 0 ? row->seq != 0 : first && row->seq != row[-1].seq + 1)
             breach(oracle, "the rows of a sequence do not stand together");
-        else if (!first && row->position != row[-1].position + 1)
-            breach(oracle, "positions of a sequence are not consecutive");
+        else if (!follows(oracle, step, i))
+            breach(oracle, "a row does not stand behind its parent");
         else if (row->out != -1 && row->out != outs++)
             breach(oracle, "outs do not ascend without gaps");
         else if (!blocks_good(oracle, step, row))
@@ -132,10 +148,14 @@ static uint32_t first_written(const struct rn_step *step, uint32_t block, uint32
 {
     uint32_t first = per_block;
 
-    for (uint32_t i = 0; i < step->n_rows; i++)
-        if (step->seqs[step->rows[i].seq].blocks[step->rows[i].position / per_block] == block &&
-            step->rows[i].position % per_block < first)
-            first = step->rows[i].position % per_block;
+    for (uint32_t i = 0; i < step->n_rows + step->n_moves; i++) {
+        const struct rn_step_move *move = &step->moves[i < step->n_rows ? 0 : i - step->n_rows];
+        uint32_t place = i < step->n_rows ? rn_step_place(step, i) : move->to;
+
+        if (step->seqs[i < step->n_rows ? step->rows[i].seq : move->seq].blocks[place / per_block] == block &&
+            place % per_block < first)
+            first = place % per_block;
+    }
     return first;
 }
 
@@ -158,6 +178,20 @@ static void check_copies(struct oracle *oracle, const struct rn_step *step)
     }
 }
 
+static void check_moves(struct oracle *oracle, const struct rn_step *step)
+{
+    for (uint32_t i = 0; i < step->n_moves; i++) {
+        const struct rn_step_move *move = &step->moves[i];
+
+        if (move->seq >= step->n_seqs || move->to >= move->from ||
+            move->from / oracle->limits.block_tokens >= step->seqs[move->seq].n_blocks)
+            breach(oracle, "a move is out of range");
+        for (uint32_t k = 0; k < i; k++)
+            if (step->moves[k].seq == move->seq && step->moves[k].to == move->from)
+                breach(oracle, "what was moved to is moved from");
+    }
+}
+
 static void submit_async(struct rn_backend *backend, struct rn_step *step)
 {
     struct oracle *oracle = (struct oracle *)backend;
@@ -165,6 +199,8 @@ static void submit_async(struct rn_backend *backend, struct rn_step *step)
     if (oracle->freed)
         breach(oracle, "a step was submitted to a freed backend");
     if (step_good(oracle, step))
+        check_moves(oracle, step);
+    if (oracle->breach == NULL)
         check_copies(oracle, step);
     step->next = NULL;
     if (oracle->last != NULL)
@@ -273,24 +309,52 @@ static uint64_t sum_of(const struct oracle *oracle, const uint32_t *table, uint3
     return sum;
 }
 
-static void write_logits(const struct oracle *oracle, const struct rn_step_seq *seq, uint32_t position, float *logits)
+static void run_moves(struct oracle *oracle, const struct rn_step *step, enum oracle_fault fault)
 {
+    for (uint32_t i = 0; i < step->n_moves; i++) {
+        const struct rn_step_seq *seq = &step->seqs[step->moves[i].seq];
+
+        *kv_at(oracle, seq, step->moves[i].to) =
+            fault == ORACLE_FAULT_DEVICE ? POISON : *kv_at(oracle, seq, step->moves[i].from);
+    }
+}
+
+static void write_logits(const struct oracle *oracle, const struct rn_step *step, uint32_t r, float *logits)
+{
+    const struct rn_step_seq *seq = &step->seqs[step->rows[r].seq];
+    uint32_t position = step->rows[r].position, root = step->rows[rn_step_first(step, r)].position;
     struct rn_chunk_span span = rn_chunk_span(oracle->limits.mean_window, position, 0);
     uint64_t sum = sum_of(oracle, seq->blocks, span.sink, span.sink_end) +
                    sum_of(oracle, seq->means, span.from, span.to) +
-                   sum_of(oracle, seq->blocks, span.first, position + 1);
+                   sum_of(oracle, seq->blocks, span.first, step->parents == NULL ? position + 1 : root);
 
+    for (int32_t a = (int32_t)r; step->parents != NULL && a >= 0; a = step->parents[a])
+        sum += *kv_at(oracle, seq, rn_step_place(step, (uint32_t)a));
     memset(logits, 0, ORACLE_VOCAB * sizeof *logits);
     logits[token_of(sum, &oracle->alphabet)] = ORACLE_HOT;
 }
 
-static void run_row(struct oracle *oracle, struct rn_step *step, const struct rn_step_row *row, enum oracle_fault fault)
+/* What the row's past has come to: its parent's, or that of the position before. */
+static uint64_t kv_before(const struct oracle *oracle, const struct rn_step *step, uint32_t r)
 {
+    const struct rn_step_seq *seq = &step->seqs[step->rows[r].seq];
+    uint32_t position = step->rows[r].position;
+
+    if (position == 0)
+        return oracle->salt;
+    if (step->parents == NULL || step->parents[r] < 0)
+        return *kv_at(oracle, seq, position - 1);
+    return *kv_at(oracle, seq, rn_step_place(step, (uint32_t)step->parents[r]));
+}
+
+static void run_row(struct oracle *oracle, struct rn_step *step, uint32_t r, enum oracle_fault fault)
+{
+    const struct rn_step_row *row = &step->rows[r];
     const struct rn_step_seq *seq = &step->seqs[row->seq];
-    uint64_t previous = row->position == 0 ? oracle->salt : *kv_at(oracle, seq, row->position - 1);
+    uint64_t previous = kv_before(oracle, step, r);
     float *logits;
 
-    *kv_at(oracle, seq, row->position) =
+    *kv_at(oracle, seq, rn_step_place(step, r)) =
         fault == ORACLE_FAULT_DEVICE ? POISON : kv_after(previous, row->token, row->position);
     if (rn_chunk_ends(oracle->limits.mean_window, row->position))
         *at(oracle, seq->means, row->position / RN_CHUNK) =
@@ -298,7 +362,7 @@ static void run_row(struct oracle *oracle, struct rn_step *step, const struct rn
     if (row->out < 0 || fault == ORACLE_FAULT_DEVICE)
         return;
     logits = step->logits + (size_t)row->out * ORACLE_VOCAB;
-    write_logits(oracle, seq, row->position, logits);
+    write_logits(oracle, step, r, logits);
     if (fault == ORACLE_FAULT_NAN && (uint32_t)row->out == step->n_outs - 1)
         logits[row->position % ORACLE_VOCAB] = NAN;
 }
@@ -312,8 +376,9 @@ void oracle_complete(struct oracle *oracle, enum oracle_fault fault)
         oracle->last = NULL;
     if (step_good(oracle, step)) {
         run_copies(oracle, step, fault);
+        run_moves(oracle, step, fault);
         for (uint32_t i = 0; i < step->n_rows; i++)
-            run_row(oracle, step, &step->rows[i], fault);
+            run_row(oracle, step, i, fault);
     }
     oracle->n_copies += step->n_copies;
     step->status = fault == ORACLE_FAULT_DEVICE || oracle->breach != NULL ? RUNNEL_DEVICE : RUNNEL_OK;
