@@ -614,11 +614,9 @@ static void attend_segment(const struct context *c, const struct rn_op *op, uint
     }
     if (!rn_fast_in_line(c->fast, group->row))
         rn_fast_tree_see(c->fast, c->worker, (uint32_t)op->layer, unit % op->kv_heads, group->row, &t);
-    if (n == 1) {
-        c->fast->level->attention->attend(&t);
-        return;
-    }
     c->fast->level->attention->attend(&t);
+    if (n == 1)
+        return;
     /* acq_rel: pairs with the other workers' additions; who counts to n has seen all parts. */
     if (atomic_fetch_add_explicit(&c->fast->parts_done[unit], 1, memory_order_acq_rel) + 1 < n)
         return;
