@@ -230,6 +230,16 @@ bool rn_cold_head_unpack(const unsigned char *bytes, uint64_t seed, uint32_t blo
            head->payload_bytes <= RN_COLD_MAX_PAYLOAD && (head->parent == 0) == (head->depth == 0);
 }
 
+bool rn_cold_head_begins(const unsigned char *bytes)
+{
+    return rn_bytes_get(bytes + AT_MAGIC, 4) == HEAD_MAGIC;
+}
+
+uint64_t rn_cold_head_serial(const unsigned char *bytes)
+{
+    return rn_bytes_get(bytes + AT_SERIAL, 8);
+}
+
 void rn_cold_tokens_unpack(const unsigned char *bytes, uint32_t n, int32_t *tokens)
 {
     for (uint32_t i = 0; i < n; i++)

@@ -1,19 +1,18 @@
 /* Opening a cold store: the folder, the lock, what lies there.
  *
- * Of each segment the index is read, or, where it has none that is whole (the writer was killed, or still writes), the
- * heads one after another up to the first that is none. Then all records by serial, which is parents before children;
+ * Of each segment the index is read, or its heads (cold_scan.h). Then all records by serial, which is parents before children;
  * one whose parent is not there is left out, and of two with the same serial (the writer was killed while it moved it)
  * the newer one counts, dead or alive. A writer gives each segment without one its index.
  *
  * Memory for the time of the call: the indexes, and 16 bytes per record. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "cache/bytes.h"
 #include "cache/cold_parts.h"
+#include "cache/sort.h"
 
 #define FIRST_NUMBERS 64u
 
@@ -32,7 +31,6 @@ struct load {
     int32_t *tokens;         /* [block_tokens] */
     uint64_t dead;           /* the last serial whose newest record was dead */
     bool no_memory;
-    bool broken;             /* the disk has failed in the segment that is being read */
 };
 
 /* ---- The folder ---- */
@@ -68,89 +66,18 @@ static int by_number(const void *a, const void *b)
 
 /* ---- One segment ---- */
 
-static bool take(struct load *load, int fd, void *bytes, size_t n, uint64_t offset)
+static bool header_fits(const struct rn_cold_store *store, int fd, uint64_t number)
 {
-    int status;
-    bool good = rn_cold_pread(load->store, fd, bytes, n, offset, &status);
-
-    load->broken |= status < 0;
-    return good;
-}
-
-static bool header_fits(struct load *load, int fd, uint64_t number)
-{
-    const struct rn_cold_store *store = load->store;
     unsigned char header[RN_COLD_HEADER_BYTES];
     struct rn_print own = rn_cold_fingerprint(&store->id), other;
     struct rn_cold_id id;
     uint64_t says;
+    int status;
 
-    if (!take(load, fd, header, sizeof header, 0) || !rn_cold_header_unpack(header, &id, &says))
+    if (!rn_cold_pread(store->io, fd, header, sizeof header, 0, &status) || !rn_cold_header_unpack(header, &id, &says))
         return false;
     other = rn_cold_fingerprint(&id);
     return says == number && rn_print_same(&own, &other);
-}
-
-/* The index as it stands at the end of the file; false: there is none that is whole. */
-static bool read_index(struct load *load, struct rn_cold_segment *segment, uint64_t size, unsigned char **index)
-{
-    const struct rn_cold_store *store = load->store;
-    size_t one = rn_cold_index_bytes(store->id.block_tokens);
-    unsigned char trailer[RN_COLD_TRAILER_BYTES];
-    uint64_t at;
-    uint32_t n;
-
-    if (size < RN_COLD_HEADER_BYTES + sizeof trailer ||
-        !take(load, segment->fd, trailer, sizeof trailer, size - sizeof trailer) ||
-        !rn_cold_trailer_unpack(trailer, store->seed, segment->number, &at, &n) || at < RN_COLD_HEADER_BYTES ||
-        at > size || size - at != n * (uint64_t)one + sizeof trailer)
-        return false;
-    *index = rn_alloc(store->heap, n, one);
-    load->no_memory = *index == NULL;
-    if (load->no_memory)
-        return false;
-    if (!take(load, segment->fd, *index, n * one, at)) {
-        rn_free(store->heap, *index);
-        *index = NULL;
-        return false;
-    }
-    segment->n = n;
-    segment->index = at;
-    segment->bytes = size;
-    return true;
-}
-
-/* Builds the index from the heads; payloads are passed over. */
-static void scan(struct load *load, struct rn_cold_segment *segment, uint64_t size, unsigned char **index)
-{
-    const struct rn_cold_store *store = load->store;
-    size_t one = rn_cold_index_bytes(store->id.block_tokens), head_bytes = one - RN_COLD_PLACE_BYTES;
-    uint32_t room = 0;
-    uint64_t at = RN_COLD_HEADER_BYTES;
-
-    for (segment->n = 0; segment->n < RN_COLD_SEGMENT_RECORDS; segment->n++) {
-        struct rn_cold_head head;
-        unsigned char *entry;
-
-        if (segment->n == room) {
-            unsigned char *grown = rn_realloc(store->heap, *index, room == 0 ? FIRST_NUMBERS : 2 * room, one);
-
-            load->no_memory = grown == NULL;
-            if (load->no_memory)
-                return;
-            room = room == 0 ? FIRST_NUMBERS : 2 * room;
-            *index = grown;
-        }
-        entry = *index + segment->n * one;
-        rn_bytes_put(entry, at, RN_COLD_PLACE_BYTES);
-        if (at + head_bytes > size ||
-            !take(load, segment->fd, entry + RN_COLD_PLACE_BYTES, head_bytes, at) ||
-            !rn_cold_head_unpack(entry + RN_COLD_PLACE_BYTES, store->seed, store->id.block_tokens, &head) ||
-            head.payload_bytes > size - at - head_bytes)
-            break;
-        at += rn_cold_record_bytes(store->id.block_tokens, head.payload_bytes);
-    }
-    segment->bytes = at;
 }
 
 /* A file that is not what its name says, or that the disk does not give, is left where it is. */
@@ -159,6 +86,7 @@ static void load_segment(struct load *load, uint64_t number)
     struct rn_cold_store *store = load->store;
     uint32_t slot = rn_cold_segment_slot(store);
     struct rn_cold_segment *segment;
+    struct rn_cold_scan scan;
     int64_t size;
     char name[32];
     int fd;
@@ -172,20 +100,22 @@ static void load_segment(struct load *load, uint64_t number)
         return;
     size = store->io->size(store->io->user, fd);
     segment = &store->segments[slot];
-    *segment = (struct rn_cold_segment){.fd = fd, .number = number, .bytes = (uint64_t)size};
-    load->broken = false;
-    if (size < RN_COLD_HEADER_BYTES || !header_fits(load, fd, number))
-        load->broken = true;
-    else if (!read_index(load, segment, (uint64_t)size, &load->index[slot]) && !load->no_memory && !load->broken)
-        scan(load, segment, (uint64_t)size, &load->index[slot]);
-    if (load->broken || load->no_memory) {
-        store->stats.damaged++;
+    scan = (struct rn_cold_scan){.heap = store->heap, .io = store->io, .fd = fd, .size = (uint64_t)size,
+                                 .number = number, .seed = store->seed, .block_tokens = store->id.block_tokens};
+    if (size < RN_COLD_HEADER_BYTES || !header_fits(store, fd, number))
+        scan.broken = true;
+    else
+        rn_cold_scan(&scan);
+    store->stats.damaged += scan.skipped + scan.broken;
+    if (scan.broken || scan.no_memory) {
+        load->no_memory = scan.no_memory;
         store->io->close(store->io->user, fd);
-        rn_free(store->heap, load->index[slot]);
-        load->index[slot] = NULL;
-        *segment = (struct rn_cold_segment){.fd = -1};
+        rn_free(store->heap, scan.index);
         return;
     }
+    load->index[slot] = scan.index;
+    *segment = (struct rn_cold_segment){
+        .fd = fd, .number = number, .n = scan.n, .bytes = scan.end, .index = scan.index_at};
     store->stats.segments++;
     store->stats.file_bytes += segment->bytes;
     load->n_found += segment->n;
@@ -228,7 +158,7 @@ static bool collect(struct load *load)
         }
     }
     RN_CHECK(n == load->n_found);
-    qsort(load->found, n, sizeof *load->found, by_serial);
+    rn_sort_in_place(load->found, n, sizeof *load->found, by_serial);
     return true;
 }
 
@@ -353,7 +283,7 @@ static runnel_status load_all(struct load *load, rn_cold_record_fn *on_record, v
     load->tokens = rn_alloc(store->heap, store->id.block_tokens, sizeof *load->tokens);
     load->no_memory |= load->index == NULL || load->tokens == NULL;
     if (load->n_numbers > 0)
-        qsort(load->numbers, load->n_numbers, sizeof *load->numbers, by_number);
+        rn_sort_in_place(load->numbers, load->n_numbers, sizeof *load->numbers, by_number);
     for (uint32_t i = 0; i < load->n_numbers && !load->no_memory; i++)
         load_segment(load, load->numbers[i]);
     if (load->no_memory || !collect(load) || !add_all(load, on_record, user))
@@ -416,6 +346,8 @@ static void take_lock(struct rn_cold_store *store, const char *path)
     const struct rn_cold_io *io = store->io;
     int status;
 
+    if (store->limits.read_only)
+        return;
     io->mkdir(io->user, path);
     io->mkdir(io->user, store->folder);
     store->lock_fd = io->open(io->user, rn_cold_path(store, RN_COLD_LOCK), O_RDWR | O_CREAT);

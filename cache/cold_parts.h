@@ -8,10 +8,9 @@
 
 #include <assert.h>
 
-#include "cache/cold_format.h"
+#include "cache/cold_scan.h"
 
 #define RN_COLD_NONE UINT32_MAX
-#define RN_COLD_SEGMENT_RECORDS 8192u /* bounds the index that is held for the newest segment */
 
 enum rn_cold_entry_state { RN_COLD_FREE, RN_COLD_KNOWN, RN_COLD_GONE };
 
@@ -89,8 +88,7 @@ uint64_t rn_cold_entry_bytes(const struct rn_cold_store *store, const struct rn_
 
 /* ---- cold_store.c ---- */
 
-/* All n bytes, or false; *status gets 0 for an end that came too early, or the errno, negative. */
-bool rn_cold_pread(const struct rn_cold_store *store, int fd, void *bytes, size_t n, uint64_t offset, int *status);
+/* All n bytes: 0; or an errno, negative. */
 int rn_cold_pwrite(const struct rn_cold_store *store, int fd, const void *bytes, size_t n, uint64_t offset);
 
 /* store->path becomes that of the name in the folder; returns it. */

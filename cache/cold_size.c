@@ -84,7 +84,7 @@ static uint64_t step(struct rn_cold_store *store)
     void *payload;
     int status;
 
-    if (!rn_cold_pread(store, victim->fd, store->head, one, victim->index + store->victim_next++ * one, &status) ||
+    if (!rn_cold_pread(store->io, victim->fd, store->head, one, victim->index + store->victim_next++ * one, &status) ||
         !rn_cold_head_unpack(store->head + RN_COLD_PLACE_BYTES, store->seed, store->id.block_tokens, &head))
         return LOOK_BYTES;
     entry = rn_cold_index_find(store, head.serial);

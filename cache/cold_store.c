@@ -13,25 +13,6 @@
 
 /* ---- The disk ---- */
 
-bool rn_cold_pread(const struct rn_cold_store *store, int fd, void *bytes, size_t n, uint64_t offset, int *status)
-{
-    unsigned char *at = bytes;
-
-    *status = 0;
-    while (n > 0) {
-        int64_t got = store->io->pread(store->io->user, fd, at, n, offset);
-
-        if (got <= 0) {
-            *status = (int)got;
-            return false;
-        }
-        at += got;
-        n -= (size_t)got;
-        offset += (uint64_t)got;
-    }
-    return true;
-}
-
 int rn_cold_pwrite(const struct rn_cold_store *store, int fd, const void *bytes, size_t n, uint64_t offset)
 {
     const unsigned char *at = bytes;
@@ -382,8 +363,8 @@ bool rn_cold_fetch(struct rn_cold_store *store, uint32_t entry, void *payload, b
     struct rn_print check;
 
     *broken = false;
-    if (!rn_cold_pread(store, fd, bytes, head_bytes, e->offset, &status) ||
-        !rn_cold_pread(store, fd, payload, e->payload_bytes, e->offset + head_bytes, &status)) {
+    if (!rn_cold_pread(store->io, fd, bytes, head_bytes, e->offset, &status) ||
+        !rn_cold_pread(store->io, fd, payload, e->payload_bytes, e->offset + head_bytes, &status)) {
         *broken = status < 0;
         if (!*broken)
             return damaged(store, entry);

@@ -56,6 +56,7 @@ struct rn_cold_limits {
     uint64_t segment_bytes; /* a segment is full with so many; 0: max_bytes / 16, in [1 MiB, 256 MiB] */
     uint32_t max_records;   /* 0: 2^20. At the limit the oldest segment goes */
     uint64_t dirty_bytes;   /* append waits for the disk rather than have more unwritten; 0: 32 MiB */
+    bool read_only;         /* nothing is made, locked or written */
 };
 
 struct rn_cold_record {
@@ -123,6 +124,10 @@ void rn_cold_store_forget(struct rn_cold_store *store, uint64_t handle);
 
 /* All of a salt. Returns how many records went. */
 uint32_t rn_cold_store_forget_salt(struct rn_cold_store *store, struct rn_prefix_salt salt);
+
+/* As forget_salt, and what the files hold of it, dead records too, is overwritten with zeros; *n: how many records.
+ * STATE: writing is off; IO, NO_MEMORY: some are not overwritten. */
+runnel_status rn_cold_store_wipe_salt(struct rn_cold_store *store, struct rn_prefix_salt salt, uint64_t *n);
 
 /* Keeps to the limits: reads and writes at most about budget_bytes, and drops at most one segment. True: there is more
  * to do. `gone` (NULL: not wanted) is told the handle of each record that is no longer known, those of reads and

@@ -785,6 +785,78 @@ RUNNEL_API runnel_status runnel_file_tensor(const runnel_file *file, uint64_t in
 RUNNEL_API runnel_status runnel_file_kv_bytes_per_token(const runnel_file *file, runnel_kv_type kv_type,
                                                         uint64_t *bytes, runnel_error *error);
 
+/* ---- Cache folders ----------------------------------------------------------------------- */
+
+/* What a model's cold tier has left in a folder, looked at and taken away without the model: docs/TIERS.md. These
+ * calls block on the disk and call back on the caller's thread; ls, inspect and verify change nothing and may run
+ * while an engine uses the folder. Errors: IO, the folder cannot be read; NOT_FOUND, no such fingerprint in it. A
+ * `fingerprint` may be shortened to the digits that tell it from the others; NULL: all. What else lies in the folder is
+ * counted as foreign and left alone. */
+typedef struct runnel_cache_entry {
+    size_t struct_size;
+    const char *fingerprint;  /* 32 hexadecimal digits: of model, KV format and adapter */
+    const char *model;        /* its name, for people; "" if no file says it */
+    uint32_t block_tokens;
+    uint64_t block_bytes;     /* of KV, unpacked */
+    uint64_t segments, records, salts;
+    uint64_t prefixes;        /* of different first blocks */
+    uint64_t longest_tokens;  /* of a prefix */
+    uint64_t file_bytes, record_bytes; /* of the files; of the records that can be used */
+    uint64_t damaged;         /* segments and records that a glance finds not whole; see runnel_cache_verify */
+} runnel_cache_entry;
+
+typedef struct runnel_cache_record {
+    size_t struct_size;
+    uint64_t id, parent;      /* parent: the record of the block before it, told before; 0: none */
+    uint64_t salt;            /* cache_salt */
+    uint32_t depth;           /* blocks before it */
+    const int32_t *tokens;    /* [n_tokens] */
+    uint32_t n_tokens;
+    uint32_t bytes;           /* packed */
+} runnel_cache_record;
+
+typedef struct runnel_cache_damage {
+    size_t struct_size;
+    const char *fingerprint;
+    const char *file;         /* in its folder */
+    uint64_t offset, bytes;   /* where */
+    const char *what;         /* a sentence */
+} runnel_cache_damage;
+
+typedef struct runnel_cache_totals {
+    size_t struct_size;
+    uint64_t fingerprints, segments, records, bytes; /* that were looked at; purge: that are gone */
+    uint64_t damaged, foreign;
+} runnel_cache_totals;
+
+typedef struct runnel_cache_purge_options {
+    size_t struct_size;
+    const char *fingerprint;
+    uint8_t by_salt;          /* 1: the records of `salt`, whose bytes are overwritten */
+    uint64_t salt;
+    uint64_t keep_bytes;      /* else: the oldest segments of each fingerprint, until so many bytes are left */
+} runnel_cache_purge_options;
+
+/* on_entry and totals may be NULL, as in the calls below. Reads the indexes alone. */
+RUNNEL_API runnel_status runnel_cache_ls(const char *path, void (*on_entry)(void *user, const runnel_cache_entry *entry),
+                                         void *user, runnel_cache_totals *totals, runnel_error *error);
+
+/* Tells of each record of one fingerprint, parents first. */
+RUNNEL_API runnel_status runnel_cache_inspect(const char *path, const char *fingerprint,
+                                              void (*on_record)(void *user, const runnel_cache_record *record),
+                                              void *user, runnel_error *error);
+
+/* Reads everything and compares it with its checksums. OK, also where damage was found: look at totals. */
+RUNNEL_API runnel_status runnel_cache_verify(const char *path, const char *fingerprint,
+                                             void (*on_damage)(void *user, const runnel_cache_damage *damage),
+                                             void *user, runnel_cache_totals *totals, runnel_error *error);
+
+RUNNEL_API void runnel_cache_purge_options_default(runnel_cache_purge_options *options);
+
+/* BUSY: an engine writes one of them; then nothing has been done. */
+RUNNEL_API runnel_status runnel_cache_purge(const char *path, const runnel_cache_purge_options *options,
+                                            runnel_cache_totals *totals, runnel_error *error);
+
 /* ---- EAGLE heads -------------------------------------------------------------------------- */
 
 /* Training of a head that drafts for a model: a small network that reads the residual streams behind a few of the

@@ -1,0 +1,33 @@
+/* A segment's records as they lie in its file: by its index, or where it has none that is whole (its writer was killed,
+ * or still writes) by the heads one after another. Behind a damaged head the next one is looked for at every multiple
+ * of 8, and taken if its check and its payload's fit and no record before it has its serial: so neither a piece of a
+ * payload nor an entry of half an index is taken for a record. One owner; blocks on the disk. */
+#ifndef RN_CACHE_COLD_SCAN_H
+#define RN_CACHE_COLD_SCAN_H
+
+#include "cache/cold_format.h"
+
+#define RN_COLD_SEGMENT_RECORDS 8192u /* at most; bounds the index that is held for the newest segment */
+
+struct rn_cold_scan {
+    struct rn_heap *heap;        /* borrowed, like io and fd */
+    const struct rn_cold_io *io;
+    int fd;
+    uint64_t size, number, seed; /* of the file; of the segment; of its checks */
+    uint32_t block_tokens;
+
+    unsigned char *index;        /* [n × rn_cold_index_bytes], from the heap: the caller's to free */
+    uint32_t n;
+    uint64_t index_at;           /* where the index begins; 0: the heads were read */
+    uint64_t end;                /* behind the index, or behind the last record */
+    uint32_t skipped;            /* places from which the next head had to be looked for, and was found */
+    bool no_memory, broken;      /* broken: the disk has failed */
+};
+
+/* All n bytes, or false; *status gets 0 for an end that came too early, or the errno, negative. */
+bool rn_cold_pread(const struct rn_cold_io *io, int fd, void *bytes, size_t n, uint64_t offset, int *status);
+
+/* Fills in what is behind block_tokens. Nothing is told of what the records are; look at no_memory and broken. */
+void rn_cold_scan(struct rn_cold_scan *scan);
+
+#endif
