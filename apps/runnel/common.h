@@ -159,6 +159,7 @@ int app_perplexity(const struct app_options *options);
 int app_template(const struct app_options *options);
 int app_bench(const struct app_options *options);
 int app_batch(const struct app_options *options);
+int app_cache(const struct app_options *options);
 int app_eagle_train(const struct app_options *options);
 
 #endif

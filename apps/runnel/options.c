@@ -15,6 +15,7 @@ enum kind {
     CHOICE,     /* const char *: one of `choices`, parted by bars */
     INTEGER,    /* int64_t in [min, max] */
     UNSIGNED,   /* uint64_t, all of it */
+    NUMBER,     /* struct app_number */
     SIZE,       /* uint64_t with K, M or G behind it */
     REAL,       /* double in [min, max], or in (min, max] if `open` */
     REFERENCE,  /* sets device */
@@ -160,6 +161,14 @@ static const struct option {
     {"--max-line-bytes", 0, "BYTES", SIZE, AT(max_line_bytes), 0, 0, false, NULL, APP_BATCH,
      "a longer line gets an error; with K, M or G; default 16M"},
 
+    {"--fingerprint", 0, "HEX", STRING, AT(fingerprint), 0, 0, false, NULL, APP_CACHE,
+     "only this one, as ls shows it; the first digits do; ls then lists its records"},
+    {"--all", 0, NULL, FLAG, AT(purge_all), 0, 0, false, NULL, APP_CACHE, "purge: all that is kept"},
+    {"--keep", 0, "BYTES", SIZE, AT(keep_bytes), 0, 0, false, NULL, APP_CACHE,
+     "purge: the oldest, until a fingerprint has at most BYTES; with K, M or G"},
+    {"--salt", 0, "N", NUMBER, AT(salt), 0, 0, false, NULL, APP_CACHE,
+     "purge: what requests with this cache salt have left; its bytes are overwritten"},
+
     {"--ctx", 0, "N", INTEGER, AT(context), 1, UINT32_MAX, false, NULL, COMPUTING | APP_INFO,
      "positions of the context; default: the model's own, at most 8192"},
     {"--kv-type", 0, "TYPE", CHOICE, AT(kv_type), 0, 0, false, "f16|f32|bf16|fp8|q8|q4|q3", SETTING | APP_INFO,
@@ -183,7 +192,7 @@ static const struct option {
     {"--trace", 0, "FILE", STRING, AT(trace_file), 0, 0, false, NULL, SETTING,
      "what actors, steps and requests did when, for ui.perfetto.dev"},
     {"--json", 0, NULL, FLAG, AT(json), 0, 0, false, NULL,
-     APP_RUN | APP_CHAT | APP_INFO | APP_PERPLEXITY | APP_BENCH | APP_EMBED, "JSON on standard output"},
+     APP_RUN | APP_CHAT | APP_INFO | APP_PERPLEXITY | APP_BENCH | APP_EMBED | APP_CACHE, "JSON on standard output"},
     {"--csv", 0, NULL, FLAG, AT(csv), 0, 0, false, NULL, APP_BENCH, "comma-separated values on standard output"},
     {"--quiet", 'q', NULL, FLAG, AT(quiet), 0, 0, false, NULL, LOADING, "no progress and no figures on standard error"},
     {"--help", 'h', NULL, FLAG, AT(help), 0, 0, false, NULL, ALL, "this text"},
@@ -391,6 +400,9 @@ static bool store(const struct option *o, const char *text, struct app_options *
         return read_integer(text, text + strlen(text), (int64_t)o->min, (int64_t)o->max, (int64_t *)field);
     case UNSIGNED:
         return read_unsigned(text, text + strlen(text), (uint64_t *)field);
+    case NUMBER:
+        ((struct app_number *)field)->given = true;
+        return read_unsigned(text, text + strlen(text), &((struct app_number *)field)->value);
     case SIZE:
         return read_size(text, (uint64_t *)field);
     case REAL:
@@ -426,6 +438,7 @@ static void complain_value(const struct option *o, const char *text)
         snprintf(range, sizeof range, "a whole number from %.0f to %.0f", o->min, o->max);
         break;
     case UNSIGNED:
+    case NUMBER:
         snprintf(range, sizeof range, "a whole number from 0 to %llu", (unsigned long long)UINT64_MAX);
         break;
     case SIZE:
@@ -538,7 +551,8 @@ bool app_options_parse(struct app_options *options, const char *name, unsigned c
     if (options->help || options->n_operands >= least)
         return true;
     app_error("%s is missing; see runnel %s --help",
-              options->n_operands == 0    ? "MODEL"
+              command == APP_CACHE        ? options->n_operands == 0 ? "what to do (ls, verify or purge)" : "DIR"
+              : options->n_operands == 0  ? "MODEL"
               : command != APP_BATCH      ? "FILE"
               : options->n_operands == 1 ? "IN.jsonl"
                                           : "OUT.jsonl",

@@ -24,7 +24,8 @@ enum {
     APP_BENCH = 64,
     APP_BATCH = 256,
     APP_EAGLE = 512,
-    APP_EMBED = 1024
+    APP_EMBED = 1024,
+    APP_CACHE = 2048
 };
 
 #define APP_MAX_BIASES 1024
@@ -38,9 +39,15 @@ struct app_list {
     size_t n;
 };
 
+/* A number that may not have been given. */
+struct app_number {
+    uint64_t value;
+    bool given;
+};
+
 struct app_options {
     const char *operands[APP_MAX_OPERANDS]; /* MODEL, then FILE where the command has one; bench: MODELs; batch:
-                                               MODEL, IN, OUT; embed: MODEL, texts */
+                                               MODEL, IN, OUT; embed: MODEL, texts; cache: what to do, DIR */
     int n_operands;
     bool help;
     /* text in and out; NULL: not given */
@@ -82,6 +89,11 @@ struct app_options {
     bool resume, overwrite, unordered;
     int64_t batch_streams;
     uint64_t max_line_bytes;
+    /* a cache folder */
+    const char *fingerprint;
+    struct app_number salt;
+    uint64_t keep_bytes;
+    bool purge_all;
     /* a head to be trained; 0: the library's own default */
     int64_t train_steps, text_tokens, unroll;
     double rate;

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""runnel cache: what it shows, finds and takes away, judged by a folder whose records have a closed form (make_cache)."""
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import common
+from common import run
+
+MAKE = os.environ["RUNNEL_MAKE_CACHE"]
+CHAINS, DEPTH, TOKENS = 12, 3, 4  # TOKENS: of a block
+
+
+class Cache(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.path = pathlib.Path(self.temporary.name) / "cache"
+        subprocess.run([MAKE, self.path, str(CHAINS), str(DEPTH)], check=True, timeout=60)
+
+    def tearDown(self):
+        self.temporary.cleanup()
+
+    def json(self, *args, code=0):
+        done = run("cache", *args, "--json")
+        self.assertEqual(done.returncode, code, done.stderr)
+        return json.loads(done.stdout)
+
+    def entry(self):
+        entries = self.json("ls", self.path)["entries"]
+        self.assertEqual(len(entries), 1)
+        return entries[0]
+
+    def segments(self):
+        return sorted(self.path.glob("*/*.kv"))
+
+    def test_ls(self):
+        entry = self.entry()
+        self.assertEqual(entry["model"], "closed form")
+        self.assertEqual((entry["records"], entry["prefixes"], entry["salts"]), (CHAINS * DEPTH, CHAINS, 3))
+        self.assertEqual((entry["tokens"], entry["longest_tokens"]), (CHAINS * DEPTH * TOKENS, DEPTH * TOKENS))
+        self.assertEqual(entry["file_bytes"], sum(p.stat().st_size for p in self.segments()))
+        self.assertEqual((entry["segments"], entry["damaged"]), (len(self.segments()), 0))
+        self.assertEqual(entry["fingerprint"], self.segments()[0].parent.name)
+        text = run("cache", "ls", self.path)
+        self.assertEqual(text.returncode, 0)
+        head, line = text.stdout.decode().splitlines()
+        self.assertEqual(line.split()[:2], [entry["fingerprint"][:12], str(CHAINS * DEPTH)])
+        self.assertTrue(head.startswith("fingerprint") and line.endswith("closed form"))
+        for name, field in (("records", "36"), ("model", "closed")):  # columns stand under their names
+            end = head.index(name) + (len(name) if name != "model" else len(field))
+            self.assertTrue(line[:end].endswith(field), (head, line))
+
+    def test_records(self):
+        records = self.json("ls", self.path, "--fingerprint", self.entry()["fingerprint"][:8])
+        self.assertEqual(len(records), CHAINS * DEPTH)
+        known = {0: None}
+        for r in records:
+            chain, depth = r["tokens"][0], r["tokens"][1]
+            self.assertEqual(r["tokens"], [chain, depth, -1, chain ^ depth * 1000003])
+            self.assertEqual((r["depth"], r["salt"], r["bytes"]), (depth, chain % 3, 1 + (chain * 7 + depth * 31) % 200))
+            self.assertEqual(known[r["parent"]], (chain, depth - 1) if depth else None)
+            known[r["id"]] = (chain, depth)
+        lines = run("cache", "ls", self.path, "--fingerprint", self.entry()["fingerprint"]).stdout.decode().splitlines()
+        self.assertEqual(len(lines), 1 + CHAINS * DEPTH)
+
+    def test_verify(self):
+        good = self.json("verify", self.path)
+        self.assertEqual((good["damage"], good["records"], good["damaged"]), ([], CHAINS * DEPTH, 0))
+        self.assertIn(b"all whole", run("cache", "verify", self.path).stdout)
+        segment = self.segments()[0]
+        data = bytearray(segment.read_bytes())
+        data[256 + 96 + 4 * TOKENS] ^= 1  # the first record's payload
+        segment.write_bytes(data)
+        bad = self.json("verify", self.path, code=1)
+        self.assertEqual((bad["damaged"], bad["records"]), (1, CHAINS * DEPTH - 1))
+        self.assertEqual((bad["damage"][0]["file"], bad["damage"][0]["offset"]), (segment.name, 256 + 96 + 4 * TOKENS))
+        text = run("cache", "verify", self.path)
+        self.assertEqual(text.returncode, 1)
+        self.assertIn(segment.name.encode() + b": byte 368, 1 bytes", text.stdout)
+
+    def test_purge(self):
+        gone = self.json("purge", self.path, "--salt", "1")
+        self.assertEqual(gone["records"], CHAINS // 3 * DEPTH)
+        self.assertEqual((self.entry()["salts"], self.entry()["records"]), (2, CHAINS * DEPTH * 2 // 3))
+        newest = self.segments()[-1].stat().st_size
+        self.json("purge", self.path, "--keep", str(newest), "--fingerprint", self.entry()["fingerprint"])
+        self.assertEqual(len(self.segments()), 1)
+        self.json("purge", self.path, "--all")
+        self.assertEqual(self.segments(), [])
+        self.assertEqual(run("cache", "ls", self.path).stdout, b"nothing is kept here\n")
+
+    def test_writer(self):
+        with subprocess.Popen([MAKE, self.path, "1", "1", "hold"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as w:
+            self.assertEqual(w.stdout.readline(), b"held\n")
+            for way in (["--all"], ["--salt", "1"], ["--keep", "1"]):
+                refused = run("cache", "purge", self.path, *way)
+                self.assertEqual(refused.returncode, 1)
+                self.assertIn(b"an engine is writing to it", refused.stderr)
+            self.assertEqual(self.entry()["records"], CHAINS * DEPTH + 1)
+            self.assertEqual(self.json("verify", self.path)["damaged"], 0)
+            w.stdin.close()
+            self.assertEqual(w.wait(timeout=60), 0)
+        self.json("purge", self.path, "--all")
+
+    def test_refused(self):
+        empty = pathlib.Path(self.temporary.name) / "empty"
+        empty.mkdir()
+        plain = pathlib.Path(self.temporary.name) / "plain"
+        plain.write_text("x")
+        for args, code, words in (
+                (["ls", "/nonexistent/x"], 1, b"/nonexistent/x: No such file"),
+                (["verify", plain], 1, b"Not a directory"),
+                (["purge", "/nonexistent/x", "--all"], 1, b"No such file"),
+                (["purge", self.path], 2, b"one of --all"),
+                (["purge", self.path, "--all", "--keep", "1"], 2, b"one of --all"),
+                (["purge", self.path, "--salt", "x"], 2, b"whole number"),
+                (["ls", self.path, "--fingerprint", "xyz"], 2, b"'xyz' is no fingerprint"),
+                (["verify", self.path, "--fingerprint", "0" * 32], 1, b"no fingerprint begins with"),
+                (["verfy", self.path], 2, b"did you mean verify?"),
+                (["ls"], 2, b"DIR is missing"),
+                ([], 2, b"what to do"),
+                (["ls", self.path, "more"], 2, b"one word too many")):
+            done = run("cache", *args)
+            self.assertEqual(done.returncode, code, (args, done.stderr))
+            self.assertIn(words, done.stderr, args)
+            self.assertEqual(done.stdout, b"", args)
+        self.assertEqual(run("cache", "ls", empty).stdout, b"nothing is kept here\n")
+        self.assertEqual(self.json("ls", empty), {"entries": [], "foreign": 0})
+        self.assertEqual(self.entry()["records"], CHAINS * DEPTH)
+
+    def test_foreign(self):
+        (self.path / "notes.txt").write_text("mine")
+        (self.segments()[0].parent / "0000000000000abc.kv").symlink_to(self.path / "notes.txt")
+        self.assertEqual(self.json("ls", self.path)["foreign"], 1)
+        self.json("purge", self.path, "--all")
+        self.assertEqual((self.path / "notes.txt").read_text(), "mine")
+
+
+if __name__ == "__main__":
+    common.main(__name__)
