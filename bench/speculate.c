@@ -1,14 +1,13 @@
 /* What speculation costs and gives, on the real backend, against plain decoding in the same process.
  *
- *   grid        a proposer that lies: it knows the answers, and each of its drafts is right with a set chance. Streams x
- *               chances; `turns`: right and wrong for 48 tokens each. The figure is the rate of tokens of the requests
- *               that draft over that of those that do not; no less than 0.98 is the goal.
- *   proposers   requests with a text (--prompt-file: one in each line, \n for a new line), one after another: plain, with
- *               n-gram lookup of their own past, and with what other requests' texts have (shared), and whatever
- *               else --draft names. The texts must be the same.
+ *   grid        a proposer that lies: it knows the answers, and each of its drafts is right with a set chance, for
+ *               streams x chances; a chance of -1: right and wrong in turn for 48 tokens each. The figure is the rate
+ *               of tokens of requests that draft over that of those that do not; no less than 0.98 is the goal.
+ *   proposers   requests with a text (--prompt-file: one in each line, \n for a new line), one after another: plain,
+ *               and with each proposer there is. The texts must be the same.
  *
- *   bench_speculate MODEL.gguf [--test grid|proposers] [--streams N[,N...]] [--chances P[,P...]] [--tokens N] [--rounds N]
- *                   [--prompt-file FILE] [--draft-max N] [--threads N] [--csv]
+ *   bench_speculate MODEL.gguf [--test grid|proposers] [--streams N[,N...]] [--chances P[,P...]] [--tokens N]
+ *                   [--rounds N] [--prompt-file FILE] [--draft-max N] [--threads N] [--csv]
  *
  * Variants go in turn, round by round, so that the machine's moods meet all of them; a figure is the median of the
  * rounds' ratios, least and most beside it. Everything runs on one host thread; greedy. */
@@ -219,8 +218,9 @@ static bool cell(uint32_t n, double with_chance)
         printf("grid,%u,%g,%.1f,%.1f,%.3f,%.3f,%.3f,%llu,%llu\n", n, with_chance, plain, drafting, median, ratios[0],
                ratios[rounds - 1], (unsigned long long)drafted, (unsigned long long)accepted);
     else
-        printf("%3u streams, right %5.2f: plain %7.1f, drafting %7.1f tokens/s; ratio %.3f (%.3f to %.3f); drafted %llu, "
-               "accepted %llu%s\n", n, with_chance, plain, drafting, median, ratios[0], ratios[rounds - 1],
+        printf("%3u streams, right %5.2f: plain %7.1f, drafting %7.1f tokens/s; ratio %.3f (%.3f to %.3f); "
+               "drafted %llu, accepted %llu%s\n",
+               n, with_chance, plain, drafting, median, ratios[0], ratios[rounds - 1],
                (unsigned long long)drafted, (unsigned long long)accepted, median < 0.98 ? "  BELOW 0.98" : "");
     return median >= 0.98;
 }

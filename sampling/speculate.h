@@ -8,15 +8,15 @@
  *
  *   (t - 1 + E(k)) / c(r + k)  >  t / c(r)        the k for which the left side is greatest is taken
  *
- * t counts a token for each sequence that draws, and a for each draft that others bring. So drafting ends by itself where
- * rows are dear (many sequences, a slow machine) or drafts are bad.
+ * t counts a token for each sequence that draws, and a for each draft that others bring. So drafting ends by itself
+ * where rows are dear (many sequences, a slow machine) or drafts are bad.
  *
  * What is measured may be wrong, and drafts are dear before it is. So a sequence keeps a purse, in tokens of its own:
  * drafts cost their price, t (c(r + k) - c(r)) / c(r), and each that was right gives one token back. The purse begins
- * with less than a token, grows by little with each step, and drafts for which there is no money are not made; nor steps
- * that are much larger than all that were measured. What all its drafts have cost in vain is therefore bounded by what it began with and that growth, whoever
- * proposes. A sequence for which no k pays, or that has no money, rests for some steps, each time twice as many, and then
- * tries a few drafts again: acceptance changes along a text.
+ * with less than a token, grows by little with each step, and drafts for which there is no money are not made; nor
+ * steps that are much larger than all that were measured. What all its drafts have cost in vain is therefore bounded by
+ * what it began with and that growth, whoever proposes. A sequence for which no k pays, or that has no money, rests for
+ * some steps, each time twice as many, and then tries a few drafts again: acceptance changes along a text.
  *
  * Nothing here changes what is drawn, only how many at once. */
 #ifndef RN_SAMPLING_SPECULATE_H
