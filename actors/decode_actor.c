@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "actors/decode_batch.h"
+#include "actors/decode_draft.h"
 #include "actors/engine.h"
 #include "actors/note.h"
 #include "base/check.h"
@@ -38,6 +39,7 @@ static void give_back(struct rn_decode *decode, struct rn_request *request)
     decode->credits[request->slot].back = true;
     decode->credits[request->slot].away = request->stalled;
     request->preempted = request->growing = false;
+    rn_drafting_end(decode, request);
     free_lane(decode, request);
     rn_request_send(request, &decode->model->tier.actor, RN_MSG_PREEMPTED);
 }
@@ -46,6 +48,7 @@ static void give_back(struct rn_decode *decode, struct rn_request *request)
 static void let_go(struct rn_decode *decode, struct rn_request *request)
 {
     RN_CHECK(request->outcome != RN_OUTCOME_NONE && !request->in_step);
+    rn_drafting_end(decode, request);
     free_lane(decode, request);
     rn_request_send(request, &decode->model->detokenizer.actor, RN_MSG_END);
 }
@@ -113,6 +116,7 @@ static void on_offer(struct rn_actor *self, struct rn_msg *msg)
         *credit = (struct rn_credit){.generation = request->generation, .n = (int32_t)outlet->window};
     credit->back = false;
     rn_request_push(&decode->prompts, request);
+    rn_drafting_begin(decode, request);
 }
 
 /* CANCEL, EXPIRE, PREEMPT: of a request that is no longer here. The tier remembers what else it has to know. */
@@ -343,7 +347,8 @@ static void settle_drafts(struct rn_batch_part *part, const struct rn_batch_out 
         part->n_accepted += outs[i].drawn;
     request->n_drafted += part->n_drafts;
     request->n_accepted += part->n_accepted;
-    rn_speculation_note(&request->speculation, part->n_drafts, part->n_accepted);
+    rn_speculation_note(part->by_model ? &request->model_speculation : &request->speculation, part->n_drafts,
+                        part->n_accepted);
 }
 
 /* What the step means for one sequence, as far as the next step depends on it; `outs` are its wanted rows. */
@@ -494,9 +499,11 @@ static void begin_step(struct rn_decode *decode)
     struct rn_backend *backend = decode->model->parts.backend;
     struct rn_batch *batch;
 
-    if (decode->in_flight || decode->free_lists == NULL || decode->free_computed == NULL || !rn_batch_compose(decode))
+    if (decode->in_flight || decode->free_lists == NULL || decode->free_computed == NULL || rn_drafting_holds(decode) ||
+        !rn_batch_compose(decode))
         return;
     batch = decode->batch;
+    rn_drafting_step(decode);
     take_list_of(decode, batch);
     decode->in_flight = true;
     batch->msg = rn_msg_new(decode->actor.runtime, RN_MSG_STEP_DONE);
@@ -513,10 +520,11 @@ static void settle(struct rn_decode *decode, struct rn_batch *batch)
     struct rn_batch_out *outs = batch->outs;
 
     decode->in_flight = false;
-    if (batch->n_answer_rows == batch->step.n_rows && batch->step.status == RUNNEL_OK)
+    if (batch->n_answer_rows == batch->step.n_rows && batch->step.status == RUNNEL_OK && !batch->waited)
         rn_step_cost_note(&decode->cost, batch->step.n_rows, (batch->end_ns - batch->begin_ns) / 1000);
-    rn_pace_note(&decode->pace, batch->n_answer_rows, batch->step.n_rows - batch->n_answer_rows,
-                 (batch->end_ns - batch->begin_ns) / 1000);
+    if (!batch->waited)
+        rn_pace_note(&decode->pace, batch->n_answer_rows, batch->step.n_rows - batch->n_answer_rows,
+                     (batch->end_ns - batch->begin_ns) / 1000);
     for (uint32_t i = 0; i < batch->n_parts; i++) {
         settle_part(decode, batch, &batch->parts[i], outs);
         outs += batch->parts[i].n_outs;
@@ -549,6 +557,7 @@ static void on_sampled(struct rn_actor *self, struct rn_msg *msg)
     settle(decode, batch);
     decode->batch = &decode->batches[batch == &decode->batches[0]];
     begin_step(decode);
+    rn_drafting_tell(decode);
     tell(decode, batch);
 }
 
@@ -559,14 +568,20 @@ static void flush(struct rn_actor *self)
     if (decode->shortage)
         give_back_stalled(decode);
     begin_step(decode);
+    rn_drafting_tell(decode);
+    if (decode->close != NULL && rn_drafting_close(decode)) {
+        rn_actor_on_close(self, decode->close);
+        decode->close = NULL;
+    }
 }
 
+/* The draft actor may still have a pass under way; its last word comes before this one's. */
 static void on_close(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_decode *decode = decode_of(self);
 
     RN_CHECK(!decode->in_flight && decode->n_running == 0 && decode->prompts.n == 0);
-    rn_actor_on_close(self, msg);
+    decode->close = msg;
 }
 
 static const struct rn_actor_class decode_class = {
@@ -584,6 +599,8 @@ static const struct rn_actor_class decode_class = {
             [RN_MSG_SAMPLED] = on_sampled,
             [RN_MSG_TOKENS_BACK] = on_tokens_back,
             [RN_MSG_COMPUTED_BACK] = on_computed_back,
+            [RN_MSG_NEWS_BACK] = rn_drafting_on_news_back,
+            [RN_MSG_DRAFTS] = rn_drafting_on_drafts,
             [RN_MSG_CLOSE] = on_close,
         },
     .flush = flush,
@@ -649,13 +666,13 @@ runnel_status rn_decode_init(struct rn_decode *decode, struct runnel_model *mode
     decode->running = rn_alloc(heap, engine->max_streams, sizeof decode->running[0]);
     decode->credits = rn_calloc(heap, engine->max_streams, sizeof decode->credits[0]);
     if (decode->running == NULL || decode->credits == NULL || take_batches(decode, heap) != RUNNEL_OK ||
-        take_lists(decode, heap) != RUNNEL_OK) {
+        take_lists(decode, heap) != RUNNEL_OK || rn_drafting_init(decode) != RUNNEL_OK) {
         rn_decode_fini(decode);
         return RUNNEL_NO_MEMORY;
     }
     rn_actor_init(&decode->actor, &engine->runtime, &decode_class,
                   (int32_t)(10 * engine->max_streams + RN_PREFILL_LANES + RN_PREFILL_SHORTS + RN_TOKEN_LISTS +
-                            RN_COMPUTED_LISTS + 3));
+                            RN_COMPUTED_LISTS + RN_NEWS_LISTS + RN_DRAFTS_LISTS + 3));
     return RUNNEL_OK;
 }
 
@@ -677,4 +694,5 @@ void rn_decode_fini(struct rn_decode *decode)
     rn_free(heap, decode->feature_rows);
     for (uint32_t i = 0; i < RN_TOKEN_LISTS; i++)
         rn_free(heap, decode->lists[i].items);
+    rn_drafting_fini(decode);
 }

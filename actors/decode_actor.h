@@ -25,6 +25,7 @@
 #ifndef RN_ACTORS_DECODE_ACTOR_H
 #define RN_ACTORS_DECODE_ACTOR_H
 
+#include "actors/decode_draft.h"
 #include "actors/detokenizer_actor.h"
 #include "actors/pace.h"
 #include "actors/request.h"
@@ -73,6 +74,7 @@ struct rn_batch_part {
     uint32_t n_done; /* the request's, with this step */
     bool tells_progress, tells_computed, tells_embedding;
     uint32_t n_drafts, n_accepted;
+    bool by_model;   /* the drafts are the drafter's, not the proposer's */
 };
 
 struct rn_batch {
@@ -85,6 +87,7 @@ struct rn_batch {
     bool read_along;             /* one of them is not of the background */
     uint32_t n_drafts, n_spare;  /* drafts it has, and for which there is still room */
     uint64_t begin_ns, end_ns;   /* of the step: submit, and its end on the backend's thread */
+    bool waited;                 /* for a pass of the drafter: its time says nothing of its cost */
     struct rn_token_list *list;  /* for its events */
     struct rn_computed_list *computed;
 };
@@ -110,6 +113,8 @@ struct rn_decode {
     struct rn_step_cost cost;
     bool in_flight;
     uint64_t now_us;              /* when the batch that is taken apart came back */
+    struct rn_drafting drafting;
+    struct rn_msg *close;         /* CLOSE, until the draft actor is quiet */
     bool shortage;                /* the tier wants back what stalls */
     struct rn_token_list lists[RN_TOKEN_LISTS];
     struct rn_token_list *free_lists;

@@ -9,6 +9,7 @@
  * without a block for its next position is left out. Nothing here changes what a row computes (law 5), only when. */
 #include "actors/decode_batch.h"
 
+#include "actors/decode_draft.h"
 #include "actors/embed.h"
 #include "actors/engine.h"
 #include "model/room.h"
@@ -69,16 +70,16 @@ static void add_row(struct rn_batch *batch, struct rn_batch_part *part, bool sam
 /* Not where old positions become means: a wrong draft that ends a chunk would be in one. */
 static bool can_draft(const struct rn_decode *decode, const struct rn_request *request)
 {
-    return request->proposer != NULL && decode->model->parts.limits.mean_window == 0;
+    return (request->proposer != NULL || request->draft_model) && decode->model->parts.limits.mean_window == 0;
 }
 
-/* Drafts that the sequence can take besides its last token: each may become an event, and has a position. */
-static uint32_t draft_room(const struct rn_decode *decode, const struct rn_request *request)
+/* Besides its last token: each may become an event, and has a position. */
+uint32_t rn_batch_draft_room(const struct rn_decode *decode, const struct rn_request *request)
 {
-    uint32_t positions = request->n_blocks * decode->model->parts.limits.block_tokens - request->n_done;
+    uint32_t positions = request->n_blocks * decode->model->parts.limits.block_tokens - request->n_tokens;
     uint32_t tokens = request->n_limit - request->n_tokens - 1;
     uint32_t credit = (uint32_t)credit_of(decode, request) - 1;
-    uint32_t room = request->draft_max;
+    uint32_t room = can_draft(decode, request) ? request->draft_max : 0;
 
     room = room < positions ? room : positions;
     room = room < tokens ? room : tokens;
@@ -103,23 +104,73 @@ static void add_draft(struct rn_batch *batch, struct rn_batch_part *part, int32_
     batch->n_spare--;
 }
 
-static void add_drafts(struct rn_decode *decode, struct rn_batch_part *part)
+/* How many of the `most` that there are; by whose record. */
+static uint32_t draft_length(const struct rn_decode *decode, struct rn_speculation *speculation, uint32_t most)
+{
+    uint32_t n_running = decode->n_running;
+
+    return rn_speculation_length(speculation, &decode->cost, n_running + decode->batch->n_drafts, n_running, most);
+}
+
+static void add_those(struct rn_decode *decode, struct rn_batch_part *part, const int32_t *drafts, uint32_t n)
+{
+    uint32_t n_vocab = decode->model->parts.n_vocab;
+
+    for (uint32_t i = 0; i < n && drafts[i] >= 0 && (uint32_t)drafts[i] < n_vocab; i++)
+        add_draft(decode->batch, part, drafts[i]);
+    decode->batch->n_drafts += part->n_drafts;
+}
+
+static void add_proposed(struct rn_decode *decode, struct rn_batch_part *part, uint32_t room)
 {
     struct rn_request *request = part->request;
-    struct rn_batch *batch = decode->batch;
-    uint32_t n_vocab = decode->model->parts.n_vocab, n_running = decode->n_running, most, n;
     int32_t drafts[RN_DRAFT_MOST];
+    uint32_t most, n;
 
-    if (!can_draft(decode, request))
+    if (request->proposer == NULL)
         return;
-    most = rn_speculation_length(&request->speculation, &decode->cost, n_running + batch->n_drafts, n_running,
-                                 draft_room(decode, request));
+    most = draft_length(decode, &request->speculation, room);
     if (most == 0)
         return;
     n = request->proposer->ops->propose(request->proposer, request->tokens, request->n_tokens, most, drafts);
-    for (uint32_t i = 0; i < n && i < most && drafts[i] >= 0 && (uint32_t)drafts[i] < n_vocab; i++)
-        add_draft(batch, part, drafts[i]);
-    batch->n_drafts += part->n_drafts;
+    add_those(decode, part, drafts, n < most ? n : most);
+}
+
+/* While it rests the steps are counted, whether there are guesses or not. */
+static void add_guessed(struct rn_decode *decode, struct rn_batch_part *part, uint32_t room)
+{
+    struct rn_request *request = part->request;
+    const int32_t *guesses = NULL;
+    uint32_t n = rn_drafting_guesses(decode, request, &guesses);
+
+    if (!request->draft_model)
+        return;
+    n = n < room ? n : room;
+    n = draft_length(decode, &request->model_speculation, request->model_speculation.rest > 0 ? room : n);
+    part->by_model = n > 0;
+    add_those(decode, part, guesses, n);
+}
+
+/* Whoever costs nothing comes first. */
+static void add_drafts(struct rn_decode *decode, struct rn_batch_part *part)
+{
+    uint32_t room = rn_batch_draft_room(decode, part->request);
+
+    if (room == 0)
+        return;
+    add_proposed(decode, part, room);
+    if (part->n_drafts == 0)
+        add_guessed(decode, part, room);
+}
+
+bool rn_batch_has_drafts(const struct rn_decode *decode, const struct rn_request *request)
+{
+    struct rn_proposer *proposer = request->proposer;
+    int32_t draft;
+
+    (void)decode;
+    return proposer != NULL && request->speculation.rest == 0 &&
+           proposer->ops->propose(proposer, request->tokens, request->n_tokens, 1, &draft) > 0;
 }
 
 /* Not one that is only waiting for the books of its last step to be let go. */
@@ -221,6 +272,11 @@ static bool has_block(const struct rn_decode *decode, const struct rn_request *r
             request->n_done / RN_CHUNK / limits->block_tokens < request->n_means);
 }
 
+bool rn_batch_can_step(const struct rn_decode *decode, const struct rn_request *request)
+{
+    return goes_on(request) && credit_of(decode, request) > 0 && has_block(decode, request);
+}
+
 static void add_running_of(struct rn_decode *decode, int64_t level, uint32_t max_rows, uint32_t max_outs)
 {
     struct rn_batch *batch = decode->batch;
@@ -248,14 +304,21 @@ static void add_running_of(struct rn_decode *decode, int64_t level, uint32_t max
     }
 }
 
+/* No row gives way to a draft. */
+void rn_batch_count_spare(struct rn_decode *decode)
+{
+    const struct rn_backend_limits *limits = &decode->model->parts.limits;
+    uint32_t room = share(decode, limits->max_rows < limits->max_outs ? limits->max_rows : limits->max_outs);
+
+    decode->batch->n_spare = room > decode->n_running ? room - decode->n_running : 0;
+}
+
 static void add_running(struct rn_decode *decode)
 {
     const struct rn_backend_limits *limits = &decode->model->parts.limits;
     uint32_t max_rows = share(decode, limits->max_rows), max_outs = share(decode, limits->max_outs);
 
-    uint32_t room = max_rows < max_outs ? max_rows : max_outs;
-
-    decode->batch->n_spare = room > decode->n_running ? room - decode->n_running : 0; /* no row gives way to a draft */
+    rn_batch_count_spare(decode);
     for (int64_t level = next_level(decode, false, INT64_MAX); level > INT64_MIN;
          level = next_level(decode, false, level))
         add_running_of(decode, level, max_rows, max_outs);

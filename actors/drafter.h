@@ -48,8 +48,17 @@ struct rn_drafter {
     struct rn_backend *backend;/* its KV blocks are its own */
     struct rn_backend_limits limits; /* max_seqs: streams that can draft at once */
     struct rn_team *team;      /* of its own; NULL: the engine's */
+    uint32_t pass_us;          /* of one row, measured when it was loaded; 0: not known, and it is never waited for */
     uint32_t n_features;       /* FEATURES: width of what the target gives for a position; else 0 */
 };
+
+struct runnel_model;
+
+/* Loads what draft_path names into model->parts.drafter, beside the model's parts, which are there but for the backend.
+ * What is there after an error rn_drafter_fini frees. INVALID: it does not have the model's tokens (the first
+ * difference is named), or its memory holds no block; FORMAT, UNSUPPORTED, NO_MEMORY, CANCELLED. May take long. */
+runnel_status rn_drafter_load(struct runnel_model *model, const char *path, runnel_error *error);
+void rn_drafter_fini(struct rn_drafter *drafter);
 
 /* Guesses of a stream: those in the step in flight, the token behind them, and those for the next step. */
 #define RN_GUESS_MOST (2u * RUNNEL_MAX_DRAFTS + 1u)
@@ -63,15 +72,17 @@ struct rn_news {
     uint32_t slot, generation;
     bool ended;               /* it needs no drafts any more; nothing else counts */
     bool waits;               /* decode holds its step back for these drafts */
-    uint32_t first, n_tokens; /* tokens [first, first + n_tokens) of the sequence; first 0: from the beginning, what was
-                                 told before counts no longer */
+    bool begins;              /* from here on: what was told before counts no longer. Of a long sequence that has not
+                                 drafted for a while only the end is told: reading all of it would cost too much */
+    uint32_t n_limit;         /* the sequence gets no longer; where it begins only */
+    uint32_t first, n_tokens; /* tokens [first, first + n_tokens) of the sequence */
     const int32_t *tokens;    /* [n_tokens]; the list's */
     const float *features;    /* FEATURES: [n_tokens, n_features], the target's of the position before each token;
                                  NULL: it has not computed them (a cached prefix). The list's */
     uint32_t n_flying;        /* of the guesses behind these tokens, those in the step in flight ... */
     bool flying;              /* ... if it is in one */
     uint32_t want;            /* guesses wanted for the next step; 0: none for now */
-    runnel_sampling sampling; /* without biases and penalties; with first 0 only */
+    runnel_sampling sampling; /* without biases and penalties; where it begins only */
 };
 
 struct rn_news_list {
@@ -82,6 +93,8 @@ struct rn_news_list {
     int32_t *tokens;           /* [token_capacity] */
     float *features;           /* [token_capacity, n_features] of a FEATURES drafter, else NULL */
     uint32_t step_us;          /* what a step of the target takes now; 0: not known */
+    uint32_t serial;           /* not 0: some of it wait; a DRAFTS that answers this number ends the wait ... */
+    uint32_t patience_us;      /* ... after so long with what there is by then */
     bool closing;              /* the last one: it comes back when no step of the drafter is in flight */
 };
 
@@ -102,8 +115,9 @@ struct rn_drafts {
 struct rn_drafts_list {
     struct rn_drafts_list *next; /* the draft actor's free ones */
     uint32_t n;
-    struct rn_drafts *items;     /* [max_seqs + max_seqs]: those that draft, and those that were refused */
+    struct rn_drafts *items;     /* [max_seqs] */
     uint32_t step_us;            /* what one guess more of each stream takes, smoothed; 0: not known */
+    uint32_t answers;            /* the last serial whose streams have what they wait for, or will not get it */
     bool failed;                 /* the backend is broken: no stream drafts any more */
 };
 

@@ -47,7 +47,7 @@ static runnel_status read_options(const runnel_engine_options *given, runnel_eng
  * may be under way; three per session; and what models and the engine need. */
 static uint32_t message_bound(const struct runnel_engine *engine)
 {
-    return 22 * engine->max_streams + 3 * engine->max_sessions + RN_MAX_MODELS * (2 * RN_MODEL_ACTORS + 20) + 17;
+    return 22 * engine->max_streams + 3 * engine->max_sessions + RN_MAX_MODELS * (2 * RN_MODEL_ACTORS + 25) + 17;
 }
 
 static runnel_status init_sessions(struct runnel_engine *engine)
@@ -72,11 +72,26 @@ bool rn_engine_has_device(const char *device)
     return device == NULL || strcmp(device, "cpu") == 0 || strcmp(device, "reference") == 0;
 }
 
-struct rn_backend *rn_engine_new_backend(struct runnel_engine *engine, const char *device)
+struct rn_backend *rn_engine_new_backend_on(struct runnel_engine *engine, struct rn_team *team, const char *device)
 {
     if (device != NULL && strcmp(device, "reference") == 0)
-        return rn_cpu_reference_new(&engine->heap, engine->team);
-    return rn_cpu_backend_new(&engine->heap, engine->team);
+        return rn_cpu_reference_new(&engine->heap, team);
+    return rn_cpu_backend_new(&engine->heap, team);
+}
+
+struct rn_backend *rn_engine_new_backend(struct runnel_engine *engine, const char *device)
+{
+    return rn_engine_new_backend_on(engine, engine->team, device);
+}
+
+struct rn_team *rn_engine_new_team(struct runnel_engine *engine, uint32_t n_threads)
+{
+    return rn_team_new(&engine->heap, n_threads);
+}
+
+void rn_engine_free_team(struct rn_team *team)
+{
+    rn_team_free(team);
 }
 
 const struct rn_gemm *rn_engine_gemm(void)

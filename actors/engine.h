@@ -5,6 +5,7 @@
 
 #include "actors/chat.h"
 #include "actors/decode_actor.h"
+#include "actors/draft_actor.h"
 #include "actors/detokenizer_actor.h"
 #include "actors/host.h"
 #include "actors/metrics.h"
@@ -23,7 +24,7 @@
 #include "text/vocab.h"
 
 #define RN_MAX_MODELS 64
-#define RN_MODEL_ACTORS 6
+#define RN_MODEL_ACTORS 7
 
 /* Counters of a whole engine; see runnel_engine_stats. */
 struct rn_totals {
@@ -73,6 +74,7 @@ struct rn_model_parts {
                                     for: tests put liars in. NULL: none */
     void *proposer_user;
     uint32_t n_features;         /* of a row; 0: there are none */
+    struct rn_drafter drafter;   /* kind NONE: none */
 };
 
 struct runnel_model {
@@ -81,6 +83,7 @@ struct runnel_model {
     /* The load: written by runnel_model_load, then by the loader's thread alone until `state` is set. */
     char *path;
     char *device;
+    char *draft_path;                 /* NULL: none */
     runnel_model_options options;
     runnel_error error;               /* of a failed load */
     struct rn_model_parts parts;
@@ -105,6 +108,10 @@ struct runnel_model {
     struct rn_tier tier;
     struct rn_prefill prefill;
     struct rn_decode decode;
+    struct rn_draft_actor draft;
+    struct rn_counter verify_ns, verify_begin_ns; /* the target's steps: their time in all; when the one in flight
+                                                     began, 0: none is. See note.c */
+    struct rn_counter passes_in_flight; /* of the drafter: 0 or 1 */
     struct rn_sampler_actor sampler;
     struct rn_detokenizer detokenizer;
 
@@ -122,6 +129,11 @@ runnel_status rn_engine_new(const runnel_engine_options *options, const struct r
 /* The devices this build knows, by name (NULL is "cpu"); a backend of one, NULL on refusal of memory. */
 bool rn_engine_has_device(const char *device);
 struct rn_backend *rn_engine_new_backend(struct runnel_engine *engine, const char *device);
+
+/* Another team of threads for a backend, and a backend on it. NULL on refusal; NULL is allowed in free. */
+struct rn_team *rn_engine_new_team(struct runnel_engine *engine, uint32_t n_threads);
+struct rn_backend *rn_engine_new_backend_on(struct runnel_engine *engine, struct rn_team *team, const char *device);
+void rn_engine_free_team(struct rn_team *team);
 
 /* Products of float matrices on the calling thread. */
 const struct rn_gemm *rn_engine_gemm(void);

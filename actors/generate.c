@@ -94,8 +94,10 @@ static runnel_status check_request(runnel_model *model, const runnel_request *re
     if (request->n_top > RUNNEL_MAX_TOP_LOGPROBS || request->n_top > model->parts.n_vocab)
         return rn_error_set(error, RUNNEL_INVALID, "n_top = %u is more than %d", request->n_top,
                             RUNNEL_MAX_TOP_LOGPROBS);
-    if (request->draft != RUNNEL_DRAFT_NONE && request->draft != RUNNEL_DRAFT_NGRAM)
-        return rn_error_set(error, RUNNEL_INVALID, "draft %d is not known", (int)request->draft);
+    if ((request->draft & ~(uint32_t)(RUNNEL_DRAFT_NGRAM | RUNNEL_DRAFT_MODEL)) != 0)
+        return rn_error_set(error, RUNNEL_INVALID, "draft %u is not known", request->draft);
+    if ((request->draft & RUNNEL_DRAFT_MODEL) != 0 && model->parts.drafter.kind == RN_DRAFTER_NONE)
+        return rn_error_set(error, RUNNEL_INVALID, "draft: no drafter was loaded with the model (draft_path)");
     if (request->draft_max > RUNNEL_MAX_DRAFTS)
         return rn_error_set(error, RUNNEL_INVALID, "draft_max = %u is more than %d", request->draft_max,
                             RUNNEL_MAX_DRAFTS);
@@ -192,6 +194,10 @@ static runnel_status make_proposer(const runnel_model *model, const runnel_reque
         return RUNNEL_OK;
     r->draft_max = request->draft_max > 0 ? request->draft_max : RN_DRAFT_DEFAULT;
     rn_speculation_init(&r->speculation);
+    rn_speculation_init(&r->model_speculation);
+    r->draft_model = (request->draft & RUNNEL_DRAFT_MODEL) != 0;
+    if ((request->draft & RUNNEL_DRAFT_NGRAM) == 0)
+        return RUNNEL_OK;
     r->proposer = model->parts.new_proposer != NULL ? model->parts.new_proposer(model->parts.proposer_user, r->heap)
                                                     : rn_ngram_new(r->heap, most);
     return r->proposer != NULL ? RUNNEL_OK : RUNNEL_NO_MEMORY;

@@ -36,6 +36,8 @@ static runnel_status read_options(const runnel_model_options *given, runnel_mode
     if (options->chunk_mean > MAX_MEAN_WINDOW)
         return rn_error_set(error, RUNNEL_INVALID, "model options: chunk_mean %u is more than %u", options->chunk_mean,
                             MAX_MEAN_WINDOW);
+    if (options->draft_path != NULL && options->chunk_mean > 0)
+        return rn_error_set(error, RUNNEL_INVALID, "model options: draft_path and chunk_mean exclude each other");
     options->chunk_mean = (options->chunk_mean + RN_CHUNK - 1) / RN_CHUNK * RN_CHUNK;
     if (!(options->max_slowdown == 0 || options->max_slowdown > 1))
         return rn_error_set(error, RUNNEL_INVALID, "model options: max_slowdown %g is not above 1",
@@ -148,6 +150,8 @@ static runnel_status load_parts(struct runnel_model *model, runnel_error *error)
     if (!on_progress(model, 0.0f))
         return RUNNEL_CANCELLED;
     status = choose_limits(model, error);
+    if (status == RUNNEL_OK && model->draft_path != NULL)
+        status = rn_drafter_load(model, model->draft_path, error);
     if (status != RUNNEL_OK)
         return status;
     parts->backend = rn_engine_new_backend(model->engine, model->device);
@@ -160,6 +164,7 @@ static void free_parts(struct runnel_model *model)
 {
     struct rn_model_parts *parts = &model->parts;
 
+    rn_drafter_fini(&parts->drafter);
     if (parts->backend != NULL)
         parts->backend->ops->free(parts->backend);
     if (parts->plan != NULL)
@@ -178,7 +183,8 @@ static void name_actors(struct runnel_model *model)
 {
     struct rn_actor *actors[RN_MODEL_ACTORS] = {&model->tokenizer.actor, &model->tier.actor,
                                                 &model->prefill.actor,   &model->decode.actor,
-                                                &model->sampler.actor,   &model->detokenizer.actor};
+                                                &model->draft.actor,     &model->sampler.actor,
+                                                &model->detokenizer.actor};
 
     for (uint32_t i = 0; i < RN_MODEL_ACTORS; i++)
         actors[i]->model = model->metrics->name;
@@ -196,10 +202,14 @@ runnel_status rn_model_start(struct runnel_model *model, runnel_error *error)
     rn_prefill_init(&model->prefill, model);
     if (rn_decode_init(&model->decode, model) != RUNNEL_OK)
         goto fail_tier;
-    if (rn_sampler_actor_init(&model->sampler, model) != RUNNEL_OK)
+    if (rn_draft_actor_init(&model->draft, model) != RUNNEL_OK)
         goto fail_decode;
+    if (rn_sampler_actor_init(&model->sampler, model) != RUNNEL_OK)
+        goto fail_draft;
     name_actors(model);
     return RUNNEL_OK;
+fail_draft:
+    rn_draft_actor_fini(&model->draft);
 fail_decode:
     rn_decode_fini(&model->decode);
 fail_tier:
@@ -212,6 +222,7 @@ fail:
 static void stop_actors(struct runnel_model *model)
 {
     rn_sampler_actor_fini(&model->sampler);
+    rn_draft_actor_fini(&model->draft);
     rn_decode_fini(&model->decode);
     rn_tier_fini(&model->tier);
 }
@@ -224,6 +235,7 @@ static void drop_model(struct runnel_model *model)
 
     rn_free(&engine->heap, model->path);
     rn_free(&engine->heap, model->device);
+    rn_free(&engine->heap, model->draft_path);
     rn_free(&engine->heap, model);
     rn_counter_add(&engine->totals.models, -1);
 }
@@ -356,12 +368,18 @@ runnel_status runnel_model_load(runnel_engine *engine, const char *path, const r
         return status;
     if (path == NULL || access(path, R_OK) != 0)
         return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened", path == NULL ? "(no path)" : path);
+    if (options.draft_path != NULL && access(options.draft_path, R_OK) != 0)
+        return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened", options.draft_path);
     status = new_model(engine, &options, &model, error);
     if (status != RUNNEL_OK)
         return status;
     model->path = rn_strndup(&engine->heap, path, strlen(path));
     model->device = options.device != NULL ? rn_strndup(&engine->heap, options.device, strlen(options.device)) : NULL;
-    if (model->path == NULL || (options.device != NULL && model->device == NULL)) {
+    if (options.draft_path != NULL && !options.vocab_only)
+        model->draft_path = rn_strndup(&engine->heap, options.draft_path, strlen(options.draft_path));
+    model->options.device = model->options.draft_path = NULL; /* the caller's */
+    if (model->path == NULL || (options.device != NULL && model->device == NULL) ||
+        (options.draft_path != NULL && !options.vocab_only && model->draft_path == NULL)) {
         drop_model(model);
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a model");
     }
@@ -467,6 +485,11 @@ runnel_status runnel_model_get_info(runnel_model *model, runnel_model_info *info
                                (rn_room_blocks(&parts->limits, parts->limits.context_tokens) +
                                 rn_room_means(&parts->limits, parts->limits.context_tokens));
         now.kv_bytes = now.kv_bytes_per_token * parts->limits.block_tokens * parts->limits.n_blocks;
+        if (parts->drafter.plan != NULL) {
+            now.draft_parameters = parts->drafter.plan->parameters;
+            now.draft_kv_bytes = rn_plan_kv_bytes(parts->drafter.plan, parts->drafter.limits.kv_type) *
+                                 parts->drafter.limits.block_tokens * parts->drafter.limits.n_blocks;
+        }
     }
     memcpy(info, &now, info->struct_size < sizeof now ? info->struct_size : sizeof now);
     return RUNNEL_OK;

@@ -145,11 +145,56 @@ void rn_note_ended(struct rn_actor *detokenizer, struct rn_request *request)
 void rn_note_step_begun(const struct rn_decode *decode, struct rn_batch *batch)
 {
     batch->begin_ns = rn_now_ns(&decode->model->engine->clock);
+    rn_counter_add(&decode->model->verify_begin_ns, (int64_t)batch->begin_ns);
+    batch->waited = decode->drafting.drafter != NULL && !decode->drafting.drafter->concurrent &&
+                    rn_counter_get(&decode->model->passes_in_flight) > 0;
 }
 
-void rn_note_step_done(struct rn_batch *batch, const struct runnel_model *model)
+void rn_note_step_done(struct rn_batch *batch, struct runnel_model *model)
 {
     batch->end_ns = rn_now_ns(&model->engine->clock);
+    rn_counter_add(&model->verify_begin_ns, -(int64_t)batch->begin_ns);
+    rn_counter_add(&model->verify_ns, (int64_t)(batch->end_ns - batch->begin_ns));
+}
+
+/* How long the target has computed in all, up to now. The two counters are read one after the other: where a step ends
+ * between the two it is counted once too few or too often, which the caller bounds by its own time. */
+static int64_t verified_ns(const struct runnel_model *model, uint64_t now_ns)
+{
+    int64_t begin_ns = rn_counter_get(&model->verify_begin_ns), all_ns = rn_counter_get(&model->verify_ns);
+
+    return all_ns + (begin_ns > 0 ? (int64_t)now_ns - begin_ns : 0);
+}
+
+void rn_note_draft_begun(struct rn_draft_actor *draft)
+{
+    draft->begin_ns = rn_now_ns(&draft->model->engine->clock);
+    draft->begin_verified_ns = verified_ns(draft->model, draft->begin_ns);
+    draft->waited = rn_counter_get(&draft->model->verify_begin_ns) > 0;
+    rn_counter_add(&draft->model->passes_in_flight, 1);
+}
+
+void rn_note_draft_done(struct rn_draft_actor *draft)
+{
+    draft->end_ns = rn_now_ns(&draft->model->engine->clock);
+    rn_counter_add(&draft->model->passes_in_flight, -1);
+    draft->end_verified_ns = verified_ns(draft->model, draft->end_ns);
+}
+
+uint64_t rn_note_drafted(const struct rn_draft_actor *draft)
+{
+    int64_t took_ns = (int64_t)(draft->end_ns - draft->begin_ns);
+    int64_t beside_ns = draft->end_verified_ns - draft->begin_verified_ns;
+
+    beside_ns = beside_ns < 0 ? 0 : beside_ns < took_ns ? beside_ns : took_ns;
+    if (!draft->drafter->concurrent) {
+        took_ns -= beside_ns;
+        beside_ns = 0;
+    }
+    rn_metrics_count(draft->model->metrics, RN_COUNT_DRAFT_PASSES, 1);
+    rn_metrics_count(draft->model->metrics, RN_COUNT_DRAFT_US, took_ns / 1000);
+    rn_metrics_count(draft->model->metrics, RN_COUNT_DRAFT_BESIDE_US, beside_ns / 1000);
+    return (uint64_t)took_ns / 1000;
 }
 
 static uint32_t prompt_rows(const struct rn_batch *batch)

@@ -14,6 +14,7 @@
 #include "actors/decode_actor.h"
 #include "actors/request.h"
 
+struct rn_draft_actor;
 struct runnel_model;
 
 /* The host's thread, before the request is sent; submitted_us is set. */
@@ -36,7 +37,13 @@ void rn_note_evicted(struct runnel_model *model, uint32_t n);
 void rn_note_step_begun(const struct rn_decode *decode, struct rn_batch *batch);
 
 /* The backend's thread: the step is done. */
-void rn_note_step_done(struct rn_batch *batch, const struct runnel_model *model);
+void rn_note_step_done(struct rn_batch *batch, struct runnel_model *model);
+
+/* The draft actor: a pass of the drafter is about to be submitted. The backend's thread: it is done. The draft actor
+ * again: how long it took, in microseconds; where drafter and model take turns, without what it waited for the model. */
+void rn_note_draft_begun(struct rn_draft_actor *draft);
+void rn_note_draft_done(struct rn_draft_actor *draft);
+uint64_t rn_note_drafted(const struct rn_draft_actor *draft);
 
 /* Decode: the batch is back, and its tokens are taken. */
 void rn_note_step(struct rn_decode *decode, const struct rn_batch *batch);

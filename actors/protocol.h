@@ -28,6 +28,8 @@ struct rn_batch;
 struct rn_token_list;
 struct rn_computed_list;
 struct rn_session_job;
+struct rn_news_list;
+struct rn_drafts_list;
 struct runnel_model;
 
 struct rn_pay_request {
@@ -61,6 +63,12 @@ struct rn_pay_tokens {
 };
 struct rn_pay_computed {
     struct rn_computed_list *list; /* moves with the message */
+};
+struct rn_pay_news {
+    struct rn_news_list *list; /* moves with the message */
+};
+struct rn_pay_drafts {
+    struct rn_drafts_list *list; /* moves with the message */
 };
 #define RN_LEASE_BLOCKS 2 /* leased ahead of need */
 struct rn_pay_grant {
@@ -107,6 +115,11 @@ struct rn_pay_none {
     X(TOKENS_BACK, tokens, "detokenizer", "decode", "token lists", "The list is empty; decode owns it again")              \
     X(COMPUTED, computed, "decode", "tier", "computed lists", "Prompts whose next blocks are full and computed; the tier owns the list") \
     X(COMPUTED_BACK, computed, "tier", "decode", "computed lists", "The tier has published them; decode owns the list again")  \
+    X(NEWS, news, "decode", "draft", "news lists", "What streams that draft have now, what they want, or their end; the draft actor owns the list") \
+    X(NEWS_BACK, news, "draft", "decode", "news lists", "The draft actor has taken it in; decode owns the list again") \
+    X(DRAFTED, none, "drafter's backend", "draft", "1", "A pass of the drafter is done")                                    \
+    X(DRAFTS, drafts, "draft", "decode", "drafts lists", "Guesses of what follows; decode owns the list")                  \
+    X(DRAFTS_BACK, drafts, "decode", "draft", "drafts lists", "Decode has taken them; the draft actor owns the list again") \
     X(STOPPED, stream, "detokenizer, decode, tier, prefill", "decode, tier, prefill", "S", "A stop string was found: no more tokens are needed; follows a preempted request") \
     X(TICK, none, "runtime", "router", "1", "The time that was set with rn_runtime_alarm has come")                         \
     X(EXPIRE, stream, "router, tier, prefill", "tier, prefill, decode", "2 S", "The stream's deadline has passed: its request fails wherever it is") \
@@ -143,6 +156,8 @@ struct rn_msg {
         struct rn_pay_batch batch;
         struct rn_pay_tokens tokens;
         struct rn_pay_computed computed;
+        struct rn_pay_news news;
+        struct rn_pay_drafts drafts;
         struct rn_pay_grant grant;
         struct rn_pay_shortage shortage;
         struct rn_pay_lanes lanes;

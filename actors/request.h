@@ -65,7 +65,8 @@ struct rn_request {
     struct rn_sampler *sampler;
     float *logits;           /* [n_logits_rows][n_vocab]: the outlet's, lent under the stream's credits */
     uint32_t n_logits_rows;
-    struct rn_proposer *proposer; /* NULL: nobody guesses its next tokens */
+    struct rn_proposer *proposer; /* NULL: none that guesses its next tokens from what it has */
+    bool draft_model;             /* the drafter that was loaded with the model guesses for it */
     uint32_t draft_max;
     struct rn_embed *embed;  /* NULL: it generates */
 
@@ -100,7 +101,8 @@ struct rn_request {
     bool preempted;          /* it goes back to the tier as soon as no step reads it */
     bool resumed;            /* it was preempted once: what is done only once has been done */
     bool stalled;            /* it went back because its reader is behind: it waits until that has read on */
-    struct rn_speculation speculation;
+    struct rn_speculation speculation;       /* of the proposer ... */
+    struct rn_speculation model_speculation; /* ... and of the drafter */
     uint64_t n_drafted, n_accepted;
     bool suspect; /* a step of it failed, or gave logits that are not numbers: nobody else may use its blocks */
 

@@ -253,6 +253,9 @@ typedef struct runnel_metrics {
                                          blocks */
     uint64_t trace_dropped;           /* trace events that found no room */
     uint64_t drafted, accepted;       /* tokens that were guessed and verified, and those that were right */
+    uint64_t draft_passes, draft_us;  /* of the model's drafter: passes, and their time, which is a share of what has
+                                         passed meanwhile: time in drafting ... */
+    uint64_t draft_beside_us;         /* ... of it, time in which the model computed too: the overlap achieved */
     /* Now. */
     uint64_t running, waiting;        /* requests that are admitted, and that are not yet */
     uint64_t queued_tokens;           /* of prompts that wait */
@@ -361,6 +364,14 @@ typedef struct runnel_model_options {
                                  sequence that fits gets the answer it would get without. Nothing is shared between
                                  requests, and a session's turn computes its history again. docs/QUALITY.md says what
                                  it costs; at most 2^28 */
+    const char *draft_path;   /* NULL: none. A GGUF file of a smaller model with the same tokens; it is loaded too and
+                                 guesses the next tokens of requests that ask for it (RUNNEL_DRAFT_MODEL). Not with
+                                 chunk_mean */
+    uint64_t draft_kv_bytes;  /* memory for its KV blocks; 0: room for as many positions as the model has, at most an
+                                 eighth of the machine's memory. Streams for which there is none do not draft */
+    uint32_t draft_threads;   /* 0: it takes turns with the model on the compute threads. Else it has so many threads of
+                                 its own and guesses ahead while the model computes: for a machine with cores to
+                                 spare */
 } runnel_model_options;
 
 RUNNEL_API void runnel_model_options_default(runnel_model_options *options);
@@ -399,6 +410,8 @@ typedef struct runnel_model_info {
     uint32_t block_tokens;    /* positions per KV block */
     uint32_t chunk_mean;      /* positions that are kept exactly; 0: all */
     uint64_t kv_bytes_longest;/* of kv_bytes, what a sequence of context_tokens needs at once */
+    uint64_t draft_parameters;/* of the drafter; 0: there is none */
+    uint64_t draft_kv_bytes;  /* reserved for its KV blocks */
 } runnel_model_info;
 
 /* RUNNEL_STATE before the load has ended well. */
@@ -564,9 +577,10 @@ typedef void (*runnel_event_fn)(void *user, const runnel_event *event);
 
 /* Who guesses the next tokens of an answer, so that the model verifies several in one pass. Each pass then gives one
  * token at least and one more for each guess that was right. It never changes the text, only its speed. */
-typedef enum runnel_draft {
+typedef enum runnel_draft { /* flags: of several, the first that has a guess, the lowest number first */
     RUNNEL_DRAFT_NONE = 0,
-    RUNNEL_DRAFT_NGRAM = 1 /* what followed the last time the same tokens stood in prompt or answer */
+    RUNNEL_DRAFT_NGRAM = 1, /* what followed the last time the same tokens stood in prompt or answer */
+    RUNNEL_DRAFT_MODEL = 2  /* the drafter that was loaded with the model (draft_path) */
 } runnel_draft;
 #define RUNNEL_MAX_DRAFTS 16
 
@@ -614,7 +628,7 @@ typedef struct runnel_request {
                                     that they hold); then it waits. A reader that keeps up sees each token. The
                                     memory is taken when the request's turn comes. At most RUNNEL_MAX_COALESCE_BYTES;
                                     not with want_logprobs */
-    runnel_draft draft;
+    uint32_t draft;              /* RUNNEL_DRAFT_ flags */
     uint32_t draft_max;          /* guesses in a pass at most, up to RUNNEL_MAX_DRAFTS; 0: 8. How many are made
                                     follows from how many were right and what they cost; none where they do not pay,
                                     and none with chunk_mean */

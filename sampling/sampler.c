@@ -343,3 +343,22 @@ runnel_status rn_sampler_pick(const struct rn_sampler *s, struct rn_sampler_scra
         put_logprobs(scratch, logits, s->n_vocab, raw_best, n_top, pick);
     return RUNNEL_OK;
 }
+
+runnel_sampling rn_sampler_plain(const struct rn_sampler *s)
+{
+    runnel_sampling params = s->params;
+
+    params.biases = NULL;
+    params.n_biases = 0;
+    params.repetition_penalty = 1;
+    params.frequency_penalty = params.presence_penalty = 0;
+    return params;
+}
+
+runnel_status rn_sampler_pick_plain(const runnel_sampling *params, uint32_t n_vocab, struct rn_sampler_scratch *scratch,
+                                    const float *logits, uint64_t position, struct rn_pick *pick)
+{
+    const struct rn_sampler sampler = {.params = *params, .n_vocab = n_vocab};
+
+    return rn_sampler_pick(&sampler, scratch, logits, position, false, 0, pick);
+}

@@ -36,6 +36,9 @@ void rn_sampler_free(struct rn_sampler *sampler);
  * (RN_CHECK). Constant time; allocates nothing. */
 void rn_sampler_accept(struct rn_sampler *sampler, int32_t token);
 
+/* Its parameters without biases and penalties, which need a state: how one draws who only guesses what it will. */
+runnel_sampling rn_sampler_plain(const struct rn_sampler *sampler);
+
 /* Working memory for one pick, shared by all sequences of one owner. NULL on refusal. */
 struct rn_sampler_scratch;
 struct rn_sampler_scratch *rn_sampler_scratch_new(struct rn_heap *heap, uint32_t n_vocab);
@@ -53,5 +56,9 @@ struct rn_pick {
  * Allocates nothing. */
 runnel_status rn_sampler_pick(const struct rn_sampler *sampler, struct rn_sampler_scratch *scratch, const float *logits,
                               uint64_t position, bool want_logprobs, uint32_t n_top, struct rn_pick *pick);
+
+/* The same with parameters of rn_sampler_plain and no state. */
+runnel_status rn_sampler_pick_plain(const runnel_sampling *params, uint32_t n_vocab, struct rn_sampler_scratch *scratch,
+                                    const float *logits, uint64_t position, struct rn_pick *pick);
 
 #endif

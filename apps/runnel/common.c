@@ -278,10 +278,28 @@ void app_ids_fini(struct app_ids *ids)
     *ids = (struct app_ids){0};
 }
 
+/* "ngram" or "ngram,...": the length of the word and the comma; else 0. */
+static size_t ngram_bytes(const char *draft)
+{
+    if (draft == NULL || strncmp(draft, "ngram", 5) != 0)
+        return 0;
+    return draft[5] == ',' ? 6 : draft[5] == '\0' ? 5 : 0;
+}
+
+const char *app_draft_path(const struct app_options *options)
+{
+    const char *rest = options->draft != NULL ? options->draft + ngram_bytes(options->draft) : "";
+
+    if (*rest == '\0' || strcmp(rest, "none") == 0)
+        return NULL;
+    return strncmp(rest, "eagle:", 6) == 0 ? rest + 6 : rest;
+}
+
 void app_draft(const struct app_options *options, runnel_request *request)
 {
-    bool ngram = options->speculate || (options->draft != NULL && strcmp(options->draft, "ngram") == 0);
-
-    request->draft = ngram ? RUNNEL_DRAFT_NGRAM : RUNNEL_DRAFT_NONE;
+    if (options->speculate || ngram_bytes(options->draft) > 0)
+        request->draft |= RUNNEL_DRAFT_NGRAM;
+    if (app_draft_path(options) != NULL)
+        request->draft |= RUNNEL_DRAFT_MODEL;
     request->draft_max = (uint32_t)options->draft_max;
 }

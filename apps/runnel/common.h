@@ -113,6 +113,9 @@ int app_tokenize(struct app *app, const char *text, size_t n, uint32_t flags, st
 bool app_ids_push(struct app_ids *ids, int32_t id);
 void app_ids_fini(struct app_ids *ids);
 
+/* The file of the model or head that guesses, of --draft; NULL: there is none. */
+const char *app_draft_path(const struct app_options *options);
+
 /* Who guesses tokens, as --draft and --speculate say. */
 void app_draft(const struct app_options *options, runnel_request *request);
 

@@ -59,6 +59,8 @@ static int load_model(struct app *app, bool vocab_only)
     model_options.batch_tokens = (uint32_t)options->batch;
     model_options.device = options->device;
     model_options.vocab_only = vocab_only;
+    model_options.draft_path = app_draft_path(options);
+    model_options.draft_threads = (uint32_t)options->draft_threads;
     model_options.no_prefix_cache = options->no_prefix_cache;
     model_options.on_load = on_load;
     model_options.load_user = &load;

@@ -73,8 +73,9 @@ struct app_options {
     bool ignore_eos;
     int64_t logprobs; /* -1: none */
     double deadline_s; /* 0: none */
-    const char *draft; /* "none", "ngram" */
+    const char *draft; /* "none", or "ngram" and a file, with a comma between, or one of them */
     int64_t draft_max; /* 0: the library's */
+    int64_t draft_threads;
     bool speculate;    /* bench: as --draft ngram */
     /* what is measured */
     struct app_list prompts, answers, streams, depths;

@@ -327,11 +327,15 @@ static void write_logits(const struct oracle *oracle, const struct rn_step *step
     uint64_t sum = sum_of(oracle, seq->blocks, span.sink, span.sink_end) +
                    sum_of(oracle, seq->means, span.from, span.to) +
                    sum_of(oracle, seq->blocks, span.first, step->parents == NULL ? position + 1 : root);
+    uint32_t token;
 
     for (int32_t a = (int32_t)r; step->parents != NULL && a >= 0; a = step->parents[a])
         sum += *kv_at(oracle, seq, rn_step_place(step, (uint32_t)a));
+    token = (uint32_t)token_of(sum, &oracle->alphabet);
+    if (mix(sum, 2) % 100 < oracle->wrong_percent)
+        token = (token + 1) % ORACLE_VOCAB;
     memset(logits, 0, ORACLE_VOCAB * sizeof *logits);
-    logits[token_of(sum, &oracle->alphabet)] = ORACLE_HOT;
+    logits[token] = ORACLE_HOT;
 }
 
 /* What the row's past has come to: its parent's, or that of the position before. */

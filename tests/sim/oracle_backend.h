@@ -50,6 +50,7 @@ struct oracle {
     struct rn_backend_limits limits;
     struct oracle_alphabet alphabet;
     uint64_t salt;
+    uint32_t wrong_percent;       /* of the texts it has seen it foretells another token: a drafter of the oracle */
     uint64_t *kv;                 /* [n_blocks * block_tokens] */
     struct rn_step *first, *last; /* in flight, oldest first */
     uint64_t due_us;              /* the oldest may be completed from then on; the simulation's */

@@ -1,0 +1,407 @@
+/* Decode's side of drafting: see decode_draft.h. */
+#include "actors/decode_draft.h"
+
+#include <string.h>
+
+#include "actors/decode_batch.h"
+#include "actors/engine.h"
+#include "base/check.h"
+
+#define NEWS_TOKENS 4096u /* of one list: a long prompt goes in several */
+#define TRIAL 2u          /* guesses that a stream waits for when it tries again */
+#define TRIAL_ACCEPTANCE 0.9f /* what it would have to find */
+#define FAR 64u           /* tokens that have come while a stream did not draft: it begins anew ... */
+#define TAIL 32u          /* ... with these last ones */
+#define REST 300.0f       /* steps: a trial of TRIAL passes then takes less than a hundredth of them */
+#define PATIENCE 4u       /* so many times what a wait should take ... */
+#define PATIENCE_US 2000u /* ... and this are waited at most */
+
+static struct rn_draft_lane *lane_of(const struct rn_decode *decode, const struct rn_request *request)
+{
+    return &decode->drafting.lanes[request->slot];
+}
+
+/* Does the draft actor work for it? */
+static bool is_begun(const struct rn_decode *decode, const struct rn_request *request)
+{
+    return decode->drafting.drafter != NULL && lane_of(decode, request)->begun &&
+           lane_of(decode, request)->generation == request->generation;
+}
+
+/* ---- Begin and end ---- */
+
+static void note_ending(struct rn_drafting *drafting, uint32_t slot)
+{
+    struct rn_draft_lane *lane = &drafting->lanes[slot];
+
+    lane->begun = lane->changed = false;
+    drafting->n_begun--;
+    if (!lane->told)
+        return;
+    RN_CHECK(!lane->ending);
+    lane->ending = true;
+    drafting->endings[drafting->n_endings++] = slot;
+}
+
+void rn_drafting_begin(struct rn_decode *decode, const struct rn_request *request)
+{
+    struct rn_drafting *drafting = &decode->drafting;
+    struct rn_draft_lane *lane;
+
+    if (drafting->drafter == NULL || !request->draft_model || drafting->failed)
+        return;
+    lane = lane_of(decode, request);
+    /* One whose end is still to be told waits for a later step to begin. */
+    if (lane->begun || lane->ending || drafting->n_begun == drafting->drafter->limits.max_seqs)
+        return;
+    *lane = (struct rn_draft_lane){.generation = request->generation, .begun = true, .changed = true};
+    drafting->n_begun++;
+}
+
+void rn_drafting_end(struct rn_decode *decode, const struct rn_request *request)
+{
+    if (is_begun(decode, request))
+        note_ending(&decode->drafting, request->slot);
+}
+
+/* ---- Guesses ---- */
+
+uint32_t rn_drafting_guesses(const struct rn_decode *decode, const struct rn_request *request, const int32_t **guesses)
+{
+    const struct rn_draft_lane *lane;
+    uint32_t n;
+
+    if (!is_begun(decode, request))
+        return 0;
+    lane = lane_of(decode, request);
+    if (lane->first > request->n_tokens || lane->first + lane->n <= request->n_tokens)
+        return 0;
+    n = request->n_tokens - lane->first;
+    if (n > 0 && memcmp(lane->guesses, request->tokens + lane->first, n * sizeof lane->guesses[0]) != 0)
+        return 0;
+    *guesses = lane->guesses + n;
+    return lane->n - n;
+}
+
+static void take_guesses(struct rn_drafting *drafting, const struct rn_drafts *item)
+{
+    struct rn_draft_lane *lane = &drafting->lanes[item->slot];
+
+    if (lane->generation != item->generation || !lane->begun)
+        return;
+    lane->state = item->state;
+    lane->first = item->first;
+    lane->n = item->n;
+    memcpy(lane->guesses, item->guesses, sizeof lane->guesses);
+}
+
+void rn_drafting_on_drafts(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_decode *decode = (struct rn_decode *)self;
+    struct rn_drafting *drafting = &decode->drafting;
+    const struct rn_drafts_list *list = msg->drafts.list;
+
+    for (uint32_t i = 0; i < list->n; i++)
+        take_guesses(drafting, &list->items[i]);
+    drafting->pass_us = list->step_us;
+    drafting->answered = list->answers;
+    drafting->failed |= list->failed;
+    msg->head.kind = RN_MSG_DRAFTS_BACK;
+    rn_actor_send(&decode->model->draft.actor, msg);
+}
+
+/* ---- Holding a step back ---- */
+
+static bool is_waiting(const struct rn_drafting *drafting)
+{
+    return drafting->serial != drafting->answered && !drafting->failed;
+}
+
+/* Of one running sequence: it is one that may draft (an outlook more), or that does not, or that cannot run. */
+static uint32_t look_at(struct rn_decode *decode, struct rn_request *request, uint32_t n, uint32_t *n_plain)
+{
+    struct rn_drafting *drafting = &decode->drafting;
+    const int32_t *guesses;
+    uint32_t most;
+
+    if (!rn_batch_can_step(decode, request))
+        return n;
+    most = rn_batch_draft_room(decode, request);
+    if (!is_begun(decode, request) || lane_of(decode, request)->state != RN_DRAFTS_READY || most == 0 ||
+        request->model_speculation.rest > 0 || rn_batch_has_drafts(decode, request)) {
+        (*n_plain)++;
+        return n;
+    }
+    drafting->outlooks[n] = (struct rn_outlook){
+        .acceptance = request->model_speculation.acceptance,
+        .n = rn_drafting_guesses(decode, request, &guesses),
+        .most = most,
+    };
+    if (request->model_speculation.trial) {
+        drafting->outlooks[n].acceptance = TRIAL_ACCEPTANCE;
+        drafting->outlooks[n].most = most < TRIAL ? most : TRIAL;
+    }
+    return n + 1;
+}
+
+/* Those that could wait, and for which waiting does not pay: a drafter that only works while it is waited for has
+ * nothing for them. They try again later. */
+static void let_rest(struct rn_decode *decode)
+{
+    float step_us = rn_step_cost_of(&decode->cost, decode->n_running);
+    uint32_t least = step_us > 0 ? (uint32_t)(REST * (float)decode->drafting.pass_us / step_us) : 0;
+    const int32_t *guesses;
+
+    for (uint32_t i = 0; i < decode->n_running; i++) {
+        struct rn_request *request = decode->running[i];
+
+        if (rn_batch_can_step(decode, request) && is_begun(decode, request) &&
+            lane_of(decode, request)->state == RN_DRAFTS_READY && request->model_speculation.rest == 0 &&
+            rn_batch_draft_room(decode, request) > 0 && rn_drafting_guesses(decode, request, &guesses) == 0)
+            rn_speculation_rest(&request->model_speculation, least);
+    }
+}
+
+static void ask(struct rn_decode *decode, uint32_t passes)
+{
+    struct rn_drafting *drafting = &decode->drafting;
+    const int32_t *guesses;
+
+    for (uint32_t i = 0; i < decode->n_running; i++) {
+        struct rn_request *request = decode->running[i];
+        struct rn_draft_lane *lane;
+        uint32_t most, want;
+
+        if (!is_begun(decode, request) || request->model_speculation.rest > 0 || !rn_batch_can_step(decode, request))
+            continue;
+        lane = lane_of(decode, request);
+        most = rn_batch_draft_room(decode, request);
+        want = rn_drafting_guesses(decode, request, &guesses) + passes;
+        lane->want = want < most ? want : most;
+        lane->n_flying = 0;
+        lane->flying = false;
+        lane->changed = lane->waits = true;
+    }
+    drafting->serial++;
+    drafting->must_tell = true;
+    drafting->patience_us = PATIENCE_US + PATIENCE * passes * drafting->pass_us;
+}
+
+bool rn_drafting_holds(struct rn_decode *decode)
+{
+    struct rn_drafting *drafting = &decode->drafting;
+    uint32_t n = 0, n_plain = 0, passes;
+    struct rn_wait wait;
+
+    if (drafting->drafter == NULL || drafting->n_begun == 0 || drafting->failed)
+        return false;
+    if (is_waiting(drafting))
+        return true;
+    if (drafting->waited || decode->prompts.n > 0 || drafting->pass_us == 0)
+        return false;
+    rn_batch_count_spare(decode);
+    for (uint32_t i = 0; i < decode->n_running; i++)
+        n = look_at(decode, decode->running[i], n, &n_plain);
+    if (n == 0)
+        return false;
+    wait = (struct rn_wait){.streams = drafting->outlooks, .n_streams = n, .n_plain = n_plain, .cost = &decode->cost,
+                            .pass_us = drafting->pass_us, .beside = drafting->drafter->concurrent};
+    passes = rn_wait_passes(&wait);
+    if (passes == 0) {
+        wait.n_plain = 0; /* it may pay when the others come in: until then those are awake, not at rest */
+        if (!wait.beside && rn_wait_passes(&wait) == 0)
+            let_rest(decode);
+        return false;
+    }
+    ask(decode, passes);
+    drafting->waited = true;
+    return true;
+}
+
+/* ---- News ---- */
+
+void rn_drafting_step(struct rn_decode *decode)
+{
+    const struct rn_batch *batch = decode->batch;
+    struct rn_drafting *drafting = &decode->drafting;
+
+    if (drafting->drafter == NULL)
+        return;
+    drafting->waited = false;
+    for (uint32_t i = 0; i < batch->n_parts; i++) {
+        const struct rn_batch_part *part = &batch->parts[i];
+        struct rn_draft_lane *lane = lane_of(decode, part->request);
+
+        if (!is_begun(decode, part->request)) {
+            if (!part->prompt)
+                rn_drafting_begin(decode, part->request);
+            continue;
+        }
+        lane->flying = !part->prompt;
+        lane->n_flying = part->n_drafts;
+        lane->want = part->request->model_speculation.rest > 0 ? 0 : part->request->draft_max;
+        lane->waits = false;
+        /* one that takes turns needs to know nothing while nobody waits, once it is through with the past */
+        lane->changed |= drafting->drafter->concurrent || lane->state != RN_DRAFTS_READY || drafting->pass_us == 0;
+    }
+}
+
+static bool add_ending(struct rn_drafting *drafting, struct rn_news_list *list, uint32_t slot)
+{
+    struct rn_draft_lane *lane = &drafting->lanes[slot];
+
+    if (list->n == list->capacity)
+        return false;
+    list->items[list->n++] = (struct rn_news){.slot = slot, .generation = lane->generation, .ended = true};
+    lane->ending = lane->told = false;
+    return true;
+}
+
+/* What is new of one stream, as far as there is room. */
+static void add_news(struct rn_decode *decode, struct rn_news_list *list, const struct rn_request *request)
+{
+    struct rn_draft_lane *lane;
+    struct rn_news *news;
+    bool begins;
+    uint32_t n;
+
+    if (!is_begun(decode, request) || !lane_of(decode, request)->changed || list->n == list->capacity ||
+        list->n_tokens == list->token_capacity)
+        return;
+    lane = lane_of(decode, request);
+    news = &list->items[list->n++];
+    begins = !lane->told;
+    if (lane->told && !lane->telling && request->n_tokens - lane->n_told > FAR) {
+        begins = true;
+        lane->n_told = request->n_tokens - TAIL;
+    }
+    n = request->n_tokens - lane->n_told;
+    n = n < list->token_capacity - list->n_tokens ? n : list->token_capacity - list->n_tokens;
+    *news = (struct rn_news){
+        .slot = request->slot, .generation = request->generation, .waits = lane->waits, .begins = begins,
+        .n_limit = request->n_limit,
+        .first = lane->n_told, .n_tokens = n, .tokens = list->tokens + list->n_tokens, .n_flying = lane->n_flying,
+        .flying = lane->flying, .want = lane->want};
+    lane->told = true;
+    if (begins)
+        news->sampling = rn_sampler_plain(request->sampler);
+    memcpy(list->tokens + list->n_tokens, request->tokens + lane->n_told, n * sizeof list->tokens[0]);
+    list->n_tokens += n;
+    lane->n_told += n;
+    lane->changed = lane->telling = lane->n_told < request->n_tokens;
+}
+
+static void send(struct rn_decode *decode, struct rn_news_list *list)
+{
+    struct rn_msg *msg = rn_msg_new(decode->actor.runtime, RN_MSG_NEWS);
+
+    list->step_us = (uint32_t)rn_step_cost_of(&decode->cost, 1);
+    decode->drafting.free_lists = list->next;
+    msg->news.list = list;
+    rn_actor_send(&decode->model->draft.actor, msg);
+}
+
+void rn_drafting_tell(struct rn_decode *decode)
+{
+    struct rn_drafting *drafting = &decode->drafting;
+    struct rn_news_list *list = drafting->free_lists;
+
+    if (drafting->drafter == NULL || list == NULL || drafting->closing)
+        return;
+    list->n = list->n_tokens = list->serial = 0;
+    while (drafting->n_endings > 0 && add_ending(drafting, list, drafting->endings[drafting->n_endings - 1]))
+        drafting->n_endings--;
+    for (uint32_t i = 0; i < decode->n_running; i++)
+        add_news(decode, list, decode->running[i]);
+    for (const struct rn_request *r = decode->prompts.first; r != NULL; r = r->next)
+        add_news(decode, list, r);
+    if (drafting->must_tell) {
+        drafting->must_tell = false;
+        list->serial = drafting->serial;
+        list->patience_us = drafting->patience_us;
+    }
+    if (list->n > 0 || list->serial != 0)
+        send(decode, list);
+}
+
+void rn_drafting_on_news_back(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_decode *decode = (struct rn_decode *)self;
+    struct rn_drafting *drafting = &decode->drafting;
+    struct rn_news_list *list = msg->news.list;
+
+    drafting->closed |= list->closing;
+    list->next = drafting->free_lists;
+    drafting->free_lists = list;
+    rn_msg_free(self->runtime, msg);
+}
+
+bool rn_drafting_close(struct rn_decode *decode)
+{
+    struct rn_drafting *drafting = &decode->drafting;
+    struct rn_news_list *list = drafting->free_lists;
+
+    if (drafting->drafter == NULL || drafting->closed)
+        return true;
+    if (drafting->closing || list == NULL)
+        return false;
+    drafting->closing = true;
+    list->n = list->n_tokens = list->serial = 0;
+    list->closing = true;
+    send(decode, list);
+    return false;
+}
+
+/* ---- Life ---- */
+
+static runnel_status take_lists(struct rn_drafting *drafting, struct rn_heap *heap)
+{
+    for (uint32_t i = 0; i < RN_NEWS_LISTS; i++) {
+        struct rn_news_list *list = &drafting->lists[i];
+
+        list->capacity = 2 * drafting->drafter->limits.max_seqs;
+        list->token_capacity = NEWS_TOKENS;
+        list->items = rn_alloc(heap, list->capacity, sizeof list->items[0]);
+        list->tokens = rn_alloc(heap, list->token_capacity, sizeof list->tokens[0]);
+        if (drafting->drafter->n_features > 0)
+            list->features =
+                rn_alloc(heap, (size_t)list->token_capacity * drafting->drafter->n_features, sizeof(float));
+        if (list->items == NULL || list->tokens == NULL || (drafting->drafter->n_features > 0 && !list->features))
+            return RUNNEL_NO_MEMORY;
+        list->next = drafting->free_lists;
+        drafting->free_lists = list;
+    }
+    return RUNNEL_OK;
+}
+
+runnel_status rn_drafting_init(struct rn_decode *decode)
+{
+    struct rn_drafting *drafting = &decode->drafting;
+    struct runnel_engine *engine = decode->model->engine;
+
+    if (decode->model->parts.drafter.kind == RN_DRAFTER_NONE)
+        return RUNNEL_OK;
+    drafting->drafter = &decode->model->parts.drafter;
+    drafting->pass_us = drafting->drafter->pass_us;
+    drafting->lanes = rn_calloc(&engine->heap, engine->max_streams, sizeof drafting->lanes[0]);
+    drafting->endings = rn_alloc(&engine->heap, engine->max_streams, sizeof drafting->endings[0]);
+    drafting->outlooks = rn_alloc(&engine->heap, engine->max_streams, sizeof drafting->outlooks[0]);
+    if (drafting->lanes == NULL || drafting->endings == NULL || drafting->outlooks == NULL)
+        return RUNNEL_NO_MEMORY;
+    return take_lists(drafting, &engine->heap);
+}
+
+void rn_drafting_fini(struct rn_decode *decode)
+{
+    struct rn_drafting *drafting = &decode->drafting;
+    struct rn_heap *heap = &decode->model->engine->heap;
+
+    rn_free(heap, drafting->lanes);
+    rn_free(heap, drafting->endings);
+    rn_free(heap, drafting->outlooks);
+    for (uint32_t i = 0; i < RN_NEWS_LISTS; i++) {
+        rn_free(heap, drafting->lists[i].items);
+        rn_free(heap, drafting->lists[i].tokens);
+        rn_free(heap, drafting->lists[i].features);
+    }
+}

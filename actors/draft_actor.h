@@ -1,0 +1,106 @@
+/* The draft actor: makes guesses of the next tokens of many streams with a drafter (drafter.h), one pass of its backend
+ * at a time for all of them.
+ *
+ *   NEWS ─▶ seats ─▶ pass: rows of each seat that is to have one guess more ─▶ backend ─▶ DRAFTED ─▶ guesses ─▶ DRAFTS
+ *
+ * A seat is what the actor knows of one stream:
+ *
+ *   tokens   | known ................ | guessed ...... |
+ *            0                 n_known          n_tokens
+ *   KV       | done ...................... |
+ *
+ * A pass brings a seat's rows from the last that is done up to its last token, and draws the next guess from that one's
+ * logits: greedily, or, for a stream that samples, with the stream's own parameters and coin of that position. The target
+ * will draw with the same coin, so where the two distributions are alike they draw the same token. A known token that
+ * is not what was guessed takes the guesses behind it with it; their KV is written again.
+ *
+ * A concurrent drafter goes on while the target verifies: behind the guesses in the step in flight it guesses the token
+ * that the step will add, and then those for the next step. One that shares the target's threads works only while
+ * decode waits for it, but for the prompt: that is computed in small chunks, which pass between the target's steps.
+ *
+ * Memory: the drafter's KV blocks, taken as a stream grows; one that finds none drafts no more. A seat's tokens are
+ * taken from the heap when it begins. */
+#ifndef RN_ACTORS_DRAFT_ACTOR_H
+#define RN_ACTORS_DRAFT_ACTOR_H
+
+#include "actors/drafter.h"
+#include "actors/runtime.h"
+#include "cache/block_pool.h"
+#include "sampling/sampler.h"
+
+struct runnel_model;
+
+struct rn_seat {
+    uint32_t slot, generation; /* of the stream; generation 0: free */
+    uint32_t base;             /* of the sequence, where the seat's positions begin */
+    uint32_t capacity;
+    int32_t *tokens;           /* [capacity] */
+    uint32_t n_known, n_tokens;
+    uint32_t n_done;           /* positions computed, those of the pass in flight included */
+    uint32_t n_valid;          /* while in_pass: tokens before this one are what they were when the pass began */
+    uint32_t *blocks;          /* [n_blocks] of [max_blocks] */
+    uint32_t n_blocks, max_blocks;
+    runnel_sampling sampling;
+    uint32_t n_flying, want;   /* as told */
+    bool flying, waits;
+    bool in_pass, ended;
+    bool changed;              /* decode does not know all of it */
+    enum rn_drafts_state state;
+};
+
+struct rn_draft_actor {
+    struct rn_actor actor; /* first */
+    struct runnel_model *model;
+    struct rn_drafter *drafter;  /* the model's; NULL: it has none */
+    struct rn_block_pool pool;
+    struct rn_seat *seats;       /* [n_seats]: twice as many as draft at once, since one that has ended waits for its
+                                    pass */
+    uint32_t n_seats, cursor;
+    struct rn_sampler_scratch *scratch;
+    struct rn_step pass;
+    struct rn_seat **seat_of;    /* [max_seqs]: of the pass's sequences */
+    struct rn_msg *msg;          /* becomes DRAFTED */
+    bool in_flight, failed;
+    bool guesses;                /* the pass in flight is one of guesses alone: its time is what a guess costs */
+    bool waited;                 /* the target had a step in flight when the pass began */
+    uint64_t begin_ns, end_ns;   /* of the pass ... */
+    int64_t begin_verified_ns, end_verified_ns; /* ... and how long the target had computed by then */
+    uint32_t guess_us;           /* smoothed: of a pass of guesses; 0: not known */
+    float row_us;                /* likewise: what a row of a prompt takes more */
+    uint32_t target_us;          /* as told; 0: not known */
+    uint32_t n_idle;             /* steps of the target since the drafter was too slow */
+    uint32_t serial, answered;   /* of waits: the last asked, the last answered */
+    uint64_t patience_until_us;
+    struct rn_drafts_list lists[RN_DRAFTS_LISTS];
+    struct rn_drafts_list *free_lists;
+    struct rn_msg *last_news;    /* with the closing list: goes back when nothing is in flight */
+};
+
+runnel_status rn_draft_actor_init(struct rn_draft_actor *draft, struct runnel_model *model);
+void rn_draft_actor_fini(struct rn_draft_actor *draft);
+
+/* draft_pass.c: begins the next pass, if none is in flight and there is something to compute. */
+void rn_draft_begin_pass(struct rn_draft_actor *draft);
+
+/* draft_pass.c: the pass is back: guesses are drawn, seats that have ended let go. */
+void rn_draft_end_pass(struct rn_draft_actor *draft);
+
+/* draft_pass.c: has the seat what its stream wants, or can it get no more? */
+bool rn_draft_is_sated(const struct rn_draft_actor *draft, const struct rn_seat *seat);
+
+/* draft_pass.c: the seat's blocks and memory are free again; it is in no pass. */
+void rn_draft_free_seat(struct rn_draft_actor *draft, struct rn_seat *seat);
+
+/* draft_pass.c: is the seat near enough to the end of what it knows to guess? Sets its state. */
+void rn_draft_look_at(struct rn_seat *seat);
+
+/* draft_pass.c: another step of the target: a drafter that was too slow may be so no longer. */
+void rn_draft_look_at_time(struct rn_draft_actor *draft);
+
+/* draft_pass.c: no guesses any more for this stream. */
+void rn_draft_switch_off(struct rn_draft_actor *draft, struct rn_seat *seat);
+
+/* Every seat's counts in order and its blocks enough. For tests. */
+bool rn_draft_actor_check(const struct rn_draft_actor *draft);
+
+#endif

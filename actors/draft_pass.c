@@ -1,0 +1,327 @@
+/* One pass of the drafter: which seats have rows in it, and what its logits mean.
+ *
+ *   rows:  | seat 3: 1 | seat 5: 2 (one guess of its last was not made into KV) | seat 0, behind: a chunk of its past |
+ *
+ * Seats that want a guess come first, in turn; what is left of the rows, as far as the target's step allows, goes to
+ * those that are still to compute their past, which is how a prompt that the target found in its prefix cache comes
+ * to be known here. Runs inside the draft actor. */
+#include "actors/draft_actor.h"
+#include "actors/engine.h"
+#include "actors/note.h"
+#include "base/check.h"
+
+#define SMOOTHING 0.25f /* weight of the newest pass */
+#define LAG 40u         /* rows that one pass may make up for a seat and still be one of guesses: more than drafts are */
+#define LEAST_CHUNK 16u /* rows of the past of one seat */
+#define FORGET_STEPS 1024u /* of the target, after which a drafter that was too slow may try again */
+#define JUMP 8          /* so many times what is usual a pass may count: others may have had the cores */
+
+void rn_draft_free_seat(struct rn_draft_actor *draft, struct rn_seat *seat)
+{
+    struct rn_heap *heap = &draft->model->engine->heap;
+
+    RN_CHECK(!seat->in_pass);
+    rn_block_pool_unref(&draft->pool, seat->blocks, seat->n_blocks);
+    rn_free(heap, seat->tokens);
+    rn_free(heap, seat->blocks);
+    *seat = (struct rn_seat){0};
+}
+
+/* The seat stays, so that its stream is known to be off, but holds no blocks. */
+void rn_draft_switch_off(struct rn_draft_actor *draft, struct rn_seat *seat)
+{
+    if (seat->state == RN_DRAFTS_OFF)
+        return;
+    seat->state = RN_DRAFTS_OFF;
+    seat->changed = true;
+    seat->n_tokens = seat->n_known;
+    if (seat->in_pass)
+        return;
+    rn_block_pool_unref(&draft->pool, seat->blocks, seat->n_blocks);
+    seat->n_blocks = seat->n_done = 0;
+}
+
+/* ---- Wishes ---- */
+
+/* So slow that no draft could pay: the target has the next token before this one has guessed it. */
+static bool is_hopeless(const struct rn_draft_actor *draft)
+{
+    return draft->target_us > 0 && draft->guess_us >= draft->target_us;
+}
+
+/* Not before the target's time is known. */
+static bool can_work(const struct rn_draft_actor *draft)
+{
+    return draft->target_us > 0 && !is_hopeless(draft);
+}
+
+void rn_draft_look_at_time(struct rn_draft_actor *draft)
+{
+    if (!is_hopeless(draft) || ++draft->n_idle < FORGET_STEPS)
+        return;
+    draft->n_idle = 0;
+    draft->guess_us = draft->drafter->pass_us; /* what slowed it may be over */
+    for (uint32_t i = 0; i < draft->n_seats; i++)
+        draft->seats[i].changed = draft->seats[i].generation != 0;
+}
+
+/* Guesses that the seat should have. */
+static uint32_t goal(const struct rn_draft_actor *draft, const struct rn_seat *seat)
+{
+    uint32_t n = seat->want, room = seat->capacity - seat->n_known;
+
+    if (n == 0 || !can_work(draft) || (!draft->drafter->concurrent && !seat->waits))
+        return 0;
+    if (seat->flying)
+        n += seat->n_flying + 1;
+    n = n < RN_GUESS_MOST ? n : RN_GUESS_MOST;
+    return n < room ? n : room;
+}
+
+static bool is_behind(const struct rn_seat *seat)
+{
+    return seat->n_tokens - seat->n_done > LAG;
+}
+
+void rn_draft_look_at(struct rn_seat *seat)
+{
+    enum rn_drafts_state state = is_behind(seat) ? RN_DRAFTS_BEHIND : RN_DRAFTS_READY;
+
+    if (seat->state == state || seat->state == RN_DRAFTS_OFF)
+        return;
+    seat->state = state;
+    seat->changed = true;
+}
+
+static bool is_open(const struct rn_seat *seat)
+{
+    return seat->generation != 0 && !seat->ended && seat->state != RN_DRAFTS_OFF;
+}
+
+bool rn_draft_is_sated(const struct rn_draft_actor *draft, const struct rn_seat *seat)
+{
+    return !is_open(seat) || is_behind(seat) || seat->n_tokens - seat->n_known >= goal(draft, seat);
+}
+
+/* ---- Composing ---- */
+
+static bool lease(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t n_positions)
+{
+    uint32_t per_block = draft->drafter->limits.block_tokens;
+
+    while (seat->n_blocks * per_block < n_positions) {
+        if (!rn_block_pool_take(&draft->pool, 1, &seat->blocks[seat->n_blocks]))
+            return false;
+        seat->n_blocks++;
+    }
+    return true;
+}
+
+/* n rows of the seat; if they come to its last token, with logits. */
+static void add_seat(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t n)
+{
+    struct rn_step *pass = &draft->pass;
+    uint32_t end = seat->n_done + n;
+
+    if (!lease(draft, seat, end)) {
+        rn_draft_switch_off(draft, seat);
+        return;
+    }
+    pass->seqs[pass->n_seqs] = (struct rn_step_seq){.blocks = seat->blocks, .n_blocks = seat->n_blocks};
+    for (uint32_t i = seat->n_done; i < end; i++)
+        pass->rows[pass->n_rows++] =
+            (struct rn_step_row){.token = seat->tokens[i],
+                                 .position = i,
+                                 .seq = pass->n_seqs,
+                                 .out = i + 1 == seat->n_tokens ? (int32_t)pass->n_outs++ : -1};
+    draft->seat_of[pass->n_seqs++] = seat;
+    seat->n_done = end;
+    seat->n_valid = UINT32_MAX;
+    seat->in_pass = true;
+}
+
+static bool is_full(const struct rn_draft_actor *draft, uint32_t n)
+{
+    const struct rn_backend_limits *limits = &draft->drafter->limits;
+
+    return draft->pass.n_seqs == limits->max_seqs || draft->pass.n_outs == limits->max_outs ||
+           draft->pass.n_rows + n > limits->max_rows;
+}
+
+static void add_guesses(struct rn_draft_actor *draft)
+{
+    uint32_t first = draft->cursor;
+
+    for (uint32_t i = 0; i < draft->n_seats; i++) {
+        struct rn_seat *seat = &draft->seats[(first + i) % draft->n_seats];
+        uint32_t n = seat->n_tokens - seat->n_done;
+
+        if (rn_draft_is_sated(draft, seat))
+            continue;
+        /* all computed, and its guess was not taken: the last row once more */
+        seat->n_done -= n == 0;
+        n += n == 0;
+        if (is_full(draft, n))
+            return;
+        draft->cursor = (first + i + 1) % draft->n_seats;
+        add_seat(draft, seat, n);
+    }
+}
+
+/* Rows of somebody's past that may pass between two steps of the target: with them the pass should take half of its
+ * time, or where one row takes that already, twice that. */
+static uint32_t chunk(const struct rn_draft_actor *draft)
+{
+    uint32_t most = draft->drafter->limits.max_rows - draft->pass.n_rows;
+    float left_us = (float)draft->target_us / 2 - (float)draft->guess_us, n;
+
+    if (draft->drafter->concurrent)
+        return most;
+    left_us = left_us > (float)draft->guess_us ? left_us : (float)draft->guess_us;
+    n = draft->row_us > 0 ? left_us / draft->row_us : (float)most;
+    n = n > (float)LEAST_CHUNK ? n : (float)LEAST_CHUNK;
+    return n < (float)most ? (uint32_t)n : most;
+}
+
+/* Of one seat: the next one has its turn in the next pass. */
+static void add_past(struct rn_draft_actor *draft)
+{
+    for (uint32_t i = 0; i < draft->n_seats && can_work(draft); i++) {
+        struct rn_seat *seat = &draft->seats[(draft->cursor + i) % draft->n_seats];
+        uint32_t n = seat->n_tokens - seat->n_done, most;
+
+        if (!is_open(seat) || seat->in_pass || !is_behind(seat))
+            continue;
+        if (is_full(draft, 1))
+            return;
+        most = chunk(draft);
+        draft->cursor = (draft->cursor + i + 1) % draft->n_seats;
+        add_seat(draft, seat, n - 1 < most ? n - 1 : most); /* not its last token: that is a guess's row */
+        draft->guesses = false;
+        return;
+    }
+}
+
+static void on_pass_done(struct rn_step *pass)
+{
+    struct rn_draft_actor *draft = pass->user;
+    struct rn_msg *msg = draft->msg;
+
+    rn_note_draft_done(draft);
+    msg->head.kind = RN_MSG_DRAFTED;
+    rn_actor_send(&draft->actor, msg);
+}
+
+void rn_draft_begin_pass(struct rn_draft_actor *draft)
+{
+    struct rn_step *pass = &draft->pass;
+
+    if (draft->in_flight || draft->failed || draft->last_news != NULL)
+        return;
+    pass->n_rows = pass->n_seqs = pass->n_outs = 0;
+    draft->guesses = true;
+    add_guesses(draft);
+    add_past(draft);
+    if (pass->n_rows == 0)
+        return;
+    draft->in_flight = true;
+    draft->msg = rn_msg_new(draft->actor.runtime, RN_MSG_DRAFTED);
+    pass->on_done = on_pass_done;
+    pass->user = draft;
+    RN_ASSERT(draft->drafter->plan == NULL || rn_step_check(pass, draft->drafter->plan, &draft->drafter->limits));
+    rn_note_draft_begun(draft);
+    draft->drafter->backend->ops->submit_async(draft->drafter->backend, pass);
+}
+
+/* ---- What came of it ---- */
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint32_t smoothed(uint32_t old, uint64_t now)
+{
+    float us = now > 0 ? (float)now : 1;
+
+    if (old == 0)
+        return (uint32_t)us;
+    us = us < JUMP * (float)old ? us : JUMP * (float)old;
+    return (uint32_t)((float)old + SMOOTHING * (us - (float)old) + 0.5f);
+}
+
+/* Where drafter and target take turns only a pass that has not waited for the target tells its time. */
+static void note_time(struct rn_draft_actor *draft, uint64_t us)
+{
+    const struct rn_step *pass = &draft->pass;
+    float row_us = us > draft->guess_us ? (float)(us - draft->guess_us) / (float)pass->n_rows : 0;
+
+    if (!draft->drafter->concurrent && draft->waited)
+        return;
+    if (draft->guesses) /* what it made up for is not the guess's, but half at most */
+        draft->guess_us =
+            smoothed(draft->guess_us, us - least(us / 2, (uint64_t)((float)pass->n_rows * draft->row_us)));
+    else
+        draft->row_us += SMOOTHING * (row_us - draft->row_us);
+}
+
+/* The guess behind the seat's last token, if that is still what the pass computed. */
+static void take_guess(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t end, const float *logits)
+{
+    struct rn_pick pick;
+
+    if (seat->n_valid < end || seat->n_tokens != end || end >= seat->capacity || seat->state == RN_DRAFTS_OFF)
+        return;
+    if (rn_sampler_pick_plain(&seat->sampling, draft->model->parts.n_vocab, draft->scratch, logits,
+                              seat->base + end, &pick) !=
+        RUNNEL_OK) {
+        rn_draft_switch_off(draft, seat);
+        return;
+    }
+    seat->tokens[seat->n_tokens++] = pick.token;
+    seat->changed = true;
+}
+
+/* The last row of a sequence says how far it has come and whether there are logits. */
+static void settle_seat(struct rn_draft_actor *draft, struct rn_seat *seat, const struct rn_step_row *last)
+{
+    seat->in_pass = false;
+    if (seat->ended) {
+        rn_draft_free_seat(draft, seat);
+        return;
+    }
+    if (seat->state == RN_DRAFTS_OFF) {
+        rn_block_pool_unref(&draft->pool, seat->blocks, seat->n_blocks);
+        seat->n_blocks = seat->n_done = 0;
+        return;
+    }
+    if (seat->n_valid < seat->n_done)
+        seat->n_done = seat->n_valid;
+    if (last->out >= 0)
+        take_guess(draft, seat, last->position + 1,
+                   draft->pass.logits + (size_t)last->out * draft->model->parts.n_vocab);
+    rn_draft_look_at(seat);
+}
+
+static void fail(struct rn_draft_actor *draft)
+{
+    draft->failed = true;
+    rn_log(&draft->model->engine->log, RUNNEL_LOG_WARNING, "%s: a pass of the drafter has failed: no more drafts",
+           draft->model->metrics->name);
+    for (uint32_t i = 0; i < draft->n_seats; i++)
+        if (is_open(&draft->seats[i]))
+            rn_draft_switch_off(draft, &draft->seats[i]);
+}
+
+void rn_draft_end_pass(struct rn_draft_actor *draft)
+{
+    const struct rn_step *pass = &draft->pass;
+
+    draft->in_flight = false;
+    note_time(draft, rn_note_drafted(draft));
+    if (pass->status != RUNNEL_OK)
+        fail(draft);
+    for (uint32_t i = 0; i < pass->n_rows; i++)
+        if (i + 1 == pass->n_rows || pass->rows[i + 1].seq != pass->rows[i].seq)
+            settle_seat(draft, draft->seat_of[pass->rows[i].seq], &pass->rows[i]);
+}

@@ -1,0 +1,644 @@
+/* A draft model changes no text and costs no time. The oracle model under a logical clock, with another oracle as its
+ * drafter that is right with a given chance, has a pass time of its own, breaks, or has little memory; and real models
+ * on real threads, judged by the same request without drafts and by another program's text. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "actors/engine.h"
+#include "tests/actors/fixture.h"
+#include "tests/model/shared.h"
+#include "tests/sim/oracle_backend.h"
+
+#define STREAMS 8
+#define MOST_TOKENS 1200
+#define SALT 78
+#define VERIFY_US 1000u
+
+static const struct oracle_alphabet alphabet = {5, {'a', 'b', 'c', 'd', 'e'}};
+
+/* What a run is made of. */
+struct setting {
+    bool concurrent;
+    uint32_t right_percent;
+    uint32_t pass_us;      /* of the drafter; a step of the target takes VERIFY_US, whatever its rows */
+    uint32_t n_blocks, draft_blocks, block_tokens;
+    uint32_t fails_at;     /* the drafter's pass of that number fails; 0: none */
+    uint32_t jams_at;      /* from that pass on it takes a hundred times as long; 0: never */
+};
+
+struct told {
+    int32_t prompt[200];
+    runnel_stream stream;
+    uint32_t n_tokens;
+    int32_t tokens[MOST_TOKENS];
+    bool ended;
+    runnel_event last;
+};
+
+static struct setting setting;
+static runnel_engine *engine;
+static runnel_model *model;
+static struct oracle *target, *drafter;
+static uint64_t now_us, n_passes, n_warnings;
+
+static uint64_t clock_now(void *user)
+{
+    (void)user;
+    return now_us;
+}
+
+static void on_log(void *user, runnel_log_level level, const char *text)
+{
+    (void)user;
+    n_warnings += level == RUNNEL_LOG_WARNING && strstr(text, "drafter") != NULL;
+}
+
+static void on_event(void *user, const runnel_event *event)
+{
+    struct told *told = user;
+
+    if (event->type == RUNNEL_EVENT_TOKEN && event->token >= 0 && told->n_tokens < MOST_TOKENS)
+        told->tokens[told->n_tokens++] = event->token;
+    if (event->type < RUNNEL_EVENT_DONE)
+        return;
+    told->ended = true;
+    told->last = *event;
+}
+
+static uint64_t latest(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Each runs one step after the other; those that take turns wait for each other too. */
+static void submitted(void *user, struct oracle *oracle)
+{
+    uint64_t takes = oracle == target ? VERIFY_US : setting.pass_us, from = now_us;
+    const struct oracle *other = oracle == target ? drafter : target;
+
+    (void)user;
+    if (oracle == drafter && setting.jams_at > 0 && n_passes + 1 >= setting.jams_at)
+        takes *= 100;
+    if (!setting.concurrent && other != NULL && other->first != NULL)
+        from = latest(from, other->due_us);
+    oracle->due_us = from + takes;
+}
+
+static struct oracle *new_oracle(const struct rn_backend_limits *limits, uint32_t wrong_percent)
+{
+    struct oracle *oracle = oracle_new(limits, &alphabet, SALT);
+
+    assert_non_null(oracle);
+    oracle->wrong_percent = wrong_percent;
+    oracle->submitted = submitted;
+    return oracle;
+}
+
+static void start(const struct setting *s, bool drafts)
+{
+    struct rn_backend_limits limits = {.max_rows = 128, .max_seqs = 16, .max_outs = 120, .n_blocks = s->n_blocks,
+                                       .block_tokens = s->block_tokens, .context_tokens = 1400};
+    struct rn_model_parts parts = {.limits = limits, .n_vocab = ORACLE_VOCAB};
+    struct rn_clock clock = {.now_us = clock_now};
+    runnel_engine_options options;
+
+    setting = *s;
+    now_us = 1;
+    n_passes = n_warnings = 0;
+    runnel_engine_options_default(&options);
+    options.max_streams = STREAMS;
+    options.on_log = on_log;
+    assert_int_equal(rn_engine_new(&options, &clock, true, &engine, NULL), RUNNEL_OK);
+    target = new_oracle(&limits, 0);
+    drafter = NULL;
+    parts.backend = &target->backend;
+    parts.vocab = rn_vocab_new_bytes(&engine->heap);
+    if (drafts) {
+        limits.n_blocks = s->draft_blocks;
+        limits.max_seqs = limits.max_outs = STREAMS;
+        limits.max_rows = 64;
+        drafter = new_oracle(&limits, 100 - s->right_percent);
+        parts.drafter = (struct rn_drafter){.kind = RN_DRAFTER_TOKENS, .concurrent = s->concurrent,
+                                            .backend = &drafter->backend, .limits = limits, .pass_us = s->pass_us};
+    }
+    assert_int_equal(rn_model_new_of_parts(engine, &parts, NULL, &model, NULL), RUNNEL_OK);
+}
+
+static void run_actors(void)
+{
+    while (rn_runtime_runnable(&engine->runtime) > 0) {
+        rn_runtime_step(&engine->runtime, 0, RN_ACTOR_BATCH);
+        assert_true(rn_draft_actor_check(&model->draft));
+    }
+}
+
+static void complete(struct oracle *oracle)
+{
+    bool fails = oracle == drafter && ++n_passes == setting.fails_at;
+
+    now_us = latest(now_us, oracle->due_us);
+    oracle_complete(oracle, fails ? ORACLE_FAULT_DEVICE : ORACLE_FAULT_NONE);
+    if (oracle->first != NULL)
+        submitted(NULL, oracle);
+}
+
+/* Whatever is done next, and all that follows. False: nothing is under way. */
+static bool step(void)
+{
+    bool a, b;
+
+    run_actors();
+    a = target->first != NULL;
+    b = drafter != NULL && drafter->first != NULL;
+    if (a && (!b || target->due_us <= drafter->due_us))
+        complete(target);
+    else if (b)
+        complete(drafter);
+    run_actors();
+    runnel_engine_dispatch(engine, 0);
+    run_actors();
+    return a || b;
+}
+
+static void stop(void)
+{
+    while ((target->first != NULL || (drafter != NULL && drafter->first != NULL)) && step())
+        ;
+    runnel_engine_free(engine);
+    assert_null(target->breach);
+    oracle_free(target);
+    if (drafter != NULL)
+        assert_null(drafter->breach);
+    oracle_free(drafter);
+}
+
+static runnel_request request_of(struct told *told, uint32_t seed, uint32_t n_prompt, int64_t max_tokens)
+{
+    runnel_request request;
+
+    memset(told, 0, sizeof *told);
+    for (uint32_t i = 0; i < 200; i++)
+        told->prompt[i] = (int32_t)((seed * 31 + i * 7) % 250);
+    runnel_request_default(&request);
+    request.tokens = told->prompt;
+    request.n_tokens = n_prompt;
+    request.max_tokens = max_tokens;
+    request.ignore_eos = 1;
+    request.on_event = on_event;
+    request.user = told;
+    request.draft = drafter != NULL ? RUNNEL_DRAFT_MODEL : RUNNEL_DRAFT_NONE;
+    return request;
+}
+
+static void submit(struct told *told, const runnel_request *request)
+{
+    assert_int_equal(runnel_generate(model, request, &told->stream, NULL), RUNNEL_OK);
+}
+
+static bool all_ended(const struct told *told, uint32_t n)
+{
+    while (n > 0 && told[n - 1].ended)
+        n--;
+    return n == 0;
+}
+
+static void run_all(const struct told *told, uint32_t n)
+{
+    for (uint32_t i = 0; i < 100000 && !all_ended(told, n); i++)
+        step();
+    assert_true(all_ended(told, n));
+}
+
+/* The closed form: what follows the prompt, token by token. */
+static void assert_text(const struct told *told, uint32_t n_prompt, uint32_t n_tokens)
+{
+    struct oracle_chain chain;
+
+    oracle_chain_init(&chain, SALT);
+    for (uint32_t i = 0; i < n_prompt; i++)
+        oracle_chain_push(&chain, told->prompt[i]);
+    assert_int_equal(told->n_tokens, n_tokens);
+    for (uint32_t i = 0; i < n_tokens; i++) {
+        assert_int_equal(told->tokens[i], oracle_chain_next(&chain, &alphabet));
+        oracle_chain_push(&chain, told->tokens[i]);
+    }
+}
+
+static runnel_metrics metrics_now(void)
+{
+    runnel_metrics m = {.struct_size = sizeof m};
+
+    assert_int_equal(runnel_engine_metrics(engine, &m), RUNNEL_OK);
+    return m;
+}
+
+/* n streams with prompts of several lengths; what they took, and the share of drafts that were right. */
+static uint64_t run_streams(const struct setting *s, bool drafts, uint32_t n, int64_t n_tokens, double *accepted)
+{
+    static struct told told[STREAMS];
+    uint64_t begin_us, took_us, drafted = 0, right = 0;
+
+    start(s, drafts);
+    begin_us = now_us;
+    for (uint32_t i = 0; i < n; i++) {
+        runnel_request request = request_of(&told[i], i, 3 + 24 * i, n_tokens);
+
+        request.sampling.temperature = i % 2 == 0 ? 0 : 0.9f;
+        request.sampling.frequency_penalty = i % 3 == 0 ? 0.5f : 0;
+        submit(&told[i], &request);
+    }
+    run_all(told, n);
+    took_us = now_us - begin_us;
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(told[i].last.type, RUNNEL_EVENT_DONE);
+        assert_text(&told[i], 3 + 24 * i, (uint32_t)n_tokens);
+        drafted += told[i].last.usage.drafted_tokens;
+        right += told[i].last.usage.accepted_tokens;
+    }
+    assert_int_equal(metrics_now().drafted, drafted);
+    assert_int_equal(metrics_now().accepted, right);
+    assert_true(drafts || drafted == 0);
+    *accepted = drafted > 0 ? (double)right / (double)drafted : 0;
+    stop();
+    return took_us;
+}
+
+static struct setting plain_setting(bool concurrent, uint32_t right_percent)
+{
+    return (struct setting){.concurrent = concurrent, .right_percent = right_percent, .pass_us = VERIFY_US / 5,
+                            .n_blocks = 800, .draft_blocks = 800, .block_tokens = 16};
+}
+
+static void texts_are_the_same(void **state)
+{
+    static const uint32_t percents[] = {0, 40, 80, 95, 100}, counts[] = {1, 3, 8};
+
+    (void)state;
+    for (uint32_t p = 0; p < 5; p++)
+        for (uint32_t c = 0; c < 3; c++)
+            for (uint32_t way = 0; way < 4; way++) {
+                struct setting s = plain_setting(way % 2 == 1, percents[p]);
+                double accepted;
+
+                if (way >= 2) { /* they take blocks from each other, and not all find some to draft with */
+                    s.n_blocks = 150;
+                    s.draft_blocks = 40;
+                    s.block_tokens = 4;
+                }
+                run_streams(&s, true, counts[c], 180, &accepted);
+                if (percents[p] >= 80 && way < 2)
+                    assert_true(accepted > 0.35 && (percents[p] < 100 || accepted > 0.95));
+            }
+}
+
+/* Whatever the drafter is, drafting costs at most a fiftieth; where it is good, it gains. */
+static void it_never_costs_much(void **state)
+{
+    static const uint32_t passes[] = {50, 200, 700, 3000}, percents[] = {0, 30, 100};
+
+    (void)state;
+    for (uint32_t way = 0; way < 2; way++)
+        for (uint32_t n = 1; n <= STREAMS; n += 7)
+            for (uint32_t t = 0; t < 4; t++)
+                for (uint32_t p = 0; p < 3; p++) {
+                    struct setting s = plain_setting(way == 1, percents[p]);
+                    double accepted;
+                    uint64_t without = run_streams(&s, false, n, 1000, &accepted), with;
+
+                    s.pass_us = passes[t];
+                    with = run_streams(&s, true, n, 1000, &accepted);
+                    if (getenv("RUNNEL_VERBOSE") != NULL)
+                        printf("%s, %u streams, pass %u us, right %u: %.3f x plain, %llu passes\n",
+                               way ? "beside" : "in turn", n, passes[t], percents[p], (double)without / (double)with,
+                               (unsigned long long)n_passes);
+                    assert_true((double)without > 0.98 * (double)with);
+                    if (percents[p] == 100 && passes[t] <= 200)
+                        assert_true((double)without > 2.5 * (double)with);
+                }
+}
+
+/* Drafter and model side by side against the same in turn: issue 6's goal, in logical time. */
+static void pipeline_beats_turns(void **state)
+{
+    static const uint32_t percents[] = {80, 90, 95};
+
+    (void)state;
+    for (uint32_t p = 0; p < 3; p++) {
+        struct setting s = plain_setting(false, percents[p]);
+        double accepted, ratio;
+        uint64_t turns = run_streams(&s, true, 1, 1000, &accepted), beside;
+
+        s.concurrent = true;
+        beside = run_streams(&s, true, 1, 1000, &accepted);
+        ratio = (double)turns / (double)beside;
+        printf("right %u: %.2f tokens a step's time in turn, %.2f beside, ratio %.2f\n", percents[p],
+               1000.0 * VERIFY_US / (double)turns, 1000.0 * VERIFY_US / (double)beside, ratio);
+        assert_true(ratio > (percents[p] >= 90 ? 1.3 : 1.0));
+    }
+}
+
+static void a_broken_drafter_is_left(void **state)
+{
+    static const uint32_t at[] = {1, 2, 3, 10, 100};
+
+    (void)state;
+    for (uint32_t i = 0; i < 10; i++) {
+        struct setting s = plain_setting(i % 2 == 0, 95);
+        static struct told told[3];
+
+        s.fails_at = at[i / 2];
+        start(&s, true);
+        for (uint32_t k = 0; k < 3; k++) {
+            runnel_request request = request_of(&told[k], k, 50, 300);
+
+            submit(&told[k], &request);
+        }
+        run_all(told, 3);
+        for (uint32_t k = 0; k < 3; k++)
+            assert_text(&told[k], 50, 300);
+        assert_int_equal(n_passes, s.fails_at);
+        assert_int_equal(n_warnings, 1);
+        stop();
+    }
+}
+
+/* A drafter that jams is waited for once, and drafts no more while it does. */
+static void a_jammed_drafter_is_left(void **state)
+{
+    (void)state;
+    for (uint32_t way = 0; way < 2; way++) {
+        struct setting s = plain_setting(way == 1, 95);
+        static struct told told;
+        runnel_request request;
+        uint64_t begin_us;
+
+        s.jams_at = 20;
+        start(&s, true);
+        request = request_of(&told, 1, 50, 1000);
+        begin_us = now_us;
+        submit(&told, &request);
+        run_all(&told, 1);
+        assert_text(&told, 50, 1000);
+        assert_true(now_us - begin_us < (uint64_t)1000 * VERIFY_US + (uint64_t)500 * s.pass_us);
+        if (getenv("RUNNEL_VERBOSE") != NULL)
+            printf("%s: %llu passes, %.3f x plain\n", way ? "beside" : "in turn", (unsigned long long)n_passes,
+                   1000.0 * VERIFY_US / (double)(now_us - begin_us));
+        assert_true(n_passes < 40);
+        stop();
+    }
+}
+
+/* Stop tokens, cancels and the end of the context within drafts; a session then holds exactly what was told. */
+static void ends_within_drafts(void **state)
+{
+    (void)state;
+    for (uint32_t seed = 0; seed < 40; seed++) {
+        struct setting s = plain_setting(seed % 4 < 2, 90);
+        static struct told told, next;
+        runnel_request request;
+        runnel_session session;
+        int32_t stop_token = 'c';
+        struct oracle_chain chain;
+
+        start(&s, true);
+        assert_int_equal(runnel_session_new(model, &session), RUNNEL_OK);
+        request = request_of(&told, seed, 20 + seed, 80);
+        request.session = session;
+        if (seed % 2 == 0) {
+            request.stop_tokens = &stop_token;
+            request.n_stop_tokens = 1;
+        }
+        submit(&told, &request);
+        for (uint32_t i = 0; i < 2000 && !told.ended; i++) {
+            step();
+            if (seed % 2 == 1 && i == 8 + seed)
+                runnel_stream_cancel(engine, told.stream);
+        }
+        assert_true(told.ended);
+        assert_text(&told, (uint32_t)request.n_tokens, told.n_tokens);
+        oracle_chain_init(&chain, SALT);
+        for (uint32_t i = 0; i < request.n_tokens; i++)
+            oracle_chain_push(&chain, told.prompt[i]);
+        for (uint32_t i = 0; i < told.last.usage.completion_tokens; i++)
+            oracle_chain_push(&chain, oracle_chain_next(&chain, &alphabet));
+        request = request_of(&next, seed + 1, 5, 100);
+        request.session = session;
+        submit(&next, &request);
+        run_all(&next, 1);
+        assert_int_equal(next.last.type, RUNNEL_EVENT_DONE);
+        for (uint32_t i = 0; i < 5; i++)
+            oracle_chain_push(&chain, next.prompt[i]);
+        for (uint32_t i = 0; i < 100; i++) {
+            assert_int_equal(next.tokens[i], oracle_chain_next(&chain, &alphabet));
+            oracle_chain_push(&chain, next.tokens[i]);
+        }
+        stop();
+    }
+}
+
+/* A prompt that the target finds in its prefix cache is computed by the drafter itself; then it drafts. */
+static void a_cached_prompt_drafts_too(void **state)
+{
+    (void)state;
+    for (uint32_t way = 0; way < 2; way++) {
+        struct setting s = plain_setting(way == 1, 100);
+        static struct told told[2];
+
+        start(&s, true);
+        for (uint32_t i = 0; i < 2; i++) {
+            runnel_request request = request_of(&told[i], 1, 200, 300);
+
+            submit(&told[i], &request);
+            run_all(&told[i], 1);
+            assert_text(&told[i], 200, 300);
+            assert_true(told[i].last.usage.accepted_tokens > 200);
+        }
+        assert_true(told[1].last.usage.cached_tokens >= 160);
+        stop();
+    }
+}
+
+static void a_paused_reader_stops_its_drafts(void **state)
+{
+    struct setting s = plain_setting(true, 100);
+    static struct told told[2];
+    uint64_t before;
+
+    (void)state;
+    start(&s, true);
+    for (uint32_t i = 0; i < 2; i++) {
+        runnel_request request = request_of(&told[i], i, 10, 900);
+
+        submit(&told[i], &request);
+    }
+    for (uint32_t i = 0; i < 20; i++)
+        step();
+    runnel_stream_pause(engine, told[0].stream);
+    run_all(&told[1], 1);
+    while (step())
+        ;
+    before = n_passes;
+    assert_false(told[0].ended);
+    for (uint32_t i = 0; i < 50; i++)
+        step();
+    assert_int_equal(n_passes, before); /* who is not read costs nothing */
+    runnel_stream_resume(engine, told[0].stream);
+    run_all(told, 2);
+    assert_text(&told[0], 10, 900);
+    assert_text(&told[1], 10, 900);
+    stop();
+}
+
+static void bad_parameters_are_refused(void **state)
+{
+    struct setting s = plain_setting(true, 100);
+    static struct told told;
+    runnel_request request;
+    runnel_error error;
+
+    (void)state;
+    start(&s, false);
+    request = request_of(&told, 1, 10, 10);
+    request.draft = RUNNEL_DRAFT_MODEL;
+    assert_int_equal(runnel_generate(model, &request, &told.stream, &error), RUNNEL_INVALID);
+    assert_non_null(strstr(error.message, "no drafter"));
+    stop();
+}
+
+/* ---- Real models ---- */
+
+static runnel_model *load_pair(runnel_engine *threads, const char *path, const char *draft, uint32_t draft_threads)
+{
+    runnel_model_options options;
+
+    runnel_model_options_default(&options);
+    options.draft_path = draft;
+    options.draft_threads = draft_threads;
+    options.context_tokens = 512;
+    return load_model(threads, path, &options);
+}
+
+/* Greedy and sampled, in turn and beside, one after the other and all at once: each as without drafts. */
+static void real_models_say_the_same(void **state)
+{
+    static const char *const prompts[] = {"Once upon a time there was a little dog who", "Tom and his mom went to the",
+                                          "The cat sat on the mat. It was"};
+    char draft[300];
+    uint64_t drafted = 0, accepted = 0;
+
+    (void)state;
+    if (!shared_path("models/runnel-tiny-draft-F16.gguf", draft, sizeof draft))
+        skip();
+    for (uint32_t way = 0; way < 2; way++) {
+        runnel_engine *threads = start_engine(NULL);
+        runnel_model *pair = load_pair(threads, BUNDLED_MODEL, draft, way);
+        struct capture plain[12] = {0}, fast[12] = {0};
+        runnel_stream stream;
+
+        for (uint32_t i = 0; i < 12; i++) {
+            runnel_request request = make_request(prompts[i % 3], UNLESS_SLOW(150, 30), &plain[i]);
+
+            request.sampling.temperature = i < 6 ? 0 : 0.8f;
+            request.sampling.seed = i;
+            request.sampling.repetition_penalty = i % 4 == 3 ? 1.2f : 1;
+            request.ignore_eos = 1;
+            run_request(threads, pair, &request);
+            request.user = &fast[i];
+            request.draft = i % 5 == 4 ? RUNNEL_DRAFT_NGRAM | RUNNEL_DRAFT_MODEL : RUNNEL_DRAFT_MODEL;
+            if (i < 4)
+                run_request(threads, pair, &request);
+            else
+                assert_int_equal(runnel_generate(pair, &request, &stream, NULL), RUNNEL_OK);
+        }
+        for (uint32_t i = 0; i < 12; i++) {
+            run_until_end(threads, &fast[i]);
+            assert_int_equal(plain[i].n_tokens, fast[i].n_tokens);
+            assert_memory_equal(plain[i].tokens, fast[i].tokens, plain[i].n_tokens * sizeof *plain[i].tokens);
+            assert_int_equal(plain[i].text_bytes, fast[i].text_bytes);
+            assert_memory_equal(plain[i].text, fast[i].text, plain[i].text_bytes);
+            drafted += fast[i].last.usage.drafted_tokens;
+            accepted += fast[i].last.usage.accepted_tokens;
+            capture_clear(&plain[i]);
+            capture_clear(&fast[i]);
+        }
+        runnel_engine_free(threads);
+    }
+    printf("%llu drafts, %llu right\n", (unsigned long long)drafted, (unsigned long long)accepted);
+    assert_true(accepted <= drafted);
+}
+
+/* A model that drafts for itself is right where it agrees with itself; the text is another program's. */
+static void text_of_another_program(void **state)
+{
+    char path[300], oracle_path[300], wanted[4096];
+    struct capture capture = {0};
+    runnel_engine *threads;
+    runnel_request request;
+    size_t n;
+    FILE *file;
+
+    (void)state;
+    if (!shared_path("models/stories260K.gguf", path, sizeof path) ||
+        !shared_path("oracles/stories260K.greedy.txt", oracle_path, sizeof oracle_path))
+        skip();
+    file = fopen(oracle_path, "rb");
+    assert_non_null(file);
+    n = fread(wanted, 1, sizeof wanted, file);
+    fclose(file);
+    threads = start_engine(NULL);
+    request = make_request("Once upon a time", 150, &capture);
+    request.draft = RUNNEL_DRAFT_MODEL;
+    run_request(threads, load_pair(threads, path, path, 1), &request);
+    assert_true(capture.text_bytes > 200 && capture.text_bytes + 16 <= n);
+    assert_memory_equal(capture.text, wanted + strlen("Once upon a time"), capture.text_bytes);
+    capture_clear(&capture);
+    runnel_engine_free(threads);
+}
+
+static void another_vocabulary_is_refused(void **state)
+{
+    char draft[300], missing[] = "/nowhere/draft.gguf";
+    runnel_engine *threads;
+    runnel_model *pair = NULL;
+    runnel_model_options options;
+    runnel_error error;
+
+    (void)state;
+    if (!shared_path("models/stories260K.gguf", draft, sizeof draft))
+        skip();
+    threads = start_engine(NULL);
+    runnel_model_options_default(&options);
+    options.draft_path = missing;
+    assert_int_equal(runnel_model_load(threads, BUNDLED_MODEL, &options, &pair, &error), RUNNEL_IO);
+    options.draft_path = draft;
+    assert_int_equal(runnel_model_load(threads, BUNDLED_MODEL, &options, &pair, &error), RUNNEL_OK);
+    assert_int_equal(runnel_model_wait(pair, 60000, &error), RUNNEL_INVALID);
+    assert_non_null(strstr(error.message, "tokens"));
+    runnel_model_free(pair);
+    runnel_engine_free(threads);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_are_the_same),
+        cmocka_unit_test(it_never_costs_much),
+        cmocka_unit_test(pipeline_beats_turns),
+        cmocka_unit_test(a_broken_drafter_is_left),
+        cmocka_unit_test(a_jammed_drafter_is_left),
+        cmocka_unit_test(ends_within_drafts),
+        cmocka_unit_test(a_cached_prompt_drafts_too),
+        cmocka_unit_test(a_paused_reader_stops_its_drafts),
+        cmocka_unit_test(bad_parameters_are_refused),
+        cmocka_unit_test(real_models_say_the_same),
+        cmocka_unit_test(text_of_another_program),
+        cmocka_unit_test(another_vocabulary_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
