@@ -1,5 +1,5 @@
-/* Products of one input, or of a few, with sixteen whole rows on AVX-512, for the formats that a decode step reads most. The sums
- * are those of blocks_products.inc, to the bit; what differs is how weights come into registers.
+/* Products of one input, or of a few, with sixteen whole rows on AVX-512, for the formats that a decode step reads
+ * most. The sums are those of blocks_products.inc, to the bit; what differs is how weights come into registers.
  *
  * There, weights become columns before they are multiplied. With one input that is dear: it moves every byte of
  * the weights through shuffles. Here they are multiplied as they lie, 16 bytes of a row to each quarter of a

@@ -1,75 +1,121 @@
 /* The length of drafts: see speculate.h. */
 #include "sampling/speculate.h"
 
-#define COST_SMOOTHING 0.25f      /* weight of the newest step */
-#define DRAFT_SMOOTHING 0.0625f   /* of the newest draft: the last sixteen or so count */
-#define FIRST_ACCEPTANCE 0.75f    /* taken for granted: the first drafts tell */
+#define COST_SMOOTHING 0.04f      /* weight of the newest step, once there were many */
+#define COST_MOST 25u
+#define OUTLIER 1.5f              /* a step that took longer than so many times what it should was held up */
+#define DRIFT 0.03125f            /* how far the other sizes follow */
+#define MORE_ROWS 4.0f            /* in the guess beyond what is known: a row costs a fifth of a step of one */
+#define DRAFT_SMOOTHING 0.0833f   /* of the newest draft: the last dozen or so count */
+#define FIRST_ACCEPTANCE 0.6f     /* taken for granted, with the weight of three drafts */
+#define FIRST_SEEN 3u
+#define FIRST_PURSE 0.5f          /* tokens */
+#define INCOME 0.004f             /* for each step */
+#define MOST_PURSE 4.0f           /* no past luck pays for more */
 #define FIRST_PAUSE 16u
-#define MOST_PAUSE 1024u
-#define TRIAL 4u                  /* drafts of a trial */
-#define GAIN 1.02f                /* less than this is noise */
+#define MOST_PAUSE 256u
+#define TRIAL 3u                  /* drafts of a trial */
+#define GAIN 1.03f                /* less than this is noise */
+
+/* ---- Times of steps ---- */
 
 static uint32_t size_of(uint32_t n_rows)
 {
-    uint32_t size = RN_COST_EXACT, most = 2 * RN_COST_EXACT;
+    uint32_t size = RN_COST_EXACT, width = RN_COST_EXACT / 4, most = RN_COST_EXACT + width;
 
     if (n_rows <= RN_COST_EXACT)
         return n_rows > 0 ? n_rows - 1 : 0;
-    for (; n_rows > most && size < RN_COST_SIZES - 1; size++)
-        most *= 2;
+    for (; n_rows > most && size < RN_COST_SIZES - 1; size++) {
+        if ((size - RN_COST_EXACT) % 4 == 3)
+            width *= 2;
+        most += width;
+    }
     return size;
 }
 
-/* The rows that a size stands for. */
-static float rows_of(uint32_t size)
+static float beyond(const struct rn_step_cost *cost, uint32_t size, float rows)
 {
-    return size < RN_COST_EXACT ? (float)(size + 1) : (float)(RN_COST_EXACT << (size - RN_COST_EXACT)) * 1.5f;
-}
-
-void rn_step_cost_note(struct rn_step_cost *cost, uint32_t n_rows, uint64_t us)
-{
-    float *at = &cost->us[size_of(n_rows)], now = us > 0 ? (float)us : 1;
-
-    *at = *at == 0 ? now : *at + COST_SMOOTHING * (now - *at);
+    return cost->us[size] * (rows + MORE_ROWS) / (cost->rows[size] + MORE_ROWS);
 }
 
 float rn_step_cost_of(const struct rn_step_cost *cost, uint32_t n_rows)
 {
-    uint32_t size = size_of(n_rows), low = size + 1, high = size;
-    float share;
+    float rows = (float)n_rows, share, rise;
+    uint32_t size = size_of(n_rows), low, high;
 
-    while (low > 0 && cost->us[low - 1] == 0)
+    low = cost->n[size] > 0 && cost->rows[size] <= rows ? size + 1 : size; /* one more than it is */
+    high = low;
+    while (low > 0 && cost->n[low - 1] == 0)
         low--;
-    while (high < RN_COST_SIZES && cost->us[high] == 0)
+    while (high < RN_COST_SIZES && cost->n[high] == 0)
         high++;
     if (low == 0)
-        return high < RN_COST_SIZES ? cost->us[high] : 0;
+        return high < RN_COST_SIZES ? beyond(cost, high, rows) : 0;
     low--;
-    if (high == RN_COST_SIZES || high == low)
-        return cost->us[low];
-    share = (rows_of(size) - rows_of(low)) / (rows_of(high) - rows_of(low));
-    return cost->us[low] + share * (cost->us[high] - cost->us[low]);
+    if (high == RN_COST_SIZES)
+        return beyond(cost, low, rows);
+    share = (rows - cost->rows[low]) / (cost->rows[high] - cost->rows[low]);
+    rise = cost->us[high] > cost->us[low] ? cost->us[high] - cost->us[low] : 0;
+    return cost->us[low] + share * rise;
 }
+
+/* Steps of one size are alike, so what their time changes by is the machine's doing: the other sizes follow. */
+static void follow(struct rn_step_cost *cost, float change)
+{
+    for (uint32_t i = 0; i < RN_COST_SIZES; i++)
+        cost->us[i] *= 1 + DRIFT * (change - 1);
+}
+
+void rn_step_cost_note(struct rn_step_cost *cost, uint32_t n_rows, uint64_t us)
+{
+    float expected = rn_step_cost_of(cost, n_rows), now = us > 0 ? (float)us : 1, weight;
+    uint32_t size = size_of(n_rows);
+
+    now = expected == 0 || now < OUTLIER * expected ? now : OUTLIER * expected;
+    if (size < RN_COST_EXACT && cost->n[size] > 0)
+        follow(cost, now / expected);
+    weight = 1.0f / (float)(cost->n[size] + 1);
+    weight = weight > COST_SMOOTHING ? weight : COST_SMOOTHING;
+    cost->us[size] += weight * (now - cost->us[size]);
+    cost->rows[size] += weight * ((float)n_rows - cost->rows[size]);
+    cost->n[size] += cost->n[size] < COST_MOST;
+}
+
+/* ---- Lengths ---- */
 
 void rn_speculation_init(struct rn_speculation *speculation)
 {
-    *speculation = (struct rn_speculation){.acceptance = FIRST_ACCEPTANCE, .pause = FIRST_PAUSE};
+    *speculation = (struct rn_speculation){
+        .acceptance = FIRST_ACCEPTANCE, .purse = FIRST_PURSE, .seen = FIRST_SEEN, .pause = FIRST_PAUSE};
+}
+
+/* A step as it stands: what it takes, and how many tokens it is worth. */
+struct step {
+    const struct rn_step_cost *cost;
+    uint32_t n_rows;
+    float us, tokens;
+};
+
+/* What `length` drafts cost, in tokens. */
+static float price_of(const struct step *step, uint32_t length)
+{
+    float more = rn_step_cost_of(step->cost, step->n_rows + length) - step->us;
+
+    return length > 0 && more > 0 ? more * step->tokens / step->us : 0;
 }
 
 /* The k of the greatest gain; 0: none. */
-static uint32_t best_length(float acceptance, const struct rn_step_cost *cost, uint32_t n_rows, uint32_t n_streams,
-                            uint32_t most)
+static uint32_t best_length(float acceptance, const struct step *step, uint32_t most)
 {
-    float best = GAIN * (float)n_streams / rn_step_cost_of(cost, n_rows);
-    float power = 1, tokens = (float)n_streams;
+    float best = GAIN * step->tokens / step->us, power = 1, tokens = step->tokens;
     uint32_t length = 0;
 
     for (uint32_t k = 1; k <= most; k++) {
-        float rate;
+        float us = rn_step_cost_of(step->cost, step->n_rows + k), rate;
 
         power *= acceptance;
         tokens += power;
-        rate = tokens / rn_step_cost_of(cost, n_rows + k);
+        rate = tokens / (us > step->us ? us : step->us);
         if (rate > best) {
             best = rate;
             length = k;
@@ -78,43 +124,93 @@ static uint32_t best_length(float acceptance, const struct rn_step_cost *cost, u
     return length;
 }
 
+/* As many as are wanted, or as there is money for. */
+static uint32_t affordable(const struct rn_speculation *speculation, const struct step *step, uint32_t wanted)
+{
+    while (wanted > 0 && price_of(step, wanted) > speculation->purse)
+        wanted--;
+    return wanted;
+}
+
+/* Of sizes that are larger than all that are known one row more is tried, of many rows a few. */
+static uint32_t venture(const struct rn_step_cost *cost, uint32_t n_rows, uint32_t most)
+{
+    uint32_t known = RN_COST_SIZES, top;
+
+    while (known > 0 && cost->n[known - 1] == 0)
+        known--;
+    if (known == 0)
+        return 0;
+    top = (uint32_t)cost->rows[known - 1];
+    top += 1 + top / 16;
+    if (top <= n_rows)
+        return 0;
+    return most < top - n_rows ? most : top - n_rows;
+}
+
+/* What the drafts of the last step cost, now that it is known how long such a step takes. */
+static void pay(struct rn_speculation *speculation, const struct rn_step_cost *cost)
+{
+    const struct step step = {.cost = cost,
+                              .n_rows = speculation->n_rows,
+                              .us = rn_step_cost_of(cost, speculation->n_rows),
+                              .tokens = speculation->tokens};
+
+    speculation->purse -= price_of(&step, speculation->n_drafted);
+    speculation->purse += INCOME;
+    speculation->purse = speculation->purse < MOST_PURSE ? speculation->purse : MOST_PURSE;
+    speculation->n_drafted = 0;
+}
+
 void rn_speculation_rest(struct rn_speculation *speculation, uint32_t least)
 {
     speculation->trial = 0;
-    if (speculation->pause < least)
-        speculation->pause = least < MOST_PAUSE ? least : MOST_PAUSE;
+    speculation->pause = speculation->pause > least ? speculation->pause : least;
     speculation->rest = speculation->pause;
-    speculation->pause = 2 * speculation->pause < MOST_PAUSE ? 2 * speculation->pause : MOST_PAUSE;
+    if (speculation->pause < MOST_PAUSE)
+        speculation->pause = 2 * speculation->pause < MOST_PAUSE ? 2 * speculation->pause : MOST_PAUSE;
 }
 
 uint32_t rn_speculation_length(struct rn_speculation *speculation, const struct rn_step_cost *cost, uint32_t n_rows,
                                uint32_t n_streams, uint32_t most)
 {
+    struct step step = {.cost = cost, .n_rows = n_rows, .us = rn_step_cost_of(cost, n_rows)};
     uint32_t length;
 
+    pay(speculation, cost);
+    step.tokens = (float)n_streams + (float)(n_rows - n_streams) * speculation->acceptance;
+    speculation->n_rows = n_rows;
+    speculation->tokens = step.tokens;
     if (most == 0)
         return 0;
     if (speculation->rest > 0) {
         speculation->trial = --speculation->rest == 0;
         return 0;
     }
-    if (speculation->trial || rn_step_cost_of(cost, n_rows) == 0)
-        return most < TRIAL ? most : TRIAL;
-    length = best_length(speculation->acceptance, cost, n_rows, n_streams, most);
-    if (length == 0)
+    most = venture(cost, n_rows, most); /* the first step of all is without drafts, and tells what one costs */
+    length = speculation->trial ? (most < TRIAL ? most : TRIAL) : best_length(speculation->acceptance, &step, most);
+    length = affordable(speculation, &step, length);
+    if (length == 0 && most > 0)
         rn_speculation_rest(speculation, 0);
-    else
-        speculation->pause = FIRST_PAUSE;
     return length;
 }
 
 void rn_speculation_note(struct rn_speculation *speculation, uint32_t n_drafted, uint32_t n_accepted)
 {
+    uint32_t looked_at = n_accepted < n_drafted ? n_accepted + 1 : n_drafted; /* those behind it were not */
+
     if (n_drafted == 0)
         return;
+    for (uint32_t i = 0; i < looked_at; i++) {
+        float weight = 1.0f / (float)(speculation->seen + 1);
+
+        weight = weight > DRAFT_SMOOTHING ? weight : DRAFT_SMOOTHING;
+        speculation->acceptance += weight * ((i < n_accepted ? 1.0f : 0.0f) - speculation->acceptance);
+        speculation->seen += speculation->seen < 64;
+    }
+    speculation->purse += (float)n_accepted;
+    speculation->n_drafted = n_drafted;
     speculation->trial = 0;
-    for (uint32_t i = 0; i < n_accepted; i++)
-        speculation->acceptance += DRAFT_SMOOTHING * (1 - speculation->acceptance);
-    if (n_accepted < n_drafted) /* those behind it were not looked at */
-        speculation->acceptance -= DRAFT_SMOOTHING * speculation->acceptance;
+    if (n_accepted == n_drafted)
+        speculation->pause = FIRST_PAUSE;
 }

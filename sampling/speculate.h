@@ -4,13 +4,21 @@
  *   E(k)       tokens of a pass with k drafts: 1 + a + a² + ... + a^k
  *   c(r)       time of a step of r rows, measured
  *
- * In a step of r rows in which s sequences draw, k more rows pay if they raise tokens per time:
+ * In a step of r rows that is worth t tokens, k more rows pay if they raise tokens per time:
  *
- *   (s - 1 + E(k)) / c(r + k)  >  s / c(r)        the k for which the left side is greatest is taken
+ *   (t - 1 + E(k)) / c(r + k)  >  t / c(r)        the k for which the left side is greatest is taken
  *
- * So drafting ends by itself where rows are dear (many sequences, a slow machine) or drafts are bad. A sequence for
- * which no k pays rests for some steps, each time twice as many, and then tries a few drafts again: acceptance
- * changes along a text. Nothing here changes what is drawn, only how many at once. */
+ * t counts a token for each sequence that draws, and a for each draft that others bring. So drafting ends by itself
+ * where rows are dear (many sequences, a slow machine) or drafts are bad.
+ *
+ * What is measured may be wrong, and drafts are dear before it is. So a sequence keeps a purse, in tokens of its own:
+ * drafts cost their price, t (c(r + k) - c(r)) / c(r), and each that was right gives one token back. The purse begins
+ * with less than a token, grows by little with each step, and drafts for which there is no money are not made; nor
+ * steps that are much larger than all that were measured. What all its drafts have cost in vain is therefore bounded by
+ * what it began with and that growth, whoever proposes. A sequence for which no k pays, or that has no money, rests for
+ * some steps, each time twice as many, and then tries a few drafts again: acceptance changes along a text.
+ *
+ * Nothing here changes what is drawn, only how many at once. */
 #ifndef RN_SAMPLING_SPECULATE_H
 #define RN_SAMPLING_SPECULATE_H
 
@@ -19,30 +27,37 @@
 #define RN_DRAFT_MOST 16u     /* drafts of a sequence in a step */
 #define RN_DRAFT_DEFAULT 8u
 #define RN_COST_EXACT 16u     /* steps of so many rows have a measurement of their own ... */
-#define RN_COST_SIZES 24u     /* ... larger ones one for each doubling */
+#define RN_COST_SIZES 48u     /* ... larger ones four for each doubling */
 
 /* Times of steps by number of rows. All 0: nothing is known. */
 struct rn_step_cost {
     float us[RN_COST_SIZES];
+    float rows[RN_COST_SIZES];   /* of the steps of a size, on average */
+    uint8_t n[RN_COST_SIZES];    /* how many there were, up to a few; 0: us and rows say nothing */
 };
 
+/* A step of n_rows took so long. The other sizes follow a little: a machine that turns slower does so for all. */
 void rn_step_cost_note(struct rn_step_cost *cost, uint32_t n_rows, uint64_t us);
 
-/* Between two sizes that were measured, on the line between them; beyond all, what the nearest takes: a size is tried
- * once before it is known to be dear. 0: nothing is known. */
+/* Between two sizes that were measured, on the line between them; beyond all, as if four rows more than there are were
+ * computed: a guess that lets a few more rows be tried, and not many. 0: nothing is known. */
 float rn_step_cost_of(const struct rn_step_cost *cost, uint32_t n_rows);
 
 struct rn_speculation {
     float acceptance;
+    float purse;     /* tokens */
+    uint32_t seen;   /* drafts that were looked at, up to a few */
     uint32_t rest;   /* steps without drafts still to come */
     uint32_t pause;  /* how long the next rest is */
     uint32_t trial;  /* 1: the next drafts are taken whatever is expected of them */
+    uint32_t n_drafted, n_rows; /* of the last step: drafts that are not paid yet, its rows without them ... */
+    float tokens;               /* ... and what it was worth */
 };
 
 void rn_speculation_init(struct rn_speculation *speculation);
 
 /* Drafts for the next step, at most `most`; n_rows, n_streams: what the step has without them, this sequence
- * included. */
+ * included. Once for each step. */
 uint32_t rn_speculation_length(struct rn_speculation *speculation, const struct rn_step_cost *cost, uint32_t n_rows,
                                uint32_t n_streams, uint32_t most);
 

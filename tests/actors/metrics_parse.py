@@ -53,7 +53,7 @@ def check_histogram(samples, name, model, count, total, buckets):
 
 
 def main():
-    text = subprocess.run([sys.argv[1], "--print"], capture_output=True, check=True, timeout=50).stdout.decode("utf-8")
+    text = subprocess.run([sys.argv[1], "--print"], capture_output=True, check=True).stdout.decode("utf-8")
     assert text.endswith("\n")
     body = "".join(line + "\n" for line in text.splitlines() if not line.startswith("# STRUCT"))
     struct = [line.split()[2:] for line in text.splitlines() if line.startswith("# STRUCT")]

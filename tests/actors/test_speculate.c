@@ -184,7 +184,8 @@ static void lies_cost_time_only(void **state)
             }
 }
 
-/* One stream, drafts that are always right: 1 + 8 tokens a pass, none too many at the end. */
+/* Drafts that are always right: 1 + 8 tokens a pass, none too many at the end; of the model's first stream each pass
+ * one row more than those before, whose times are known. */
 static void right_drafts_save_passes(void **state)
 {
     struct told told;
@@ -192,19 +193,21 @@ static void right_drafts_save_passes(void **state)
     uint64_t before;
 
     (void)state;
-    start(20, 32, 100);
+    start(40, 32, 100);
     liar.honest_count = true;
-    request = request_of(&told, 1, 100);
-    submit(&told, &request);
-    before = oracle->n_steps;
-    for (uint32_t i = 0; i < 200 && !told.ended; i++)
-        step();
-    assert_text(&told, 4, 100);
-    assert_int_equal(told.last.usage.drafted_tokens, told.last.usage.accepted_tokens);
-    assert_int_equal(told.last.usage.completion_tokens, 100);
-    /* the prompt and the first token; each other pass one token and its drafts */
-    assert_int_equal(oracle->n_steps - before, 1 + 99 - told.last.usage.accepted_tokens);
-    assert_true(oracle->n_steps - before <= 1 + 1 + (99 + 8) / 9);
+    for (uint32_t round = 0; round < 2; round++) {
+        request = request_of(&told, 1 + round, 100);
+        submit(&told, &request);
+        before = oracle->n_steps;
+        for (uint32_t i = 0; i < 200 && !told.ended; i++)
+            step();
+        assert_text(&told, 4 + round, 100);
+        assert_int_equal(told.last.usage.drafted_tokens, told.last.usage.accepted_tokens);
+        assert_int_equal(told.last.usage.completion_tokens, 100);
+        /* the prompt and the first token; each other pass one token and its drafts */
+        assert_int_equal(oracle->n_steps - before, 1 + 99 - told.last.usage.accepted_tokens);
+        assert_true(oracle->n_steps - before <= 1 + 1 + (99 + 8) / 9 + (round == 0 ? 8 : 0));
+    }
     stop();
 }
 

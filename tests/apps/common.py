@@ -10,11 +10,12 @@ SHARED = pathlib.Path(os.environ.get("RUNNEL_SHARED", ROOT.parent / "shared"))
 MODEL = str(ROOT / "examples/models/runnel-tiny-Q8_0.gguf")
 ORACLE_NOW = 1767323045  # 2026-01-02 03:04:05, what the chat oracles were rendered with
 SKIP = 77
+PATIENCE = 900  # seconds until a program counts as hanging; slow machines and sanitizers are not to be told from it
 
 program = None  # set by main from the command line
 
 
-def run(*args, stdin=b"", timeout=120):
+def run(*args, stdin=b"", timeout=PATIENCE):
     return subprocess.run([program, *map(str, args)], input=stdin, capture_output=True, timeout=timeout)
 
 

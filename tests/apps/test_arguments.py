@@ -105,7 +105,7 @@ class Arguments(unittest.TestCase):
     def test_refused(self):
         for args, words in REFUSED:
             with self.subTest(args=args):
-                result = subprocess.run([common.program, *args], capture_output=True, timeout=60)
+                result = subprocess.run([common.program, *args], capture_output=True, timeout=common.PATIENCE)
                 self.assertEqual(result.returncode, 2, result.stderr)
                 self.assertEqual(result.stdout, b"")
                 self.assertIn(words, result.stderr.decode())
@@ -171,11 +171,11 @@ class Arguments(unittest.TestCase):
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         os.read(process.stdout.fileno(), 1)
         process.stdout.close()
-        self.assertEqual(process.wait(60), 130)
+        self.assertEqual(process.wait(common.PATIENCE), 130)
         self.assertEqual(process.stderr.read(), b"")
         process.stderr.close()
 
-    ENDLESS = ["run", MODEL, "-p", "Once upon", "--ignore-eos", "--reference", "-n", "500"]
+    ENDLESS = ["run", MODEL, "-p", "Once upon", "--ignore-eos", "--reference", "-n", "200"]
 
     def begin_endless(self, *args):
         process = subprocess.Popen([common.program, *self.ENDLESS, *args],
@@ -187,7 +187,7 @@ class Arguments(unittest.TestCase):
         for number in (signal.SIGINT, signal.SIGTERM):
             process, first = self.begin_endless("-q")
             process.send_signal(number)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=common.PATIENCE)
             self.assertEqual((process.returncode, err), (130, b""))
             self.assertTrue(whole.startswith(first + out), first + out)
             self.assertLess(len(first + out), len(whole))
@@ -195,7 +195,7 @@ class Arguments(unittest.TestCase):
     def test_interrupt_json(self):
         process, first = self.begin_endless("--json")
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=common.PATIENCE)
         self.assertEqual(process.returncode, 130)
         lines = [json.loads(line) for line in (first + out).decode().splitlines()]
         self.assertEqual(lines[-1]["type"], "cancelled")
@@ -217,7 +217,7 @@ class Arguments(unittest.TestCase):
         process.send_signal(signal.SIGINT)
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
-        self.assertIn(process.wait(60), (130, -signal.SIGINT))
+        self.assertIn(process.wait(common.PATIENCE), (130, -signal.SIGINT))
         os.close(reader)
 
 

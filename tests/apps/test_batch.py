@@ -53,7 +53,7 @@ class Job:
                 *map(str, more)]
 
     def run(self, *more, **how):
-        return subprocess.run(self.command(*more), capture_output=True, timeout=300, **how)
+        return subprocess.run(self.command(*more), capture_output=True, timeout=common.PATIENCE, **how)
 
     def start(self, *more):
         return subprocess.Popen(self.command(*more), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -618,7 +618,7 @@ class Files(unittest.TestCase):
                 self.assertIsNone(process.poll())
                 time.sleep(0.01)
             process.send_signal(number)
-            text = process.communicate(timeout=60)[1].decode()
+            text = process.communicate(timeout=common.PATIENCE)[1].decode()
             self.assertEqual(process.returncode, 130, text)
             self.assertRegex(text, r"^runnel: \d+ lines were done in this run; the same command with --resume "
                                    r"goes on\n$")
@@ -681,7 +681,7 @@ class Terminal(unittest.TestCase):
                 break
             text += data
         os.close(master)
-        self.assertEqual(process.wait(60), 0)
+        self.assertEqual(process.wait(common.PATIENCE), 0)
         return text.decode()
 
     def test_bar(self):

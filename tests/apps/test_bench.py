@@ -133,7 +133,7 @@ class Bench(unittest.TestCase):
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         time.sleep(1)
         process.send_signal(signal.SIGINT)
-        self.assertEqual(process.communicate(timeout=60), (b"", b""))
+        self.assertEqual(process.communicate(timeout=common.PATIENCE), (b"", b""))
         self.assertIn(process.returncode, (130, -signal.SIGINT))  # the latter: before the program has begun
 
     def test_help_names_columns(self):

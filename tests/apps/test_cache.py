@@ -18,7 +18,7 @@ class Cache(unittest.TestCase):
     def setUp(self):
         self.temporary = tempfile.TemporaryDirectory()
         self.path = pathlib.Path(self.temporary.name) / "cache"
-        subprocess.run([MAKE, self.path, str(CHAINS), str(DEPTH)], check=True, timeout=60)
+        subprocess.run([MAKE, self.path, str(CHAINS), str(DEPTH)], check=True, timeout=common.PATIENCE)
 
     def tearDown(self):
         self.temporary.cleanup()
@@ -102,7 +102,7 @@ class Cache(unittest.TestCase):
             self.assertEqual(self.entry()["records"], CHAINS * DEPTH + 1)
             self.assertEqual(self.json("verify", self.path)["damaged"], 0)
             w.stdin.close()
-            self.assertEqual(w.wait(timeout=60), 0)
+            self.assertEqual(w.wait(timeout=common.PATIENCE), 0)
         self.json("purge", self.path, "--all")
 
     def test_refused(self):

@@ -75,7 +75,7 @@ class Compare(unittest.TestCase):
 
     def compare(self, *args, code=0):
         command = [sys.executable, COMPARE, "--ours", self.ours, "-o", self.at / "out", "-t", "3", *args, self.model]
-        result = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=60)
+        result = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=common.PATIENCE)
         self.assertEqual(result.returncode, code, result.stderr)
         return result
 

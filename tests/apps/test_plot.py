@@ -38,7 +38,7 @@ class Plot(unittest.TestCase):
         path = self.at / "in.csv"
         path.write_text(text)
         command = [sys.executable, PLOT, path, "-o", self.at / name, *args]
-        result = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=60)
+        result = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=common.PATIENCE)
         self.assertEqual(result.returncode, code, result.stderr)
         return result
 

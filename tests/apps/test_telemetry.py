@@ -99,7 +99,7 @@ class Telemetry(unittest.TestCase):
 
     def test_chat(self):
         command = [common.program, "chat", MODEL, "-n", "5", "--metrics", self.metrics, "--trace", self.trace]
-        subprocess.run(command, input=b"Hello\nAgain\n", check=True, capture_output=True, timeout=60)
+        subprocess.run(command, input=b"Hello\nAgain\n", check=True, capture_output=True, timeout=common.PATIENCE)
         self.check_requests(json.loads(self.trace.read_text()), 2)
         self.assertEqual(of_model(read_samples(self.metrics.read_text()), "requests_total"), 2)
 

@@ -38,14 +38,14 @@ class Server:
         client = socket.socket()
         if small:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-        client.settimeout(60)
+        client.settimeout(common.PATIENCE)
         client.connect(("127.0.0.1", self.port))
         return client
 
     def stop(self):
         """The exit code after SIGINT, once it has come."""
         self.process.send_signal(signal.SIGINT)
-        _, err = self.process.communicate(timeout=30)
+        _, err = self.process.communicate(timeout=common.PATIENCE)
         counts = re.fullmatch(rb"uv_server: (\d+) answers, (\d+) cancelled, (\d+) pauses\n", err)
         self.answers, self.cancelled, self.pauses = map(int, counts.groups())
         return self.process.returncode
@@ -200,7 +200,7 @@ class UvServer(unittest.TestCase):
     def test_bad_model(self):
         path = pathlib.Path(common.program).with_name("example_uv_server")
         for model in ("/does/not/exist", __file__):
-            result = subprocess.run([path, model], capture_output=True, timeout=30)
+            result = subprocess.run([path, model], capture_output=True, timeout=common.PATIENCE)
             self.assertEqual((result.returncode, result.stdout), (1, b""))
             self.assertIn(b"uv_server: ", result.stderr)
 
