@@ -9,6 +9,7 @@
 #include "actors/detokenizer_actor.h"
 #include "actors/host.h"
 #include "actors/metrics.h"
+#include "actors/mover.h"
 #include "actors/prefill_actor.h"
 #include "actors/router_actor.h"
 #include "actors/sampler_actor.h"
@@ -24,7 +25,7 @@
 #include "text/vocab.h"
 
 #define RN_MAX_MODELS 64
-#define RN_MODEL_ACTORS 7
+#define RN_MODEL_ACTORS 8
 
 /* Counters of a whole engine; see runnel_engine_stats. */
 struct rn_totals {
@@ -73,6 +74,8 @@ struct rn_model_parts {
     struct rn_proposer *(*new_proposer)(void *user, struct rn_heap *heap); /* instead of the one that a request asks
                                     for: tests put liars in. NULL: none */
     void *proposer_user;
+    const struct rn_cold_io *cold_io; /* the cold tier's disk; NULL: the machine's */
+    uint32_t cache_places;       /* blocks that a lower tier can have, at most; 0: by its size. For tests */
     uint32_t n_features;         /* of a row; 0: there are none */
     struct rn_drafter drafter;   /* kind NONE: none */
 };
@@ -84,6 +87,7 @@ struct runnel_model {
     char *path;
     char *device;
     char *draft_path;                 /* NULL: none */
+    char *cache_dir;
     runnel_model_options options;
     runnel_error error;               /* of a failed load */
     struct rn_model_parts parts;
@@ -106,6 +110,7 @@ struct runnel_model {
 
     struct rn_tokenizer tokenizer;
     struct rn_tier tier;
+    struct rn_mover mover;
     struct rn_prefill prefill;
     struct rn_decode decode;
     struct rn_draft_actor draft;

@@ -20,6 +20,7 @@ void runnel_request_default(runnel_request *request)
         .struct_size = sizeof *request,
         .max_tokens = -1,
         .sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f},
+        .cache_wait = RUNNEL_CACHE_WAIT,
     };
 }
 
@@ -110,6 +111,10 @@ static runnel_status check_request(runnel_model *model, const runnel_request *re
         return rn_error_set(error, RUNNEL_INVALID, "coalesce_bytes joins tokens, and want_logprobs wants each of them");
     if ((status = rn_sampling_check(&request->sampling, model->parts.n_vocab, error)) != RUNNEL_OK)
         return status;
+    if (request->pin_prefix > 2)
+        return rn_error_set(error, RUNNEL_INVALID, "pin_prefix %d is not 0, 1 or 2", request->pin_prefix);
+    if ((unsigned)request->cache_wait > RUNNEL_CACHE_DEADLINE)
+        return rn_error_set(error, RUNNEL_INVALID, "cache_wait %d is not known", (int)request->cache_wait);
     if ((status = check_stops(request, model->parts.n_vocab, error)) != RUNNEL_OK)
         return status;
     return check_prompt(model, request, error);
@@ -218,6 +223,9 @@ static runnel_status copy_parameters(runnel_model *model, const runnel_request *
     r->tenant = request->tenant;
     r->priority = request->priority;
     r->deadline_ms = request->deadline_ms;
+    r->pin_prefix = request->pin_prefix;
+    r->cache_wait = (uint8_t)request->cache_wait;
+    r->cache_wait_ms = request->cache_wait_ms;
     r->n_stop_tokens = (uint32_t)request->n_stop_tokens;
     if (request->n_stop_tokens > 0) {
         r->stop_tokens = rn_alloc(r->heap, request->n_stop_tokens, sizeof *r->stop_tokens);

@@ -14,12 +14,22 @@
 #define MIN_BATCH 8
 #define MAX_BATCH 8192
 #define MAX_MEAN_WINDOW (1u << 28) /* as many positions as a plan can have */
+#define MIN_COLD_BYTES (4 << 20) /* four of the smallest segments */
 #define MAX_OUTS 64        /* sequences that decode in one step */
 #define DEFAULT_CONTEXTS 8 /* full contexts that the default KV memory holds */
 
 void runnel_model_options_default(runnel_model_options *options)
 {
     *options = (runnel_model_options){.struct_size = sizeof *options};
+}
+
+/* The library's own name of it; NULL: there is none. */
+static const char *known_codec(const char *name)
+{
+    for (int method = 0; method < RN_CODEC_METHODS; method++)
+        if (strcmp(name, rn_codec_name((enum rn_codec_method)method)) == 0)
+            return rn_codec_name((enum rn_codec_method)method);
+    return NULL;
 }
 
 static runnel_status read_options(const runnel_model_options *given, runnel_model_options *options, runnel_error *error)
@@ -45,6 +55,11 @@ static runnel_status read_options(const runnel_model_options *given, runnel_mode
     if (options->batch_tokens != 0 && (options->batch_tokens < MIN_BATCH || options->batch_tokens > MAX_BATCH))
         return rn_error_set(error, RUNNEL_INVALID, "model options: batch_tokens %u is not in %d..%d",
                             options->batch_tokens, MIN_BATCH, MAX_BATCH);
+    if (options->cache_cold_bytes != 0 && options->cache_cold_bytes < MIN_COLD_BYTES)
+        return rn_error_set(error, RUNNEL_INVALID, "model options: cache_cold_bytes %llu are less than %d",
+                            (unsigned long long)options->cache_cold_bytes, MIN_COLD_BYTES);
+    if (options->cache_codec != NULL && (options->cache_codec = known_codec(options->cache_codec)) == NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "model options: cache_codec is not \"none\", \"lz4\" or \"zstd\"");
     if (!rn_engine_has_device(options->device))
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "device \"%s\" is not there: use \"cpu\" or \"reference\"",
                             options->device);
@@ -184,7 +199,7 @@ static void name_actors(struct runnel_model *model)
     struct rn_actor *actors[RN_MODEL_ACTORS] = {&model->tokenizer.actor, &model->tier.actor,
                                                 &model->prefill.actor,   &model->decode.actor,
                                                 &model->draft.actor,     &model->sampler.actor,
-                                                &model->detokenizer.actor};
+                                                &model->detokenizer.actor, &model->mover.actor};
 
     for (uint32_t i = 0; i < RN_MODEL_ACTORS; i++)
         actors[i]->model = model->metrics->name;
@@ -192,6 +207,8 @@ static void name_actors(struct runnel_model *model)
 
 runnel_status rn_model_start(struct runnel_model *model, runnel_error *error)
 {
+    runnel_status status = RUNNEL_OK;
+
     model->metrics = rn_metrics_of(&model->engine->metrics, &model->engine->heap, model->path);
     if (model->metrics == NULL)
         goto fail;
@@ -199,9 +216,13 @@ runnel_status rn_model_start(struct runnel_model *model, runnel_error *error)
     rn_detokenizer_init(&model->detokenizer, model);
     if (rn_tier_init(&model->tier, model) != RUNNEL_OK)
         goto fail;
+    status = rn_mover_init(&model->mover, model, model->tier.shelf.n, rn_tier_adopt, &model->tier, error);
+    if (status != RUNNEL_OK)
+        goto fail_tier;
+    rn_tier_shelf_open(&model->tier);
     rn_prefill_init(&model->prefill, model);
     if (rn_decode_init(&model->decode, model) != RUNNEL_OK)
-        goto fail_tier;
+        goto fail_mover;
     if (rn_draft_actor_init(&model->draft, model) != RUNNEL_OK)
         goto fail_decode;
     if (rn_sampler_actor_init(&model->sampler, model) != RUNNEL_OK)
@@ -212,9 +233,13 @@ fail_draft:
     rn_draft_actor_fini(&model->draft);
 fail_decode:
     rn_decode_fini(&model->decode);
+fail_mover:
+    rn_mover_fini(&model->mover);
 fail_tier:
     rn_tier_fini(&model->tier);
 fail:
+    if (status == RUNNEL_INVALID) /* a limit of the lower tiers, of which the error tells */
+        return status;
     return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the actors of %s",
                         model->path != NULL ? model->path : "the model");
 }
@@ -225,6 +250,7 @@ static void stop_actors(struct runnel_model *model)
     rn_draft_actor_fini(&model->draft);
     rn_decode_fini(&model->decode);
     rn_tier_fini(&model->tier);
+    rn_mover_fini(&model->mover);
 }
 
 /* ---- Life ---- */
@@ -236,6 +262,7 @@ static void drop_model(struct runnel_model *model)
     rn_free(&engine->heap, model->path);
     rn_free(&engine->heap, model->device);
     rn_free(&engine->heap, model->draft_path);
+    rn_free(&engine->heap, model->cache_dir);
     rn_free(&engine->heap, model);
     rn_counter_add(&engine->totals.models, -1);
 }
@@ -351,6 +378,14 @@ static runnel_status new_model(struct runnel_engine *engine, const runnel_model_
     model->load_node.kind = RN_HOST_LOAD;
     rn_wake_init(&model->wake);
     rn_word_set(&model->references, 2);
+    if (options->cache_dir != NULL) {
+        model->cache_dir = rn_strndup(&engine->heap, options->cache_dir, strlen(options->cache_dir));
+        model->options.cache_dir = model->cache_dir;
+        if (model->cache_dir == NULL) {
+            drop_model(model);
+            return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a model");
+        }
+    }
     *out = model;
     return RUNNEL_OK;
 }

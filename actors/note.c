@@ -71,6 +71,8 @@ void rn_note_admitted(struct rn_actor *tier, struct rn_request *request)
     rn_metrics_time(metrics, RN_TIMING_QUEUE, request->admitted_us - request->submitted_us);
     rn_metrics_count(metrics, RN_COUNT_PREFIX_QUERIES, request->n_prompt);
     rn_metrics_count(metrics, RN_COUNT_PREFIX_HITS, request->n_cached);
+    for (unsigned kind = 0; kind < RN_LOWERS; kind++)
+        rn_metrics_count(metrics, (enum rn_count)(RN_COUNT_WARM_HITS + kind), request->n_lower[kind]);
     enter(tier, request, RN_PHASE_PREFILL, request->admitted_us);
 }
 
@@ -88,6 +90,29 @@ void rn_note_blocks(struct runnel_model *model, int64_t n)
 void rn_note_evicted(struct runnel_model *model, uint32_t n)
 {
     rn_metrics_count(model->metrics, RN_COUNT_EVICTED_BLOCKS, n);
+}
+
+void rn_note_dropped(struct runnel_model *model, uint32_t n)
+{
+    rn_metrics_count(model->metrics, RN_COUNT_CACHE_DROPPED, n);
+}
+
+void rn_note_moved(struct runnel_model *model, unsigned kind, bool up, uint64_t bytes, int64_t takes)
+{
+    enum rn_count way = up ? RN_COUNT_WARM_OUT : RN_COUNT_WARM_IN;
+
+    rn_metrics_count(model->metrics, (enum rn_count)(way + kind), (int64_t)bytes);
+    rn_metrics_count(model->metrics, (enum rn_count)(RN_COUNT_WARM_BYTES + kind), takes);
+}
+
+void rn_note_skipped(struct runnel_model *model, uint32_t n)
+{
+    rn_metrics_count(model->metrics, RN_COUNT_CACHE_SKIPPED, n);
+}
+
+void rn_note_move_errors(struct runnel_model *model, uint32_t n)
+{
+    rn_metrics_count(model->metrics, RN_COUNT_CACHE_ERRORS, n);
 }
 
 void rn_note_token(struct rn_decode *decode, struct rn_request *request)

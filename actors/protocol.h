@@ -30,6 +30,7 @@ struct rn_computed_list;
 struct rn_session_job;
 struct rn_news_list;
 struct rn_drafts_list;
+struct rn_move;
 struct runnel_model;
 
 struct rn_pay_request {
@@ -54,6 +55,9 @@ struct rn_pay_fork {
 };
 struct rn_pay_job {
     struct rn_session_job *job; /* moves with the message */
+};
+struct rn_pay_move {
+    struct rn_move *move; /* moves with the message */
 };
 struct rn_pay_batch {
     struct rn_batch *batch; /* moves with the message */
@@ -106,6 +110,8 @@ struct rn_pay_none {
     X(ENCODE, request, "router", "tokenizer", "S", "Text becomes tokens; the tokenizer owns the request")                  \
     X(ADMIT, request, "tokenizer", "tier", "S", "Waits for its session and for blocks; the tier owns the request")         \
     X(JOB_DONE, job, "worker", "tier", "S", "A session's file is written or read, or could not be; the tier owns job and request") \
+    X(MOVE, move, "tier", "mover", "moves", "Blocks to carry down or up, or to forget; the mover owns the move")             \
+    X(MOVED, move, "mover", "tier", "moves", "What came of it; the tier owns the move again")                               \
     X(PREFILL, request, "tier", "prefill", "S", "Blocks are leased; the prefill actor owns the request")                   \
     X(OFFER, request, "prefill", "decode", "lanes and shorts", "A prompt whose turn it is; decode owns the request until it ends")    \
     X(LANE_FREE, lanes, "decode", "prefill", "lanes and shorts", "Prompts are computed, or gone; as many may be offered")                    \
@@ -123,6 +129,7 @@ struct rn_pay_none {
     X(STOPPED, stream, "detokenizer, decode, tier, prefill", "decode, tier, prefill", "S", "A stop string was found: no more tokens are needed; follows a preempted request") \
     X(TICK, none, "runtime", "router", "1", "The time that was set with rn_runtime_alarm has come")                         \
     X(EXPIRE, stream, "router, tier, prefill", "tier, prefill, decode", "2 S", "The stream's deadline has passed: its request fails wherever it is") \
+    X(CACHE_DUE, stream, "router", "tier", "2 S", "The stream has waited for lower tiers as long as it wanted")             \
     X(GROW, stream, "decode", "tier", "S", "The sequence nears the end of its lease and wants n more blocks")              \
     X(GRANT, grant, "tier", "decode", "S", "n blocks for the sequence")                                                    \
     X(UNGRANT, grant, "decode", "tier", "S", "The sequence has gone meanwhile; the tier takes them back")                  \
@@ -153,6 +160,7 @@ struct rn_msg {
         struct rn_pay_session session;
         struct rn_pay_fork fork;
         struct rn_pay_job job;
+        struct rn_pay_move move;
         struct rn_pay_batch batch;
         struct rn_pay_tokens tokens;
         struct rn_pay_computed computed;

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "actors/lower.h"
 #include "base/alloc.h"
 #include "runnel.h"
 #include "sampling/proposer.h"
@@ -60,6 +61,9 @@ struct rn_request {
     uint64_t cache_salt, tenant;
     int32_t priority;
     uint32_t deadline_ms;    /* 0: none */
+    uint8_t pin_prefix;      /* 1: keep, 2: let go */
+    uint8_t cache_wait;      /* runnel_cache_wait */
+    uint32_t cache_wait_ms;
     uint64_t n_queued;       /* tokens for which it counts in the engine's limit until its turn comes */
     uint64_t n_bytes;        /* memory for which it counts until it is freed */
     struct rn_sampler *sampler;
@@ -111,6 +115,7 @@ struct rn_request {
     runnel_finish finish;
     runnel_error error;
     uint32_t n_cached;
+    uint32_t n_lower[RN_LOWERS]; /* of them, those that came up for it from each lower tier */
     uint64_t submitted_us, admitted_us, first_token_us, end_us; /* of the engine's clock; 0: not reached */
     uint64_t last_token_us;
     enum rn_phase phase;

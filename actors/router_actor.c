@@ -18,13 +18,14 @@ static struct runnel_model *model_of(struct rn_router *router, const struct rn_p
 
 /* One actor after the other, so that nothing that one had to send on can come behind the CLOSE of the next. What could
  * still be sent when no request is left are forwarded wishes, prefill → decode, and answers to what the tier had sent,
- * decode → tier: so the tier is last. False: all are gone. */
+ * decode → tier: so the tier is last, but for the mover, which
+ * answers what the tier has sent. False: all are gone. */
 static bool close_next_actor(struct rn_router *router, struct runnel_model *model)
 {
     struct rn_actor *actors[RN_MODEL_ACTORS] = {&model->tokenizer.actor, &model->prefill.actor,
                                                 &model->decode.actor,    &model->draft.actor,
                                                 &model->sampler.actor,   &model->detokenizer.actor,
-                                                &model->tier.actor};
+                                                &model->tier.actor,      &model->mover.actor};
     struct rn_msg *msg;
 
     if (model->n_gone == RN_MODEL_ACTORS)
@@ -81,7 +82,7 @@ static bool is_live(struct rn_router *router, const struct rn_deadline *deadline
     return model_of(router, &stream) != NULL;
 }
 
-/* Makes room: at most max_streams of them are live. */
+/* Makes room: at most 2 max_streams of them are live. */
 static void forget_ended(struct rn_router *router)
 {
     uint32_t n = 0;
@@ -100,12 +101,12 @@ static void set_alarm(struct rn_router *router)
                      router->n_deadlines > 0 ? router->deadlines[0].at_us : UINT64_MAX);
 }
 
-static void add_deadline(struct rn_router *router, const struct rn_request *request)
+static void add_deadline(struct rn_router *router, const struct rn_request *request, uint32_t ms, uint32_t kind)
 {
-    if (router->n_deadlines == 2 * router->engine->max_streams)
+    if (router->n_deadlines == 4 * router->engine->max_streams)
         forget_ended(router);
-    push_deadline(router, (struct rn_deadline){request->submitted_us + (uint64_t)request->deadline_ms * 1000,
-                                               request->slot, request->generation});
+    push_deadline(router, (struct rn_deadline){request->submitted_us + (uint64_t)ms * 1000, request->slot,
+                                               request->generation, kind});
     if (router->deadlines[0].slot == request->slot && router->deadlines[0].generation == request->generation)
         set_alarm(router);
 }
@@ -123,7 +124,7 @@ static void on_tick(struct rn_actor *self, struct rn_msg *msg)
         if (router->n_deadlines > 0)
             sift_down(router->deadlines, router->n_deadlines, 0);
         if (is_live(router, &due)) {
-            struct rn_msg *expire = rn_msg_new(self->runtime, RN_MSG_EXPIRE);
+            struct rn_msg *expire = rn_msg_new(self->runtime, due.kind);
 
             expire->stream = (struct rn_pay_stream){due.slot, due.generation, 0};
             rn_actor_send(&router->routes[due.slot].model->tier.actor, expire);
@@ -178,7 +179,9 @@ static void on_submit(struct rn_actor *self, struct rn_msg *msg)
         rn_actor_send(&model->detokenizer.actor, msg);
     } else {
         if (request->deadline_ms > 0)
-            add_deadline(router, request);
+            add_deadline(router, request, request->deadline_ms, RN_MSG_EXPIRE);
+        if (request->cache_wait == RUNNEL_CACHE_DEADLINE && request->cache_wait_ms > 0)
+            add_deadline(router, request, request->cache_wait_ms, RN_MSG_CACHE_DUE);
         msg->head.kind = RN_MSG_ENCODE;
         rn_actor_send(&model->tokenizer.actor, msg);
     }
@@ -354,7 +357,7 @@ runnel_status rn_router_init(struct rn_router *router, struct runnel_engine *eng
 {
     *router = (struct rn_router){.engine = engine};
     router->routes = rn_calloc(&engine->heap, engine->max_streams, sizeof(struct rn_route));
-    router->deadlines = rn_alloc(&engine->heap, 2 * (size_t)engine->max_streams, sizeof router->deadlines[0]);
+    router->deadlines = rn_alloc(&engine->heap, 4 * (size_t)engine->max_streams, sizeof router->deadlines[0]);
     if (router->routes == NULL || router->deadlines == NULL) {
         rn_router_fini(router);
         return RUNNEL_NO_MEMORY;

@@ -19,6 +19,7 @@ struct rn_route {
 struct rn_deadline {
     uint64_t at_us;
     uint32_t slot, generation;
+    uint32_t kind; /* of the message that the tier gets: EXPIRE or CACHE_DUE */
 };
 
 struct rn_router {
@@ -29,9 +30,9 @@ struct rn_router {
     struct runnel_model *kept; /* freed while the engine closes: only their address is left, for the host's callbacks */
     bool closing;
 
-    /* A heap, the next one first: at most one live deadline per stream; those of streams that have ended go when their
+    /* A heap, the next one first: at most two live deadlines per stream; those of streams that have ended go when their
      * time comes, or all at once when there is no room. */
-    struct rn_deadline *deadlines; /* [2 * max_streams] */
+    struct rn_deadline *deadlines; /* [4 * max_streams] */
     uint32_t n_deadlines;
 
     uint64_t last_end_us;  /* when a stream ended last; 0: none has */

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "actors/lone.h"
 #include "actors/trace.h"
 #include "base/check.h"
 
@@ -27,6 +28,10 @@ static void schedule(struct rn_actor *actor)
 {
     struct rn_runtime *runtime = actor->runtime;
 
+    if (actor->lone != NULL) {
+        rn_lone_wake(actor->lone);
+        return;
+    }
     if (runtime->n_threads == 0) {
         RN_CHECK(runtime->n_runnable < runtime->runnable_capacity);
         runtime->runnable[runtime->n_runnable++] = actor;
@@ -67,7 +72,7 @@ static void end_span(struct rn_tracer *tracer, const struct rn_actor *actor, con
 static void run_actor(struct rn_actor *actor, uint32_t batch, uint32_t thread)
 {
     struct rn_runtime *runtime = actor->runtime;
-    struct rn_tracer *tracer = runtime->tracer;
+    struct rn_tracer *tracer = actor->lone == NULL ? runtime->tracer : NULL; /* a ring has one thread that writes */
     struct span span;
     struct rn_msg *last_words;
     struct rn_actor *heir;
@@ -97,6 +102,11 @@ static void run_actor(struct rn_actor *actor, uint32_t batch, uint32_t thread)
         schedule(actor);
     else if (last_words != NULL)
         rn_actor_send(heir, last_words);
+}
+
+void rn_runtime_run(struct rn_actor *actor, uint32_t thread)
+{
+    run_actor(actor, RN_ACTOR_BATCH, thread);
 }
 
 /* ---- The alarm ---- */
@@ -214,6 +224,7 @@ void rn_actor_init(struct rn_actor *actor, struct rn_runtime *runtime, const str
     actor->runtime = runtime;
     actor->id = atomic_fetch_add(&runtime->next_id.value, 1); /* a name for the trace; orders nothing */
     actor->thread = 0;
+    actor->lone = NULL;
     actor->model = "";
     actor->last_words = NULL;
     actor->heir = NULL;

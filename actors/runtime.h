@@ -32,6 +32,7 @@
 struct rn_actor;
 struct rn_runtime;
 struct rn_tracer;
+struct rn_lone;
 
 /* Handles one message, which it owns: it ends with rn_msg_free or a send. */
 typedef void (*rn_handler)(struct rn_actor *self, struct rn_msg *msg);
@@ -48,6 +49,7 @@ struct rn_actor {
     struct rn_runtime *runtime;
     uint32_t id;
     uint32_t thread;           /* the scheduler thread that runs it; 0 in manual mode */
+    struct rn_lone *lone;      /* NULL: it runs on the schedulers' threads. Else on its own (lone.h) */
     const char *model;         /* name for the trace; "": none */
     struct rn_msg *last_words; /* set by the handler of CLOSE: sent to `heir` as the last touch */
     struct rn_actor *heir;
@@ -104,6 +106,9 @@ void rn_actor_send(struct rn_actor *to, struct rn_msg *msg);
 
 /* The handler of CLOSE that every actor of a model uses: the message becomes its last words. */
 void rn_actor_on_close(struct rn_actor *self, struct rn_msg *msg);
+
+/* Handles a batch of the actor's messages on the calling thread; for lone.c, when the actor is to run. */
+void rn_runtime_run(struct rn_actor *actor, uint32_t thread);
 
 /* From that actor alone: sends it a TICK when the clock has come to at_us, or an earlier time set before and not yet
  * come; UINT64_MAX: never. One TICK is under way at a time if each is followed by at most one alarm. */

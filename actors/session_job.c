@@ -47,7 +47,7 @@ static struct rn_view piece(const void *user, uint32_t index)
     return rn_vocab_piece(user, (int32_t)index, true);
 }
 
-static const struct rn_session_prints *prints_of(struct runnel_model *model)
+const struct rn_session_prints *rn_session_prints_of(struct runnel_model *model)
 {
     const struct rn_model_parts *parts = &model->parts;
 
@@ -85,7 +85,7 @@ static struct rn_session_head head_of(const struct rn_session_job *job)
 {
     const struct rn_request *request = job->request;
     struct runnel_model *model = request->model;
-    const struct rn_session_prints *prints = prints_of(model);
+    const struct rn_session_prints *prints = rn_session_prints_of(model);
     bool blocks = has_blocks(model->parts.backend);
 
     return (struct rn_session_head){
@@ -145,7 +145,7 @@ static runnel_status check_head(struct rn_session_job *job)
     struct runnel_model *model = job->request->model;
     const struct rn_backend_limits *limits = &model->parts.limits;
     const struct rn_session_head *head = &job->reader.head;
-    const struct rn_session_prints *prints = prints_of(model);
+    const struct rn_session_prints *prints = rn_session_prints_of(model);
 
     if (!rn_print_same(&head->model, &prints->model))
         return rn_error_set(&job->error, RUNNEL_UNSUPPORTED, "%s: a session of another model", job->path);

@@ -8,6 +8,7 @@
 #include "actors/note.h"
 #include "actors/tier_cache.h"
 #include "actors/tier_lease.h"
+#include "actors/tier_promote.h"
 #include "actors/tier_session.h"
 #include "base/check.h"
 #include "model/room.h"
@@ -161,15 +162,6 @@ static bool take_tables(const struct rn_tier *tier, struct rn_request *request, 
     return request->blocks != NULL && (request->means != NULL || limits->mean_window == 0);
 }
 
-/* Room for n blocks, and where others run, for their growth. */
-static bool has_room(struct rn_tier *tier, const struct rn_session *session, uint32_t n)
-{
-    uint64_t wanted = (uint64_t)n + rn_tier_reserve(tier);
-
-    return tier->pool.n_blocks - tier->n_used >= wanted ? rn_tier_make_room(tier, session, n)
-                                                        : rn_tier_make_room(tier, session, (uint32_t)wanted);
-}
-
 /* Leases blocks for `first` positions behind those that are kept; false when they are not to be had now. */
 static bool lease(struct rn_tier *tier, struct rn_request *request, struct rn_session *session,
                   const struct rn_fit *fit, uint32_t first, uint32_t limit)
@@ -183,7 +175,7 @@ static bool lease(struct rn_tier *tier, struct rn_request *request, struct rn_se
     RN_CHECK(fit->n_kept <= n_blocks); /* they cover known tokens, and those are part of the prompt */
     if (fit->from_tree)
         rn_tier_ref(tier, tier->found, fit->n_kept);
-    room = has_room(tier, session, n_new + n_means);
+    room = rn_tier_has_room(tier, session, n_new + n_means);
     tables = room && take_tables(tier, request, limit);
     if (!tables) {
         if (fit->from_tree)
@@ -285,6 +277,9 @@ static void start(struct rn_tier *tier, struct rn_request *request)
     request->stalled = false;
     if (!request->resumed) {
         request->n_cached = request->n_scored = request->n_done;
+        for (unsigned kind = 0; kind < RN_LOWERS; kind++)
+            request->n_lower[kind] = tier->passages[request->slot].n_from[kind] *
+                                     tier->model->parts.limits.block_tokens;
         request->admitted_us = rn_now_us(&tier->model->engine->clock);
         for (uint32_t i = 0; i < request->n_prompt; i++)
             rn_sampler_accept(request->sampler, request->tokens[i]);
@@ -323,6 +318,8 @@ static bool begin(struct rn_tier *tier, struct rn_request *request, struct rn_se
     request->apart = false;
     join_tokens(tier, request, session);
     rn_tier_look_up(tier, request, session, n_fill, &fit);
+    if (rn_tier_bring_up(tier, request, session, first_positions(tier, n_fill, limit), &fit))
+        rn_tier_look_up(tier, request, session, n_fill, &fit);
     if (fit.pending) {
         RN_CHECK(rn_prefix_tree_wait(&tier->tree, &tier->passages[request->slot].path, &fit.found));
         return false;
@@ -466,6 +463,8 @@ static void on_admit(struct rn_actor *self, struct rn_msg *msg)
         rn_tier_end(tier, request);
         return;
     }
+    if (tier->waiting.n > 0)
+        rn_tier_prefetch(tier, request);
     rn_turns_enter(&tier->waiting, request, request->n_tokens);
     if (!tier->full || request == tier->waiting.first)
         rn_tier_serve(tier);
@@ -706,7 +705,7 @@ static void on_close(struct rn_actor *self, struct rn_msg *msg)
     RN_CHECK(tier->waiting.n == 0 && tier->n_inside == 0 && tier->snapshots == NULL && tier->jobs == NULL);
     while (tier->sessions != NULL)
         free_session(tier, tier->sessions);
-    rn_actor_on_close(self, msg);
+    rn_tier_shelf_close(tier, msg);
 }
 
 static const struct rn_actor_class tier_class = {
@@ -717,6 +716,7 @@ static const struct rn_actor_class tier_class = {
             [RN_MSG_CANCEL] = on_wish,
             [RN_MSG_EXPIRE] = on_wish,
             [RN_MSG_STOPPED] = on_wish,
+            [RN_MSG_CACHE_DUE] = rn_tier_on_cache_due,
             [RN_MSG_PREEMPTED] = on_preempted,
             [RN_MSG_READY] = on_ready,
             [RN_MSG_GROW] = on_grow,
@@ -728,8 +728,10 @@ static const struct rn_actor_class tier_class = {
             [RN_MSG_JOB_DONE] = rn_tier_on_job_done,
             [RN_MSG_RETIRE] = on_retire,
             [RN_MSG_COMPUTED] = on_computed,
+            [RN_MSG_MOVED] = rn_tier_on_moved,
             [RN_MSG_CLOSE] = on_close,
         },
+    .flush = rn_tier_shelf_flush,
 };
 
 runnel_status rn_tier_init(struct rn_tier *tier, struct runnel_model *model)
@@ -742,17 +744,21 @@ runnel_status rn_tier_init(struct rn_tier *tier, struct runnel_model *model)
         return RUNNEL_NO_MEMORY;
     if (rn_block_pool_init(&tier->pool, &engine->heap, model->parts.limits.n_blocks) != RUNNEL_OK)
         goto fail_passages;
-    if (rn_tier_cache_init(tier) != RUNNEL_OK)
+    if (rn_tier_shelf_init(tier, rn_mover_places_for(model)) != RUNNEL_OK)
         goto fail_pool;
+    if (rn_tier_cache_init(tier) != RUNNEL_OK)
+        goto fail_shelf;
     if (rn_tier_lease_init(tier) != RUNNEL_OK)
         goto fail_cache;
     rn_counter_add(&engine->totals.blocks_total, model->parts.limits.n_blocks);
     rn_metrics_count(model->metrics, RN_COUNT_BLOCKS_TOTAL, model->parts.limits.n_blocks);
     rn_actor_init(&tier->actor, &engine->runtime, &tier_class,
-                  (int32_t)(12 * engine->max_streams + 2 * engine->max_sessions + RN_COMPUTED_LISTS + 2));
+                  (int32_t)(14 * engine->max_streams + 2 * engine->max_sessions + RN_COMPUTED_LISTS + RN_MOVES + 2));
     return RUNNEL_OK;
 fail_cache:
     rn_tier_cache_fini(tier);
+fail_shelf:
+    rn_tier_shelf_fini(tier);
 fail_pool:
     rn_block_pool_fini(&tier->pool);
 fail_passages:
@@ -766,6 +772,7 @@ void rn_tier_fini(struct rn_tier *tier)
     rn_metrics_count(tier->model->metrics, RN_COUNT_BLOCKS_TOTAL, -(int64_t)tier->pool.n_blocks);
     rn_tier_lease_fini(tier);
     rn_tier_cache_fini(tier);
+    rn_tier_shelf_fini(tier);
     rn_free(&tier->model->engine->heap, tier->passages);
     rn_block_pool_fini(&tier->pool);
 }

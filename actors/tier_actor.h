@@ -5,8 +5,10 @@
  * it leases more ahead of need (GROW, GRANT). Who waits goes on in the order of turns.h. When blocks run short they
  * are taken, in this order, from
  *
- *   1. the prefix tree, what nobody uses, least recently used first;
- *   2. idle sessions (their tokens stay: the next turn computes them again, or finds them in the tree);
+ *   1. the prefix tree, what nobody uses, least recently used first; of what lower tiers have by then nothing is lost
+ *      (tier_shelf.h);
+ *   2. idle sessions (their tokens stay: the next turn computes them again, or finds them in the tree), and pinned
+ *      prefixes (tier_pin.h);
  *   3. running requests whose readers are behind (SHORT);
  *   4. the running request of the lowest rank (PREEMPT), if the one in need outranks it: of higher priority, or, where
  *      the one in need runs too, of the same and older.
@@ -22,13 +24,16 @@
  * them are being computed by a request that runs, it waits here until they are ready or given up, and holds nobody
  * else up; one that waits holds nothing, one that runs never waits. A block into which is written has one reference:
  * its writer's. A turn whose session shares the block that it goes on in (with the tree, a fork, an export) gets a
- * copy of it, made by the step of its first rows. See tier_cache.h. */
+ * copy of it, made by the step of its first rows. See tier_cache.h. What lower tiers have of a prompt comes up while it
+ * waits: see tier_promote.h. */
 #ifndef RN_ACTORS_TIER_ACTOR_H
 #define RN_ACTORS_TIER_ACTOR_H
 
 #include "actors/prefill_actor.h"
 #include "actors/request.h"
 #include "actors/runtime.h"
+#include "actors/tier_pin.h"
+#include "actors/tier_shelf.h"
 #include "actors/turns.h"
 #include "cache/block_pool.h"
 #include "cache/hit_ceiling.h"
@@ -78,6 +83,11 @@ struct rn_passage {
     uint64_t order;
     uint32_t n_wanted;  /* GROW: blocks that it waits for */
     bool preempting;    /* PREEMPT was sent */
+    bool promoted;      /* a promotion was begun for its admission */
+    struct rn_promotion *promotion; /* that one, while it is under way */
+    uint32_t n_from[RN_LOWERS]; /* blocks that it has brought up */
+    uint32_t n_timed;   /* positions known to be computed, and when that was told: for tier_cost.h */
+    uint64_t timed_us;
     struct rn_prefix_path path;
     int32_t *prompt;    /* [n_blocks * block_tokens + n_tail]; NULL: nothing is published before the request retires */
     uint32_t *blocks;   /* [n_blocks], and one more if there is a tail */
@@ -109,6 +119,8 @@ struct rn_tier {
     struct rn_block_pool pool;
     struct rn_prefix_tree tree;
     struct rn_hit_ceiling ceiling;
+    struct rn_shelf shelf;
+    struct rn_pins pins;
     bool shares;                     /* false: the tree stays empty */
     bool woke;                       /* a wait for another's blocks has ended: look through the waiting again */
     bool full;                       /* the first that waits for blocks found none, and none have come back since */

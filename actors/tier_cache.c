@@ -7,9 +7,11 @@
 #include "actors/embed.h"
 #include "actors/engine.h"
 #include "actors/note.h"
+#include "actors/tier_promote.h"
 #include "actors/tier_tail.h"
 #include "base/check.h"
 
+#define LONG_TOKENS 512 /* computed by one request: seconds on a CPU, and a tenth of that to write and read once */
 #define MORE_NODES 64 /* roots of salts that are in use, besides one per stream */
 
 static uint32_t block_tokens(const struct rn_tier *tier)
@@ -35,9 +37,12 @@ static struct rn_prefix_salt salt_of(const struct rn_request *request)
 /* Each block can be a node, ready or pending; without the cache nothing ever is. */
 static runnel_status init_tree(struct rn_tier *tier, struct rn_heap *heap)
 {
-    uint64_t nodes = (uint64_t)tier->pool.n_blocks + tier->model->engine->max_streams + MORE_NODES;
+    uint64_t nodes = (uint64_t)tier->pool.n_blocks + tier->model->engine->max_streams + MORE_NODES + tier->shelf.n;
     struct rn_prefix_options options = {
         .block_tokens = block_tokens(tier),
+        .user = tier,
+        .evicted = tier->shelf.n > 0 ? rn_tier_evicted : NULL,
+        .forgotten = tier->shelf.n > 0 ? rn_tier_forgotten : NULL,
         .max_nodes = !tier->shares ? 2 : nodes < 1u << 30 ? (uint32_t)nodes : 1u << 30,
     };
 
@@ -103,6 +108,13 @@ void rn_tier_take_back(struct rn_tier *tier, const uint32_t *blocks, uint32_t n)
     rn_tier_count_used(tier, -n_used);
 }
 
+void rn_tier_end_loan(struct rn_tier *tier, uint32_t block)
+{
+    rn_prefix_tree_end_loan(&tier->tree, block);
+    if (rn_block_pool_references(&tier->pool, block) == rn_prefix_tree_has(&tier->tree, block))
+        rn_tier_count_used(tier, -1);
+}
+
 uint32_t rn_tier_evict(struct rn_tier *tier, uint32_t n)
 {
     uint32_t n_freed = rn_prefix_tree_evict(&tier->tree, n);
@@ -165,7 +177,8 @@ void rn_tier_look_up(struct rn_tier *tier, const struct rn_request *request, con
         own = n_prompt - 1;
     *fit = (struct rn_fit){.from_tree = false};
     rn_prefix_tree_match(&tier->tree, salt_of(request), tier->tokens, wanted, tier->found, &fit->found);
-    if (fit->found.n_pending > 0 && (fit->found.n_ready + fit->found.n_pending) * block_tokens(tier) > own) {
+    if (fit->found.n_pending > 0 && (fit->found.n_ready + fit->found.n_pending) * block_tokens(tier) > own &&
+        !rn_tier_passes_by(tier, request, fit->found.computing)) {
         fit->pending = true;
     } else if (!fit_tree(tier, request, wanted, own, fit)) {
         fit_session(tier, session, own, fit);
@@ -217,6 +230,10 @@ void rn_tier_enter(struct rn_tier *tier, struct rn_request *request, const struc
     uint32_t n_full = request->n_done / block_tokens(tier);
     struct rn_prefix_woken woken = {NULL, NULL};
 
+    passage->n_timed = request->n_done;
+    passage->timed_us = rn_now_us(&tier->model->engine->clock);
+    if (fit->from_tree && fit->found.n_ready > 0)
+        rn_tier_shelf_used(tier, fit->found.ready);
     if (!request->resumed)
         count_prompt(tier, request);
     request->n_told = passage->n_blocks > n_full ? request->n_done : UINT32_MAX;
@@ -236,10 +253,15 @@ void rn_tier_publish(struct rn_tier *tier, const struct rn_computed *computed)
     struct rn_passage *passage = &tier->passages[computed->slot];
     uint32_t n_blocks = computed->n_positions / block_tokens(tier);
     struct rn_prefix_woken woken = {NULL, NULL};
+    uint64_t now_us = rn_now_us(&tier->model->engine->clock);
 
     RN_CHECK(passage->passed == computed->generation && n_blocks <= passage->n_blocks);
     rn_prefix_tree_publish(&tier->tree, &passage->path, passage->prompt, passage->blocks, n_blocks, NULL, &woken);
     tell_woken(tier, &woken);
+    rn_tier_cost_computed(&tier->shelf.cost, computed->n_positions, computed->n_positions - passage->n_timed,
+                          now_us - passage->timed_us);
+    passage->n_timed = computed->n_positions;
+    passage->timed_us = now_us;
     if (computed->n_positions == passage->n_blocks * block_tokens(tier) + passage->n_tail)
         rn_tier_tail_offer(tier, computed->slot);
 }
@@ -288,6 +310,24 @@ static void settle_copy(struct rn_tier *tier, struct rn_request *request)
     rn_tier_take_back(tier, &spare, 1);
 }
 
+/* Of its first n blocks, which the tree has, those that have come a second time shall outlive the process; of a prompt
+ * that was long to compute, or is pinned, all. */
+static void want_to_last(struct rn_tier *tier, const struct rn_request *request, struct rn_prefix_ref last, uint32_t n)
+{
+    struct rn_prefix_view view;
+    uint32_t n_wanted;
+
+    if (tier->shelf.tiers == 0 || n == 0)
+        return;
+    n_wanted = rn_doorkeeper_note(&tier->shelf.door, salt_of(request), request->tokens, n, block_tokens(tier));
+    if ((n - request->n_shared) * block_tokens(tier) >= LONG_TOKENS || request->pin_prefix == 1)
+        n_wanted = n;
+    while (n_wanted > 0 && rn_prefix_tree_look(&tier->tree, last, &view) && view.n_blocks > n_wanted)
+        last = view.parent;
+    if (n_wanted > 0)
+        rn_tier_shelf_want(tier, last);
+}
+
 void rn_tier_leave(struct rn_tier *tier, struct rn_request *request)
 {
     struct rn_passage *passage = &tier->passages[request->slot];
@@ -296,12 +336,16 @@ void rn_tier_leave(struct rn_tier *tier, struct rn_request *request)
     uint32_t n_shared = request->n_shared; /* blocks that it has not computed */
     struct rn_prefix_woken woken = {NULL, NULL};
 
-    if (entered && good)
+    if (entered && good) {
         n_shared = publish_rest(tier, request, &passage->path);
+        want_to_last(tier, request, passage->path.at, n_shared);
+        rn_tier_pin(tier, request, passage->path.at, n_shared);
+    }
     rn_prefix_tree_leave(&tier->tree, &passage->path, &woken);
     if (entered && !good)
         rn_prefix_tree_forget(&tier->tree, request->blocks + n_shared, request->n_blocks - n_shared, &woken);
     tell_woken(tier, &woken);
+    rn_tier_let_go_of_promotion(tier, request->slot);
     if (entered)
         change_over(tier, request, n_shared);
     settle_copy(tier, request);

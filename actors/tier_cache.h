@@ -24,7 +24,7 @@ struct rn_fit {
                           into */
     uint32_t source;   /* the session's, which goes with the request; or, from_tree, one of which it needs a
                           reference */
-    bool pending;      /* another computes what comes next: wait for `found` */
+    bool pending;      /* what comes next is being computed, or comes up from a lower tier: wait for `found` */
 };
 
 /* NO_MEMORY: nothing is held. The pool is there. */
@@ -39,10 +39,13 @@ void rn_tier_look_up(struct rn_tier *tier, const struct rn_request *request, con
 void rn_tier_ref(struct rn_tier *tier, const uint32_t *blocks, uint32_t n);
 void rn_tier_take_back(struct rn_tier *tier, const uint32_t *blocks, uint32_t n);
 
-/* Frees up to n blocks that only the tree holds; how many. */
+/* The reference that the mover had for reading. */
+void rn_tier_end_loan(struct rn_tier *tier, uint32_t block);
+
 /* So many blocks more, or less, are held by requests and sessions. */
 void rn_tier_count_used(struct rn_tier *tier, int64_t n);
 
+/* Frees up to n blocks that only the tree holds; how many. */
 uint32_t rn_tier_evict(struct rn_tier *tier, uint32_t n);
 
 /* Tokens, blocks, n_prompt and n_done of the request are set. NO_MEMORY: nothing is held. */

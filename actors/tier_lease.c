@@ -56,11 +56,20 @@ bool rn_tier_make_room(struct rn_tier *tier, const struct rn_session *session, u
         if (rn_tier_evict(tier, n - tier->pool.n_free) > 0)
             continue;
         idle = oldest_idle(tier, session);
-        if (idle == NULL)
+        if (idle != NULL)
+            rn_tier_drop_blocks(tier, idle); /* some may be in the tree still, and are evicted next */
+        else if (!rn_tier_drop_pin(tier))
             return false;
-        rn_tier_drop_blocks(tier, idle); /* some may be in the tree still, and are evicted next */
     }
     return true;
+}
+
+bool rn_tier_has_room(struct rn_tier *tier, const struct rn_session *session, uint32_t n)
+{
+    uint64_t wanted = (uint64_t)n + rn_tier_reserve(tier);
+
+    return tier->pool.n_blocks - tier->n_used >= wanted ? rn_tier_make_room(tier, session, n)
+                                                        : rn_tier_make_room(tier, session, (uint32_t)wanted);
 }
 
 void rn_tier_take(struct rn_tier *tier, uint32_t n, uint32_t *blocks)
@@ -157,6 +166,8 @@ void rn_tier_end_shortage(struct rn_tier *tier)
 /* True: blocks, or the answer to the question for them, are on the way. */
 static bool is_being_seen_to(struct rn_tier *tier)
 {
+    if (tier->shelf.n_lent > 0) /* the mover gives them back soon */
+        return true;
     if (tier->n_preempting == 0 && !tier->shortage.asked && !tier->shortage.told)
         tell_short(tier, true);
     return tier->n_preempting > 0 || tier->shortage.asked;

@@ -17,6 +17,9 @@ void rn_tier_drop_blocks(struct rn_tier *tier, struct rn_session *session);
 /* False: n free blocks are not to be had now from the tree and idle sessions other than `session`. */
 bool rn_tier_make_room(struct rn_tier *tier, const struct rn_session *session, uint32_t n);
 
+/* As rn_tier_make_room, and where others run there is some for their growth. */
+bool rn_tier_has_room(struct rn_tier *tier, const struct rn_session *session, uint32_t n);
+
 /* Takes n free blocks, for which room was made. */
 void rn_tier_take(struct rn_tier *tier, uint32_t n, uint32_t *blocks);
 

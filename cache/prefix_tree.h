@@ -258,6 +258,22 @@ static inline bool rn_prefix_tree_has(const struct rn_prefix_tree *tree, uint32_
  * handle goes as soon as nothing is below it. `forgotten` is not called for the old handle. */
 bool rn_prefix_tree_set_handle(struct rn_prefix_tree *tree, struct rn_prefix_ref node, uint64_t handle);
 
+/* A block that a colder tier has had since before this tree was: it becomes a cold node behind `parent` (node
+ * RN_PREFIX_NO_NODE: the first of its prefix) with that handle (not 0). False: the parent is gone or pending, the node
+ * is there already, or nodes have run short (no other goes for it). */
+bool rn_prefix_tree_adopt(struct rn_prefix_tree *tree, struct rn_prefix_salt salt, struct rn_prefix_ref parent,
+                          const int32_t *tokens, uint64_t handle, struct rn_prefix_ref *ref);
+
+/* Forgets the cold node that became cold longest ago; `forgotten` is told. False: there is none. */
+bool rn_prefix_tree_drop_cold(struct rn_prefix_tree *tree);
+
+/* As rn_prefix_tree_unref of a block that was read for a colder tier: that was no use of it. */
+void rn_prefix_tree_end_loan(struct rn_prefix_tree *tree, uint32_t block);
+
+/* Up to n of the blocks that can be evicted, the next one first, the others roughly in the order in which they would
+ * go. Returns how many. */
+uint32_t rn_prefix_tree_oldest(const struct rn_prefix_tree *tree, struct rn_prefix_ref *nodes, uint32_t n);
+
 /* False when the node is gone. */
 bool rn_prefix_tree_look(const struct rn_prefix_tree *tree, struct rn_prefix_ref node, struct rn_prefix_view *view);
 

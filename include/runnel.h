@@ -256,7 +256,14 @@ typedef struct runnel_metrics {
     uint64_t draft_passes, draft_us;  /* of the model's drafter: passes, and their time, which is a share of what has
                                          passed meanwhile: time in drafting ... */
     uint64_t draft_beside_us;         /* ... of it, time in which the model computed too: the overlap achieved */
+    uint64_t warm_hits, cold_hits;    /* of prefix_hits: tokens that came up from the lower tiers of the cache */
+    uint64_t warm_bytes_in, warm_bytes_out; /* packed bytes moved into each tier, and out of it */
+    uint64_t cold_bytes_in, cold_bytes_out;
+    uint64_t cache_dropped;           /* blocks that left the cache although no lower tier had them yet */
+    uint64_t cache_skipped;           /* blocks that were not fetched, since computing them was faster */
+    uint64_t cache_errors;            /* blocks that could not be moved */
     /* Now. */
+    uint64_t warm_bytes, cold_bytes;  /* that the tiers take */
     uint64_t running, waiting;        /* requests that are admitted, and that are not yet */
     uint64_t queued_tokens;           /* of prompts that wait */
     uint64_t sessions;
@@ -372,6 +379,15 @@ typedef struct runnel_model_options {
     uint32_t draft_threads;   /* 0: it takes turns with the model on the compute threads. Else it has so many threads of
                                  its own and guesses ahead while the model computes: for a machine with cores to
                                  spare */
+    uint64_t cache_warm_bytes;/* memory for packed KV blocks of prefixes that kv_bytes have no room for; 0: none. All
+                                 three tiers (docs/TIERS.md) hold the prefix cache's blocks: without it, or with
+                                 chunk_mean, they stay empty. The answer is the same to the bit wherever a prefix comes
+                                 from; whatever fails, it is computed */
+    const char *cache_dir;    /* a folder for such blocks that outlive the process; it is made, but not what it lies in.
+                                 NULL: none. Several engines may share it: of those with one model one writes */
+    uint64_t cache_cold_bytes;/* of cache_dir, for this model: at least 4 MiB; 0: 8 GiB */
+    const char *cache_codec;  /* how blocks are packed in both: "none", "lz4", "zstd"; NULL: zstd, but none for the
+                                 quantised kv_types, which do not shrink */
 } runnel_model_options;
 
 RUNNEL_API void runnel_model_options_default(runnel_model_options *options);
@@ -530,6 +546,8 @@ typedef struct runnel_usage {
     uint64_t cached_tokens;     /* of prompt_tokens: not computed, taken from the prefix cache or the session */
     uint64_t completion_tokens; /* includes the token that ended the text */
     uint64_t drafted_tokens, accepted_tokens; /* guesses that passes verified, and those that were right */
+    uint64_t warm_tokens, cold_tokens; /* of cached_tokens, those that came from memory that packs them, and from
+                                          cache_dir, for this request */
 } runnel_usage;
 
 typedef struct runnel_timings { /* microseconds from submit */
@@ -584,6 +602,14 @@ typedef enum runnel_draft { /* flags: of several, the first that has a guess, th
 } runnel_draft;
 #define RUNNEL_MAX_DRAFTS 16
 
+/* What a request does whose turn has come while blocks of its prompt are in lower tiers of the cache. They are fetched
+ * from when it comes in, if it has to wait for its turn; those that would take longer than computing are never. */
+typedef enum runnel_cache_wait {
+    RUNNEL_CACHE_BEST_EFFORT = 0, /* what has arrived is used, the rest is computed */
+    RUNNEL_CACHE_WAIT = 1,        /* it waits for all that is on its way */
+    RUNNEL_CACHE_DEADLINE = 2     /* it waits for cache_wait_ms since submit */
+} runnel_cache_wait;
+
 typedef struct runnel_request {
     size_t struct_size;
     const char *prompt;          /* UTF-8; BOS is added where the model asks for it */
@@ -632,6 +658,12 @@ typedef struct runnel_request {
     uint32_t draft_max;          /* guesses in a pass at most, up to RUNNEL_MAX_DRAFTS; 0: 8. How many are made
                                     follows from how many were right and what they cost; none where they do not pay,
                                     and none with chunk_mean */
+    uint8_t pin_prefix;          /* 1: the prompt's whole KV blocks are kept in kv_bytes until a request that begins
+                                    with them says 2, or the model is freed, and go into cache_dir at once. At most 64
+                                    prompts; the oldest is let go of for one more, and where a request could not run
+                                    otherwise. 2: lets go of what this prompt begins with */
+    uint32_t cache_wait_ms;      /* with RUNNEL_CACHE_DEADLINE: since submit */
+    runnel_cache_wait cache_wait;/* the default is RUNNEL_CACHE_WAIT */
 } runnel_request;
 
 /* Greedy, up to the context, no stops, seed 0. */

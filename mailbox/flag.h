@@ -27,6 +27,12 @@ static inline void rn_edge_lower(struct rn_edge *edge)
     atomic_exchange(&edge->up, 0);
 }
 
+/* Lowers it; true if it was up. Partner and order as of rn_edge_lower. */
+static inline bool rn_edge_take(struct rn_edge *edge)
+{
+    return atomic_exchange(&edge->up, 0) != 0;
+}
+
 /* A word that is published once with what it stands for: release on set, acquire on get. */
 struct rn_word {
     _Atomic(uint32_t) value;

@@ -62,6 +62,9 @@ static int load_model(struct app *app, bool vocab_only)
     model_options.draft_path = app_draft_path(options);
     model_options.draft_threads = (uint32_t)options->draft_threads;
     model_options.no_prefix_cache = options->no_prefix_cache;
+    model_options.cache_warm_bytes = options->cache_warm;
+    model_options.cache_dir = options->cache_dir;
+    model_options.cache_cold_bytes = options->cache_cold;
     model_options.on_load = on_load;
     model_options.load_user = &load;
     status = runnel_model_load(app->engine, options->operands[0], &model_options, &app->model, &load.error);
@@ -226,6 +229,9 @@ void app_figures(const struct app_options *options, const struct app_outcome *ou
         return;
     fprintf(stderr, "prompt: %llu tokens (%llu cached), %.1f tokens/s\n", (unsigned long long)usage->prompt_tokens,
             (unsigned long long)usage->cached_tokens, (double)computed / seconds(t->admitted_us, prompt_end));
+    if (usage->warm_tokens + usage->cold_tokens > 0)
+        fprintf(stderr, "fetched: %llu tokens from packed memory, %llu from files\n",
+                (unsigned long long)usage->warm_tokens, (unsigned long long)usage->cold_tokens);
     if (usage->completion_tokens == 0)
         return;
     fprintf(stderr, "answer: %llu tokens", (unsigned long long)usage->completion_tokens);

@@ -31,6 +31,7 @@ enum kind {
     (APP_RUN | APP_CHAT | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY | APP_BENCH | APP_TEMPLATE | APP_BATCH | \
      APP_EMBED)
 #define COMPUTING (APP_RUN | APP_CHAT | APP_LOGITS | APP_PERPLEXITY | APP_BATCH | APP_EMBED)
+#define CACHING (APP_RUN | APP_CHAT | APP_BATCH | APP_EMBED)
 #define SETTING (COMPUTING | APP_BENCH)
 #define SAMPLING (APP_RUN | APP_CHAT)
 #define AT(field) offsetof(struct app_options, field)
@@ -177,6 +178,13 @@ static const struct option {
      "format of the key-value cache: f16 (default), f32, bf16, fp8, q8, q4 or q3"},
     {"--kv-size", 0, "BYTES", SIZE, AT(kv_bytes), 0, 0, false, NULL, COMPUTING,
      "memory for the key-value cache, with K, M or G; default: 8 contexts"},
+    {"--cache-hot", 0, "BYTES", SIZE, AT(kv_bytes), 0, 0, false, NULL, CACHING, "the same as --kv-size"},
+    {"--cache-warm", 0, "BYTES", SIZE, AT(cache_warm), 0, 0, false, NULL, CACHING,
+     "memory for packed blocks of earlier prompts, with K, M or G; default: none"},
+    {"--cache-dir", 0, "DIR", STRING, AT(cache_dir), 0, 0, false, NULL, CACHING,
+     "keep such blocks here, for later runs, too; default: nowhere"},
+    {"--cache-cold", 0, "BYTES", SIZE, AT(cache_cold), 0, 0, false, NULL, CACHING,
+     "of --cache-dir, for this model, with K, M or G; default 8G"},
     {"--chunk-mean", 0, "N", INTEGER, AT(chunk_mean), 1, 1 << 28, false, NULL, SETTING,
      "lossy: the last N positions are kept, and one mean of each 64 older ones"},
     {"--no-prefix-cache", 0, NULL, FLAG, AT(no_prefix_cache), 0, 0, false, NULL, APP_RUN | APP_CHAT | APP_BATCH,

@@ -105,6 +105,8 @@ struct app_options {
     int64_t chunk_mean;
     const char *kv_type, *device;
     bool no_prefix_cache;
+    uint64_t cache_warm, cache_cold;
+    const char *cache_dir;
     const char *metrics_file, *trace_file;
 };
 

@@ -1,0 +1,395 @@
+/* The mover: see mover.h. */
+#include "actors/mover.h"
+
+#include <string.h>
+
+#include "actors/engine.h"
+#include "base/check.h"
+
+#define NO_PLACE UINT32_MAX
+
+static uint32_t place_of(uint64_t shelf)
+{
+    return (uint32_t)shelf - 1;
+}
+
+/* ---- From a tier's handle to the place ---- */
+
+static uint32_t home(const struct rn_mover_find *find, uint64_t handle)
+{
+    return (uint32_t)((handle * UINT64_C(0x9e3779b97f4a7c15)) >> (64 - find->bits));
+}
+
+static uint32_t seek(const struct rn_mover_find *find, uint64_t handle)
+{
+    uint32_t mask = (1u << find->bits) - 1, i = home(find, handle);
+
+    while (find->slots[i].handle != 0 && find->slots[i].handle != handle)
+        i = (i + 1) & mask;
+    return i;
+}
+
+uint32_t rn_mover_find_place(const struct rn_mover_find *find, uint64_t handle)
+{
+    uint32_t i = seek(find, handle);
+
+    return find->slots[i].handle != 0 ? find->slots[i].place : NO_PLACE;
+}
+
+void rn_mover_find_add(struct rn_mover_find *find, uint64_t handle, uint32_t place)
+{
+    uint32_t i = seek(find, handle);
+
+    RN_CHECK(find->slots[i].handle == 0 && find->n < 1u << (find->bits - 1));
+    find->slots[i] = (struct rn_mover_slot){handle, place};
+    find->n++;
+}
+
+/* Those behind it move up, as far as their homes let them. */
+void rn_mover_find_remove(struct rn_mover_find *find, uint64_t handle)
+{
+    uint32_t mask = (1u << find->bits) - 1, hole = seek(find, handle), i = hole;
+
+    if (find->slots[hole].handle == 0)
+        return;
+    for (;;) {
+        i = (i + 1) & mask;
+        if (find->slots[i].handle == 0)
+            break;
+        if (((i - home(find, find->slots[i].handle)) & mask) >= ((i - hole) & mask)) {
+            find->slots[hole] = find->slots[i];
+            hole = i;
+        }
+    }
+    find->slots[hole].handle = 0;
+    find->n--;
+}
+
+/* ---- Places ---- */
+
+static uint8_t has(const struct rn_mover_place *place)
+{
+    uint8_t bits = 0;
+
+    for (unsigned kind = 0; kind < RN_LOWERS; kind++)
+        bits |= place->at[kind].handle != 0 ? RN_LOWER_BIT(kind) : 0;
+    return bits;
+}
+
+/* The place of the number, NULL when it is another's now. */
+static struct rn_mover_place *find_place(struct rn_mover *mover, uint64_t shelf)
+{
+    struct rn_mover_place *place = shelf != 0 && place_of(shelf) < mover->n_places
+                                       ? &mover->places[place_of(shelf)] : NULL;
+
+    return place != NULL && place->shelf == shelf ? place : NULL;
+}
+
+static void set_at(struct rn_mover *mover, struct rn_mover_place *place, unsigned kind, uint64_t handle, uint64_t parent)
+{
+    place->at[kind].handle = handle;
+    place->at[kind].parent = parent;
+    rn_mover_find_add(&mover->find[kind], handle, (uint32_t)(place - mover->places));
+}
+
+/* The tier will be told; not where it has said so itself. */
+static void lose(struct rn_mover *mover, struct rn_mover_place *place, unsigned kind, bool tell)
+{
+    if (place->at[kind].handle == 0)
+        return;
+    rn_mover_find_remove(&mover->find[kind], place->at[kind].handle);
+    place->at[kind].handle = 0;
+    if (tell && !place->lost) {
+        place->lost = true;
+        place->next_lost = mover->first_lost;
+        mover->first_lost = (uint32_t)(place - mover->places);
+    }
+}
+
+static void on_gone(void *user, enum rn_lower_kind kind, uint64_t handle)
+{
+    struct rn_mover *mover = user;
+    uint32_t at = rn_mover_find_place(&mover->find[kind], handle);
+
+    if (at != NO_PLACE)
+        lose(mover, &mover->places[at], kind, true);
+}
+
+static void forget_at(struct rn_mover *mover, struct rn_mover_place *place, unsigned kind)
+{
+    uint64_t handle = place->at[kind].handle;
+
+    lose(mover, place, kind, false);
+    if (handle != 0)
+        mover->lowers[kind].ops->forget(&mover->lowers[kind], handle);
+}
+
+/* The number begins to be in use; whatever had the place before has gone. */
+static struct rn_mover_place *take_place(struct rn_mover *mover, uint64_t shelf)
+{
+    struct rn_mover_place *place;
+
+    RN_CHECK(shelf != 0 && place_of(shelf) < mover->n_places);
+    place = &mover->places[place_of(shelf)];
+    if (place->shelf != shelf) {
+        for (unsigned kind = 0; kind < RN_LOWERS; kind++)
+            forget_at(mover, place, kind);
+        place->shelf = shelf;
+    }
+    return place;
+}
+
+/* ---- Down ---- */
+
+/* The packed block, from the backend or from a tier that has it; its bytes, 0: it is not to be had. */
+static size_t fetch(struct rn_mover *mover, const struct rn_move_item *item, const struct rn_mover_place *place)
+{
+    struct rn_backend *backend = mover->model->parts.backend;
+
+    if (item->block != RN_MOVE_NO_BLOCK) {
+        uint32_t n = mover->model->parts.limits.block_tokens;
+
+        if (backend->ops->read_block(backend, item->block, n, mover->block) != RUNNEL_OK)
+            return 0;
+        return rn_block_codec_pack(&mover->codec, mover->block, mover->payload);
+    }
+    for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
+        struct rn_lower *lower = &mover->lowers[kind];
+        struct rn_lower_key key = {place->at[kind].parent, item->salt, item->tokens};
+        uint64_t handle = place->at[kind].handle;
+        size_t n = handle != 0 ? lower->ops->payload_bytes(lower, handle) : 0;
+
+        if (n > 0 && n <= mover->payload_bytes && lower->ops->get(lower, handle, &key, mover->payload) == RUNNEL_OK)
+            return n;
+    }
+    return 0;
+}
+
+/* False: it could not be put there. */
+static bool put(struct rn_mover *mover, struct rn_move *move, const struct rn_move_item *item,
+                struct rn_mover_place *place, unsigned kind, size_t n)
+{
+    struct rn_lower *lower = &mover->lowers[kind];
+    const struct rn_mover_place *above = find_place(mover, item->parent);
+    struct rn_lower_key key = {item->parent, item->salt, item->tokens};
+    uint64_t handle = item->shelf;
+
+    if (lower->ops->durable) {
+        key.parent = above != NULL ? above->at[kind].handle : 0;
+        if (!item->first && key.parent == 0)
+            return false;
+    }
+    if (lower->ops->put(lower, &key, mover->payload, n, &handle) != RUNNEL_OK)
+        return false;
+    set_at(mover, place, kind, handle, key.parent);
+    move->bytes[kind] += n;
+    return true;
+}
+
+static void carry_down(struct rn_mover *mover, struct rn_move *move, struct rn_move_item *item)
+{
+    struct rn_mover_place *place = take_place(mover, item->shelf);
+    size_t n = 0;
+
+    for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
+        if ((item->to & RN_LOWER_BIT(kind)) == 0 || place->at[kind].handle != 0 || mover->lowers[kind].ops == NULL)
+            continue;
+        if (n == 0)
+            n = fetch(mover, item, place);
+        if (n == 0 || !put(mover, move, item, place, kind, n))
+            move->n_errors++;
+    }
+}
+
+static void down(struct rn_mover *mover, struct rn_move *move)
+{
+    for (uint32_t i = 0; i < move->n; i++)
+        carry_down(mover, move, &move->items[i]);
+    for (uint32_t i = 0; i < move->n; i++) { /* a later one may have pushed an earlier one out */
+        const struct rn_mover_place *place = find_place(mover, move->items[i].shelf);
+
+        move->items[i].has = place != NULL ? has(place) : 0;
+    }
+}
+
+/* ---- Up ---- */
+
+static bool carry_from(struct rn_mover *mover, struct rn_move *move, const struct rn_move_item *item,
+                       struct rn_mover_place *place, unsigned kind)
+{
+    struct rn_backend *backend = mover->model->parts.backend;
+    struct rn_lower *lower = &mover->lowers[kind];
+    struct rn_lower_key key = {place->at[kind].parent, item->salt, item->tokens};
+    uint64_t begin = rn_now_us(&mover->model->engine->clock), handle = place->at[kind].handle;
+    size_t n = lower->ops->payload_bytes(lower, handle);
+
+    if (n == 0 || n > mover->payload_bytes || lower->ops->get(lower, handle, &key, mover->payload) != RUNNEL_OK ||
+        rn_block_codec_unpack(&mover->codec, mover->payload, n, mover->block) != RUNNEL_OK) {
+        forget_at(mover, place, kind);
+        return false;
+    }
+    if (backend->ops->write_block(backend, item->block, mover->block) != RUNNEL_OK)
+        return false;
+    move->bytes[kind] += n;
+    move->us[kind] += rn_now_us(&mover->model->engine->clock) - begin;
+    return true;
+}
+
+/* From the nearest tier that gives it; RN_LOWERS: none does. */
+static uint8_t carry_up(struct rn_mover *mover, struct rn_move *move, struct rn_move_item *item)
+{
+    struct rn_mover_place *place = find_place(mover, item->shelf);
+
+    for (uint8_t kind = 0; place != NULL && kind < RN_LOWERS; kind++)
+        if (place->at[kind].handle != 0 && carry_from(mover, move, item, place, kind))
+            return kind;
+    return RN_LOWERS;
+}
+
+/* The disk may begin with those that only it has. */
+static void announce(struct rn_mover *mover, const struct rn_move *move)
+{
+    for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
+        uint64_t handles[RN_MOVE_BLOCKS];
+        uint32_t n = 0;
+
+        if (mover->lowers[kind].ops == NULL || mover->lowers[kind].ops->will_get == NULL)
+            continue;
+        for (uint32_t i = 0; i < move->n; i++) {
+            const struct rn_mover_place *place = find_place(mover, move->items[i].shelf);
+
+            if (place != NULL && has(place) == RN_LOWER_BIT(kind))
+                handles[n++] = place->at[kind].handle;
+        }
+        if (n > 0)
+            mover->lowers[kind].ops->will_get(&mover->lowers[kind], handles, n);
+    }
+}
+
+static void up(struct rn_mover *mover, struct rn_move *move)
+{
+    bool good = true;
+
+    announce(mover, move);
+    for (uint32_t i = 0; i < move->n; i++) {
+        struct rn_move_item *item = &move->items[i];
+        const struct rn_mover_place *place;
+
+        item->from = good ? carry_up(mover, move, item) : RN_LOWERS;
+        good = item->from != RN_LOWERS;
+        move->n_errors += !good;
+        place = find_place(mover, item->shelf);
+        item->has = place != NULL ? has(place) : 0;
+        for (unsigned kind = 0; good && kind < RN_LOWERS; kind++) /* in order: what comes last goes first */
+            if (place->at[kind].handle != 0)
+                mover->lowers[kind].ops->used(&mover->lowers[kind], place->at[kind].handle);
+    }
+}
+
+/* ---- Answers ---- */
+
+static void forget(struct rn_mover *mover, const struct rn_move *move)
+{
+    for (uint32_t i = 0; i < move->n_told; i++) {
+        struct rn_mover_place *place = find_place(mover, move->told[i]);
+
+        for (unsigned kind = 0; place != NULL && kind < RN_LOWERS; kind++)
+            forget_at(mover, place, kind);
+        if (place != NULL)
+            place->shelf = 0;
+    }
+}
+
+static void tell_lost(struct rn_mover *mover, struct rn_move *move)
+{
+    move->n_told = 0;
+    while (mover->first_lost != NO_PLACE && move->n_told < RN_MOVE_TOLD) {
+        struct rn_mover_place *place = &mover->places[mover->first_lost];
+
+        mover->first_lost = place->next_lost;
+        place->lost = false;
+        move->told[move->n_told] = place->shelf;
+        move->left[move->n_told++] = has(place);
+    }
+}
+
+static void tell_errors(struct rn_mover *mover)
+{
+    for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
+        struct rn_lower *lower = &mover->lowers[kind];
+        runnel_error error;
+
+        if (lower->ops == NULL || lower->ops->error == NULL || mover->told[kind] || !lower->ops->error(lower, &error))
+            continue;
+        mover->told[kind] = true;
+        rn_log(&mover->model->engine->log, RUNNEL_LOG_WARNING, "%s: the %s cache tier: %s", mover->model->metrics->name,
+               lower->ops->name, error.message);
+    }
+}
+
+static void answer(struct rn_mover *mover, struct rn_move *move)
+{
+    move->more = false;
+    move->writes = 0;
+    for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
+        struct rn_lower *lower = &mover->lowers[kind];
+
+        if (lower->ops == NULL)
+            continue;
+        if (lower->ops->tend != NULL && move->kind != RN_MOVE_UP) /* nobody waits for one of the others */
+            move->more |= lower->ops->tend(lower);
+        move->writes |= lower->ops->writes(lower) ? RN_LOWER_BIT(kind) : 0;
+        move->takes[kind] = lower->ops->bytes(lower);
+    }
+    tell_lost(mover, move);
+    tell_errors(mover);
+    move->more |= mover->first_lost != NO_PLACE;
+}
+
+static void on_move(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_mover *mover = (struct rn_mover *)self;
+    struct rn_move *move = msg->move.move;
+
+    memset(move->us, 0, sizeof move->us);
+    memset(move->bytes, 0, sizeof move->bytes);
+    move->n_errors = 0;
+    if (move->kind == RN_MOVE_DOWN)
+        down(mover, move);
+    else if (move->kind == RN_MOVE_UP)
+        up(mover, move);
+    else if (move->kind == RN_MOVE_FORGET)
+        forget(mover, move);
+    answer(mover, move);
+    msg->head.kind = RN_MSG_MOVED;
+    rn_actor_send(&mover->model->tier.actor, msg);
+}
+
+static const struct rn_actor_class mover_class = {
+    .name = "mover",
+    .handlers =
+        {
+            [RN_MSG_MOVE] = on_move,
+            [RN_MSG_CLOSE] = rn_actor_on_close,
+        },
+};
+
+uint8_t rn_mover_tiers(const struct rn_mover *mover)
+{
+    uint8_t bits = 0;
+
+    for (unsigned kind = 0; kind < RN_LOWERS; kind++)
+        bits |= mover->lowers[kind].ops != NULL ? RN_LOWER_BIT(kind) : 0;
+    return bits;
+}
+
+void rn_mover_actor_init(struct rn_mover *mover, struct runnel_model *model)
+{
+    mover->model = model;
+    mover->first_lost = NO_PLACE;
+    for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
+        mover->lowers[kind].gone = on_gone;
+        mover->lowers[kind].user = mover;
+    }
+    rn_actor_init(&mover->actor, &model->engine->runtime, &mover_class, RN_MOVES + 1);
+}

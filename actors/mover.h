@@ -1,0 +1,132 @@
+/* The mover: the actor that carries KV blocks between the backend and the lower tiers. It has a thread of its own, so
+ * that a disk that is slow or hangs holds nobody up; in an engine without threads it runs like any other.
+ *
+ *                     MOVE: DOWN, UP, FORGET, TEND
+ *   tier actor ───────────────────────────────────────▶ mover ── warm store
+ *       (decides)  ◀─────────────────────────────────────         cold store
+ *                     MOVED: what came of it, who is gone
+ *
+ * A move is an object of RN_MOVE_BLOCKS blocks at most that goes there and comes back; there are RN_MOVES of them, all
+ * made when the model is. Moves are done in the order in which they come.
+ *
+ * The tier knows a block by a number of its shelf (see tier_shelf.h); the mover has a place of the same index, with
+ * the handles under which the lower tiers have the block. Numbers are never used twice, so a move that comes for one
+ * that has changed hands finds another number there and does nothing. What a tier has lost is told with the next
+ * answer, as much as it holds; `more` says that there is more to be told or done, and is answered with a TEND.
+ *
+ * Any failure is a miss: blocks that did not arrive are computed. The first error of each tier is told to the log. */
+#ifndef RN_ACTORS_MOVER_H
+#define RN_ACTORS_MOVER_H
+
+#include "actors/lower.h"
+#include "actors/runtime.h"
+#include "cache/block_codec.h"
+
+struct runnel_model;
+
+#define RN_MOVES 6u        /* one down, one that forgets or tends, the others up */
+#define RN_MOVE_BLOCKS 8u  /* of one move: some milliseconds of packing, or one read each */
+#define RN_MOVE_TOLD 64u   /* numbers of the shelf in one move */
+
+enum rn_move_kind { RN_MOVE_DOWN, RN_MOVE_UP, RN_MOVE_FORGET, RN_MOVE_TEND };
+
+#define RN_MOVE_NO_BLOCK UINT32_MAX
+
+struct rn_move_item {
+    uint64_t shelf, parent; /* numbers; parent 0: it is the first of its prefix, or the one before has none */
+    uint32_t block;         /* down: to be read, NO_BLOCK: a lower tier has it. Up: to be written */
+    bool first;             /* the first block of its prefix */
+    uint8_t to;             /* down: bits of the tiers that shall have it */
+    uint8_t has;            /* answer: bits of the tiers that have it */
+    uint8_t from;           /* answer to up: enum rn_lower_kind; RN_LOWERS: it did not arrive, nor those behind it */
+    struct rn_prefix_salt salt;
+    int32_t *tokens;        /* [block_tokens], the move's own memory */
+};
+
+struct rn_move {
+    struct rn_move *next;    /* the tier's free ones */
+    enum rn_move_kind kind;
+    uint32_t n, errand;      /* errand: the tier's, what the move is part of */
+    struct rn_move_item items[RN_MOVE_BLOCKS];
+    /* FORGET: numbers. Answer: of those that tiers have lost since the last one, and the bits that are left. */
+    uint32_t n_told;
+    uint64_t told[RN_MOVE_TOLD];
+    uint8_t left[RN_MOVE_TOLD];
+    /* Answer. */
+    bool more;
+    uint8_t writes;          /* bits of the tiers into which can be written */
+    uint64_t us[RN_LOWERS];  /* up: time that the blocks of each took */
+    uint64_t bytes[RN_LOWERS];  /* packed bytes moved, to or from it */
+    uint64_t takes[RN_LOWERS];  /* bytes that the tier takes now */
+    uint32_t n_errors;       /* blocks that could not be put or did not arrive */
+};
+
+/* Of the block with the number `shelf` (0: none yet): each tier's own handle (0: not there) and its parent's. */
+struct rn_mover_place {
+    uint64_t shelf;
+    struct {
+        uint64_t handle, parent;
+    } at[RN_LOWERS];
+    uint32_t next_lost; /* list of those to be told of */
+    bool lost;
+};
+
+/* From a tier's handle to the place: open addressing. */
+struct rn_mover_find {
+    struct rn_mover_slot {
+        uint64_t handle; /* 0: free */
+        uint32_t place;
+    } *slots;
+    uint32_t bits, n;
+};
+
+struct rn_mover {
+    struct rn_actor actor; /* first */
+    struct rn_lone *lone;  /* NULL: no tier is there, or a manual engine */
+    struct runnel_model *model;
+    struct rn_lower lowers[RN_LOWERS];
+    bool told[RN_LOWERS];            /* an error of it is in the log */
+    struct rn_block_codec codec;
+    size_t block_bytes, payload_bytes;
+    void *block;                     /* [block_bytes] */
+    void *payload;                   /* [payload_bytes]: the most that packing makes */
+    struct rn_mover_place *places;   /* [n_places] */
+    uint32_t n_places;
+    struct rn_mover_find find[RN_LOWERS];
+    uint32_t first_lost;
+};
+
+/* A record that the cold tier had when it was opened: the tier gives it a number (0: it does not take it). `parent`:
+ * that of the block before, 0: it is the first. */
+typedef uint64_t rn_mover_adopt_fn(void *user, const struct rn_cold_record *record, uint64_t parent);
+
+/* How many numbers the shelf should have for the model's options; 0: no lower tier is asked for, or there can be none
+ * (the backend cannot give blocks out, or prefixes are not shared). */
+uint32_t rn_mover_places_for(const struct runnel_model *model);
+
+/* Opens the tiers that the model's options ask for, if n_places is not 0. A cold tier that cannot be opened is told to
+ * the log and left out. INVALID: an option is out of range. NO_MEMORY. On failure nothing is held. On a thread that may
+ * block; before the actor gets its first message. */
+runnel_status rn_mover_init(struct rn_mover *mover, struct runnel_model *model, uint32_t n_places,
+                            rn_mover_adopt_fn *adopt, void *user, runnel_error *error);
+
+/* The actor is gone, or was never sent anything. */
+void rn_mover_fini(struct rn_mover *mover);
+
+/* Bits of the tiers that are there. */
+uint8_t rn_mover_tiers(const struct rn_mover *mover);
+
+/* ---- Between mover.c and mover_open.c ---- */
+
+void rn_mover_actor_init(struct rn_mover *mover, struct runnel_model *model);
+
+/* UINT32_MAX: no place has it. */
+uint32_t rn_mover_find_place(const struct rn_mover_find *find, uint64_t handle);
+
+/* Not there yet. */
+void rn_mover_find_add(struct rn_mover_find *find, uint64_t handle, uint32_t place);
+
+/* Harmless when it is not there. */
+void rn_mover_find_remove(struct rn_mover_find *find, uint64_t handle);
+
+#endif

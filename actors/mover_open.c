@@ -1,0 +1,199 @@
+/* What the mover works with, made and freed: see mover.h. */
+#include <string.h>
+
+#include "actors/engine.h"
+#include "actors/lone.h"
+#include "actors/mover.h"
+#include "base/status.h"
+#include "model/kv.h"
+
+#define COLD_BYTES ((uint64_t)8 << 30) /* where there is a folder and no size is given */
+#define MOST_PLACES (1u << 18)         /* some 100 bytes each in mover, tier and tree, and their tokens */
+#define LEAST_PLACES 64u
+#define SMALLER_WARM 4u /* times that packing makes a block smaller at most, for the number of places; else the ... */
+#define SMALLER_COLD 2u /* ... tier holds fewer than its bytes would */
+
+static bool gives_blocks(const struct runnel_model *model)
+{
+    const struct rn_backend *backend = model->parts.backend;
+
+    return backend != NULL && backend->ops->block_bytes != NULL && backend->ops->layout != NULL &&
+           backend->ops->read_block != NULL && backend->ops->write_block != NULL;
+}
+
+static uint64_t cold_bytes(const struct runnel_model *model)
+{
+    uint64_t bytes = model->options.cache_cold_bytes;
+
+    return model->options.cache_dir == NULL ? 0 : bytes != 0 ? bytes : COLD_BYTES;
+}
+
+static uint32_t places_in(const struct runnel_model *model, uint64_t bytes, uint32_t smaller)
+{
+    uint64_t blocks = bytes / model->parts.backend->ops->block_bytes(model->parts.backend) * smaller;
+    uint64_t most = model->parts.cache_places != 0 ? model->parts.cache_places : MOST_PLACES;
+
+    if (bytes == 0)
+        return 0;
+    return (uint32_t)(blocks > most ? most : blocks < LEAST_PLACES ? LEAST_PLACES : blocks);
+}
+
+uint32_t rn_mover_places_for(const struct runnel_model *model)
+{
+    uint64_t warm = model->options.cache_warm_bytes, cold = cold_bytes(model);
+
+    if (!gives_blocks(model) || model->options.no_prefix_cache || model->parts.limits.mean_window > 0 ||
+        (warm == 0 && cold == 0))
+        return 0;
+    return places_in(model, warm, SMALLER_WARM) + places_in(model, cold, SMALLER_COLD) +
+           (model->parts.limits.n_blocks < MOST_PLACES ? model->parts.limits.n_blocks : MOST_PLACES);
+}
+
+/* ---- The tiers ---- */
+
+/* docs/TIERS.md has what each makes of each type. */
+static enum rn_codec_method method_of(const struct runnel_model *model)
+{
+    const char *name = model->options.cache_codec;
+
+    for (int method = 0; name != NULL && method < RN_CODEC_METHODS; method++)
+        if (strcmp(name, rn_codec_name((enum rn_codec_method)method)) == 0)
+            return (enum rn_codec_method)method;
+    return rn_kv_grouped(model->parts.limits.kv_type) ? RN_CODEC_NONE : RN_CODEC_ZSTD;
+}
+
+struct opening {
+    struct rn_mover *mover;
+    rn_mover_adopt_fn *adopt;
+    void *user;
+};
+
+static void on_record(void *user, const struct rn_cold_record *record)
+{
+    struct opening *opening = user;
+    struct rn_mover *mover = opening->mover;
+    uint32_t above = rn_mover_find_place(&mover->find[RN_LOWER_COLD], record->parent), at;
+    uint64_t shelf;
+
+    if (record->parent != 0 && above == UINT32_MAX)
+        return;
+    shelf = opening->adopt(opening->user, record, record->parent != 0 ? mover->places[above].shelf : 0);
+    if (shelf == 0)
+        return;
+    at = (uint32_t)shelf - 1;
+    mover->places[at].shelf = shelf;
+    mover->places[at].at[RN_LOWER_COLD].handle = record->handle;
+    mover->places[at].at[RN_LOWER_COLD].parent = record->parent;
+    rn_mover_find_add(&mover->find[RN_LOWER_COLD], record->handle, at);
+}
+
+static void open_cold(struct rn_mover *mover, rn_mover_adopt_fn *adopt, void *user)
+{
+    struct runnel_model *model = mover->model;
+    const struct rn_session_prints *prints = rn_session_prints_of(model);
+    struct opening opening = {mover, adopt, user};
+    struct rn_cold_id id = {.model = prints->model,
+                            .kv = prints->kv,
+                            .block_tokens = model->parts.limits.block_tokens,
+                            .block_bytes = mover->block_bytes};
+    struct rn_cold_limits limits = {.max_bytes = cold_bytes(model),
+                                    .max_records = places_in(model, cold_bytes(model), SMALLER_COLD)};
+    runnel_error error;
+
+    strncpy(id.name, model->metrics->name, sizeof id.name - 1);
+    if (rn_lower_open_cold(&mover->lowers[RN_LOWER_COLD], &model->engine->heap, model->parts.cold_io,
+                           model->options.cache_dir, &id, &limits, on_record, &opening, &error) != RUNNEL_OK)
+        rn_log(&model->engine->log, RUNNEL_LOG_WARNING, "%s: there is no cold cache tier: %s", model->metrics->name,
+               error.message);
+}
+
+static runnel_status open_tiers(struct rn_mover *mover, rn_mover_adopt_fn *adopt, void *user, runnel_error *error)
+{
+    struct runnel_model *model = mover->model;
+    const struct rn_backend_limits *limits = &model->parts.limits;
+    runnel_status status = RUNNEL_OK;
+
+    if (model->options.cache_warm_bytes > 0)
+        status = rn_lower_open_warm(&mover->lowers[RN_LOWER_WARM], &model->engine->heap,
+                                    model->options.cache_warm_bytes, limits->block_tokens, mover->payload_bytes, error);
+    if (status == RUNNEL_OK && cold_bytes(model) > 0)
+        open_cold(mover, adopt, user);
+    return status;
+}
+
+/* ---- Memory ---- */
+
+/* At most half full. */
+static bool take_find(struct rn_mover *mover, struct rn_mover_find *find)
+{
+    find->bits = 4;
+    while (1u << (find->bits - 1) < mover->n_places + 1)
+        find->bits++;
+    find->slots = rn_calloc(&mover->model->engine->heap, (size_t)1 << find->bits, sizeof find->slots[0]);
+    return find->slots != NULL;
+}
+
+static bool take_memory(struct rn_mover *mover)
+{
+    struct rn_heap *heap = &mover->model->engine->heap;
+    bool good = true;
+
+    for (unsigned kind = 0; kind < RN_LOWERS; kind++)
+        good = take_find(mover, &mover->find[kind]) && good;
+    mover->places = rn_calloc(heap, mover->n_places, sizeof mover->places[0]);
+    mover->block = rn_alloc(heap, mover->block_bytes, 1);
+    mover->payload = rn_alloc(heap, mover->payload_bytes, 1);
+    return good && mover->places != NULL && mover->block != NULL && mover->payload != NULL;
+}
+
+static runnel_status open_all(struct rn_mover *mover, rn_mover_adopt_fn *adopt, void *user, runnel_error *error)
+{
+    struct runnel_model *model = mover->model;
+    struct rn_codec_options options = {.method = method_of(model),
+                                       .unit_bytes = rn_kv_unit_bytes(model->parts.limits.kv_type)};
+    runnel_status status;
+
+    mover->block_bytes = model->parts.backend->ops->block_bytes(model->parts.backend);
+    options.block_bytes = mover->block_bytes;
+    status = rn_block_codec_init(&mover->codec, &model->engine->heap, &options, error);
+    if (status != RUNNEL_OK)
+        return status;
+    mover->payload_bytes = rn_block_codec_bound(&mover->codec);
+    if (!take_memory(mover))
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the cache tiers");
+    status = open_tiers(mover, adopt, user, error);
+    if (status != RUNNEL_OK || rn_mover_tiers(mover) == 0 || model->engine->runtime.n_threads == 0)
+        return status;
+    mover->lone = rn_lone_new(&model->engine->heap, &mover->actor);
+    return mover->lone != NULL ? RUNNEL_OK : rn_error_set(error, RUNNEL_NO_MEMORY, "no thread for the cache tiers");
+}
+
+runnel_status rn_mover_init(struct rn_mover *mover, struct runnel_model *model, uint32_t n_places,
+                            rn_mover_adopt_fn *adopt, void *user, runnel_error *error)
+{
+    runnel_status status = RUNNEL_OK;
+
+    *mover = (struct rn_mover){.n_places = n_places};
+    rn_mover_actor_init(mover, model);
+    if (n_places > 0)
+        status = open_all(mover, adopt, user, error);
+    if (status != RUNNEL_OK)
+        rn_mover_fini(mover);
+    return status;
+}
+
+void rn_mover_fini(struct rn_mover *mover)
+{
+    struct rn_heap *heap = &mover->model->engine->heap;
+
+    rn_lone_free(mover->lone);
+    for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
+        if (mover->lowers[kind].ops != NULL)
+            mover->lowers[kind].ops->close(&mover->lowers[kind]);
+        rn_free(heap, mover->find[kind].slots);
+    }
+    rn_block_codec_fini(&mover->codec);
+    rn_free(heap, mover->places);
+    rn_free(heap, mover->block);
+    rn_free(heap, mover->payload);
+}

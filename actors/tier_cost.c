@@ -1,0 +1,65 @@
+/* Compute or bring up: see tier_cost.h. */
+#include "actors/tier_cost.h"
+
+#define WEIGHT 0.125f /* of the newest measurement */
+#define FORGIVE 0.9f  /* for a tier that was passed over: after 22 times it counts as ten times as fast */
+
+static uint32_t depth_of(uint32_t position)
+{
+    return position == 0 ? 0 : 31u - (uint32_t)__builtin_clz(position);
+}
+
+static void average(float *mean, double value)
+{
+    *mean = *mean == 0 ? (float)value : *mean + WEIGHT * ((float)value - *mean);
+}
+
+void rn_tier_cost_computed(struct rn_tier_cost *cost, uint32_t position, uint32_t n, uint64_t us)
+{
+    if (n > 0)
+        average(&cost->token_us[depth_of(position)], (double)us / n);
+}
+
+void rn_tier_cost_moved(struct rn_tier_cost *cost, unsigned kind, uint32_t n, uint64_t us)
+{
+    if (n > 0)
+        average(&cost->block_us[kind], (double)us / n);
+}
+
+/* Of the depth or the nearest one that is known, the shallower first: what is known there is no more than it costs. A
+ * negative number: nothing is known. */
+static double token_us(const struct rn_tier_cost *cost, uint32_t position)
+{
+    uint32_t depth = depth_of(position);
+
+    for (uint32_t i = depth + 1; i-- > 0;)
+        if (cost->token_us[i] > 0)
+            return cost->token_us[i];
+    for (uint32_t i = depth; i < RN_COST_DEPTHS; i++)
+        if (cost->token_us[i] > 0)
+            return cost->token_us[i];
+    return -1;
+}
+
+uint32_t rn_tier_cost_choose(struct rn_tier_cost *cost, const uint8_t *kinds, uint32_t n, uint32_t position,
+                             uint32_t block_tokens, uint32_t n_ahead, uint64_t *saved_us)
+{
+    double saved, best = 0;
+    uint32_t n_best = 0;
+
+    *saved_us = 0;
+    if (n == 0 || token_us(cost, position) < 0)
+        return n;
+    saved = -(double)n_ahead * cost->block_us[kinds[0]];
+    for (uint32_t i = 0; i < n; i++) {
+        saved += token_us(cost, position + i * block_tokens) * block_tokens - cost->block_us[kinds[i]];
+        if (saved > best) {
+            best = saved;
+            n_best = i + 1;
+        }
+    }
+    if (n_best == 0)
+        cost->block_us[kinds[0]] *= FORGIVE;
+    *saved_us = (uint64_t)best;
+    return n_best;
+}

@@ -1,0 +1,583 @@
+/* The shelf: see tier_shelf.h. */
+#include "actors/tier_shelf.h"
+
+#include <string.h>
+
+#include "actors/engine.h"
+#include "actors/note.h"
+#include "actors/tier_cache.h"
+#include "actors/tier_promote.h"
+#include "actors/tier_session.h"
+#include "base/check.h"
+
+#define NONE UINT32_MAX
+#define OLDEST 32u /* of the blocks that can be evicted, those that are looked at for a copy ... */
+#define LOOKS 256u /* ... and at most so many with those before them: some microseconds */
+
+/* ---- Numbers ---- */
+
+static uint64_t number_of(const struct rn_shelf *shelf, uint32_t at)
+{
+    return (uint64_t)shelf->places[at].generation << 32 | (at + 1);
+}
+
+/* NULL: the number is no longer in use. */
+static struct rn_shelf_place *place_of(const struct rn_shelf *shelf, uint64_t number)
+{
+    uint32_t at = (uint32_t)number - 1;
+
+    if (number == 0 || at >= shelf->n_touched || shelf->places[at].state != RN_SHELF_USED ||
+        number_of(shelf, at) != number)
+        return NULL;
+    return &shelf->places[at];
+}
+
+static void free_place(struct rn_shelf *shelf, struct rn_shelf_place *place)
+{
+    place->state = RN_SHELF_FREE;
+    place->next = shelf->first_free;
+    shelf->first_free = (uint32_t)(place - shelf->places);
+}
+
+/* A number for the node; 0: all are in use. */
+static uint64_t take_number(struct rn_shelf *shelf, struct rn_prefix_ref node)
+{
+    uint32_t at = shelf->first_free;
+
+    if (at != NONE)
+        shelf->first_free = shelf->places[at].next;
+    else if (shelf->n_touched < shelf->n)
+        shelf->places[at = shelf->n_touched++].generation = 0;
+    else
+        return shelf->full = true, 0;
+    shelf->places[at] = (struct rn_shelf_place){
+        .node = node, .generation = (shelf->places[at].generation + 1) & INT32_MAX, .state = RN_SHELF_USED};
+    return number_of(shelf, at);
+}
+
+uint8_t rn_tier_shelf_has(const struct rn_tier *tier, uint64_t number)
+{
+    const struct rn_shelf_place *place = place_of(&tier->shelf, number);
+
+    return place != NULL ? place->has : 0;
+}
+
+/* No tier has it any more: a node that is here keeps its number for the next copy, any other has nothing to come up. */
+static void lost(struct rn_tier *tier, struct rn_shelf_place *place)
+{
+    struct rn_prefix_view view;
+
+    if (!rn_prefix_tree_look(&tier->tree, place->node, &view)) {
+        free_place(&tier->shelf, place);
+    } else if (view.state != RN_PREFIX_READY) {
+        struct rn_prefix_ref node = place->node;
+
+        free_place(&tier->shelf, place);
+        rn_prefix_tree_set_handle(&tier->tree, node, 0);
+    } else {
+        place->pushed = true;
+    }
+}
+
+void rn_tier_shelf_settle(struct rn_tier *tier, uint64_t number, uint8_t has)
+{
+    struct rn_shelf_place *place = place_of(&tier->shelf, number);
+
+    if (place == NULL || place->writing)
+        return;
+    if ((place->has & ~has & RN_LOWER_BIT(RN_LOWER_WARM)) != 0)
+        place->pushed = true;
+    place->has = has;
+    if (has == 0)
+        lost(tier, place);
+}
+
+/* ---- The tree's callbacks ---- */
+
+uint64_t rn_tier_evicted(void *user, const struct rn_prefix_tree *tree, struct rn_prefix_ref node)
+{
+    struct rn_tier *tier = user;
+    struct rn_shelf_place *place;
+    struct rn_prefix_view view;
+
+    rn_prefix_tree_look(tree, node, &view);
+    place = place_of(&tier->shelf, view.handle);
+    if (place != NULL && place->has != 0)
+        return view.handle;
+    if (place != NULL)
+        free_place(&tier->shelf, place);
+    rn_note_dropped(tier->model, 1);
+    return 0;
+}
+
+void rn_tier_forgotten(void *user, uint64_t number)
+{
+    struct rn_tier *tier = user;
+    struct rn_shelf *shelf = &tier->shelf;
+    struct rn_shelf_place *place = place_of(shelf, number);
+
+    if (place == NULL || shelf->closed)
+        return;
+    if (place->has == 0 && !place->writing) {
+        free_place(shelf, place);
+        return;
+    }
+    place->state = RN_SHELF_LEAVING;
+    place->next = NONE;
+    if (shelf->first_leaving == NONE)
+        shelf->first_leaving = (uint32_t)(place - shelf->places);
+    else
+        shelf->places[shelf->last_leaving].next = (uint32_t)(place - shelf->places);
+    shelf->last_leaving = (uint32_t)(place - shelf->places);
+}
+
+uint64_t rn_tier_adopt(void *user, const struct rn_cold_record *record, uint64_t parent)
+{
+    struct rn_tier *tier = user;
+    struct rn_shelf_place *above = place_of(&tier->shelf, parent);
+    struct rn_prefix_ref none = {RN_PREFIX_NO_NODE, 0}, node;
+    uint64_t number;
+
+    if (parent != 0 && above == NULL)
+        return 0;
+    number = take_number(&tier->shelf, none);
+    if (number == 0)
+        return 0;
+    if (!rn_prefix_tree_adopt(&tier->tree, record->salt, above != NULL ? above->node : none, record->tokens, number,
+                              &node)) {
+        free_place(&tier->shelf, place_of(&tier->shelf, number));
+        return 0;
+    }
+    place_of(&tier->shelf, number)->node = node;
+    place_of(&tier->shelf, number)->has = RN_LOWER_BIT(RN_LOWER_COLD);
+    return number;
+}
+
+/* ---- Moves ---- */
+
+struct rn_move *rn_tier_shelf_move(struct rn_tier *tier, enum rn_move_kind kind)
+{
+    struct rn_shelf *shelf = &tier->shelf;
+    struct rn_move *move = shelf->free;
+    bool taken = kind == RN_MOVE_DOWN ? shelf->down_out : kind == RN_MOVE_UP ? shelf->n_ups == RN_MOVES - 2
+                                                                             : shelf->tend_out;
+
+    if (taken)
+        return NULL;
+    RN_CHECK(move != NULL);
+    shelf->free = move->next;
+    move->kind = kind;
+    move->n = move->n_told = 0;
+    if (kind == RN_MOVE_DOWN)
+        shelf->down_out = true;
+    else if (kind == RN_MOVE_UP)
+        shelf->n_ups++;
+    else
+        shelf->tend_out = true;
+    return move;
+}
+
+void rn_tier_shelf_send(struct rn_tier *tier, struct rn_move *move)
+{
+    struct rn_msg *msg = rn_msg_new(tier->actor.runtime, RN_MSG_MOVE);
+
+    tier->shelf.n_out++;
+    msg->move.move = move;
+    rn_actor_send(&tier->model->mover.actor, msg);
+}
+
+static void put_back(struct rn_shelf *shelf, struct rn_move *move)
+{
+    shelf->n_out--;
+    if (move->kind == RN_MOVE_DOWN)
+        shelf->down_out = false;
+    else if (move->kind == RN_MOVE_UP)
+        shelf->n_ups--;
+    else
+        shelf->tend_out = false;
+    move->next = shelf->free;
+    shelf->free = move;
+}
+
+/* ---- Down ---- */
+
+/* The node's number, a new one if need be; 0: there is none, or it is a root. */
+static uint64_t have_number(struct rn_tier *tier, struct rn_prefix_ref node)
+{
+    struct rn_prefix_view view;
+    uint64_t number;
+
+    if (!rn_prefix_tree_look(&tier->tree, node, &view) || view.state == RN_PREFIX_ROOT)
+        return 0;
+    if (view.handle != 0)
+        return view.handle;
+    number = view.state == RN_PREFIX_READY ? take_number(&tier->shelf, node) : 0;
+    if (number != 0)
+        rn_prefix_tree_set_handle(&tier->tree, node, number);
+    return number;
+}
+
+static uint32_t most_lent(const struct rn_tier *tier)
+{
+    uint32_t part = tier->pool.n_blocks / 8;
+
+    return part < 1 ? 1 : part < RN_MOVE_BLOCKS ? part : RN_MOVE_BLOCKS;
+}
+
+/* False: it cannot be put in. */
+static bool put_in(struct rn_tier *tier, struct rn_move *move, struct rn_prefix_ref node, uint8_t to)
+{
+    struct rn_move_item *item = &move->items[move->n];
+    uint64_t number = have_number(tier, node);
+    struct rn_shelf_place *place = place_of(&tier->shelf, number);
+    struct rn_prefix_view view;
+
+    if (place == NULL || place->writing || !rn_prefix_tree_look(&tier->tree, node, &view) ||
+        (view.state != RN_PREFIX_READY && place->has == 0))
+        return false;
+    item->shelf = number;
+    item->first = view.n_blocks == 1;
+    item->parent = item->first ? 0 : have_number(tier, view.parent);
+    item->to = to;
+    item->block = view.state == RN_PREFIX_READY ? view.block : RN_MOVE_NO_BLOCK;
+    memcpy(item->tokens, view.tokens, tier->model->parts.limits.block_tokens * sizeof *item->tokens);
+    rn_prefix_tree_spell(&tier->tree, node, &item->salt, NULL);
+    if (item->block != RN_MOVE_NO_BLOCK) {
+        rn_tier_ref(tier, &item->block, 1);
+        tier->shelf.n_lent++;
+    }
+    place->writing = true;
+    move->n++;
+    return true;
+}
+
+static void send_down(struct rn_tier *tier, const struct rn_prefix_ref *nodes, uint32_t n, uint8_t to, bool wanted)
+{
+    struct rn_move *move = rn_tier_shelf_move(tier, RN_MOVE_DOWN);
+
+    for (uint32_t i = 0; i < n && put_in(tier, move, nodes[i], to); i++)
+        continue;
+    tier->shelf.down_wanted = wanted;
+    if (move->n > 0) {
+        rn_tier_shelf_send(tier, move);
+        return;
+    }
+    tier->shelf.n_out++;
+    put_back(&tier->shelf, move);
+}
+
+/* Of the prefix that ends in the node, those that lack one of the tiers: the first n of them, in order. */
+static uint32_t lacking(struct rn_tier *tier, struct rn_prefix_ref node, uint8_t tiers, struct rn_prefix_ref *first,
+                        uint32_t n)
+{
+    struct rn_prefix_view view;
+    uint32_t n_chain = 0, n_first = 0;
+
+    for (; rn_prefix_tree_look(&tier->tree, node, &view) && view.state != RN_PREFIX_ROOT; node = view.parent) {
+        if (view.state == RN_PREFIX_PENDING)
+            n_chain = 0; /* what is below it has to wait */
+        else if ((rn_tier_shelf_has(tier, view.handle) & tiers) != tiers)
+            tier->shelf.chain[n_chain++] = node;
+    }
+    while (n_chain > 0 && n_first < n)
+        first[n_first++] = tier->shelf.chain[--n_chain];
+    return n_first;
+}
+
+static uint8_t lasting(const struct rn_shelf *shelf)
+{
+    return shelf->tiers & shelf->writes & (uint8_t)~RN_LOWER_BIT(RN_LOWER_WARM);
+}
+
+static void drop_wanted(struct rn_shelf *shelf)
+{
+    shelf->first_wanted = (shelf->first_wanted + 1) % RN_SHELF_WANTED;
+    shelf->n_wanted--;
+}
+
+/* The next blocks of a prefix that is wanted in the tiers that last. */
+static void send_wanted(struct rn_tier *tier)
+{
+    struct rn_shelf *shelf = &tier->shelf;
+
+    while (shelf->n_wanted > 0 && !shelf->down_out) {
+        struct rn_prefix_ref nodes[RN_MOVE_BLOCKS];
+        uint32_t n = lasting(shelf) == 0 ? 0
+                                         : lacking(tier, shelf->wanted[shelf->first_wanted], lasting(shelf), nodes,
+                                                   most_lent(tier));
+
+        if (n > 0)
+            send_down(tier, nodes, n, lasting(shelf), true);
+        if (!shelf->down_out)
+            drop_wanted(shelf);
+    }
+}
+
+static bool needs_copy(const struct rn_tier *tier, const struct rn_prefix_view *view)
+{
+    const struct rn_shelf_place *place = place_of(&tier->shelf, view->handle);
+
+    if (view->state != RN_PREFIX_READY)
+        return false;
+    return place == NULL || ((place->has & RN_LOWER_BIT(RN_LOWER_WARM)) == 0 && !place->pushed && !place->writing);
+}
+
+/* Two of the oldest may have the same block before them. */
+static bool is_among(struct rn_prefix_ref node, const struct rn_prefix_ref *nodes, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (nodes[i].node == node.node)
+            return true;
+    return false;
+}
+
+/* The blocks that would be evicted next, and those before them, the last ones first: they go first. */
+static void send_oldest(struct rn_tier *tier)
+{
+    struct rn_prefix_ref oldest[OLDEST], nodes[RN_MOVE_BLOCKS];
+    uint32_t n_oldest = rn_prefix_tree_oldest(&tier->tree, oldest, OLDEST), n = 0, n_looks = 0;
+
+    for (uint32_t i = 0; i < n_oldest; i++) {
+        struct rn_prefix_ref node = oldest[i];
+        struct rn_prefix_view view;
+
+        for (; n < most_lent(tier) && n_looks < LOOKS && rn_prefix_tree_look(&tier->tree, node, &view) &&
+               view.state != RN_PREFIX_ROOT; node = view.parent, n_looks++)
+            if (needs_copy(tier, &view) && !is_among(node, nodes, n))
+                nodes[n++] = node;
+    }
+    if (n > 0)
+        send_down(tier, nodes, n, RN_LOWER_BIT(RN_LOWER_WARM), false);
+    if (!tier->shelf.down_out)
+        tier->shelf.calm = tier->tree.now;
+}
+
+static bool is_filling(const struct rn_tier *tier)
+{
+    return (tier->shelf.tiers & RN_LOWER_BIT(RN_LOWER_WARM)) != 0 && tier->shelf.calm != tier->tree.now &&
+           tier->pool.n_free < tier->pool.n_blocks / 2;
+}
+
+void rn_tier_shelf_want(struct rn_tier *tier, struct rn_prefix_ref node)
+{
+    struct rn_shelf *shelf = &tier->shelf;
+    uint32_t last = (shelf->first_wanted + shelf->n_wanted + RN_SHELF_WANTED - 1) % RN_SHELF_WANTED;
+
+    if (lasting(shelf) == 0 || shelf->n_wanted == RN_SHELF_WANTED ||
+        (shelf->n_wanted > 0 && shelf->wanted[last].node == node.node &&
+         shelf->wanted[last].generation == node.generation))
+        return;
+    shelf->wanted[(last + 1) % RN_SHELF_WANTED] = node;
+    shelf->n_wanted++;
+}
+
+void rn_tier_shelf_used(struct rn_tier *tier, struct rn_prefix_ref node)
+{
+    struct rn_prefix_view view;
+
+    if (tier->shelf.tiers == 0)
+        return;
+    for (; rn_prefix_tree_look(&tier->tree, node, &view) && view.state != RN_PREFIX_ROOT; node = view.parent) {
+        struct rn_shelf_place *place = place_of(&tier->shelf, view.handle);
+
+        if (place != NULL)
+            place->pushed = false;
+    }
+}
+
+/* ---- Forget, tend ---- */
+
+/* Where numbers are short, what has been cold longest goes from its tiers. */
+static void make_numbers(struct rn_tier *tier)
+{
+    for (uint32_t i = 0; tier->shelf.full && i < RN_MOVE_TOLD && rn_prefix_tree_drop_cold(&tier->tree); i++)
+        continue;
+    tier->shelf.full = false;
+}
+
+/* The numbers are free as soon as they are sent: what comes behind finds the mover without them. */
+static void send_leaving(struct rn_tier *tier)
+{
+    struct rn_shelf *shelf = &tier->shelf;
+    struct rn_move *move;
+
+    if (shelf->first_leaving == NONE || (move = rn_tier_shelf_move(tier, RN_MOVE_FORGET)) == NULL)
+        return;
+    while (shelf->first_leaving != NONE && move->n_told < RN_MOVE_TOLD) {
+        struct rn_shelf_place *place = &shelf->places[shelf->first_leaving];
+
+        move->told[move->n_told++] = number_of(shelf, shelf->first_leaving);
+        shelf->first_leaving = place->next;
+        free_place(shelf, place);
+    }
+    rn_tier_shelf_send(tier, move);
+}
+
+static void send_tend(struct rn_tier *tier)
+{
+    struct rn_move *move;
+
+    if (!tier->shelf.more || (move = rn_tier_shelf_move(tier, RN_MOVE_TEND)) == NULL)
+        return;
+    tier->shelf.more = false;
+    rn_tier_shelf_send(tier, move);
+}
+
+static void finish_close(struct rn_tier *tier)
+{
+    struct rn_msg *msg = tier->shelf.closing;
+
+    tier->shelf.closing = NULL;
+    tier->shelf.closed = true;
+    rn_actor_on_close(&tier->actor, msg);
+}
+
+void rn_tier_shelf_flush(struct rn_actor *self)
+{
+    struct rn_tier *tier = (struct rn_tier *)self;
+    struct rn_shelf *shelf = &tier->shelf;
+
+    if (shelf->tiers == 0 || shelf->closed)
+        return;
+    make_numbers(tier);
+    send_leaving(tier);
+    send_wanted(tier);
+    if (shelf->closing == NULL) {
+        if (!shelf->down_out && is_filling(tier))
+            send_oldest(tier);
+        send_tend(tier);
+    } else if (shelf->n_out == 0 && shelf->first_leaving == NONE) {
+        finish_close(tier);
+    }
+}
+
+void rn_tier_shelf_close(struct rn_tier *tier, struct rn_msg *msg)
+{
+    tier->shelf.closing = msg;
+    if (tier->shelf.tiers == 0)
+        finish_close(tier); /* else the flush behind this batch does what is left */
+}
+
+/* ---- Answers ---- */
+
+static void settle_item(struct rn_tier *tier, struct rn_move_item *item)
+{
+    struct rn_shelf_place *place = place_of(&tier->shelf, item->shelf);
+
+    if (item->block != RN_MOVE_NO_BLOCK) {
+        rn_tier_end_loan(tier, item->block);
+        tier->shelf.n_lent--;
+    }
+    if (place == NULL)
+        return;
+    place->writing = false;
+    rn_tier_shelf_settle(tier, item->shelf, item->has);
+}
+
+/* What could not be copied now is not tried again at once. */
+static void settle_down(struct rn_tier *tier, struct rn_move *move)
+{
+    for (uint32_t i = 0; i < move->n; i++)
+        settle_item(tier, &move->items[i]);
+    if (move->n_errors == 0)
+        return;
+    if (tier->shelf.down_wanted)
+        drop_wanted(&tier->shelf);
+    else
+        tier->shelf.calm = tier->tree.now;
+}
+
+static void settle_told(struct rn_tier *tier, const struct rn_move *move)
+{
+    for (uint32_t i = 0; i < move->n_told; i++)
+        rn_tier_shelf_settle(tier, move->told[i], move->left[i]);
+}
+
+static void count(struct rn_tier *tier, const struct rn_move *move)
+{
+    for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
+        rn_note_moved(tier->model, kind, move->kind == RN_MOVE_UP, move->bytes[kind],
+                      (int64_t)move->takes[kind] - (int64_t)tier->shelf.taken[kind]);
+        tier->shelf.taken[kind] = move->takes[kind];
+    }
+    rn_note_move_errors(tier->model, move->n_errors);
+}
+
+void rn_tier_on_moved(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_tier *tier = (struct rn_tier *)self;
+    struct rn_move *move = msg->move.move;
+
+    rn_msg_free(self->runtime, msg);
+    if (move->kind == RN_MOVE_DOWN)
+        settle_down(tier, move);
+    else if (move->kind == RN_MOVE_UP)
+        rn_tier_promoted(tier, move);
+    settle_told(tier, move);
+    tier->shelf.writes = move->writes;
+    tier->shelf.more |= move->more;
+    count(tier, move);
+    put_back(&tier->shelf, move);
+    rn_tier_send_promotions(tier);
+    if (tier->waiting.n > 0 || tier->n_wanting > 0)
+        rn_tier_serve(tier);
+}
+
+/* ---- Init and fini ---- */
+
+static bool take_memory(struct rn_tier *tier)
+{
+    const struct rn_backend_limits *limits = &tier->model->parts.limits;
+    struct rn_heap *heap = &tier->model->engine->heap;
+    struct rn_shelf *shelf = &tier->shelf;
+
+    shelf->places = rn_alloc(heap, shelf->n, sizeof shelf->places[0]);
+    shelf->moves = rn_calloc(heap, RN_MOVES, sizeof shelf->moves[0]);
+    shelf->move_tokens = rn_alloc(heap, (size_t)RN_MOVES * RN_MOVE_BLOCKS * limits->block_tokens,
+                                  sizeof shelf->move_tokens[0]);
+    shelf->chain = rn_alloc(heap, limits->context_tokens / limits->block_tokens + 1, sizeof shelf->chain[0]);
+    return shelf->places != NULL && shelf->moves != NULL && shelf->move_tokens != NULL && shelf->chain != NULL;
+}
+
+runnel_status rn_tier_shelf_init(struct rn_tier *tier, uint32_t n_places)
+{
+    struct rn_shelf *shelf = &tier->shelf;
+    uint32_t per_block = tier->model->parts.limits.block_tokens;
+
+    *shelf = (struct rn_shelf){.n = n_places, .calm = UINT64_MAX};
+    shelf->first_free = shelf->first_leaving = shelf->last_leaving = NONE;
+    if (n_places == 0)
+        return RUNNEL_OK;
+    if (!take_memory(tier)) {
+        rn_tier_shelf_fini(tier);
+        return RUNNEL_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < RN_MOVES; i++) {
+        struct rn_move *move = &shelf->moves[i];
+
+        for (uint32_t k = 0; k < RN_MOVE_BLOCKS; k++)
+            move->items[k].tokens = shelf->move_tokens + (size_t)(i * RN_MOVE_BLOCKS + k) * per_block;
+        move->next = shelf->free;
+        shelf->free = move;
+    }
+    return RUNNEL_OK;
+}
+
+void rn_tier_shelf_fini(struct rn_tier *tier)
+{
+    struct rn_heap *heap = &tier->model->engine->heap;
+    struct rn_shelf *shelf = &tier->shelf;
+
+    for (unsigned kind = 0; kind < RN_LOWERS; kind++)
+        rn_note_moved(tier->model, kind, false, 0, -(int64_t)shelf->taken[kind]);
+    rn_free(heap, shelf->places);
+    rn_free(heap, shelf->moves);
+    rn_free(heap, shelf->move_tokens);
+    rn_free(heap, shelf->chain);
+}
+
+void rn_tier_shelf_open(struct rn_tier *tier)
+{
+    tier->shelf.tiers = rn_mover_tiers(&tier->model->mover);
+    tier->shelf.writes = tier->shelf.tiers;
+}
