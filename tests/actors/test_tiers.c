@@ -100,11 +100,24 @@ static void end(void)
     oracle_free(oracle);
 }
 
+static bool mover_hangs; /* as if its disk did */
+
+/* Runs one actor; false: none can run. */
+static bool run_one(void)
+{
+    for (uint32_t i = 0; i < rn_runtime_runnable(&engine->runtime); i++)
+        if (!mover_hangs || engine->runtime.runnable[i] != &model->mover.actor) {
+            rn_runtime_step(&engine->runtime, i, RN_ACTOR_BATCH);
+            return true;
+        }
+    return false;
+}
+
 static void settle(void)
 {
     do {
-        while (rn_runtime_runnable(&engine->runtime) > 0)
-            rn_runtime_step(&engine->runtime, 0, RN_ACTOR_BATCH);
+        while (run_one())
+            continue;
     } while (runnel_engine_dispatch(engine, 0) > 0);
     assert_true(rn_prefix_tree_check(&model->tier.tree) && rn_block_pool_check(&model->tier.pool));
     for (uint32_t i = 0; i < model->tier.pool.n_free; i++)
@@ -247,6 +260,113 @@ static void two_at_once(void **state)
         capture_clear(&captures[i]);
     }
     assert_true(metrics().warm_hits > 0 && metrics().warm_hits <= LONG);
+    end();
+}
+
+/* A disk that hangs: one that waits does so until its time has come, one that does not goes on at once; when the disk
+ * goes on, what it brings is not in the way. */
+static void impatient(void **state)
+{
+    struct tiers tiers = {.warm_bytes = 1 << 20};
+    int32_t tokens[LONG];
+
+    (void)state;
+    make_prompt(tokens, LONG, 1, LONG, 0);
+    for (int wait = RUNNEL_CACHE_BEST_EFFORT; wait <= RUNNEL_CACHE_DEADLINE; wait++) {
+        struct capture capture;
+        runnel_request request = request_of(&capture, tokens, LONG, 4);
+
+        begin(&tiers);
+        ask(tokens, LONG, 0);
+        crowd_out(10, 5);
+        request.cache_wait = (runnel_cache_wait)wait;
+        request.cache_wait_ms = 50;
+        mover_hangs = true;
+        assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+        run_out();
+        assert_int_equal(capture.n_terminal, wait == RUNNEL_CACHE_BEST_EFFORT);
+        time_us += 60000;
+        rn_runtime_look_at_clock(&engine->runtime);
+        run_out();
+        assert_int_equal(capture.n_terminal, wait != RUNNEL_CACHE_WAIT);
+        mover_hangs = false;
+        run_out();
+        assert_right(&capture, tokens, LONG);
+        assert_int_equal(capture.last.usage.warm_tokens, wait == RUNNEL_CACHE_WAIT ? LONG - BLOCK : 0);
+        capture_clear(&capture);
+        assert_int_equal(model->tier.n_used, 0);
+        assert_true(ask(tokens, LONG, 0).cached_tokens >= LONG - BLOCK);
+        end();
+    }
+}
+
+/* It is fetched while its request waits for others to make room. */
+static void prefetch(void **state)
+{
+    struct tiers tiers = {.warm_bytes = 1 << 20};
+    int32_t tokens[3][LONG];
+    struct capture captures[3];
+
+    (void)state;
+    begin(&tiers);
+    for (uint32_t i = 0; i < 3; i++)
+        make_prompt(tokens[i], LONG, i, LONG, 0);
+    ask(tokens[2], 50, 0);
+    crowd_out(10, 5);
+    for (int i = 0; i < 3; i++) {
+        runnel_request request = request_of(&captures[i], tokens[i], i < 2 ? LONG : 50, 4);
+
+        request.cache_wait = RUNNEL_CACHE_BEST_EFFORT;
+        assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+        settle();
+    }
+    assert_int_equal(metrics().waiting, 2);
+    assert_true(metrics().warm_bytes_out > 0);
+    run_out();
+    for (int i = 0; i < 3; i++) {
+        assert_right(&captures[i], tokens[i], i < 2 ? LONG : 50);
+        capture_clear(&captures[i]);
+    }
+    end();
+}
+
+/* A prompt that is pinned stays through what would push it out, until it is let go of; pins that hold all that there is
+ * keep nobody from running. */
+static void ask_pinned(const int32_t *tokens, uint32_t n, uint8_t pin)
+{
+    struct capture capture;
+    runnel_request request = request_of(&capture, tokens, n, 1);
+
+    request.pin_prefix = pin;
+    assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+    run_out();
+    assert_right(&capture, tokens, n);
+    capture_clear(&capture);
+}
+
+static void pins(void **state)
+{
+    struct tiers tiers = {.cold = true};
+    int32_t tokens[LONG], other[LONG];
+
+    (void)state;
+    begin(&tiers);
+    make_prompt(tokens, LONG, 1, LONG, 0);
+    make_prompt(other, LONG, 2, LONG, 0);
+    ask_pinned(tokens, 64, 1);
+    assert_true(metrics().cold_bytes_in > 0); /* at once, though it came once */
+    crowd_out(10, 5);
+    assert_int_equal(ask(tokens, LONG, 0).cached_tokens, 64);
+    crowd_out(20, 5);
+    assert_int_equal(ask(tokens, 72, 0).cold_tokens, 0);
+    ask_pinned(tokens, LONG, 2);
+    assert_int_equal(model->tier.pins.n, 0);
+    crowd_out(30, 5);
+    assert_true(ask(tokens, 72, 0).cold_tokens > 0); /* not here any more */
+    ask_pinned(tokens, LONG, 1);
+    ask_pinned(other, LONG, 1);
+    crowd_out(40, 5); /* needs 17 of 32 */
+    assert_int_equal(model->tier.pins.n, 1);
     end();
 }
 
@@ -565,11 +685,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(warm),
         cmocka_unit_test(two_at_once),
+        cmocka_unit_test(impatient),
+        cmocka_unit_test(prefetch),
         cmocka_unit_test(dearer_than_computing),
         cmocka_unit_test(storm),
         cmocka_unit_test_setup_teardown(restart, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(damaged, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(failing_disk, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(pins, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(both, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(real_model, make_folder, drop_folder),
         cmocka_unit_test(no_folder),
