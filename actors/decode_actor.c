@@ -657,7 +657,7 @@ runnel_status rn_decode_init(struct rn_decode *decode, struct runnel_model *mode
     struct runnel_engine *engine = model->engine;
     struct rn_heap *heap = &engine->heap;
 
-    *decode = (struct rn_decode){.model = model};
+    *decode = (struct rn_decode){.model = model, .cost = model->parts.cost};
     rn_pace_init(&decode->pace, model->options.max_slowdown > 0 ? model->options.max_slowdown : RN_PACE_SLOWDOWN);
     for (uint32_t i = 0; i < RN_COMPUTED_LISTS; i++) {
         decode->computed_lists[i].next = decode->free_computed;

@@ -12,7 +12,6 @@
 #define TRIAL_ACCEPTANCE 0.9f /* what it would have to find */
 #define FAR 64u           /* tokens that have come while a stream did not draft: it begins anew ... */
 #define TAIL 32u          /* ... with these last ones */
-#define REST 300.0f       /* steps: a trial of TRIAL passes then takes less than a hundredth of them */
 #define PATIENCE 4u       /* so many times what a wait should take ... */
 #define PATIENCE_US 2000u /* ... and this are waited at most */
 
@@ -132,6 +131,7 @@ static uint32_t look_at(struct rn_decode *decode, struct rn_request *request, ui
         (*n_plain)++;
         return n;
     }
+    drafting->money += request->model_speculation.purse;
     drafting->outlooks[n] = (struct rn_outlook){
         .acceptance = request->model_speculation.acceptance,
         .n = rn_drafting_guesses(decode, request, &guesses),
@@ -144,12 +144,47 @@ static uint32_t look_at(struct rn_decode *decode, struct rn_request *request, ui
     return n + 1;
 }
 
+/* Steps grow by a few rows at a time: each stream has its share of them. */
+static void bound_rows(struct rn_decode *decode, uint32_t n, uint32_t n_plain)
+{
+    uint32_t reach = rn_step_cost_reach(&decode->cost), more = reach > n + n_plain ? reach - n - n_plain : 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct rn_outlook *outlook = &decode->drafting.outlooks[i];
+        uint32_t share = more / n + (i < more % n);
+
+        outlook->most = outlook->most < share ? outlook->most : share;
+    }
+}
+
+/* Passes for which the streams have the money: a step of t tokens that takes so much longer costs t times that share. */
+static uint32_t affordable(const struct rn_decode *decode, uint32_t n_rows)
+{
+    const struct rn_drafting *drafting = &decode->drafting;
+    float price = (float)n_rows * (float)drafting->pass_us / rn_step_cost_of(&decode->cost, n_rows);
+
+    return drafting->money > price ? (uint32_t)(drafting->money / price) : 0;
+}
+
+/* Those that wait share what it costs. */
+static void pay(struct rn_decode *decode)
+{
+    struct rn_drafting *drafting = &decode->drafting;
+    uint64_t us = rn_now_us(&decode->model->engine->clock) - drafting->asked_us;
+    uint64_t most = (uint64_t)2 * drafting->passes * drafting->pass_us; /* the rest was spent on what it had to read */
+    float price = (float)drafting->n_rows * (float)(us < most ? us : most) /
+                  rn_step_cost_of(&decode->cost, drafting->n_rows);
+
+    drafting->unpaid = false;
+    for (uint32_t i = 0; i < decode->n_running; i++)
+        if (is_begun(decode, decode->running[i]) && lane_of(decode, decode->running[i])->waited)
+            decode->running[i]->model_speculation.purse -= price / (float)drafting->n_waiting;
+}
+
 /* Those that could wait, and for which waiting does not pay: a drafter that only works while it is waited for has
  * nothing for them. They try again later. */
 static void let_rest(struct rn_decode *decode)
 {
-    float step_us = rn_step_cost_of(&decode->cost, decode->n_running);
-    uint32_t least = step_us > 0 ? (uint32_t)(REST * (float)decode->drafting.pass_us / step_us) : 0;
     const int32_t *guesses;
 
     for (uint32_t i = 0; i < decode->n_running; i++) {
@@ -158,7 +193,7 @@ static void let_rest(struct rn_decode *decode)
         if (rn_batch_can_step(decode, request) && is_begun(decode, request) &&
             lane_of(decode, request)->state == RN_DRAFTS_READY && request->model_speculation.rest == 0 &&
             rn_batch_draft_room(decode, request) > 0 && rn_drafting_guesses(decode, request, &guesses) == 0)
-            rn_speculation_rest(&request->model_speculation, least);
+            rn_speculation_rest(&request->model_speculation);
     }
 }
 
@@ -180,10 +215,12 @@ static void ask(struct rn_decode *decode, uint32_t passes)
         lane->want = want < most ? want : most;
         lane->n_flying = 0;
         lane->flying = false;
-        lane->changed = lane->waits = true;
+        lane->changed = lane->waits = lane->waited = true;
     }
     drafting->serial++;
     drafting->must_tell = true;
+    drafting->asked_us = rn_now_us(&decode->model->engine->clock);
+    drafting->unpaid = true;
     drafting->patience_us = PATIENCE_US + PATIENCE * passes * drafting->pass_us;
 }
 
@@ -200,19 +237,26 @@ bool rn_drafting_holds(struct rn_decode *decode)
     if (drafting->waited || decode->prompts.n > 0 || drafting->pass_us == 0)
         return false;
     rn_batch_count_spare(decode);
+    drafting->money = 0;
     for (uint32_t i = 0; i < decode->n_running; i++)
         n = look_at(decode, decode->running[i], n, &n_plain);
     if (n == 0)
         return false;
     wait = (struct rn_wait){.streams = drafting->outlooks, .n_streams = n, .n_plain = n_plain, .cost = &decode->cost,
                             .pass_us = drafting->pass_us, .beside = drafting->drafter->concurrent};
+    wait.most_passes = affordable(decode, n + n_plain);
+    bound_rows(decode, n, n_plain);
     passes = rn_wait_passes(&wait);
     if (passes == 0) {
-        wait.n_plain = 0; /* it may pay when the others come in: until then those are awake, not at rest */
-        if (!wait.beside && rn_wait_passes(&wait) == 0)
+        /* it may pay when there is money, or the others come in: until then those are awake, not at rest */
+        wait.n_plain = 0;
+        if (!wait.beside && wait.most_passes > 0 && rn_wait_passes(&wait) == 0)
             let_rest(decode);
         return false;
     }
+    drafting->n_rows = n + n_plain;
+    drafting->n_waiting = n;
+    drafting->passes = passes;
     ask(decode, passes);
     drafting->waited = true;
     return true;
@@ -228,6 +272,8 @@ void rn_drafting_step(struct rn_decode *decode)
     if (drafting->drafter == NULL)
         return;
     drafting->waited = false;
+    if (drafting->unpaid)
+        pay(decode); /* behind the choice of lengths: who has paid for drafts is to take them */
     for (uint32_t i = 0; i < batch->n_parts; i++) {
         const struct rn_batch_part *part = &batch->parts[i];
         struct rn_draft_lane *lane = lane_of(decode, part->request);
@@ -240,7 +286,7 @@ void rn_drafting_step(struct rn_decode *decode)
         lane->flying = !part->prompt;
         lane->n_flying = part->n_drafts;
         lane->want = part->request->model_speculation.rest > 0 ? 0 : part->request->draft_max;
-        lane->waits = false;
+        lane->waits = lane->waited = false;
         /* one that takes turns needs to know nothing while nobody waits, once it is through with the past */
         lane->changed |= drafting->drafter->concurrent || lane->state != RN_DRAFTS_READY || drafting->pass_us == 0;
     }

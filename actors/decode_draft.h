@@ -9,7 +9,8 @@
  * A step is held back only as a whole: while it runs others' guesses are made anyway, so that one that sat out a step
  * that the others take would lose more than it waits for. It is held back where that gives all of its streams
  * together more tokens per time (sampling/wait.h), those that draft nothing included, never while prompts wait, and at
- * most once: then it goes with what there is. */
+ * most once: then it goes with what there is. Waiting is paid from the same purse as drafts (sampling/speculate.h), so that
+ * what a drafter costs in vain is bounded whatever it is. */
 #ifndef RN_ACTORS_DECODE_DRAFT_H
 #define RN_ACTORS_DECODE_DRAFT_H
 
@@ -34,6 +35,7 @@ struct rn_draft_lane {
     bool telling;         /* ... and the others are to follow in the next lists */
     uint32_t want, n_flying;
     bool flying, waits;
+    bool waited;          /* for the next step */
     uint32_t first, n;    /* guesses[0, n) are tokens [first, first + n) */
     int32_t guesses[RN_GUESS_MOST];
 };
@@ -50,6 +52,11 @@ struct rn_drafting {
     uint32_t pass_us;            /* a guess more; 0: not known */
     uint32_t serial, answered;   /* of waits */
     uint32_t patience_us;
+    uint64_t asked_us;           /* when the last wait began ... */
+    uint32_t passes;             /* ... for so many ... */
+    uint32_t n_rows, n_waiting;  /* ... for a step of so many rows and streams that wait ... */
+    bool unpaid;                 /* ... which have not paid for it */
+    float money;                 /* of those that could wait: what their purses hold (sampling/speculate.h) */
     bool must_tell;              /* the serial is still to be told */
     bool waited;                 /* for the step that is to begin */
     bool failed, closing, closed;

@@ -9,6 +9,8 @@
 
 #define HEAD_ARCHITECTURE "runnel-eagle"
 #define PASSES 4u /* until its time is known */
+#define MOST_ROWS 64u /* of a step that is measured: as many as decode together */
+#define MEASURE_US 1000000u /* of a load */
 #define ROWS 128u /* of a pass: a prompt is read as fast as the device can, and nothing is held up long */
 
 /* Same tokens: same bytes, same kinds. Ids mean the same to both, so guesses need no translation. */
@@ -102,32 +104,103 @@ static void on_pass_done(struct rn_step *pass)
     rn_wake_notify(done);
 }
 
+/* Steps of rows of one sequence, each with logits. */
+struct trial {
+    struct rn_backend *backend;
+    const struct rn_clock *clock;
+    struct rn_step_row rows[MOST_ROWS];
+    uint32_t blocks[MOST_ROWS];
+    struct rn_step_seq seq;
+    struct rn_step step;
+    struct rn_wake done;
+    float *logits;
+};
+
+static struct trial *new_trial(struct runnel_model *model, struct rn_backend *backend)
+{
+    struct rn_heap *heap = &model->engine->heap;
+    struct trial *trial = rn_alloc_aligned(heap, sizeof *trial, alignof(struct trial));
+
+    if (trial == NULL)
+        return NULL;
+    memset(trial, 0, sizeof *trial);
+    trial->backend = backend;
+    trial->clock = &model->engine->clock;
+    trial->logits = rn_alloc(heap, (size_t)MOST_ROWS * model->parts.n_vocab, sizeof(float));
+    rn_wake_init(&trial->done);
+    for (uint32_t i = 0; i < MOST_ROWS; i++) {
+        trial->rows[i] = (struct rn_step_row){.position = i, .out = (int32_t)i};
+        trial->blocks[i] = i;
+    }
+    if (trial->logits != NULL)
+        return trial;
+    rn_free(heap, trial);
+    return NULL;
+}
+
+static void free_trial(struct runnel_model *model, struct trial *trial)
+{
+    rn_free(&model->engine->heap, trial->logits);
+    rn_free(&model->engine->heap, trial);
+}
+
+/* What a step of n rows takes, in microseconds; 0: it has failed. */
+static uint64_t time_step(struct trial *trial, uint32_t n, uint32_t block_tokens)
+{
+    uint32_t ticket = rn_wake_ticket(&trial->done);
+    uint64_t begin_us = rn_now_us(trial->clock), us;
+
+    trial->seq = (struct rn_step_seq){.blocks = trial->blocks, .n_blocks = (n + block_tokens - 1) / block_tokens};
+    trial->step = (struct rn_step){.n_rows = n, .n_seqs = 1, .n_outs = n, .rows = trial->rows, .seqs = &trial->seq,
+                                   .logits = trial->logits, .on_done = on_pass_done, .user = &trial->done};
+    trial->backend->ops->submit_async(trial->backend, &trial->step);
+    while (!rn_wake_wait(&trial->done, ticket, -1, 0))
+        ;
+    us = rn_now_us(trial->clock) - begin_us;
+    return trial->step.status != RUNNEL_OK ? 0 : us > 0 ? us : 1;
+}
+
 /* What a guess takes: the fastest of a few passes of one row. The first brings the weights into memory. */
-static runnel_status measure(struct runnel_model *model, float *logits, runnel_error *error)
+static runnel_status measure(struct runnel_model *model, runnel_error *error)
 {
     struct rn_drafter *drafter = &model->parts.drafter;
-    const struct rn_clock *clock = &model->engine->clock;
-    uint32_t block = 0;
-    struct rn_step_row row = {.out = 0};
-    struct rn_step_seq seq = {.blocks = &block, .n_blocks = 1};
-    struct rn_wake done;
-    struct rn_step pass = {.n_rows = 1, .n_seqs = 1, .n_outs = 1, .rows = &row, .seqs = &seq, .logits = logits,
-                           .on_done = on_pass_done, .user = &done};
+    struct trial *trial = new_trial(model, drafter->backend);
+    runnel_status status = RUNNEL_OK;
 
-    rn_wake_init(&done);
-    for (uint32_t i = 0; i < PASSES; i++) {
-        uint32_t ticket = rn_wake_ticket(&done);
-        uint64_t begin_us = rn_now_us(clock), us;
+    if (trial == NULL)
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory to measure %s", model->draft_path);
+    for (uint32_t i = 0; i < PASSES && status == RUNNEL_OK; i++) {
+        uint64_t us = time_step(trial, 1, drafter->limits.block_tokens);
 
-        drafter->backend->ops->submit_async(drafter->backend, &pass);
-        rn_wake_wait(&done, ticket, -1, 0);
-        us = rn_now_us(clock) - begin_us;
-        if (pass.status != RUNNEL_OK)
-            return rn_error_set(error, pass.status, "%s: a pass failed", model->draft_path);
-        if (i == 1 || (i > 1 && us < drafter->pass_us))
-            drafter->pass_us = us > 0 && us < UINT32_MAX ? (uint32_t)us : 1;
+        if (us == 0)
+            status = rn_error_set(error, RUNNEL_DEVICE, "%s: a pass failed", model->draft_path);
+        else if (i == 1 || (i > 1 && us < drafter->pass_us))
+            drafter->pass_us = us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
     }
-    return RUNNEL_OK;
+    free_trial(model, trial);
+    return status;
+}
+
+runnel_status rn_drafter_measure_model(struct runnel_model *model, runnel_error *error)
+{
+    const struct rn_backend_limits *limits = &model->parts.limits;
+    uint32_t most = limits->n_blocks < MOST_ROWS / limits->block_tokens ? limits->n_blocks * limits->block_tokens
+                                                                        : MOST_ROWS;
+    struct trial *trial = new_trial(model, model->parts.backend);
+    uint64_t us = 1, left_us = MEASURE_US;
+
+    if (trial == NULL)
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory to measure %s", model->path);
+    most = most < limits->max_outs ? most : limits->max_outs;
+    most = most < limits->context_tokens ? most : limits->context_tokens;
+    time_step(trial, 1, limits->block_tokens); /* brings the weights into memory */
+    for (uint32_t n = 1; n <= most && us > 0 && 2 * us < left_us; n *= 2) {
+        us = time_step(trial, n, limits->block_tokens);
+        left_us -= us < left_us ? us : left_us;
+        rn_step_cost_note(&model->parts.cost, n, us);
+    }
+    free_trial(model, trial);
+    return us > 0 ? RUNNEL_OK : rn_error_set(error, RUNNEL_DEVICE, "%s: a step failed", model->path);
 }
 
 runnel_status rn_drafter_load(struct runnel_model *model, const char *path, runnel_error *error)
@@ -135,7 +208,6 @@ runnel_status rn_drafter_load(struct runnel_model *model, const char *path, runn
     struct rn_drafter *drafter = &model->parts.drafter;
     struct rn_heap *heap = &model->engine->heap;
     struct rn_view architecture;
-    float *logits;
     runnel_status status = rn_gguf_open(heap, path, &drafter->gguf, error);
 
     if (status == RUNNEL_OK)
@@ -153,13 +225,7 @@ runnel_status rn_drafter_load(struct runnel_model *model, const char *path, runn
         status = choose_limits(model, path, error);
     if (status == RUNNEL_OK)
         status = prepare(model, path, error);
-    if (status != RUNNEL_OK)
-        return status;
-    logits = rn_alloc(heap, drafter->plan->n_vocab, sizeof *logits);
-    status = logits != NULL ? measure(model, logits, error)
-                            : rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the drafter %s", path);
-    rn_free(heap, logits);
-    return status;
+    return status == RUNNEL_OK ? measure(model, error) : status;
 }
 
 void rn_drafter_fini(struct rn_drafter *drafter)

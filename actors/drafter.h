@@ -58,6 +58,11 @@ struct runnel_model;
  * What is there after an error rn_drafter_fini frees. INVALID: it does not have the model's tokens (the first
  * difference is named), or its memory holds no block; FORMAT, UNSUPPORTED, NO_MEMORY, CANCELLED. May take long. */
 runnel_status rn_drafter_load(struct runnel_model *model, const char *path, runnel_error *error);
+
+/* What steps of the model take, in parts->cost, for one row and then twice as many each time, for as long as a load may
+ * wait for it: who drafts for many streams would have to try larger and larger steps otherwise. The backend is
+ * prepared. DEVICE, NO_MEMORY. */
+runnel_status rn_drafter_measure_model(struct runnel_model *model, runnel_error *error);
 void rn_drafter_fini(struct rn_drafter *drafter);
 
 /* Guesses of a stream: those in the step in flight, the token behind them, and those for the next step. */

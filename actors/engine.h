@@ -78,6 +78,7 @@ struct rn_model_parts {
     uint32_t cache_places;       /* blocks that a lower tier can have, at most; 0: by its size. For tests */
     uint32_t n_features;         /* of a row; 0: there are none */
     struct rn_drafter drafter;   /* kind NONE: none */
+    struct rn_step_cost cost;    /* of the model's steps, as far as the load has measured them */
 };
 
 struct runnel_model {

@@ -172,7 +172,8 @@ static runnel_status load_parts(struct runnel_model *model, runnel_error *error)
     parts->backend = rn_engine_new_backend(model->engine, model->device);
     if (parts->backend == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the backend of %s", model->path);
-    return parts->backend->ops->prepare(parts->backend, parts->plan, &parts->limits, on_progress, model, error);
+    status = parts->backend->ops->prepare(parts->backend, parts->plan, &parts->limits, on_progress, model, error);
+    return status == RUNNEL_OK && model->draft_path != NULL ? rn_drafter_measure_model(model, error) : status;
 }
 
 static void free_parts(struct runnel_model *model)

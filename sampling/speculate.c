@@ -132,8 +132,8 @@ static uint32_t affordable(const struct rn_speculation *speculation, const struc
     return wanted;
 }
 
-/* Of sizes that are larger than all that are known one row more is tried, of many rows a few. */
-static uint32_t venture(const struct rn_step_cost *cost, uint32_t n_rows, uint32_t most)
+/* One row more than the largest step that is known has, of many rows a few. */
+uint32_t rn_step_cost_reach(const struct rn_step_cost *cost)
 {
     uint32_t known = RN_COST_SIZES, top;
 
@@ -142,7 +142,13 @@ static uint32_t venture(const struct rn_step_cost *cost, uint32_t n_rows, uint32
     if (known == 0)
         return 0;
     top = (uint32_t)cost->rows[known - 1];
-    top += 1 + top / 16;
+    return top + 1 + top / 16;
+}
+
+static uint32_t venture(const struct rn_step_cost *cost, uint32_t n_rows, uint32_t most)
+{
+    uint32_t top = rn_step_cost_reach(cost);
+
     if (top <= n_rows)
         return 0;
     return most < top - n_rows ? most : top - n_rows;
@@ -162,13 +168,11 @@ static void pay(struct rn_speculation *speculation, const struct rn_step_cost *c
     speculation->n_drafted = 0;
 }
 
-void rn_speculation_rest(struct rn_speculation *speculation, uint32_t least)
+void rn_speculation_rest(struct rn_speculation *speculation)
 {
     speculation->trial = 0;
-    speculation->pause = speculation->pause > least ? speculation->pause : least;
     speculation->rest = speculation->pause;
-    if (speculation->pause < MOST_PAUSE)
-        speculation->pause = 2 * speculation->pause < MOST_PAUSE ? 2 * speculation->pause : MOST_PAUSE;
+    speculation->pause = 2 * speculation->pause < MOST_PAUSE ? 2 * speculation->pause : MOST_PAUSE;
 }
 
 uint32_t rn_speculation_length(struct rn_speculation *speculation, const struct rn_step_cost *cost, uint32_t n_rows,
@@ -191,7 +195,7 @@ uint32_t rn_speculation_length(struct rn_speculation *speculation, const struct 
     length = speculation->trial ? (most < TRIAL ? most : TRIAL) : best_length(speculation->acceptance, &step, most);
     length = affordable(speculation, &step, length);
     if (length == 0 && most > 0)
-        rn_speculation_rest(speculation, 0);
+        rn_speculation_rest(speculation);
     return length;
 }
 

@@ -61,8 +61,11 @@ void rn_speculation_init(struct rn_speculation *speculation);
 uint32_t rn_speculation_length(struct rn_speculation *speculation, const struct rn_step_cost *cost, uint32_t n_rows,
                                uint32_t n_streams, uint32_t most);
 
-/* Drafts do not pay now: none for a while, each time twice as long, and at least so many steps. */
-void rn_speculation_rest(struct rn_speculation *speculation, uint32_t least);
+/* Drafts do not pay now: none for a while, each time twice as long. */
+void rn_speculation_rest(struct rn_speculation *speculation);
+
+/* Rows of the largest step that may be tried now. 0: nothing is known. */
+uint32_t rn_step_cost_reach(const struct rn_step_cost *cost);
 
 /* Of n_drafted drafts of a step the first n_accepted were right. */
 void rn_speculation_note(struct rn_speculation *speculation, uint32_t n_drafted, uint32_t n_accepted);

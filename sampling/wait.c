@@ -90,6 +90,7 @@ uint32_t rn_wait_passes(const struct rn_wait *wait)
     for (uint32_t i = 0; i < wait->n_streams; i++)
         if (wait->streams[i].most > wait->streams[i].n && wait->streams[i].most - wait->streams[i].n > most)
             most = wait->streams[i].most - wait->streams[i].n;
+    most = least(most, wait->most_passes);
     if (most == 0 || step_us == 0)
         return 0;
     rate = long_run_rate(wait, step_us, most);

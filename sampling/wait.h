@@ -36,7 +36,7 @@ struct rn_wait {
     struct rn_outlook *streams; /* [n_streams] */
     uint32_t n_streams, n_plain;
     const struct rn_step_cost *cost;
-    uint32_t pass_us;
+    uint32_t pass_us, most_passes;
     bool beside;                /* the drafter works while the model does */
 };
 
