@@ -9,7 +9,7 @@
  * A step is held back only as a whole: while it runs others' guesses are made anyway, so that one that sat out a step
  * that the others take would lose more than it waits for. It is held back where that gives all of its streams
  * together more tokens per time (sampling/wait.h), those that draft nothing included, never while prompts wait, and at
- * most once: then it goes with what there is. Waiting is paid from the same purse as drafts (sampling/speculate.h), so that
+ * most once: then it goes with what there is. Waiting is paid from the purse of drafts (sampling/speculate.h), so that
  * what a drafter costs in vain is bounded whatever it is. */
 #ifndef RN_ACTORS_DECODE_DRAFT_H
 #define RN_ACTORS_DECODE_DRAFT_H
