@@ -39,6 +39,7 @@ static void give_back(struct rn_decode *decode, struct rn_request *request)
     decode->credits[request->slot].back = true;
     decode->credits[request->slot].away = request->stalled;
     request->preempted = request->growing = false;
+    rn_draft_share_end(&decode->share, request, false);
     rn_drafting_end(decode, request);
     free_lane(decode, request);
     rn_request_send(request, &decode->model->tier.actor, RN_MSG_PREEMPTED);
@@ -48,6 +49,7 @@ static void give_back(struct rn_decode *decode, struct rn_request *request)
 static void let_go(struct rn_decode *decode, struct rn_request *request)
 {
     RN_CHECK(request->outcome != RN_OUTCOME_NONE && !request->in_step);
+    rn_draft_share_end(&decode->share, request, true);
     rn_drafting_end(decode, request);
     free_lane(decode, request);
     rn_request_send(request, &decode->model->detokenizer.actor, RN_MSG_END);
@@ -116,6 +118,7 @@ static void on_offer(struct rn_actor *self, struct rn_msg *msg)
         *credit = (struct rn_credit){.generation = request->generation, .n = (int32_t)outlet->window};
     credit->back = false;
     rn_request_push(&decode->prompts, request);
+    rn_draft_share_begin(&decode->share, request);
     rn_drafting_begin(decode, request);
 }
 
@@ -658,6 +661,7 @@ runnel_status rn_decode_init(struct rn_decode *decode, struct runnel_model *mode
     struct rn_heap *heap = &engine->heap;
 
     *decode = (struct rn_decode){.model = model, .cost = model->parts.cost};
+    rn_draft_share_init(&decode->share, heap);
     rn_pace_init(&decode->pace, model->options.max_slowdown > 0 ? model->options.max_slowdown : RN_PACE_SLOWDOWN);
     for (uint32_t i = 0; i < RN_COMPUTED_LISTS; i++) {
         decode->computed_lists[i].next = decode->free_computed;
@@ -695,4 +699,5 @@ void rn_decode_fini(struct rn_decode *decode)
     for (uint32_t i = 0; i < RN_TOKEN_LISTS; i++)
         rn_free(heap, decode->lists[i].items);
     rn_drafting_fini(decode);
+    rn_draft_share_fini(&decode->share);
 }

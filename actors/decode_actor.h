@@ -27,6 +27,7 @@
 
 #include "actors/decode_draft.h"
 #include "actors/detokenizer_actor.h"
+#include "actors/draft_share.h"
 #include "actors/pace.h"
 #include "actors/request.h"
 #include "actors/runtime.h"
@@ -111,6 +112,7 @@ struct rn_decode {
     uint32_t *feature_rows;       /* [max_rows]: of the step that is composed, or in flight */
     struct rn_pace pace;
     struct rn_step_cost cost;
+    struct rn_draft_share share;
     bool in_flight;
     uint64_t now_us;              /* when the batch that is taken apart came back */
     struct rn_drafting drafting;

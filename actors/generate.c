@@ -102,6 +102,8 @@ static runnel_status check_request(runnel_model *model, const runnel_request *re
     if (request->draft_max > RUNNEL_MAX_DRAFTS)
         return rn_error_set(error, RUNNEL_INVALID, "draft_max = %u is more than %d", request->draft_max,
                             RUNNEL_MAX_DRAFTS);
+    if (request->draft_share != 0 && (request->draft & RUNNEL_DRAFT_NGRAM) == 0)
+        return rn_error_set(error, RUNNEL_INVALID, "draft_share needs RUNNEL_DRAFT_NGRAM");
     if (request->n_top > 0 && !request->want_logprobs)
         return rn_error_set(error, RUNNEL_INVALID, "n_top needs want_logprobs");
     if (request->coalesce_bytes > RUNNEL_MAX_COALESCE_BYTES)
@@ -201,6 +203,7 @@ static runnel_status make_proposer(const runnel_model *model, const runnel_reque
     rn_speculation_init(&r->speculation);
     rn_speculation_init(&r->model_speculation);
     r->draft_model = (request->draft & RUNNEL_DRAFT_MODEL) != 0;
+    r->draft_share = request->draft_share != 0;
     if ((request->draft & RUNNEL_DRAFT_NGRAM) == 0)
         return RUNNEL_OK;
     r->proposer = model->parts.new_proposer != NULL ? model->parts.new_proposer(model->parts.proposer_user, r->heap)

@@ -72,6 +72,8 @@ struct rn_request {
     struct rn_proposer *proposer; /* NULL: none that guesses its next tokens from what it has */
     bool draft_model;             /* the drafter that was loaded with the model guesses for it */
     uint32_t draft_max;
+    bool draft_share;             /* the proposer reads its tenant's other answers, and its own becomes one ... */
+    uint32_t draft_place;         /* ... in this place of decode's, counted from 1; 0: none */
     struct rn_embed *embed;  /* NULL: it generates */
 
     /* The sequence. */

@@ -664,6 +664,9 @@ typedef struct runnel_request {
                                     otherwise. 2: lets go of what this prompt begins with */
     uint32_t cache_wait_ms;      /* with RUNNEL_CACHE_DEADLINE: since submit */
     runnel_cache_wait cache_wait;/* the default is RUNNEL_CACHE_WAIT */
+    uint8_t draft_share;         /* 1, with RUNNEL_DRAFT_NGRAM: it also looks into answers of this tenant with this
+                                    cache_salt that asked for the same, the last ten thousand tokens or so, and its own
+                                    becomes one of them. For many answers of one form; 0: it reads and tells nothing */
 } runnel_request;
 
 /* Greedy, up to the context, no stops, seed 0. */

@@ -4,14 +4,13 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define LEAST 2u /* tokens of an n-gram; shorter ones match by chance */
-#define MOST 4u
 #define LEAST_SLOTS 1024u
-#define MOST_SLOTS 16384u /* 64 KiB: an index of the last five thousand tokens is hardly worn by collisions */
+#define MOST_SLOTS 16384u /* 64 KiB: an index of the last three thousand tokens is hardly worn by collisions */
 
 struct ngram {
     struct rn_proposer proposer; /* first */
     struct rn_heap *heap;
+    const struct rn_ngram_store *store; /* or NULL */
     uint32_t n_indexed; /* tokens whose n-grams are in the table: those that end before it */
     uint32_t mask;
     uint32_t slots[];   /* [mask + 1]; 0: empty */
@@ -19,18 +18,14 @@ struct ngram {
 
 static uint32_t *slot_of(struct ngram *ngram, const int32_t *tokens, uint32_t n)
 {
-    uint64_t hash = n;
-
-    for (uint32_t i = 0; i < n; i++)
-        hash = (hash ^ (uint32_t)tokens[i]) * 0x9e3779b97f4a7c15ull;
-    return &ngram->slots[(hash >> 32) & ngram->mask];
+    return &ngram->slots[rn_ngram_hash(tokens, n) & ngram->mask];
 }
 
 /* The n-grams that end in front of a token that is known. */
 static void index_tokens(struct ngram *ngram, const int32_t *tokens, uint32_t n_tokens)
 {
     for (uint32_t end = ngram->n_indexed; end + 1 <= n_tokens; end++)
-        for (uint32_t n = LEAST; n <= MOST && n <= end; n++)
+        for (uint32_t n = RN_NGRAM_LEAST; n <= RN_NGRAM_MOST && n <= end; n++)
             *slot_of(ngram, tokens + end - n, n) = end;
     ngram->n_indexed = n_tokens;
 }
@@ -48,13 +43,15 @@ static uint32_t propose(struct rn_proposer *proposer, const int32_t *tokens, uin
                         int32_t *drafts)
 {
     struct ngram *ngram = (struct ngram *)proposer;
-    uint32_t at = 0;
+    uint32_t at = 0, n = RN_NGRAM_MOST + 1, n_shared = 0;
 
     index_tokens(ngram, tokens, n_tokens);
-    for (uint32_t n = MOST; n >= LEAST && at == 0; n--)
-        at = find(ngram, tokens, n_tokens, n);
-    if (at == 0)
-        return 0;
+    while (at == 0 && n > RN_NGRAM_LEAST)
+        at = find(ngram, tokens, n_tokens, --n);
+    if (ngram->store != NULL)
+        n_shared = rn_ngram_store_propose(ngram->store, tokens, n_tokens, at == 0 ? 0 : n + 1, most, drafts);
+    if (at == 0 || n_shared > 0)
+        return n_shared;
     for (uint32_t i = 0; i < most; i++) /* a match near the end repeats itself, as in LZ77 */
         drafts[i] = at + i < n_tokens ? tokens[at + i] : drafts[at + i - n_tokens];
     return most;
@@ -66,6 +63,12 @@ static void free_ngram(struct rn_proposer *proposer)
 }
 
 static const struct rn_proposer_ops ngram_ops = {.propose = propose, .free = free_ngram};
+
+void rn_ngram_share(struct rn_proposer *proposer, const struct rn_ngram_store *store)
+{
+    if (proposer->ops == &ngram_ops)
+        ((struct ngram *)proposer)->store = store;
+}
 
 struct rn_proposer *rn_ngram_new(struct rn_heap *heap, uint32_t max_tokens)
 {

@@ -127,6 +127,8 @@ static const struct option {
      "guesses tokens, same text: none, ngram, a small model's FILE, ngram,FILE"},
     {"--draft-max", 0, "N", INTEGER, AT(draft_max), 1, RUNNEL_MAX_DRAFTS, false, NULL, SAMPLING | APP_BATCH | APP_BENCH,
      "guesses in a pass at most, 1 to 16; default 8"},
+    {"--draft-share", 0, NULL, FLAG, AT(draft_share), 0, 0, false, NULL, APP_BATCH,
+     "ngram looks into the other answers, too: for many of one form"},
     {"--draft-threads", 0, "N", INTEGER, AT(draft_threads), 0, 256, false, NULL, SAMPLING | APP_BATCH | APP_BENCH,
      "threads of its own for the guessing model; default 0: it takes turns"},
     {"--logprobs", 0, "N", INTEGER, AT(logprobs), 0, RUNNEL_MAX_TOP_LOGPROBS, false, NULL, APP_RUN,

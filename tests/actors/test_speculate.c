@@ -279,6 +279,47 @@ static void dear_drafts_end(void **state)
     stop();
 }
 
+/* Passes that the answer takes to this prompt. */
+static uint64_t passes_of(uint64_t tenant, uint64_t salt, bool share)
+{
+    uint64_t before = oracle->n_steps;
+    struct told told;
+    runnel_request request = request_of(&told, 5, 100);
+
+    request.tenant = tenant;
+    request.cache_salt = salt;
+    request.draft_share = share;
+    submit(&told, &request);
+    for (uint32_t i = 0; i < 200 && !told.ended; i++)
+        step();
+    assert_text(&told, 8, 100);
+    return oracle->n_steps - before;
+}
+
+/* What one answer said helps the tenant's next, and nobody else: of another tenant or salt, and of a request that
+ * shares nothing, each takes the passes that it takes alone. */
+static void shared_answers_help_their_tenant_only(void **state)
+{
+    uint64_t alone;
+
+    (void)state;
+    start(40, 32, 100);
+    model->parts.new_proposer = NULL;
+    for (uint32_t i = 0; i < 8; i++) /* the times of all steps are known then */
+        passes_of(9, i, true), passes_of(9, i, true);
+    alone = passes_of(1, 0, false);
+    assert_int_equal(passes_of(1, 0, true), alone);
+    assert_true(passes_of(1, 0, true) * 3 < alone);
+    assert_int_equal(passes_of(2, 0, true), alone);
+    assert_int_equal(passes_of(1, 1, true), alone);
+    assert_int_equal(passes_of(1, 0, false), alone);
+    assert_true(passes_of(2, 0, true) * 3 < alone);
+    for (uint32_t i = 0; i < RN_DRAFT_SHARES; i++) /* the oldest go: it begins anew */
+        passes_of(100 + i, 0, true);
+    assert_int_equal(passes_of(1, 0, true), alone);
+    stop();
+}
+
 static void bad_parameters_are_refused(void **state)
 {
     struct told told;
@@ -291,6 +332,11 @@ static void bad_parameters_are_refused(void **state)
     request.draft = (runnel_draft)9;
     assert_int_equal(runnel_generate(model, &request, &told.stream, &error), RUNNEL_INVALID);
     assert_non_null(strstr(error.message, "draft 9"));
+    request.draft = RUNNEL_DRAFT_NGRAM;
+    request.draft = RUNNEL_DRAFT_NONE;
+    request.draft_share = 1;
+    assert_int_equal(runnel_generate(model, &request, &told.stream, &error), RUNNEL_INVALID);
+    assert_non_null(strstr(error.message, "draft_share"));
     request.draft = RUNNEL_DRAFT_NGRAM;
     request.draft_max = RUNNEL_MAX_DRAFTS + 1;
     assert_int_equal(runnel_generate(model, &request, &told.stream, &error), RUNNEL_INVALID);
@@ -339,6 +385,7 @@ int main(void)
         cmocka_unit_test(right_drafts_save_passes),
         cmocka_unit_test(ends_within_drafts),
         cmocka_unit_test(dear_drafts_end),
+        cmocka_unit_test(shared_answers_help_their_tenant_only),
         cmocka_unit_test(bad_parameters_are_refused),
         cmocka_unit_test(bundled_model_says_the_same),
     };

@@ -95,6 +95,117 @@ static void short_and_new_texts_give_nothing(void **state)
     proposer->ops->free(proposer);
 }
 
+/* ---- Stores ---- */
+
+/* Where the run of n tokens before tokens[n_tokens] stands in the text, the last place that something follows: what
+ * followed. Or -1. */
+static int64_t last_met(const int32_t *text, uint32_t n_text, const int32_t *end, uint32_t n)
+{
+    for (int64_t at = (int64_t)n_text - 1; at >= (int64_t)n; at--)
+        if (memcmp(text + at - n, end - n, n * sizeof *text) == 0)
+            return at;
+    return -1;
+}
+
+/* Of one text added, by a search from its end: what followed the longest run, or a shorter one where another run of the
+ * same hash has taken the longest's place. */
+static void store_says_what_followed(void **state)
+{
+    enum { TEXT = 900 };
+    struct rn_heap heap;
+    uint64_t random = 3;
+    uint32_t n_found = 0, n_longest = 0;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    for (uint32_t round = 0; round < 30; round++) {
+        struct rn_ngram_store *store = rn_ngram_store_new(&heap);
+        int32_t text[TEXT], asked[40], drafts[MOST];
+
+        for (uint32_t i = 0; i < TEXT; i++)
+            text[i] = (int32_t)(rn_splitmix64(&random) % (3 + round));
+        rn_ngram_store_add(store, text, TEXT);
+        for (uint32_t i = 0; i < 40; i++)
+            asked[i] = (int32_t)(rn_splitmix64(&random) % (3 + round));
+        for (uint32_t n = 6; n <= 40; n++) {
+            uint32_t got = rn_ngram_store_propose(store, asked, n, 0, MOST, drafts), longest = 0, k;
+
+            for (k = RN_NGRAM_MOST; k >= RN_NGRAM_LEAST; k--) {
+                int64_t at = last_met(text, TEXT, asked + n, k);
+
+                longest = longest == 0 && at >= 0 ? k : longest;
+                if (at >= 0 && got > 0 && memcmp(drafts, text + at, got * sizeof *drafts) == 0)
+                    break;
+            }
+            assert_true(got == 0 || k >= RN_NGRAM_LEAST);
+            n_found += got > 0;
+            n_longest += got > 0 && k == longest;
+        }
+        rn_ngram_store_free(store);
+    }
+    assert_true(n_found > 500 && n_longest * 10 > n_found * 9);
+    assert_int_equal(rn_heap_bytes(&heap), 0);
+}
+
+/* It grows by nothing, remembers the last texts, has forgotten the first, and proposes nothing across their ends. */
+static void store_is_bounded(void **state)
+{
+    struct rn_heap heap;
+    struct rn_ngram_store *store;
+    int32_t text[100], drafts[MOST];
+    size_t bytes;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    store = rn_ngram_store_new(&heap);
+    bytes = rn_heap_bytes(&heap);
+    for (int32_t round = 0; round < 2000; round++) {
+        for (int32_t i = 0; i < 100; i++)
+            text[i] = round * 100 + i;
+        rn_ngram_store_add(store, text, 100);
+        assert_int_equal(rn_ngram_store_propose(store, text, 50, 0, MOST, drafts), MOST);
+        assert_memory_equal(drafts, text + 50, MOST * sizeof *drafts);
+        assert_int_equal(rn_ngram_store_propose(store, text, 95, 0, MOST, drafts), 5);
+        assert_int_equal(rn_ngram_store_propose(store, text, 100, 0, MOST, drafts), 0);
+    }
+    for (int32_t i = 0; i < 100; i++)
+        text[i] = i;
+    assert_int_equal(rn_ngram_store_propose(store, text, 50, 0, MOST, drafts), 0);
+    assert_true(rn_heap_bytes(&heap) == bytes && bytes < 220000);
+    rn_ngram_store_clear(store);
+    for (int32_t i = 0; i < 100; i++)
+        text[i] = 1999 * 100 + i;
+    assert_int_equal(rn_ngram_store_propose(store, text, 50, 0, MOST, drafts), 0);
+    rn_ngram_store_free(store);
+}
+
+/* With a store the longer match wins; its own where they are equal. */
+static void longer_match_wins(void **state)
+{
+    static const int32_t stored[] = {7, 1, 2, 3, 50, 51, 52}, own[] = {1, 2, 3, 60, 61, 9, 9, 1, 2, 3},
+                         longer[] = {1, 2, 3, 60, 61, 9, 7, 1, 2, 3};
+    struct rn_heap heap;
+    struct rn_ngram_store *store;
+    struct rn_proposer *proposer;
+    int32_t drafts[MOST];
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    store = rn_ngram_store_new(&heap);
+    rn_ngram_store_add(store, stored, 7);
+    proposer = rn_ngram_new(&heap, 100);
+    rn_ngram_share(proposer, store);
+    assert_true(proposer->ops->propose(proposer, own, 10, 2, drafts) == 2 && drafts[0] == 60 && drafts[1] == 61);
+    proposer->ops->free(proposer);
+    proposer = rn_ngram_new(&heap, 100);
+    rn_ngram_share(proposer, store);
+    assert_true(proposer->ops->propose(proposer, longer, 10, 2, drafts) == 2 && drafts[0] == 50 && drafts[1] == 51);
+    rn_ngram_share(proposer, NULL);
+    assert_true(proposer->ops->propose(proposer, longer, 10, 2, drafts) == 2 && drafts[0] == 60);
+    proposer->ops->free(proposer);
+    rn_ngram_store_free(store);
+}
+
 /* ---- Lengths ---- */
 
 /* Times of base + slope per row, for all sizes. */
@@ -286,6 +397,9 @@ int main(void)
         cmocka_unit_test(proposes_what_followed),
         cmocka_unit_test(foretells_repetition),
         cmocka_unit_test(short_and_new_texts_give_nothing),
+        cmocka_unit_test(store_says_what_followed),
+        cmocka_unit_test(store_is_bounded),
+        cmocka_unit_test(longer_match_wins),
         cmocka_unit_test(length_follows_cost),
         cmocka_unit_test(purse_bounds_what_is_lost),
         cmocka_unit_test(never_much_below_plain),

@@ -1,0 +1,68 @@
+/* Stores of answers by tenant: see draft_share.h. */
+#include "actors/draft_share.h"
+
+#include "sampling/ngram.h"
+
+#define CONTEXT 8u /* tokens of the prompt that an answer is stored with: its first ones then follow something */
+
+void rn_draft_share_init(struct rn_draft_share *share, struct rn_heap *heap)
+{
+    *share = (struct rn_draft_share){.heap = heap};
+}
+
+void rn_draft_share_fini(struct rn_draft_share *share)
+{
+    for (uint32_t i = 0; i < RN_DRAFT_SHARES; i++)
+        rn_ngram_store_free(share->places[i].store);
+}
+
+/* Its own place, or the one that was longest without a request; NULL: all are in use. */
+static struct rn_draft_place *find(struct rn_draft_share *share, const struct rn_request *request)
+{
+    struct rn_draft_place *oldest = NULL;
+
+    for (uint32_t i = 0; i < RN_DRAFT_SHARES; i++) {
+        struct rn_draft_place *place = &share->places[i];
+
+        if (place->used > 0 && place->tenant == request->tenant && place->salt == request->cache_salt)
+            return place;
+        if (place->n_users == 0 && (oldest == NULL || place->used < oldest->used))
+            oldest = place;
+    }
+    if (oldest == NULL)
+        return NULL;
+    if (oldest->store == NULL)
+        oldest->store = rn_ngram_store_new(share->heap);
+    else
+        rn_ngram_store_clear(oldest->store);
+    oldest->tenant = request->tenant;
+    oldest->salt = request->cache_salt;
+    return oldest->store != NULL ? oldest : NULL;
+}
+
+void rn_draft_share_begin(struct rn_draft_share *share, struct rn_request *request)
+{
+    struct rn_draft_place *place = request->draft_share ? find(share, request) : NULL;
+
+    if (place == NULL)
+        return;
+    place->used = ++share->clock;
+    place->n_users++;
+    request->draft_place = (uint32_t)(place - share->places) + 1;
+    rn_ngram_share(request->proposer, place->store);
+}
+
+void rn_draft_share_end(struct rn_draft_share *share, struct rn_request *request, bool as_whole)
+{
+    uint32_t first = request->n_prompt > CONTEXT ? request->n_prompt - CONTEXT : 0;
+    struct rn_draft_place *place;
+
+    if (request->draft_place == 0)
+        return;
+    place = &share->places[request->draft_place - 1];
+    if (as_whole && request->n_tokens > request->n_prompt && !request->suspect)
+        rn_ngram_store_add(place->store, request->tokens + first, request->n_tokens - first);
+    rn_ngram_share(request->proposer, NULL);
+    request->draft_place = 0;
+    place->n_users--;
+}
