@@ -240,6 +240,11 @@ uint64_t rn_cold_head_serial(const unsigned char *bytes)
     return rn_bytes_get(bytes + AT_SERIAL, 8);
 }
 
+uint32_t rn_cold_head_depth(const unsigned char *bytes)
+{
+    return (uint32_t)rn_bytes_get(bytes + AT_DEPTH, 4);
+}
+
 void rn_cold_tokens_unpack(const unsigned char *bytes, uint32_t n, int32_t *tokens)
 {
     for (uint32_t i = 0; i < n; i++)

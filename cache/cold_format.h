@@ -76,9 +76,11 @@ void rn_cold_head_pack(struct rn_cold_head *head, uint64_t seed, const int32_t *
 /* False: damaged, or something else. The tokens behind it are checked and stay where they are. */
 bool rn_cold_head_unpack(const unsigned char *bytes, uint64_t seed, uint32_t block_tokens, struct rn_cold_head *head);
 
-/* Of bytes that may be a head's: whether the first 8 can be; the serial that they tell. */
+/* Of bytes that may be a head's: whether the first 8 can be; the serial and the depth
+ * that they tell. */
 bool rn_cold_head_begins(const unsigned char *bytes);
 uint64_t rn_cold_head_serial(const unsigned char *bytes);
+uint32_t rn_cold_head_depth(const unsigned char *bytes);
 
 /* tokens [n] out of the bytes behind a head. */
 void rn_cold_tokens_unpack(const unsigned char *bytes, uint32_t n, int32_t *tokens);

@@ -1,0 +1,26 @@
+/* A redis-server of the test's own, on a socket in a folder of its own; and servers that are none. */
+#ifndef TESTS_CACHE_REDIS_FIXTURE_H
+#define TESTS_CACHE_REDIS_FIXTURE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct redis_server {
+    char folder[100], socket[140], url[160];
+    pid_t pid;
+};
+
+/* False: there is no redis-server on this machine. */
+bool redis_is_installed(void);
+
+/* Fails the test if it does not come up. options: further words of its command line, ended by NULL, or NULL. */
+void redis_start(struct redis_server *server, const char *const *options);
+void redis_stop(struct redis_server *server);  /* killed; its folder stays */
+void redis_again(struct redis_server *server); /* a new one in the same place, empty */
+void redis_remove(struct redis_server *server);
+
+/* A process that accepts and then acts on the connection, for ever, at server->socket. */
+void redis_pretend(struct redis_server *server, void (*act)(int fd));
+
+#endif
