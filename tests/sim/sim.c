@@ -326,6 +326,40 @@ static void submitted(void *user, struct oracle *oracle)
         oracle_complete(oracle, ORACLE_FAULT_NONE);
 }
 
+static void drafter_submitted(void *user, struct oracle *drafter)
+{
+    struct sim *sim = user;
+
+    sim->n_guesses += drafter->last->n_outs;
+    drafter->due_us = sim->now_us + sim_pick(sim, 1 + sim->plan.most_latency_us / 4);
+    if (sim->step_at_once)
+        oracle_complete(drafter, ORACLE_FAULT_NONE);
+}
+
+/* Few or many blocks, few or many streams at once, beside the model or in turn. */
+static bool new_drafter(struct sim *sim, struct sim_model *model, struct rn_model_parts *parts)
+{
+    struct rn_backend_limits limits = {.max_seqs = between(sim, 1, 16),
+                                       .n_blocks = between(sim, 1, sim_chance(sim, 50) ? 12 : 200),
+                                       .block_tokens = 1u << sim_pick(sim, 6),
+                                       .context_tokens = sim->plan.limits.context_tokens};
+
+    limits.max_outs = limits.max_seqs;
+    limits.max_rows = limits.max_seqs + 40 + sim_pick(sim, 40);
+    model->drafter = oracle_new(&limits, &sim->plan.alphabet, model->oracle->salt);
+    if (model->drafter == NULL)
+        return false;
+    model->drafter->wrong_percent = sim_chance(sim, 60) ? sim_pick(sim, 20) : sim_pick(sim, 101);
+    model->drafter->submitted = drafter_submitted;
+    model->drafter->user = sim;
+    parts->drafter = (struct rn_drafter){.kind = RN_DRAFTER_TOKENS, .concurrent = sim_chance(sim, 60),
+                                         .backend = &model->drafter->backend, .limits = limits,
+                                         .pass_us = 1 + sim_pick(sim, sim->plan.most_latency_us / 4 + 1)};
+    for (uint32_t n = 1; n <= 64 && sim_chance(sim, 90); n *= 2)
+        rn_step_cost_note(&parts->cost, n, 1 + sim->plan.most_latency_us / 2);
+    return true;
+}
+
 bool sim_new_model(struct sim *sim, uint32_t index)
 {
     struct sim_model *model = &sim->models[index];
@@ -334,6 +368,8 @@ bool sim_new_model(struct sim *sim, uint32_t index)
     runnel_error error;
     runnel_status status;
 
+    oracle_free(model->drafter);
+    model->drafter = NULL;
     oracle_free(model->oracle);
     model->oracle = oracle_new(&sim->plan.limits, &sim->plan.alphabet, sim->seed << 16 | model->n_lives++ << 8 | index);
     parts.vocab = rn_vocab_new_bytes(&sim->engine->heap);
@@ -352,6 +388,8 @@ bool sim_new_model(struct sim *sim, uint32_t index)
         parts.new_proposer = liar_new;
         parts.proposer_user = &model->liar;
     }
+    if (sim_has(sim, SIM_SPECULATE) && sim->plan.limits.mean_window == 0 && sim_chance(sim, 60))
+        new_drafter(sim, model, &parts);
     runnel_model_options_default(&options);
     options.no_prefix_cache = sim_has(sim, SIM_NO_PREFIX_CACHE);
     status = rn_model_new_of_parts(sim->engine, &parts, &options, &model->handle, &error);
@@ -362,8 +400,8 @@ bool sim_new_model(struct sim *sim, uint32_t index)
     model->handle = NULL;
     if (status != RUNNEL_NO_MEMORY || !sim_has(sim, SIM_ALLOC_FAULTS) || error.status != status)
         sim_fail(sim, "a model was refused: %s", runnel_status_name(status));
-    if (!model->oracle->freed)
-        sim_fail(sim, "a model that was refused did not free its backend");
+    if (!model->oracle->freed || (model->drafter != NULL && !model->drafter->freed))
+        sim_fail(sim, "a model that was refused did not free its backends");
     return false;
 }
 
@@ -391,6 +429,9 @@ static void engine_gone(struct sim *sim)
     for (uint32_t i = 0; i < SIM_MODELS; i++)
         if (sim->models[i].oracle != NULL && !sim->models[i].oracle->freed)
             sim_fail(sim, "the engine is freed and the backend of model %u is not", i);
+    for (uint32_t i = 0; i < SIM_MODELS; i++)
+        if (sim->models[i].drafter != NULL && !sim->models[i].drafter->freed)
+            sim_fail(sim, "the engine is freed and the drafter of model %u is not", i);
 }
 
 void sim_free_engine(struct sim *sim)
@@ -403,6 +444,8 @@ void sim_free_engine(struct sim *sim)
     for (uint32_t i = 0; i < SIM_MODELS; i++) {
         while (sim->models[i].oracle != NULL && sim->models[i].oracle->first != NULL)
             oracle_complete(sim->models[i].oracle, ORACLE_FAULT_NONE);
+        while (sim->models[i].drafter != NULL && sim->models[i].drafter->first != NULL)
+            oracle_complete(sim->models[i].drafter, ORACLE_FAULT_NONE);
         sim->models[i].handle = NULL;
     }
     memset(sim->sessions, 0, sizeof sim->sessions);
@@ -488,14 +531,16 @@ static enum oracle_fault choose_fault(struct sim *sim)
 
 static bool complete_step(struct sim *sim, enum oracle_fault fault)
 {
-    uint32_t first = sim_pick(sim, SIM_MODELS);
+    uint32_t first = sim_pick(sim, 2 * SIM_MODELS);
 
-    for (uint32_t i = 0; i < SIM_MODELS; i++) {
-        struct oracle *oracle = sim->models[(first + i) % SIM_MODELS].oracle;
+    for (uint32_t i = 0; i < 2 * SIM_MODELS; i++) {
+        uint32_t which = (first + i) % (2 * SIM_MODELS);
+        struct sim_model *model = &sim->models[which / 2];
+        struct oracle *oracle = which % 2 == 0 ? model->oracle : model->drafter;
 
         if (oracle != NULL && oracle->first != NULL && oracle->due_us <= sim->now_us) {
-            sim_tell(sim, "backend %u: a step of %u rows is done, fault %d", (first + i) % SIM_MODELS,
-                     oracle->first->n_rows, (int)fault);
+            sim_tell(sim, "%s %u: a step of %u rows is done, fault %d", which % 2 == 0 ? "backend" : "drafter",
+                     which / 2, oracle->first->n_rows, (int)fault);
             oracle_complete(oracle, fault);
             sim->n_steps++;
             return true;
@@ -507,7 +552,8 @@ static bool complete_step(struct sim *sim, enum oracle_fault fault)
 static bool in_flight(const struct sim *sim)
 {
     for (uint32_t i = 0; i < SIM_MODELS; i++)
-        if (sim->models[i].oracle != NULL && sim->models[i].oracle->first != NULL)
+        if ((sim->models[i].oracle != NULL && sim->models[i].oracle->first != NULL) ||
+            (sim->models[i].drafter != NULL && sim->models[i].drafter->first != NULL))
             return true;
     return false;
 }
@@ -660,6 +706,9 @@ static void look_for_breaches(struct sim *sim)
     for (uint32_t i = 0; i < SIM_MODELS; i++)
         if (sim->models[i].oracle != NULL && sim->models[i].oracle->breach != NULL)
             sim_fail(sim, "the contract of the backend was broken: %s", sim->models[i].oracle->breach);
+    for (uint32_t i = 0; i < SIM_MODELS; i++)
+        if (sim->models[i].drafter != NULL && sim->models[i].drafter->breach != NULL)
+            sim_fail(sim, "the contract of the drafter's backend was broken: %s", sim->models[i].drafter->breach);
 }
 
 static void report_on(const struct sim *sim, struct sim_report *report)
@@ -677,6 +726,7 @@ static void report_on(const struct sim *sim, struct sim_report *report)
         .n_evicted = sim->n_evicted,
         .n_copies = sim->n_copies,
         .n_means = sim->n_means,
+        .n_guesses = sim->n_guesses,
         .n_forks = sim->n_forks,
         .n_imports = sim->n_imports,
         .n_preempted = sim->n_preempted,
@@ -712,8 +762,10 @@ bool sim_run(uint64_t seed, FILE *story, struct sim_report *report)
     report_on(sim, report);
     good = !sim->failed;
     if (good)
-        for (uint32_t i = 0; i < SIM_MODELS; i++)
+        for (uint32_t i = 0; i < SIM_MODELS; i++) {
             oracle_free(sim->models[i].oracle);
+            oracle_free(sim->models[i].drafter);
+        }
     free(sim->streams);
     free(sim);
     return good;

@@ -95,6 +95,7 @@ struct sim_plan {
 struct sim_model {
     runnel_model *handle; /* NULL: not there, or given back */
     struct oracle *oracle;
+    struct oracle *drafter; /* NULL: none. Its guesses are right with a chance, and it may fail as the other one */
     struct liar_plan liar;
     uint32_t n_lives; /* of this place */
 };
@@ -182,6 +183,7 @@ struct sim {
     char folder[32];            /* of the files; "": not made yet */
     uint64_t n_copies, n_forks, n_imports, n_jobs;
     uint64_t n_means; /* rows that saw one */
+    uint64_t n_guesses; /* rows of drafters with logits */
     struct sim_stream *streams; /* [SIM_STREAMS] */
     uint32_t n_streams, n_live; /* n_live: those whose slot the engine holds */
     struct sim_stream *telling; /* its callback is running */
@@ -204,7 +206,7 @@ struct sim_report {
     uint64_t n_ticks, n_steps, n_events, n_checks;
     uint64_t n_outcomes[3]; /* done, cancelled, failed */
     uint64_t n_hit_tokens, n_waits, n_evicted, n_preempted, n_expired, n_busy, n_joined, n_copies, n_forks, n_imports,
-        n_means;
+        n_means, n_guesses;
 };
 
 /* Runs one seed. True: nothing was wrong. story: each message and act is written there; NULL: nowhere. */

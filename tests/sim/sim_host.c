@@ -204,6 +204,8 @@ static void fill_request(struct sim *sim, struct sim_stream *stream, char *text,
     request->deadline_ms = stream->deadline_ms;
     if (sim_has(sim, SIM_SPECULATE) && sim_chance(sim, 70)) {
         request->draft = RUNNEL_DRAFT_NGRAM; /* or a liar, see sim_new_model */
+        if (sim->models[stream->model].drafter != NULL && sim_chance(sim, 80))
+            request->draft = sim_chance(sim, 70) ? RUNNEL_DRAFT_MODEL : RUNNEL_DRAFT_NGRAM | RUNNEL_DRAFT_MODEL;
         request->draft_max = sim_pick(sim, RUNNEL_MAX_DRAFTS + 1);
     }
     choose_sampling(sim, &request->sampling);

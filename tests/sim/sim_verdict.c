@@ -117,13 +117,18 @@ void sim_check_event(struct sim *sim, struct sim_stream *stream, const runnel_ev
 /* ---- While it runs ---- */
 
 /* What nobody owns may hold anything: make it so. */
-static void poison_free_blocks(struct sim_model *model)
+static void poison_free(struct oracle *oracle, const struct rn_block_pool *pool)
 {
-    const struct rn_block_pool *pool = &model->handle->tier.pool;
-
     for (uint32_t i = 0; i < pool->n_free && i < pool->n_blocks; i++)
         if (pool->free_stack[i] < pool->n_blocks)
-            oracle_poison_block(model->oracle, pool->free_stack[i]);
+            oracle_poison_block(oracle, pool->free_stack[i]);
+}
+
+static void poison_free_blocks(struct sim_model *model)
+{
+    poison_free(model->oracle, &model->handle->tier.pool);
+    if (model->drafter != NULL)
+        poison_free(model->drafter, &model->handle->draft.pool);
 }
 
 static bool is_waiting(const struct rn_tier *tier, uint32_t slot)
@@ -157,6 +162,13 @@ static void check_paths(struct sim *sim, uint32_t index)
     }
 }
 
+/* A step of the model or of its drafter is in flight: decode may wait for the latter. */
+static bool computes(const struct sim_model *model)
+{
+    return (model->oracle != NULL && model->oracle->first != NULL) ||
+           (model->drafter != NULL && model->drafter->first != NULL);
+}
+
 void sim_check_tick(struct sim *sim)
 {
     runnel_engine_stats stats = {.struct_size = sizeof stats};
@@ -170,6 +182,8 @@ void sim_check_tick(struct sim *sim)
         if (!rn_prefix_tree_check(&sim->models[i].handle->tier.tree))
             sim_fail(sim, "the prefix tree of model %u is not whole", i);
         check_paths(sim, i);
+        if (!rn_draft_actor_check(&sim->models[i].handle->draft))
+            sim_fail(sim, "the seats of model %u's drafter are not whole", i);
         poison_free_blocks(&sim->models[i]);
     }
     runnel_engine_get_stats(sim->engine, &stats);
@@ -238,9 +252,9 @@ static void check_owners(struct sim *sim, uint32_t index)
                      held.references[i]);
     for (const struct rn_request *r = model->tier.waiting.first; r != NULL; r = r->next)
         if (model->tier.passages[r->slot].path.state == RN_PATH_WAITING && model->prefill.waiting.n == 0 &&
-            sim->models[index].oracle->first == NULL)
+            !computes(&sim->models[index]))
             sim_fail(sim, "model %u: slot %u waits for a block, and no step is in flight", index, r->slot);
-    if (model->tier.n_inside == 0 && sim->models[index].oracle->first == NULL)
+    if (model->tier.n_inside == 0 && !computes(&sim->models[index]))
         for (const struct rn_request *r = model->tier.waiting.first; r != NULL; r = r->next)
             if (!r->stalled && r->session_generation == 0)
                 sim_fail(sim, "model %u: slot %u waits, and nothing runs", index, r->slot);
@@ -258,7 +272,7 @@ static void check_stuck(struct sim *sim)
     uint32_t waiting = 0, host_waits = 0, last = 0;
 
     for (uint32_t i = 0; i < SIM_MODELS; i++)
-        host_waits += sim->models[i].oracle != NULL && sim->models[i].oracle->first != NULL;
+        host_waits += computes(&sim->models[i]);
     for (uint32_t i = 0; i < sim->n_streams; i++) {
         const struct sim_stream *stream = &sim->streams[i];
         const struct rn_outlet *outlet = &sim->engine->host.outlets[(uint32_t)stream->id.id];
