@@ -19,78 +19,9 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "cpu/levels_x86.h"
+#include "cpu/rows_avx512.h"
 #include "model/quant_grids.h"
 #include "model/quant_types.h"
-
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 16")
-
-typedef __m512i VI;
-typedef __m512 VF;
-
-enum { ROWS = 16 };
-
-/* ---- Rows ---- */
-
-/* Where sixteen rows are read: row r at p + r * s; s4 = 4 * s. */
-struct rows {
-    const uint8_t *p;
-    size_t s, s4;
-};
-
-INLINE struct rows rows_of(const struct rn_matmul *m)
-{
-    size_t s = m->row_bytes * m->step;
-
-    return (struct rows){m->weights, s, 4 * s};
-}
-
-INLINE const uint8_t *row(struct rows w, uint32_t r)
-{
-    return w.p + r / 4 * w.s4 + r % 4 * w.s;
-}
-
-/* Asks for `lines` lines of every row, some way on: rows are streams of their own (rn_matmul.step). */
-INLINE void ahead(struct rows w, uint32_t lines)
-{
-    uint32_t r, i;
-
-    UNROLL for (r = 0; r < ROWS; r++)
-        UNROLL for (i = 0; i < lines; i++)
-            _mm_prefetch((const char *)row(w, r) + RN_STREAM_AHEAD + 64 * i, _MM_HINT_T1);
-}
-
-INLINE __m128i load16(const uint8_t *p)
-{
-    return _mm_loadu_si128((const __m128i *)p);
-}
-
-INLINE __m256i load32(const void *p)
-{
-    return _mm256_loadu_si256((const __m256i *)p);
-}
-
-/* 16 bytes at `at` of the rows r, r + 4, r + 8, r + 12. */
-INLINE VI four_rows(struct rows w, uint32_t r, size_t at)
-{
-    const uint8_t *p = w.p + r * w.s + at;
-    VI v = _mm512_castsi128_si512(load16(p));
-
-    v = _mm512_inserti32x4(v, load16(p + w.s4), 1);
-    v = _mm512_inserti32x4(v, load16(p + 2 * w.s4), 2);
-    return _mm512_inserti32x4(v, load16(p + 3 * w.s4), 3);
-}
-
-static void store_rows(const struct rn_matmul *m, VF v)
-{
-    float lanes[ROWS];
-    uint32_t r;
-
-    _mm512_storeu_ps(lanes, v);
-    for (r = 0; r < ROWS; r++)
-        m->out[0][(size_t)r * m->step] = lanes[r];
-}
 
 /* ---- Sums ---- */
 
@@ -129,45 +60,6 @@ INLINE void across(VI *v)
     v[1] = _mm512_shuffle_i32x4(a, c, 0xdd);
     v[2] = _mm512_shuffle_i32x4(b, d, 0x88);
     v[3] = _mm512_shuffle_i32x4(b, d, 0xdd);
-}
-
-/* What a sum of weights that are 128 >> shift too large begins with, of one with 128. */
-INLINE VI start(int32_t with_128, int shift)
-{
-    return _mm512_set1_epi32((with_128 >> shift) + (RN_MAGIC_BITS - (RN_MAGIC_BITS >> shift)));
-}
-
-/* acc + float(sum) * d_input * d_weight: see struct rn_line. */
-INLINE VF add_product(VF acc, VI sum, const struct rn_line *y, VF scale)
-{
-    VF product = _mm512_fmsub_ps(_mm512_castsi512_ps(sum), _mm512_set1_ps(y->d), _mm512_set1_ps(y->magic_d));
-
-    return _mm512_fmadd_ps(product, scale, acc);
-}
-
-INLINE VI bytes(int x)
-{
-    return _mm512_set1_epi8((char)x);
-}
-
-INLINE VI low_nibbles(VI v)
-{
-    return _mm512_and_si512(v, bytes(15));
-}
-
-INLINE VI high_nibbles(VI v)
-{
-    return low_nibbles(_mm512_srli_epi32(v, 4));
-}
-
-INLINE VI dot(VI sum, VI w, VI y)
-{
-    return _mm512_dpbusd_epi32(sum, w, y);
-}
-
-INLINE VI quarter4(const void *p)
-{
-    return _mm512_broadcast_i32x4(_mm_loadu_si128(p));
 }
 
 INLINE VI levels_of(const int8_t *levels, int plus)
@@ -419,25 +311,6 @@ static void direct_q8_0(const struct rn_matmul *m)
 }
 
 /* ---- Blocks of 256 ---- */
-
-/* Bytes [at, at + 16) of all rows, four to a lane: lane r of v[c] has bytes 4 c .. 4 c + 3 of row r. */
-INLINE void columns(struct rows w, size_t at, VI *v)
-{
-    VI a = four_rows(w, 0, at), b = four_rows(w, 1, at), c = four_rows(w, 2, at), d = four_rows(w, 3, at);
-    VI ab = _mm512_unpacklo_epi32(a, b), cd = _mm512_unpacklo_epi32(c, d);
-
-    v[0] = _mm512_unpacklo_epi64(ab, cd);
-    v[1] = _mm512_unpackhi_epi64(ab, cd);
-    ab = _mm512_unpackhi_epi32(a, b);
-    cd = _mm512_unpackhi_epi32(c, d);
-    v[2] = _mm512_unpacklo_epi64(ab, cd);
-    v[3] = _mm512_unpackhi_epi64(ab, cd);
-}
-
-INLINE VF low_halves(VI v)
-{
-    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v));
-}
 
 INLINE VF high_halves(VI v)
 {

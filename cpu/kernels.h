@@ -109,8 +109,8 @@ struct rn_attend {
                                block_tokens]; block b lies b * key_stride bytes on */
     const uint8_t *values;  /* of block 0: [block_tokens, v_dim], or [block_tokens, bytes of a row] */
     size_t key_stride, value_stride;
-    struct rn_attend_place next; /* what the caller attends to next, to be asked for in time, from the beginning of a tile
-                               on; keys NULL: nothing */
+    struct rn_attend_place next; /* what the caller attends to next, to be asked for in time; it begins where a tile does.
+                                    keys NULL: nothing */
     float *scratch;         /* rn_attend_floats(...) floats, aligned to 64 */
     float *part;            /* NULL: out is written. Else one row, one segment, whose state goes here instead:
                                rn_attend_part() floats */

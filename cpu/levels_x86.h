@@ -24,6 +24,12 @@ void rn_quantise_lines_avx2(const float *a, void *out, uint32_t n);
 RN_DIRECT_AVX512(RN_DECLARE)
 #undef RN_DECLARE
 
+/* Likewise of points, where the machine has VBMI and GFNI, too: direct_grid_avx512.c. */
+#define RN_GRID_AVX512(X) X(iq2_xxs) X(iq2_xs) X(iq2_s) X(iq3_xxs) X(iq3_s) X(iq1_s) X(iq1_m)
+#define RN_DECLARE(name) void rn_direct_##name##_avx512(const struct rn_matmul *m);
+RN_GRID_AVX512(RN_DECLARE)
+#undef RN_DECLARE
+
 /* The same of 2 <= m->n <= RN_FEW_AVX512 inputs. */
 enum { RN_FEW_AVX512 = 4 };
 #define RN_FEW_OF_AVX512(X) X(q4_0) X(q8_0) X(q4_k)

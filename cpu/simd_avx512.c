@@ -54,7 +54,13 @@ enum { LANES = 16, PACK_FROM = RN_MAX_INPUTS + 1 };
 #define ONE_ROWS(name) (m->rows == LANES ? rn_direct_##name##_avx512(m) : ONE_BUFFERED(name))
 #define ONE_FEW(name) (m->rows == LANES && m->n > 1 ? rn_few_##name##_avx512(m) : ONE_ROWS(name))
 #define MOST_FEW RN_FEW_AVX512
-#define ONE_GRID(name) ONE_COLUMNS(name)
+#define ONE_GRID(name) (m->rows == LANES && has_grids() ? rn_direct_##name##_avx512(m) : ONE_COLUMNS(name))
+
+/* The level asks for neither of them. */
+static bool has_grids(void)
+{
+    return __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni");
+}
 
 /* a < b ? x : 0 */
 INLINE VI vi_where_less(VI a, VI b, VI x)
