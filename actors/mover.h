@@ -36,6 +36,7 @@ struct rn_move_item {
     uint64_t shelf, parent; /* numbers; parent 0: it is the first of its prefix, or the one before has none */
     uint32_t block;         /* down: to be read, NO_BLOCK: a lower tier has it. Up: to be written */
     bool first;             /* the first block of its prefix */
+    bool idle;              /* the tier's: nobody else held the block when it was lent */
     uint8_t to;             /* down: bits of the tiers that shall have it */
     uint8_t has;            /* answer: bits of the tiers that have it */
     uint8_t from;           /* answer to up: enum rn_lower_kind; RN_LOWERS: it did not arrive, nor those behind it */

@@ -88,6 +88,7 @@ struct rn_passage {
     uint32_t n_from[RN_LOWERS]; /* blocks that it has brought up */
     uint32_t n_timed;   /* positions known to be computed, and when that was told: for tier_cost.h */
     uint64_t timed_us;
+    bool timed;         /* it has been told of before: what lies between was spent computing */
     struct rn_prefix_path path;
     int32_t *prompt;    /* [n_blocks * block_tokens + n_tail]; NULL: nothing is published before the request retires */
     uint32_t *blocks;   /* [n_blocks], and one more if there is a tail */

@@ -230,6 +230,7 @@ void rn_tier_enter(struct rn_tier *tier, struct rn_request *request, const struc
     uint32_t n_full = request->n_done / block_tokens(tier);
     struct rn_prefix_woken woken = {NULL, NULL};
 
+    passage->timed = false;
     passage->n_timed = request->n_done;
     passage->timed_us = rn_now_us(&tier->model->engine->clock);
     if (fit->from_tree && fit->found.n_ready > 0)
@@ -259,7 +260,8 @@ void rn_tier_publish(struct rn_tier *tier, const struct rn_computed *computed)
     rn_prefix_tree_publish(&tier->tree, &passage->path, passage->prompt, passage->blocks, n_blocks, NULL, &woken);
     tell_woken(tier, &woken);
     rn_tier_cost_computed(&tier->shelf.cost, computed->n_positions, computed->n_positions - passage->n_timed,
-                          now_us - passage->timed_us);
+                          now_us - passage->timed_us, !passage->timed);
+    passage->timed = true;
     passage->n_timed = computed->n_positions;
     passage->timed_us = now_us;
     if (computed->n_positions == passage->n_blocks * block_tokens(tier) + passage->n_tail)

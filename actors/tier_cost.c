@@ -14,9 +14,9 @@ static void average(float *mean, double value)
     *mean = *mean == 0 ? (float)value : *mean + WEIGHT * ((float)value - *mean);
 }
 
-void rn_tier_cost_computed(struct rn_tier_cost *cost, uint32_t position, uint32_t n, uint64_t us)
+void rn_tier_cost_computed(struct rn_tier_cost *cost, uint32_t position, uint32_t n, uint64_t us, bool waited)
 {
-    if (n > 0)
+    if (n > 0 && (!waited || cost->token_us[depth_of(position)] == 0))
         average(&cost->token_us[depth_of(position)], (double)us / n);
 }
 

@@ -18,8 +18,9 @@ struct rn_tier_cost {
     float block_us[RN_LOWERS];
 };
 
-/* n tokens up to that position have been computed in so long. */
-void rn_tier_cost_computed(struct rn_tier_cost *cost, uint32_t position, uint32_t n, uint64_t us);
+/* n tokens up to that position have been computed in so long. `waited`: that may hold a wait for a lane, too; it counts
+ * only while nothing better is known. */
+void rn_tier_cost_computed(struct rn_tier_cost *cost, uint32_t position, uint32_t n, uint64_t us, bool waited);
 
 /* n blocks have come from that tier in so long. */
 void rn_tier_cost_moved(struct rn_tier_cost *cost, unsigned kind, uint32_t n, uint64_t us);

@@ -242,10 +242,10 @@ static bool put_in(struct rn_tier *tier, struct rn_move *move, struct rn_prefix_
     item->block = view.state == RN_PREFIX_READY ? view.block : RN_MOVE_NO_BLOCK;
     memcpy(item->tokens, view.tokens, tier->model->parts.limits.block_tokens * sizeof *item->tokens);
     rn_prefix_tree_spell(&tier->tree, node, &item->salt, NULL);
-    if (item->block != RN_MOVE_NO_BLOCK) {
+    item->idle = item->block != RN_MOVE_NO_BLOCK && rn_block_pool_references(&tier->pool, item->block) == 1;
+    tier->shelf.n_lent += item->idle;
+    if (item->block != RN_MOVE_NO_BLOCK)
         rn_tier_ref(tier, &item->block, 1);
-        tier->shelf.n_lent++;
-    }
     place->writing = true;
     move->n++;
     return true;
@@ -464,10 +464,9 @@ static void settle_item(struct rn_tier *tier, struct rn_move_item *item)
 {
     struct rn_shelf_place *place = place_of(&tier->shelf, item->shelf);
 
-    if (item->block != RN_MOVE_NO_BLOCK) {
+    tier->shelf.n_lent -= item->idle;
+    if (item->block != RN_MOVE_NO_BLOCK)
         rn_tier_end_loan(tier, item->block);
-        tier->shelf.n_lent--;
-    }
     if (place == NULL)
         return;
     place->writing = false;

@@ -63,7 +63,7 @@ struct rn_shelf {
     bool more;                   /* the mover has more to do or to tell */
     bool closed;                 /* nothing is sent any more; what the tree forgets stays in its tiers */
     struct rn_msg *closing;      /* the CLOSE that waits for the last answer */
-    uint32_t n_lent;             /* blocks that the mover has: to read, or to fill */
+    uint32_t n_lent;             /* blocks that could be had if the mover had them not: to read, or to fill */
     uint32_t n_ups, n_out;       /* moves up, all moves under way */
     struct rn_shelf_place *places; /* [n] */
     uint32_t n, n_touched, first_free;
