@@ -38,6 +38,15 @@ static const struct rn_edges sequences_edges = {13, false, {1, 2, 4, 8, 16, 32, 
 
 #define AT(field) offsetof(runnel_metrics, field)
 
+#define PLACE(count, name, field, i) \
+    [RN_COUNT_##count + i] = {name, "position=\"" #i "\"", NULL, AT(field[i]), false},
+#define LATER_PLACES(count, name, field)                                                                 \
+    PLACE(count, name, field, 1) PLACE(count, name, field, 2) PLACE(count, name, field, 3)               \
+    PLACE(count, name, field, 4) PLACE(count, name, field, 5) PLACE(count, name, field, 6)               \
+    PLACE(count, name, field, 7) PLACE(count, name, field, 8) PLACE(count, name, field, 9)               \
+    PLACE(count, name, field, 10) PLACE(count, name, field, 11) PLACE(count, name, field, 12)            \
+    PLACE(count, name, field, 13) PLACE(count, name, field, 14) PLACE(count, name, field, 15)
+
 const struct rn_count_info rn_count_infos[RN_COUNTS] = {
     [RN_COUNT_TOKENS] = {"generation_tokens_total", NULL, "Tokens generated.", AT(tokens), false},
     [RN_COUNT_PROMPT_TOKENS] = {"prompt_tokens_total", NULL, "Positions of prompts computed.", AT(prompt_tokens),
@@ -47,6 +56,15 @@ const struct rn_count_info rn_count_infos[RN_COUNTS] = {
                           false},
     [RN_COUNT_ACCEPTED] = {"spec_decode_num_accepted_tokens_total", NULL, "Guessed tokens that were right.",
                            AT(accepted), false},
+    [RN_COUNT_DRAFTS] = {"spec_decode_num_drafts_total", NULL, "Times that a sequence took guesses into a pass.",
+                         AT(drafts), false},
+    [RN_COUNT_DRAFTED_AT] = {"spec_decode_num_draft_tokens_per_pos_total", "position=\"0\"",
+                             "Tokens guessed and verified, by their place in the pass.", AT(drafted_at[0]), false},
+    LATER_PLACES(DRAFTED_AT, "spec_decode_num_draft_tokens_per_pos_total", drafted_at)
+    [RN_COUNT_ACCEPTED_AT] = {"spec_decode_num_accepted_tokens_per_pos_total", "position=\"0\"",
+                              "Guessed tokens that were right, by their place in the pass.", AT(accepted_at[0]),
+                              false},
+    LATER_PLACES(ACCEPTED_AT, "spec_decode_num_accepted_tokens_per_pos_total", accepted_at)
     [RN_COUNT_DRAFT_PASSES] = {"spec_decode_draft_passes_total", NULL, "Passes of the drafter.", AT(draft_passes), false},
     [RN_COUNT_DRAFT_US] = {"spec_decode_draft_microseconds_total", NULL, "Time of the drafter's passes.", AT(draft_us),
                            false},

@@ -260,16 +260,37 @@ static void trace_step(const struct rn_decode *decode, const struct rn_batch *ba
     rn_tracer_put(actor->runtime->tracer, actor->thread, &event, NULL);
 }
 
-static void count_drafts(struct rn_metrics *metrics, const struct rn_batch *batch)
+/* Parts of n tokens have one in each place below n. */
+static void count_places(struct rn_metrics *metrics, uint32_t first, const uint32_t *n_of_length)
 {
     uint32_t n = 0;
 
+    for (uint32_t i = RUNNEL_MAX_DRAFTS; i > 0; i--) {
+        n += n_of_length[i];
+        if (n > 0)
+            rn_metrics_count(metrics, (enum rn_count)(first + i - 1), n);
+    }
+}
+
+static void count_drafts(struct rn_metrics *metrics, const struct rn_batch *batch)
+{
+    uint32_t drafted[RUNNEL_MAX_DRAFTS + 1] = {0}, accepted[RUNNEL_MAX_DRAFTS + 1] = {0}, n_accepted = 0, n = 0;
+
     if (batch->n_drafts == 0)
         return;
-    for (uint32_t i = 0; i < batch->n_parts; i++)
-        n += batch->parts[i].n_accepted;
+    for (uint32_t i = 0; i < batch->n_parts; i++) {
+        const struct rn_batch_part *part = &batch->parts[i];
+
+        drafted[part->n_drafts]++;
+        accepted[part->n_accepted]++;
+        n_accepted += part->n_accepted;
+        n += part->n_drafts > 0;
+    }
     rn_metrics_count(metrics, RN_COUNT_DRAFTED, batch->n_drafts);
-    rn_metrics_count(metrics, RN_COUNT_ACCEPTED, n);
+    rn_metrics_count(metrics, RN_COUNT_ACCEPTED, n_accepted);
+    rn_metrics_count(metrics, RN_COUNT_DRAFTS, n);
+    count_places(metrics, RN_COUNT_DRAFTED_AT, drafted);
+    count_places(metrics, RN_COUNT_ACCEPTED_AT, accepted);
 }
 
 void rn_note_step(struct rn_decode *decode, const struct rn_batch *batch)

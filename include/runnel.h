@@ -236,6 +236,8 @@ typedef struct runnel_histogram {
     double sum;
 } runnel_histogram;
 
+#define RUNNEL_MAX_DRAFTS 16
+
 /* Of all models the engine has had. docs/METRICS.md tells each more closely. */
 typedef struct runnel_metrics {
     size_t struct_size;               /* set by the caller to sizeof(runnel_metrics) */
@@ -253,6 +255,10 @@ typedef struct runnel_metrics {
                                          blocks */
     uint64_t trace_dropped;           /* trace events that found no room */
     uint64_t drafted, accepted;       /* tokens that were guessed and verified, and those that were right */
+    uint64_t drafts;                  /* how often a sequence took guesses into a pass: each time it got one token and
+                                         those of its guesses that were right */
+    uint64_t drafted_at[RUNNEL_MAX_DRAFTS];  /* drafted by place: the first guess of a pass, the second ... */
+    uint64_t accepted_at[RUNNEL_MAX_DRAFTS]; /* ... and so many of each place were right, with all before them */
     uint64_t draft_passes, draft_us;  /* of the model's drafter: passes, and their time, which is a share of what has
                                          passed meanwhile: time in drafting ... */
     uint64_t draft_beside_us;         /* ... of it, time in which the model computed too: the overlap achieved */
@@ -600,7 +606,6 @@ typedef enum runnel_draft { /* flags: of several, the first that has a guess, th
     RUNNEL_DRAFT_NGRAM = 1, /* what followed the last time the same tokens stood in prompt or answer */
     RUNNEL_DRAFT_MODEL = 2  /* the drafter that was loaded with the model (draft_path) */
 } runnel_draft;
-#define RUNNEL_MAX_DRAFTS 16
 
 /* What a request does whose turn has come while blocks of its prompt are in lower tiers of the cache. They are fetched
  * from when it comes in, if it has to wait for its turn; those that would take longer than computing are never. */

@@ -477,6 +477,9 @@ static int run_model(struct bench *bench, struct bench_model *model)
     bench->total = model->n_results * ((size_t)bench->options->repeats + 1);
     for (size_t i = 0; i < model->n_results && code == APP_OK; i++)
         code = run_test(bench, &model->results[i]);
+    model->metrics.struct_size = sizeof model->metrics;
+    if (runnel_engine_metrics(bench->app.engine, &model->metrics) != RUNNEL_OK)
+        model->metrics.drafts = 0;
     model->peak_rss_bytes = peak_bytes(); /* before the machine is measured: that takes memory of its own */
     if (code == APP_OK)
         code = measure_machine(bench, model);

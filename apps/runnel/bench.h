@@ -53,6 +53,7 @@ struct bench_model {
     uint64_t peak_rss_bytes;    /* 0: not known */
     bool measured;
     runnel_machine machine;
+    runnel_metrics metrics;     /* of all its runs, those that warm up too */
     struct bench_result *results; /* [n_results]; owned */
     size_t n_results;
 };

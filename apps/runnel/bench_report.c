@@ -194,6 +194,17 @@ static void print_line(const struct bench_model *model, const struct bench_resul
         fputc('\n', stdout);
 }
 
+/* What came of drafts; right by place: of those that a pass had as its first, as its second ... */
+static void print_drafts(const runnel_metrics *m)
+{
+    printf("drafts: %llu in %llu passes of a sequence, %llu right: %.2f tokens a pass; right by place",
+           (unsigned long long)m->drafted, (unsigned long long)m->drafts, (unsigned long long)m->accepted,
+           1 + (double)m->accepted / (double)m->drafts);
+    for (uint32_t i = 0; i < RUNNEL_MAX_DRAFTS && m->drafted_at[i] > 0; i++)
+        printf(" %.0f", 100 * (double)m->accepted_at[i] / (double)m->drafted_at[i]);
+    printf(" %%\n");
+}
+
 static void print_table(const struct bench_model *model, bool first)
 {
     if (!first)
@@ -201,6 +212,8 @@ static void print_table(const struct bench_model *model, bool first)
     print_head(model);
     for (size_t i = 0; i < model->n_results; i++)
         print_line(model, &model->results[i]);
+    if (model->metrics.drafts > 0)
+        print_drafts(&model->metrics);
 }
 
 /* ---- The whole --------------------------------------------------------------------------- */

@@ -147,6 +147,21 @@ static runnel_metrics metrics_now(void)
     return m;
 }
 
+/* Places add up, no later one has more than an earlier, and none is right more often than it was there. */
+static void assert_places(uint64_t drafted, uint64_t accepted)
+{
+    runnel_metrics m = metrics_now();
+
+    assert_int_equal(m.drafts, m.drafted_at[0]);
+    for (uint32_t i = 0; i < RUNNEL_MAX_DRAFTS; i++) {
+        assert_true(m.accepted_at[i] <= m.drafted_at[i]);
+        assert_true(i == 0 || (m.accepted_at[i] <= m.accepted_at[i - 1] && m.drafted_at[i] <= m.drafted_at[i - 1]));
+        drafted -= m.drafted_at[i];
+        accepted -= m.accepted_at[i];
+    }
+    assert_true(drafted == 0 && accepted == 0);
+}
+
 /* Streams of several lengths at once; few blocks: they take them from each other. */
 static void lies_cost_time_only(void **state)
 {
@@ -180,6 +195,7 @@ static void lies_cost_time_only(void **state)
                 assert_true(percents[p] > 0 || accepted * 20 < drafted);
                 assert_int_equal(metrics_now().drafted, drafted);
                 assert_int_equal(metrics_now().accepted, accepted);
+                assert_places(drafted, accepted);
                 stop();
             }
 }
@@ -204,6 +220,9 @@ static void right_drafts_save_passes(void **state)
         assert_text(&told, 4 + round, 100);
         assert_int_equal(told.last.usage.drafted_tokens, told.last.usage.accepted_tokens);
         assert_int_equal(told.last.usage.completion_tokens, 100);
+        assert_int_equal(metrics_now().accepted_at[7], metrics_now().drafted_at[7]);
+        assert_true(round == 0 || metrics_now().accepted_at[7] >= 10);
+        assert_int_equal(metrics_now().drafted_at[8], 0);
         /* the prompt and the first token; each other pass one token and its drafts */
         assert_int_equal(oracle->n_steps - before, 1 + 99 - told.last.usage.accepted_tokens);
         assert_true(oracle->n_steps - before <= 1 + 1 + (99 + 8) / 9 + (round == 0 ? 8 : 0));
