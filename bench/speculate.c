@@ -4,10 +4,12 @@
  *               streams x chances; a chance of -1: right and wrong in turn for 48 tokens each. The figure is the rate
  *               of tokens of requests that draft over that of those that do not; no less than 0.98 is the goal.
  *   proposers   requests with a text (--prompt-file: one in each line, \n for a new line), one after another: plain,
- *               and with each proposer there is. The texts must be the same.
+ *               with n-grams of the text itself, with those of the other texts' answers too (shared), and with
+ *               --draft FILE with that drafter (model) and with all (both). The answers must be the same.
  *
  *   bench_speculate MODEL.gguf [--test grid|proposers] [--streams N[,N...]] [--chances P[,P...]] [--tokens N]
- *                   [--rounds N] [--prompt-file FILE] [--draft-max N] [--threads N] [--csv]
+ *                   [--rounds N] [--prompt-file FILE] [--draft FILE] [--only NAME[,NAME...]] [--draft-max N]
+ *                   [--threads N] [--csv]
  *
  * Variants go in turn, round by round, so that the machine's moods meet all of them; a figure is the median of the
  * rounds' ratios, least and most beside it. Everything runs on one host thread; greedy. */
@@ -29,7 +31,8 @@ struct talk {
     int32_t tokens[TOKENS_MOST];
     uint64_t at_ns[TOKENS_MOST];
     uint32_t n_tokens;
-    bool done;
+    bool done, share;
+    uint64_t salt;
     uint64_t drafted, accepted;
 };
 
@@ -40,7 +43,7 @@ struct liar {
 };
 
 static struct {
-    const char *model, *test, *prompts;
+    const char *model, *test, *prompts, *draft, *only;
     uint32_t streams[8], n_streams, n_chances, n_tokens, n_rounds, draft_max, threads;
     double chances[8];
     bool csv;
@@ -132,6 +135,8 @@ static void submit(struct talk *talk, uint32_t draft)
     request.user = talk;
     request.draft = draft;
     request.draft_max = arguments.draft_max;
+    request.draft_share = talk->share;
+    request.cache_salt = talk->salt;
     talk->n_tokens = 0;
     talk->done = false;
     if (runnel_generate(model, &request, &talk->stream, &error) != RUNNEL_OK)
@@ -245,12 +250,24 @@ static bool grid(void)
 
 /* ---- Proposers ---- */
 
-static const struct {
+enum { TEXTS_MOST = 64, LINE = 16384 };
+
+static struct proposer {
     const char *name;
     uint32_t draft;
-} proposers[] = {{"plain", RUNNEL_DRAFT_NONE}, {"ngram", RUNNEL_DRAFT_NGRAM}};
+    bool share, asked;
+    double rates[TEXTS_MOST][ROUNDS_MOST];
+    uint64_t drafted[TEXTS_MOST], accepted[TEXTS_MOST]; /* of the last round */
+} proposers[] = {{.name = "plain"},
+                 {.name = "ngram", .draft = RUNNEL_DRAFT_NGRAM},
+                 {.name = "shared", .draft = RUNNEL_DRAFT_NGRAM, .share = true},
+                 {.name = "model", .draft = RUNNEL_DRAFT_MODEL},
+                 {.name = "both", .draft = RUNNEL_DRAFT_NGRAM | RUNNEL_DRAFT_MODEL, .share = true}};
 
-enum { PROPOSERS = sizeof proposers / sizeof *proposers, LINE = 16384 };
+enum { PROPOSERS = sizeof proposers / sizeof *proposers };
+
+static char texts[TEXTS_MOST][LINE];
+static uint32_t n_texts;
 
 /* \n becomes a new line. */
 static void unescape(char *line)
@@ -268,59 +285,100 @@ static void unescape(char *line)
     *to = 0;
 }
 
-static void tell(const char *name, uint32_t line, double rate, double *ratios, const struct talk *talk)
+static void read_texts(void)
 {
-    uint32_t rounds = arguments.n_rounds;
-
-    qsort(ratios, rounds, sizeof *ratios, by_size);
-    if (arguments.csv)
-        printf("proposers,%u,%s,%.2f,%.3f,%.3f,%.3f,%llu,%llu\n", line, name, rate, ratios[rounds / 2], ratios[0],
-               ratios[rounds - 1], (unsigned long long)talk->drafted, (unsigned long long)talk->accepted);
-    else
-        printf("text %u, %-8s %7.2f tokens/s; ratio %.3f (%.3f to %.3f); drafted %llu, accepted %llu (%.0f %%)\n", line,
-               name, rate, ratios[rounds / 2], ratios[0], ratios[rounds - 1], (unsigned long long)talk->drafted,
-               (unsigned long long)talk->accepted,
-               talk->drafted == 0 ? 0.0 : 100.0 * (double)talk->accepted / (double)talk->drafted);
-}
-
-/* One text: all proposers in turn, in each round another one first. */
-static void race(uint32_t line, const char *text)
-{
-    double rates[PROPOSERS] = {0}, ratios[PROPOSERS][ROUNDS_MOST], rate[PROPOSERS];
-    struct talk last[PROPOSERS];
-
-    talks[0] = (struct talk){.text = text};
-    for (uint32_t r = 0; r < arguments.n_rounds; r++) {
-        for (uint32_t k = 0; k < PROPOSERS; k++) {
-            uint32_t i = (r + k) % PROPOSERS;
-
-            rate[i] = run(1, proposers[i].draft);
-            rates[i] += rate[i] / arguments.n_rounds;
-            if (r + k == 0)
-                memcpy(answers[0], talks[0].tokens, sizeof answers[0]);
-            if (memcmp(talks[0].tokens, answers[0], talks[0].n_tokens * sizeof(int32_t)) != 0)
-                die(proposers[i].name, "drafts have changed a text");
-            last[i] = talks[0];
-        }
-        for (uint32_t i = 0; i < PROPOSERS; i++)
-            ratios[i][r] = rate[i] / rate[0];
-    }
-    for (uint32_t i = 0; i < PROPOSERS; i++)
-        tell(proposers[i].name, line, rates[i], ratios[i], &last[i]);
-}
-
-static void race_all(void)
-{
-    static char line[LINE];
     FILE *file = arguments.prompts == NULL ? NULL : fopen(arguments.prompts, "r");
 
     if (file == NULL)
         die("--prompt-file", arguments.prompts == NULL ? "is missing" : "cannot be read");
-    for (uint32_t n = 1; fgets(line, LINE, file) != NULL; n++) {
-        unescape(line);
-        race(n, line);
-    }
+    while (n_texts < TEXTS_MOST && fgets(texts[n_texts], LINE, file) != NULL)
+        unescape(texts[n_texts++]);
     fclose(file);
+}
+
+/* "plain" always runs: the others are compared with it. */
+static void choose(void)
+{
+    for (uint32_t i = 0; i < PROPOSERS; i++) {
+        bool can = (proposers[i].draft & RUNNEL_DRAFT_MODEL) == 0 || arguments.draft != NULL;
+        bool named = arguments.only == NULL || strstr(arguments.only, proposers[i].name) != NULL;
+
+        proposers[i].asked = i == 0 || (can && named);
+    }
+}
+
+/* One text: all proposers in turn, in each round another one first. A round's salt is its own, so that what is shared
+ * are the answers to the texts before it, not its own of the last round. */
+static void race(uint32_t text, uint32_t round)
+{
+    for (uint32_t k = 0, n = 0; k < PROPOSERS; k++) {
+        struct proposer *p = &proposers[(round + k) % PROPOSERS];
+
+        if (!p->asked)
+            continue;
+        talks[0] = (struct talk){.text = texts[text], .share = p->share, .salt = round + 1};
+        p->rates[text][round] = run(1, p->draft);
+        p->drafted[text] = talks[0].drafted;
+        p->accepted[text] = talks[0].accepted;
+        if (n++ == 0)
+            memcpy(answers[0], talks[0].tokens, sizeof answers[0]);
+        if (memcmp(talks[0].tokens, answers[0], talks[0].n_tokens * sizeof(int32_t)) != 0)
+            die(p->name, "drafts have changed a text");
+    }
+}
+
+/* The rate over texts [first, last) of equally many tokens, over plain's of the same round: rounds' median. */
+static double ratio_of(const struct proposer *p, uint32_t first, uint32_t last, double *rate)
+{
+    double ratios[ROUNDS_MOST];
+
+    *rate = 0;
+    for (uint32_t r = 0; r < arguments.n_rounds; r++) {
+        double time = 0, plain = 0;
+
+        for (uint32_t t = first; t < last; t++) {
+            time += 1 / p->rates[t][r];
+            plain += 1 / proposers[0].rates[t][r];
+        }
+        ratios[r] = plain / time;
+        *rate += (last - first) / time / arguments.n_rounds;
+    }
+    qsort(ratios, arguments.n_rounds, sizeof *ratios, by_size);
+    return ratios[arguments.n_rounds / 2];
+}
+
+static void tell(const struct proposer *p, uint32_t first, uint32_t last)
+{
+    double rate, ratio = ratio_of(p, first, last, &rate);
+    uint64_t drafted = 0, accepted = 0;
+    char name[32] = "all";
+
+    for (uint32_t t = first; t < last; t++) {
+        drafted += p->drafted[t];
+        accepted += p->accepted[t];
+    }
+    if (last - first < n_texts)
+        snprintf(name, sizeof name, "%u", first + 1);
+    if (arguments.csv)
+        printf("proposers,%s,%s,%.2f,%.3f,%llu,%llu\n", name, p->name, rate, ratio, (unsigned long long)drafted,
+               (unsigned long long)accepted);
+    else
+        printf("text %-3s %-7s %7.2f tokens/s; ratio %.3f; drafted %llu, accepted %llu (%.0f %%)\n", name, p->name,
+               rate, ratio, (unsigned long long)drafted, (unsigned long long)accepted,
+               drafted == 0 ? 0.0 : 100.0 * (double)accepted / (double)drafted);
+}
+
+static void race_all(void)
+{
+    read_texts();
+    choose();
+    for (uint32_t r = 0; r < arguments.n_rounds; r++)
+        for (uint32_t t = 0; t < n_texts; t++)
+            race(t, r);
+    for (uint32_t t = 0; t <= n_texts; t++)
+        for (uint32_t i = 0; i < PROPOSERS; i++)
+            if (proposers[i].asked && (t < n_texts || n_texts > 1))
+                tell(&proposers[i], t < n_texts ? t : 0, t < n_texts ? t + 1 : n_texts);
 }
 
 /* ---- The program ---- */
@@ -346,6 +404,10 @@ static void set(const char *name, const char *value)
         arguments.test = value;
     else if (strcmp(name, "--prompt-file") == 0)
         arguments.prompts = value;
+    else if (strcmp(name, "--draft") == 0)
+        arguments.draft = value;
+    else if (strcmp(name, "--only") == 0)
+        arguments.only = value;
     else if (strcmp(name, "--chances") == 0)
         arguments.n_chances = numbers(value, arguments.chances, 8);
     else if (strcmp(name, "--tokens") == 0)
@@ -396,6 +458,7 @@ static void open_model(void)
     options.compute_threads = arguments.threads;
     runnel_model_options_default(&model_options);
     model_options.context_tokens = 2048;
+    model_options.draft_path = arguments.draft;
     model_options.kv_bytes = (uint64_t)1 << 30;
     if (runnel_engine_new(&options, &engine, &error) != RUNNEL_OK ||
         runnel_model_load(engine, arguments.model, &model_options, &model, &error) != RUNNEL_OK ||
