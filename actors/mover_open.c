@@ -98,7 +98,7 @@ static void open_cold(struct rn_mover *mover, rn_mover_adopt_fn *adopt, void *us
                             .block_bytes = mover->block_bytes};
     struct rn_cold_limits limits = {.max_bytes = cold_bytes(model),
                                     .max_records = places_in(model, cold_bytes(model), SMALLER_COLD)};
-    runnel_error error;
+    runnel_error error = {0};
 
     strncpy(id.name, model->metrics->name, sizeof id.name - 1);
     if (rn_lower_open_cold(&mover->lowers[RN_LOWER_COLD], &model->engine->heap, model->parts.cold_io,

@@ -272,14 +272,25 @@ static void attach_session(struct rn_request *request, struct rn_session *sessio
     session->busy = true;
 }
 
+/* What of the prompt came from lower tiers; it may have been evicted again since. */
+static void note_lower(struct rn_tier *tier, struct rn_request *request)
+{
+    uint32_t left = request->n_cached;
+
+    for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
+        uint32_t n = tier->passages[request->slot].n_from[kind] * tier->model->parts.limits.block_tokens;
+
+        request->n_lower[kind] = n < left ? n : left;
+        left -= request->n_lower[kind];
+    }
+}
+
 static void start(struct rn_tier *tier, struct rn_request *request)
 {
     request->stalled = false;
     if (!request->resumed) {
         request->n_cached = request->n_scored = request->n_done;
-        for (unsigned kind = 0; kind < RN_LOWERS; kind++)
-            request->n_lower[kind] = tier->passages[request->slot].n_from[kind] *
-                                     tier->model->parts.limits.block_tokens;
+        note_lower(tier, request);
         request->admitted_us = rn_now_us(&tier->model->engine->clock);
         for (uint32_t i = 0; i < request->n_prompt; i++)
             rn_sampler_accept(request->sampler, request->tokens[i]);

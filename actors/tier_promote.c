@@ -172,16 +172,15 @@ bool rn_tier_bring_up(struct rn_tier *tier, const struct rn_request *request, co
                       uint32_t n_positions, const struct rn_fit *fit)
 {
     const struct rn_prefix_match *found = &fit->found;
-    bool begun = false;
 
     if (fit->pending || !can_promote(tier, request, fit) || request->cache_wait == RUNNEL_CACHE_BEST_EFFORT ||
         (found->n_ready + found->n_cold) * block_tokens(tier) <= fit->n_done)
         return false;
     rn_tier_ref(tier, tier->found, found->n_ready);
     if (rn_tier_has_room(tier, session, rn_tier_blocks_for(tier, n_positions) - found->n_ready))
-        begun = promote(tier, request, fit);
+        promote(tier, request, fit);
     rn_tier_take_back(tier, tier->found, found->n_ready);
-    return begun;
+    return true; /* what was evicted for the room may be what the request would copy from */
 }
 
 /* So many blocks can be had without asking anybody for them. */

@@ -16,8 +16,8 @@
 #include "actors/tier_cache.h"
 
 /* Its turn has come: tokens of the prompt are in tier->tokens, `fit` is what was found for them, and it begins with
- * blocks for n_positions. True: what lower tiers have of it is on its way; look again. False: there is nothing that would
- * be worth it, no room for it now, or the request does not want to wait. */
+ * blocks for n_positions. True: what lower tiers have of it is on its way, or something was evicted for it; look again.
+ * False: there is nothing that would be worth it, or the request does not want to wait. */
 bool rn_tier_bring_up(struct rn_tier *tier, const struct rn_request *request, const struct rn_session *session,
                       uint32_t n_positions, const struct rn_fit *fit);
 

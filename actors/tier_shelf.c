@@ -289,10 +289,18 @@ static uint8_t lasting(const struct rn_shelf *shelf)
     return shelf->tiers & shelf->writes & (uint8_t)~RN_LOWER_BIT(RN_LOWER_WARM);
 }
 
+static uint32_t depth_of(const struct rn_tier *tier, struct rn_prefix_ref node)
+{
+    struct rn_prefix_view view;
+
+    return rn_prefix_tree_look(&tier->tree, node, &view) ? view.n_blocks : 0;
+}
+
 static void drop_wanted(struct rn_shelf *shelf)
 {
     shelf->first_wanted = (shelf->first_wanted + 1) % RN_SHELF_WANTED;
     shelf->n_wanted--;
+    shelf->n_for_wanted = 0;
 }
 
 /* The next blocks of a prefix that is wanted in the tiers that last. */
@@ -306,8 +314,10 @@ static void send_wanted(struct rn_tier *tier)
                                          : lacking(tier, shelf->wanted[shelf->first_wanted], lasting(shelf), nodes,
                                                    most_lent(tier));
 
-        if (n > 0)
+        /* each of its blocks once: a tier that is too small for them would lose the first ones to the last */
+        if (n > 0 && shelf->n_for_wanted < depth_of(tier, shelf->wanted[shelf->first_wanted]))
             send_down(tier, nodes, n, lasting(shelf), true);
+        shelf->n_for_wanted += n;
         if (!shelf->down_out)
             drop_wanted(shelf);
     }

@@ -73,6 +73,7 @@ struct rn_shelf {
     int32_t *move_tokens;
     struct rn_prefix_ref wanted[RN_SHELF_WANTED]; /* a ring */
     uint32_t first_wanted, n_wanted;
+    uint32_t n_for_wanted;       /* blocks copied for the first of them */
     struct rn_prefix_ref *chain; /* [blocks of a context]: scratch */
     uint64_t calm;               /* tree.now when there was nothing to copy; UINT64_MAX: there may be something */
     struct rn_promotion promotions[RN_PROMOTIONS];
