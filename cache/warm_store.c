@@ -451,7 +451,7 @@ static size_t fixed_bytes(const struct rn_warm_store *store)
 static bool plan(struct rn_warm_store *store, size_t *page_bytes, uint32_t *slabs)
 {
     const struct rn_warm_options *options = &store->options;
-    uint64_t records, n, slab;
+    uint64_t records, least, n, slab;
 
     if (options->payload_bytes == 0 || options->payload_bytes > (size_t)1 << 30 || options->block_tokens == 0 ||
         options->block_tokens > 1u << 20)
@@ -459,8 +459,9 @@ static bool plan(struct rn_warm_store *store, size_t *page_bytes, uint32_t *slab
     *page_bytes = LEAST_PAGE;
     while (2 * *page_bytes <= options->payload_bytes / PAGES_PER_PAYLOAD && *page_bytes < MOST_PAGE)
         *page_bytes *= 2;
-    records = options->max_bytes / (options->payload_bytes / SMALL_PART + options->block_tokens * sizeof(int32_t) +
-                                    sizeof(struct entry));
+    least = options->payload_bytes / SMALL_PART > *page_bytes ? options->payload_bytes / SMALL_PART : *page_bytes;
+    records = options->max_bytes / (least + options->block_tokens * sizeof(int32_t) + sizeof(struct entry) +
+                                    sizeof *store->leaves + 4 * sizeof *store->table);
     store->max_records = records < MOST_RECORDS ? (uint32_t)records : MOST_RECORDS;
     store->table_bits = table_bits(store->max_records);
     store->fixed_bytes = fixed_bytes(store);
