@@ -2,6 +2,7 @@
 #include "tests/sim/plants.h"
 
 #include <stddef.h>
+#include <string.h>
 
 static enum plant armed;
 static unsigned calls_left;
@@ -9,6 +10,8 @@ static bool fired;
 static struct rn_block_pool *watched_pool;
 static uint32_t watched_block;
 static int32_t last_token;
+static unsigned char last_block[4096];
+static size_t last_bytes; /* of it; 0: none yet */
 
 void plant_arm(enum plant plant, unsigned calls)
 {
@@ -17,6 +20,7 @@ void plant_arm(enum plant plant, unsigned calls)
     fired = false;
     watched_pool = NULL;
     last_token = -1;
+    last_bytes = 0;
 }
 
 bool plant_fired(void)
@@ -71,5 +75,23 @@ runnel_status planted_pick(const struct rn_sampler *sampler, struct rn_sampler_s
         pick->token = last_token;
     }
     last_token = token;
+    return status;
+}
+
+runnel_status planted_unpack(struct rn_block_codec *codec, const void *packed, size_t n, void *block)
+{
+    runnel_status status = rn_block_codec_unpack(codec, packed, n, block);
+    unsigned char own[sizeof last_block];
+    size_t bytes = codec->options.block_bytes < sizeof own ? codec->options.block_bytes : sizeof own;
+
+    if (status != RUNNEL_OK)
+        return status;
+    memcpy(own, block, bytes);
+    if (due(PLANT_FOREIGN_BLOCK) && last_bytes == bytes && memcmp(last_block, own, bytes) != 0) {
+        fired = true;
+        memcpy(block, last_block, bytes);
+    }
+    memcpy(last_block, own, bytes);
+    last_bytes = bytes;
     return status;
 }

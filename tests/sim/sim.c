@@ -68,8 +68,8 @@ void sim_fail(struct sim *sim, const char *format, ...)
  * stream must not pile up behind that of the slot's next ones. */
 static void plan_churn(struct sim_plan *plan)
 {
-    plan->features |= 1u << SIM_FEW_STREAMS | 1u << SIM_CANCEL;
-    plan->features &= ~(1u << SIM_FREE_ENGINE | 1u << SIM_PULL);
+    plan->features |= UINT64_C(1) << SIM_FEW_STREAMS | UINT64_C(1) << SIM_CANCEL;
+    plan->features &= ~(UINT64_C(1) << SIM_FREE_ENGINE | UINT64_C(1) << SIM_PULL);
     plan->policy = SIM_STARVE_ONE;
     plan->n_ticks = 6000;
     plan->n_requests = SIM_STREAMS;
@@ -138,17 +138,17 @@ static void make_plan(struct sim *sim)
     struct sim_plan *plan = &sim->plan;
 
     for (uint32_t i = 0; i < SIM_FEATURES; i++)
-        plan->features |= (uint32_t)sim_chance(sim, 50) << i;
+        plan->features |= (uint64_t)sim_chance(sim, 50) << i;
     /* What ends a run early or fails requests at random leaves less to look at: in fewer seeds. */
     for (uint32_t i = SIM_FREE_MODEL; i <= SIM_NAN_FAULTS; i++)
         if (sim_chance(sim, 50))
-            plan->features &= ~(1u << i);
+            plan->features &= ~(UINT64_C(1) << i);
     if (!sim_chance(sim, 8))
-        plan->features &= ~(1u << SIM_CHURN);
+        plan->features &= ~(UINT64_C(1) << SIM_CHURN);
     if (!sim_chance(sim, 30))
-        plan->features &= ~(1u << SIM_NO_PREFIX_CACHE);
+        plan->features &= ~(UINT64_C(1) << SIM_NO_PREFIX_CACHE);
     if (!sim_chance(sim, 30))
-        plan->features &= ~(1u << SIM_QUEUE_LIMITS);
+        plan->features &= ~(UINT64_C(1) << SIM_QUEUE_LIMITS);
     plan->policy = (enum sim_policy)sim_pick(sim, SIM_POLICIES);
     plan->n_ticks = between(sim, 50, 1200);
     plan->n_requests = between(sim, 1, sim_chance(sim, 20) ? 64 : 20);
@@ -181,6 +181,7 @@ static void make_plan(struct sim *sim)
         sim->priorities[i] = (uint8_t)sim_pick(sim, 256);
     sim->starved = sim_pick(sim, RN_MODEL_ACTORS);
     plan_means(sim);
+    sim_plan_tiers(sim);
 }
 
 static void tell_plan(struct sim *sim)
@@ -188,8 +189,8 @@ static void tell_plan(struct sim *sim)
     const struct sim_plan *plan = &sim->plan;
     const struct rn_backend_limits *limits = &plan->limits;
 
-    sim_tell(sim, "features %06x policy %d; %u streams, %u sessions", plan->features, (int)plan->policy,
-             plan->max_streams, plan->max_sessions);
+    sim_tell(sim, "features %06llx policy %d; %u streams, %u sessions", (unsigned long long)plan->features,
+             (int)plan->policy, plan->max_streams, plan->max_sessions);
     sim_tell(sim, "rows %u outs %u seqs %u; %u blocks of %u, context %u; alphabet of %u", limits->max_rows,
              limits->max_outs, limits->max_seqs, limits->n_blocks, limits->block_tokens, limits->context_tokens,
              plan->alphabet.n);
@@ -371,7 +372,10 @@ bool sim_new_model(struct sim *sim, uint32_t index)
     oracle_free(model->drafter);
     model->drafter = NULL;
     oracle_free(model->oracle);
-    model->oracle = oracle_new(&sim->plan.limits, &sim->plan.alphabet, sim->seed << 16 | model->n_lives++ << 8 | index);
+    if (model->n_lives == 0 || !sim_has(sim, SIM_COLD) || sim_chance(sim, 20))
+        model->salt = sim->seed << 16 | model->n_lives << 8 | (sim_chance(sim, 30) ? 0 : index);
+    model->n_lives++;
+    model->oracle = oracle_new(&sim->plan.limits, &sim->plan.alphabet, model->salt);
     parts.vocab = rn_vocab_new_bytes(&sim->engine->heap);
     if (model->oracle == NULL || parts.vocab == NULL) {
         rn_vocab_free(parts.vocab);
@@ -392,6 +396,7 @@ bool sim_new_model(struct sim *sim, uint32_t index)
         new_drafter(sim, model, &parts);
     runnel_model_options_default(&options);
     options.no_prefix_cache = sim_has(sim, SIM_NO_PREFIX_CACHE);
+    sim_tiers_of_model(sim, index, &parts, &options);
     status = rn_model_new_of_parts(sim->engine, &parts, &options, &model->handle, &error);
     sim_sign(sim, 0x100 + (uint64_t)-status);
     sim_tell(sim, "host: model %u is new: %s", index, runnel_status_name(status));
@@ -399,7 +404,7 @@ bool sim_new_model(struct sim *sim, uint32_t index)
         return true;
     model->handle = NULL;
     if (status != RUNNEL_NO_MEMORY || !sim_has(sim, SIM_ALLOC_FAULTS) || error.status != status)
-        sim_fail(sim, "a model was refused: %s", runnel_status_name(status));
+        sim_fail(sim, "a model was refused: %s: %s", runnel_status_name(status), error.message);
     if (!model->oracle->freed || (model->drafter != NULL && !model->drafter->freed))
         sim_fail(sim, "a model that was refused did not free its backends");
     return false;
@@ -409,6 +414,7 @@ void sim_free_model(struct sim *sim, uint32_t index)
 {
     sim_sign(sim, 0x200 + index);
     sim_tell(sim, "host: frees model %u", index);
+    sim_end_disk(sim, index);
     runnel_model_free(sim->models[index].handle);
     sim->models[index].handle = NULL;
     for (uint32_t i = 0; i < SIM_SESSIONS; i++)
@@ -604,6 +610,7 @@ static void tick(struct sim *sim)
         complete_step(sim, choose_fault(sim));
     } else if ((at -= plan->weight_step) < plan->weight_host) {
         sim_act(sim);
+        sim_act_disk(sim);
     } else if ((at -= plan->weight_host) < plan->weight_dispatch) {
         sim_deliver(sim, sim_pick(sim, 5));
         if (sim->free_at_return)
@@ -733,6 +740,9 @@ static void report_on(const struct sim *sim, struct sim_report *report)
         .n_expired = sim->n_expired,
         .n_busy = sim->n_busy,
         .n_joined = sim->n_joined,
+        .n_warm_tokens = sim->n_warm_tokens,
+        .n_cold_tokens = sim->n_cold_tokens,
+        .n_deaths = sim->n_deaths,
     };
     memcpy(report->failure, sim->failure, sizeof report->failure);
     memcpy(report->n_outcomes, sim->n_outcomes, sizeof report->n_outcomes);
@@ -759,6 +769,8 @@ bool sim_run(uint64_t seed, FILE *story, struct sim_report *report)
     }
     look_for_breaches(sim);
     sim_remove_files(sim);
+    if (sim->disk != NULL && !sim->failed)
+        fake_disk_free(sim->disk);
     report_on(sim, report);
     good = !sim->failed;
     if (good)

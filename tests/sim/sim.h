@@ -10,6 +10,7 @@
  *
  *   sim.c         the plan, the engine, the ticks, the end
  *   sim_host.c    the host: what it submits and does, what it is told
+ *   sim_tiers.c   lower tiers of the cache, on a fake disk
  *   sim_verdict.c checks while it runs, and of each answer against judge.h
  *
  * The first thing found wrong is kept as a sentence and ends the run; a failed run keeps its memory. */
@@ -20,6 +21,7 @@
 
 #include "actors/engine.h"
 #include "model/room.h"
+#include "tests/sim/fake_disk.h"
 #include "tests/sim/judge.h"
 #include "tests/sim/liar.h"
 #include "tests/sim/oracle_backend.h"
@@ -68,6 +70,9 @@ enum sim_feature {
     SIM_QUEUE_LIMITS,
     SIM_COALESCE,
     SIM_SPECULATE,
+    SIM_WARM,
+    SIM_COLD,
+    SIM_DISK_FAULTS,
     SIM_FEATURES
 };
 
@@ -81,7 +86,7 @@ enum sim_policy {
 };
 
 struct sim_plan {
-    uint32_t features;
+    uint64_t features;
     enum sim_policy policy;
     uint32_t n_ticks, n_requests, max_batch;
     uint32_t max_streams, max_sessions;
@@ -90,6 +95,8 @@ struct sim_plan {
     uint32_t weight_actor, weight_step, weight_host, weight_dispatch, weight_time;
     struct rn_backend_limits limits;
     struct oracle_alphabet alphabet;
+    uint64_t warm_bytes;   /* 0: no warm tier */
+    uint32_t cache_places; /* of a lower tier */
 };
 
 struct sim_model {
@@ -98,6 +105,7 @@ struct sim_model {
     struct oracle *drafter; /* NULL: none. Its guesses are right with a chance, and it may fail as the other one */
     struct liar_plan liar;
     uint32_t n_lives; /* of this place */
+    uint64_t salt;    /* of the last life: a cold tier is found again by who has the same */
 };
 
 struct sim_session {
@@ -181,6 +189,7 @@ struct sim {
     struct { struct sim_origin holds; bool written; } files[SIM_FILES];
     uint32_t n_files;
     char folder[32];            /* of the files; "": not made yet */
+    struct fake_disk *disk;     /* of the cold tiers; a process for each place of models */
     uint64_t n_copies, n_forks, n_imports, n_jobs;
     uint64_t n_means; /* rows that saw one */
     uint64_t n_guesses; /* rows of drafters with logits */
@@ -194,6 +203,7 @@ struct sim {
     uint64_t n_hit_tokens, n_waits, n_evicted; /* what the prefix cache came to */
     uint64_t n_trace_steps, n_trace_queued, actor_end_ns; /* of the trace */
     uint64_t n_preempted, n_expired, n_busy, n_joined;
+    uint64_t n_warm_tokens, n_cold_tokens, n_deaths; /* of disks under a running model */
     bool failed;
     char failure[512];
 };
@@ -206,7 +216,7 @@ struct sim_report {
     uint64_t n_ticks, n_steps, n_events, n_checks;
     uint64_t n_outcomes[3]; /* done, cancelled, failed */
     uint64_t n_hit_tokens, n_waits, n_evicted, n_preempted, n_expired, n_busy, n_joined, n_copies, n_forks, n_imports,
-        n_means, n_guesses;
+        n_means, n_guesses, n_warm_tokens, n_cold_tokens, n_deaths;
 };
 
 /* Runs one seed. True: nothing was wrong. story: each message and act is written there; NULL: nowhere. */
@@ -241,6 +251,14 @@ void sim_job_ended(struct sim *sim, struct sim_stream *stream);
 void sim_judge_job(struct sim *sim, const struct sim_stream *stream, uint32_t n_tokens, bool known);
 void sim_lose(struct sim *sim, uint32_t serial);
 void sim_remove_files(struct sim *sim);
+
+/* sim_tiers.c: what a model's options and parts say of lower tiers; what happens to its disk; before it is freed; what
+ * of a prompt can have been cached, by what others have asked. */
+void sim_plan_tiers(struct sim *sim);
+void sim_tiers_of_model(struct sim *sim, uint32_t index, struct rn_model_parts *parts, runnel_model_options *options);
+void sim_act_disk(struct sim *sim);
+void sim_end_disk(struct sim *sim, uint32_t index);
+void sim_judge_cached(struct sim *sim, const struct sim_stream *stream, uint32_t n_history);
 
 /* sim_verdict.c: after a tick; when nothing can run; at the end, of all answers. */
 void sim_check_tick(struct sim *sim);

@@ -202,6 +202,8 @@ static void fill_request(struct sim *sim, struct sim_stream *stream, char *text,
     request->tenant = stream->tenant;
     request->priority = stream->priority;
     request->deadline_ms = stream->deadline_ms;
+    request->cache_wait = (runnel_cache_wait)sim_pick(sim, 3);
+    request->cache_wait_ms = request->cache_wait == RUNNEL_CACHE_DEADLINE ? sim_pick(sim, 50) : 0;
     if (sim_has(sim, SIM_SPECULATE) && sim_chance(sim, 70)) {
         request->draft = RUNNEL_DRAFT_NGRAM; /* or a liar, see sim_new_model */
         if (sim->models[stream->model].drafter != NULL && sim_chance(sim, 80))

@@ -363,6 +363,13 @@ static void judge_usage(struct sim *sim, const struct sim_stream *stream, const 
         sim_fail(sim, "stream %u: usage says %llu of %llu cached; %u and %u tokens were asked", index_of(sim, stream),
                  (unsigned long long)stream->usage.cached_tokens, (unsigned long long)stream->usage.prompt_tokens,
                  history->n, stream->n_prompt);
+    if (stream->usage.warm_tokens + stream->usage.cold_tokens > stream->usage.cached_tokens)
+        sim_fail(sim, "stream %u: of %llu cached tokens %llu were warm and %llu cold", index_of(sim, stream),
+                 (unsigned long long)stream->usage.cached_tokens, (unsigned long long)stream->usage.warm_tokens,
+                 (unsigned long long)stream->usage.cold_tokens);
+    sim->n_warm_tokens += stream->usage.warm_tokens;
+    sim->n_cold_tokens += stream->usage.cold_tokens;
+    sim_judge_cached(sim, stream, history->n);
     if ((t->first_token_us > 0) != (stream->usage.completion_tokens > 0) || t->end_us <= t->admitted_us ||
         (t->first_token_us > 0 && (t->first_token_us <= t->admitted_us || t->end_us <= t->first_token_us)))
         sim_fail(sim, "stream %u: timings %llu, %llu, %llu", index_of(sim, stream), (unsigned long long)t->admitted_us,

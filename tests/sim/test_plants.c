@@ -2,7 +2,7 @@
  * caught when the simulation says so, when a check inside the library stops the program, or when the
  * run does not come to its end. The control: the same program with no bug passes.
  *
- *   test_sim_plants lost-wake | double-free | stale-token | none */
+ *   test_sim_plants lost-wake | double-free | stale-token | foreign-block | none */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,9 +71,9 @@ static bool run_seed(enum plant plant, uint64_t seed, struct tally *tally)
 
 static bool choose(int argc, char **argv, enum plant *plant)
 {
-    static const char *const names[] = {"none", "lost-wake", "double-free", "stale-token"};
+    static const char *const names[] = {"none", "lost-wake", "double-free", "stale-token", "foreign-block"};
 
-    for (int i = 0; argc == 2 && i < 4; i++)
+    for (int i = 0; argc == 2 && i < 5; i++)
         if (strcmp(argv[1], names[i]) == 0) {
             *plant = (enum plant)i;
             return true;
@@ -87,7 +87,7 @@ int main(int argc, char **argv)
     enum plant plant;
 
     if (!choose(argc, argv, &plant)) {
-        fprintf(stderr, "usage: %s none | lost-wake | double-free | stale-token\n", argv[0]);
+        fprintf(stderr, "usage: %s none | lost-wake | double-free | stale-token | foreign-block\n", argv[0]);
         return 2;
     }
     for (uint64_t seed = 1; seed <= SEEDS; seed++)

@@ -108,6 +108,9 @@ static void test_seeds(void **state)
         sum.n_expired += report.n_expired;
         sum.n_busy += report.n_busy;
         sum.n_joined += report.n_joined;
+        sum.n_warm_tokens += report.n_warm_tokens;
+        sum.n_cold_tokens += report.n_cold_tokens;
+        sum.n_deaths += report.n_deaths;
         for (int i = 0; i < 3; i++)
             sum.n_outcomes[i] += report.n_outcomes[i];
         sum.signature ^= report.signature;
@@ -123,13 +126,17 @@ static void test_seeds(void **state)
     printf("%llu preemptions, %llu deadlines passed, %llu submits refused, %llu tokens joined\n",
            (unsigned long long)sum.n_preempted, (unsigned long long)sum.n_expired, (unsigned long long)sum.n_busy,
            (unsigned long long)sum.n_joined);
+    printf("%llu prompt tokens came from warm tiers, %llu from cold ones; %llu disks died\n",
+           (unsigned long long)sum.n_warm_tokens, (unsigned long long)sum.n_cold_tokens,
+           (unsigned long long)sum.n_deaths);
     assert_int_equal(failed, 0);
     /* A range of some size has to have met everything, or it proves little. */
     if (last_seed - first_seed >= 500)
         assert_true(sum.n_outcomes[0] > 0 && sum.n_outcomes[1] > 0 && sum.n_outcomes[2] > 0 &&
                     sum.n_steps > sum.n_streams && sum.n_hit_tokens > 0 && sum.n_waits > 0 && sum.n_evicted > 0 &&
                     sum.n_preempted > 0 && sum.n_expired > 0 && sum.n_busy > 0 && sum.n_joined > 0 &&
-                    sum.n_forks > 0 && sum.n_imports > 0 && sum.n_copies > 0 && sum.n_means > 0 && sum.n_guesses > 0);
+                    sum.n_forks > 0 && sum.n_imports > 0 && sum.n_copies > 0 && sum.n_means > 0 && sum.n_guesses > 0 &&
+                    sum.n_warm_tokens > 0 && sum.n_cold_tokens > 0 && sum.n_deaths > 0);
 }
 
 /* Two seeds must not give one signature: it would say nothing. */
