@@ -307,16 +307,18 @@ static void choose(void)
     }
 }
 
-/* One text: all proposers in turn, in each round another one first. A round's salt is its own, so that what is shared
- * are the answers to the texts before it, not its own of the last round. */
+/* One text: all proposers in turn, in each round another one first. Each has a salt of its own in each round, so that
+ * what is shared are its answers to the texts before, not this one's of another proposer. */
 static void race(uint32_t text, uint32_t round)
 {
     for (uint32_t k = 0, n = 0; k < PROPOSERS; k++) {
         struct proposer *p = &proposers[(round + k) % PROPOSERS];
 
+        uint64_t salt = (uint64_t)round * PROPOSERS + (uint64_t)(p - proposers) + 1;
+
         if (!p->asked)
             continue;
-        talks[0] = (struct talk){.text = texts[text], .share = p->share, .salt = round + 1};
+        talks[0] = (struct talk){.text = texts[text], .share = p->share, .salt = salt};
         p->rates[text][round] = run(1, p->draft);
         p->drafted[text] = talks[0].drafted;
         p->accepted[text] = talks[0].accepted;
@@ -467,6 +469,15 @@ static void open_model(void)
     n_vocab = info.vocab_tokens;
 }
 
+/* What the policy believes that steps cost. */
+static void tell_costs(void)
+{
+    fprintf(stderr, "steps of 1, 2, ... rows, ms:");
+    for (uint32_t rows = 1; rows <= 1 + RN_DRAFT_MOST; rows++)
+        fprintf(stderr, " %.2f", (double)rn_step_cost_of(&model->decode.cost, rows) * 1e-3);
+    fprintf(stderr, "\n");
+}
+
 int main(int argc, char **argv)
 {
     bool good = true;
@@ -480,6 +491,7 @@ int main(int argc, char **argv)
         race_all();
     else
         die(arguments.test, "is no test");
+    tell_costs();
     runnel_engine_free(engine);
     return good ? 0 : 1;
 }

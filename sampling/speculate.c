@@ -1,16 +1,19 @@
 /* The length of drafts: see speculate.h. */
 #include "sampling/speculate.h"
 
+#include <stdbool.h>
+
 #define COST_SMOOTHING 0.04f      /* weight of the newest step, once there were many */
 #define COST_MOST 25u
 #define OUTLIER 1.5f              /* a step that took longer than so many times what it should was held up */
 #define DRIFT 0.03125f            /* how far the other sizes follow */
+#define CAPS 4u                   /* larger sizes that bound one */
 #define MORE_ROWS 4.0f            /* in the guess beyond what is known: a row costs a fifth of a step of one */
 #define DRAFT_SMOOTHING 0.0833f   /* of the newest draft: the last dozen or so count */
 #define FIRST_ACCEPTANCE 0.6f     /* taken for granted, with the weight of three drafts */
 #define FIRST_SEEN 3u
-#define FIRST_PURSE 0.5f          /* tokens */
-#define INCOME 0.004f             /* for each step */
+#define FIRST_PURSE 0.6f          /* tokens */
+#define INCOME 0.003f             /* for each step */
 #define MOST_PURSE 4.0f           /* no past luck pays for more */
 #define FIRST_PAUSE 16u
 #define MOST_PAUSE 256u
@@ -38,6 +41,14 @@ static float beyond(const struct rn_step_cost *cost, uint32_t size, float rows)
     return cost->us[size] * (rows + MORE_ROWS) / (cost->rows[size] + MORE_ROWS);
 }
 
+/* No more than a larger step takes: one that was held up when it was measured stays dear, since nobody tries it. */
+static float capped(const struct rn_step_cost *cost, uint32_t size, float us)
+{
+    for (uint32_t i = size + 1; i <= size + CAPS && i < RN_COST_SIZES; i++)
+        us = cost->n[i] > 0 && cost->us[i] < us ? cost->us[i] : us;
+    return us;
+}
+
 float rn_step_cost_of(const struct rn_step_cost *cost, uint32_t n_rows)
 {
     float rows = (float)n_rows, share, rise;
@@ -56,7 +67,7 @@ float rn_step_cost_of(const struct rn_step_cost *cost, uint32_t n_rows)
         return beyond(cost, low, rows);
     share = (rows - cost->rows[low]) / (cost->rows[high] - cost->rows[low]);
     rise = cost->us[high] > cost->us[low] ? cost->us[high] - cost->us[low] : 0;
-    return cost->us[low] + share * rise;
+    return capped(cost, size, cost->us[low] + share * rise);
 }
 
 /* Steps of one size are alike, so what their time changes by is the machine's doing: the other sizes follow. */
@@ -86,7 +97,8 @@ void rn_step_cost_note(struct rn_step_cost *cost, uint32_t n_rows, uint64_t us)
 void rn_speculation_init(struct rn_speculation *speculation)
 {
     *speculation = (struct rn_speculation){
-        .acceptance = FIRST_ACCEPTANCE, .purse = FIRST_PURSE, .seen = FIRST_SEEN, .pause = FIRST_PAUSE};
+        .acceptance = FIRST_ACCEPTANCE, .first = FIRST_ACCEPTANCE, .later = FIRST_ACCEPTANCE, .purse = FIRST_PURSE,
+        .seen = FIRST_SEEN, .seen_first = FIRST_SEEN, .seen_later = FIRST_SEEN, .pause = FIRST_PAUSE};
 }
 
 /* A step as it stands: what it takes, and how many tokens it is worth. */
@@ -105,16 +117,16 @@ static float price_of(const struct step *step, uint32_t length)
 }
 
 /* The k of the greatest gain; 0: none. */
-static uint32_t best_length(float acceptance, const struct step *step, uint32_t most)
+static uint32_t best_length(const struct rn_speculation *speculation, const struct step *step, uint32_t most)
 {
-    float best = GAIN * step->tokens / step->us, power = 1, tokens = step->tokens;
+    float best = GAIN * step->tokens / step->us, power = speculation->first, tokens = step->tokens;
     uint32_t length = 0;
 
     for (uint32_t k = 1; k <= most; k++) {
         float us = rn_step_cost_of(step->cost, step->n_rows + k), rate;
 
-        power *= acceptance;
         tokens += power;
+        power *= speculation->later;
         rate = tokens / (us > step->us ? us : step->us);
         if (rate > best) {
             best = rate;
@@ -192,11 +204,20 @@ uint32_t rn_speculation_length(struct rn_speculation *speculation, const struct 
         return 0;
     }
     most = venture(cost, n_rows, most); /* the first step of all is without drafts, and tells what one costs */
-    length = speculation->trial ? (most < TRIAL ? most : TRIAL) : best_length(speculation->acceptance, &step, most);
+    length = speculation->trial ? (most < TRIAL ? most : TRIAL) : best_length(speculation, &step, most);
     length = affordable(speculation, &step, length);
     if (length == 0 && most > 0)
         rn_speculation_rest(speculation);
     return length;
+}
+
+static void learn(float *share, uint32_t *seen, bool right)
+{
+    float weight = 1.0f / (float)(*seen + 1);
+
+    weight = weight > DRAFT_SMOOTHING ? weight : DRAFT_SMOOTHING;
+    *share += weight * ((right ? 1.0f : 0.0f) - *share);
+    *seen += *seen < 64;
 }
 
 void rn_speculation_note(struct rn_speculation *speculation, uint32_t n_drafted, uint32_t n_accepted)
@@ -206,11 +227,11 @@ void rn_speculation_note(struct rn_speculation *speculation, uint32_t n_drafted,
     if (n_drafted == 0)
         return;
     for (uint32_t i = 0; i < looked_at; i++) {
-        float weight = 1.0f / (float)(speculation->seen + 1);
-
-        weight = weight > DRAFT_SMOOTHING ? weight : DRAFT_SMOOTHING;
-        speculation->acceptance += weight * ((i < n_accepted ? 1.0f : 0.0f) - speculation->acceptance);
-        speculation->seen += speculation->seen < 64;
+        learn(&speculation->acceptance, &speculation->seen, i < n_accepted);
+        if (i == 0)
+            learn(&speculation->first, &speculation->seen_first, i < n_accepted);
+        else
+            learn(&speculation->later, &speculation->seen_later, i < n_accepted);
     }
     speculation->purse += (float)n_accepted;
     speculation->n_drafted = n_drafted;

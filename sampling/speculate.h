@@ -1,14 +1,15 @@
 /* How many drafts a sequence takes into a step: pure functions of what was measured.
  *
- *   a          rolling share of drafts that were accepted
- *   E(k)       tokens of a pass with k drafts: 1 + a + a² + ... + a^k
+ *   a, b       rolling share of first drafts that were accepted; of later ones, those before them being right: an n-gram
+ *              that goes on as it did goes on for long
+ *   E(k)       tokens of a pass with k drafts: 1 + a (1 + b + b² + ... + b^(k-1))
  *   c(r)       time of a step of r rows, measured
  *
  * In a step of r rows that is worth t tokens, k more rows pay if they raise tokens per time:
  *
  *   (t - 1 + E(k)) / c(r + k)  >  t / c(r)        the k for which the left side is greatest is taken
  *
- * t counts a token for each sequence that draws, and a for each draft that others bring. So drafting ends by itself
+ * t counts a token for each sequence that draws, and its share for each draft that others bring. So drafting ends by itself
  * where rows are dear (many sequences, a slow machine) or drafts are bad.
  *
  * What is measured may be wrong, and drafts are dear before it is. So a sequence keeps a purse, in tokens of its own:
@@ -44,9 +45,10 @@ void rn_step_cost_note(struct rn_step_cost *cost, uint32_t n_rows, uint64_t us);
 float rn_step_cost_of(const struct rn_step_cost *cost, uint32_t n_rows);
 
 struct rn_speculation {
-    float acceptance;
+    float acceptance; /* of all drafts that were looked at */
+    float first, later; /* of the first of a pass; of the others */
     float purse;     /* tokens */
-    uint32_t seen;   /* drafts that were looked at, up to a few */
+    uint32_t seen, seen_first, seen_later; /* how many these shares stand for, up to a few */
     uint32_t rest;   /* steps without drafts still to come */
     uint32_t pause;  /* how long the next rest is */
     uint32_t trial;  /* 1: the next drafts are taken whatever is expected of them */
