@@ -2,7 +2,6 @@
  * backend, and law 5: the same bits however the rows are batched, cut into steps, laid into blocks and
  * spread over threads. */
 #include <math.h>
-#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,12 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "cpu/kernels.h"
+#include "tests/cpu/runner.h"
+#include "tests/model/shared.h"
 
 enum { BLOCK = 16, N_BLOCKS = 32, MAX_ROWS = 80, CONTEXT = 256 };
 
@@ -29,75 +28,14 @@ enum { EACH = 1 };
 #endif
 
 static struct rn_heap heap;
-static char shared[512];
 
-struct model {
-    struct rn_gguf *gguf;
-    struct rn_plan *plan;
-};
-
-static struct model open_model(const char *name)
+/* A runner of this file's limits; level NULL: the reference. */
+static void open_with(struct runner *r, const struct rn_plan *plan, const struct rn_level *level, uint32_t threads,
+                      runnel_kv_type kv_type)
 {
-    struct model m = {NULL, NULL};
-    runnel_error error = {0};
-    char path[1024];
+    const struct rn_backend_limits limits = {MAX_ROWS, 4, MAX_ROWS, N_BLOCKS, BLOCK, CONTEXT, kv_type, 0, 0};
 
-    snprintf(path, sizeof path, "%s/%s", shared, name);
-    if (rn_gguf_open(&heap, path, &m.gguf, &error) != RUNNEL_OK ||
-        rn_plan_new(&heap, m.gguf, CONTEXT, &m.plan, &error) != RUNNEL_OK)
-        fail_msg("%s", error.message);
-    return m;
-}
-
-static void close_model(struct model *m)
-{
-    rn_plan_free(m->plan);
-    rn_gguf_free(m->gguf);
-}
-
-struct runner {
-    struct rn_team *team;
-    struct rn_backend *backend;
-    const struct rn_plan *plan;
-    sem_t done;
-};
-
-static void open_runner(struct runner *r, const struct rn_plan *plan, const struct rn_level *level, uint32_t threads,
-                        runnel_kv_type kv_type)
-{
-    struct rn_backend_limits limits = {MAX_ROWS, 4, MAX_ROWS, N_BLOCKS, BLOCK, CONTEXT, kv_type, 0, 0};
-    runnel_error error = {0};
-
-    r->plan = plan;
-    sem_init(&r->done, 0, 0);
-    r->team = rn_team_new(&heap, threads);
-    assert_non_null(r->team);
-    r->backend = level == NULL ? rn_cpu_reference_new(&heap, r->team) : rn_cpu_backend_new_level(&heap, r->team, level);
-    assert_non_null(r->backend);
-    if (r->backend->ops->prepare(r->backend, plan, &limits, NULL, NULL, &error) != RUNNEL_OK)
-        fail_msg("%s", error.message);
-}
-
-static void close_runner(struct runner *r)
-{
-    r->backend->ops->free(r->backend);
-    rn_team_free(r->team);
-    sem_destroy(&r->done);
-}
-
-static void on_done(struct rn_step *step)
-{
-    sem_post(&((struct runner *)step->user)->done);
-}
-
-static void run_step(struct runner *r, struct rn_step *step)
-{
-    step->on_done = on_done;
-    step->user = r;
-    step->status = RUNNEL_STATUS_MAX_;
-    r->backend->ops->submit_async(r->backend, step);
-    sem_wait(&r->done);
-    assert_int_equal(step->status, RUNNEL_OK);
+    open_runner(r, &heap, plan, level, threads, &limits);
 }
 
 /* How a prompt is run: in chunks, on blocks in some order, beside another sequence (or none). */
@@ -132,18 +70,6 @@ static void run_prompt(struct runner *r, const int32_t *tokens, uint32_t n, cons
     }
 }
 
-static double nmse(const float *got, const float *want, size_t n)
-{
-    double error = 0, norm = 0;
-    size_t i;
-
-    for (i = 0; i < n; i++) {
-        error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
-        norm += (double)want[i] * want[i];
-    }
-    return error / norm;
-}
-
 /* ---- Against the other program ---- */
 
 static float *read_oracle(const char *name, uint32_t *n, int32_t **tokens)
@@ -153,7 +79,8 @@ static float *read_oracle(const char *name, uint32_t *n, int32_t **tokens)
     float *logits;
     FILE *file;
 
-    snprintf(path, sizeof path, "%s/%s", shared, name);
+    if (!shared_path(name, path, sizeof path))
+        fail_msg("%s is not there", path);
     file = fopen(path, "rb");
     assert_non_null(file);
     assert_int_equal(fread(head, 4, 2, file), 2);
@@ -168,7 +95,7 @@ static float *read_oracle(const char *name, uint32_t *n, int32_t **tokens)
 
 static void check_oracle(const char *model_name, const char *oracle, double limit)
 {
-    struct model model = open_model(model_name);
+    struct model model = open_model(&heap, model_name, CONTEXT);
     const struct way way = {.chunk = 7, .block_step = 3};
     const struct rn_level *level;
     float *want, *got;
@@ -185,7 +112,7 @@ static void check_oracle(const char *model_name, const char *oracle, double limi
         level = rn_level_named(level_names[l]);
         if (level == NULL)
             continue;
-        open_runner(&runner, model.plan, level, 2, RUNNEL_KV_F32);
+        open_with(&runner, model.plan, level, 2, RUNNEL_KV_F32);
         run_prompt(&runner, tokens, n, &way, got);
         error = nmse(got, want, (size_t)n * model.plan->n_vocab);
         print_message("%s %s: NMSE %.2g\n", model_name, level->name, error);
@@ -223,7 +150,7 @@ static void make_prompt(const struct rn_plan *plan, int32_t *tokens)
 /* Integer inputs cost what they cost (8 bits per value); floats nearly nothing. */
 static void check_reference(const char *name, runnel_kv_type kv_type, double limit)
 {
-    struct model model = open_model(name);
+    struct model model = open_model(&heap, name, CONTEXT);
     const struct way way = {.chunk = 64, .block_step = 1};
     size_t n = (size_t)PROMPT * model.plan->n_vocab, l;
     float *want = rn_alloc(&heap, n, 4), *got = rn_alloc(&heap, n, 4);
@@ -233,14 +160,14 @@ static void check_reference(const char *name, runnel_kv_type kv_type, double lim
     double error;
 
     make_prompt(model.plan, tokens);
-    open_runner(&runner, model.plan, NULL, 1, kv_type);
+    open_with(&runner, model.plan, NULL, 1, kv_type);
     run_prompt(&runner, tokens, PROMPT, &way, want);
     close_runner(&runner);
     for (l = 0; l < sizeof level_names / sizeof *level_names; l++) {
         level = rn_level_named(level_names[l]);
         if (level == NULL)
             continue;
-        open_runner(&runner, model.plan, level, 2, kv_type);
+        open_with(&runner, model.plan, level, 2, kv_type);
         run_prompt(&runner, tokens, PROMPT, &way, got);
         error = nmse(got, want, n);
         print_message("%s %s, KV type %d: NMSE to the reference %.2g\n", name, level->name, (int)kv_type, error);
@@ -277,7 +204,7 @@ static void test_reference_kv(void **state)
 static void check_bits(const char *name, const struct rn_level *level, runnel_kv_type kv_type, bool each)
 {
     static const uint32_t chunks[] = {1, 2, 3, 7, 8, 31, 32, 64};
-    struct model model = open_model(name);
+    struct model model = open_model(&heap, name, CONTEXT);
     size_t n = (size_t)PROMPT * model.plan->n_vocab;
     float *want = rn_alloc(&heap, n, 4), *got = rn_alloc(&heap, n, 4);
     struct way way = {.chunk = 1, .block_step = 1};
@@ -286,11 +213,11 @@ static void check_bits(const char *name, const struct rn_level *level, runnel_kv
     uint32_t threads, i;
 
     make_prompt(model.plan, tokens);
-    open_runner(&runner, model.plan, level, 1, kv_type);
+    open_with(&runner, model.plan, level, 1, kv_type);
     run_prompt(&runner, tokens, PROMPT, &way, want);
     close_runner(&runner);
     for (threads = 1; threads <= 4; threads++) {
-        open_runner(&runner, model.plan, level, threads, kv_type);
+        open_with(&runner, model.plan, level, threads, kv_type);
         for (i = each ? 0 : threads - 1; i < 8; i += each ? 1 : 4) {
             way = (struct way){chunks[i], 2 * i + 1, i < 3 ? (i + threads) % 4 : (i * 5 + threads) % 16};
             memset(got, 0xff, n * sizeof *got);
@@ -348,7 +275,7 @@ static void test_pool(void **state)
 
     (void)state;
     for (m = 0; m < 2; m++) {
-        model = open_model(names[m]);
+        model = open_model(&heap, names[m], CONTEXT);
         for (way = 0; way < 2 * (RUNNEL_KV_Q3 + 1); way++) {
             limits.kv_type = (runnel_kv_type)(way / 2);
             for (size = 0; size < 2; size++) {
@@ -370,7 +297,7 @@ static void test_pool(void **state)
 static void test_queue(void **state)
 {
     enum { STEPS = 40 };
-    struct model model = open_model("oracles/arch/llama-dense.gguf");
+    struct model model = open_model(&heap, "oracles/arch/llama-dense.gguf", CONTEXT);
     uint32_t blocks[1] = {3}, i;
     struct rn_step_seq seq = {.blocks = blocks, .n_blocks = 1};
     struct rn_step_row rows[STEPS];
@@ -379,7 +306,7 @@ static void test_queue(void **state)
     struct runner runner;
 
     (void)state;
-    open_runner(&runner, model.plan, rn_level_best(), 2, RUNNEL_KV_F16);
+    open_with(&runner, model.plan, rn_level_best(), 2, RUNNEL_KV_F16);
     for (i = 0; i < STEPS; i++) {
         rows[i] = (struct rn_step_row){(int32_t)(i % BLOCK) % (int32_t)model.plan->n_vocab, i % BLOCK, 0,
                                        i % 3 == 0 ? -1 : 0};
@@ -390,7 +317,7 @@ static void test_queue(void **state)
                                     .seqs = &seq,
                                     .logits = i % 3 == 0 ? NULL : logits + (size_t)i * model.plan->n_vocab,
                                     .status = RUNNEL_STATUS_MAX_,
-                                    .on_done = on_done,
+                                    .on_done = on_step_done,
                                     .user = &runner};
         runner.backend->ops->submit_async(runner.backend, &steps[i]);
     }
@@ -430,7 +357,7 @@ static void run_tail(struct runner *r, const int32_t *tokens, uint32_t at, uint3
 static void check_blocks(const char *name, const struct rn_level *level, uint32_t threads, runnel_kv_type kv_type)
 {
     enum { CUT = BLOCK + 5, N = BLOCK + 11 };
-    struct model model = open_model(name);
+    struct model model = open_model(&heap, name, CONTEXT);
     uint32_t own[N_BLOCKS / 4] = {3, 9, 4}, fork[N_BLOCKS / 4] = {3, 17, 5}, alone[N_BLOCKS / 4] = {20, 21, 22};
     struct rn_step_copy copy = {9, 17};
     uint32_t n_vocab = model.plan->n_vocab, i;
@@ -444,7 +371,7 @@ static void check_blocks(const char *name, const struct rn_level *level, uint32_
         tokens[i] = (int32_t)(i * 11 % n_vocab);
         other[i] = i < CUT ? tokens[i] : (int32_t)((i * 13 + 1) % n_vocab);
     }
-    open_runner(&runner, model.plan, level, threads, kv_type);
+    open_with(&runner, model.plan, level, threads, kv_type);
     run_tail(&runner, tokens, 0, CUT, own, NULL, 0, logits);
     run_tail(&runner, other, CUT, N, fork, &copy, 1, logits);
     run_tail(&runner, tokens, CUT, N, own, NULL, 0, logits + n_vocab);
@@ -454,7 +381,7 @@ static void check_blocks(const char *name, const struct rn_level *level, uint32_
     assert_memory_equal(logits + n_vocab, logits + 3 * n_vocab, n_vocab * 4);
     assert_memory_not_equal(logits, logits + n_vocab, n_vocab * 4);
 
-    open_runner(&second, model.plan, level, 1, kv_type);
+    open_with(&second, model.plan, level, 1, kv_type);
     n_bytes = runner.backend->ops->block_bytes(runner.backend);
     assert_int_equal(n_bytes, rn_plan_kv_bytes(model.plan, kv_type) * BLOCK);
     assert_string_equal(runner.backend->ops->layout(runner.backend), second.backend->ops->layout(second.backend));
@@ -521,7 +448,7 @@ static void test_prepare(void **state)
 {
     int left = 0, allowed;
     runnel_allocator hook = {refuse, give_back, &left};
-    struct model model = open_model("oracles/arch/llama-moe.gguf");
+    struct model model = open_model(&heap, "oracles/arch/llama-moe.gguf", CONTEXT);
     struct rn_backend_limits limits = {8, 2, 8, 4, BLOCK, 64, RUNNEL_KV_F16, 0, 0};
     struct rn_team *team = rn_team_new(&heap, 2);
     struct rn_backend *backend;
@@ -572,14 +499,10 @@ int main(void)
         cmocka_unit_test(test_queue),   cmocka_unit_test(test_blocks),       cmocka_unit_test(test_prepare),
         cmocka_unit_test(test_pool),    cmocka_unit_test(test_reference_kv),
     };
-    const char *place = getenv("RUNNEL_SHARED");
     int failed;
 
-    snprintf(shared, sizeof shared, "%s", place == NULL ? "../shared" : place);
-    if (access(shared, R_OK) != 0) {
-        printf("skipped: %s is not there\n", shared);
+    if (!has_models())
         return 77;
-    }
     rn_heap_init(&heap, NULL);
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     return failed != 0 || rn_heap_blocks(&heap) != 0;

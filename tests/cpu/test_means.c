@@ -2,7 +2,6 @@
  * fast backend against the reference; law 5, with the blocks that no row sees any more taken out of the table; and a
  * sequence that is shorter than the window against the same one without. */
 #include <math.h>
-#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,19 +9,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "cpu/kernels.h"
-#include "cpu/reference.h"
 #include "model/kv.h"
+#include "tests/cpu/runner.h"
 
 enum { CHUNK = 64, N = 400, BLOCKS = 32, MAX_ROWS = 96, THREADS = 3 };
 
 static struct rn_heap heap;
-static char shared[512];
 
 static float noise(uint64_t *seed)
 {
@@ -178,75 +174,13 @@ static void test_formula(void **state)
 
 /* ---- Whole models ---- */
 
-struct model {
-    struct rn_gguf *gguf;
-    struct rn_plan *plan;
-};
-
-static struct model open_model(const char *name)
+/* A runner of this file's limits; level NULL: the reference. */
+static void open_with(struct runner *r, const struct rn_plan *plan, const struct rn_level *level, uint32_t threads,
+                      runnel_kv_type kv_type, uint32_t window, uint32_t per_block)
 {
-    struct model m = {NULL, NULL};
-    runnel_error error = {0};
-    char path[1024];
+    const struct rn_backend_limits limits = {MAX_ROWS, 2, MAX_ROWS, BLOCKS, per_block, N, kv_type, window, 0};
 
-    snprintf(path, sizeof path, "%s/%s", shared, name);
-    if (rn_gguf_open(&heap, path, &m.gguf, &error) != RUNNEL_OK ||
-        rn_plan_new(&heap, m.gguf, N, &m.plan, &error) != RUNNEL_OK)
-        fail_msg("%s", error.message);
-    return m;
-}
-
-static void close_model(struct model *m)
-{
-    rn_plan_free(m->plan);
-    rn_gguf_free(m->gguf);
-}
-
-struct runner {
-    struct rn_team *team;
-    struct rn_backend *backend;
-    const struct rn_plan *plan;
-    struct rn_backend_limits limits;
-    sem_t done;
-};
-
-static void open_runner(struct runner *r, const struct rn_plan *plan, const struct rn_level *level, uint32_t threads,
-                        runnel_kv_type kv_type, uint32_t window, uint32_t per_block)
-{
-    runnel_error error = {0};
-
-    r->limits = (struct rn_backend_limits){MAX_ROWS, 2, MAX_ROWS, BLOCKS, per_block, N, kv_type, window, 0};
-    r->plan = plan;
-    sem_init(&r->done, 0, 0);
-    r->team = rn_team_new(&heap, threads);
-    assert_non_null(r->team);
-    r->backend = level == NULL ? rn_cpu_reference_new(&heap, r->team) : rn_cpu_backend_new_level(&heap, r->team, level);
-    assert_non_null(r->backend);
-    if (r->backend->ops->prepare(r->backend, plan, &r->limits, NULL, NULL, &error) != RUNNEL_OK)
-        fail_msg("%s", error.message);
-}
-
-static void close_runner(struct runner *r)
-{
-    r->backend->ops->free(r->backend);
-    rn_team_free(r->team);
-    sem_destroy(&r->done);
-}
-
-static void on_done(struct rn_step *step)
-{
-    sem_post(&((struct runner *)step->user)->done);
-}
-
-static void run_step(struct runner *r, struct rn_step *step)
-{
-    step->on_done = on_done;
-    step->user = r;
-    step->status = RUNNEL_STATUS_MAX_;
-    assert_true(rn_step_check(step, r->plan, &r->limits));
-    r->backend->ops->submit_async(r->backend, step);
-    sem_wait(&r->done);
-    assert_int_equal(step->status, RUNNEL_OK);
+    open_runner(r, &heap, plan, level, threads, &limits);
 }
 
 /* The blocks that no row from `next` on sees. */
@@ -289,17 +223,6 @@ static void run_prompt(struct runner *r, const int32_t *tokens, uint32_t n, uint
     }
 }
 
-static double nmse(const float *got, const float *want, size_t n)
-{
-    double error = 0, norm = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
-        norm += (double)want[i] * want[i];
-    }
-    return error / norm;
-}
-
 /* One model, one format, one window: all that is asked of the fast backend of each level. */
 struct trial {
     const char *model;
@@ -318,7 +241,7 @@ static void try_level(const struct trial *trial, const struct rn_level *level, c
     double error;
 
     for (uint32_t i = 0; i < 4; i++) {
-        open_runner(&runner, plan, level, i % THREADS + 1, trial->type, trial->window, trial->per_block);
+        open_with(&runner, plan, level, i % THREADS + 1, trial->type, trial->window, trial->per_block);
         run_prompt(&runner, tokens, trial->n, chunks[i], 5 * i + 1, i * 5, i == 0 ? first : got);
         close_runner(&runner);
         if (i > 0 && memcmp(got, first, n * sizeof *got) != 0)
@@ -336,7 +259,7 @@ static void try_level(const struct trial *trial, const struct rn_level *level, c
 static void try(const struct trial *trial)
 {
     static const char *const names[] = {"c", "avx2", "avx512", "neon"};
-    struct model model = open_model(trial->model);
+    struct model model = open_model(&heap, trial->model, N);
     size_t n = (size_t)trial->n * model.plan->n_vocab, row = model.plan->n_vocab * sizeof(float);
     float *want = rn_alloc(&heap, n, 4), *without = rn_alloc(&heap, n, 4);
     uint32_t exact = trial->window + 2 * CHUNK; /* rows before it have one chunk behind, which is exact */
@@ -346,10 +269,10 @@ static void try(const struct trial *trial)
 
     for (uint32_t i = 0; i < trial->n; i++)
         tokens[i] = (int32_t)(rn_splitmix64(&seed) % model.plan->n_vocab);
-    open_runner(&runner, model.plan, NULL, 1, trial->type, trial->window, trial->per_block);
+    open_with(&runner, model.plan, NULL, 1, trial->type, trial->window, trial->per_block);
     run_prompt(&runner, tokens, trial->n, 80, 0, 0, want);
     close_runner(&runner);
-    open_runner(&runner, model.plan, NULL, 1, trial->type, 0, trial->per_block);
+    open_with(&runner, model.plan, NULL, 1, trial->type, 0, trial->per_block);
     run_prompt(&runner, tokens, trial->n, 80, 0, 0, without);
     close_runner(&runner);
     assert_memory_equal(want, without, exact * row);
@@ -380,15 +303,11 @@ static void test_models(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_formula), cmocka_unit_test(test_models)};
-    const char *place = getenv("RUNNEL_SHARED");
     int failed;
 
-    rn_heap_init(&heap, NULL);
-    snprintf(shared, sizeof shared, "%s", place != NULL ? place : "../shared");
-    if (access(shared, R_OK) != 0) {
-        fprintf(stderr, "the models in %s are not there\n", shared);
+    if (!has_models())
         return 77;
-    }
+    rn_heap_init(&heap, NULL);
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     return failed != 0 || rn_heap_blocks(&heap) != 0;
 }

@@ -1,0 +1,93 @@
+/* See runner.h. */
+#include "tests/cpu/runner.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "tests/model/shared.h"
+
+bool has_models(void)
+{
+    char path[1024];
+
+    if (shared_path("models", path, sizeof path))
+        return true;
+    printf("skipped: %s is not there\n", path);
+    return false;
+}
+
+struct model open_model(struct rn_heap *heap, const char *name, uint32_t context_tokens)
+{
+    struct model m = {NULL, NULL};
+    runnel_error error = {0};
+    char path[1024];
+
+    if (!shared_path(name, path, sizeof path))
+        fail_msg("%s is not there", path);
+    if (rn_gguf_open(heap, path, &m.gguf, &error) != RUNNEL_OK ||
+        rn_plan_new(heap, m.gguf, context_tokens, &m.plan, &error) != RUNNEL_OK)
+        fail_msg("%s", error.message);
+    return m;
+}
+
+void close_model(struct model *model)
+{
+    rn_plan_free(model->plan);
+    rn_gguf_free(model->gguf);
+}
+
+void open_runner(struct runner *r, struct rn_heap *heap, const struct rn_plan *plan, const struct rn_level *level,
+                 uint32_t threads, const struct rn_backend_limits *limits)
+{
+    runnel_error error = {0};
+
+    r->plan = plan;
+    r->limits = *limits;
+    sem_init(&r->done, 0, 0);
+    r->team = rn_team_new(heap, threads);
+    assert_non_null(r->team);
+    r->backend = level == NULL ? rn_cpu_reference_new(heap, r->team) : rn_cpu_backend_new_level(heap, r->team, level);
+    assert_non_null(r->backend);
+    if (r->backend->ops->prepare(r->backend, plan, &r->limits, NULL, NULL, &error) != RUNNEL_OK)
+        fail_msg("%s", error.message);
+}
+
+void close_runner(struct runner *r)
+{
+    r->backend->ops->free(r->backend);
+    rn_team_free(r->team);
+    sem_destroy(&r->done);
+}
+
+void on_step_done(struct rn_step *step)
+{
+    sem_post(&((struct runner *)step->user)->done);
+}
+
+void run_step(struct runner *r, struct rn_step *step)
+{
+    step->on_done = on_step_done;
+    step->user = r;
+    step->status = RUNNEL_STATUS_MAX_;
+    assert_true(rn_step_check(step, r->plan, &r->limits));
+    r->backend->ops->submit_async(r->backend, step);
+    sem_wait(&r->done);
+    assert_int_equal(step->status, RUNNEL_OK);
+}
+
+double nmse(const float *got, const float *want, size_t n)
+{
+    double error = 0, norm = 0;
+    size_t i;
+
+    for (i = 0; i < n; i++) {
+        error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+        norm += (double)want[i] * want[i];
+    }
+    return error / norm;
+}
