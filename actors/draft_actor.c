@@ -73,6 +73,18 @@ static struct rn_seat *begin_seat(struct rn_draft_actor *draft, const struct rn_
     return seat;
 }
 
+/* Begins anew in the memory that it has, if that is enough: nothing is allocated while a stream runs. What a pass in
+ * flight computes for it counts no longer. */
+static bool begin_again(struct rn_seat *seat, const struct rn_news *news)
+{
+    if (news->first >= news->n_limit || news->n_limit - news->first > seat->capacity || seat->state == RN_DRAFTS_OFF)
+        return false;
+    seat->base = news->first;
+    seat->n_known = seat->n_tokens = seat->n_done = seat->n_valid = 0;
+    seat->sampling = news->sampling;
+    return true;
+}
+
 /* A token that is known now at index x. Where something else was guessed, all behind it was in vain. */
 static void learn(struct rn_seat *seat, uint32_t x, int32_t token)
 {
@@ -92,7 +104,7 @@ static void take_news(struct rn_draft_actor *draft, const struct rn_news *news)
     struct rn_seat *seat = find(draft, news);
     uint32_t first;
 
-    if (seat != NULL && (news->ended || news->begins)) {
+    if (seat != NULL && (news->ended || (news->begins && !begin_again(seat, news)))) {
         end_seat(draft, seat);
         seat = NULL;
     }

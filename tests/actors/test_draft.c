@@ -44,7 +44,7 @@ static struct setting setting;
 static runnel_engine *engine;
 static runnel_model *model;
 static struct oracle *target, *drafter;
-static uint64_t now_us, n_passes, n_warnings;
+static uint64_t now_us, n_passes, n_warnings, n_allocations;
 
 static uint64_t clock_now(void *user)
 {
@@ -56,6 +56,22 @@ static void on_log(void *user, runnel_log_level level, const char *text)
 {
     (void)user;
     n_warnings += level == RUNNEL_LOG_WARNING && strstr(text, "drafter") != NULL;
+}
+
+static void *count_alloc(void *user, size_t bytes, size_t alignment)
+{
+    void *ptr = NULL;
+
+    (void)user;
+    n_allocations++;
+    return posix_memalign(&ptr, alignment < sizeof ptr ? sizeof ptr : alignment, bytes) == 0 ? ptr : NULL;
+}
+
+static void count_free(void *user, void *ptr, size_t bytes)
+{
+    (void)user;
+    (void)bytes;
+    free(ptr);
 }
 
 static void on_event(void *user, const runnel_event *event)
@@ -113,6 +129,7 @@ static void start(const struct setting *s, bool drafts)
     runnel_engine_options_default(&options);
     options.max_streams = STREAMS;
     options.on_log = on_log;
+    options.allocator = (runnel_allocator){count_alloc, count_free, NULL};
     assert_int_equal(rn_engine_new(&options, &clock, true, &engine, NULL), RUNNEL_OK);
     target = new_oracle(&limits, 0);
     drafter = NULL;
@@ -496,6 +513,33 @@ static void a_paused_reader_stops_its_drafts(void **state)
     stop();
 }
 
+/* Law 7: between its first tokens and its last a stream takes nothing from the heap, however often it rests and begins
+ * to draft again. */
+static void the_token_path_allocates_nothing(void **state)
+{
+    static const uint32_t percents[] = {0, 30, 95};
+
+    (void)state;
+    for (uint32_t i = 0; i < 6; i++) {
+        struct setting s = plain_setting(i % 2 == 0, percents[i / 2]);
+        static struct told told;
+        runnel_request request;
+        uint64_t before;
+
+        start(&s, true);
+        request = request_of(&told, 1, 100, 1000);
+        submit(&told, &request);
+        while (told.n_tokens < 10)
+            step();
+        before = n_allocations;
+        while (told.n_tokens < 900)
+            step();
+        assert_int_equal(n_allocations, before);
+        run_all(&told, 1);
+        stop();
+    }
+}
+
 static void bad_parameters_are_refused(void **state)
 {
     struct setting s = plain_setting(true, 100);
@@ -636,6 +680,7 @@ int main(void)
         cmocka_unit_test(ends_within_drafts),
         cmocka_unit_test(a_cached_prompt_drafts_too),
         cmocka_unit_test(a_paused_reader_stops_its_drafts),
+        cmocka_unit_test(the_token_path_allocates_nothing),
         cmocka_unit_test(bad_parameters_are_refused),
         cmocka_unit_test(real_models_say_the_same),
         cmocka_unit_test(text_of_another_program),
