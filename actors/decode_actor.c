@@ -377,6 +377,8 @@ static void settle_part(struct rn_decode *decode, const struct rn_batch *batch, 
     for (uint32_t i = 0; i < part->n_outs; i++)
         settle_out(decode, &outs[i]);
     settle_drafts(part, outs);
+    if (batch->step.status == RUNNEL_OK)
+        rn_drafting_settle_part(decode, part);
     if (part->prompt)
         settle_computed(decode, part);
     if (request->last_chunk) {
@@ -523,6 +525,7 @@ static void settle(struct rn_decode *decode, struct rn_batch *batch)
     struct rn_batch_out *outs = batch->outs;
 
     decode->in_flight = false;
+    rn_drafting_settle(decode);
     if (batch->n_answer_rows == batch->step.n_rows && batch->step.status == RUNNEL_OK && !batch->waited)
         rn_step_cost_note(&decode->cost, batch->step.n_rows, (batch->end_ns - batch->begin_ns) / 1000);
     if (!batch->waited)
@@ -640,7 +643,7 @@ static runnel_status take_batches(struct rn_decode *decode, struct rn_heap *heap
     step->copies = rn_alloc(heap, limits->max_seqs, sizeof step->copies[0]);
     step->logits = rn_alloc(heap, (size_t)limits->max_outs * decode->model->parts.n_vocab, sizeof(float));
     step->feature_rows = decode->feature_rows = rn_alloc(heap, limits->max_rows, sizeof decode->feature_rows[0]);
-    step->features = rn_alloc(heap, (size_t)limits->max_rows * decode->model->parts.n_features + 1, sizeof(float));
+    step->features = decode->features = rn_alloc(heap, (size_t)limits->max_rows * decode->model->parts.n_features + 1, sizeof(float));
     decode->batches[1].step = *step;
     decode->batch = &decode->batches[0];
     for (uint32_t i = 0; i < 2; i++) {
@@ -694,7 +697,7 @@ void rn_decode_fini(struct rn_decode *decode)
     rn_free(heap, decode->batches[0].step.seqs);
     rn_free(heap, decode->batches[0].step.copies);
     rn_free(heap, decode->batches[0].step.logits);
-    rn_free(heap, decode->batches[0].step.features);
+    rn_free(heap, decode->features);
     rn_free(heap, decode->feature_rows);
     for (uint32_t i = 0; i < RN_TOKEN_LISTS; i++)
         rn_free(heap, decode->lists[i].items);

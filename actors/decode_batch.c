@@ -49,10 +49,25 @@ static void add_out(struct rn_batch_out *out, struct rn_request *request, bool s
     out->drawn = out->tells_token = out->tells_logits = false;
 }
 
-static void add_row(struct rn_batch *batch, struct rn_batch_part *part, bool sample, float *keep_logits)
+/* For the drafter, of the row that is added next. */
+static void ask_features(struct rn_decode *decode, struct rn_batch_part *part, uint32_t position)
 {
+    struct rn_step *step = &decode->batch->step;
+
+    if (!rn_drafting_wants_features(decode, part->request, position))
+        return;
+    decode->feature_rows[step->n_features++] = step->n_rows;
+    part->n_features++;
+}
+
+static void add_row(struct rn_decode *decode, struct rn_batch_part *part, bool sample, float *keep_logits)
+{
+    struct rn_batch *batch = decode->batch;
     struct rn_request *request = part->request;
-    struct rn_step_row *row = &batch->step.rows[batch->step.n_rows++];
+    struct rn_step_row *row;
+
+    ask_features(decode, part, request->n_done);
+    row = &batch->step.rows[batch->step.n_rows++];
 
     row->token = request->tokens[request->n_done];
     row->position = request->n_done;
@@ -88,11 +103,14 @@ uint32_t rn_batch_draft_room(const struct rn_decode *decode, const struct rn_req
 }
 
 /* Behind the row of the last token. Position and KV as if the drafts were true; n_done counts them when they are. */
-static void add_draft(struct rn_batch *batch, struct rn_batch_part *part, int32_t token)
+static void add_draft(struct rn_decode *decode, struct rn_batch_part *part, int32_t token)
 {
-    struct rn_step_row *row = &batch->step.rows[batch->step.n_rows++];
+    struct rn_batch *batch = decode->batch;
+    struct rn_step_row *row;
     struct rn_batch_out *out = &batch->outs[batch->step.n_outs];
 
+    ask_features(decode, part, batch->step.rows[batch->step.n_rows - 1].position + 1);
+    row = &batch->step.rows[batch->step.n_rows++];
     *row = (struct rn_step_row){token, row[-1].position + 1, row[-1].seq, (int32_t)batch->step.n_outs++};
     add_out(out, part->request, true, NULL);
     out->position = row->position;
@@ -117,7 +135,7 @@ static void add_those(struct rn_decode *decode, struct rn_batch_part *part, cons
     uint32_t n_vocab = decode->model->parts.n_vocab;
 
     for (uint32_t i = 0; i < n && drafts[i] >= 0 && (uint32_t)drafts[i] < n_vocab; i++)
-        add_draft(decode->batch, part, drafts[i]);
+        add_draft(decode, part, drafts[i]);
     decode->batch->n_drafts += part->n_drafts;
 }
 
@@ -296,7 +314,7 @@ static void add_running_of(struct rn_decode *decode, int64_t level, uint32_t max
         if (credit_of(decode, request) > 0 && has_block(decode, request)) {
             struct rn_batch_part *part = add_part(batch, request, false);
 
-            add_row(batch, part, true, NULL);
+            add_row(decode, part, true, NULL);
             add_drafts(decode, part);
             batch->read_along |= request->priority >= 0;
         }
@@ -377,7 +395,7 @@ static void add_chunk(struct rn_decode *decode, struct rn_request *request, uint
             decode->feature_rows[decode->batch->step.n_features++] = decode->batch->step.n_rows;
             part->n_features++;
         }
-        add_row(decode->batch, part, last && request->n_fill < request->n_limit, next_logits(decode, request));
+        add_row(decode, part, last && request->n_fill < request->n_limit, next_logits(decode, request));
     }
     request->last_chunk = part->last = request->n_done == request->n_fill;
     rn_counter_add(&decode->model->engine->totals.prompt_tokens, n);

@@ -8,6 +8,7 @@
 #include "base/check.h"
 
 #define NEWS_TOKENS 4096u /* of one list: a long prompt goes in several */
+#define PROMPT_FEATURES 512u /* of so many positions at its end */
 #define TRIAL 2u          /* guesses that a stream waits for when it tries again */
 #define TRIAL_ACCEPTANCE 0.9f /* what it would have to find */
 #define FAR 64u           /* tokens that have come while a stream did not draft: it begins anew ... */
@@ -61,6 +62,39 @@ void rn_drafting_end(struct rn_decode *decode, const struct rn_request *request)
 {
     if (is_begun(decode, request))
         note_ending(&decode->drafting, request->slot);
+}
+
+/* ---- Features ---- */
+
+static bool reads_features(const struct rn_decode *decode)
+{
+    return decode->drafting.drafter != NULL && decode->drafting.drafter->kind == RN_DRAFTER_FEATURES;
+}
+
+bool rn_drafting_wants_features(const struct rn_decode *decode, const struct rn_request *request, uint32_t position)
+{
+    return reads_features(decode) && is_begun(decode, request) &&
+           (request->n_fill < PROMPT_FEATURES || position >= request->n_fill - PROMPT_FEATURES);
+}
+
+void rn_drafting_settle(struct rn_decode *decode)
+{
+    decode->drafting.full = decode->drafting.filling;
+    decode->drafting.filling = NULL;
+}
+
+void rn_drafting_settle_part(struct rn_decode *decode, const struct rn_batch_part *part)
+{
+    const struct rn_request *request = part->request;
+    struct rn_draft_lane *lane;
+
+    if (!reads_features(decode) || part->n_features == 0 || !is_begun(decode, request))
+        return;
+    lane = lane_of(decode, request);
+    lane->n_positions = part->prompt ? part->n_features : 1 + part->n_accepted;
+    lane->features_at = part->prompt ? part->n_done - part->n_features : part->n_done - 1;
+    lane->features = part->features;
+    lane->changed = true;
 }
 
 /* ---- Guesses ---- */
@@ -230,6 +264,8 @@ bool rn_drafting_holds(struct rn_decode *decode)
     uint32_t n = 0, n_plain = 0, passes;
     struct rn_wait wait;
 
+    if (reads_features(decode) && drafting->free_lists == NULL)
+        return true; /* the step's features would have no place */
     if (drafting->drafter == NULL || drafting->n_begun == 0 || drafting->failed)
         return false;
     if (is_waiting(drafting))
@@ -264,6 +300,16 @@ bool rn_drafting_holds(struct rn_decode *decode)
 
 /* ---- News ---- */
 
+/* The step writes its features into a list of its own. */
+static void take_filling(struct rn_decode *decode)
+{
+    struct rn_drafting *drafting = &decode->drafting;
+
+    drafting->filling = drafting->free_lists;
+    drafting->free_lists = drafting->filling->next;
+    decode->batch->step.features = drafting->filling->features;
+}
+
 void rn_drafting_step(struct rn_decode *decode)
 {
     const struct rn_batch *batch = decode->batch;
@@ -272,6 +318,8 @@ void rn_drafting_step(struct rn_decode *decode)
     if (drafting->drafter == NULL)
         return;
     drafting->waited = false;
+    if (reads_features(decode))
+        take_filling(decode);
     if (drafting->unpaid)
         pay(decode); /* behind the choice of lengths: who has paid for drafts is to take them */
     for (uint32_t i = 0; i < batch->n_parts; i++) {
@@ -311,10 +359,14 @@ static void add_news(struct rn_decode *decode, struct rn_news_list *list, const 
     bool begins;
     uint32_t n;
 
-    if (!is_begun(decode, request) || !lane_of(decode, request)->changed || list->n == list->capacity ||
-        list->n_tokens == list->token_capacity)
+    if (!is_begun(decode, request))
         return;
     lane = lane_of(decode, request);
+    if (!lane->changed || list->n == list->capacity ||
+        (list->n_tokens == list->token_capacity && lane->n_positions == 0)) {
+        lane->n_positions = 0; /* they were the list's; without them it begins behind the gap */
+        return;
+    }
     news = &list->items[list->n++];
     begins = !lane->told;
     if (lane->told && !lane->telling && request->n_tokens - lane->n_told > FAR) {
@@ -327,7 +379,10 @@ static void add_news(struct rn_decode *decode, struct rn_news_list *list, const 
         .slot = request->slot, .generation = request->generation, .waits = lane->waits, .begins = begins,
         .n_limit = request->n_limit,
         .first = lane->n_told, .n_tokens = n, .tokens = list->tokens + list->n_tokens, .n_flying = lane->n_flying,
-        .flying = lane->flying, .want = lane->want};
+        .flying = lane->flying, .want = lane->want, .features_at = lane->features_at, .n_positions = lane->n_positions};
+    if (news->n_positions > 0)
+        news->features = list->features + (size_t)lane->features * decode->drafting.drafter->n_features;
+    lane->n_positions = 0;
     lane->told = true;
     if (begins)
         news->sampling = rn_sampler_plain(request->sampler);
@@ -342,7 +397,6 @@ static void send(struct rn_decode *decode, struct rn_news_list *list)
     struct rn_msg *msg = rn_msg_new(decode->actor.runtime, RN_MSG_NEWS);
 
     list->step_us = (uint32_t)rn_step_cost_of(&decode->cost, 1);
-    decode->drafting.free_lists = list->next;
     msg->news.list = list;
     rn_actor_send(&decode->model->draft.actor, msg);
 }
@@ -350,10 +404,14 @@ static void send(struct rn_decode *decode, struct rn_news_list *list)
 void rn_drafting_tell(struct rn_decode *decode)
 {
     struct rn_drafting *drafting = &decode->drafting;
-    struct rn_news_list *list = drafting->free_lists;
+    struct rn_news_list *list = drafting->full != NULL ? drafting->full : drafting->free_lists;
 
     if (drafting->drafter == NULL || list == NULL || drafting->closing)
         return;
+    if (list == drafting->full)
+        drafting->full = NULL;
+    else
+        drafting->free_lists = list->next;
     list->n = list->n_tokens = list->serial = 0;
     while (drafting->n_endings > 0 && add_ending(drafting, list, drafting->endings[drafting->n_endings - 1]))
         drafting->n_endings--;
@@ -366,8 +424,12 @@ void rn_drafting_tell(struct rn_decode *decode)
         list->serial = drafting->serial;
         list->patience_us = drafting->patience_us;
     }
-    if (list->n > 0 || list->serial != 0)
+    if (list->n > 0 || list->serial != 0) {
         send(decode, list);
+        return;
+    }
+    list->next = drafting->free_lists;
+    drafting->free_lists = list;
 }
 
 void rn_drafting_on_news_back(struct rn_actor *self, struct rn_msg *msg)
@@ -392,6 +454,7 @@ bool rn_drafting_close(struct rn_decode *decode)
     if (drafting->closing || list == NULL)
         return false;
     drafting->closing = true;
+    drafting->free_lists = list->next;
     list->n = list->n_tokens = list->serial = 0;
     list->closing = true;
     send(decode, list);
@@ -400,7 +463,7 @@ bool rn_drafting_close(struct rn_decode *decode)
 
 /* ---- Life ---- */
 
-static runnel_status take_lists(struct rn_drafting *drafting, struct rn_heap *heap)
+static runnel_status take_lists(struct rn_drafting *drafting, struct rn_heap *heap, uint32_t n_rows)
 {
     for (uint32_t i = 0; i < RN_NEWS_LISTS; i++) {
         struct rn_news_list *list = &drafting->lists[i];
@@ -411,7 +474,7 @@ static runnel_status take_lists(struct rn_drafting *drafting, struct rn_heap *he
         list->tokens = rn_alloc(heap, list->token_capacity, sizeof list->tokens[0]);
         if (drafting->drafter->n_features > 0)
             list->features =
-                rn_alloc(heap, (size_t)list->token_capacity * drafting->drafter->n_features, sizeof(float));
+                rn_alloc(heap, (size_t)n_rows * drafting->drafter->n_features, sizeof(float));
         if (list->items == NULL || list->tokens == NULL || (drafting->drafter->n_features > 0 && !list->features))
             return RUNNEL_NO_MEMORY;
         list->next = drafting->free_lists;
@@ -434,7 +497,7 @@ runnel_status rn_drafting_init(struct rn_decode *decode)
     drafting->outlooks = rn_alloc(&engine->heap, engine->max_streams, sizeof drafting->outlooks[0]);
     if (drafting->lanes == NULL || drafting->endings == NULL || drafting->outlooks == NULL)
         return RUNNEL_NO_MEMORY;
-    return take_lists(drafting, &engine->heap);
+    return take_lists(drafting, &engine->heap, decode->model->parts.limits.max_rows);
 }
 
 void rn_drafting_fini(struct rn_decode *decode)

@@ -36,6 +36,7 @@ struct rn_draft_lane {
     uint32_t want, n_flying;
     bool flying, waits;
     bool waited;          /* for the next step */
+    uint32_t features_at, n_positions, features; /* to be told: positions, and the first one's row of those of the list */
     uint32_t first, n;    /* guesses[0, n) are tokens [first, first + n) */
     int32_t guesses[RN_GUESS_MOST];
 };
@@ -49,6 +50,7 @@ struct rn_drafting {
     struct rn_outlook *outlooks; /* [max_streams] */
     struct rn_news_list lists[RN_NEWS_LISTS];
     struct rn_news_list *free_lists;
+    struct rn_news_list *filling, *full; /* with features: that of the step in flight, and of one that is settled */
     uint32_t pass_us;            /* a guess more; 0: not known */
     uint32_t serial, answered;   /* of waits */
     uint32_t patience_us;
@@ -68,6 +70,15 @@ void rn_drafting_fini(struct rn_decode *decode);
 /* A request has come, or goes (which needs no begin before). */
 void rn_drafting_begin(struct rn_decode *decode, const struct rn_request *request);
 void rn_drafting_end(struct rn_decode *decode, const struct rn_request *request);
+
+/* Are the features of this position wanted, whose row joins the step that is composed? */
+bool rn_drafting_wants_features(const struct rn_decode *decode, const struct rn_request *request, uint32_t position);
+
+/* A step is back: what it wrote of features belongs to the next news; with each part, once it is known what of it is
+ * true. */
+void rn_drafting_settle(struct rn_decode *decode);
+struct rn_batch_part;
+void rn_drafting_settle_part(struct rn_decode *decode, const struct rn_batch_part *part);
 
 /* Guesses of its next tokens that are there now, into *guesses; 0: none. */
 uint32_t rn_drafting_guesses(const struct rn_decode *decode, const struct rn_request *request, const int32_t **guesses);

@@ -59,7 +59,8 @@ static struct rn_seat *begin_seat(struct rn_draft_actor *draft, const struct rn_
                              .n_valid = UINT32_MAX};
     seat->tokens = rn_alloc(heap, capacity, sizeof seat->tokens[0]);
     seat->blocks = rn_alloc(heap, seat->max_blocks, sizeof seat->blocks[0]);
-    if (seat->tokens == NULL || seat->blocks == NULL) {
+    if (!rn_seat_features_new(draft, seat) || seat->tokens == NULL || seat->blocks == NULL) {
+        rn_seat_features_free(draft, seat);
         rn_free(heap, seat->tokens);
         rn_free(heap, seat->blocks);
         seat->tokens = NULL;
@@ -122,6 +123,8 @@ static void take_news(struct rn_draft_actor *draft, const struct rn_news *news)
     for (uint32_t i = 0; i < news->n_tokens; i++)
         if (first + i >= seat->n_known)
             learn(seat, first + i, news->tokens[i]);
+    if (news->n_positions > 0 && news->features_at >= seat->base)
+        rn_seat_learn_features(draft, seat, news->features_at - seat->base, news->n_positions, news->features);
     seat->flying = news->flying;
     seat->n_flying = news->n_flying;
     seat->want = news->want;
@@ -262,6 +265,11 @@ static runnel_status take_pass(struct rn_draft_actor *draft, struct rn_heap *hea
     pass->seqs = rn_alloc(heap, limits->max_seqs, sizeof pass->seqs[0]);
     pass->logits = rn_alloc(heap, (size_t)limits->max_outs * draft->model->parts.n_vocab, sizeof(float));
     draft->seat_of = rn_alloc(heap, limits->max_seqs, sizeof draft->seat_of[0]);
+    draft->feature_rows = rn_alloc(heap, limits->max_seqs, sizeof draft->feature_rows[0]);
+    pass->feature_rows = draft->feature_rows;
+    pass->features = rn_alloc(heap, (size_t)limits->max_seqs * draft->drafter->n_features + 1, sizeof(float));
+    draft->inputs = rn_alloc(heap, (size_t)limits->max_rows * draft->drafter->n_features + 1, sizeof(float));
+    pass->inputs = draft->inputs;
     draft->n_seats = 2 * limits->max_seqs;
     draft->seats = rn_calloc(heap, draft->n_seats, sizeof draft->seats[0]);
     draft->scratch = rn_sampler_scratch_new(heap, draft->model->parts.n_vocab);
@@ -272,7 +280,8 @@ static runnel_status take_pass(struct rn_draft_actor *draft, struct rn_heap *hea
         draft->lists[i].next = draft->free_lists;
         draft->free_lists = &draft->lists[i];
     }
-    return pass->rows != NULL && pass->seqs != NULL && pass->logits != NULL && draft->seat_of != NULL &&
+    return draft->feature_rows != NULL && pass->features != NULL && draft->inputs != NULL && pass->rows != NULL &&
+                   pass->seqs != NULL && pass->logits != NULL && draft->seat_of != NULL &&
                    draft->seats != NULL && draft->scratch != NULL
                ? rn_block_pool_init(&draft->pool, heap, limits->n_blocks)
                : RUNNEL_NO_MEMORY;
@@ -307,6 +316,9 @@ void rn_draft_actor_fini(struct rn_draft_actor *draft)
     rn_free(heap, draft->pass.rows);
     rn_free(heap, draft->pass.seqs);
     rn_free(heap, draft->pass.logits);
+    rn_free(heap, draft->pass.features);
+    rn_free(heap, draft->feature_rows);
+    rn_free(heap, draft->inputs);
     rn_sampler_scratch_free(draft->scratch);
     for (uint32_t i = 0; i < RN_DRAFTS_LISTS; i++)
         rn_free(heap, draft->lists[i].items);
@@ -325,7 +337,7 @@ bool rn_draft_actor_check(const struct rn_draft_actor *draft)
         n_blocks += seat->n_blocks;
         if (seat->generation == 0 ? seat->n_blocks != 0 || seat->tokens != NULL
                                   : seat->n_known > seat->n_tokens || seat->n_tokens > seat->capacity ||
-                                        seat->n_done > seat->n_blocks * draft->drafter->limits.block_tokens ||
+                                        seat->n_done > seat->shift + seat->n_blocks * draft->drafter->limits.block_tokens ||
                                         seat->n_blocks > seat->max_blocks)
             return false;
     }

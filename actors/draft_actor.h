@@ -45,8 +45,20 @@ struct rn_seat {
     bool flying, waits;
     bool in_pass, ended;
     bool changed;              /* decode does not know all of it */
+    uint32_t shift;            /* rows begin with this token: that of index i lies at position i - shift. See below */
+    uint32_t f_first, f_end;   /* features of positions [f_first, f_end) are there */
+    float *features;           /* [RN_SEAT_FEATURES][n_features]: of position p at p % RN_SEAT_FEATURES */
+    float *own;                /* [n_features]: what the row of token own_at gave; 0: none */
+    uint32_t own_at;
     enum rn_drafts_state state;
 };
+
+/* Seats of a FEATURES drafter: the row of token i wants the target's features of position i - 1, or, for a guess, what the
+ * row before it gave. The target tells only of what it computes while the stream drafts: not of a cached prefix, nor of
+ * a long prompt's beginning. So such a seat's rows begin behind the first position that it was told of (shift); angles of
+ * positions are relative, and the seat just knows less of the past. If it falls so far behind that features were
+ * overwritten it begins anew. Rows of guesses that came true are computed again, from the target's features. */
+#define RN_SEAT_FEATURES 640u
 
 struct rn_draft_actor {
     struct rn_actor actor; /* first */
@@ -59,6 +71,8 @@ struct rn_draft_actor {
     struct rn_sampler_scratch *scratch;
     struct rn_step pass;
     struct rn_seat **seat_of;    /* [max_seqs]: of the pass's sequences */
+    uint32_t *feature_rows;      /* [max_seqs]: the last row of each */
+    float *inputs;               /* [max_rows, n_features] */
     struct rn_msg *msg;          /* becomes DRAFTED */
     bool in_flight, failed;
     bool guesses;                /* the pass in flight is one of guesses alone: its time is what a guess costs */
@@ -100,6 +114,19 @@ void rn_draft_look_at_time(struct rn_draft_actor *draft);
 
 /* draft_pass.c: no guesses any more for this stream. */
 void rn_draft_switch_off(struct rn_draft_actor *draft, struct rn_seat *seat);
+
+/* draft_features.c, of FEATURES drafters. new: memory; false on refusal. learn: the target's features of n positions. */
+bool rn_seat_features_new(const struct rn_draft_actor *draft, struct rn_seat *seat);
+void rn_seat_features_free(const struct rn_draft_actor *draft, struct rn_seat *seat);
+void rn_seat_learn_features(const struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t at, uint32_t n,
+                            const float *features);
+
+/* draft_features.c: rows behind the last that is done, up to `most`, that a pass can compute now: of any drafter. */
+uint32_t rn_seat_rows(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t most);
+
+/* draft_features.c: what the row of token i reads beside it. keep: what the pass's row gave is the seat's own. */
+const float *rn_seat_input(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t i);
+void rn_seat_keep(const struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t token, const float *features);
 
 /* Every seat's counts in order and its blocks enough. For tests. */
 bool rn_draft_actor_check(const struct rn_draft_actor *draft);

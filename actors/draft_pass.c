@@ -5,6 +5,8 @@
  * Seats that want a guess come first, in turn; what is left of the rows, as far as the target's step allows, goes to
  * those that are still to compute their past, which is how a prompt that the target found in its prefix cache comes
  * to be known here. Runs inside the draft actor. */
+#include <string.h>
+
 #include "actors/draft_actor.h"
 #include "actors/engine.h"
 #include "actors/note.h"
@@ -24,6 +26,7 @@ void rn_draft_free_seat(struct rn_draft_actor *draft, struct rn_seat *seat)
     rn_block_pool_unref(&draft->pool, seat->blocks, seat->n_blocks);
     rn_free(heap, seat->tokens);
     rn_free(heap, seat->blocks);
+    rn_seat_features_free(draft, seat);
     *seat = (struct rn_seat){0};
 }
 
@@ -38,7 +41,7 @@ void rn_draft_switch_off(struct rn_draft_actor *draft, struct rn_seat *seat)
     if (seat->in_pass)
         return;
     rn_block_pool_unref(&draft->pool, seat->blocks, seat->n_blocks);
-    seat->n_blocks = seat->n_done = 0;
+    seat->n_blocks = seat->n_done = seat->shift = 0;
 }
 
 /* ---- Wishes ---- */
@@ -125,19 +128,24 @@ static bool lease(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t n
 static void add_seat(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t n)
 {
     struct rn_step *pass = &draft->pass;
-    uint32_t end = seat->n_done + n;
+    uint32_t end = seat->n_done + n, width = draft->drafter->n_features;
 
-    if (!lease(draft, seat, end)) {
+    if (!lease(draft, seat, end - seat->shift)) {
         rn_draft_switch_off(draft, seat);
         return;
     }
     pass->seqs[pass->n_seqs] = (struct rn_step_seq){.blocks = seat->blocks, .n_blocks = seat->n_blocks};
-    for (uint32_t i = seat->n_done; i < end; i++)
+    for (uint32_t i = seat->n_done; i < end; i++) {
+        if (width > 0)
+            memcpy(draft->inputs + (size_t)pass->n_rows * width, rn_seat_input(draft, seat, i), width * sizeof(float));
         pass->rows[pass->n_rows++] =
             (struct rn_step_row){.token = seat->tokens[i],
-                                 .position = i,
+                                 .position = i - seat->shift,
                                  .seq = pass->n_seqs,
                                  .out = i + 1 == seat->n_tokens ? (int32_t)pass->n_outs++ : -1};
+    }
+    if (width > 0)
+        draft->feature_rows[pass->n_features++] = pass->n_rows - 1;
     draft->seat_of[pass->n_seqs++] = seat;
     seat->n_done = end;
     seat->n_valid = UINT32_MAX;
@@ -164,7 +172,9 @@ static void add_guesses(struct rn_draft_actor *draft)
             continue;
         /* all computed, and its guess was not taken: the last row once more */
         seat->n_done -= n == 0;
-        n += n == 0;
+        n = rn_seat_rows(draft, seat, n + (n == 0));
+        if (n == 0)
+            continue;
         if (is_full(draft, n))
             return;
         draft->cursor = (first + i + 1) % draft->n_seats;
@@ -199,8 +209,11 @@ static void add_past(struct rn_draft_actor *draft)
         if (is_full(draft, 1))
             return;
         most = chunk(draft);
+        most = rn_seat_rows(draft, seat, n - 1 < most ? n - 1 : most); /* not its last token: that is a guess's row */
+        if (most == 0)
+            continue;
         draft->cursor = (draft->cursor + i + 1) % draft->n_seats;
-        add_seat(draft, seat, n - 1 < most ? n - 1 : most); /* not its last token: that is a guess's row */
+        add_seat(draft, seat, most);
         draft->guesses = false;
         return;
     }
@@ -222,7 +235,7 @@ void rn_draft_begin_pass(struct rn_draft_actor *draft)
 
     if (draft->in_flight || draft->failed || draft->last_news != NULL)
         return;
-    pass->n_rows = pass->n_seqs = pass->n_outs = 0;
+    pass->n_rows = pass->n_seqs = pass->n_outs = pass->n_features = 0;
     draft->guesses = true;
     add_guesses(draft);
     add_past(draft);
@@ -296,13 +309,15 @@ static void settle_seat(struct rn_draft_actor *draft, struct rn_seat *seat, cons
     }
     if (seat->state == RN_DRAFTS_OFF) {
         rn_block_pool_unref(&draft->pool, seat->blocks, seat->n_blocks);
-        seat->n_blocks = seat->n_done = 0;
+        seat->n_blocks = seat->n_done = seat->shift = 0;
         return;
     }
     if (seat->n_valid < seat->n_done)
-        seat->n_done = seat->n_valid;
+        seat->n_done = seat->n_valid > seat->shift ? seat->n_valid : seat->shift;
+    rn_seat_keep(draft, seat, last->position + seat->shift,
+                 draft->pass.features + (size_t)last->seq * draft->drafter->n_features);
     if (last->out >= 0)
-        take_guess(draft, seat, last->position + 1,
+        take_guess(draft, seat, last->position + seat->shift + 1,
                    draft->pass.logits + (size_t)last->out * draft->model->parts.n_vocab);
     rn_draft_look_at(seat);
 }

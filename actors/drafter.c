@@ -1,13 +1,16 @@
 /* Loading a drafter beside its model: see drafter.h. Runs on the worker's thread. */
 #include "actors/drafter.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "actors/engine.h"
 #include "base/status.h"
+#include "cache/session_print.h"
+#include "model/head.h"
 
-#define HEAD_ARCHITECTURE "runnel-eagle"
+#define EXIT "exit:"
 #define PASSES 4u /* until its time is known */
 #define MOST_ROWS 64u /* of a step that is measured: as many as decode together */
 #define MEASURE_US 1000000u /* of a load */
@@ -85,7 +88,7 @@ static runnel_status prepare(struct runnel_model *model, const char *path, runne
     struct rn_drafter *drafter = &model->parts.drafter;
     struct runnel_engine *engine = model->engine;
 
-    if (model->options.draft_threads > 0) {
+    if (model->options.draft_threads > 0 && drafter->kind == RN_DRAFTER_TOKENS) {
         drafter->concurrent = true;
         drafter->team = rn_engine_new_team(engine, model->options.draft_threads);
     }
@@ -114,7 +117,15 @@ struct trial {
     struct rn_step step;
     struct rn_wake done;
     float *logits;
+    float *inputs; /* [1, n_features]: zeros, for one row */
 };
+
+static void free_trial(struct runnel_model *model, struct trial *trial)
+{
+    rn_free(&model->engine->heap, trial->logits);
+    rn_free(&model->engine->heap, trial->inputs);
+    rn_free(&model->engine->heap, trial);
+}
 
 static struct trial *new_trial(struct runnel_model *model, struct rn_backend *backend)
 {
@@ -127,21 +138,16 @@ static struct trial *new_trial(struct runnel_model *model, struct rn_backend *ba
     trial->backend = backend;
     trial->clock = &model->engine->clock;
     trial->logits = rn_alloc(heap, (size_t)MOST_ROWS * model->parts.n_vocab, sizeof(float));
+    trial->inputs = rn_calloc(heap, model->parts.drafter.n_features + 1, sizeof(float));
     rn_wake_init(&trial->done);
     for (uint32_t i = 0; i < MOST_ROWS; i++) {
         trial->rows[i] = (struct rn_step_row){.position = i, .out = (int32_t)i};
         trial->blocks[i] = i;
     }
-    if (trial->logits != NULL)
+    if (trial->logits != NULL && trial->inputs != NULL)
         return trial;
-    rn_free(heap, trial);
+    free_trial(model, trial);
     return NULL;
-}
-
-static void free_trial(struct runnel_model *model, struct trial *trial)
-{
-    rn_free(&model->engine->heap, trial->logits);
-    rn_free(&model->engine->heap, trial);
 }
 
 /* What a step of n rows takes, in microseconds; 0: it has failed. */
@@ -152,7 +158,7 @@ static uint64_t time_step(struct trial *trial, uint32_t n, uint32_t block_tokens
 
     trial->seq = (struct rn_step_seq){.blocks = trial->blocks, .n_blocks = (n + block_tokens - 1) / block_tokens};
     trial->step = (struct rn_step){.n_rows = n, .n_seqs = 1, .n_outs = n, .rows = trial->rows, .seqs = &trial->seq,
-                                   .logits = trial->logits, .on_done = on_pass_done, .user = &trial->done};
+                                   .logits = trial->logits, .inputs = trial->inputs, .on_done = on_pass_done, .user = &trial->done};
     trial->backend->ops->submit_async(trial->backend, &trial->step);
     while (!rn_wake_wait(&trial->done, ticket, -1, 0))
         ;
@@ -203,29 +209,103 @@ runnel_status rn_drafter_measure_model(struct runnel_model *model, runnel_error 
     return us > 0 ? RUNNEL_OK : rn_error_set(error, RUNNEL_DEVICE, "%s: a step failed", model->path);
 }
 
+/* ---- What draft_path names ---- */
+
+static bool is_mtp(const char *path)
+{
+    return strcmp(path, "mtp") == 0;
+}
+
+static bool is_exit(const char *path)
+{
+    return strncmp(path, EXIT, strlen(EXIT)) == 0;
+}
+
+bool rn_drafter_is_inside(const char *path)
+{
+    return is_mtp(path) || is_exit(path);
+}
+
+static runnel_status plan_exit(struct runnel_model *model, const char *path, runnel_error *error)
+{
+    struct rn_model_parts *parts = &model->parts;
+    const char *digits = path + strlen(EXIT);
+    char *end;
+    unsigned long n = strtoul(digits, &end, 10);
+
+    if (*digits < '0' || *digits > '9' || *end != '\0' || n == 0 || n >= parts->plan->n_layers)
+        return rn_error_set(error, RUNNEL_INVALID, "draft_path %s: %s has %u blocks; an exit is behind 1 to %u of them",
+                            path, model->path, parts->plan->n_layers, parts->plan->n_layers - 1);
+    return rn_plan_new_exit(&model->engine->heap, parts->gguf, parts->limits.context_tokens, (uint32_t)n,
+                            &parts->drafter.plan, error);
+}
+
+static runnel_status plan_drafter(struct runnel_model *model, const char *path, runnel_error *error)
+{
+    struct rn_model_parts *parts = &model->parts;
+    struct rn_drafter *drafter = &parts->drafter;
+    struct rn_heap *heap = &model->engine->heap;
+    uint32_t context = parts->limits.context_tokens;
+    runnel_status status;
+
+    if (is_exit(path))
+        return plan_exit(model, path, error);
+    if (is_mtp(path))
+        return rn_plan_new_nextn(heap, parts->gguf, context, 0, &drafter->plan, error);
+    if (drafter->kind == RN_DRAFTER_FEATURES)
+        return rn_plan_new_head(heap, drafter->gguf, parts->gguf, context, &drafter->plan, error);
+    status = rn_plan_new(heap, drafter->gguf, context, &drafter->plan, error);
+    return status == RUNNEL_OK ? check_vocab(model, path, error) : status;
+}
+
 runnel_status rn_drafter_load(struct runnel_model *model, const char *path, runnel_error *error)
 {
-    struct rn_drafter *drafter = &model->parts.drafter;
-    struct rn_heap *heap = &model->engine->heap;
-    struct rn_view architecture;
-    runnel_status status = rn_gguf_open(heap, path, &drafter->gguf, error);
+    runnel_status status = plan_drafter(model, path, error);
 
-    if (status == RUNNEL_OK)
-        status = rn_gguf_get_string(drafter->gguf, "general.architecture", true, &architecture, error);
-    if (status != RUNNEL_OK)
-        return status;
-    if (architecture.n == strlen(HEAD_ARCHITECTURE) &&
-        memcmp(architecture.bytes, HEAD_ARCHITECTURE, architecture.n) == 0)
-        return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s: heads cannot draft yet", path);
-    drafter->kind = RN_DRAFTER_TOKENS;
-    status = rn_plan_new(heap, drafter->gguf, model->parts.limits.context_tokens, &drafter->plan, error);
-    if (status == RUNNEL_OK)
-        status = check_vocab(model, path, error);
     if (status == RUNNEL_OK)
         status = choose_limits(model, path, error);
     if (status == RUNNEL_OK)
         status = prepare(model, path, error);
     return status == RUNNEL_OK ? measure(model, error) : status;
+}
+
+static runnel_status check_head(const struct runnel_model *model, const char *path, runnel_error *error)
+{
+    struct rn_print print = rn_print_model(model->parts.gguf);
+    struct rn_head_facts facts;
+    runnel_status status = rn_head_read(model->parts.drafter.gguf, &facts, error);
+
+    if (status == RUNNEL_OK && memcmp(facts.target, print.bytes, sizeof facts.target) != 0)
+        return rn_error_set(error, RUNNEL_INVALID, "%s: a head for another model file than %s (its fingerprint differs)",
+                            path, model->path);
+    return status;
+}
+
+runnel_status rn_drafter_plan_model(struct runnel_model *model, const char *path, runnel_error *error)
+{
+    struct rn_model_parts *parts = &model->parts;
+    struct rn_drafter *drafter = &parts->drafter;
+    struct rn_heap *heap = &model->engine->heap;
+    uint32_t context = model->options.context_tokens;
+    runnel_status status = RUNNEL_OK;
+
+    drafter->kind = is_mtp(path) ? RN_DRAFTER_FEATURES : RN_DRAFTER_TOKENS;
+    if (!rn_drafter_is_inside(path)) {
+        status = rn_gguf_open(heap, path, &drafter->gguf, error);
+        if (status == RUNNEL_OK && rn_head_is(drafter->gguf)) {
+            drafter->kind = RN_DRAFTER_FEATURES;
+            status = check_head(model, path, error);
+        }
+    }
+    if (status != RUNNEL_OK)
+        return status;
+    if (drafter->kind == RN_DRAFTER_TOKENS)
+        return rn_plan_new(heap, parts->gguf, context, &parts->plan, error);
+    status = is_mtp(path) ? rn_plan_new_for_nextn(heap, parts->gguf, context, &parts->plan, error)
+                          : rn_plan_new_for_head(heap, parts->gguf, context, drafter->gguf, &parts->plan, error);
+    if (status == RUNNEL_OK)
+        drafter->n_features = parts->plan->features_width;
+    return status;
 }
 
 void rn_drafter_fini(struct rn_drafter *drafter)

@@ -14,10 +14,11 @@
  * guessed with those that came, and what is behind them are its drafts, or there are none. So nothing has to be in
  * step with anything: late guesses are used as far as they are right, and a wrong or lost one costs time only.
  *
- * Two kinds. TOKENS, a draft model: its rows read tokens and the KV that it made itself. FEATURES, a head: its row of
- * position p reads the token of p and the target's features of p - 1, or, where the target has not been there, the
- * features that the head's own row of p - 1 gave (rn_step.features of its backend). The target's features of a position
- * that it has computed travel with the NEWS that tells the token behind it.
+ * Two kinds. TOKENS, a draft model: its rows read tokens and the KV that it made itself; so does the target's own
+ * beginning (early exit). FEATURES, a head or the model's own prediction layer (model/head.h): its row of a token reads
+ * that token and the target's features of the position before, or, where the target has not been there, what the row
+ * before it gave. Features of the positions that a step has computed travel with the first NEWS behind it: the step
+ * writes them into the list's memory. Of a prompt only those of the last positions are asked for.
  *
  * Who owns what: the model's parts own the drafter; the draft actor alone uses its backend from the model's start to
  * its end. Lists are decode's (news) or the draft actor's (drafts), and lent to the other between a message and its
@@ -63,13 +64,20 @@ runnel_status rn_drafter_load(struct runnel_model *model, const char *path, runn
  * wait for it: who drafts for many streams would have to try larger and larger steps otherwise. The backend is
  * prepared. DEVICE, NO_MEMORY. */
 runnel_status rn_drafter_measure_model(struct runnel_model *model, runnel_error *error);
+
+/* The model's own plan, with features where the drafter that draft_path names reads them: sets the plan, and the
+ * drafter's kind and file. Before rn_drafter_load. INVALID: a head of another model. */
+runnel_status rn_drafter_plan_model(struct runnel_model *model, const char *path, runnel_error *error);
+
+/* Does draft_path name a part of the model's own file: "mtp" or "exit:N"? */
+bool rn_drafter_is_inside(const char *path);
 void rn_drafter_fini(struct rn_drafter *drafter);
 
 /* Guesses of a stream: those in the step in flight, the token behind them, and those for the next step. */
 #define RN_GUESS_MOST (2u * RUNNEL_MAX_DRAFTS + 1u)
 
 /* Lists of each kind under way. */
-#define RN_NEWS_LISTS 2
+#define RN_NEWS_LISTS 3 /* with features: one whose step is in flight, one that is told, one that asks */
 #define RN_DRAFTS_LISTS 2
 
 /* News of one stream. */
@@ -82,8 +90,9 @@ struct rn_news {
     uint32_t n_limit;         /* the sequence gets no longer; where it begins only */
     uint32_t first, n_tokens; /* tokens [first, first + n_tokens) of the sequence */
     const int32_t *tokens;    /* [n_tokens]; the list's */
-    const float *features;    /* FEATURES: [n_tokens, n_features], the target's of the position before each token;
-                                 NULL: it has not computed them (a cached prefix). The list's */
+    uint32_t features_at;     /* FEATURES: the target's features of positions [features_at, features_at + n_positions) ... */
+    uint32_t n_positions;
+    const float *features;    /* ... [n_positions, n_features]; the list's */
     uint32_t n_flying;        /* of the guesses behind these tokens, those in the step in flight ... */
     bool flying;              /* ... if it is in one */
     uint32_t want;            /* guesses wanted for the next step; 0: none for now */
@@ -96,7 +105,7 @@ struct rn_news_list {
     struct rn_news *items;     /* [capacity] */
     uint32_t n_tokens, token_capacity;
     int32_t *tokens;           /* [token_capacity] */
-    float *features;           /* [token_capacity, n_features] of a FEATURES drafter, else NULL */
+    float *features;           /* [rows of a step, n_features] of a FEATURES drafter, else NULL */
     uint32_t step_us;          /* what a step of the target takes now; 0: not known */
     uint32_t serial;           /* not 0: some of it wait; a DRAFTS that answers this number ends the wait ... */
     uint32_t patience_us;      /* ... after so long with what there is by then */

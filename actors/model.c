@@ -142,11 +142,14 @@ static runnel_status open_file(struct runnel_model *model, runnel_error *error)
     if (status != RUNNEL_OK)
         return status;
     if (!model->options.vocab_only) {
-        status = rn_plan_new(heap, parts->gguf, model->options.context_tokens, &parts->plan, error);
+        status = model->draft_path != NULL
+                     ? rn_drafter_plan_model(model, model->draft_path, error)
+                     : rn_plan_new(heap, parts->gguf, model->options.context_tokens, &parts->plan, error);
         if (status != RUNNEL_OK)
             return status;
         n_vocab = parts->plan->n_vocab;
-        parts->n_features = parts->plan->features_width;
+        if (parts->drafter.n_features == 0) /* else those of a row are the drafter's */
+            parts->n_features = parts->plan->features_width;
     }
     parts->n_vocab = (uint32_t)n_vocab;
     status = rn_vocab_new(heap, parts->gguf, (uint32_t)n_vocab, &parts->vocab, error);
@@ -404,7 +407,7 @@ runnel_status runnel_model_load(runnel_engine *engine, const char *path, const r
         return status;
     if (path == NULL || access(path, R_OK) != 0)
         return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened", path == NULL ? "(no path)" : path);
-    if (options.draft_path != NULL && access(options.draft_path, R_OK) != 0)
+    if (options.draft_path != NULL && !rn_drafter_is_inside(options.draft_path) && access(options.draft_path, R_OK) != 0)
         return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened", options.draft_path);
     status = new_model(engine, &options, &model, error);
     if (status != RUNNEL_OK)
