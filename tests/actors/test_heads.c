@@ -1,0 +1,437 @@
+/* Heads, prediction layers and early exits as drafters change no text: real models on real threads, greedy and sampled,
+ * many at once, with cancels, each judged by the same request of a model without a drafter. And a head that was trained
+ * here guesses better than an n-gram lookup, behind text that it was not trained on.
+ *
+ * The engine's clock is the test's: a step of the model takes a millisecond and a pass of the drafter a twentieth of it,
+ * so that the policy always drafts, on a machine of any speed under any load. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "actors/engine.h"
+#include "fixture.h"
+#include "tests/model/model_edit.h"
+#include "tests/model/shared.h"
+
+enum { STREAMS = 8, TOKENS = UNLESS_SLOW(120, 24), TRAINED_BYTES = 60000, STEP_US = 1000, PASS_US = 50 };
+
+static char target[300], head_path[64], nextn_path[64];
+static char corpus[100000];
+static size_t corpus_bytes;
+
+/* ---- A backend whose steps take what the test says ---- */
+
+struct metered {
+    struct rn_backend backend; /* first */
+    struct rn_backend *inner;
+    void (*on_done)(struct rn_step *step);
+    uint64_t us;
+};
+
+static _Atomic uint64_t now_us; /* relaxed: a clock */
+static struct metered metered[2];
+
+static uint64_t clock_now(void *user)
+{
+    (void)user;
+    return atomic_load_explicit(&now_us, memory_order_relaxed);
+}
+
+static void done(struct metered *m, struct rn_step *step)
+{
+    atomic_fetch_add_explicit(&now_us, m->us, memory_order_relaxed);
+    m->on_done(step);
+}
+
+static void target_done(struct rn_step *step)
+{
+    done(&metered[0], step);
+}
+
+static void drafter_done(struct rn_step *step)
+{
+    done(&metered[1], step);
+}
+
+static void submit_metered(struct rn_backend *backend, struct rn_step *step)
+{
+    struct metered *m = (struct metered *)backend;
+
+    m->on_done = step->on_done;
+    step->on_done = m == &metered[0] ? target_done : drafter_done;
+    m->inner->ops->submit_async(m->inner, step);
+}
+
+static void free_metered(struct rn_backend *backend)
+{
+    struct metered *m = (struct metered *)backend;
+
+    m->inner->ops->free(m->inner);
+}
+
+static size_t bytes_metered(const struct rn_backend *backend)
+{
+    const struct metered *m = (const struct metered *)backend;
+
+    return m->inner->ops->block_bytes(m->inner);
+}
+
+static const char *layout_metered(const struct rn_backend *backend)
+{
+    const struct metered *m = (const struct metered *)backend;
+
+    return m->inner->ops->layout(m->inner);
+}
+
+static struct rn_backend *meter(struct metered *m, struct rn_backend *inner, uint64_t us)
+{
+    static const struct rn_backend_ops ops = {.name = "metered", .submit_async = submit_metered, .free = free_metered,
+                                              .block_bytes = bytes_metered, .layout = layout_metered};
+
+    *m = (struct metered){.backend = {&ops}, .inner = inner, .us = us};
+    return &m->backend;
+}
+
+/* ---- Engines and models ---- */
+
+static runnel_engine *open_engine(void)
+{
+    const struct rn_clock clock = {.now_us = clock_now};
+    runnel_engine *engine = NULL;
+    runnel_engine_options options;
+
+    atomic_store(&now_us, 1);
+    runnel_engine_options_default(&options);
+    assert_int_equal(rn_engine_new(&options, &clock, false, &engine, NULL), RUNNEL_OK);
+    return engine;
+}
+
+static runnel_model *open_model(runnel_engine *engine, const char *path, const char *draft)
+{
+    runnel_model_options options;
+    runnel_model *model;
+
+    runnel_model_options_default(&options);
+    options.context_tokens = 512;
+    options.draft_path = draft;
+    model = load_model(engine, path, &options);
+    model->parts.backend = meter(&metered[0], model->parts.backend, STEP_US);
+    if (draft != NULL)
+        model->parts.drafter.backend = meter(&metered[1], model->parts.drafter.backend, PASS_US);
+    return model;
+}
+
+/* A piece of text that no head was trained on, of its own for each i. */
+static void prompt_of(uint32_t i, char prompt[161])
+{
+    const char *at = corpus + TRAINED_BYTES + (size_t)i * 977 % (corpus_bytes - TRAINED_BYTES - 200);
+
+    at = strchr(at, ' ');
+    assert_non_null(at);
+    snprintf(prompt, 161, "%.*s", 60 + (int)(i * 13 % 100), at + 1);
+}
+
+struct answers {
+    struct capture captures[STREAMS];
+    runnel_stream streams[STREAMS];
+    uint64_t drafted, accepted, tokens;
+};
+
+static void cancel_some(struct capture *capture, const runnel_event *event)
+{
+    runnel_engine *engine = capture->hook_user;
+
+    if (event->type == RUNNEL_EVENT_TOKEN && capture->n_tokens == 7)
+        runnel_stream_cancel(engine, event->stream);
+}
+
+/* All streams at once, or one after the other; even ones greedy. */
+static void answer(runnel_engine *engine, runnel_model *model, uint32_t draft, uint32_t draft_max, bool together,
+                   bool sampled, bool cancels, struct answers *a)
+{
+    char prompt[161];
+
+    memset(a, 0, sizeof *a);
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        runnel_request request;
+
+        prompt_of(i, prompt);
+        request = make_request(prompt, TOKENS, &a->captures[i]);
+        request.sampling.temperature = sampled && i % 2 == 1 ? 0.7f : 0;
+        request.sampling.seed = i;
+        request.draft = draft;
+        request.draft_max = draft_max;
+        if (cancels && i % 4 == 2) {
+            a->captures[i].hook = cancel_some;
+            a->captures[i].hook_user = engine;
+        }
+        assert_int_equal(runnel_generate(model, &request, &a->streams[i], NULL), RUNNEL_OK);
+        if (!together)
+            run_until_end(engine, &a->captures[i]);
+    }
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        run_until_end(engine, &a->captures[i]);
+        a->drafted += a->captures[i].last.usage.drafted_tokens;
+        a->accepted += a->captures[i].last.usage.accepted_tokens;
+        a->tokens += a->captures[i].n_tokens;
+    }
+}
+
+static void clear(struct answers *a)
+{
+    for (uint32_t i = 0; i < STREAMS; i++)
+        capture_clear(&a->captures[i]);
+}
+
+/* What was said is the beginning of what is said without drafts, and all of it but where it was cancelled. */
+static void assert_same(const struct answers *plain, const struct answers *fast)
+{
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        const struct capture *a = &plain->captures[i], *b = &fast->captures[i];
+
+        assert_true(b->last.type == RUNNEL_EVENT_CANCELLED || b->text_bytes == a->text_bytes);
+        assert_true(b->text_bytes <= a->text_bytes && b->n_tokens > 0);
+        assert_memory_equal(a->text, b->text, b->text_bytes);
+    }
+}
+
+/* right: some guesses are. */
+static void check_same(const char *path, const char *draft, bool right)
+{
+    struct answers plain, fast;
+    runnel_engine *engine = open_engine();
+    runnel_model *model = open_model(engine, path, NULL);
+
+    answer(engine, model, 0, 0, true, true, false, &plain);
+    runnel_model_free(model);
+    await_models(engine, 0);
+    model = open_model(engine, path, draft);
+    for (uint32_t way = 0; way < 3; way++) {
+        answer(engine, model, way == 1 ? RUNNEL_DRAFT_MODEL | RUNNEL_DRAFT_NGRAM : RUNNEL_DRAFT_MODEL, way == 0 ? 3 : 8,
+               way > 0, true, way == 2, &fast);
+        assert_same(&plain, &fast);
+        print_message("%s, way %u: %llu drafts, %llu right\n", draft, way, (unsigned long long)fast.drafted,
+                      (unsigned long long)fast.accepted);
+        assert_true(fast.drafted >= 8 && (!right || fast.accepted > 20));
+        clear(&fast);
+    }
+    clear(&plain);
+    runnel_model_free(model);
+    await_models(engine, 0);
+    runnel_engine_free(engine);
+}
+
+static void head_says_the_same(void **state)
+{
+    (void)state;
+    check_same(target, head_path, UNLESS_SLOW(true, false));
+}
+
+static void exit_says_the_same(void **state)
+{
+    (void)state;
+    check_same(target, "exit:4", true);
+    check_same(target, "exit:1", false);
+}
+
+static void nextn_says_the_same(void **state)
+{
+    (void)state;
+    check_same(nextn_path, "mtp", false);
+}
+
+/* ---- Acceptance ---- */
+
+static double acceptance(const char *draft, uint32_t flags, double *per_pass)
+{
+    runnel_engine *engine = open_engine();
+    runnel_model *model = open_model(engine, target, draft);
+    struct answers a;
+    double share;
+    uint64_t passes;
+
+    answer(engine, model, flags, 4, false, false, false, &a);
+    passes = a.tokens - a.accepted;
+    share = (double)a.accepted / (double)(a.drafted > 0 ? a.drafted : 1);
+    *per_pass = (double)a.tokens / (double)passes;
+    print_message("%s: %llu drafts, %.3f right, %.2f tokens a pass\n", draft != NULL ? "head" : "n-gram",
+                  (unsigned long long)a.drafted, share, *per_pass);
+    clear(&a);
+    runnel_model_free(model);
+    await_models(engine, 0);
+    runnel_engine_free(engine);
+    return share;
+}
+
+static void head_is_right_more_often(void **state)
+{
+    double head, lookup, head_pass, lookup_pass;
+
+    (void)state;
+    if (UNLESS_SLOW(false, true))
+        skip(); /* its head is hardly trained */
+    head = acceptance(head_path, RUNNEL_DRAFT_MODEL, &head_pass);
+    lookup = acceptance(NULL, RUNNEL_DRAFT_NGRAM, &lookup_pass);
+    assert_true(head > lookup && head_pass > lookup_pass + 0.3);
+}
+
+/* ---- Refused ---- */
+
+static void refuse(runnel_engine *engine, const char *path, const char *draft, runnel_status status, const char *says)
+{
+    runnel_model_options options;
+    runnel_model *model = NULL;
+    runnel_error error = {0};
+    runnel_status got;
+
+    runnel_model_options_default(&options);
+    options.draft_path = draft;
+    got = runnel_model_load(engine, path, &options, &model, &error);
+    if (got == RUNNEL_OK) {
+        got = runnel_model_wait(model, 60000, &error);
+        runnel_model_free(model);
+        await_models(engine, 0);
+    }
+    if (got != status || strstr(error.message, says) == NULL)
+        fail_msg("%s: %d %s", draft, (int)got, error.message);
+}
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    runnel_engine *engine = open_engine();
+    runnel_embed_request request;
+    struct capture capture = {0};
+    runnel_stream stream;
+    runnel_model *model;
+    runnel_error error = {0};
+
+    (void)state;
+    refuse(engine, BUNDLED_MODEL, head_path, RUNNEL_INVALID, "its fingerprint differs");
+    refuse(engine, target, "mtp", RUNNEL_UNSUPPORTED, "0 prediction layers");
+    refuse(engine, target, "exit:6", RUNNEL_INVALID, "behind 1 to 5");
+    refuse(engine, target, "exit:0", RUNNEL_INVALID, "behind 1 to 5");
+    refuse(engine, target, "exit:2x", RUNNEL_INVALID, "behind 1 to 5");
+    refuse(engine, target, "/none/such.gguf", RUNNEL_IO, "cannot be opened");
+    model = open_model(engine, target, head_path);
+    runnel_embed_request_default(&request);
+    request.text = "a text";
+    request.text_bytes = 6;
+    request.on_event = capture_event;
+    request.user = &capture;
+    assert_int_equal(runnel_embed(model, &request, &stream, &error), RUNNEL_UNSUPPORTED);
+    runnel_model_free(model);
+    await_models(engine, 0);
+    runnel_engine_free(engine);
+}
+
+/* ---- The fixture ---- */
+
+static int train_head(void)
+{
+    runnel_training_progress now = {.struct_size = sizeof now};
+    runnel_eagle_options options;
+    runnel_training *training = NULL;
+    runnel_engine *engine = start_engine(NULL);
+    runnel_error error = {0};
+
+    runnel_eagle_options_default(&options);
+    options.steps = UNLESS_SLOW(60, 3);
+    options.text_tokens = 64;
+    options.unroll = 2;
+    options.rate = 2e-3f;
+    if (runnel_eagle_train(engine, target, corpus, TRAINED_BYTES, head_path, &options, &training, &error) != RUNNEL_OK)
+        fail_msg("%s", error.message);
+    while (now.state == RUNNEL_TRAINING_RUNNING)
+        runnel_training_wait(training, 1000, &now, &error);
+    runnel_training_free(training);
+    runnel_engine_free(engine);
+    return now.state == RUNNEL_TRAINING_DONE ? 0 : 1;
+}
+
+/* The target with a prediction layer: its last block once more, and a join that passes the state and a little of the
+ * token. */
+static void write_nextn(void)
+{
+    static struct model_edit edit;
+    static float *join;
+    struct rn_heap heap;
+    struct rn_gguf *gguf = NULL;
+    struct writer bytes = {0};
+    uint32_t n, width;
+
+    rn_heap_init(&heap, NULL);
+    assert_int_equal(rn_gguf_open(&heap, target, &gguf, NULL), RUNNEL_OK);
+    edit_from(&edit, gguf);
+    edit_u32(&edit, "llama.block_count", 7);
+    edit_u32(&edit, "llama.nextn_predict_layers", 1);
+    n = edit.n_tensors;
+    width = (uint32_t)edit_tensor(&edit, "output_norm.weight")->dims[0];
+    for (uint32_t i = 0; i < n; i++)
+        if (strncmp(edit.tensors[i].name, "blk.5.", 6) == 0) {
+            edit.tensors[edit.n_tensors] = edit.tensors[i];
+            edit.tensors[edit.n_tensors++].name[4] = '6';
+        }
+    join = calloc((size_t)width * 2 * width, sizeof *join);
+    for (uint32_t i = 0; i < width; i++) {
+        join[(size_t)i * 2 * width + i] = 0.05f;
+        join[(size_t)i * 2 * width + width + i] = 1;
+    }
+    edit_add_tensor(&edit, "blk.6.nextn.eh_proj.weight", 2 * width, width, join);
+    for (int i = 0; i < 2; i++) {
+        edit.tensors[edit.n_tensors] = *edit_tensor(&edit, "output_norm.weight");
+        snprintf(edit.tensors[edit.n_tensors++].name, 64, "blk.6.nextn.%cnorm.weight", i == 0 ? 'e' : 'h');
+    }
+    edit_write(&edit, &bytes);
+    w_save(&bytes, "/tmp", nextn_path + strlen("/tmp/"));
+    w_free(&bytes);
+    free(join);
+    rn_gguf_free(gguf);
+}
+
+static int setup(void **state)
+{
+    char path[300];
+    FILE *file;
+
+    (void)state;
+    if (!shared_path("models/runnel-tiny-F16.gguf", target, sizeof target) ||
+        !shared_path("oracles/runnel-tiny.heldout.txt", path, sizeof path)) {
+        print_message("skipped: no ../shared\n");
+        exit(77);
+    }
+    snprintf(head_path, sizeof head_path, "/tmp/runnel-head-%d.gguf", (int)getpid());
+    snprintf(nextn_path, sizeof nextn_path, "/tmp/runnel-nextn-%d.gguf", (int)getpid());
+    file = fopen(path, "rb");
+    assert_non_null(file);
+    corpus_bytes = fread(corpus, 1, sizeof corpus - 1, file);
+    fclose(file);
+    write_nextn();
+    return train_head();
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    unlink(head_path);
+    unlink(nextn_path);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(head_says_the_same),       cmocka_unit_test(exit_says_the_same),
+        cmocka_unit_test(nextn_says_the_same),      cmocka_unit_test(head_is_right_more_often),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
