@@ -643,7 +643,9 @@ static runnel_status take_batches(struct rn_decode *decode, struct rn_heap *heap
     step->copies = rn_alloc(heap, limits->max_seqs, sizeof step->copies[0]);
     step->logits = rn_alloc(heap, (size_t)limits->max_outs * decode->model->parts.n_vocab, sizeof(float));
     step->feature_rows = decode->feature_rows = rn_alloc(heap, limits->max_rows, sizeof decode->feature_rows[0]);
-    step->features = decode->features = rn_alloc(heap, (size_t)limits->max_rows * decode->model->parts.n_features + 1, sizeof(float));
+    decode->features =
+        rn_alloc(heap, (size_t)limits->max_rows * decode->model->parts.n_features + 1, sizeof(float));
+    step->features = decode->features;
     decode->batches[1].step = *step;
     decode->batch = &decode->batches[0];
     for (uint32_t i = 0; i < 2; i++) {

@@ -337,7 +337,8 @@ bool rn_draft_actor_check(const struct rn_draft_actor *draft)
         n_blocks += seat->n_blocks;
         if (seat->generation == 0 ? seat->n_blocks != 0 || seat->tokens != NULL
                                   : seat->n_known > seat->n_tokens || seat->n_tokens > seat->capacity ||
-                                        seat->n_done > seat->shift + seat->n_blocks * draft->drafter->limits.block_tokens ||
+                                        seat->n_done - seat->shift >
+                                            seat->n_blocks * draft->drafter->limits.block_tokens ||
                                         seat->n_blocks > seat->max_blocks)
             return false;
     }

@@ -53,11 +53,11 @@ struct rn_seat {
     enum rn_drafts_state state;
 };
 
-/* Seats of a FEATURES drafter: the row of token i wants the target's features of position i - 1, or, for a guess, what the
- * row before it gave. The target tells only of what it computes while the stream drafts: not of a cached prefix, nor of
- * a long prompt's beginning. So such a seat's rows begin behind the first position that it was told of (shift); angles of
- * positions are relative, and the seat just knows less of the past. If it falls so far behind that features were
- * overwritten it begins anew. Rows of guesses that came true are computed again, from the target's features. */
+/* Seats of a FEATURES drafter: the row of token i wants the target's features of position i - 1, or, for a guess, what
+ * the row before it gave. The target tells only of what it computes while the stream drafts: not of a cached prefix, nor
+ * of a long prompt's beginning. So such a seat's rows begin behind the first position that it was told of (shift);
+ * angles of positions are relative, and the seat just knows less of the past. If it falls so far behind that features
+ * were overwritten it begins anew. Rows of guesses that came true are computed again, from the target's features. */
 #define RN_SEAT_FEATURES 640u
 
 struct rn_draft_actor {
@@ -115,7 +115,8 @@ void rn_draft_look_at_time(struct rn_draft_actor *draft);
 /* draft_pass.c: no guesses any more for this stream. */
 void rn_draft_switch_off(struct rn_draft_actor *draft, struct rn_seat *seat);
 
-/* draft_features.c, of FEATURES drafters. new: memory; false on refusal. learn: the target's features of n positions. */
+/* draft_features.c, of FEATURES drafters. new: memory; false on refusal. learn: the target's features of n positions.
+ * All indices are of the seat. */
 bool rn_seat_features_new(const struct rn_draft_actor *draft, struct rn_seat *seat);
 void rn_seat_features_free(const struct rn_draft_actor *draft, struct rn_seat *seat);
 void rn_seat_learn_features(const struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t at, uint32_t n,

@@ -158,7 +158,8 @@ static uint64_t time_step(struct trial *trial, uint32_t n, uint32_t block_tokens
 
     trial->seq = (struct rn_step_seq){.blocks = trial->blocks, .n_blocks = (n + block_tokens - 1) / block_tokens};
     trial->step = (struct rn_step){.n_rows = n, .n_seqs = 1, .n_outs = n, .rows = trial->rows, .seqs = &trial->seq,
-                                   .logits = trial->logits, .inputs = trial->inputs, .on_done = on_pass_done, .user = &trial->done};
+                                   .logits = trial->logits, .inputs = trial->inputs, .on_done = on_pass_done,
+                                   .user = &trial->done};
     trial->backend->ops->submit_async(trial->backend, &trial->step);
     while (!rn_wake_wait(&trial->done, ticket, -1, 0))
         ;
@@ -276,8 +277,8 @@ static runnel_status check_head(const struct runnel_model *model, const char *pa
     runnel_status status = rn_head_read(model->parts.drafter.gguf, &facts, error);
 
     if (status == RUNNEL_OK && memcmp(facts.target, print.bytes, sizeof facts.target) != 0)
-        return rn_error_set(error, RUNNEL_INVALID, "%s: a head for another model file than %s (its fingerprint differs)",
-                            path, model->path);
+        return rn_error_set(error, RUNNEL_INVALID,
+                            "%s: a head for another model file than %s (its fingerprint differs)", path, model->path);
     return status;
 }
 

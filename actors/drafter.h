@@ -90,8 +90,7 @@ struct rn_news {
     uint32_t n_limit;         /* the sequence gets no longer; where it begins only */
     uint32_t first, n_tokens; /* tokens [first, first + n_tokens) of the sequence */
     const int32_t *tokens;    /* [n_tokens]; the list's */
-    uint32_t features_at;     /* FEATURES: the target's features of positions [features_at, features_at + n_positions) ... */
-    uint32_t n_positions;
+    uint32_t features_at, n_positions; /* FEATURES: the target's of positions [features_at, features_at + n_positions) ... */
     const float *features;    /* ... [n_positions, n_features]; the list's */
     uint32_t n_flying;        /* of the guesses behind these tokens, those in the step in flight ... */
     bool flying;              /* ... if it is in one */

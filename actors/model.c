@@ -407,7 +407,8 @@ runnel_status runnel_model_load(runnel_engine *engine, const char *path, const r
         return status;
     if (path == NULL || access(path, R_OK) != 0)
         return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened", path == NULL ? "(no path)" : path);
-    if (options.draft_path != NULL && !rn_drafter_is_inside(options.draft_path) && access(options.draft_path, R_OK) != 0)
+    if (options.draft_path != NULL && !rn_drafter_is_inside(options.draft_path) &&
+        access(options.draft_path, R_OK) != 0)
         return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened", options.draft_path);
     status = new_model(engine, &options, &model, error);
     if (status != RUNNEL_OK)
