@@ -126,7 +126,7 @@ static runnel_model *open_model(runnel_engine *engine, const char *path, const c
     model->parts.backend = meter(&metered[0], model->parts.backend, STEP_US);
     if (draft != NULL)
         model->parts.drafter.backend = meter(&metered[1], model->parts.drafter.backend, PASS_US);
-    model->decode.cost = (struct rn_step_cost){{0}}; /* it was measured under a clock that stood still */
+    model->decode.cost = (struct rn_step_cost){.us = {0}}; /* it was measured under a clock that stood still */
     for (uint32_t n = 1; n <= 64; n *= 2)
         rn_step_cost_note(&model->decode.cost, n, STEP_US);
     return model;
