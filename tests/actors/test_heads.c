@@ -346,9 +346,9 @@ static int train_head(void)
     runnel_error error = {0};
 
     runnel_eagle_options_default(&options);
-    options.steps = UNLESS_SLOW(60, 3);
-    options.text_tokens = 64;
-    options.unroll = 2;
+    options.steps = UNLESS_SLOW(30, 3); /* its thread gives way to all others */
+    options.text_tokens = 40;
+    options.unroll = 1;
     options.rate = 2e-3f;
     if (runnel_eagle_train(engine, target, corpus, TRAINED_BYTES, head_path, &options, &training, &error) != RUNNEL_OK)
         fail_msg("%s", error.message);
