@@ -82,6 +82,7 @@ static bool begin_again(struct rn_seat *seat, const struct rn_news *news)
         return false;
     seat->base = news->first;
     seat->n_known = seat->n_tokens = seat->n_done = seat->n_valid = 0;
+    seat->shift = seat->f_first = seat->f_end = seat->own_at = 0;
     seat->sampling = news->sampling;
     return true;
 }
