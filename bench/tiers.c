@@ -1,0 +1,347 @@
+/* What lower tiers of the prefix cache are worth: time to the first token of a long prompt whose beginning is hot, warm
+ * or cold, against computing it; what the traffic costs streams beside it; and distinct prefixes without end.
+ *
+ *   bench_tiers fill MODEL DIR WHICH TOKENS   computes prefix number WHICH and leaves it in DIR: computed, hot, and
+ *                                             a prompt as long as the rest alone
+ *   bench_tiers serve MODEL DIR TOKENS        prefixes 1 and 2, filled before: cold (the files' pages are dropped from
+ *                                             memory), warm by turns in room for one; decoding alone and beside it
+ *   bench_tiers storm MODEL DIR N TOKENS TENTHS  N prefixes in a cyclic order, three rounds, hot room for TENTHS/10 of
+ *                                             them: without a cache, with the hot tier alone, with warm, with cold
+ *
+ * One prompt is prefix, then a rest of REST tokens that no other has. Times are the library's own, from submit. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runnel.h"
+
+enum { REST = 32, MOST_TOKENS = 16384, BESIDE = 48, ROUNDS = 3 };
+
+static runnel_engine *engine;
+static runnel_model *model;
+static uint32_t n_asked, n_vocab;
+
+struct answer {
+    runnel_event end;
+    bool ended;
+};
+
+_Noreturn static void die(const char *what, const runnel_error *error)
+{
+    fprintf(stderr, "bench_tiers: %s: %s\n", what, error != NULL ? error->message : "");
+    exit(1);
+}
+
+static void on_event(void *user, const runnel_event *event)
+{
+    struct answer *answer = user;
+
+    if (event->type < RUNNEL_EVENT_DONE)
+        return;
+    answer->end = *event;
+    answer->ended = true;
+}
+
+static void on_log(void *user, runnel_log_level level, const char *line)
+{
+    (void)user;
+    (void)level;
+    fprintf(stderr, "%s\n", line);
+}
+
+static void load(const char *path, const runnel_model_options *options)
+{
+    runnel_engine_options engine_options;
+    runnel_model_info info = {.struct_size = sizeof info};
+    runnel_error error = {0};
+
+    runnel_engine_options_default(&engine_options);
+    engine_options.on_log = on_log;
+    engine_options.log_level = RUNNEL_LOG_WARNING;
+    if (runnel_engine_new(&engine_options, &engine, &error) != RUNNEL_OK ||
+        runnel_model_load(engine, path, options, &model, &error) != RUNNEL_OK ||
+        runnel_model_wait(model, -1, &error) != RUNNEL_OK || runnel_model_get_info(model, &info) != RUNNEL_OK)
+        die(path, &error);
+    n_vocab = info.vocab_tokens;
+}
+
+static void unload(void)
+{
+    runnel_engine_free(engine);
+    engine = NULL;
+}
+
+/* Token i of a text: any of the vocabulary but the first hundreds, which may be control tokens. */
+static int32_t token_of(uint64_t text, uint32_t i)
+{
+    uint64_t z = text * 0x9e3779b97f4a7c15u + i * 0xbf58476d1ce4e5b9u;
+
+    z = (z ^ (z >> 30)) * 0x94d049bb133111ebu;
+    return (int32_t)(300 + (z >> 33) % (n_vocab - 400));
+}
+
+/* prefix 0: only the rest, which is new each time. */
+static void begin(struct answer *answer, uint64_t prefix, uint32_t n_prefix, uint32_t n_rest, int64_t max_tokens,
+                  bool pin)
+{
+    static int32_t tokens[MOST_TOKENS];
+    runnel_request request;
+    runnel_stream stream;
+    runnel_error error = {0};
+
+    *answer = (struct answer){.ended = false};
+    n_asked++;
+    for (uint32_t i = 0; i < n_prefix; i++)
+        tokens[i] = token_of(prefix, i);
+    for (uint32_t i = 0; i < n_rest; i++)
+        tokens[n_prefix + i] = token_of((uint64_t)1 << 40 | (uint64_t)getpid() << 20 | n_asked, i);
+    runnel_request_default(&request);
+    request.tokens = tokens;
+    request.n_tokens = n_prefix + n_rest;
+    request.max_tokens = max_tokens;
+    request.ignore_eos = 1;
+    request.pin_prefix = pin;
+    request.on_event = on_event;
+    request.user = answer;
+    if (runnel_generate(model, &request, &stream, &error) != RUNNEL_OK)
+        die("generate", &error);
+}
+
+static void end(struct answer *answer)
+{
+    while (!answer->ended) {
+        runnel_engine_wait(engine, 1000);
+        runnel_engine_dispatch(engine, 0);
+    }
+    if (answer->end.type != RUNNEL_EVENT_DONE)
+        die("a request has failed", NULL);
+}
+
+static double ask(uint64_t prefix, uint32_t n_prefix, uint32_t n_rest, bool pin, const char *name)
+{
+    struct answer answer;
+    const runnel_usage *usage = &answer.end.usage;
+    double ms;
+
+    begin(&answer, prefix, n_prefix, n_rest, 1, pin);
+    end(&answer);
+    ms = (double)answer.end.timings.first_token_us / 1000;
+    if (name != NULL)
+        printf("%-28s %9.1f ms to the first token; of %5llu tokens %5llu cached, %5llu from warm, %5llu from cold\n",
+               name, ms, (unsigned long long)usage->prompt_tokens, (unsigned long long)usage->cached_tokens,
+               (unsigned long long)usage->warm_tokens, (unsigned long long)usage->cold_tokens);
+    fflush(stdout);
+    return ms;
+}
+
+/* Until nothing is on its way between tiers. */
+static void settle(void)
+{
+    runnel_engine_stats stats = {.struct_size = sizeof stats};
+    const struct timespec pause = {0, 2000000};
+
+    for (unsigned calm = 0; calm < 5; calm = stats.messages == 0 ? calm + 1 : 0) {
+        nanosleep(&pause, NULL);
+        runnel_engine_get_stats(engine, &stats);
+    }
+}
+
+static double now_s(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void options_for(runnel_model_options *options, const char *dir, uint32_t context)
+{
+    runnel_model_options_default(options);
+    options->context_tokens = context;
+    options->cache_dir = dir;
+    options->cache_cold_bytes = (uint64_t)4 << 30;
+}
+
+/* Room for so many tokens; asked of a model that is loaded for nothing else. */
+static uint64_t bytes_of(const char *path, uint64_t n_tokens, uint32_t context)
+{
+    runnel_model_options options;
+    runnel_model_info info = {.struct_size = sizeof info};
+    uint64_t bytes;
+
+    options_for(&options, NULL, context);
+    load(path, &options);
+    runnel_model_get_info(model, &info);
+    bytes = (n_tokens + info.block_tokens - 1) / info.block_tokens * info.block_tokens * info.kv_bytes_per_token;
+    unload();
+    return bytes;
+}
+
+/* ---- fill ---- */
+
+static void fill(const char *path, const char *dir, uint64_t which, uint32_t n)
+{
+    runnel_model_options options;
+
+    options_for(&options, dir, n + 256);
+    load(path, &options);
+    ask(0, 0, REST, false, NULL); /* the weights are in memory */
+    ask(0, 0, REST, false, "rest alone");
+    ask(0, 0, REST, false, "rest alone");
+    ask(which, n, REST, true, "computed");
+    for (unsigned i = 0; i < ROUNDS; i++)
+        ask(which, n, REST, false, "hot");
+    settle();
+    unload();
+}
+
+/* ---- serve ---- */
+
+/* The pages of all files below are dropped from memory; they have been synced. */
+static void drop_pages(const char *path)
+{
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+    char inside[4096];
+
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        int fd;
+
+        if (entry->d_name[0] == '.')
+            continue;
+        snprintf(inside, sizeof inside, "%s/%s", path, entry->d_name);
+        fd = open(inside, O_RDONLY);
+        if (fd < 0)
+            continue;
+        fdatasync(fd);
+        posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+        close(fd);
+        drop_pages(inside);
+    }
+    if (folder != NULL)
+        closedir(folder);
+}
+
+/* Tokens a second of one stream, while prefixes come and go or not. */
+static double decode_rate(uint32_t n_prefix, bool traffic, uint32_t *n_moves)
+{
+    struct answer answer, other;
+
+    *n_moves = 0;
+    begin(&answer, 0, 0, REST, BESIDE, false);
+    while (!answer.ended) {
+        if (traffic) {
+            begin(&other, 1 + *n_moves % 2, n_prefix, 1, 0, false);
+            end(&other);
+            (*n_moves)++;
+        }
+        runnel_engine_wait(engine, 20);
+        runnel_engine_dispatch(engine, 0);
+    }
+    end(&answer);
+    return (double)(BESIDE - 1) * 1e6 / (double)(answer.end.timings.end_us - answer.end.timings.first_token_us);
+}
+
+static void serve(const char *path, const char *dir, uint32_t n)
+{
+    runnel_model_options options;
+    uint64_t room = bytes_of(path, n + 1024, n + 256);
+    uint32_t n_moves;
+    double alone, beside;
+
+    options_for(&options, dir, n + 256);
+    options.kv_bytes = room;
+    options.cache_warm_bytes = 2 * room;
+    drop_pages(dir);
+    load(path, &options);
+    ask(0, 0, REST, false, NULL);
+    ask(1, n, REST, false, "cold, after a restart");
+    settle();
+    ask(2, n, REST, false, "cold, after a restart");
+    settle();
+    for (uint64_t i = 0; i < 2 * ROUNDS; i++) {
+        ask(1 + i % 2, n, REST, false, "warm");
+        settle();
+    }
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        alone = decode_rate(n, false, &n_moves);
+        beside = decode_rate(n, true, &n_moves);
+        printf("decode: %6.2f tokens/s alone, %6.2f beside %u prefixes that came up: %.1f %%\n", alone, beside, n_moves,
+               100 * beside / alone);
+        fflush(stdout);
+    }
+    unload();
+}
+
+/* ---- storm ---- */
+
+static void storm_with(const char *path, const runnel_model_options *options, const char *name, uint32_t n_prefixes,
+                       uint32_t n)
+{
+    load(path, options);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        enum { AT_ONCE = 4 };
+        struct answer answers[AT_ONCE];
+        uint64_t cached = 0, warm = 0, cold = 0;
+        double start = now_s();
+
+        for (uint32_t i = 0; i < n_prefixes; i += AT_ONCE) {
+            for (uint32_t k = 0; k < AT_ONCE; k++)
+                begin(&answers[k], 10 + i + k, n, 4, 1, false);
+            for (uint32_t k = 0; k < AT_ONCE; k++) {
+                end(&answers[k]);
+                cached += answers[k].end.usage.cached_tokens;
+                warm += answers[k].end.usage.warm_tokens;
+                cold += answers[k].end.usage.cold_tokens;
+            }
+        }
+        printf("%-10s round %u: %8.1f prompts/s; cached %5.1f %%, from warm %5.1f %%, from cold %5.1f %%\n", name,
+               round + 1, n_prefixes / (now_s() - start), 100.0 * (double)cached / n_prefixes / n,
+               100.0 * (double)warm / n_prefixes / n, 100.0 * (double)cold / n_prefixes / n);
+        fflush(stdout);
+    }
+    unload();
+}
+
+static void storm(const char *path, const char *dir, uint32_t n_prefixes, uint32_t n, uint32_t tenths)
+{
+    runnel_model_options options;
+    uint64_t need = bytes_of(path, (uint64_t)n_prefixes * n, n + 128);
+
+    runnel_model_options_default(&options);
+    options.context_tokens = n + 128;
+    options.kv_bytes = need / 10 * tenths;
+    options.no_prefix_cache = 1;
+    storm_with(path, &options, "no cache", n_prefixes, n);
+    options.no_prefix_cache = 0;
+    storm_with(path, &options, "hot", n_prefixes, n);
+    options.cache_warm_bytes = need / 2;
+    storm_with(path, &options, "and warm", n_prefixes, n);
+    options.cache_dir = dir;
+    storm_with(path, &options, "and cold", n_prefixes, n);
+}
+
+int main(int argc, char **argv)
+{
+    const char *mode = argc > 1 ? argv[1] : "";
+
+    if (argc == 6 && strcmp(mode, "fill") == 0)
+        fill(argv[2], argv[3], strtoull(argv[4], NULL, 10), (uint32_t)atoi(argv[5]));
+    else if (argc == 5 && strcmp(mode, "serve") == 0)
+        serve(argv[2], argv[3], (uint32_t)atoi(argv[4]));
+    else if (argc == 7 && strcmp(mode, "storm") == 0)
+        storm(argv[2], argv[3], (uint32_t)atoi(argv[4]), (uint32_t)atoi(argv[5]), (uint32_t)atoi(argv[6]));
+    else {
+        fprintf(stderr, "usage: bench_tiers fill MODEL DIR WHICH TOKENS | serve MODEL DIR TOKENS | storm MODEL DIR N "
+                        "TOKENS TENTHS\n");
+        return 2;
+    }
+    return 0;
+}
