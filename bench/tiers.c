@@ -22,7 +22,7 @@
 
 #include "runnel.h"
 
-enum { REST = 32, MOST_TOKENS = 16384, BESIDE = 48, ROUNDS = 3 };
+enum { REST = 32, MOST_TOKENS = 16384, BESIDE = 100, ROUNDS = 3 };
 
 static runnel_engine *engine;
 static runnel_model *model;
@@ -229,18 +229,21 @@ static void drop_pages(const char *path)
         closedir(folder);
 }
 
-/* Tokens a second of one stream, while prefixes come and go or not. */
-static double decode_rate(uint32_t n_prefix, bool traffic, uint32_t *n_moves)
+/* Tokens a second of one stream, while prefixes come and go every so many seconds (0: without a pause; negative: not
+ * at all). */
+static double decode_rate(uint32_t n_prefix, double every_s, uint32_t *n_moves)
 {
     struct answer answer, other;
+    double next = now_s();
 
     *n_moves = 0;
     begin(&answer, 0, 0, REST, BESIDE, false);
     while (!answer.ended) {
-        if (traffic) {
+        if (every_s >= 0 && now_s() >= next) {
             begin(&other, 1 + *n_moves % 2, n_prefix, 1, 0, false);
             end(&other);
             (*n_moves)++;
+            next += every_s;
         }
         runnel_engine_wait(engine, 20);
         runnel_engine_dispatch(engine, 0);
@@ -253,8 +256,8 @@ static void serve(const char *path, const char *dir, uint32_t n)
 {
     runnel_model_options options;
     uint64_t room = bytes_of(path, n + 1024, n + 256);
-    uint32_t n_moves;
-    double alone, beside;
+    uint32_t n_moves, n_paced;
+    double alone, beside, paced;
 
     options_for(&options, dir, n + 256);
     options.kv_bytes = room;
@@ -271,10 +274,12 @@ static void serve(const char *path, const char *dir, uint32_t n)
         settle();
     }
     for (unsigned i = 0; i < ROUNDS; i++) {
-        alone = decode_rate(n, false, &n_moves);
-        beside = decode_rate(n, true, &n_moves);
-        printf("decode: %6.2f tokens/s alone, %6.2f beside %u prefixes that came up: %.1f %%\n", alone, beside, n_moves,
-               100 * beside / alone);
+        alone = decode_rate(n, -1, &n_moves);
+        paced = decode_rate(n, 1, &n_paced);
+        beside = decode_rate(n, 0, &n_moves);
+        printf("decode: %6.2f tokens/s alone; beside prefixes that come up, one a second (%u): %6.2f, %.1f %%; without "
+               "a pause (%u): %6.2f, %.1f %%\n",
+               alone, n_paced, paced, 100 * paced / alone, n_moves, beside, 100 * beside / alone);
         fflush(stdout);
     }
     unload();

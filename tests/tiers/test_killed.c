@@ -1,6 +1,6 @@
-/* A process that serves is killed 200 times, each time at another moment, on the machine's own disk; the next one begins
- * with what it left. Every answer of every life is judged by its closed form (rig.h), and what a life found in the cold
- * tier is told to the parent: after the first lives there must be something. */
+/* A process that serves is killed 200 times, each time at another moment, on the machine's own disk; the next one
+ * begins with what it left. Every answer of every life is judged by its closed form (rig.h), and what a life found in
+ * the cold tier is told to the parent: after the first lives there must be something. */
 #define _GNU_SOURCE /* pipe2, mkdtemp */
 #include <fcntl.h>
 #include <setjmp.h>
