@@ -88,7 +88,7 @@ struct runnel_model {
     char *path;
     char *device;
     char *draft_path;                 /* NULL: none */
-    char *cache_dir;
+    char *cache_dir, *cache_shared;
     runnel_model_options options;
     runnel_error error;               /* of a failed load */
     struct rn_model_parts parts;

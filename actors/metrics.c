@@ -91,13 +91,16 @@ const struct rn_count_info rn_count_infos[RN_COUNTS] = {
                             "Tokens of admitted prompts that came up from a lower tier of the cache.", AT(warm_hits),
                             false},
     [RN_COUNT_COLD_HITS] = {"cache_tier_hits_total", "tier=\"cold\"", NULL, AT(cold_hits), false},
+    [RN_COUNT_SHARED_HITS] = {"cache_tier_hits_total", "tier=\"shared\"", NULL, AT(shared_hits), false},
     [RN_COUNT_WARM_IN] = {"cache_tier_bytes_in_total", "tier=\"warm\"",
                           "Packed bytes of KV blocks put into a lower tier of the cache.", AT(warm_bytes_in), false},
     [RN_COUNT_COLD_IN] = {"cache_tier_bytes_in_total", "tier=\"cold\"", NULL, AT(cold_bytes_in), false},
+    [RN_COUNT_SHARED_IN] = {"cache_tier_bytes_in_total", "tier=\"shared\"", NULL, AT(shared_bytes_in), false},
     [RN_COUNT_WARM_OUT] = {"cache_tier_bytes_out_total", "tier=\"warm\"",
                            "Packed bytes of KV blocks fetched from a lower tier of the cache.", AT(warm_bytes_out),
                            false},
     [RN_COUNT_COLD_OUT] = {"cache_tier_bytes_out_total", "tier=\"cold\"", NULL, AT(cold_bytes_out), false},
+    [RN_COUNT_SHARED_OUT] = {"cache_tier_bytes_out_total", "tier=\"shared\"", NULL, AT(shared_bytes_out), false},
     [RN_COUNT_CACHE_DROPPED] = {"cache_dropped_blocks_total", NULL,
                                 "KV blocks that left the cache although no lower tier had them yet.",
                                 AT(cache_dropped), false},
@@ -114,6 +117,7 @@ const struct rn_count_info rn_count_infos[RN_COUNTS] = {
     [RN_COUNT_WARM_BYTES] = {"cache_tier_bytes", "tier=\"warm\"", "Bytes that a lower tier of the cache takes.",
                              AT(warm_bytes), true},
     [RN_COUNT_COLD_BYTES] = {"cache_tier_bytes", "tier=\"cold\"", NULL, AT(cold_bytes), true},
+    [RN_COUNT_SHARED_BYTES] = {"cache_tier_bytes", "tier=\"shared\"", NULL, AT(shared_bytes), true},
 };
 
 const struct rn_timing_info rn_timing_infos[RN_TIMINGS] = {

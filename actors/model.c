@@ -267,6 +267,7 @@ static void drop_model(struct runnel_model *model)
     rn_free(&engine->heap, model->device);
     rn_free(&engine->heap, model->draft_path);
     rn_free(&engine->heap, model->cache_dir);
+    rn_free(&engine->heap, model->cache_shared);
     rn_free(&engine->heap, model);
     rn_counter_add(&engine->totals.models, -1);
 }
@@ -361,6 +362,13 @@ void rn_model_post_free(struct runnel_model *model)
     rn_worker_post(&model->engine->worker, &model->work);
 }
 
+/* A copy, NULL of NULL; false: no memory. */
+static bool keep_text(struct runnel_engine *engine, const char *text, char **kept)
+{
+    *kept = text == NULL ? NULL : rn_strndup(&engine->heap, text, strlen(text));
+    return text == NULL || *kept != NULL;
+}
+
 /* A model with nothing loaded, counted against the engine's models. */
 static runnel_status new_model(struct runnel_engine *engine, const runnel_model_options *options,
                                struct runnel_model **out, runnel_error *error)
@@ -382,14 +390,13 @@ static runnel_status new_model(struct runnel_engine *engine, const runnel_model_
     model->load_node.kind = RN_HOST_LOAD;
     rn_wake_init(&model->wake);
     rn_word_set(&model->references, 2);
-    if (options->cache_dir != NULL) {
-        model->cache_dir = rn_strndup(&engine->heap, options->cache_dir, strlen(options->cache_dir));
-        model->options.cache_dir = model->cache_dir;
-        if (model->cache_dir == NULL) {
-            drop_model(model);
-            return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a model");
-        }
+    if (!keep_text(engine, options->cache_dir, &model->cache_dir) ||
+        !keep_text(engine, options->cache_shared, &model->cache_shared)) {
+        drop_model(model);
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a model");
     }
+    model->options.cache_dir = model->cache_dir;
+    model->options.cache_shared = model->cache_shared;
     *out = model;
     return RUNNEL_OK;
 }

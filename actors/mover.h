@@ -97,9 +97,10 @@ struct rn_mover {
     uint32_t first_lost;
 };
 
-/* A record that the cold tier had when it was opened: the tier gives it a number (0: it does not take it). `parent`:
- * that of the block before, 0: it is the first. */
-typedef uint64_t rn_mover_adopt_fn(void *user, const struct rn_cold_record *record, uint64_t parent);
+/* A record that a tier had when it was opened: the tier actor gives it a number, perhaps one that it has given already
+ * for another tier (0: it does not take it). `parent`: that of the block before, 0: it is the first. */
+typedef uint64_t rn_mover_adopt_fn(void *user, enum rn_lower_kind kind, const struct rn_cold_record *record,
+                                   uint64_t parent);
 
 /* How many numbers the shelf should have for the model's options; 0: no lower tier is asked for, or there can be none
  * (the backend cannot give blocks out, or prefixes are not shared). */

@@ -10,6 +10,7 @@
 #define COLD_BYTES ((uint64_t)8 << 30) /* where there is a folder and no size is given */
 #define MOST_PLACES (1u << 18)         /* some 100 bytes each in mover, tier and tree, and their tokens */
 #define LEAST_PLACES 64u
+#define SHARED_PLACES (1u << 15)       /* of a shared tier: a million tokens */
 #define SMALLER_WARM 4u /* times that packing makes a block smaller at most, for the number of places; else the ... */
 #define SMALLER_COLD 2u /* ... tier holds fewer than its bytes would */
 
@@ -38,14 +39,19 @@ static uint32_t places_in(const struct runnel_model *model, uint64_t bytes, uint
     return (uint32_t)(blocks > most ? most : blocks < LEAST_PLACES ? LEAST_PLACES : blocks);
 }
 
+static uint32_t shared_places(const struct runnel_model *model)
+{
+    return model->options.cache_shared == NULL ? 0 : SHARED_PLACES;
+}
+
 uint32_t rn_mover_places_for(const struct runnel_model *model)
 {
     uint64_t warm = model->options.cache_warm_bytes, cold = cold_bytes(model);
 
     if (!gives_blocks(model) || model->options.no_prefix_cache || model->parts.limits.mean_window > 0 ||
-        (warm == 0 && cold == 0))
+        (warm == 0 && cold == 0 && model->options.cache_shared == NULL))
         return 0;
-    return places_in(model, warm, SMALLER_WARM) + places_in(model, cold, SMALLER_COLD) +
+    return places_in(model, warm, SMALLER_WARM) + places_in(model, cold, SMALLER_COLD) + shared_places(model) +
            (model->parts.limits.n_blocks < MOST_PLACES ? model->parts.limits.n_blocks : MOST_PLACES);
 }
 
@@ -64,6 +70,7 @@ static enum rn_codec_method method_of(const struct runnel_model *model)
 
 struct opening {
     struct rn_mover *mover;
+    enum rn_lower_kind kind;
     rn_mover_adopt_fn *adopt;
     void *user;
 };
@@ -72,39 +79,58 @@ static void on_record(void *user, const struct rn_cold_record *record)
 {
     struct opening *opening = user;
     struct rn_mover *mover = opening->mover;
-    uint32_t above = rn_mover_find_place(&mover->find[RN_LOWER_COLD], record->parent), at;
+    uint32_t above = rn_mover_find_place(&mover->find[opening->kind], record->parent), at;
     uint64_t shelf;
 
     if (record->parent != 0 && above == UINT32_MAX)
         return;
-    shelf = opening->adopt(opening->user, record, record->parent != 0 ? mover->places[above].shelf : 0);
+    shelf = opening->adopt(opening->user, opening->kind, record, record->parent != 0 ? mover->places[above].shelf : 0);
     if (shelf == 0)
         return;
     at = (uint32_t)shelf - 1;
     mover->places[at].shelf = shelf;
-    mover->places[at].at[RN_LOWER_COLD].handle = record->handle;
-    mover->places[at].at[RN_LOWER_COLD].parent = record->parent;
-    rn_mover_find_add(&mover->find[RN_LOWER_COLD], record->handle, at);
+    mover->places[at].at[opening->kind].handle = record->handle;
+    mover->places[at].at[opening->kind].parent = record->parent;
+    rn_mover_find_add(&mover->find[opening->kind], record->handle, at);
+}
+
+static struct rn_cold_id id_of(const struct rn_mover *mover)
+{
+    const struct runnel_model *model = mover->model;
+    const struct rn_session_prints *prints = rn_session_prints_of(mover->model);
+    struct rn_cold_id id = {.model = prints->model,
+                            .kv = prints->kv,
+                            .block_tokens = model->parts.limits.block_tokens,
+                            .block_bytes = mover->block_bytes};
+
+    strncpy(id.name, model->metrics->name, sizeof id.name - 1);
+    return id;
 }
 
 static void open_cold(struct rn_mover *mover, rn_mover_adopt_fn *adopt, void *user)
 {
     struct runnel_model *model = mover->model;
-    const struct rn_session_prints *prints = rn_session_prints_of(model);
-    struct opening opening = {mover, adopt, user};
-    struct rn_cold_id id = {.model = prints->model,
-                            .kv = prints->kv,
-                            .block_tokens = model->parts.limits.block_tokens,
-                            .block_bytes = mover->block_bytes};
+    struct opening opening = {mover, RN_LOWER_COLD, adopt, user};
+    struct rn_cold_id id = id_of(mover);
     struct rn_cold_limits limits = {.max_bytes = cold_bytes(model),
                                     .max_records = places_in(model, cold_bytes(model), SMALLER_COLD)};
     runnel_error error = {0};
 
-    strncpy(id.name, model->metrics->name, sizeof id.name - 1);
     if (rn_lower_open_cold(&mover->lowers[RN_LOWER_COLD], &model->engine->heap, model->parts.cold_io,
                            model->options.cache_dir, &id, &limits, on_record, &opening, &error) != RUNNEL_OK)
         rn_log(&model->engine->log, RUNNEL_LOG_WARNING, "%s: there is no cold cache tier: %s", model->metrics->name,
                error.message);
+}
+
+/* The address is wrong: that is the caller's error. That nobody answers there is not. */
+static runnel_status open_shared(struct rn_mover *mover, rn_mover_adopt_fn *adopt, void *user, runnel_error *error)
+{
+    struct opening opening = {mover, RN_LOWER_SHARED, adopt, user};
+    struct rn_cold_id id = id_of(mover);
+
+    return rn_lower_open_shared(&mover->lowers[RN_LOWER_SHARED], &mover->model->engine->heap,
+                                mover->model->options.cache_shared, &id, mover->payload_bytes, SHARED_PLACES, on_record,
+                                &opening, error);
 }
 
 static runnel_status open_tiers(struct rn_mover *mover, rn_mover_adopt_fn *adopt, void *user, runnel_error *error)
@@ -118,6 +144,8 @@ static runnel_status open_tiers(struct rn_mover *mover, rn_mover_adopt_fn *adopt
                                     model->options.cache_warm_bytes, limits->block_tokens, mover->payload_bytes, error);
     if (status == RUNNEL_OK && cold_bytes(model) > 0)
         open_cold(mover, adopt, user);
+    if (status == RUNNEL_OK && mover->model->options.cache_shared != NULL)
+        status = open_shared(mover, adopt, user, error);
     return status;
 }
 

@@ -131,7 +131,7 @@ void rn_tier_forgotten(void *user, uint64_t number)
     shelf->last_leaving = (uint32_t)(place - shelf->places);
 }
 
-uint64_t rn_tier_adopt(void *user, const struct rn_cold_record *record, uint64_t parent)
+uint64_t rn_tier_adopt(void *user, enum rn_lower_kind kind, const struct rn_cold_record *record, uint64_t parent)
 {
     struct rn_tier *tier = user;
     struct rn_shelf_place *above = place_of(&tier->shelf, parent);
@@ -140,6 +140,11 @@ uint64_t rn_tier_adopt(void *user, const struct rn_cold_record *record, uint64_t
 
     if (parent != 0 && above == NULL)
         return 0;
+    number = rn_prefix_tree_cold_handle(&tier->tree, record->salt, above != NULL ? above->node : none, record->tokens);
+    if (number != 0) { /* another tier has it too */
+        place_of(&tier->shelf, number)->has |= RN_LOWER_BIT(kind);
+        return number;
+    }
     number = take_number(&tier->shelf, none);
     if (number == 0)
         return 0;
@@ -149,7 +154,7 @@ uint64_t rn_tier_adopt(void *user, const struct rn_cold_record *record, uint64_t
         return 0;
     }
     place_of(&tier->shelf, number)->node = node;
-    place_of(&tier->shelf, number)->has = RN_LOWER_BIT(RN_LOWER_COLD);
+    place_of(&tier->shelf, number)->has = RN_LOWER_BIT(kind);
     return number;
 }
 

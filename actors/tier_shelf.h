@@ -93,7 +93,7 @@ void rn_tier_shelf_open(struct rn_tier *tier);
 /* The tree's callbacks, and the mover's at its start. */
 uint64_t rn_tier_evicted(void *user, const struct rn_prefix_tree *tree, struct rn_prefix_ref node);
 void rn_tier_forgotten(void *user, uint64_t number);
-uint64_t rn_tier_adopt(void *user, const struct rn_cold_record *record, uint64_t parent);
+uint64_t rn_tier_adopt(void *user, enum rn_lower_kind kind, const struct rn_cold_record *record, uint64_t parent);
 
 /* Which tiers have what the number stands for; 0: none. */
 uint8_t rn_tier_shelf_has(const struct rn_tier *tier, uint64_t number);

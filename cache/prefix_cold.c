@@ -52,6 +52,19 @@ static void list_before(struct rn_prefix_tree *tree, uint32_t node, uint32_t nex
     behind->list_prev = node;
 }
 
+uint64_t rn_prefix_tree_cold_handle(const struct rn_prefix_tree *tree, struct rn_prefix_salt salt,
+                                    struct rn_prefix_ref parent, const int32_t *tokens)
+{
+    uint64_t hash = rn_prefix_hash_salt(tree, salt);
+    uint32_t above = parent.node == NONE ? rn_prefix_table_root(tree, hash, salt) : rn_prefix_at(tree, parent), node;
+
+    if (above == NONE)
+        return 0;
+    hash = tree->options.hash(tree->nodes[above].hash, tokens, tree->options.block_tokens);
+    node = rn_prefix_table_child(tree, hash, above, tokens);
+    return node == NONE || tree->nodes[node].state != RN_PREFIX_COLD ? 0 : tree->nodes[node].handle;
+}
+
 bool rn_prefix_tree_adopt(struct rn_prefix_tree *tree, struct rn_prefix_salt salt, struct rn_prefix_ref parent,
                           const int32_t *tokens, uint64_t handle, struct rn_prefix_ref *ref)
 {

@@ -105,6 +105,7 @@ uint64_t rn_redis_add(struct rn_redis_store *store, const struct rn_print *chain
     *e = (struct rn_redis_entry){.chain = *chain, .depth = depth, .payload_bytes = payload_bytes, .known = true,
                                  .generation = e->generation + 1};
     store->stats.records++;
+    store->stats.known_bytes += rn_cold_head_bytes(store->id.block_tokens) + payload_bytes;
     return handle_of(store, place);
 }
 
@@ -115,6 +116,7 @@ static void lose(struct rn_redis_store *store, struct rn_redis_entry *e)
     e->next = store->first_gone;
     store->first_gone = (uint32_t)(e - store->entries);
     store->stats.records--;
+    store->stats.known_bytes -= rn_cold_head_bytes(store->id.block_tokens) + e->payload_bytes;
 }
 
 void rn_redis_store_tell_gone(struct rn_redis_store *store, void (*gone)(void *user, uint64_t handle), void *user)

@@ -42,6 +42,7 @@ struct rn_redis_options {
 
 struct rn_redis_stats {
     uint32_t records;             /* that have handles */
+    uint64_t known_bytes;         /* of their values */
     uint64_t puts, reads, misses; /* misses: reads that gave nothing */
     uint64_t bytes_written, bytes_read;
     uint64_t damaged;             /* values that were not what they should be */

@@ -262,14 +262,16 @@ typedef struct runnel_metrics {
     uint64_t draft_passes, draft_us;  /* of the model's drafter: passes, and their time, which is a share of what has
                                          passed meanwhile: time in drafting ... */
     uint64_t draft_beside_us;         /* ... of it, time in which the model computed too: the overlap achieved */
-    uint64_t warm_hits, cold_hits;    /* of prefix_hits: tokens that came up from the lower tiers of the cache */
+    uint64_t warm_hits, cold_hits, shared_hits; /* of prefix_hits: tokens from the lower tiers of the cache */
     uint64_t warm_bytes_in, warm_bytes_out; /* packed bytes moved into each tier, and out of it */
     uint64_t cold_bytes_in, cold_bytes_out;
+    uint64_t shared_bytes_in, shared_bytes_out;
     uint64_t cache_dropped;           /* blocks that left the cache although no lower tier had them yet */
     uint64_t cache_skipped;           /* blocks that were not fetched, since computing them was faster */
     uint64_t cache_errors;            /* blocks that could not be moved */
     /* Now. */
     uint64_t warm_bytes, cold_bytes;  /* that the tiers take */
+    uint64_t shared_bytes;            /* of the blocks that are known to be in the shared tier */
     uint64_t running, waiting;        /* requests that are admitted, and that are not yet */
     uint64_t queued_tokens;           /* of prompts that wait */
     uint64_t sessions;
@@ -396,6 +398,11 @@ typedef struct runnel_model_options {
     uint64_t cache_cold_bytes;/* of cache_dir, for this model: at least 4 MiB; 0: 8 GiB */
     const char *cache_codec;  /* how blocks are packed in both: "none", "lz4", "zstd"; NULL: zstd, but none for the
                                  quantised kv_types, which do not shrink */
+    const char *cache_shared; /* a Redis server for such blocks, so that engines on several machines share them:
+                                 "redis://[[user]:password@]host[:port][/database]" or "unix:/path", both with
+                                 "?ttl=SECONDS" if wanted. What others have put there is seen when the model is
+                                 loaded. That it is away is no error, ever. NULL: none. An address that cannot be
+                                 read fails the load with INVALID, a build without hiredis with UNSUPPORTED */
 } runnel_model_options;
 
 RUNNEL_API void runnel_model_options_default(runnel_model_options *options);
@@ -556,6 +563,7 @@ typedef struct runnel_usage {
     uint64_t drafted_tokens, accepted_tokens; /* guesses that passes verified, and those that were right */
     uint64_t warm_tokens, cold_tokens; /* of cached_tokens, those that came from memory that packs them, and from
                                           cache_dir, for this request */
+    uint64_t shared_tokens;     /* likewise, from cache_shared */
 } runnel_usage;
 
 typedef struct runnel_timings { /* microseconds from submit */

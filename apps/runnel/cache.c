@@ -1,4 +1,4 @@
-/* runnel cache: what models have kept in a cache folder: shown, verified, taken away. */
+/* runnel cache: what models have kept in a cache folder: shown, verified, taken away (warm: cache_warm.c). */
 #include <inttypes.h>
 #include <string.h>
 
@@ -205,18 +205,28 @@ static const struct verb {
 
 int app_cache(const struct app_options *options)
 {
-    const char *names[N_VERBS], *word = options->operands[0], *near;
+    const char *names[N_VERBS + 1], *word = options->operands[0], *near;
 
+    names[N_VERBS] = "warm";
+    if (strcmp(word, "warm") == 0) {
+        if (options->n_operands == 3)
+            return app_cache_warm(options);
+        app_error("%s is missing; see runnel cache --help", options->n_operands == 1 ? "MODEL" : "PROMPTS");
+        return APP_USAGE;
+    }
     for (size_t i = 0; i < N_VERBS; i++) {
         names[i] = verbs[i].name;
         if (strcmp(word, names[i]) != 0)
             continue;
         if (options->n_operands == 2)
             return verbs[i].act(options->operands[1], options);
-        app_error("DIR is missing; see runnel cache --help");
+        if (options->n_operands > 2)
+            app_error("'%.80s' is one word too many; see runnel cache --help", options->operands[2]);
+        else
+            app_error("DIR is missing; see runnel cache --help");
         return APP_USAGE;
     }
-    near = app_nearest(word, names, N_VERBS);
+    near = app_nearest(word, names, N_VERBS + 1);
     if (near != NULL)
         app_error("'%.80s' is nothing that runnel cache does; did you mean %s?", word, near);
     else

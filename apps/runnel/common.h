@@ -163,6 +163,7 @@ int app_template(const struct app_options *options);
 int app_bench(const struct app_options *options);
 int app_batch(const struct app_options *options);
 int app_cache(const struct app_options *options);
+int app_cache_warm(const struct app_options *options); /* of it; cache_warm.c */
 int app_eagle_train(const struct app_options *options);
 
 #endif

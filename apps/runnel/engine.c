@@ -64,6 +64,7 @@ static int load_model(struct app *app, bool vocab_only)
     model_options.no_prefix_cache = options->no_prefix_cache;
     model_options.cache_warm_bytes = options->cache_warm;
     model_options.cache_dir = options->cache_dir;
+    model_options.cache_shared = options->cache_shared;
     model_options.cache_cold_bytes = options->cache_cold;
     model_options.on_load = on_load;
     model_options.load_user = &load;
@@ -232,6 +233,8 @@ void app_figures(const struct app_options *options, const struct app_outcome *ou
     if (usage->warm_tokens + usage->cold_tokens > 0)
         fprintf(stderr, "fetched: %llu tokens from packed memory, %llu from files\n",
                 (unsigned long long)usage->warm_tokens, (unsigned long long)usage->cold_tokens);
+    if (usage->shared_tokens > 0)
+        fprintf(stderr, "fetched: %llu tokens from the shared cache\n", (unsigned long long)usage->shared_tokens);
     if (usage->completion_tokens == 0)
         return;
     fprintf(stderr, "answer: %llu tokens", (unsigned long long)usage->completion_tokens);

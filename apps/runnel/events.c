@@ -60,6 +60,8 @@ static void end(const runnel_event *event)
     if (u->warm_tokens + u->cold_tokens > 0)
         printf(",\"warm_tokens\":%llu,\"cold_tokens\":%llu", (unsigned long long)u->warm_tokens,
                (unsigned long long)u->cold_tokens);
+    if (u->shared_tokens > 0)
+        printf(",\"shared_tokens\":%llu", (unsigned long long)u->shared_tokens);
     putchar('}');
     printf(",\"timings\":{\"admitted_us\":%llu,\"first_token_us\":%llu,\"end_us\":%llu}}\n",
            (unsigned long long)t->admitted_us, (unsigned long long)t->first_token_us, (unsigned long long)t->end_us);

@@ -99,15 +99,19 @@ static const struct command {
      "  runnel eagle-train model.gguf corpus.txt -o head.gguf\n"
      "  runnel eagle-train model.gguf corpus.txt -o head.gguf --steps 2000 --lr 0.0005 --layers 2,12,21\n",
      app_eagle_train},
-    {"cache", APP_CACHE, 2, 2, "ls|verify|purge DIR", "what models have kept in a cache folder",
+    {"cache", APP_CACHE, 1, 3, "ls|verify|purge DIR | warm MODEL PROMPTS",
+     "what models keep of prompts they have computed",
      "ls      what each fingerprint (a model with its KV format) has there; with --fingerprint its records\n"
      "verify  reads everything and compares it with its checksums; exit code 1 if something is damaged\n"
      "purge   takes away --all, or what else the options say; refused while an engine writes there\n\n"
      "No model is loaded. What is damaged is never used and need not be purged. docs/TIERS.md has the format.\n\n"
+     "warm    computes the prompts of a file (- is standard input), one on a line or in {\"prompt\":..}, so that\n"
+     "        --cache-dir or --cache-shared have them; the options of the model are those of its later runs\n\n"
      "  runnel cache ls ~/.cache/runnel\n"
      "  runnel cache verify ~/.cache/runnel --json\n"
      "  runnel cache purge ~/.cache/runnel --fingerprint 1f0c --keep 2G\n"
-     "  runnel cache purge ~/.cache/runnel --salt 17\n",
+     "  runnel cache purge ~/.cache/runnel --salt 17\n"
+     "  runnel cache warm model.gguf prompts.txt --cache-dir ~/.cache/runnel\n",
      app_cache},
     {"bench", APP_BENCH, 1, APP_MAX_OPERANDS, "MODEL [MODEL ...]", "how fast models run, and how fast they could",
      "Times prefill (a prompt's positions per second, from its admission to its first token) and decode (tokens\n"

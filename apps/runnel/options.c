@@ -29,9 +29,9 @@ enum kind {
 #define ALL (~0u)
 #define LOADING \
     (APP_RUN | APP_CHAT | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY | APP_BENCH | APP_TEMPLATE | APP_BATCH | \
-     APP_EMBED)
-#define COMPUTING (APP_RUN | APP_CHAT | APP_LOGITS | APP_PERPLEXITY | APP_BATCH | APP_EMBED)
-#define CACHING (APP_RUN | APP_CHAT | APP_BATCH | APP_EMBED)
+     APP_EMBED | APP_CACHE)
+#define COMPUTING (APP_RUN | APP_CHAT | APP_LOGITS | APP_PERPLEXITY | APP_BATCH | APP_EMBED | APP_CACHE)
+#define CACHING (APP_RUN | APP_CHAT | APP_BATCH | APP_EMBED | APP_CACHE)
 #define SETTING (COMPUTING | APP_BENCH)
 #define SAMPLING (APP_RUN | APP_CHAT)
 #define AT(field) offsetof(struct app_options, field)
@@ -172,7 +172,7 @@ static const struct option {
     {"--keep", 0, "BYTES", SIZE, AT(keep_bytes), 0, 0, false, NULL, APP_CACHE,
      "purge: the oldest, until a fingerprint has at most BYTES; with K, M or G"},
     {"--salt", 0, "N", NUMBER, AT(salt), 0, 0, false, NULL, APP_CACHE,
-     "purge: what requests with this cache salt have left; its bytes are overwritten"},
+     "purge: what requests of this cache salt left is overwritten; warm: the prompts' salt"},
 
     {"--ctx", 0, "N", INTEGER, AT(context), 1, UINT32_MAX, false, NULL, COMPUTING | APP_INFO,
      "positions of the context; default: the model's own, at most 8192"},
@@ -187,6 +187,8 @@ static const struct option {
      "keep such blocks here, for later runs, too; default: nowhere"},
     {"--cache-cold", 0, "BYTES", SIZE, AT(cache_cold), 0, 0, false, NULL, CACHING,
      "of --cache-dir, for this model, with K, M or G; default 8G"},
+    {"--cache-shared", 0, "URL", STRING, AT(cache_shared), 0, 0, false, NULL, CACHING,
+     "share such blocks by a Redis server: redis://:password@host:port/db or unix:/path"},
     {"--chunk-mean", 0, "N", INTEGER, AT(chunk_mean), 1, 1 << 28, false, NULL, SETTING,
      "lossy: the last N positions are kept, and one mean of each 64 older ones"},
     {"--no-prefix-cache", 0, NULL, FLAG, AT(no_prefix_cache), 0, 0, false, NULL, APP_RUN | APP_CHAT | APP_BATCH,
@@ -563,7 +565,7 @@ bool app_options_parse(struct app_options *options, const char *name, unsigned c
     if (options->help || options->n_operands >= least)
         return true;
     app_error("%s is missing; see runnel %s --help",
-              command == APP_CACHE        ? options->n_operands == 0 ? "what to do (ls, verify or purge)" : "DIR"
+              command == APP_CACHE        ? options->n_operands == 0 ? "what to do (ls, verify, purge or warm)" : "DIR"
               : options->n_operands == 0  ? "MODEL"
               : command != APP_BATCH      ? "FILE"
               : options->n_operands == 1 ? "IN.jsonl"

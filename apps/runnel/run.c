@@ -34,7 +34,7 @@ static int answer(struct app *app, const struct app_text *text)
     int code = APP_OK, output = APP_OK;
 
     app_request(options, &request);
-    request.pin_prefix = options->cache_dir != NULL; /* the next run may begin alike */
+    request.pin_prefix = options->cache_dir != NULL || options->cache_shared != NULL; /* the next run may begin alike */
     request.prompt = text->bytes;
     request.prompt_bytes = text->size;
     request.want_progress = 1;

@@ -1,0 +1,135 @@
+/* runnel cache warm: computes the prompts of a file once, so that the tiers that last have them when they are wanted.
+ *
+ * A line is a prompt, or an object {"prompt": ..}; empty lines are left out. Each is computed alone, without an answer,
+ * and pinned, which brings it into these tiers at once; what is still on its way there is written before the model is
+ * freed. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "common.h"
+
+struct warm {
+    struct app app;
+    const struct app_options *options;
+    uint64_t prompts, tokens, cached, failed;
+};
+
+static bool on_event(void *user, const runnel_event *event)
+{
+    (void)user;
+    (void)event;
+    return true;
+}
+
+/* Computes one prompt. An exit code; a prompt that is refused is counted and not the end. */
+static int compute(struct warm *warm, uint64_t line, const char *prompt, size_t n)
+{
+    struct app_outcome outcome = {0};
+    runnel_request request;
+    int code;
+
+    runnel_request_default(&request);
+    request.prompt = prompt;
+    request.prompt_bytes = n;
+    request.max_tokens = 0;
+    request.pin_prefix = 1;
+    request.cache_salt = warm->options->salt.value;
+    code = app_stream(&warm->app, &request, on_event, NULL, &outcome);
+    warm->prompts++;
+    warm->tokens += outcome.usage.prompt_tokens;
+    warm->cached += outcome.usage.cached_tokens;
+    if (code == APP_OK || code == APP_CANCELLED)
+        return code;
+    app_error("line %" PRIu64 ": not computed", line);
+    warm->failed++;
+    return APP_OK;
+}
+
+static int compute_line(struct warm *warm, uint64_t number, const char *line, size_t n)
+{
+    json_error_t error;
+    json_t *object, *prompt;
+    int code = APP_OK;
+
+    if (line[0] != '{')
+        return compute(warm, number, line, n);
+    object = json_loadb(line, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    prompt = json_object_get(object, "prompt");
+    if (json_is_string(prompt)) {
+        code = compute(warm, number, json_string_value(prompt), json_string_length(prompt));
+    } else {
+        app_error("line %" PRIu64 ": %s", number, object == NULL ? error.text : "there is no text \"prompt\" in it");
+        warm->failed++;
+    }
+    json_decref(object);
+    return code;
+}
+
+static int compute_all(struct warm *warm, const struct app_text *text)
+{
+    const char *end = text->bytes + text->size, *next;
+    uint64_t number = 1;
+    int code = APP_OK;
+
+    for (const char *at = text->bytes; at < end && code == APP_OK; at = next + 1, number++) {
+        size_t n;
+
+        next = memchr(at, '\n', (size_t)(end - at));
+        next = next != NULL ? next : end;
+        n = (size_t)(next - at);
+        n -= n > 0 && at[n - 1] == '\r';
+        app_progress(warm->options, "computing", (double)(at - text->bytes) / (double)text->size);
+        if (n > 0)
+            code = compute_line(warm, number, at, n);
+    }
+    app_progress_clear();
+    return code;
+}
+
+/* What the folder holds when all has been written. */
+static int report(const struct warm *warm)
+{
+    runnel_cache_totals kept = {.struct_size = sizeof kept};
+    runnel_error error = {0};
+
+    if (warm->options->cache_dir != NULL &&
+        runnel_cache_ls(warm->options->cache_dir, NULL, NULL, &kept, &error) != RUNNEL_OK)
+        return app_fail(&error);
+    if (warm->options->json)
+        printf("{\"prompts\":%" PRIu64 ",\"tokens\":%" PRIu64 ",\"cached_tokens\":%" PRIu64 ",\"failed\":%" PRIu64
+               ",\"records\":%" PRIu64 "}\n",
+               warm->prompts, warm->tokens, warm->cached, warm->failed, kept.records);
+    else
+        printf("%" PRIu64 " prompts, %" PRIu64 " tokens, %" PRIu64 " of them computed before; %" PRIu64
+               " failed; %" PRIu64 " records in the folder\n",
+               warm->prompts, warm->tokens, warm->cached, warm->failed, kept.records);
+    return app_output_code();
+}
+
+int app_cache_warm(const struct app_options *options)
+{
+    static struct app_options model; /* large: a thousand biases */
+    struct warm warm = {.options = options};
+    struct app_text text = {0};
+    int code;
+
+    if (options->cache_dir == NULL && options->cache_shared == NULL) {
+        app_error("warm needs --cache-dir or --cache-shared: where what it computes shall be kept");
+        return APP_USAGE;
+    }
+    if (!app_read_file(options->operands[2], &text))
+        return APP_FAILURE;
+    model = *options;
+    model.operands[0] = options->operands[1];
+    code = app_open(&warm.app, &model, false);
+    if (code == APP_OK)
+        code = compute_all(&warm, &text);
+    app_close(&warm.app);
+    free(text.bytes);
+    if (code == APP_OK)
+        code = report(&warm);
+    return code == APP_OK && warm.failed > 0 ? APP_FAILURE : code;
+}

@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Prefixes across processes: runnel cache warm into files and into a redis-server, and runs in other processes that fetch
+them. The judge of every text is a run without any cache tier."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+import unittest
+
+import common
+from common import MODEL, run
+
+STORY = "Once upon a time there was a small house at the edge of the wood. " * 14
+PROMPTS = [STORY + ending for ending in ("An old man", "A red fox", "Two children")]
+
+
+def answer(prompt, *options):
+    done = run("run", MODEL, "-p", prompt, "-n", "12", "--json", "-q", *options)
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0, done.stderr
+    return "".join(e["text"] for e in events if e["type"] == "token"), events[-1]["usage"], done.stderr
+
+
+class Folder(unittest.TestCase):
+    def test_warm(self):
+        with tempfile.TemporaryDirectory() as path:
+            cache = pathlib.Path(path) / "cache"
+            prompts = pathlib.Path(path) / "prompts"
+            prompts.write_text(PROMPTS[0] + "\n\n" + json.dumps({"prompt": PROMPTS[1]}) + "\r\n")
+            done = run("cache", "warm", MODEL, prompts, "--cache-dir", cache, "--json", "-q")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            told = json.loads(done.stdout)
+            self.assertEqual((told["prompts"], told["failed"]), (2, 0))
+            listed = json.loads(run("cache", "ls", cache, "--json").stdout)["entries"]
+            self.assertEqual([e["records"] for e in listed], [told["records"]])
+            self.assertGreaterEqual(told["records"] * listed[0]["block_tokens"], told["tokens"] // 2 - 31)
+            self.assertEqual(run("cache", "verify", cache).returncode, 0)
+            for prompt in PROMPTS:
+                text, usage, _ = answer(prompt, "--cache-dir", cache)
+                plain, without, _ = answer(prompt)
+                self.assertEqual(text, plain)
+                self.assertGreater(usage["cold_tokens"], without["prompt_tokens"] * 3 // 4)
+                self.assertEqual(without.get("cold_tokens", 0), 0)
+
+    def test_refused(self):
+        with tempfile.TemporaryDirectory() as path:
+            cache = pathlib.Path(path) / "cache"
+            for text, code, words in ((b"{\"prompt\": 3}\n", 1, b"line 1: there is no text"), (b"\n{bad\n", 1, b"line 2: "),
+                                      (b"\xff\n", 1, b"line 1: not computed")):
+                done = run("cache", "warm", MODEL, "-", "--cache-dir", cache, "-q", stdin=text)
+                self.assertEqual(done.returncode, code, done.stderr)
+                self.assertIn(words, done.stderr)
+            for args, words in ((["warm"], b"MODEL is missing"), (["warm", MODEL], b"PROMPTS is missing"),
+                                (["warm", MODEL, "-"], b"needs --cache-dir or --cache-shared")):
+                done = run("cache", *args)
+                self.assertEqual(done.returncode, 2)
+                self.assertIn(words, done.stderr)
+            self.assertEqual(run("cache", "warm", MODEL, "/nonexistent", "--cache-dir", cache).returncode, 1)
+
+
+@unittest.skipIf(shutil.which("redis-server") is None, "there is no redis-server")
+class Shared(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.socket = self.temporary.name + "/socket"
+        self.start()
+
+    def start(self):
+        self.server = subprocess.Popen(["redis-server", "--unixsocket", self.socket, "--port", "0", "--save", "",
+                                        "--appendonly", "no", "--dir", self.temporary.name],
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(2000):
+            if os.path.exists(self.socket):
+                break
+            time.sleep(0.005)
+        self.url = "unix:" + self.socket
+
+    def stop(self):
+        self.server.kill()
+        self.server.wait()
+        if os.path.exists(self.socket):
+            os.unlink(self.socket)
+
+    def tearDown(self):
+        self.stop()
+        self.temporary.cleanup()
+
+    def test_two_processes(self):
+        plain = [answer(p) for p in PROMPTS]
+        text, usage, _ = answer(PROMPTS[0], "--cache-shared", self.url)
+        self.assertEqual((text, usage.get("shared_tokens", 0)), (plain[0][0], 0))
+        for prompt, (expected, without, _) in zip(PROMPTS, plain):
+            text, usage, _ = answer(prompt, "--cache-shared", self.url)
+            self.assertEqual(text, expected)
+            self.assertGreater(usage["shared_tokens"], without["prompt_tokens"] * 3 // 4)
+        text, usage, _ = answer(PROMPTS[0], "--cache-shared", self.url, "--kv-type", "f32")
+        self.assertEqual(usage.get("shared_tokens", 0), 0)  # another KV format is another fingerprint
+        self.stop()
+        self.start()  # and is empty
+        text, usage, _ = answer(PROMPTS[0], "--cache-shared", self.url)
+        self.assertEqual((text, usage.get("shared_tokens", 0)), (plain[0][0], 0))
+
+    def test_beside_a_folder(self):
+        both = ("--cache-shared", self.url, "--cache-dir", self.temporary.name + "/cache")
+        done = run("cache", "warm", MODEL, "-", *both, "-q", stdin=PROMPTS[0].encode())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for options, tier in ((both, "cold_tokens"), (both[:2], "shared_tokens"), (both[2:], "cold_tokens")):
+            text, usage, _ = answer(PROMPTS[1], *options)
+            self.assertEqual(text, answer(PROMPTS[1])[0])
+            self.assertGreater(usage[tier], usage["prompt_tokens"] * 3 // 4, options)
+
+    def test_garbage(self):
+        expected = answer(PROMPTS[0])[0]
+        answer(PROMPTS[0], "--cache-shared", self.url)
+        ask = ["redis-cli", "-s", self.socket]
+        keys = subprocess.run(ask + ["KEYS", "*"], capture_output=True, check=True).stdout.split()
+        self.assertGreater(len(keys), 4)
+        for i, key in enumerate(keys):
+            words = [["SETRANGE", key, "300", "garbage"], ["SET", key, "x"], ["DEL", key], ["APPEND", key, "y"]][i % 4]
+            subprocess.run(ask + words, check=True, capture_output=True)
+        for _ in range(2):
+            text, usage, _ = answer(PROMPTS[0], "--cache-shared", self.url)
+            self.assertEqual(text, expected)
+        self.assertGreater(usage.get("shared_tokens", 0), 0)  # what was bad has been replaced
+
+    def test_away(self):
+        expected = answer(PROMPTS[0])[0]
+        self.stop()
+        text, usage, error = answer(PROMPTS[0], "--cache-shared", self.url)
+        self.assertEqual((text, usage.get("shared_tokens", 0)), (expected, 0))
+        self.start()
+        done = run("run", MODEL, "-p", "x", "-n", "1", "--cache-shared", "redis://")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(b"host is missing", done.stderr)
+
+    def test_killed_meanwhile(self):
+        """The server goes away while an engine that has known its blocks is running."""
+        answer(PROMPTS[0], "--cache-shared", self.url)
+        expected = [answer(p)[0] for p in PROMPTS[:2]]
+        chat = subprocess.Popen([common.program, "run", MODEL, "-p", PROMPTS[0], "-n", "400", "--ignore-eos", "--json",
+                                 "-q", "--cache-shared", self.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        chat.stdout.readline()
+        self.stop()
+        events = [json.loads(line) for line in chat.communicate(timeout=100)[0].splitlines()]
+        self.assertEqual(chat.returncode, 0)
+        self.assertEqual(events[-1]["type"], "done")
+        self.start()
+        self.assertEqual([answer(p, "--cache-shared", self.url)[0] for p in PROMPTS[:2]], expected)
+
+
+if __name__ == "__main__":
+    common.main(__name__)
