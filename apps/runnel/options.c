@@ -167,12 +167,12 @@ static const struct option {
      "a longer line gets an error; with K, M or G; default 16M"},
 
     {"--fingerprint", 0, "HEX", STRING, AT(fingerprint), 0, 0, false, NULL, APP_CACHE,
-     "only this one, as ls shows it; the first digits do; ls then lists its records"},
+     "only this one; its first digits are enough; ls then lists its records"},
     {"--all", 0, NULL, FLAG, AT(purge_all), 0, 0, false, NULL, APP_CACHE, "purge: all that is kept"},
     {"--keep", 0, "BYTES", SIZE, AT(keep_bytes), 0, 0, false, NULL, APP_CACHE,
      "purge: the oldest, until a fingerprint has at most BYTES; with K, M or G"},
     {"--salt", 0, "N", NUMBER, AT(salt), 0, 0, false, NULL, APP_CACHE,
-     "purge: what requests of this cache salt left is overwritten; warm: the prompts' salt"},
+     "purge: overwrite what this cache salt has left; warm: the prompts' salt"},
 
     {"--ctx", 0, "N", INTEGER, AT(context), 1, UINT32_MAX, false, NULL, COMPUTING | APP_INFO,
      "positions of the context; default: the model's own, at most 8192"},
@@ -188,7 +188,7 @@ static const struct option {
     {"--cache-cold", 0, "BYTES", SIZE, AT(cache_cold), 0, 0, false, NULL, CACHING,
      "of --cache-dir, for this model, with K, M or G; default 8G"},
     {"--cache-shared", 0, "URL", STRING, AT(cache_shared), 0, 0, false, NULL, CACHING,
-     "share such blocks by a Redis server: redis://:password@host:port/db or unix:/path"},
+     "share such blocks by a Redis server: redis://HOST:PORT or unix:/PATH"},
     {"--chunk-mean", 0, "N", INTEGER, AT(chunk_mean), 1, 1 << 28, false, NULL, SETTING,
      "lossy: the last N positions are kept, and one mean of each 64 older ones"},
     {"--no-prefix-cache", 0, NULL, FLAG, AT(no_prefix_cache), 0, 0, false, NULL, APP_RUN | APP_CHAT | APP_BATCH,
