@@ -13,6 +13,8 @@
 #define FIRST_ACCEPTANCE 0.6f     /* taken for granted, with the weight of three drafts */
 #define FIRST_SEEN 3u
 #define FIRST_PURSE 0.6f          /* tokens */
+#define GRANT 0.010f              /* or so many for each token that is to come ... */
+#define GRANT_MOST 1.5f           /* ... up to this: an answer may end long before its limit */
 #define INCOME 0.003f             /* for each step */
 #define MOST_PURSE 4.0f           /* no past luck pays for more */
 #define FIRST_PAUSE 16u
@@ -101,6 +103,14 @@ void rn_speculation_init(struct rn_speculation *speculation)
         .seen = FIRST_SEEN, .seen_first = FIRST_SEEN, .seen_later = FIRST_SEEN, .pause = FIRST_PAUSE};
 }
 
+void rn_speculation_grant(struct rn_speculation *speculation, uint64_t n_tokens)
+{
+    float purse = GRANT * (float)n_tokens;
+
+    purse = purse < GRANT_MOST ? purse : GRANT_MOST;
+    speculation->purse = purse > FIRST_PURSE ? purse : FIRST_PURSE;
+}
+
 /* A step as it stands: what it takes, and how many tokens it is worth. */
 struct step {
     const struct rn_step_cost *cost;
@@ -136,10 +146,10 @@ static uint32_t best_length(const struct rn_speculation *speculation, const stru
     return length;
 }
 
-/* As many as are wanted, or as there is money for. */
+/* As many as are wanted, or as half of the money pays for, so that one wrong guess does not end it; one for all of it. */
 static uint32_t affordable(const struct rn_speculation *speculation, const struct step *step, uint32_t wanted)
 {
-    while (wanted > 0 && price_of(step, wanted) > speculation->purse)
+    while (wanted > 0 && price_of(step, wanted) > speculation->purse * (wanted > 1 ? 0.5f : 1))
         wanted--;
     return wanted;
 }

@@ -58,6 +58,10 @@ struct rn_speculation {
 
 void rn_speculation_init(struct rn_speculation *speculation);
 
+/* The answer may have so many tokens: the longer, the more may be spent on finding out what drafts are worth. Before
+ * the first step. */
+void rn_speculation_grant(struct rn_speculation *speculation, uint64_t n_tokens);
+
 /* Drafts for the next step, at most `most`; n_rows, n_streams: what the step has without them, this sequence
  * included. Once for each step. */
 uint32_t rn_speculation_length(struct rn_speculation *speculation, const struct rn_step_cost *cost, uint32_t n_rows,

@@ -295,8 +295,10 @@ static double rate_against_plain(const struct race *race, uint64_t seed)
     double time = 0, tokens = 0, plain = race->n_streams / (race->base + race->slope * race->n_streams);
     uint64_t random = seed;
 
-    for (uint32_t i = 0; i < race->n_streams; i++)
+    for (uint32_t i = 0; i < race->n_streams; i++) {
         rn_speculation_init(&s[i]);
+        rn_speculation_grant(&s[i], race->n_tokens);
+    }
     while (tokens < race->n_streams * race->n_tokens) {
         uint32_t n_rows = race->n_streams;
         double took;
