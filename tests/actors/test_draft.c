@@ -300,7 +300,7 @@ static void texts_are_the_same(void **state)
     (void)state;
     for (uint32_t p = 0; p < 5; p++)
         for (uint32_t c = 0; c < 3; c++)
-            for (uint32_t way = 0; way < 4; way++) {
+            for (uint32_t way = 0; way < UNLESS_SLOW(4, 1); way++) {
                 struct setting s = plain_setting(way % 2 == 1, percents[p]);
                 double accepted;
 
@@ -321,7 +321,7 @@ static void it_never_costs_much(void **state)
     static const uint32_t passes[] = {50, 200, 700, 3000}, percents[] = {0, 30, 100};
 
     (void)state;
-    for (uint32_t way = 0; way < 2; way++)
+    for (uint32_t way = 0; way < UNLESS_SLOW(2, 0); way++) /* one thread: nothing for ThreadSanitizer to see */
         for (uint32_t n = 1; n <= STREAMS; n += 7)
             for (uint32_t t = 0; t < 4; t++)
                 for (uint32_t p = 0; p < 3; p++) {
@@ -347,7 +347,7 @@ static void pipeline_beats_turns(void **state)
     static const uint32_t percents[] = {80, 90, 95};
 
     (void)state;
-    for (uint32_t p = 0; p < 3; p++) {
+    for (uint32_t p = 0; p < UNLESS_SLOW(3, 0); p++) {
         struct setting s = plain_setting(false, percents[p]);
         double accepted, ratio;
         uint64_t turns = run_streams(&s, true, 1, 1000, &accepted), beside;
@@ -366,7 +366,7 @@ static void a_broken_drafter_is_left(void **state)
     static const uint32_t at[] = {1, 2, 3, 10, 100};
 
     (void)state;
-    for (uint32_t i = 0; i < 10; i++) {
+    for (uint32_t i = 0; i < UNLESS_SLOW(10, 2); i++) {
         struct setting s = plain_setting(i % 2 == 0, 95);
         static struct told told[3];
 
@@ -416,7 +416,7 @@ static void a_jammed_drafter_is_left(void **state)
 static void ends_within_drafts(void **state)
 {
     (void)state;
-    for (uint32_t seed = 0; seed < 40; seed++) {
+    for (uint32_t seed = 0; seed < UNLESS_SLOW(40, 4); seed++) {
         struct setting s = plain_setting(seed % 4 < 2, 90);
         static struct told told, next;
         runnel_request request;
@@ -520,7 +520,7 @@ static void the_token_path_allocates_nothing(void **state)
     static const uint32_t percents[] = {0, 30, 95};
 
     (void)state;
-    for (uint32_t i = 0; i < 6; i++) {
+    for (uint32_t i = 0; i < UNLESS_SLOW(6, 1); i++) {
         struct setting s = plain_setting(i % 2 == 0, percents[i / 2]);
         static struct told told;
         runnel_request request;
