@@ -395,7 +395,7 @@ static void direct_q6_k(const struct rn_matmul *m)
     uint32_t b;
 
     for (b = 0; b < m->cols / 256; b++, y += 8, w.p += 210) {
-        ahead(w, 3);
+        ahead(w, 4); /* 210 bytes: that many lines begin in them, or one less */
         columns(w, 194, codes);
         d = high_halves(codes[3]);
         columns(w, 192, codes);
@@ -523,7 +523,7 @@ static void direct_q4_k(const struct rn_matmul *m)
     uint32_t b;
 
     for (b = 0; b < m->cols / 256; b++, y += 8, w.p += 144) {
-        ahead(w, 2);
+        ahead(w, 3); /* 144 bytes, likewise */
         q4_k_scales(w, scales, minima);
         acc = q4_k_half(acc, w, y, 16, scales, minima);
         acc = q4_k_half(acc, w, y + 4, 80, scales + 4, minima + 4);
