@@ -30,6 +30,8 @@ struct rn_lower_ops {
     const char *name;
     /* True: survives the process, and takes a block only if it has the one before it. */
     bool durable;
+    /* True: other engines use its records too, so that only those that cannot be trusted are forgotten there. */
+    bool others;
     /* *handle: the shelf's number, which a tier that is not durable takes for its own; then the tier's. */
     runnel_status (*put)(struct rn_lower *lower, const struct rn_lower_key *key, const void *payload, size_t n,
                          uint64_t *handle);

@@ -82,6 +82,7 @@ static void close_store(struct rn_lower *lower)
 static const struct rn_lower_ops shared_ops = {
     .name = "shared",
     .durable = true,
+    .others = true,
     .put = put,
     .payload_bytes = payload_bytes,
     .get = get,

@@ -196,8 +196,10 @@ static void carry_down(struct rn_mover *mover, struct rn_move *move, struct rn_m
             continue;
         if (n == 0)
             n = fetch(mover, item, place);
-        if (n == 0 || !put(mover, move, item, place, kind, n))
+        if (n == 0 || !put(mover, move, item, place, kind, n)) {
             move->n_errors++;
+            move->refused |= (uint8_t)RN_LOWER_BIT(kind);
+        }
     }
 }
 
@@ -294,7 +296,10 @@ static void forget(struct rn_mover *mover, const struct rn_move *move)
         struct rn_mover_place *place = find_place(mover, move->told[i]);
 
         for (unsigned kind = 0; place != NULL && kind < RN_LOWERS; kind++)
-            forget_at(mover, place, kind);
+            if (move->left[i] != 0 || mover->lowers[kind].ops == NULL || !mover->lowers[kind].ops->others)
+                forget_at(mover, place, kind);
+            else
+                lose(mover, place, kind, false);
         if (place != NULL)
             place->shelf = 0;
     }
@@ -353,7 +358,7 @@ static void on_move(struct rn_actor *self, struct rn_msg *msg)
 
     memset(move->us, 0, sizeof move->us);
     memset(move->bytes, 0, sizeof move->bytes);
-    move->n_errors = 0;
+    move->n_errors = move->refused = 0;
     if (move->kind == RN_MOVE_DOWN)
         down(mover, move);
     else if (move->kind == RN_MOVE_UP)

@@ -49,7 +49,7 @@ struct rn_move {
     enum rn_move_kind kind;
     uint32_t n, errand;      /* errand: the tier's, what the move is part of */
     struct rn_move_item items[RN_MOVE_BLOCKS];
-    /* FORGET: numbers. Answer: of those that tiers have lost since the last one, and the bits that are left. */
+    /* FORGET: numbers, and whether what they stand for is not to be trusted (1) or only to make room (0). Answer: of those that tiers have lost since the last one, and the bits that are left. */
     uint32_t n_told;
     uint64_t told[RN_MOVE_TOLD];
     uint8_t left[RN_MOVE_TOLD];
@@ -60,6 +60,7 @@ struct rn_move {
     uint64_t bytes[RN_LOWERS];  /* packed bytes moved, to or from it */
     uint64_t takes[RN_LOWERS];  /* bytes that the tier takes now */
     uint32_t n_errors;       /* blocks that could not be put or did not arrive */
+    uint8_t refused;         /* bits of the tiers into which one could not be put */
 };
 
 /* Of the block with the number `shelf` (0: none yet): each tier's own handle (0: not there) and its parent's. */

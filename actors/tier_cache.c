@@ -344,8 +344,10 @@ void rn_tier_leave(struct rn_tier *tier, struct rn_request *request)
         rn_tier_pin(tier, request, passage->path.at, n_shared);
     }
     rn_prefix_tree_leave(&tier->tree, &passage->path, &woken);
+    tier->shelf.distrusting = true;
     if (entered && !good)
         rn_prefix_tree_forget(&tier->tree, request->blocks + n_shared, request->n_blocks - n_shared, &woken);
+    tier->shelf.distrusting = false;
     tell_woken(tier, &woken);
     rn_tier_let_go_of_promotion(tier, request->slot);
     if (entered)

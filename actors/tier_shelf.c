@@ -123,6 +123,7 @@ void rn_tier_forgotten(void *user, uint64_t number)
         return;
     }
     place->state = RN_SHELF_LEAVING;
+    place->distrusted = shelf->distrusting;
     place->next = NONE;
     if (shelf->first_leaving == NONE)
         shelf->first_leaving = (uint32_t)(place - shelf->places);
@@ -291,7 +292,7 @@ static uint32_t lacking(struct rn_tier *tier, struct rn_prefix_ref node, uint8_t
 
 static uint8_t lasting(const struct rn_shelf *shelf)
 {
-    return shelf->tiers & shelf->writes & (uint8_t)~RN_LOWER_BIT(RN_LOWER_WARM);
+    return shelf->tiers & shelf->writes & (uint8_t)~(RN_LOWER_BIT(RN_LOWER_WARM) | shelf->refused);
 }
 
 static uint32_t depth_of(const struct rn_tier *tier, struct rn_prefix_ref node)
@@ -305,7 +306,7 @@ static void drop_wanted(struct rn_shelf *shelf)
 {
     shelf->first_wanted = (shelf->first_wanted + 1) % RN_SHELF_WANTED;
     shelf->n_wanted--;
-    shelf->n_for_wanted = 0;
+    shelf->n_for_wanted = shelf->refused = 0;
 }
 
 /* The next blocks of a prefix that is wanted in the tiers that last. */
@@ -378,7 +379,7 @@ void rn_tier_shelf_want(struct rn_tier *tier, struct rn_prefix_ref node)
     struct rn_shelf *shelf = &tier->shelf;
     uint32_t last = (shelf->first_wanted + shelf->n_wanted + RN_SHELF_WANTED - 1) % RN_SHELF_WANTED;
 
-    if (lasting(shelf) == 0 || shelf->n_wanted == RN_SHELF_WANTED ||
+    if ((lasting(shelf) | shelf->refused) == 0 || shelf->n_wanted == RN_SHELF_WANTED ||
         (shelf->n_wanted > 0 && shelf->wanted[last].node == node.node &&
          shelf->wanted[last].generation == node.generation))
         return;
@@ -421,6 +422,7 @@ static void send_leaving(struct rn_tier *tier)
     while (shelf->first_leaving != NONE && move->n_told < RN_MOVE_TOLD) {
         struct rn_shelf_place *place = &shelf->places[shelf->first_leaving];
 
+        move->left[move->n_told] = place->distrusted;
         move->told[move->n_told++] = number_of(shelf, shelf->first_leaving);
         shelf->first_leaving = place->next;
         free_place(shelf, place);
@@ -485,6 +487,8 @@ static void settle_item(struct rn_tier *tier, struct rn_move_item *item)
     if (place == NULL)
         return;
     place->writing = false;
+    if ((item->to & ~item->has & RN_LOWER_BIT(RN_LOWER_WARM)) != 0)
+        place->pushed = true; /* it is too small, or did not take it */
     rn_tier_shelf_settle(tier, item->shelf, item->has);
 }
 
@@ -493,11 +497,9 @@ static void settle_down(struct rn_tier *tier, struct rn_move *move)
 {
     for (uint32_t i = 0; i < move->n; i++)
         settle_item(tier, &move->items[i]);
-    if (move->n_errors == 0)
-        return;
     if (tier->shelf.down_wanted)
-        drop_wanted(&tier->shelf);
-    else
+        tier->shelf.refused |= move->refused; /* the others shall have it still */
+    else if (move->n_errors > 0)
         tier->shelf.calm = tier->tree.now;
 }
 

@@ -39,6 +39,7 @@ struct rn_shelf_place {
     uint8_t state;       /* enum rn_shelf_state. LEAVING: the mover is still to be told */
     uint8_t has;         /* bits of the tiers that have it */
     bool writing;        /* a move down has it */
+    bool distrusted;     /* leaving, since what it holds may be wrong */
     bool pushed;         /* the warm tier has pushed it out since it was last used */
 };
 
@@ -61,6 +62,7 @@ struct rn_shelf {
     bool down_out, tend_out;     /* under way */
     bool down_wanted;            /* that move down is of the first of `wanted` */
     bool more;                   /* the mover has more to do or to tell */
+    bool distrusting;            /* what the tree forgets now is not to be trusted */
     bool closed;                 /* nothing is sent any more; what the tree forgets stays in its tiers */
     struct rn_msg *closing;      /* the CLOSE that waits for the last answer */
     uint32_t n_lent;             /* blocks that could be had if the mover had them not: to read, or to fill */
@@ -73,6 +75,7 @@ struct rn_shelf {
     int32_t *move_tokens;
     struct rn_prefix_ref wanted[RN_SHELF_WANTED]; /* a ring */
     uint32_t first_wanted, n_wanted;
+    uint8_t refused;             /* bits of the tiers that did not take a block of the first of them */
     uint32_t n_for_wanted;       /* blocks copied for the first of them */
     struct rn_prefix_ref *chain; /* [blocks of a context]: scratch */
     uint64_t calm;               /* tree.now when there was nothing to copy; UINT64_MAX: there may be something */

@@ -60,6 +60,7 @@ struct tiers {
     uint64_t warm_bytes;
     bool cold;
     const struct rn_cold_io *io;
+    const char *shared;
     const char *codec;
 };
 
@@ -88,6 +89,7 @@ static void begin(const struct tiers *tiers)
     runnel_model_options_default(&model_options);
     model_options.cache_warm_bytes = tiers->warm_bytes;
     model_options.cache_dir = tiers->cold ? folder : NULL;
+    model_options.cache_shared = tiers->shared;
     model_options.cache_codec = tiers->codec;
     if (rn_model_new_of_parts(engine, &parts, &model_options, &model, &error) != RUNNEL_OK)
         fail_msg("%s", error.message);
@@ -608,6 +610,26 @@ static void both(void **state)
     end();
 }
 
+/* A server that is away: files have all that they should, and it is told once. */
+static void no_server(void **state)
+{
+    int32_t tokens[LONG];
+
+    (void)state;
+#ifndef HAVE_HIREDIS
+    skip();
+#endif
+    make_prompt(tokens, LONG, 1, LONG, 0);
+    begin(&(struct tiers){.cold = true, .shared = "unix:/proc/there-is-none"});
+    ask(tokens, LONG, 0);
+    ask(tokens, LONG, 0);
+    end();
+    assert_int_equal(n_warnings, 1);
+    begin(&(struct tiers){.cold = true});
+    assert_int_equal(ask(tokens, LONG, 0).cold_tokens, LONG - BLOCK);
+    end();
+}
+
 /* ---- The bundled model, with threads ---- */
 
 #define STEM                                                                                                          \
@@ -694,6 +716,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(failing_disk, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(pins, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(both, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(no_server, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(real_model, make_folder, drop_folder),
         cmocka_unit_test(no_folder),
     };
