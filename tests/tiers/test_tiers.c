@@ -18,6 +18,7 @@
 
 #include "base/rng.h"
 #include "cache/cold_format.h"
+#include "tests/actors/fixture.h"
 #include "tests/sim/fake_disk.h"
 #include "tests/tiers/rig.h"
 
@@ -207,13 +208,15 @@ static void test_pin(void **state)
 /* Far more than fits anywhere, at once and by four: no answer suffers, and all comes to rest. */
 static void test_storm(void **state)
 {
-    struct rig_plan plan = {.dir = folder, .cold_bytes = COLD, .warm_bytes = 40 << 10, .places = 30, .n_blocks = 40};
+    struct fake_disk *disk = fake_disk_new(1);
+    struct rig_plan plan = {.dir = "/cache", .cold_bytes = COLD, .warm_bytes = 40 << 10, .places = 30, .n_blocks = 40,
+                            .io = fake_disk_io(disk, 0)};
     uint64_t rng = 99, cached = 0;
     struct rig rig;
 
     (void)state;
     rig_open(&rig, &plan);
-    for (uint32_t i = 0; i < 400; i++) {
+    for (uint32_t i = 0; i < UNLESS_SLOW(400, 120); i++) {
         for (unsigned id = 0; id < 4; id++) {
             struct rig_ask ask = one((uint32_t)(rn_splitmix64(&rng) % 60));
 
@@ -230,6 +233,7 @@ static void test_storm(void **state)
     assert_true(cached > 0 && rig_stats(&rig).evicted_blocks > 1000);
     assert_true(rn_prefix_tree_check(&rig.model->tier.tree) && rn_block_pool_check(&rig.model->tier.pool));
     rig_close(&rig);
+    fake_disk_free(disk);
 }
 
 /* ---- Disks ---- */
@@ -276,7 +280,7 @@ static void test_each_call_fails(void **state)
     fake_disk_free(disk);
     assert_true(n > 40);
     for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++)
-        for (uint64_t at = 1; at <= n; at++) {
+        for (uint64_t at = 1; at <= n; at += UNLESS_SLOW(1, 17)) {
             disk = fake_disk_new(at);
             fake_disk_faults(disk)->fail_at = at;
             fake_disk_faults(disk)->fail_error = kinds[kind].error;
@@ -285,14 +289,14 @@ static void test_each_call_fails(void **state)
             told += n_warnings;
             fake_disk_free(disk);
         }
-    assert_true(told > n / 4);
+    assert_true(told > n / UNLESS_SLOW(4, 80));
 }
 
 /* A disk that lies by seed: flipped bits, errors, no room, all at once. */
 static void test_lying_disk(void **state)
 {
     (void)state;
-    for (uint64_t seed = 0; seed < 200; seed++) {
+    for (uint64_t seed = 0; seed < UNLESS_SLOW(200, 10); seed++) {
         struct fake_disk *disk = fake_disk_new(seed);
         struct fake_disk_faults *faults = fake_disk_faults(disk);
         uint32_t n_warnings;
@@ -314,7 +318,7 @@ static void test_death_in_each_call(void **state)
     uint64_t cold = 0;
 
     (void)state;
-    for (uint64_t at = 1; at <= 60; at++) {
+    for (uint64_t at = 1; at <= 60; at += UNLESS_SLOW(1, 5)) {
         struct fake_disk *disk = fake_disk_new(at);
         struct rig_plan plan = {.dir = "/cache", .cold_bytes = COLD, .io = fake_disk_io(disk, 0), .n_blocks = 20};
         struct rig rig;
@@ -335,7 +339,7 @@ static void test_death_in_each_call(void **state)
         rig_close(&rig);
         fake_disk_free(disk);
     }
-    assert_true(cold > 10 * FULL);
+    assert_true(cold > UNLESS_SLOW(10, 2) * FULL);
 }
 
 static void sleep_us(void *user, uint32_t us)
@@ -490,7 +494,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_salts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_two_engines, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_pin, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_storm, set_up, tear_down),
+        cmocka_unit_test(test_storm),
         cmocka_unit_test(test_each_call_fails),
         cmocka_unit_test(test_lying_disk),
         cmocka_unit_test(test_death_in_each_call),
