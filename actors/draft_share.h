@@ -4,8 +4,8 @@
  *                             ─end──▶ its answer is added
  *
  * Only requests that ask for it read, and only theirs are written; a store is never seen from another tenant or salt,
- * and has memory of its own, so that no speed tells one what another has asked. At most RN_DRAFT_SHARES stores, made when
- * they are wanted: of more tenants the one that was longest without a request begins anew; while all are in use, a
+ * and has memory of its own, so that no speed tells one what another has asked. At most RN_DRAFT_SHARES stores, made
+ * when they are wanted: of more tenants the one that was longest without a request begins anew; while all are in use, a
  * request has none. Decode's; memory is taken when a request comes, not while it runs. */
 #ifndef RN_ACTORS_DRAFT_SHARE_H
 #define RN_ACTORS_DRAFT_SHARE_H

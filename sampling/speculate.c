@@ -146,7 +146,7 @@ static uint32_t best_length(const struct rn_speculation *speculation, const stru
     return length;
 }
 
-/* As many as are wanted, or as half of the money pays for, so that one wrong guess does not end it; one for all of it. */
+/* As many as are wanted, or as half of the money pays for, so that a wrong guess does not end it; one for all of it. */
 static uint32_t affordable(const struct rn_speculation *speculation, const struct step *step, uint32_t wanted)
 {
     while (wanted > 0 && price_of(step, wanted) > speculation->purse * (wanted > 1 ? 0.5f : 1))

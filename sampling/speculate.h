@@ -1,7 +1,7 @@
 /* How many drafts a sequence takes into a step: pure functions of what was measured.
  *
- *   a, b       rolling share of first drafts that were accepted; of later ones, those before them being right: an n-gram
- *              that goes on as it did goes on for long
+ *   a, b       rolling share of first drafts that were accepted; of later ones, those before them being right: an
+ *              n-gram that goes on as it did goes on for long
  *   E(k)       tokens of a pass with k drafts: 1 + a (1 + b + b² + ... + b^(k-1))
  *   c(r)       time of a step of r rows, measured
  *
@@ -9,12 +9,12 @@
  *
  *   (t - 1 + E(k)) / c(r + k)  >  t / c(r)        the k for which the left side is greatest is taken
  *
- * t counts a token for each sequence that draws, and its share for each draft that others bring. So drafting ends by itself
- * where rows are dear (many sequences, a slow machine) or drafts are bad.
+ * t counts a token for each sequence that draws, and its share for each draft that others bring. So drafting ends by
+ * itself where rows are dear (many sequences, a slow machine) or drafts are bad.
  *
  * What is measured may be wrong, and drafts are dear before it is. So a sequence keeps a purse, in tokens of its own:
  * drafts cost their price, t (c(r + k) - c(r)) / c(r), and each that was right gives one token back. The purse begins
- * with less than a token, grows by little with each step, and drafts for which there is no money are not made; nor
+ * with a token or so, grows by little with each step, and drafts for which there is no money are not made; nor
  * steps that are much larger than all that were measured. What all its drafts have cost in vain is therefore bounded by
  * what it began with and that growth, whoever proposes. A sequence for which no k pays, or that has no money, rests for
  * some steps, each time twice as many, and then tries a few drafts again: acceptance changes along a text.
