@@ -367,8 +367,8 @@ static void test_slow_disk(void **state)
     rig_open(&rig, &plan);
     rig_settle(&rig);
     fake_disk_on_wait(disk, sleep_us, NULL);
-    fake_disk_faults(disk)->most_us = 300000;
-    for (uint32_t i = 0; i < 2; i++) { /* a dozen records, each with two reads of 150 ms */
+    fake_disk_faults(disk)->most_us = 100000;
+    for (uint32_t i = 0; i < 2; i++) { /* a dozen records, each with two reads of 50 ms */
         struct rig_ask ask = one(8 * i);
         uint64_t begin = rn_now_us(&rig.engine->clock);
 
@@ -378,7 +378,6 @@ static void test_slow_disk(void **state)
         assert_true(rig_end(&rig, 0).cold_tokens < FULL);
         assert_true(rn_now_us(&rig.engine->clock) - begin < 1000000);
     }
-    fake_disk_faults(disk)->most_us = 0;
     rig_settle(&rig);
     rig_close(&rig);
     fake_disk_free(disk);
