@@ -12,10 +12,9 @@
 #include "actors/engine.h"
 #include "tests/actors/fixture.h"
 #include "tests/model/shared.h"
-#include "tests/sim/oracle_backend.h"
+#include "tests/sim/told.h"
 
 #define STREAMS 8
-#define MOST_TOKENS 1200
 #define SALT 78
 #define VERIFY_US 1000u
 
@@ -29,15 +28,6 @@ struct setting {
     uint32_t n_blocks, draft_blocks, block_tokens;
     uint32_t fails_at;     /* the drafter's pass of that number fails; 0: none */
     uint32_t jams_at;      /* from that pass on it takes a hundred times as long; 0: never */
-};
-
-struct told {
-    int32_t prompt[200];
-    runnel_stream stream;
-    uint32_t n_tokens;
-    int32_t tokens[MOST_TOKENS];
-    bool ended;
-    runnel_event last;
 };
 
 static struct setting setting;
@@ -72,18 +62,6 @@ static void count_free(void *user, void *ptr, size_t bytes)
     (void)user;
     (void)bytes;
     free(ptr);
-}
-
-static void on_event(void *user, const runnel_event *event)
-{
-    struct told *told = user;
-
-    if (event->type == RUNNEL_EVENT_TOKEN && event->token >= 0 && told->n_tokens < MOST_TOKENS)
-        told->tokens[told->n_tokens++] = event->token;
-    if (event->type < RUNNEL_EVENT_DONE)
-        return;
-    told->ended = true;
-    told->last = *event;
 }
 
 static uint64_t latest(uint64_t a, uint64_t b)
@@ -198,62 +176,17 @@ static void stop(void)
 
 static runnel_request request_of(struct told *told, uint32_t seed, uint32_t n_prompt, int64_t max_tokens)
 {
-    runnel_request request;
+    runnel_request request = told_request(told, seed, n_prompt, max_tokens);
 
-    memset(told, 0, sizeof *told);
-    for (uint32_t i = 0; i < 200; i++)
-        told->prompt[i] = (int32_t)((seed * 31 + i * 7) % 250);
-    runnel_request_default(&request);
-    request.tokens = told->prompt;
-    request.n_tokens = n_prompt;
-    request.max_tokens = max_tokens;
-    request.ignore_eos = 1;
-    request.on_event = on_event;
-    request.user = told;
     request.draft = drafter != NULL ? RUNNEL_DRAFT_MODEL : RUNNEL_DRAFT_NONE;
     return request;
 }
 
-static void submit(struct told *told, const runnel_request *request)
-{
-    assert_int_equal(runnel_generate(model, request, &told->stream, NULL), RUNNEL_OK);
-}
-
-static bool all_ended(const struct told *told, uint32_t n)
-{
-    while (n > 0 && told[n - 1].ended)
-        n--;
-    return n == 0;
-}
-
 static void run_all(const struct told *told, uint32_t n)
 {
-    for (uint32_t i = 0; i < 100000 && !all_ended(told, n); i++)
+    for (uint32_t i = 0; i < 100000 && !told_all_ended(told, n); i++)
         step();
-    assert_true(all_ended(told, n));
-}
-
-/* The closed form: what follows the prompt, token by token. */
-static void assert_text(const struct told *told, uint32_t n_prompt, uint32_t n_tokens)
-{
-    struct oracle_chain chain;
-
-    oracle_chain_init(&chain, SALT);
-    for (uint32_t i = 0; i < n_prompt; i++)
-        oracle_chain_push(&chain, told->prompt[i]);
-    assert_int_equal(told->n_tokens, n_tokens);
-    for (uint32_t i = 0; i < n_tokens; i++) {
-        assert_int_equal(told->tokens[i], oracle_chain_next(&chain, &alphabet));
-        oracle_chain_push(&chain, told->tokens[i]);
-    }
-}
-
-static runnel_metrics metrics_now(void)
-{
-    runnel_metrics m = {.struct_size = sizeof m};
-
-    assert_int_equal(runnel_engine_metrics(engine, &m), RUNNEL_OK);
-    return m;
+    assert_true(told_all_ended(told, n));
 }
 
 /* n streams with prompts of several lengths; what they took, and the share of drafts that were right. */
@@ -269,18 +202,18 @@ static uint64_t run_streams(const struct setting *s, bool drafts, uint32_t n, in
 
         request.sampling.temperature = i % 2 == 0 ? 0 : 0.9f;
         request.sampling.frequency_penalty = i % 3 == 0 ? 0.5f : 0;
-        submit(&told[i], &request);
+        told_submit(&told[i], model, &request);
     }
     run_all(told, n);
     took_us = now_us - begin_us;
     for (uint32_t i = 0; i < n; i++) {
         assert_int_equal(told[i].last.type, RUNNEL_EVENT_DONE);
-        assert_text(&told[i], 3 + 24 * i, (uint32_t)n_tokens);
+        told_assert_text(&told[i], &alphabet, SALT, 3 + 24 * i, (uint32_t)n_tokens);
         drafted += told[i].last.usage.drafted_tokens;
         right += told[i].last.usage.accepted_tokens;
     }
-    assert_int_equal(metrics_now().drafted, drafted);
-    assert_int_equal(metrics_now().accepted, right);
+    assert_int_equal(metrics_of(engine).drafted, drafted);
+    assert_int_equal(metrics_of(engine).accepted, right);
     assert_true(drafts || drafted == 0);
     *accepted = drafted > 0 ? (double)right / (double)drafted : 0;
     stop();
@@ -375,11 +308,11 @@ static void a_broken_drafter_is_left(void **state)
         for (uint32_t k = 0; k < 3; k++) {
             runnel_request request = request_of(&told[k], k, 50, 300);
 
-            submit(&told[k], &request);
+            told_submit(&told[k], model, &request);
         }
         run_all(told, 3);
         for (uint32_t k = 0; k < 3; k++)
-            assert_text(&told[k], 50, 300);
+            told_assert_text(&told[k], &alphabet, SALT, 50, 300);
         assert_int_equal(n_passes, s.fails_at);
         assert_int_equal(n_warnings, 1);
         stop();
@@ -400,9 +333,9 @@ static void a_jammed_drafter_is_left(void **state)
         start(&s, true);
         request = request_of(&told, 1, 50, 1000);
         begin_us = now_us;
-        submit(&told, &request);
+        told_submit(&told, model, &request);
         run_all(&told, 1);
-        assert_text(&told, 50, 1000);
+        told_assert_text(&told, &alphabet, SALT, 50, 1000);
         assert_true(now_us - begin_us < (uint64_t)1000 * VERIFY_US + (uint64_t)500 * s.pass_us);
         if (getenv("RUNNEL_VERBOSE") != NULL)
             printf("%s: %llu passes, %.3f x plain\n", way ? "beside" : "in turn", (unsigned long long)n_passes,
@@ -432,14 +365,14 @@ static void ends_within_drafts(void **state)
             request.stop_tokens = &stop_token;
             request.n_stop_tokens = 1;
         }
-        submit(&told, &request);
+        told_submit(&told, model, &request);
         for (uint32_t i = 0; i < 2000 && !told.ended; i++) {
             step();
             if (seed % 2 == 1 && i == 8 + seed)
                 runnel_stream_cancel(engine, told.stream);
         }
         assert_true(told.ended);
-        assert_text(&told, (uint32_t)request.n_tokens, told.n_tokens);
+        told_assert_text(&told, &alphabet, SALT, (uint32_t)request.n_tokens, told.n_tokens);
         oracle_chain_init(&chain, SALT);
         for (uint32_t i = 0; i < request.n_tokens; i++)
             oracle_chain_push(&chain, told.prompt[i]);
@@ -447,7 +380,7 @@ static void ends_within_drafts(void **state)
             oracle_chain_push(&chain, oracle_chain_next(&chain, &alphabet));
         request = request_of(&next, seed + 1, 5, 100);
         request.session = session;
-        submit(&next, &request);
+        told_submit(&next, model, &request);
         run_all(&next, 1);
         assert_int_equal(next.last.type, RUNNEL_EVENT_DONE);
         for (uint32_t i = 0; i < 5; i++)
@@ -472,9 +405,9 @@ static void a_cached_prompt_drafts_too(void **state)
         for (uint32_t i = 0; i < 2; i++) {
             runnel_request request = request_of(&told[i], 1, 200, 300);
 
-            submit(&told[i], &request);
+            told_submit(&told[i], model, &request);
             run_all(&told[i], 1);
-            assert_text(&told[i], 200, 300);
+            told_assert_text(&told[i], &alphabet, SALT, 200, 300);
             assert_true(told[i].last.usage.accepted_tokens > 200);
         }
         assert_true(told[1].last.usage.cached_tokens >= 160);
@@ -493,7 +426,7 @@ static void a_paused_reader_stops_its_drafts(void **state)
     for (uint32_t i = 0; i < 2; i++) {
         runnel_request request = request_of(&told[i], i, 10, 900);
 
-        submit(&told[i], &request);
+        told_submit(&told[i], model, &request);
     }
     for (uint32_t i = 0; i < 20; i++)
         step();
@@ -508,8 +441,8 @@ static void a_paused_reader_stops_its_drafts(void **state)
     assert_int_equal(n_passes, before); /* who is not read costs nothing */
     runnel_stream_resume(engine, told[0].stream);
     run_all(told, 2);
-    assert_text(&told[0], 10, 900);
-    assert_text(&told[1], 10, 900);
+    told_assert_text(&told[0], &alphabet, SALT, 10, 900);
+    told_assert_text(&told[1], &alphabet, SALT, 10, 900);
     stop();
 }
 
@@ -528,7 +461,7 @@ static void the_token_path_allocates_nothing(void **state)
 
         start(&s, true);
         request = request_of(&told, 1, 100, 1000);
-        submit(&told, &request);
+        told_submit(&told, model, &request);
         while (told.n_tokens < 10)
             step();
         before = n_allocations;

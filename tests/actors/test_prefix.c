@@ -10,7 +10,7 @@
 
 #include "actors/engine.h"
 #include "base/rng.h"
-#include "fixture.h"
+#include "tests/actors/answer.h"
 #include "tests/sim/oracle_backend.h"
 
 /* ---- The bundled model ---- */
@@ -21,59 +21,15 @@
     "down from the hills. There was an old man in the village who knew all the stories, and each night the children " \
     "asked him for another one. "
 #define ANSWER 20
-#define TOP 3
-
-struct answer {
-    struct capture capture;
-    float logprobs[ANSWER];
-    runnel_logprob tops[ANSWER][TOP];
-    size_t n;
-};
-
-static void note_logprobs(struct capture *capture, const runnel_event *event)
-{
-    struct answer *answer = capture->hook_user;
-
-    if (event->type != RUNNEL_EVENT_TOKEN || event->token < 0)
-        return;
-    assert_true(answer->n < ANSWER && event->n_top == TOP);
-    answer->logprobs[answer->n] = event->logprob;
-    memcpy(answer->tops[answer->n++], event->top, sizeof answer->tops[0]);
-}
-
-static runnel_request request_for(struct answer *answer, const char *prompt)
-{
-    runnel_request request;
-
-    memset(answer, 0, sizeof *answer);
-    answer->capture.hook = note_logprobs;
-    answer->capture.hook_user = answer;
-    request = make_request(prompt, ANSWER, &answer->capture);
-    request.want_logprobs = 1;
-    request.n_top = TOP;
-    request.ignore_eos = 1;
-    request.sampling.temperature = 0.7f;
-    request.sampling.seed = 11;
-    return request;
-}
 
 static void ask(runnel_engine *engine, runnel_model *model, const char *prompt, uint64_t salt, runnel_session session,
                 struct answer *answer)
 {
-    runnel_request request = request_for(answer, prompt);
+    runnel_request request = answer_request(answer, prompt, ANSWER);
 
     request.cache_salt = salt;
     request.session = session;
     assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
-}
-
-static void assert_same(const struct answer *a, const struct answer *b)
-{
-    assert_int_equal(a->n, b->n);
-    assert_string_equal(a->capture.text, b->capture.text);
-    assert_memory_equal(a->capture.tokens, b->capture.tokens, a->n * sizeof(int32_t));
-    assert_memory_equal(a->logprobs, b->logprobs, a->n * sizeof(float));
-    assert_memory_equal(a->tops, b->tops, a->n * sizeof a->tops[0]);
 }
 
 static runnel_model *load_with(runnel_engine *engine, bool cache, uint32_t n_blocks, uint32_t context)
@@ -121,7 +77,7 @@ static void hits_change_nothing(void **state)
             assert_int_equal(runnel_session_new(cached, &session), RUNNEL_OK);
         ask(engine, cached, prompts[i], 0, session, &a);
         ask(engine, plain, prompts[i], 0, (runnel_session){0}, &b);
-        assert_same(&a, &b);
+        assert_same_answer(&a, &b);
         assert_int_equal(b.capture.last.usage.cached_tokens, 0);
         assert_true((a.capture.last.usage.cached_tokens > 32) == (i != 0 && i != 2));
         if (i == 3) /* all of it, but what is behind the last whole block is there only if the answer has filled that */
@@ -150,7 +106,7 @@ static void evicted(void **state)
         for (size_t i = 0; i < 3; i++) {
             ask(engine, tiny, prompts[i], i % 2, (runnel_session){0}, &a);
             ask(engine, plain, prompts[i], i % 2, (runnel_session){0}, &b);
-            assert_same(&a, &b);
+            assert_same_answer(&a, &b);
             capture_clear(&a.capture);
             capture_clear(&b.capture);
         }
@@ -171,7 +127,7 @@ static void same_moment(void **state)
 
     (void)state;
     for (size_t i = 0; i < AT_ONCE; i++) {
-        runnel_request request = request_for(&answers[i], prompts[i % 2]);
+        runnel_request request = answer_request(&answers[i], prompts[i % 2], ANSWER);
 
         assert_int_equal(runnel_generate(cached, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
     }
@@ -188,7 +144,7 @@ static void same_moment(void **state)
     assert_int_equal(stats_of(engine).prompt_tokens - before, n_computed);
     for (size_t i = 0; i < AT_ONCE; i++) {
         ask(engine, plain, prompts[i % 2], 0, (runnel_session){0}, &b);
-        assert_same(&answers[i], &b);
+        assert_same_answer(&answers[i], &b);
         capture_clear(&answers[i].capture);
         capture_clear(&b.capture);
     }
@@ -215,7 +171,7 @@ static void salts(void **state)
     for (int turn = 0; turn < 3; turn++) {
         ask(engine, cached, prompts[turn], turn < 2 ? 10 : 11, sessions[0], &a);
         ask(engine, plain, prompts[turn], 0, sessions[1], &b);
-        assert_same(&a, &b);
+        assert_same_answer(&a, &b);
         assert_true((a.capture.last.usage.cached_tokens > 0) == (turn == 1));
         capture_clear(&a.capture);
         capture_clear(&b.capture);

@@ -10,9 +10,9 @@
 #include "actors/engine.h"
 #include "tests/actors/fixture.h"
 #include "tests/sim/liar.h"
+#include "tests/sim/told.h"
 
 #define STREAMS 8
-#define TOKENS 120
 #define SALT 77
 
 static const struct oracle_alphabet alphabet = {5, {'a', 'b', 'c', 'd', 'e'}};
@@ -22,31 +22,10 @@ static struct oracle *oracle;
 static struct liar_plan liar;
 static uint64_t now_us, step_us;
 
-struct told {
-    int32_t prompt[16];
-    runnel_stream stream;
-    uint32_t n_tokens;
-    int32_t tokens[TOKENS];
-    bool ended;
-    runnel_event last;
-};
-
 static uint64_t clock_now(void *user)
 {
     (void)user;
     return now_us;
-}
-
-static void on_event(void *user, const runnel_event *event)
-{
-    struct told *told = user;
-
-    if (event->type == RUNNEL_EVENT_TOKEN && event->token >= 0 && told->n_tokens < TOKENS)
-        told->tokens[told->n_tokens++] = event->token;
-    if (event->type < RUNNEL_EVENT_DONE)
-        return;
-    told->ended = true;
-    told->last = *event;
 }
 
 static void start(uint32_t n_blocks, uint32_t block_tokens, uint32_t percent)
@@ -96,61 +75,16 @@ static void step(void)
 
 static runnel_request request_of(struct told *told, uint32_t seed, int64_t max_tokens)
 {
-    runnel_request request;
+    runnel_request request = told_request(told, seed, 3 + seed % 13, max_tokens);
 
-    *told = (struct told){.n_tokens = 0};
-    for (uint32_t i = 0; i < 16; i++)
-        told->prompt[i] = (int32_t)(seed * 31 + i * 7) % 250;
-    runnel_request_default(&request);
-    request.tokens = told->prompt;
-    request.n_tokens = 3 + seed % 13;
-    request.max_tokens = max_tokens;
-    request.ignore_eos = 1;
-    request.on_event = on_event;
-    request.user = told;
     request.draft = RUNNEL_DRAFT_NGRAM;
     return request;
-}
-
-static void submit(struct told *told, const runnel_request *request)
-{
-    assert_int_equal(runnel_generate(model, request, &told->stream, NULL), RUNNEL_OK);
-}
-
-static bool all_ended(const struct told *told, uint32_t n)
-{
-    while (n > 0 && told[n - 1].ended)
-        n--;
-    return n == 0;
-}
-
-/* The closed form: what follows the prompt, token by token. */
-static void assert_text(const struct told *told, uint32_t n_prompt, uint32_t n_tokens)
-{
-    struct oracle_chain chain;
-
-    oracle_chain_init(&chain, SALT);
-    for (uint32_t i = 0; i < n_prompt; i++)
-        oracle_chain_push(&chain, told->prompt[i]);
-    assert_int_equal(told->n_tokens, n_tokens);
-    for (uint32_t i = 0; i < n_tokens; i++) {
-        assert_int_equal(told->tokens[i], oracle_chain_next(&chain, &alphabet));
-        oracle_chain_push(&chain, told->tokens[i]);
-    }
-}
-
-static runnel_metrics metrics_now(void)
-{
-    runnel_metrics m = {.struct_size = sizeof m};
-
-    assert_int_equal(runnel_engine_metrics(engine, &m), RUNNEL_OK);
-    return m;
 }
 
 /* Places add up, no later one has more than an earlier, and none is right more often than it was there. */
 static void assert_places(uint64_t drafted, uint64_t accepted)
 {
-    runnel_metrics m = metrics_now();
+    runnel_metrics m = metrics_of(engine);
 
     assert_int_equal(m.drafts, m.drafted_at[0]);
     for (uint32_t i = 0; i < RUNNEL_MAX_DRAFTS; i++) {
@@ -181,20 +115,20 @@ static void lies_cost_time_only(void **state)
                     request.draft_max = 1 + i % RUNNEL_MAX_DRAFTS;
                     request.sampling.temperature = i % 2 == 0 ? 0 : 0.9f;
                     request.sampling.frequency_penalty = i % 3 == 0 ? 0.5f : 0;
-                    submit(&told[i], &request);
+                    told_submit(&told[i], model, &request);
                 }
-                for (uint32_t i = 0; i < 3000 && !all_ended(told, n); i++)
+                for (uint32_t i = 0; i < 3000 && !told_all_ended(told, n); i++)
                     step();
                 for (uint32_t i = 0; i < n; i++) {
                     assert_int_equal(told[i].last.type, RUNNEL_EVENT_DONE);
-                    assert_text(&told[i], 3 + (i + p) % 13, 60 + i);
+                    told_assert_text(&told[i], &alphabet, SALT, 3 + (i + p) % 13, 60 + i);
                     drafted += told[i].last.usage.drafted_tokens;
                     accepted += told[i].last.usage.accepted_tokens;
                 }
                 assert_true(drafted > 0 && accepted <= drafted);
                 assert_true(percents[p] > 0 || accepted * 20 < drafted);
-                assert_int_equal(metrics_now().drafted, drafted);
-                assert_int_equal(metrics_now().accepted, accepted);
+                assert_int_equal(metrics_of(engine).drafted, drafted);
+                assert_int_equal(metrics_of(engine).accepted, accepted);
                 assert_places(drafted, accepted);
                 stop();
             }
@@ -213,16 +147,16 @@ static void right_drafts_save_passes(void **state)
     liar.honest_count = true;
     for (uint32_t round = 0; round < 2; round++) {
         request = request_of(&told, 1 + round, 100);
-        submit(&told, &request);
+        told_submit(&told, model, &request);
         before = oracle->n_steps;
         for (uint32_t i = 0; i < 200 && !told.ended; i++)
             step();
-        assert_text(&told, 4 + round, 100);
+        told_assert_text(&told, &alphabet, SALT, 4 + round, 100);
         assert_int_equal(told.last.usage.drafted_tokens, told.last.usage.accepted_tokens);
         assert_int_equal(told.last.usage.completion_tokens, 100);
-        assert_int_equal(metrics_now().accepted_at[7], metrics_now().drafted_at[7]);
-        assert_true(round == 0 || metrics_now().accepted_at[7] >= 10);
-        assert_int_equal(metrics_now().drafted_at[8], 0);
+        assert_int_equal(metrics_of(engine).accepted_at[7], metrics_of(engine).drafted_at[7]);
+        assert_true(round == 0 || metrics_of(engine).accepted_at[7] >= 10);
+        assert_int_equal(metrics_of(engine).drafted_at[8], 0);
         /* the prompt and the first token; each other pass one token and its drafts */
         assert_int_equal(oracle->n_steps - before, 1 + 99 - told.last.usage.accepted_tokens);
         assert_true(oracle->n_steps - before <= 1 + 1 + (99 + 8) / 9 + (round == 0 ? 8 : 0));
@@ -249,17 +183,17 @@ static void ends_within_drafts(void **state)
             request.stop_tokens = &stop_token;
             request.n_stop_tokens = 1;
         }
-        submit(&told, &request);
+        told_submit(&told, model, &request);
         for (uint32_t i = 0; i < 200 && !told.ended; i++) {
             step();
             if (seed % 2 == 1 && i == 3 + seed / 4)
                 runnel_stream_cancel(engine, told.stream);
         }
         assert_true(told.ended);
-        assert_text(&told, (uint32_t)request.n_tokens, told.n_tokens);
+        told_assert_text(&told, &alphabet, SALT, (uint32_t)request.n_tokens, told.n_tokens);
         request = request_of(&next, seed + 1, 20);
         request.session = session;
-        submit(&next, &request);
+        told_submit(&next, model, &request);
         for (uint32_t i = 0; i < 200 && !next.ended; i++)
             step();
         assert_int_equal(next.last.type, RUNNEL_EVENT_DONE);
@@ -287,13 +221,13 @@ static void dear_drafts_end(void **state)
     (void)state;
     start(200, 4, 0);
     request = request_of(&told, 1, 110);
-    submit(&told, &request);
+    told_submit(&told, model, &request);
     for (uint32_t i = 0; i < 400 && !told.ended; i++) {
         run_actors();
         step_us = oracle->first != NULL ? 1000 * oracle->first->n_rows : 1000;
         step();
     }
-    assert_text(&told, 4, 110);
+    told_assert_text(&told, &alphabet, SALT, 4, 110);
     assert_true(told.last.usage.drafted_tokens > 0 && told.last.usage.drafted_tokens < 30);
     stop();
 }
@@ -308,10 +242,10 @@ static uint64_t passes_of(uint64_t tenant, uint64_t salt, bool share)
     request.tenant = tenant;
     request.cache_salt = salt;
     request.draft_share = share;
-    submit(&told, &request);
+    told_submit(&told, model, &request);
     for (uint32_t i = 0; i < 200 && !told.ended; i++)
         step();
-    assert_text(&told, 8, 100);
+    told_assert_text(&told, &alphabet, SALT, 8, 100);
     return oracle->n_steps - before;
 }
 

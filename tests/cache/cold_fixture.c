@@ -254,3 +254,22 @@ void cold_folder_remove(const char *path)
 {
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
+
+struct rn_heap cold_heap;
+char cold_folder[100];
+const struct rn_cold_limits cold_roomy = {.max_bytes = 64 << 20, .segment_bytes = 1 << 20};
+
+int cold_set_up(void **state)
+{
+    (void)state;
+    rn_heap_init(&cold_heap, NULL);
+    cold_folder_make(cold_folder, sizeof cold_folder);
+    return 0;
+}
+
+int cold_tear_down(void **state)
+{
+    (void)state;
+    cold_folder_remove(cold_folder);
+    return rn_heap_blocks(&cold_heap) == 0 ? 0 : -1;
+}

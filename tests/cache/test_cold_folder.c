@@ -1,6 +1,6 @@
 /* Cache folders seen from outside (runnel_cache_*), what a damaged head leaves readable, and two processes at one
- * folder. Records have a closed form (cold_fixture.h); which bytes of a segment are under a check follows from the table in
- * docs/TIERS.md. */
+ * folder. Records have a closed form (cold_fixture.h); which bytes of a segment are under a check follows from the
+ * table in docs/TIERS.md. */
 #define _GNU_SOURCE /* memmem */
 #include <setjmp.h>
 #include <signal.h>
@@ -18,26 +18,6 @@
 #include "cache/cold_format.h"
 #include "cache/sort.h"
 #include "tests/cache/cold_fixture.h"
-
-static struct rn_heap heap;
-static char folder[100];
-
-static const struct rn_cold_limits roomy = {.max_bytes = 64 << 20, .segment_bytes = 1 << 20};
-
-static int set_up(void **state)
-{
-    (void)state;
-    rn_heap_init(&heap, NULL);
-    cold_folder_make(folder, sizeof folder);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    cold_folder_remove(folder);
-    return rn_heap_blocks(&heap) == 0 ? 0 : -1;
-}
 
 static struct rn_cold_id id_of(unsigned char model)
 {
@@ -61,8 +41,9 @@ static struct rn_cold_store *open_store(unsigned char model, const struct rn_col
     struct rn_cold_id id = id_of(model);
     struct rn_cold_store *store;
 
-    assert_int_equal(rn_cold_store_open(&heap, NULL, folder, &id, limits, told == NULL ? NULL : cold_on_record, told,
-                                        &store, NULL), RUNNEL_OK);
+    assert_int_equal(rn_cold_store_open(&cold_heap, NULL, cold_folder, &id, limits,
+                                        told == NULL ? NULL : cold_on_record, told, &store, NULL),
+                     RUNNEL_OK);
     return store;
 }
 
@@ -144,7 +125,7 @@ static void test_look(void **state)
     (void)state;
     fill(1, 3, 4);
     fill(2, 20, 5);
-    assert_int_equal(runnel_cache_ls(folder, on_entry, &seen, &totals, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_cache_ls(cold_folder, on_entry, &seen, &totals, NULL), RUNNEL_OK);
     assert_int_equal(seen.n, 2);
     assert_true(strcmp(seen.first, seen.last) < 0);
     assert_int_equal(seen.records, 3 * 4 + 20 * 5);
@@ -152,7 +133,7 @@ static void test_look(void **state)
                 totals.damaged == 0);
     hex_of(2, hex);
     hex[6] = '\0';
-    assert_int_equal(runnel_cache_inspect(folder, hex, on_inspected, &inspected, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_cache_inspect(cold_folder, hex, on_inspected, &inspected, NULL), RUNNEL_OK);
     assert_int_equal(inspected, 100);
     hex_of(2, hex);
     if (strcmp(hex, seen.last) == 0) {
@@ -187,7 +168,7 @@ static void one_segment(char *path, size_t n)
     char hex[40];
 
     hex_of(1, hex);
-    snprintf(path, n, "%s/%s/%016x.kv", folder, hex, 1);
+    snprintf(path, n, "%s/%s/%016x.kv", cold_folder, hex, 1);
 }
 
 static size_t slurp(const char *path, uint8_t *bytes, size_t room)
@@ -251,7 +232,7 @@ static void test_verify_each_byte(void **state)
         if (i < n)
             bytes[i] ^= (uint8_t)(1 + i % 255);
         spill(path, bytes, n);
-        assert_int_equal(runnel_cache_verify(folder, NULL, on_damage, &damage, &totals, NULL), RUNNEL_OK);
+        assert_int_equal(runnel_cache_verify(cold_folder, NULL, on_damage, &damage, &totals, NULL), RUNNEL_OK);
         assert_int_equal(damage.n, totals.damaged);
         assert_int_equal(damage.n > 0, i < n && !unchecked[i]);
         if (i < n)
@@ -278,11 +259,11 @@ static void test_verify_without_index(void **state)
     memset(bytes + end, 0, 96 + 4 * COLD_B);
     memset(bytes + end + 96 + 4 * COLD_B, 7, 50);
     spill(path, bytes, end + 96 + 4 * COLD_B + 50);
-    assert_int_equal(runnel_cache_verify(folder, NULL, on_damage, &damage, &totals, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_cache_verify(cold_folder, NULL, on_damage, &damage, &totals, NULL), RUNNEL_OK);
     assert_true(totals.damaged == 0 && totals.records == 3);
     bytes[256 + 20] ^= 1; /* the first head: the two behind it are still found */
     spill(path, bytes, end);
-    assert_int_equal(runnel_cache_verify(folder, NULL, on_damage, &damage, &totals, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_cache_verify(cold_folder, NULL, on_damage, &damage, &totals, NULL), RUNNEL_OK);
     assert_true(totals.damaged == 1 && totals.records == 2 && damage.offset == 256);
     assert_true(cold_payload((struct cold_key){0, 0, 0}, payload) > 0);
 }
@@ -325,7 +306,7 @@ static bool files_hold(unsigned char model, const void *bytes, size_t n)
 
     hex_of(model, hex);
     for (unsigned number = 1; number < 40; number++) {
-        snprintf(path, sizeof path, "%s/%s/%016x.kv", folder, hex, number);
+        snprintf(path, sizeof path, "%s/%s/%016x.kv", cold_folder, hex, number);
         if (access(path, F_OK) == 0)
             found |= memmem(file, slurp(path, file, sizeof file), bytes, n) != NULL;
     }
@@ -363,7 +344,7 @@ static void test_purge_salt(void **state)
     runnel_cache_purge_options_default(&options);
     options.by_salt = 1;
     options.salt = 8;
-    assert_int_equal(runnel_cache_purge(folder, &options, &totals, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_cache_purge(cold_folder, &options, &totals, NULL), RUNNEL_OK);
     assert_int_equal(totals.records, 15 * 3);
     for (uint32_t c = 0; c < 30; c++) {
         for (uint32_t d = 0; d < 3; d++) {
@@ -376,14 +357,14 @@ static void test_purge_salt(void **state)
                 assert_int_equal(files_hold(1, payload, n), key.salt == 7);
         }
     }
-    assert_int_equal(runnel_cache_verify(folder, NULL, NULL, NULL, &totals, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_cache_verify(cold_folder, NULL, NULL, NULL, &totals, NULL), RUNNEL_OK);
     assert_true(totals.damaged == 0 && totals.records == 45);
-    assert_int_equal(runnel_cache_purge(folder, &options, &totals, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_cache_purge(cold_folder, &options, &totals, NULL), RUNNEL_OK);
     assert_int_equal(totals.records, 0);
     options.salt = 7;
-    assert_int_equal(runnel_cache_purge(folder, &options, &totals, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_cache_purge(cold_folder, &options, &totals, NULL), RUNNEL_OK);
     assert_int_equal(totals.records, 45);
-    assert_int_equal(runnel_cache_ls(folder, NULL, NULL, &totals, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_cache_ls(cold_folder, NULL, NULL, &totals, NULL), RUNNEL_OK);
     assert_int_equal(totals.segments, 0); /* a segment without living records goes */
 }
 
@@ -400,15 +381,15 @@ static void test_purge_files(void **state)
     hex_of(2, hex);
     options.fingerprint = hex;
     options.keep_bytes = 9 << 10;
-    assert_int_equal(runnel_cache_purge(folder, &options, &totals, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_cache_purge(cold_folder, &options, &totals, NULL), RUNNEL_OK);
     assert_true(totals.segments > 0);
     assert_int_equal(readable(1), 90);
     assert_true(readable(2) > 20 && readable(2) < 60);
     options.fingerprint = NULL;
     options.keep_bytes = 0;
-    assert_int_equal(runnel_cache_purge(folder, &options, &totals, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_cache_purge(cold_folder, &options, &totals, NULL), RUNNEL_OK);
     assert_int_equal(totals.fingerprints, 2);
-    assert_int_equal(runnel_cache_ls(folder, NULL, NULL, &totals, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_cache_ls(cold_folder, NULL, NULL, &totals, NULL), RUNNEL_OK);
     assert_true(totals.fingerprints == 0 && totals.segments == 0);
     fill(1, 2, 2); /* and it can be used again */
     assert_int_equal(readable(1), 4);
@@ -428,7 +409,7 @@ static pid_t start_writer(int *told, int *say)
     child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        struct rn_cold_store *store = open_store(1, &roomy, NULL);
+        struct rn_cold_store *store = open_store(1, &cold_roomy, NULL);
 
         append_chain(store, 1, 3, 0);
         if (write(up[1], &byte, 1) != 1 || read(down[0], &byte, 1) != 1)
@@ -460,16 +441,16 @@ static void test_two_processes(void **state)
     pid_t child = start_writer(&from, &to);
 
     (void)state;
-    reader = open_store(1, &roomy, &told);
+    reader = open_store(1, &cold_roomy, &told);
     assert_int_equal(cold_read_all(reader, &told), 3);
     assert_int_equal(cold_append(reader, (struct cold_key){5, 0, 0}, 0, &none), RUNNEL_STATE);
     runnel_cache_purge_options_default(&options);
     for (options.by_salt = 0; options.by_salt < 2; options.by_salt++) {
         error = (runnel_error){0};
-        assert_int_equal(runnel_cache_purge(folder, &options, &totals, &error), RUNNEL_BUSY);
+        assert_int_equal(runnel_cache_purge(cold_folder, &options, &totals, &error), RUNNEL_BUSY);
         assert_non_null(strstr(error.message, "an engine is writing to it"));
     }
-    assert_int_equal(runnel_cache_verify(folder, NULL, NULL, NULL, &totals, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_cache_verify(cold_folder, NULL, NULL, NULL, &totals, NULL), RUNNEL_OK);
     assert_true(totals.records == 3 && totals.damaged == 0);
     assert_int_equal(write(to, &byte, 1), 1);
     assert_int_equal(read(from, &byte, 1), 1);
@@ -482,7 +463,7 @@ static void test_two_processes(void **state)
     close(to);
     rn_cold_store_close(reader);
     cold_told_free(&told);
-    reader = open_store(1, &roomy, NULL);
+    reader = open_store(1, &cold_roomy, NULL);
     append_chain(reader, 6, 1, 0);
     rn_cold_store_close(reader);
     assert_int_equal(readable(1), 5);
@@ -495,15 +476,15 @@ static void put_foreign(const char *store)
     char path[300], target[200];
     uint8_t byte = 1;
 
-    snprintf(path, sizeof path, "%s/notes.txt", folder);
+    snprintf(path, sizeof path, "%s/notes.txt", cold_folder);
     spill(path, &byte, 1);
-    snprintf(path, sizeof path, "%s/%032d", folder, 7); /* a link to a fingerprint is none */
+    snprintf(path, sizeof path, "%s/%032d", cold_folder, 7); /* a link to a fingerprint is none */
     assert_int_equal(symlink(store, path), 0);
-    snprintf(path, sizeof path, "%s/%032d", folder, 8); /* nor is a file */
+    snprintf(path, sizeof path, "%s/%032d", cold_folder, 8); /* nor is a file */
     spill(path, &byte, 1);
     snprintf(path, sizeof path, "%s/notes.txt", store);
     spill(path, &byte, 1);
-    snprintf(target, sizeof target, "%s/notes.txt", folder);
+    snprintf(target, sizeof target, "%s/notes.txt", cold_folder);
     snprintf(path, sizeof path, "%s/%016x.kv", store, 0x70);
     assert_int_equal(symlink(target, path), 0);
     snprintf(path, sizeof path, "%s/%016x.kv", store, 0x71);
@@ -522,16 +503,16 @@ static void test_foreign(void **state)
     (void)state;
     fill(1, 2, 2);
     hex_of(1, hex);
-    snprintf(store, sizeof store, "%s/%s", folder, hex);
+    snprintf(store, sizeof store, "%s/%s", cold_folder, hex);
     put_foreign(store);
-    assert_int_equal(runnel_cache_ls(folder, NULL, NULL, &totals, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_cache_ls(cold_folder, NULL, NULL, &totals, NULL), RUNNEL_OK);
     assert_true(totals.fingerprints == 1 && totals.records == 4 && totals.foreign == 4);
-    assert_int_equal(runnel_cache_verify(folder, NULL, on_damage, &damage, &totals, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_cache_verify(cold_folder, NULL, on_damage, &damage, &totals, NULL), RUNNEL_OK);
     assert_true(damage.n == 3 && totals.damaged == 3 && totals.records == 4 && totals.foreign == 4);
     runnel_cache_purge_options_default(&options);
-    assert_int_equal(runnel_cache_purge(folder, &options, &totals, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_cache_purge(cold_folder, &options, &totals, NULL), RUNNEL_OK);
     assert_true(totals.segments == 1 && totals.foreign == 4);
-    snprintf(path, sizeof path, "%s/notes.txt", folder);
+    snprintf(path, sizeof path, "%s/notes.txt", cold_folder);
     assert_int_equal(access(path, F_OK), 0);
     for (unsigned i = 0x70; i <= 0x72; i++) {
         struct stat is;
@@ -561,21 +542,22 @@ static void test_errors(void **state)
     (void)state;
     fill(1, 1, 1);
     assert_error(runnel_cache_ls("/nonexistent/x", NULL, NULL, &totals, &error), RUNNEL_IO, &error, "/nonexistent/x");
-    snprintf(path, sizeof path, "%s/file", folder);
+    snprintf(path, sizeof path, "%s/file", cold_folder);
     spill(path, &byte, 1);
     assert_error(runnel_cache_verify(path, NULL, NULL, NULL, &totals, &error), RUNNEL_IO, &error, "ot a directory");
     assert_error(runnel_cache_ls(NULL, NULL, NULL, NULL, &error), RUNNEL_INVALID, &error, "no path");
     assert_error(runnel_cache_ls("", NULL, NULL, NULL, &error), RUNNEL_INVALID, &error, "no path");
-    assert_error(runnel_cache_ls(folder, NULL, NULL, &wrong, &error), RUNNEL_INVALID, &error, "struct_size");
-    assert_error(runnel_cache_inspect(folder, "../..", on_inspected, NULL, &error), RUNNEL_INVALID, &error, "'../..'");
-    assert_error(runnel_cache_inspect(folder, NULL, on_inspected, NULL, &error), RUNNEL_INVALID, &error, "NULL");
+    assert_error(runnel_cache_ls(cold_folder, NULL, NULL, &wrong, &error), RUNNEL_INVALID, &error, "struct_size");
+    assert_error(runnel_cache_inspect(cold_folder, "../..", on_inspected, NULL, &error), RUNNEL_INVALID, &error,
+                 "'../..'");
+    assert_error(runnel_cache_inspect(cold_folder, NULL, on_inspected, NULL, &error), RUNNEL_INVALID, &error, "NULL");
     runnel_cache_purge_options_default(&options);
     options.fingerprint = "";
-    assert_error(runnel_cache_purge(folder, &options, NULL, &error), RUNNEL_INVALID, &error, "no fingerprint");
+    assert_error(runnel_cache_purge(cold_folder, &options, NULL, &error), RUNNEL_INVALID, &error, "no fingerprint");
     options.fingerprint = "0123456789abcdef";
-    assert_error(runnel_cache_purge(folder, &options, NULL, &error), RUNNEL_NOT_FOUND, &error, "begins with");
+    assert_error(runnel_cache_purge(cold_folder, &options, NULL, &error), RUNNEL_NOT_FOUND, &error, "begins with");
     options.struct_size = 1;
-    assert_error(runnel_cache_purge(folder, &options, NULL, &error), RUNNEL_INVALID, &error, "struct_size");
+    assert_error(runnel_cache_purge(cold_folder, &options, NULL, &error), RUNNEL_INVALID, &error, "struct_size");
     assert_int_equal(readable(1), 1);
 }
 
@@ -604,7 +586,7 @@ static void test_sort(void **state)
     }
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, cold_set_up, cold_tear_down)
 
 int main(void)
 {

@@ -22,34 +22,14 @@
 #include "cache/cold_format.h"
 #include "tests/cache/cold_fixture.h"
 
-static struct rn_heap heap;
-static char folder[100];
-
-static const struct rn_cold_limits roomy = {.max_bytes = 64 << 20, .segment_bytes = 1 << 20};
-
-static int set_up(void **state)
-{
-    (void)state;
-    rn_heap_init(&heap, NULL);
-    cold_folder_make(folder, sizeof folder);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    cold_folder_remove(folder);
-    return rn_heap_blocks(&heap) == 0 ? 0 : -1;
-}
-
 static struct rn_cold_store *open_with(const struct rn_cold_io *io, const struct rn_cold_limits *limits,
                                        struct cold_told *told)
 {
     struct rn_cold_id id = cold_id();
     struct rn_cold_store *store;
     runnel_error error = {0};
-    runnel_status status = rn_cold_store_open(&heap, io, folder, &id, limits, told != NULL ? cold_on_record : NULL,
-                                              told, &store, &error);
+    runnel_status status = rn_cold_store_open(&cold_heap, io, cold_folder, &id, limits,
+                                              told != NULL ? cold_on_record : NULL, told, &store, &error);
 
     if (status == RUNNEL_OK)
         assert_true(rn_cold_store_check(store));
@@ -73,7 +53,7 @@ static void append_chain(struct rn_cold_store *store, uint32_t chain, uint32_t n
 
 static void test_round_trip(void **state)
 {
-    struct rn_cold_store *store = open_with(NULL, &roomy, NULL);
+    struct rn_cold_store *store = open_with(NULL, &cold_roomy, NULL);
     struct cold_told told = {.n = 0};
     struct rn_cold_stats stats;
     uint64_t handles[5][8];
@@ -87,7 +67,7 @@ static void test_round_trip(void **state)
                 cold_read(store, (struct cold_key){c, d, c % 2}, d == 0 ? 0 : handles[c][d - 1], handles[c][d]));
     assert_true(rn_cold_store_check(store));
     rn_cold_store_close(store);
-    store = open_with(NULL, &roomy, &told);
+    store = open_with(NULL, &cold_roomy, &told);
     assert_int_equal(told.n, 40);
     assert_int_equal(cold_read_all(store, &told), 40);
     append_chain(store, 5, 8, 0, handles[0]); /* another segment: handles go on, none twice */
@@ -107,7 +87,7 @@ static void test_round_trip(void **state)
 /* Another salt, parent or token: a miss, and the record stays. A parent of another salt has no children. */
 static void test_what_must_be_the_same(void **state)
 {
-    struct rn_cold_store *store = open_with(NULL, &roomy, NULL);
+    struct rn_cold_store *store = open_with(NULL, &cold_roomy, NULL);
     struct cold_key key = {3, 1, 1}, other = {3, 1, 2};
     uint8_t payload[COLD_MOST_PAYLOAD];
     int32_t tokens[COLD_B];
@@ -137,20 +117,21 @@ static void test_what_must_be_the_same(void **state)
 static void test_fingerprints(void **state)
 {
     struct rn_cold_id id = cold_id();
-    struct rn_cold_store *store = open_with(NULL, &roomy, NULL), *other;
+    struct rn_cold_store *store = open_with(NULL, &cold_roomy, NULL), *other;
     struct cold_told told = {.n = 0};
     uint64_t handles[4];
 
     (void)state;
     append_chain(store, 1, 4, 0, handles);
     id.adapter.bytes[15] ^= 1;
-    assert_int_equal(rn_cold_store_open(&heap, NULL, folder, &id, &roomy, cold_on_record, &told, &other, NULL),
-                     RUNNEL_OK);
+    assert_int_equal(
+        rn_cold_store_open(&cold_heap, NULL, cold_folder, &id, &cold_roomy, cold_on_record, &told, &other, NULL),
+        RUNNEL_OK);
     assert_int_equal(told.n, 0);
     append_chain(other, 2, 3, 0, handles);
     rn_cold_store_close(other);
     rn_cold_store_close(store);
-    store = open_with(NULL, &roomy, &told);
+    store = open_with(NULL, &cold_roomy, &told);
     assert_int_equal(told.n, 4);
     rn_cold_store_close(store);
     cold_told_free(&told);
@@ -159,14 +140,14 @@ static void test_fingerprints(void **state)
 /* Forgotten with all that builds on it, here and after the next open, in a segment with an index and in the newest. */
 static void test_forget(void **state)
 {
-    struct rn_cold_store *store = open_with(NULL, &roomy, NULL);
+    struct rn_cold_store *store = open_with(NULL, &cold_roomy, NULL);
     struct cold_told told = {.n = 0};
     uint64_t old[6], new[6], salted[6];
 
     (void)state;
     append_chain(store, 1, 6, 0, old);
     rn_cold_store_close(store);
-    store = open_with(NULL, &roomy, NULL);
+    store = open_with(NULL, &cold_roomy, NULL);
     append_chain(store, 2, 6, 0, new);
     append_chain(store, 3, 6, 9, salted);
     rn_cold_store_forget(store, old[2]);
@@ -176,7 +157,7 @@ static void test_forget(void **state)
     assert_true(rn_cold_store_check(store));
     assert_int_equal(cold_read(store, (struct cold_key){1, 5, 0}, old[4], old[5]), 0);
     rn_cold_store_close(store);
-    store = open_with(NULL, &roomy, &told);
+    store = open_with(NULL, &cold_roomy, &told);
     assert_int_equal(told.n, 2 + 4);
     assert_int_equal(cold_read_all(store, &told), 6);
     rn_cold_store_close(store);
@@ -186,14 +167,14 @@ static void test_forget(void **state)
 /* The second to open reads what was there, and does not write. */
 static void test_lock(void **state)
 {
-    struct rn_cold_store *writer = open_with(NULL, &roomy, NULL), *reader;
+    struct rn_cold_store *writer = open_with(NULL, &cold_roomy, NULL), *reader;
     struct cold_told told = {.n = 0};
     uint64_t handles[5], none;
     runnel_error error;
 
     (void)state;
     append_chain(writer, 1, 3, 0, handles);
-    reader = open_with(NULL, &roomy, &told);
+    reader = open_with(NULL, &cold_roomy, &told);
     assert_int_equal(told.n, 3);
     assert_int_equal(cold_append(reader, (struct cold_key){2, 0, 0}, 0, &none), RUNNEL_STATE);
     rn_cold_store_forget(reader, handles[2]);
@@ -204,7 +185,7 @@ static void test_lock(void **state)
     assert_int_equal(cold_read_all(reader, &told), 2);
     rn_cold_store_close(reader);
     cold_told_free(&told);
-    writer = open_with(NULL, &roomy, &told);
+    writer = open_with(NULL, &cold_roomy, &told);
     assert_int_equal(told.n, 4);
     append_chain(writer, 7, 1, 0, handles);
     rn_cold_store_close(writer);
@@ -224,12 +205,12 @@ static void segment_path(char *path, size_t n)
     struct rn_print print = rn_cold_fingerprint(&id);
 
     rn_cold_hex(&print, hex);
-    snprintf(path, n, "%s/%s", folder, hex);
+    snprintf(path, n, "%s/%s", cold_folder, hex);
     list = opendir(path);
     assert_non_null(list);
     while ((entry = readdir(list)) != NULL) {
         if (strstr(entry->d_name, ".kv") != NULL) {
-            snprintf(path, n, "%s/%s/%.40s", folder, hex, entry->d_name);
+            snprintf(path, n, "%s/%s/%.40s", cold_folder, hex, entry->d_name);
             found++;
         }
     }
@@ -261,7 +242,7 @@ static void spill(const char *path, const uint8_t *bytes, size_t n)
 /* Three records; without an index (as a killed writer leaves it) the file is cut behind the last. */
 static size_t small_segment(bool with_index, char *path, size_t path_bytes, uint8_t *bytes, size_t room)
 {
-    struct rn_cold_store *store = open_with(NULL, &roomy, NULL);
+    struct rn_cold_store *store = open_with(NULL, &cold_roomy, NULL);
     struct rn_cold_stats stats;
     uint64_t handles[3];
     size_t n;
@@ -283,7 +264,7 @@ static size_t read_damaged(const char *path, const uint8_t *bytes, size_t n)
     size_t good;
 
     spill(path, bytes, n);
-    store = open_with(NULL, &roomy, &told);
+    store = open_with(NULL, &cold_roomy, &told);
     assert_true(told.n <= 3);
     good = cold_read_all(store, &told);
     assert_true(rn_cold_store_check(store));
@@ -411,7 +392,7 @@ static void live(struct cold_disk *disk)
     }
     if (rn_cold_store_error(store, &error)) {
         assert_int_equal(error.status, RUNNEL_IO);
-        assert_true(disk->fail_at != 0 && strlen(error.message) > strlen(folder));
+        assert_true(disk->fail_at != 0 && strlen(error.message) > strlen(cold_folder));
         assert_false(rn_cold_store_error(store, &error));
     }
     rn_cold_store_close(store);
@@ -422,13 +403,13 @@ static uint64_t life_of(struct cold_disk *disk)
 {
     char path[300];
 
-    cold_folder_remove(folder);
-    snprintf(path, sizeof path, "%s", folder);
+    cold_folder_remove(cold_folder);
+    snprintf(path, sizeof path, "%s", cold_folder);
     assert_int_equal(rn_cold_io_machine.mkdir(NULL, path), 0);
     for (int i = 0; i < 2; i++) /* the second finds what the first has left */
         live(disk);
     assert_int_equal(disk->n_open, 0);
-    assert_int_equal(rn_heap_blocks(&heap), 0);
+    assert_int_equal(rn_heap_blocks(&cold_heap), 0);
     return disk->calls;
 }
 
@@ -449,7 +430,7 @@ static void every_fault(int error, bool for_good)
         disk.error = error;
         disk.for_good = for_good;
         life_of(&disk);
-        store = open_with(NULL, &roomy, &told);
+        store = open_with(NULL, &cold_roomy, &told);
         assert_non_null(store);
         cold_read_all(store, &told); /* right, or a miss */
         assert_true(rn_cold_store_check(store));
@@ -488,11 +469,11 @@ static void test_full_disk(void **state)
         runnel_error error = {0};
         uint32_t n = 0;
 
-        cold_folder_remove(folder);
-        assert_int_equal(rn_cold_io_machine.mkdir(NULL, folder), 0);
+        cold_folder_remove(cold_folder);
+        assert_int_equal(rn_cold_io_machine.mkdir(NULL, cold_folder), 0);
         cold_disk_init(&disk);
         disk.room = room;
-        store = open_with(&disk.io, &roomy, NULL);
+        store = open_with(&disk.io, &cold_roomy, NULL);
         while (cold_append(store, (struct cold_key){5, n, 0}, n == 0 ? 0 : handles[n - 1], &handles[n]) == RUNNEL_OK)
             n++;
         assert_true(n < 100);
@@ -503,7 +484,7 @@ static void test_full_disk(void **state)
         for (uint32_t d = 0; d < n; d++)
             assert_true(cold_read(store, (struct cold_key){5, d, 0}, d == 0 ? 0 : handles[d - 1], handles[d]));
         rn_cold_store_close(store);
-        store = open_with(NULL, &roomy, &told);
+        store = open_with(NULL, &cold_roomy, &told);
         assert_in_range(told.n, n, n + 1); /* what a token lacks at the end of the file may be the zeros it ends with */
         assert_int_equal(cold_read_all(store, &told), told.n);
         rn_cold_store_close(store);
@@ -538,7 +519,7 @@ static void test_memory(void **state)
     unsigned n;
 
     (void)state;
-    rn_heap_init(&heap, &hook);
+    rn_heap_init(&cold_heap, &hook);
     cold_disk_init(&disk);
     allocations = refused = 0;
     disk.fail_at = UINT64_MAX; /* an append may be refused */
@@ -619,7 +600,7 @@ static void test_killed_writers(void **state)
 
         assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
         let_write_and_kill(pipes, round, (unsigned)(rn_splitmix64(&rng) % 3000));
-        store = open_with(NULL, &roomy, &told);
+        store = open_with(NULL, &cold_roomy, &told);
         written += check_killed(pipes[0], &told, before);
         assert_int_equal(cold_read_all(store, &told), told.n);
         before = told.n;
@@ -627,8 +608,8 @@ static void test_killed_writers(void **state)
         close(pipes[0]);
         cold_told_free(&told);
         if (round % 25 == 0) {
-            cold_folder_remove(folder);
-            assert_int_equal(rn_cold_io_machine.mkdir(NULL, folder), 0);
+            cold_folder_remove(cold_folder);
+            assert_int_equal(rn_cold_io_machine.mkdir(NULL, cold_folder), 0);
             before = 0;
         }
     }
@@ -769,15 +750,17 @@ static void test_too_small(void **state)
     runnel_error error = {0};
 
     (void)state;
-    assert_int_equal(rn_cold_store_open(&heap, NULL, folder, &id, &(struct rn_cold_limits){.max_bytes = 1 << 20}, NULL,
-                                        NULL, &store, &error), RUNNEL_INVALID);
+    assert_int_equal(rn_cold_store_open(&cold_heap, NULL, cold_folder, &id,
+                                        &(struct rn_cold_limits){.max_bytes = 1 << 20}, NULL, NULL, &store, &error),
+                     RUNNEL_INVALID);
     assert_int_equal(error.status, RUNNEL_INVALID);
-    assert_int_equal(rn_cold_store_open(&heap, NULL, "/nonexistent/folder", &id, &roomy, NULL, NULL, &store, NULL),
-                     RUNNEL_IO);
+    assert_int_equal(
+        rn_cold_store_open(&cold_heap, NULL, "/nonexistent/folder", &id, &cold_roomy, NULL, NULL, &store, NULL),
+        RUNNEL_IO);
     assert_null(store);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, cold_set_up, cold_tear_down)
 
 int main(void)
 {

@@ -2,7 +2,6 @@
  * logprobs and those of the others are, to the bit, what they are without a cache: hot, warm, cold, after a restart,
  * for each KV type and each way to pack. And each request carries a canary of its own: only who shares its salt ever
  * finds a token of it cached. */
-#define _GNU_SOURCE /* mkdtemp */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,45 +11,10 @@
 
 #include <cmocka.h>
 
-#include "tests/actors/fixture.h"
+#include "tests/actors/answer.h"
+#include "tests/cache/cold_fixture.h"
 
-enum { ANSWER = 8, TOP = 3, PROMPTS = 3, HOT_BLOCKS = 6, CONTEXT = 192 };
-
-struct answer {
-    struct capture capture;
-    float logprobs[ANSWER];
-    runnel_logprob tops[ANSWER][TOP];
-    size_t n;
-};
-
-static char folder[64];
-
-static int set_up(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/runnel-law-XXXXXX");
-    return mkdtemp(folder) != NULL ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    char command[100];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
-
-static void note(struct capture *capture, const runnel_event *event)
-{
-    struct answer *answer = capture->hook_user;
-
-    if (event->type != RUNNEL_EVENT_TOKEN || event->token < 0)
-        return;
-    assert_true(answer->n < ANSWER && event->n_top == TOP);
-    answer->logprobs[answer->n] = event->logprob;
-    memcpy(answer->tops[answer->n++], event->top, sizeof answer->tops[0]);
-}
+enum { ANSWER = 8, PROMPTS = 3, HOT_BLOCKS = 6, CONTEXT = 192 };
 
 /* A text of some five blocks; `canary` stands in its first and its last sentence. */
 static void prompt_of(unsigned which, const char *canary, char *text, size_t room)
@@ -67,29 +31,11 @@ static void prompt_of(unsigned which, const char *canary, char *text, size_t roo
 static void ask(runnel_engine *engine, runnel_model *model, const char *prompt, uint64_t salt, uint8_t pin,
                 struct answer *answer)
 {
-    runnel_request request;
+    runnel_request request = answer_request(answer, prompt, ANSWER);
 
-    memset(answer, 0, sizeof *answer);
-    answer->capture.hook = note;
-    answer->capture.hook_user = answer;
-    request = make_request(prompt, ANSWER, &answer->capture);
-    request.want_logprobs = 1;
-    request.n_top = TOP;
-    request.ignore_eos = 1;
     request.cache_salt = salt;
     request.pin_prefix = pin;
-    request.sampling.temperature = 0.7f;
-    request.sampling.seed = 5;
     assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
-}
-
-static void assert_same(const struct answer *a, const struct answer *b)
-{
-    assert_int_equal(a->n, ANSWER);
-    assert_string_equal(a->capture.text, b->capture.text);
-    assert_memory_equal(a->capture.tokens, b->capture.tokens, a->n * sizeof(int32_t));
-    assert_memory_equal(a->logprobs, b->logprobs, a->n * sizeof(float));
-    assert_memory_equal(a->tops, b->tops, a->n * sizeof a->tops[0]);
 }
 
 static runnel_model *load_tiers(runnel_engine *engine, runnel_kv_type kv_type, const char *codec, bool warm, bool cold)
@@ -107,7 +53,7 @@ static runnel_model *load_tiers(runnel_engine *engine, runnel_kv_type kv_type, c
     runnel_model_free(whole);
     options.kv_bytes = HOT_BLOCKS * info.block_tokens * info.kv_bytes_per_token;
     options.cache_warm_bytes = warm ? 32 << 20 : 0;
-    options.cache_dir = cold ? folder : NULL;
+    options.cache_dir = cold ? cold_folder : NULL;
     options.cache_cold_bytes = cold ? 64 << 20 : 0;
     options.cache_codec = codec;
     return load_model(engine, quick_model(), &options);
@@ -142,7 +88,7 @@ static void check_type(runnel_kv_type kv_type, const char *codec)
         model = load_tiers(engine, kv_type, codec, true, true);
         for (unsigned i = 0; i < 2 * PROMPTS; i++) {
             ask(engine, model, text[i % PROMPTS], 0, i % PROMPTS == 0, &tiered);
-            assert_same(&tiered, &plain[i % PROMPTS]);
+            assert_same_answer(&tiered, &plain[i % PROMPTS]);
             warm += tiered.capture.last.usage.warm_tokens;
             cold += tiered.capture.last.usage.cold_tokens;
             capture_clear(&tiered.capture);
@@ -198,7 +144,7 @@ static void test_canaries(void **state)
             for (unsigned twin = 0; twin < 2; twin++) { /* twin: the same prompt, another tenant */
                 prompt_of(0, canaries[t], text, sizeof text);
                 ask(engine, model, text, 1 + t + twin * round * 100, twin == 0, &tiered);
-                assert_same(&tiered, &plain[t]);
+                assert_same_answer(&tiered, &plain[t]);
                 for (unsigned other = 0; other < TENANTS; other++)
                     assert_true(other == t || strstr(tiered.capture.text, canaries[other]) == NULL);
                 if (round == 0 ? twin == 0 : twin == 1) /* the first time that this tenant asks */
@@ -219,8 +165,8 @@ static void test_canaries(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_types, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_canaries, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_types, cold_set_up, cold_tear_down),
+        cmocka_unit_test_setup_teardown(test_canaries, cold_set_up, cold_tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,6 @@
 /* Lower tiers of the prefix cache, with the oracle model: every answer is judged by its closed form (rig.h). What is
  * counted; who sees whose; what a restart finds; a disk of which each call fails in turn, that is full, read-only or
  * slow; folders with what does not belong there. */
-#define _GNU_SOURCE /* mkdtemp */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -19,6 +18,7 @@
 #include "base/rng.h"
 #include "cache/cold_format.h"
 #include "tests/actors/fixture.h"
+#include "tests/cache/cold_fixture.h"
 #include "tests/sim/fake_disk.h"
 #include "tests/tiers/rig.h"
 
@@ -26,24 +26,6 @@ enum { PROMPT = 100, FULL = (PROMPT - 1) / RIG_BLOCK * RIG_BLOCK }; /* FULL: pos
 
 #define WARM ((uint64_t)1 << 20)
 #define COLD ((uint64_t)8 << 20)
-
-static char folder[64];
-
-static int set_up(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/runnel-tiers-XXXXXX");
-    return mkdtemp(folder) != NULL ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    char command[100];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
 
 static struct rig_ask one(uint32_t chain)
 {
@@ -89,7 +71,7 @@ static void test_warm(void **state)
 /* What was asked for twice, or pinned, is there after a restart; and again after the next. */
 static void test_restart(void **state)
 {
-    struct rig_plan plan = {.dir = folder, .cold_bytes = COLD};
+    struct rig_plan plan = {.dir = cold_folder, .cold_bytes = COLD};
     struct rig rig;
 
     (void)state;
@@ -112,7 +94,7 @@ static void test_restart(void **state)
 /* Another model, in the same folder, finds nothing of it. */
 static void test_other_model(void **state)
 {
-    struct rig_plan plan = {.dir = folder, .cold_bytes = COLD};
+    struct rig_plan plan = {.dir = cold_folder, .cold_bytes = COLD};
     struct rig rig;
 
     (void)state;
@@ -129,7 +111,7 @@ static void test_other_model(void **state)
  * that all prompts of a family share. */
 static void test_salts(void **state)
 {
-    struct rig_plan plan = {.dir = folder, .cold_bytes = COLD, .warm_bytes = WARM};
+    struct rig_plan plan = {.dir = cold_folder, .cold_bytes = COLD, .warm_bytes = WARM};
     bool seen[4][40] = {{false}};
     uint64_t rng = 7, own = 0;
     struct rig rig;
@@ -159,7 +141,7 @@ static void test_salts(void **state)
 /* Of two engines on one folder the second reads what was there when it came, and writes nothing. */
 static void test_two_engines(void **state)
 {
-    struct rig_plan plan = {.dir = folder, .cold_bytes = COLD};
+    struct rig_plan plan = {.dir = cold_folder, .cold_bytes = COLD};
     struct rig writer, reader;
 
     (void)state;
@@ -389,8 +371,8 @@ static void test_bad_folders(void **state)
     char path[3][200];
 
     (void)state;
-    snprintf(path[0], sizeof path[0], "%s/missing/deep", folder);
-    snprintf(path[1], sizeof path[1], "%s/file", folder);
+    snprintf(path[0], sizeof path[0], "%s/missing/deep", cold_folder);
+    snprintf(path[1], sizeof path[1], "%s/file", cold_folder);
     snprintf(path[2], sizeof path[2], "/proc/self/nothing");
     close(open(path[1], O_CREAT | O_WRONLY, 0600));
     for (unsigned i = 0; i < 3; i++) {
@@ -415,7 +397,7 @@ static void segment_path(char *path, size_t n)
     char command[200];
     FILE *list;
 
-    snprintf(command, sizeof command, "ls %s/*/*.kv", folder);
+    snprintf(command, sizeof command, "ls %s/*/*.kv", cold_folder);
     list = popen(command, "r");
     assert_non_null(list);
     assert_non_null(fgets(path, (int)n, list));
@@ -459,14 +441,14 @@ static void make_empty(const char *path)
 static void test_foreign_segments(void **state)
 {
     static void (*const damages[])(const char *) = {make_older, make_rubbish, make_empty};
-    struct rig_plan plan = {.dir = folder, .cold_bytes = COLD};
+    struct rig_plan plan = {.dir = cold_folder, .cold_bytes = COLD};
     char path[200];
     struct rig rig;
 
     (void)state;
     for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
-        tear_down(NULL);
-        assert_int_equal(mkdir(folder, 0700), 0);
+        cold_tear_down(NULL);
+        assert_int_equal(mkdir(cold_folder, 0700), 0);
         rig_open(&rig, &plan);
         ask_exact(&rig, one(1));
         ask_exact(&rig, one(1));
@@ -487,19 +469,19 @@ static void test_foreign_segments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_warm, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_restart, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_other_model, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_salts, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_two_engines, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_pin, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_warm, cold_set_up, cold_tear_down),
+        cmocka_unit_test_setup_teardown(test_restart, cold_set_up, cold_tear_down),
+        cmocka_unit_test_setup_teardown(test_other_model, cold_set_up, cold_tear_down),
+        cmocka_unit_test_setup_teardown(test_salts, cold_set_up, cold_tear_down),
+        cmocka_unit_test_setup_teardown(test_two_engines, cold_set_up, cold_tear_down),
+        cmocka_unit_test_setup_teardown(test_pin, cold_set_up, cold_tear_down),
         cmocka_unit_test(test_storm),
         cmocka_unit_test(test_each_call_fails),
         cmocka_unit_test(test_lying_disk),
         cmocka_unit_test(test_death_in_each_call),
         cmocka_unit_test(test_slow_disk),
-        cmocka_unit_test_setup_teardown(test_bad_folders, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_foreign_segments, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_bad_folders, cold_set_up, cold_tear_down),
+        cmocka_unit_test_setup_teardown(test_foreign_segments, cold_set_up, cold_tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
