@@ -82,23 +82,31 @@ static void add_row(struct rn_decode *decode, struct rn_batch_part *part, bool s
     part->n_done = ++request->n_done;
 }
 
-/* Not where old positions become means: a wrong draft that ends a chunk would be in one. */
-static bool can_draft(const struct rn_decode *decode, const struct rn_request *request)
+static bool can_draft(const struct rn_request *request)
 {
-    return (request->proposer != NULL || request->draft_model) && decode->model->parts.limits.mean_window == 0;
+    return request->proposer != NULL || request->draft_model;
+}
+
+/* Where old positions become means the row that ends a chunk stores one, for which there must be room: no draft does. */
+static uint32_t chunk_room(const struct rn_backend_limits *limits, const struct rn_request *request)
+{
+    return limits->mean_window == 0 ? UINT32_MAX : RN_CHUNK - 1 - request->n_tokens % RN_CHUNK;
 }
 
 /* Besides its last token: each may become an event, and has a position. */
 uint32_t rn_batch_draft_room(const struct rn_decode *decode, const struct rn_request *request)
 {
-    uint32_t positions = request->n_blocks * decode->model->parts.limits.block_tokens - request->n_tokens;
+    const struct rn_backend_limits *limits = &decode->model->parts.limits;
+    uint32_t positions = request->n_blocks * limits->block_tokens - request->n_tokens;
     uint32_t tokens = request->n_limit - request->n_tokens - 1;
     uint32_t credit = (uint32_t)credit_of(decode, request) - 1;
-    uint32_t room = can_draft(decode, request) ? request->draft_max : 0;
+    uint32_t chunk = chunk_room(limits, request);
+    uint32_t room = can_draft(request) ? request->draft_max : 0;
 
     room = room < positions ? room : positions;
     room = room < tokens ? room : tokens;
     room = room < credit ? room : credit;
+    room = room < chunk ? room : chunk;
     return room < decode->batch->n_spare ? room : decode->batch->n_spare;
 }
 
@@ -266,7 +274,7 @@ static void grow(struct rn_decode *decode, struct rn_request *request)
 {
     const struct rn_backend_limits *limits = &decode->model->parts.limits;
     uint32_t per_block = limits->block_tokens, needed = 0;
-    uint32_t ahead = per_block + (can_draft(decode, request) ? request->draft_max : 0);
+    uint32_t ahead = per_block + (can_draft(request) ? request->draft_max : 0);
     struct rn_msg *msg;
 
     if (request->n_blocks * per_block - request->n_done < ahead)

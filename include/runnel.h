@@ -671,8 +671,7 @@ typedef struct runnel_request {
                                     not with want_logprobs */
     uint32_t draft;              /* RUNNEL_DRAFT_ flags */
     uint32_t draft_max;          /* guesses in a pass at most, up to RUNNEL_MAX_DRAFTS; 0: 8. How many are made
-                                    follows from how many were right and what they cost; none where they do not pay,
-                                    and none with chunk_mean */
+                                    follows from how many were right and what they cost; none where they do not pay */
     uint8_t pin_prefix;          /* 1: the prompt's whole KV blocks are kept in kv_bytes until a request that begins
                                     with them says 2, or the model is freed, and go into cache_dir at once. At most 64
                                     prompts; the oldest is let go of for one more, and where a request could not run

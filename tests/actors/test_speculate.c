@@ -28,10 +28,11 @@ static uint64_t clock_now(void *user)
     return now_us;
 }
 
-static void start(uint32_t n_blocks, uint32_t block_tokens, uint32_t percent)
+static void start_with(const struct rn_backend_limits *room, uint32_t percent)
 {
-    struct rn_backend_limits limits = {.max_rows = 48, .max_seqs = 16, .max_outs = 40, .n_blocks = n_blocks,
-                                       .block_tokens = block_tokens, .context_tokens = 160};
+    struct rn_backend_limits limits = {.max_rows = 48, .max_seqs = 16, .max_outs = 40, .n_blocks = room->n_blocks,
+                                       .block_tokens = room->block_tokens, .context_tokens = room->context_tokens,
+                                       .mean_window = room->mean_window};
     struct rn_model_parts parts = {.limits = limits, .n_vocab = ORACLE_VOCAB, .new_proposer = liar_new,
                                    .proposer_user = &liar};
     struct rn_clock clock = {.now_us = clock_now};
@@ -46,6 +47,12 @@ static void start(uint32_t n_blocks, uint32_t block_tokens, uint32_t percent)
     parts.vocab = rn_vocab_new_bytes(&engine->heap);
     assert_int_equal(rn_model_new_of_parts(engine, &parts, NULL, &model, NULL), RUNNEL_OK);
     step_us = 1000;
+}
+
+static void start(uint32_t n_blocks, uint32_t block_tokens, uint32_t percent)
+{
+    start_with(&(struct rn_backend_limits){.n_blocks = n_blocks, .block_tokens = block_tokens, .context_tokens = 160},
+               percent);
 }
 
 static void stop(void)
@@ -162,6 +169,33 @@ static void right_drafts_save_passes(void **state)
         assert_true(oracle->n_steps - before <= 1 + 1 + (99 + 8) / 9 + (round == 0 ? 8 : 0));
     }
     stop();
+}
+
+/* Where old chunks become means: no wrong draft is in one, and what behind them is given away is nobody's still. */
+static void drafts_stay_out_of_means(void **state)
+{
+    static const uint32_t percents[] = {0, 60, 100};
+    static struct told told[2];
+
+    (void)state;
+    for (uint32_t p = 0; p < 3; p++) {
+        start_with(&(struct rn_backend_limits){.n_blocks = 80, .block_tokens = 8, .context_tokens = 800,
+                                               .mean_window = RN_CHUNK}, percents[p]);
+        for (uint32_t i = 0; i < 2; i++) {
+            runnel_request request = request_of(&told[i], i, 600);
+
+            request.draft_max = 3 + 10 * i;
+            told_submit(&told[i], model, &request);
+        }
+        for (uint32_t i = 0; i < 3000 && !told_all_ended(told, 2); i++)
+            step();
+        for (uint32_t i = 0; i < 2; i++) {
+            told_assert_text(&told[i], &alphabet, SALT, 3 + i, 600);
+            assert_true(told[i].last.usage.drafted_tokens > 10);
+            assert_true(percents[p] < 100 || told[i].last.usage.accepted_tokens > 400);
+        }
+        stop();
+    }
 }
 
 /* Stop tokens and cancels within drafts; the session then holds exactly what was told. */
@@ -336,6 +370,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lies_cost_time_only),
         cmocka_unit_test(right_drafts_save_passes),
+        cmocka_unit_test(drafts_stay_out_of_means),
         cmocka_unit_test(ends_within_drafts),
         cmocka_unit_test(dear_drafts_end),
         cmocka_unit_test(shared_answers_help_their_tenant_only),
