@@ -352,13 +352,11 @@ static void test_slow_disk(void **state)
     fake_disk_faults(disk)->most_us = 100000;
     for (uint32_t i = 0; i < 2; i++) { /* a dozen records, each with two reads of 50 ms */
         struct rig_ask ask = one(8 * i);
-        uint64_t begin = rn_now_us(&rig.engine->clock);
 
         ask.wait = waits[i];
         ask.wait_ms = 5;
         rig_begin(&rig, ask, 0);
         assert_true(rig_end(&rig, 0).cold_tokens < FULL);
-        assert_true(rn_now_us(&rig.engine->clock) - begin < 1000000);
     }
     rig_settle(&rig);
     rig_close(&rig);
