@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "actors/cargo.h"
 #include "actors/lone.h"
 #include "actors/trace.h"
 #include "base/check.h"
@@ -86,6 +87,7 @@ static void run_actor(struct rn_actor *actor, uint32_t batch, uint32_t thread)
         if (msg == NULL)
             break;
         RN_CHECK(msg->head.kind < RN_MSG_KINDS && actor->class->handlers[msg->head.kind] != NULL);
+        rn_cargo_unseal(msg);
         if (runtime->trace != NULL)
             runtime->trace(runtime->trace_user, actor, msg);
         if (tracer != NULL)
@@ -254,8 +256,10 @@ void rn_msg_free(struct rn_runtime *runtime, struct rn_msg *msg)
 
 void rn_actor_send(struct rn_actor *to, struct rn_msg *msg)
 {
-    enum rn_send sent = rn_mailbox_send_try(&to->mailbox, &msg->head);
+    enum rn_send sent;
 
+    rn_cargo_seal(msg);
+    sent = rn_mailbox_send_try(&to->mailbox, &msg->head);
     RN_CHECK(sent != RN_SEND_REFUSED);
     if (sent == RN_SEND_FIRST)
         schedule(to);

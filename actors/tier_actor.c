@@ -319,8 +319,9 @@ static void check_fits(struct rn_request *request, const struct rn_session *sess
                         limit - (limit > 0 ? needed : 0));
 }
 
-/* Shares what can be shared, leases the rest and starts; false when the request has to wait. May fail it. n_fill: the
- * tokens that it has, its session's included; one that was taken back has all of them itself, and no session here. */
+/* Shares what can be shared and leases the rest, so that it can start; false when the request has to wait. May fail it.
+ * n_fill: the tokens that it has, its session's included; one that was taken back has all of them itself, and no
+ * session here. */
 static bool begin(struct rn_tier *tier, struct rn_request *request, struct rn_session *session, uint32_t n_fill,
                   uint32_t limit)
 {
@@ -357,11 +358,10 @@ static bool begin(struct rn_tier *tier, struct rn_request *request, struct rn_se
     if (session != NULL)
         attach_session(request, session);
     rn_tier_enter(tier, request, &fit);
-    start(tier, request);
     return true;
 }
 
-/* True when it has begun, or has failed since it can never fit. */
+/* True when it can start, or has failed since it can never fit. */
 static bool begin_first(struct rn_tier *tier, struct rn_request *request, struct rn_session *session)
 {
     uint64_t prompt;
@@ -377,7 +377,7 @@ static bool begin_first(struct rn_tier *tier, struct rn_request *request, struct
     return request->outcome != RN_OUTCOME_NONE || begin(tier, request, session, (uint32_t)prompt, limit);
 }
 
-/* Tries to admit; false when the request has to wait for blocks, its own or another's. */
+/* Tries to admit, and then it is another's; false when the request has to wait for blocks, its own or another's. */
 static bool admit(struct rn_tier *tier, struct rn_request *request)
 {
     bool done;
@@ -387,9 +387,13 @@ static bool admit(struct rn_tier *tier, struct rn_request *request)
     done = request->outcome != RN_OUTCOME_NONE ||
            (request->resumed ? begin(tier, request, NULL, request->n_tokens, request->n_limit)
                              : begin_first(tier, request, rn_tier_session_of(tier, request)));
+    if (!done)
+        return false;
     if (request->outcome != RN_OUTCOME_NONE)
         rn_tier_end(tier, request);
-    return done;
+    else
+        start(tier, request);
+    return true;
 }
 
 /* The turns of a session go in the order in which they came, whatever their priorities. */

@@ -14,22 +14,8 @@
 #include <stdbool.h>
 
 #include "base/check.h"
+#include "base/poison.h"
 #include "mailbox/orders.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define WITH_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define WITH_ASAN 1
-#endif
-#endif
-
-#ifdef WITH_ASAN
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(address, bytes) ((void)(address), (void)(bytes))
-#define ASAN_UNPOISON_MEMORY_REGION(address, bytes) ((void)(address), (void)(bytes))
-#endif
 
 #define NONE 0xffffffffu  /* the end of the stack */
 #define TAKEN 0xfffffffeu /* in `next` of a cell that is out */
@@ -67,13 +53,13 @@ runnel_status rn_pool_init(struct rn_pool *pool, struct rn_heap *heap, uint32_t 
         atomic_init(&pool->next[i], i + 1 < capacity ? i + 1 : NONE);
     atomic_init(&pool->head, capacity > 0 ? 0 : NONE);
     atomic_init(&pool->free_cells, capacity);
-    ASAN_POISON_MEMORY_REGION(pool->cells, bytes);
+    RN_POISON(pool->cells, bytes);
     return RUNNEL_OK;
 }
 
 void rn_pool_fini(struct rn_pool *pool)
 {
-    ASAN_UNPOISON_MEMORY_REGION(pool->cells, (size_t)pool->capacity * pool->cell_bytes);
+    RN_UNPOISON(pool->cells, (size_t)pool->capacity * pool->cell_bytes);
     rn_free(pool->heap, pool->cells);
     rn_free(pool->heap, (void *)pool->next);
     pool->cells = NULL;
@@ -98,7 +84,7 @@ void *rn_pool_take(struct rn_pool *pool)
     atomic_store_explicit(&pool->next[index], TAKEN, memory_order_relaxed); /* the cell is ours */
     atomic_fetch_sub_explicit(&pool->free_cells, 1, memory_order_relaxed);  /* statistics */
     cell = rn_pool_cell(pool, index);
-    ASAN_UNPOISON_MEMORY_REGION(cell, pool->cell_bytes);
+    RN_UNPOISON(cell, pool->cell_bytes);
     return cell;
 }
 
@@ -109,7 +95,7 @@ void rn_pool_give(struct rn_pool *pool, void *cell)
 
     /* Relaxed: written by ourselves or by the owner before us. */
     RN_ASSERT(atomic_load_explicit(&pool->next[index], memory_order_relaxed) == TAKEN);
-    ASAN_POISON_MEMORY_REGION(cell, pool->cell_bytes);
+    RN_POISON(cell, pool->cell_bytes);
     do {
         /* Relaxed: published by the exchange. */
         atomic_store_explicit(&pool->next[index], top_of(head), memory_order_relaxed);
