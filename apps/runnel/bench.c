@@ -281,10 +281,36 @@ static int fill_sessions(struct bench *bench, uint32_t n, uint32_t depth)
     return run_streams(bench, n, depth, 0);
 }
 
+static void read_metrics(struct bench *bench, runnel_metrics *metrics)
+{
+    runnel_error error = {0};
+
+    *metrics = (runnel_metrics){.struct_size = sizeof *metrics};
+    error.status = runnel_engine_metrics(bench->app.engine, metrics);
+    if (error.status != RUNNEL_OK)
+        fail(bench, app_fail(&error));
+}
+
+/* Adds what the engine has counted since `before` was read. */
+static void add_drafts(struct bench *bench, struct bench_drafts *drafts, const runnel_metrics *before, uint64_t begin_us)
+{
+    runnel_metrics now;
+
+    read_metrics(bench, &now);
+    drafts->passes += now.drafts - before->drafts;
+    drafts->drafted += now.drafted - before->drafted;
+    drafts->accepted += now.accepted - before->accepted;
+    drafts->draft_us += now.draft_us - before->draft_us;
+    drafts->beside_us += now.draft_beside_us - before->draft_beside_us;
+    drafts->run_us += now_us() - begin_us;
+}
+
 /* The answers of one run; the first token comes from the prompt's step. */
-static int run_answers(struct bench *bench, const struct bench_test *test)
+static int run_answers(struct bench *bench, const struct bench_test *test, struct bench_drafts *drafts)
 {
     const uint32_t n = test->streams;
+    runnel_metrics before;
+    uint64_t begin_us = 0;
     bool filled = bench->sessions[0].id != 0 && bench->sessions[n - 1].id != 0;
 
     if (test->depth > 0 && (!filled || bench->positions[0] > test->depth + test->depth / 8) &&
@@ -292,12 +318,16 @@ static int run_answers(struct bench *bench, const struct bench_test *test)
         return bench->code;
     for (uint32_t i = 0; i < n; i++)
         bench->positions[i] += test->tokens + 2;
-    return run_streams(bench, n, 1, test->tokens + 1);
+    read_metrics(bench, &before);
+    begin_us = now_us();
+    run_streams(bench, n, 1, test->tokens + 1);
+    add_drafts(bench, drafts, &before, begin_us);
+    return bench->code;
 }
 
-static int run_once(struct bench *bench, const struct bench_test *test, double *rate)
+static int run_once(struct bench *bench, const struct bench_test *test, double *rate, struct bench_drafts *drafts)
 {
-    int code = test->decode ? run_answers(bench, test) : run_streams(bench, test->streams, test->tokens, 1);
+    int code = test->decode ? run_answers(bench, test, drafts) : run_streams(bench, test->streams, test->tokens, 1);
 
     app_progress(bench->options, "timing", (double)++bench->done / (double)bench->total);
     if (code == APP_OK)
@@ -309,6 +339,7 @@ static int run_once(struct bench *bench, const struct bench_test *test, double *
 static int run_test(struct bench *bench, struct bench_result *result)
 {
     const struct bench_test *test = &result->test;
+    struct bench_drafts warming = {0};
     size_t repeats = (size_t)bench->options->repeats, n_first = 0;
     double *rates = calloc(repeats + 1, sizeof *rates);
     double *first_ms = calloc(repeats * test->streams, sizeof *first_ms);
@@ -318,7 +349,7 @@ static int run_test(struct bench *bench, struct bench_result *result)
         fail(bench, APP_FAILURE);
     }
     for (size_t i = 0; i <= repeats && bench->code == APP_OK; i++) {
-        if (run_once(bench, test, &rates[i]) != APP_OK || i == 0 || test->decode)
+        if (run_once(bench, test, &rates[i], i == 0 ? &warming : &result->drafts) != APP_OK || i == 0 || test->decode)
             continue;
         for (uint32_t s = 0; s < test->streams; s++)
             if (bench->logs[s].n > 0)
@@ -477,9 +508,7 @@ static int run_model(struct bench *bench, struct bench_model *model)
     bench->total = model->n_results * ((size_t)bench->options->repeats + 1);
     for (size_t i = 0; i < model->n_results && code == APP_OK; i++)
         code = run_test(bench, &model->results[i]);
-    model->metrics.struct_size = sizeof model->metrics;
-    if (runnel_engine_metrics(bench->app.engine, &model->metrics) != RUNNEL_OK)
-        model->metrics.drafts = 0;
+    read_metrics(bench, &model->metrics);
     model->peak_rss_bytes = peak_bytes(); /* before the machine is measured: that takes memory of its own */
     if (code == APP_OK)
         code = measure_machine(bench, model);

@@ -16,8 +16,16 @@ struct bench_spread {
     double median, min, max;
 };
 
+/* What came of guesses in all runs of a test that count. */
+struct bench_drafts {
+    uint64_t passes, drafted, accepted; /* passes of a sequence with guesses; guesses in them; those that were right */
+    uint64_t draft_us, beside_us;       /* the drafter's passes, and of that while the model computed as well ... */
+    uint64_t run_us;                    /* ... in so much time */
+};
+
 struct bench_result {
     struct bench_test test;
+    struct bench_drafts drafts;
     struct bench_spread rate;     /* tokens per second of all streams */
     struct bench_spread first_ms; /* prefill: from submit to the first token's event */
 };

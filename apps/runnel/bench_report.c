@@ -110,6 +110,23 @@ static void put_result(struct row *row, const struct bench_result *result)
     put_spread(row, first, &result->first_ms, !test->decode);
 }
 
+/* NAN: there is nothing that it could be a share of. Looking up n-grams takes no time worth telling. */
+static double percent(double part, double whole, bool known)
+{
+    return known && whole > 0 ? 100 * part / whole : NAN;
+}
+
+static void put_drafts(struct row *row, const struct bench_drafts *drafts, bool drafter)
+{
+    double right = percent((double)drafts->accepted, (double)drafts->passes, true) / 100;
+
+    put_count(row, "drafted", drafts->drafted);
+    put_count(row, "accepted", drafts->accepted);
+    put_number(row, "tokens_per_pass", 1 + right);
+    put_number(row, "drafting_percent", percent((double)drafts->draft_us, (double)drafts->run_us, drafter));
+    put_number(row, "overlap_percent", percent((double)drafts->beside_us, (double)drafts->draft_us, drafter));
+}
+
 static void put_share(struct row *row, const struct share *share)
 {
     put_number(row, "bytes_per_token", share->bytes_per_token);
@@ -130,6 +147,11 @@ static void put_machine(struct row *row, const struct bench_model *model)
     put_text(row, "cpu", m->cpu);
 }
 
+static const char *draft_of(const struct app_options *options)
+{
+    return options->speculate && strcmp(options->draft, "none") == 0 ? "ngram" : options->draft;
+}
+
 static void put_row(const struct app_options *options, const struct bench_model *model,
                     const struct bench_result *result, enum form form)
 {
@@ -147,6 +169,8 @@ static void put_row(const struct app_options *options, const struct bench_model 
     put_text(&row, "kv_type", options->kv_type);
     put_count(&row, "chunk_mean", (uint64_t)options->chunk_mean);
     put_text(&row, "device", options->device);
+    put_text(&row, "draft", draft_of(options));
+    put_drafts(&row, &result->drafts, model->info.draft_parameters > 0);
     put_share(&row, &share);
     put_number(&row, "load_s", model->load_s);
     put_number(&row, "peak_rss_bytes", model->peak_rss_bytes > 0 ? (double)model->peak_rss_bytes : NAN);
@@ -194,6 +218,21 @@ static void print_line(const struct bench_model *model, const struct bench_resul
         fputc('\n', stdout);
 }
 
+/* The part of all decoding that the drafter took. */
+static void print_drafting(const struct bench_model *model)
+{
+    uint64_t draft_us = 0, beside_us = 0, run_us = 0;
+
+    for (size_t i = 0; i < model->n_results; i++) {
+        draft_us += model->results[i].drafts.draft_us;
+        beside_us += model->results[i].drafts.beside_us;
+        run_us += model->results[i].drafts.run_us;
+    }
+    if (draft_us > 0 && run_us > 0)
+        printf("drafting takes %.1f %% of the time, of which %.0f %% beside the model's steps\n",
+               100 * (double)draft_us / (double)run_us, 100 * (double)beside_us / (double)draft_us);
+}
+
 /* What came of drafts; right by place: of those that a pass had as its first, as its second ... */
 static void print_drafts(const runnel_metrics *m)
 {
@@ -214,6 +253,7 @@ static void print_table(const struct bench_model *model, bool first)
         print_line(model, &model->results[i]);
     if (model->metrics.drafts > 0)
         print_drafts(&model->metrics);
+    print_drafting(model);
 }
 
 /* ---- The whole --------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import pathlib
+import re
 import signal
 import subprocess
 import tempfile
@@ -15,13 +16,17 @@ from common import MODEL, run
 
 COLUMNS = """program model architecture format test prompt_tokens gen_tokens streams depth tokens_per_s tokens_per_s_min
     tokens_per_s_max first_token_ms first_token_ms_min first_token_ms_max repeats threads batch_tokens kv_type
-    chunk_mean device
+    chunk_mean device draft drafted accepted tokens_per_pass drafting_percent overlap_percent
     bytes_per_token ops_per_token bandwidth_percent peak_percent limit_percent load_s peak_rss_bytes file_bytes
     weight_bytes kv_bytes read_bytes_per_s integer_ops_per_s float_ops_per_s level cpu""".split()
 SHORT = ["-p", "40", "-n", "8", "-r", "2", "--threads", "2"]
 
 
 class Bench(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
     def good(self, *args, **more):
         result = run("bench", MODEL, *args, **more)
         self.assertEqual((result.returncode, result.stderr), (0, b""))
@@ -91,6 +96,44 @@ class Bench(unittest.TestCase):
             self.assertEqual((result["kv_type"], result["batch_tokens"]), ("f32", 16))
         self.assertIsNone(whole["results"][1]["first_token_ms"])
         self.assertGreater(whole["results"][0]["first_token_ms"], 0)
+
+    def test_drafts(self):
+        """The model's own first layer guesses. How often depends on what steps take; what is told fits together."""
+        path = pathlib.Path(self.folder.name) / "metrics"
+        for _ in range(5):
+            rows = self.rows("--no-limits", "--draft", "exit:1", "-p", "8", "-n", "150", "-r", "3", "--streams", "1,2",
+                             "--metrics", path)
+            prefill, decode = rows[:2], rows[2:]
+            self.assertEqual([r["test"] for r in rows], ["prefill"] * 2 + ["decode"] * 2)
+            if int(decode[0]["drafted"]) > 0:
+                break
+        text = path.read_text()
+        all_runs = {name: sum(map(float, re.findall(rf"(?m)^\w*spec_decode_{name}_total\S* (\S+)$", text)))
+                    for name in ("num_draft_tokens", "num_accepted_tokens")}
+        for row in prefill:
+            self.assertEqual([row[c] for c in ("draft", "drafted", "accepted", "tokens_per_pass", "overlap_percent")],
+                             ["exit:1", "0", "0", "", ""])
+        self.assertGreater(int(decode[0]["drafted"]), 0)
+        drafted, accepted = (sum(int(r[c]) for r in decode) for c in ("drafted", "accepted"))
+        self.assertLessEqual(drafted, all_runs["num_draft_tokens"])  # the runs that warm up have drafts, too
+        self.assertLessEqual(accepted, all_runs["num_accepted_tokens"])
+        for row in decode:
+            self.assertLessEqual(int(row["accepted"]), int(row["drafted"]))
+            self.assertLess(int(row["accepted"]), 151 * 3 * int(row["streams"]))
+            if int(row["accepted"]) > 0:
+                passes = int(row["accepted"]) / (float(row["tokens_per_pass"]) - 1)
+                self.assertAlmostEqual(passes, round(passes), places=3)
+                self.assertTrue(int(row["drafted"]) / 8 <= passes <= int(row["drafted"]), row)
+            self.assertTrue(0 < float(row["drafting_percent"]) <= 100, row)
+            self.assertEqual(float(row["overlap_percent"]), 0)  # they take turns
+
+    def test_drafts_of_ngrams(self):
+        for args, draft in ((["--speculate"], "ngram"), (["--draft", "ngram"], "ngram"), ([], "none")):
+            for row in self.rows("--no-limits", *args, "-p", "0", "-n", "100", "-r", "1"):
+                self.assertEqual((row["draft"], row["drafting_percent"], row["overlap_percent"]), (draft, "", ""))
+                self.assertEqual(row["tokens_per_pass"] == "", int(row["drafted"]) == 0)
+                if draft == "none":
+                    self.assertEqual((row["drafted"], row["accepted"]), ("0", "0"))
 
     def test_several_models(self):
         text = run("bench", MODEL, MODEL, "--csv", "--no-limits", *SHORT).stdout.decode()
