@@ -22,6 +22,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "cache/session_print.h"
+#include "runnel_files.h"
 #include "train/head_file.h"
 
 enum { STEP_ROWS = 32, BLOCK_TOKENS = 16, SAVE_STEPS = 50, LEAST_TEXT = 16, MOST_TEXT = 4096, LOWEST_PRIORITY = 19 };

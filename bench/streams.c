@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runnel_files.h"
 #include "streams_host.h"
 
 #define DEFAULT_SECONDS 3.0

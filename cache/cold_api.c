@@ -2,6 +2,7 @@
 #include "cache/cold_folder.h"
 #include "cache/cold_store.h"
 #include "cache/sort.h"
+#include "runnel_files.h"
 
 #define FIRST_SALTS 64u
 

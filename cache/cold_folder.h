@@ -11,6 +11,7 @@
 #define RN_CACHE_COLD_FOLDER_H
 
 #include "cache/cold_format.h"
+#include "runnel_files.h"
 
 struct rn_cold_folder {
     struct rn_heap *heap;

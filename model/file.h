@@ -4,6 +4,7 @@
 #define RN_MODEL_FILE_H
 
 #include "model/gguf.h"
+#include "runnel_files.h"
 
 struct runnel_file {
     struct rn_heap heap; /* also holds this struct */

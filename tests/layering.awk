@@ -125,7 +125,7 @@ function quoted(path, first, here)
         report("\"" path "\": an include does not climb; name it from the root")
         return
     }
-    if (path == "runnel.h" || path == "runnel_uv.h")
+    if (path ~ /^runnel(_files|_uv)?[.]h$/)
         return
     first = path
     sub(/\/.*/, "", first)
@@ -152,7 +152,7 @@ function angled(path, prefix, found)
             report("<" path ">: include/ has only <stddef.h>, <stdint.h> and <stdbool.h>")
         return
     }
-    if (path in plain || path == "runnel.h" || path == "runnel_uv.h")
+    if (path in plain || path ~ /^runnel(_files|_uv)?[.]h$/)
         return
     found = ""
     for (prefix in home)

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "bench.h"
+#include "runnel_files.h"
 
 enum { MAX_TYPES = 64 };
 

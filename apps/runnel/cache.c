@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common.h"
+#include "runnel_files.h"
 
 #define SHORT_FINGERPRINT 12
 

@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 #include "common.h"
+#include "runnel_files.h"
 
 struct warm {
     struct app app;

@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 #include "options.h"
-#include "runnel.h"
+#include "runnel_files.h"
 
 enum { APP_OK = 0, APP_FAILURE = 1, APP_USAGE = 2, APP_CANCELLED = 130 };
 enum { APP_TICK_MS = 100 };

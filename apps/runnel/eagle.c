@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "common.h"
+#include "runnel_files.h"
 
 static void options_of(const struct app_options *options, const char *state, runnel_eagle_options *eagle)
 {

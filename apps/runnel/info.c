@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common.h"
+#include "runnel_files.h"
 
 enum { SHOWN_BYTES = 60, SHOWN_ELEMENTS = 6, MAX_TYPES = 64, DEFAULT_CONTEXT = 8192 };
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "fixture.h"
+#include "runnel_files.h"
 #include "tests/oracle/run_plan.h"
 #include "text/vocab.h"
 #include "train/head_file.h"

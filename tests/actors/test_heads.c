@@ -18,6 +18,7 @@
 
 #include "actors/engine.h"
 #include "fixture.h"
+#include "runnel_files.h"
 #include "tests/model/model_edit.h"
 #include "tests/model/shared.h"
 

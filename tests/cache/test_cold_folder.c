@@ -17,6 +17,7 @@
 #include "base/rng.h"
 #include "cache/cold_format.h"
 #include "cache/sort.h"
+#include "runnel_files.h"
 #include "tests/cache/cold_fixture.h"
 
 static struct rn_cold_id id_of(unsigned char model)

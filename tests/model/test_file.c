@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "gguf_writer.h"
+#include "runnel_files.h"
 #include "shared.h"
 
 #define STRINGS 1000

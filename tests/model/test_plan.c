@@ -15,6 +15,7 @@
 
 #include "model/plan.h"
 #include "model_edit.h"
+#include "runnel_files.h"
 #include "shared.h"
 
 struct made {
