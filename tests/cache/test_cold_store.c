@@ -218,27 +218,6 @@ static void segment_path(char *path, size_t n)
     assert_int_equal(found, 1);
 }
 
-static size_t slurp(const char *path, uint8_t *bytes, size_t room)
-{
-    FILE *f = fopen(path, "rb");
-    size_t n;
-
-    assert_non_null(f);
-    n = fread(bytes, 1, room, f);
-    fclose(f);
-    assert_true(n < room);
-    return n;
-}
-
-static void spill(const char *path, const uint8_t *bytes, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    fclose(f);
-}
-
 /* Three records; without an index (as a killed writer leaves it) the file is cut behind the last. */
 static size_t small_segment(bool with_index, char *path, size_t path_bytes, uint8_t *bytes, size_t room)
 {
@@ -251,7 +230,7 @@ static size_t small_segment(bool with_index, char *path, size_t path_bytes, uint
     rn_cold_store_stats(store, &stats);
     rn_cold_store_close(store);
     segment_path(path, path_bytes);
-    n = slurp(path, bytes, room);
+    n = cold_slurp(path, bytes, room);
     assert_true(n > stats.file_bytes);
     return with_index ? n : (size_t)stats.file_bytes;
 }
@@ -263,7 +242,7 @@ static size_t read_damaged(const char *path, const uint8_t *bytes, size_t n)
     struct rn_cold_store *store;
     size_t good;
 
-    spill(path, bytes, n);
+    cold_spill(path, bytes, n);
     store = open_with(NULL, &cold_roomy, &told);
     assert_true(told.n <= 3);
     good = cold_read_all(store, &told);
@@ -342,7 +321,7 @@ static void test_foreign_files(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(other, sizeof other, "%.*s/%s", (int)(strrchr(path, '/') - path), path, names[i]);
-        spill(other, bytes, i % 2 == 0 ? n : i); /* the segment under another's number, or next to nothing */
+        cold_spill(other, bytes, i % 2 == 0 ? n : i); /* the segment under another's number, or next to nothing */
     }
     snprintf(other, sizeof other, "%.*s/0000000000000007.kv", (int)(strrchr(path, '/') - path), path);
     assert_int_equal(mkfifo(other, 0600), 0);

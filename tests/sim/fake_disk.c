@@ -98,6 +98,21 @@ static void copy_range(struct bytes *to, const struct bytes *from, size_t begin,
 
 /* ---- A call ---- */
 
+/* The process that calls, with the disk locked until the value of the call is there. */
+static struct process *enter(void *user)
+{
+    struct process *process = user;
+
+    pthread_mutex_lock(&process->disk->lock);
+    return process;
+}
+
+static int64_t leave(struct process *process, int64_t value)
+{
+    pthread_mutex_unlock(&process->disk->lock);
+    return value;
+}
+
 enum step { GOES, FAILS, SHORT, DIES };
 
 /* Every call begins here, with the lock held; *status is what it returns if it FAILS. */
@@ -244,22 +259,16 @@ static int open_locked(struct process *process, const char *path, int flags)
 
 static int disk_open(void *user, const char *path, int flags)
 {
-    struct process *process = user;
-    int status;
+    struct process *process = enter(user);
 
-    pthread_mutex_lock(&process->disk->lock);
-    status = open_locked(process, path, flags);
-    pthread_mutex_unlock(&process->disk->lock);
-    return status;
+    return (int)leave(process, open_locked(process, path, flags));
 }
 
 static void disk_close(void *user, int fd)
 {
-    struct process *process = user;
-    struct file *file;
+    struct process *process = enter(user);
+    struct file *file = file_of(process, fd);
 
-    pthread_mutex_lock(&process->disk->lock);
-    file = file_of(process, fd);
     if (process->alive)
         assert_non_null(file); /* closed twice, or never opened */
     if (file != NULL) {
@@ -267,23 +276,21 @@ static void disk_close(void *user, int fd)
             file->locked_by = 0;
         process->disk->descriptors[fd].process = NOBODY;
     }
-    pthread_mutex_unlock(&process->disk->lock);
+    leave(process, 0);
 }
 
 static int disk_mkdir(void *user, const char *path)
 {
-    struct process *process = user;
+    struct process *process = enter(user);
     struct fake_disk *disk = process->disk;
-    int status = 0;
+    int status;
 
-    pthread_mutex_lock(&disk->lock);
     if (!refused(process, true, &status)) {
         status = named(disk, path) != NULL ? -EEXIST : has_folder(disk, path) ? 0 : -ENOENT;
         if (status == 0)
             make(disk, path, true);
     }
-    pthread_mutex_unlock(&disk->lock);
-    return status;
+    return (int)leave(process, status);
 }
 
 static int unlink_locked(struct process *process, const char *path, bool folder)
@@ -310,36 +317,27 @@ static int unlink_locked(struct process *process, const char *path, bool folder)
 
 static int disk_unlink(void *user, const char *path)
 {
-    struct process *process = user;
-    int status;
+    struct process *process = enter(user);
 
-    pthread_mutex_lock(&process->disk->lock);
-    status = unlink_locked(process, path, false);
-    pthread_mutex_unlock(&process->disk->lock);
-    return status;
+    return (int)leave(process, unlink_locked(process, path, false));
 }
 
 static int disk_rmdir(void *user, const char *path)
 {
-    struct process *process = user;
-    int status;
+    struct process *process = enter(user);
 
-    pthread_mutex_lock(&process->disk->lock);
-    status = unlink_locked(process, path, true);
-    pthread_mutex_unlock(&process->disk->lock);
-    return status;
+    return (int)leave(process, unlink_locked(process, path, true));
 }
 
 /* Names as they were when the call came, beginning anywhere: the caller may call again from name(). */
 static int disk_list(void *user, const char *path, void (*name)(void *to, const char *name), void *to)
 {
-    struct process *process = user;
+    struct process *process = enter(user);
     struct fake_disk *disk = process->disk;
     size_t n = strlen(path), n_names = 0, first = 0;
     char (*names)[PATH_BYTES] = NULL;
     int status;
 
-    pthread_mutex_lock(&disk->lock);
     if (!refused(process, false, &status)) {
         struct file *folder = named(disk, path);
 
@@ -355,7 +353,7 @@ static int disk_list(void *user, const char *path, void (*name)(void *to, const 
         }
         first = draw(disk, n_names);
     }
-    pthread_mutex_unlock(&disk->lock);
+    leave(process, 0);
     for (size_t i = 0; i < n_names; i++)
         name(to, names[(first + i) % n_names]);
     free(names);
@@ -399,13 +397,9 @@ static int64_t read_locked(struct process *process, int fd, uint8_t *bytes, size
 
 static int64_t disk_pread(void *user, int fd, void *bytes, size_t n, uint64_t offset)
 {
-    struct process *process = user;
-    int64_t got;
+    struct process *process = enter(user);
 
-    pthread_mutex_lock(&process->disk->lock);
-    got = read_locked(process, fd, bytes, n, offset);
-    pthread_mutex_unlock(&process->disk->lock);
-    return got;
+    return leave(process, read_locked(process, fd, bytes, n, offset));
 }
 
 static int64_t write_locked(struct process *process, int fd, const void *bytes, size_t n, uint64_t offset)
@@ -441,44 +435,40 @@ static int64_t write_locked(struct process *process, int fd, const void *bytes, 
 
 static int64_t disk_pwrite(void *user, int fd, const void *bytes, size_t n, uint64_t offset)
 {
-    struct process *process = user;
-    int64_t put;
+    struct process *process = enter(user);
 
-    pthread_mutex_lock(&process->disk->lock);
-    put = write_locked(process, fd, bytes, n, offset);
-    pthread_mutex_unlock(&process->disk->lock);
-    return put;
+    return leave(process, write_locked(process, fd, bytes, n, offset));
+}
+
+/* What a call on a file that was not refused returns, whatever it did. */
+static int outcome(const struct process *process, const struct file *file)
+{
+    return !process->alive ? -EIO : file == NULL ? -EBADF : 0;
 }
 
 static int64_t disk_size(void *user, int fd)
 {
-    struct process *process = user;
-    const struct file *file;
-    int64_t n;
+    struct process *process = enter(user);
+    const struct file *file = file_of(process, fd);
     int status;
 
-    pthread_mutex_lock(&process->disk->lock);
-    file = file_of(process, fd);
-    n = refused(process, false, &status) || !process->alive ? status : file == NULL ? -EBADF : (int64_t)file->memory.n;
-    pthread_mutex_unlock(&process->disk->lock);
-    return n;
+    if (!refused(process, false, &status))
+        status = outcome(process, file);
+    return leave(process, status != 0 ? status : (int64_t)file->memory.n);
 }
 
 static int disk_truncate(void *user, int fd, uint64_t bytes)
 {
-    struct process *process = user;
-    struct file *file;
-    int status = 0;
+    struct process *process = enter(user);
+    struct file *file = file_of(process, fd);
+    int status;
 
-    pthread_mutex_lock(&process->disk->lock);
-    file = file_of(process, fd);
     if (!refused(process, true, &status)) {
         if (file != NULL)
             resize(&file->memory, (size_t)bytes);
-        status = !process->alive ? -EIO : file == NULL ? -EBADF : 0;
+        status = outcome(process, file);
     }
-    pthread_mutex_unlock(&process->disk->lock);
-    return status;
+    return (int)leave(process, status);
 }
 
 static void bring(struct file *file)
@@ -490,72 +480,60 @@ static void bring(struct file *file)
 
 static int disk_sync(void *user, int fd)
 {
-    struct process *process = user;
-    struct file *file;
-    int status = 0;
+    struct process *process = enter(user);
+    struct file *file = file_of(process, fd);
+    int status;
 
-    pthread_mutex_lock(&process->disk->lock);
-    file = file_of(process, fd);
     if (!refused(process, true, &status)) {
         if (file != NULL)
             bring(file);
-        status = !process->alive ? -EIO : file == NULL ? -EBADF : 0;
+        status = outcome(process, file);
     }
-    pthread_mutex_unlock(&process->disk->lock);
-    return status;
+    return (int)leave(process, status);
 }
 
 /* One that is not waited for does nothing: what it would have brought, losing power draws by lot. */
 static int disk_write_out(void *user, int fd, uint64_t offset, uint64_t n, bool wait)
 {
-    struct process *process = user;
-    struct file *file;
-    int status = 0;
+    struct process *process = enter(user);
+    struct file *file = file_of(process, fd);
+    int status;
 
-    pthread_mutex_lock(&process->disk->lock);
-    file = file_of(process, fd);
     if (!refused(process, true, &status)) {
         if (file != NULL && wait && !chance(process->disk, process->disk->faults.lazy)) {
             copy_range(&file->disk, &file->memory, (size_t)offset, (size_t)(offset + n));
             file->named_on_disk = file->named;
         }
-        status = !process->alive ? -EIO : file == NULL ? -EBADF : 0;
+        status = outcome(process, file);
     }
-    pthread_mutex_unlock(&process->disk->lock);
-    return status;
+    return (int)leave(process, status);
 }
 
 static void disk_will_read(void *user, int fd, uint64_t offset, uint64_t n)
 {
-    struct process *process = user;
+    struct process *process = enter(user);
 
     (void)offset;
     (void)n;
-    pthread_mutex_lock(&process->disk->lock);
     if (process->alive)
         assert_non_null(file_of(process, fd));
-    pthread_mutex_unlock(&process->disk->lock);
+    leave(process, 0);
 }
 
 /* Of the two that want it the first has it, also in one process: locks are of descriptors. */
 static int disk_lock(void *user, int fd)
 {
-    struct process *process = user;
-    struct file *file;
-    int status = 0;
+    struct process *process = enter(user);
+    struct file *file = file_of(process, fd);
+    int status;
 
-    pthread_mutex_lock(&process->disk->lock);
-    file = file_of(process, fd);
-    if (!refused(process, true, &status)) {
-        if (!process->alive || file == NULL)
-            status = process->alive ? -EBADF : -EIO;
-        else if (file->locked_by != 0 && file->locked_by != (unsigned)fd + 1)
-            status = -EWOULDBLOCK;
-        else
-            file->locked_by = (unsigned)fd + 1;
-    }
-    pthread_mutex_unlock(&process->disk->lock);
-    return status;
+    if (!refused(process, true, &status))
+        status = outcome(process, file);
+    if (status == 0 && file->locked_by != 0 && file->locked_by != (unsigned)fd + 1)
+        status = -EWOULDBLOCK;
+    if (status == 0)
+        file->locked_by = (unsigned)fd + 1;
+    return (int)leave(process, status);
 }
 
 /* ---- What happens to it ---- */
