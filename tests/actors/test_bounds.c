@@ -7,9 +7,8 @@
 
 #include <cmocka.h>
 
-#include "actors/engine.h"
 #include "fixture.h"
-#include "tests/sim/oracle_backend.h"
+#include "tests/sim/manual.h"
 
 #define PROMPT "Once upon a time"
 #define CHURN 300
@@ -18,39 +17,28 @@ static runnel_engine *engine;
 static runnel_model *model;
 static struct oracle *oracle;
 
-static void complete_at_once(void *user, struct oracle *of)
-{
-    (void)user;
-    oracle_complete(of, ORACLE_FAULT_NONE);
-}
-
 static int setup(void **state)
 {
-    static const struct rn_backend_limits limits = {.max_rows = 16, .max_seqs = 10, .max_outs = 8, .n_blocks = 16,
-                                                    .block_tokens = 16, .context_tokens = 64};
-    static const struct oracle_alphabet alphabet = {2, {'a', 'b'}};
-    struct rn_model_parts parts = {.limits = limits, .n_vocab = ORACLE_VOCAB};
     runnel_engine_options options;
+    const struct manual_plan plan = {
+        .limits = {.max_rows = 16, .max_seqs = 10, .max_outs = 8, .n_blocks = 16, .block_tokens = 16,
+                   .context_tokens = 64},
+        .options = &options,
+        .submitted = manual_complete_at_once,
+    };
 
     (void)state;
     runnel_engine_options_default(&options);
     options.max_streams = 2;
     options.max_sessions = 1;
-    assert_int_equal(rn_engine_new(&options, NULL, true, &engine, NULL), RUNNEL_OK);
-    oracle = oracle_new(&limits, &alphabet, 1);
-    oracle->submitted = complete_at_once;
-    parts.backend = &oracle->backend;
-    parts.vocab = rn_vocab_new_bytes(&engine->heap);
-    assert_int_equal(rn_model_new_of_parts(engine, &parts, NULL, &model, NULL), RUNNEL_OK);
+    manual_open(&plan, &engine, &model, &oracle);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    runnel_engine_free(engine);
-    assert_null(oracle->breach);
-    oracle_free(oracle);
+    manual_close(engine, oracle);
     return 0;
 }
 

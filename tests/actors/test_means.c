@@ -9,10 +9,9 @@
 
 #include <cmocka.h>
 
-#include "actors/engine.h"
 #include "model/room.h"
 #include "tests/actors/fixture.h"
-#include "tests/sim/oracle_backend.h"
+#include "tests/sim/manual.h"
 
 /* LONG: more positions than fit WINDOW; LONGER: more than fit WINDOW + 1, and the text is another. */
 enum { WINDOW = 64, LONG = UNLESS_SLOW(420, 260), LONGER = 420, STREAMS = 4 };
@@ -231,20 +230,6 @@ static void tell(void *user, const runnel_event *event)
         told->last = *event;
 }
 
-static runnel_engine *start_oracle(struct oracle **oracle, runnel_model **model)
-{
-    static const struct oracle_alphabet alphabet = {3, {'a', 'b', 'c'}};
-    struct rn_model_parts parts = {.limits = limits, .n_vocab = ORACLE_VOCAB};
-    runnel_engine *engine;
-
-    assert_int_equal(rn_engine_new(NULL, NULL, true, &engine, NULL), RUNNEL_OK);
-    *oracle = oracle_new(&limits, &alphabet, 1);
-    parts.backend = &(*oracle)->backend;
-    parts.vocab = rn_vocab_new_bytes(&engine->heap);
-    assert_int_equal(rn_model_new_of_parts(engine, &parts, NULL, model, NULL), RUNNEL_OK);
-    return engine;
-}
-
 /* To the end; returns the most blocks that were in use. */
 static uint64_t run_oracle(runnel_engine *engine, struct oracle *oracle, const struct told *told)
 {
@@ -252,8 +237,7 @@ static uint64_t run_oracle(runnel_engine *engine, struct oracle *oracle, const s
     uint64_t most = 0;
 
     while (told->last.type < RUNNEL_EVENT_DONE) {
-        while (rn_runtime_runnable(&engine->runtime) > 0)
-            rn_runtime_step(&engine->runtime, 0, RN_ACTOR_BATCH);
+        manual_run(engine);
         if (oracle->first != NULL)
             oracle_complete(oracle, ORACLE_FAULT_NONE);
         runnel_engine_dispatch(engine, 0);
@@ -263,12 +247,6 @@ static uint64_t run_oracle(runnel_engine *engine, struct oracle *oracle, const s
     return most;
 }
 
-static void complete_at_once(void *user, struct oracle *oracle)
-{
-    (void)user;
-    oracle_complete(oracle, ORACLE_FAULT_NONE);
-}
-
 static void long_streams_fit_small_pools(void **state)
 {
     int32_t *prompt = malloc(POSITIONS * 2 * sizeof *prompt);
@@ -276,12 +254,14 @@ static void long_streams_fit_small_pools(void **state)
     struct oracle *oracle;
     struct oracle_chain chain;
     runnel_model *model;
-    runnel_engine *engine = start_oracle(&oracle, &model);
+    runnel_engine *engine;
+    const struct manual_plan plan = {.limits = limits, .n_letters = 3};
     runnel_stream stream;
     runnel_request request;
     runnel_error error;
 
     (void)state;
+    manual_open(&plan, &engine, &model, &oracle);
     oracle_chain_init(&chain, 1);
     for (uint32_t i = 0; i < 2 * POSITIONS; i++)
         prompt[i] = (int32_t)(i * 7 % 250);
@@ -305,10 +285,7 @@ static void long_streams_fit_small_pools(void **state)
         assert_int_equal(told.tokens[i], oracle_chain_next(&chain, &oracle->alphabet));
         oracle_chain_push(&chain, told.tokens[i]);
     }
-    oracle->submitted = complete_at_once;
-    runnel_engine_free(engine);
-    assert_null(oracle->breach);
-    oracle_free(oracle);
+    manual_close(engine, oracle);
     free(prompt);
 }
 

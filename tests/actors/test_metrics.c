@@ -12,9 +12,8 @@
 
 #include <cmocka.h>
 
-#include "actors/engine.h"
 #include "fixture.h"
-#include "tests/sim/oracle_backend.h"
+#include "tests/sim/manual.h"
 
 #define MS 1000ull
 #define BLOCK 16
@@ -47,12 +46,14 @@ static void on_trace(void *user, const runnel_trace_event *event)
 
 static void start(bool traced)
 {
-    static const struct rn_backend_limits limits = {.max_rows = 16, .max_seqs = 10, .max_outs = 8, .n_blocks = 16,
-                                                    .block_tokens = BLOCK, .context_tokens = 256};
-    static const struct oracle_alphabet alphabet = {2, {'a', 'b'}};
-    struct rn_clock clock = {.now_us = now_us};
-    struct rn_model_parts parts = {.limits = limits, .n_vocab = ORACLE_VOCAB};
+    const struct rn_clock clock = {.now_us = now_us};
     runnel_engine_options options;
+    const struct manual_plan plan = {
+        .limits = {.max_rows = 16, .max_seqs = 10, .max_outs = 8, .n_blocks = 16, .block_tokens = BLOCK,
+                   .context_tokens = 256},
+        .options = &options,
+        .clock = &clock,
+    };
 
     clock_us = BEGIN_US;
     n_events = 0;
@@ -60,35 +61,22 @@ static void start(bool traced)
     options.max_streams = 3;
     options.max_sessions = 1;
     options.on_trace = traced ? on_trace : NULL;
-    assert_int_equal(rn_engine_new(&options, &clock, true, &engine, NULL), RUNNEL_OK);
-    oracle = oracle_new(&limits, &alphabet, 1);
-    parts.backend = &oracle->backend;
-    parts.vocab = rn_vocab_new_bytes(&engine->heap);
-    assert_int_equal(rn_model_new_of_parts(engine, &parts, NULL, &model, NULL), RUNNEL_OK);
+    manual_open(&plan, &engine, &model, &oracle);
 }
 
 static void stop(void)
 {
-    runnel_engine_free(engine);
-    assert_null(oracle->breach);
-    oracle_free(oracle);
-}
-
-static void run_actors(void)
-{
-    while (rn_runtime_runnable(&engine->runtime) > 0 || runnel_engine_dispatch(engine, 0) > 0)
-        if (rn_runtime_runnable(&engine->runtime) > 0)
-            rn_runtime_step(&engine->runtime, 0, RN_ACTOR_BATCH);
+    manual_close(engine, oracle);
 }
 
 /* One forward pass that takes so long. */
 static void step(uint64_t us, enum oracle_fault fault)
 {
-    run_actors();
+    manual_settle(engine);
     assert_non_null(oracle->first);
     clock_us += us;
     oracle_complete(oracle, fault);
-    run_actors();
+    manual_settle(engine);
 }
 
 static runnel_stream submit(struct capture *capture, const char *prompt, int64_t max_tokens)
@@ -144,7 +132,7 @@ static void one_request(void **state)
     assert_int_equal(m.waiting, 1);
     assert_int_equal(m.running, 0);
     clock_us += 350 * MS; /* before the engine looks at it */
-    run_actors();
+    manual_settle(engine);
     m = metrics();
     assert_int_equal(m.waiting, 0);
     assert_int_equal(m.running, 1);
@@ -194,7 +182,7 @@ static void one_request(void **state)
 
 static void finish_all(void)
 {
-    run_actors();
+    manual_settle(engine);
     while (oracle->first != NULL)
         step(5 * MS, ORACLE_FAULT_NONE);
 }
@@ -264,7 +252,7 @@ static void struct_sizes(void **state)
     submit(&capture, "twenty bytes, exact.", 4);
     finish_all();
     runnel_model_free(model);
-    run_actors();
+    manual_settle(engine);
     assert_true(oracle->freed);
     m.tokens = 77;
     assert_int_equal(runnel_engine_metrics(engine, &m), RUNNEL_OK);

@@ -8,10 +8,9 @@
 
 #include <cmocka.h>
 
-#include "actors/engine.h"
 #include "base/rng.h"
 #include "tests/actors/answer.h"
-#include "tests/sim/oracle_backend.h"
+#include "tests/sim/manual.h"
 
 /* ---- The bundled model ---- */
 
@@ -184,7 +183,6 @@ static void salts(void **state)
 #define BLOCK 8
 #define BLOCKS 32
 
-static const struct oracle_alphabet alphabet = {4, {'a', 'b', 'c', 'd'}};
 static runnel_engine *engine;
 static runnel_model *model;
 static struct oracle *oracle;
@@ -221,52 +219,37 @@ static void on_step(void *user, struct oracle *of)
     }
 }
 
-static void complete_at_once(void *user, struct oracle *of)
-{
-    (void)user;
-    oracle_complete(of, ORACLE_FAULT_NONE);
-}
-
 static int setup(void **state)
 {
-    static const struct rn_backend_limits limits = {.max_rows = 16, .max_seqs = 10, .max_outs = 8, .n_blocks = BLOCKS,
-                                                    .block_tokens = BLOCK, .context_tokens = 128};
-    struct rn_model_parts parts = {.limits = limits, .n_vocab = ORACLE_VOCAB};
     runnel_engine_options options;
+    const struct manual_plan plan = {
+        .limits = {.max_rows = 16, .max_seqs = 10, .max_outs = 8, .n_blocks = BLOCKS, .block_tokens = BLOCK,
+                   .context_tokens = 128},
+        .n_letters = 4,
+        .options = &options,
+        .submitted = on_step,
+    };
 
     (void)state;
     wrote_shared = false;
     n_copied_written = 0;
     runnel_engine_options_default(&options);
     options.max_streams = 4;
-    assert_int_equal(rn_engine_new(&options, NULL, true, &engine, NULL), RUNNEL_OK);
-    oracle = oracle_new(&limits, &alphabet, 1);
-    oracle->submitted = on_step;
-    parts.backend = &oracle->backend;
-    parts.vocab = rn_vocab_new_bytes(&engine->heap);
-    assert_int_equal(rn_model_new_of_parts(engine, &parts, NULL, &model, NULL), RUNNEL_OK);
+    manual_open(&plan, &engine, &model, &oracle);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    oracle->submitted = complete_at_once; /* a test that has failed may leave something behind */
-    while (oracle->first != NULL)
-        oracle_complete(oracle, ORACLE_FAULT_NONE);
-    runnel_engine_free(engine);
-    assert_null(oracle->breach);
-    oracle_free(oracle);
+    manual_close(engine, oracle);
     return 0;
 }
 
 /* All that can be done without another step. */
 static void settle(void)
 {
-    do {
-        while (rn_runtime_runnable(&engine->runtime) > 0)
-            rn_runtime_step(&engine->runtime, 0, RN_ACTOR_BATCH);
-    } while (runnel_engine_dispatch(engine, 0) > 0);
+    manual_settle(engine);
     assert_false(wrote_shared);
     assert_true(rn_prefix_tree_check(&model->tier.tree) && rn_block_pool_check(&model->tier.pool));
     for (uint32_t i = 0; i < model->tier.pool.n_free; i++)
@@ -317,7 +300,7 @@ static void assert_done(struct capture *capture, const int32_t *tokens, uint32_t
     for (uint32_t i = 0; i < n; i++)
         oracle_chain_push(&chain, tokens[i]);
     for (size_t i = 0; i < capture->n_tokens; i++) {
-        assert_int_equal(capture->tokens[i], oracle_chain_next(&chain, &alphabet));
+        assert_int_equal(capture->tokens[i], oracle_chain_next(&chain, &oracle->alphabet));
         oracle_chain_push(&chain, capture->tokens[i]);
     }
     capture_clear(capture);

@@ -7,14 +7,11 @@
 
 #include <cmocka.h>
 
-#include "actors/engine.h"
-#include "tests/sim/oracle_backend.h"
+#include "tests/sim/manual.h"
 
 #define STREAMS 12
 #define TOKENS 64
 
-static const struct rn_backend_limits limits = {.max_rows = 16, .max_seqs = 12, .max_outs = 12, .n_blocks = 16,
-                                                .block_tokens = 4, .context_tokens = 64};
 static runnel_engine *engine;
 static runnel_model *model;
 static struct oracle *oracle;
@@ -53,45 +50,33 @@ static void on_event(void *user, const runnel_event *event)
 
 static void start(uint64_t max_queued_tokens, uint64_t max_queued_bytes)
 {
-    static const struct oracle_alphabet alphabet = {2, {'a', 'b'}};
-    struct rn_model_parts parts = {.limits = limits, .n_vocab = ORACLE_VOCAB};
-    struct rn_clock clock = {.now_us = clock_now};
+    const struct rn_clock clock = {.now_us = clock_now};
     runnel_engine_options options;
+    const struct manual_plan plan = {
+        .limits = {.max_rows = 16, .max_seqs = 12, .max_outs = 12, .n_blocks = 16, .block_tokens = 4,
+                   .context_tokens = 64},
+        .options = &options,
+        .clock = &clock,
+    };
 
     runnel_engine_options_default(&options);
     options.max_streams = STREAMS;
     options.max_queued_tokens = max_queued_tokens;
     options.max_queued_bytes = max_queued_bytes;
-    assert_int_equal(rn_engine_new(&options, &clock, true, &engine, NULL), RUNNEL_OK);
-    oracle = oracle_new(&limits, &alphabet, 1);
-    parts.backend = &oracle->backend;
-    parts.vocab = rn_vocab_new_bytes(&engine->heap);
-    assert_int_equal(rn_model_new_of_parts(engine, &parts, NULL, &model, NULL), RUNNEL_OK);
+    manual_open(&plan, &engine, &model, &oracle);
     n_ends = 0;
-}
-
-static void complete_at_once(void *user, struct oracle *of)
-{
-    (void)user;
-    oracle_complete(of, ORACLE_FAULT_NONE);
 }
 
 static void stop(void)
 {
-    oracle->submitted = complete_at_once;
-    while (oracle->first != NULL)
-        oracle_complete(oracle, ORACLE_FAULT_NONE);
-    runnel_engine_free(engine);
-    assert_null(oracle->breach);
-    oracle_free(oracle);
+    manual_close(engine, oracle);
 }
 
 /* Runs what can run without a step's end or a reader. */
 static void settle(void)
 {
     rn_runtime_look_at_clock(&engine->runtime);
-    while (rn_runtime_runnable(&engine->runtime) > 0)
-        rn_runtime_step(&engine->runtime, 0, RN_ACTOR_BATCH);
+    manual_run(engine);
 }
 
 /* One step, if one is in flight, and all that follows. */

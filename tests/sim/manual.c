@@ -1,0 +1,60 @@
+/* See manual.h. */
+#include "tests/sim/manual.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+struct oracle_alphabet manual_alphabet(uint32_t n)
+{
+    struct oracle_alphabet alphabet = {.n = n};
+
+    for (uint32_t i = 0; i < n; i++)
+        alphabet.bytes[i] = (uint8_t)('a' + i);
+    return alphabet;
+}
+
+void manual_open(const struct manual_plan *plan, runnel_engine **engine, runnel_model **model, struct oracle **oracle)
+{
+    struct rn_model_parts parts = {.limits = plan->limits, .n_vocab = ORACLE_VOCAB};
+    struct oracle_alphabet alphabet = manual_alphabet(plan->n_letters == 0 ? 2 : plan->n_letters);
+
+    assert_int_equal(rn_engine_new(plan->options, plan->clock, true, engine, NULL), RUNNEL_OK);
+    *oracle = oracle_new(&plan->limits, &alphabet, 1);
+    assert_non_null(*oracle);
+    (*oracle)->submitted = plan->submitted;
+    parts.backend = &(*oracle)->backend;
+    parts.vocab = rn_vocab_new_bytes(&(*engine)->heap);
+    assert_int_equal(rn_model_new_of_parts(*engine, &parts, plan->model, model, NULL), RUNNEL_OK);
+}
+
+void manual_close(runnel_engine *engine, struct oracle *oracle)
+{
+    oracle->submitted = manual_complete_at_once;
+    while (oracle->first != NULL)
+        oracle_complete(oracle, ORACLE_FAULT_NONE);
+    runnel_engine_free(engine);
+    assert_null(oracle->breach);
+    oracle_free(oracle);
+}
+
+void manual_run(runnel_engine *engine)
+{
+    while (rn_runtime_runnable(&engine->runtime) > 0)
+        rn_runtime_step(&engine->runtime, 0, RN_ACTOR_BATCH);
+}
+
+void manual_settle(runnel_engine *engine)
+{
+    do
+        manual_run(engine);
+    while (runnel_engine_dispatch(engine, 0) > 0);
+}
+
+void manual_complete_at_once(void *user, struct oracle *oracle)
+{
+    (void)user;
+    oracle_complete(oracle, ORACLE_FAULT_NONE);
+}

@@ -1,0 +1,36 @@
+/* An engine without threads that has the oracle model, for tests that drive it by hand: actors run when the test says
+ * so, and a step of the model ends when the test lets it (oracle_complete). */
+#ifndef RN_TESTS_SIM_MANUAL_H
+#define RN_TESTS_SIM_MANUAL_H
+
+#include "actors/engine.h"
+#include "tests/sim/oracle_backend.h"
+
+struct manual_plan {
+    struct rn_backend_limits limits;
+    uint32_t n_letters;                     /* the model writes the first so many of a, b, c ...; 0: 2 */
+    const runnel_engine_options *options;   /* NULL: as they are by default */
+    const struct rn_clock *clock;           /* NULL: the machine's */
+    const runnel_model_options *model;      /* NULL: as they are by default */
+    void (*submitted)(void *user, struct oracle *oracle); /* with each step; NULL: it waits */
+};
+
+/* The oracle has the salt 1. Fails the test where it cannot. */
+void manual_open(const struct manual_plan *plan, runnel_engine **engine, runnel_model **model, struct oracle **oracle);
+
+/* Ends what a failed test may have left, frees both, and fails the test where the engine broke the backend's contract. */
+void manual_close(runnel_engine *engine, struct oracle *oracle);
+
+/* Runs actors until none can run; the host hears nothing. */
+void manual_run(runnel_engine *engine);
+
+/* All that can be done without another step, the host's callbacks included. */
+void manual_settle(runnel_engine *engine);
+
+/* For `submitted`: the step is done before its submit returns. */
+void manual_complete_at_once(void *user, struct oracle *oracle);
+
+/* The alphabet of the first n letters. */
+struct oracle_alphabet manual_alphabet(uint32_t n);
+
+#endif
