@@ -1,36 +1,15 @@
-/* Answers written by hand: each format's call, what turns out to be none, answers cut off anywhere, hostile ones in
- * linear time, and refused memory. The parts are written as one line, "R hm|C Sure.|N f|I id|A {}|E". */
+/* Answers written by hand: each format's call, what turns out to be none, answers cut off anywhere, and pieces of all
+ * formats in random order. The parts are written as one line, "R hm|C Sure.|N f|I id|A {}|E". */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "answer_parts.h"
-#include "base/clock.h"
-#include "text/answer_literal.h"
-
-#define TOOLS                                                                                                   \
-    "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{" \
-    "\"s\":{\"type\":\"string\"},\"n\":{\"type\":\"integer\"},\"b\":{\"type\":\"boolean\"},"                    \
-    "\"o\":{\"type\":\"object\"},\"u\":{\"type\":[\"string\",\"null\"]},"                                       \
-    "\"e\":{\"enum\":[\"a\",\"b\"]},\"y\":{\"anyOf\":[{\"type\":\"number\"},{\"type\":\"array\"}]}}}}},"        \
-    "{\"name\":\"g\",\"parameters\":{}}]"
-
-#define THINK "<think></think>"
-#define HERMES THINK "<tool_call>\n{\"name\": <function-name>}<|im_end|>"
-#define HARMONY "<|start|>assistant<|channel|>final<|message|><|end|>"
-#define CODER THINK "<tool_call>\n<function=x>\n<parameter=y>\n<|im_end|>"
-#define GLM THINK "<arg_key>k</arg_key><|observation|>"
-#define LLAMA "{\"name\": \"x\", \"parameters\": {}}<|eot_id|><|python_tag|>"
-#define MISTRAL "[TOOL_CALLS][THINK][INST]"
-#define LFM2 "<|tool_list_start|><|im_end|>"
-#define FUNCTIONARY ">>>all<|eot_id|>"
-#define GEMMA "<|tool_call>call:x<|channel>thought<turn|>"
+#include "answer_samples.h"
 
 /* One of each row of calls, told by what its template writes. */
 static const struct {
@@ -99,27 +78,6 @@ static void put_line(char **line, const struct parts *parts)
     (*line)[at] = '\0';
 }
 
-/* Each call that has an end has arguments that are one JSON object. */
-static void check_ends(const struct parts *parts)
-{
-    size_t i, n;
-
-    for (i = 0; i < parts->n; i++) {
-        json_error_t error;
-        json_t *object;
-        char *text;
-
-        if (parts->parts[i].kind != RN_PART_TOOL_END)
-            continue;
-        text = parts_text(parts, RN_PART_TOOL_ARGUMENTS, parts->parts[i].call, &n);
-        object = json_loadb(text, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
-        if (!json_is_object(object))
-            fail_msg("not an object: %s", text);
-        json_decref(object);
-        free(text);
-    }
-}
-
 /* Reads the text whole, byte by byte and in random cuts; all must give the same line. */
 static void expect_of(const char *source, const char *prompt, const char *tools, bool finished, const char *text,
                       const char *expected)
@@ -147,7 +105,7 @@ static void expect_of(const char *source, const char *prompt, const char *tools,
         put_line(&line, &parts);
         if (strcmp(line, expected) != 0)
             fail_msg("%s\n  gave     %s\n  expected %s", text, line, expected);
-        check_ends(&parts);
+        parts_check_ends(&parts);
         free(line);
         parts_fini(&parts);
     }
@@ -551,82 +509,6 @@ static void test_wants(void **state)
     assert_int_equal(rn_heap_blocks(&heap), 0);
 }
 
-#define HOSTILE ((size_t)1 << 20)
-
-/* begin, then `unit` again and again to a megabyte. */
-static char *hostile(const char *begin, const char *unit)
-{
-    char *text = malloc(HOSTILE + 1);
-    size_t n = strlen(begin), unit_bytes = strlen(unit);
-
-    assert_non_null(text);
-    memcpy(text, begin, n);
-    for (; n < HOSTILE; n++)
-        text[n] = unit[(n - strlen(begin)) % unit_bytes];
-    text[HOSTILE] = '\0';
-    return text;
-}
-
-/* A megabyte of what might keep a parser busy, in far less than the minutes that anything quadratic would take. */
-static void test_hostile(void **state)
-{
-    static const struct {
-        const char *source, *begin, *unit;
-    } inputs[] = {
-        {HERMES, "", "<"},
-        {HERMES, "", "\n"},
-        {HERMES, "", "<tool_call>"},
-        {HERMES, "", "<tool_call>\n{\"x\":\""},
-        {HERMES, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":", "["},
-        {HERMES, "<tool_call>", "["},
-        {HERMES, "<tool_call>{\"name\":\"", "n"},
-        {HERMES, "<tool_call>{\"arguments\":{\"a\":\"", "n"},
-        {HERMES, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"", "\\\\"},
-        {CODER, "<function=", "f"},
-        {CODER, "<function=f><parameter=", "f"},
-        {CODER, "<function=f><parameter=s>", "<"},
-        {CODER, "<function=f><parameter=s>", "\n</param"},
-        {CODER, "<function=f><parameter=z>", "[1,"},
-        {CODER, "<function=f><parameter=z>", "</"},
-        {CODER, "<function=f><parameter=o>", "{\"a\":"},
-        {LFM2, "<|tool_call_start|>", "[f(a=1),"},
-        {LFM2, "<|tool_call_start|>[f(a=", "("},
-        {GEMMA, "<|tool_call>call:f{a:<|\"|>", "<|\""},
-        {HARMONY, "", "<|start|>assistant"},
-        {HARMONY, "", "<|channel|>"},
-        {HARMONY, "", "<|channel|>x to="},
-        {LLAMA, "", "{\"name\":\"f\"};"},
-        {MISTRAL, "", "[TOOL_CALLS]f[ARGS]{}"},
-    };
-    struct rn_clock clock = rn_clock_machine();
-    struct rn_heap heap;
-    size_t i;
-
-    (void)state;
-    rn_heap_init(&heap, NULL);
-    for (i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
-        struct reading reading = {.format = rn_answer_format_of(inputs[i].source, strlen(inputs[i].source)),
-                                  .heap = &heap,
-                                  .prompt = "",
-                                  .tools = TOOLS,
-                                  .tools_bytes = strlen(TOOLS)};
-        char *text = hostile(inputs[i].begin, inputs[i].unit);
-        uint64_t begin = rn_now_us(&clock);
-        struct parts whole, bytes;
-
-        parts_read(&reading, text, HOSTILE, CUT_WHOLE, 0, &whole);
-        parts_fini(&whole);
-        if (rn_now_us(&clock) - begin > 10u * 1000000)
-            fail_msg("%s%s..: too slow", inputs[i].begin, inputs[i].unit);
-        parts_read(&reading, text, HOSTILE / 32, CUT_WHOLE, 0, &whole);
-        parts_read(&reading, text, HOSTILE / 32, CUT_BYTES, 0, &bytes);
-        assert_true(parts_equal(&whole, &bytes));
-        parts_fini(&bytes);
-        parts_fini(&whole);
-        free(text);
-    }
-}
-
 /* Pieces of all formats in random order: the parts do not depend on the cuts, and calls that end are whole. */
 static void test_pieces(void **state)
 {
@@ -738,7 +620,7 @@ static void test_pieces(void **state)
                 n += strlen(piece);
             }
             parts_read(&reading, text, n, CUT_WHOLE, 0, &whole);
-            check_ends(&whole);
+            parts_check_ends(&whole);
             parts_read(&reading, text, n, round % 2 ? CUT_BYTES : CUT_RANDOM, random, &cut);
             assert_true(parts_equal(&whole, &cut));
             parts_fini(&cut);
@@ -748,85 +630,14 @@ static void test_pieces(void **state)
     assert_int_equal(rn_heap_blocks(&heap), 0);
 }
 
-/* ---- The literal machine ---- */
-
-static void test_literal(void **state)
-{
-    static const char *const good[] = {
-        "{}", "[]", "0", "-0.5e+10", "\"\\ud83e\\udd89\"", "[1,[2,{\"a\":null}]]", " true ", "\"\\u0000\\/\""};
-    static const char *const bad[] = {
-        "",     "{",         "[1,]",        "{\"a\":1,}",  "01",     "1.",    "-",     "+1",        "'a'", "tru",
-        "True", "\"\\x41\"", "\"\\ud83e\"", "\"\\udd89\"", "\"\n\"", "{a:1}", "[1 2]", "{\"a\" 1}", "1 2", "nulll"};
-    char deep[2 * RN_LITERAL_DEPTH + 3];
-    size_t i;
-
-    (void)state;
-    for (i = 0; i < sizeof good / sizeof good[0]; i++)
-        if (!rn_literal_is(RN_LITERAL_JSON, good[i], strlen(good[i])))
-            fail_msg("%s", good[i]);
-    for (i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        if (rn_literal_is(RN_LITERAL_JSON, bad[i], strlen(bad[i])))
-            fail_msg("%s", bad[i]);
-    assert_true(rn_literal_is(RN_LITERAL_PYTHON, "{'a': (1, None,), \"b\": True}", 28));
-    assert_false(rn_literal_is(RN_LITERAL_PYTHON, "{True: 1}", 9));
-    memset(deep, '[', RN_LITERAL_DEPTH + 1);
-    memset(deep + RN_LITERAL_DEPTH + 1, ']', RN_LITERAL_DEPTH + 1);
-    assert_false(rn_literal_is(RN_LITERAL_JSON, deep, 2 * RN_LITERAL_DEPTH + 2));
-    assert_true(rn_literal_is(RN_LITERAL_JSON, deep + 1, 2 * RN_LITERAL_DEPTH));
-}
-
-/* ---- Memory ---- */
-
-struct refuser {
-    int left;
-};
-
-static void *refuse_alloc(void *user, size_t bytes, size_t alignment)
-{
-    struct refuser *refuser = (struct refuser *)user;
-
-    (void)alignment;
-    return refuser->left-- > 0 ? malloc(bytes) : NULL;
-}
-
-static void refuse_free(void *user, void *ptr, size_t bytes)
-{
-    (void)user;
-    (void)bytes;
-    free(ptr);
-}
-
-static void test_refused(void **state)
-{
-    struct refuser refuser;
-    runnel_allocator hook = {refuse_alloc, refuse_free, &refuser};
-    struct rn_answer *answer = NULL;
-    struct rn_heap heap;
-    int i;
-
-    (void)state;
-    for (i = 0; answer == NULL; i++) {
-        assert_true(i < 100);
-        refuser.left = i;
-        rn_heap_init(&heap, &hook);
-        answer = rn_answer_new(&heap, rn_answer_format_of(HERMES, strlen(HERMES)), TOOLS, strlen(TOOLS));
-        if (answer == NULL)
-            assert_int_equal(rn_heap_blocks(&heap), 0);
-    }
-    assert_true(i > 2);
-    rn_answer_free(answer);
-    assert_int_equal(rn_heap_blocks(&heap), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),         cmocka_unit_test(test_plain),   cmocka_unit_test(test_reasoning),
         cmocka_unit_test(test_json_in_tags), cmocka_unit_test(test_no_call), cmocka_unit_test(test_json_kinds),
-        cmocka_unit_test(test_parameters),   cmocka_unit_test(test_python),  cmocka_unit_test(test_gemma),
-        cmocka_unit_test(test_harmony),      cmocka_unit_test(test_early),   cmocka_unit_test(test_cut_off),
-        cmocka_unit_test(test_wants),        cmocka_unit_test(test_hostile), cmocka_unit_test(test_literal),
-        cmocka_unit_test(test_refused),      cmocka_unit_test(test_pieces),  cmocka_unit_test(test_markup),
+        cmocka_unit_test(test_parameters),   cmocka_unit_test(test_python),  cmocka_unit_test(test_markup),
+        cmocka_unit_test(test_gemma),        cmocka_unit_test(test_harmony), cmocka_unit_test(test_early),
+        cmocka_unit_test(test_cut_off),      cmocka_unit_test(test_wants),   cmocka_unit_test(test_pieces),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
