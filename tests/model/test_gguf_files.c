@@ -274,7 +274,7 @@ static void test_split_refusals(void **state)
 static void test_no_file(void **state)
 {
     (void)state;
-    alarm(20); /* an open that blocks ends the test */
+    alarm(300); /* an open that blocks ends the test */
     assert_int_equal(mkfifo(in_directory("fifo"), 0600), 0);
     w_save(&(struct writer){0}, directory, "empty");
     expect_refusal("", RUNNEL_IO, directory, "directory");

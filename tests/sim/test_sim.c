@@ -23,7 +23,7 @@
 extern void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
 
 /* A run takes milliseconds; one that is not through by then never will be. */
-#define WATCHDOG_S 60
+#define WATCHDOG_S 300
 
 static unsigned long long first_seed = 1, last_seed = 2000;
 static volatile unsigned long long seed_now;

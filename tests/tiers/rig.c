@@ -12,7 +12,7 @@
 
 #include "base/rng.h"
 
-enum { STREAMS = 64, PATIENCE_S = 60 };
+enum { STREAMS = 64, PATIENCE_S = 600 };
 
 /* The answer of one request as far as it has come. */
 static struct stream {
