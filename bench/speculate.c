@@ -12,7 +12,7 @@
  *                   [--threads N] [--csv]
  *
  * Variants go in turn, round by round, so that the machine's moods meet all of them; a figure is the median of the
- * rounds' ratios, least and most beside it. Everything runs on one host thread; greedy. */
+ * rounds' ratios, least and most beside it. The grid's prompts are short, so that all streams soon run at once. Everything runs on one host thread; greedy. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@
 #include "base/rng.h"
 #include "streams_device.h"
 
-enum { STREAMS_MOST = 64, TOKENS_MOST = 1024, PROMPT = 12, ROUNDS_MOST = 64, TURN = 48 };
+enum { STREAMS_MOST = 64, TOKENS_MOST = 1024, PROMPT = 4, ROUNDS_MOST = 64, TURN = 48 };
 
 struct talk {
     runnel_stream stream;
@@ -160,6 +160,8 @@ static double run(uint32_t n, uint32_t draft)
         begin = talks[i].at_ns[0] > begin ? talks[i].at_ns[0] : begin;
         end = talks[i].at_ns[talks[i].n_tokens - 1] < end ? talks[i].at_ns[talks[i].n_tokens - 1] : end;
     }
+    if (begin >= end)
+        die("--tokens", "so few that the first stream ends before the last has begun");
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t k = 0; k < talks[i].n_tokens; k++)
             tokens += talks[i].at_ns[k] > begin && talks[i].at_ns[k] <= end;
