@@ -143,11 +143,11 @@ static void submit(struct talk *talk, uint32_t draft)
         die("submit", error.message);
 }
 
-/* Tokens per second of n talks at once, while all of them go on: from the last one's first token to the first one's
- * last. */
+/* Tokens per second of n talks at once, from the first token of all to the last of all: streams that draft well end
+ * early, so that there may be no time in which all of them go on. */
 static double run(uint32_t n, uint32_t draft)
 {
-    uint64_t begin = 0, end = UINT64_MAX, tokens = 0;
+    uint64_t begin = UINT64_MAX, end = 0, tokens = 0;
 
     for (uint32_t i = 0; i < n; i++)
         submit(&talks[i], draft);
@@ -157,15 +157,11 @@ static double run(uint32_t n, uint32_t draft)
             runnel_engine_dispatch(engine, 0);
         }
     for (uint32_t i = 0; i < n; i++) {
-        begin = talks[i].at_ns[0] > begin ? talks[i].at_ns[0] : begin;
-        end = talks[i].at_ns[talks[i].n_tokens - 1] < end ? talks[i].at_ns[talks[i].n_tokens - 1] : end;
+        begin = talks[i].at_ns[0] < begin ? talks[i].at_ns[0] : begin;
+        end = talks[i].at_ns[talks[i].n_tokens - 1] > end ? talks[i].at_ns[talks[i].n_tokens - 1] : end;
+        tokens += talks[i].n_tokens;
     }
-    if (begin >= end)
-        die("--tokens", "so few that the first stream ends before the last has begun");
-    for (uint32_t i = 0; i < n; i++)
-        for (uint32_t k = 0; k < talks[i].n_tokens; k++)
-            tokens += talks[i].at_ns[k] > begin && talks[i].at_ns[k] <= end;
-    return (double)tokens / ((double)(end - begin) * 1e-9);
+    return (double)(tokens - 1) / ((double)(end - begin) * 1e-9);
 }
 
 static int by_size(const void *a, const void *b)
