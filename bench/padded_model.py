@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A small trained model inside the shape of a large one: the cost of the large, the texts of the small.
 
-    padded_model.py SMALL.gguf OUT.gguf [--like tinyllama-1b] [--type Q4_0|Q8_0|F16] [--noise 0.0] [--seed 1] [--layers N]
+    padded_model.py SMALL.gguf OUT.gguf [--like tinyllama-1b] [--type Q4_0|Q8_0|F16] [--seed 1] [--layers N]
+                    [--noise 0.0 | --agree 0.8 [--draft DRAFT.gguf] [--prompts FILE]]
 
 For benchmarks of speculation, which need a slow target whose tokens a fast draft model foretells as often as in real life
 (random weights cannot: nothing foretells them). The function of SMALL (llama architecture, F16 or F32) is kept:
@@ -14,7 +15,10 @@ For benchmarks of speculation, which need a slow target whose tokens a fast draf
     layers            the new ones have random weights, and their outputs are zero
 
 What is lost is the rounding of --type. --noise S adds Gaussian noise of S times their deviation to the weights of the output
-matrix: the same cost, other tokens, so a lower acceptance. Reads make_gguf.py from ../shared/tools or $RUNNEL_SHARED."""
+matrix: the same cost, other tokens, so a lower acceptance. --agree A looks for the noise with which DRAFT (without it: SMALL
+itself) foretells the share A of the target's tokens, and prints what it found: both are run in numpy, with the target's
+weights rounded to --type, along the target's own greedy answers to a few prompts (--prompts: token ids, a prompt in each
+line; else beginnings that the target draws by itself). Reads make_gguf.py from ../shared/tools or $RUNNEL_SHARED."""
 import argparse
 import os
 import pathlib
@@ -23,6 +27,8 @@ import sys
 
 import numpy as np
 
+from small_llama import Llama
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, os.path.join(os.environ.get("RUNNEL_SHARED", ROOT.parent / "shared"), "tools"))
 import make_gguf as gguf  # noqa: E402
@@ -30,6 +36,8 @@ import make_gguf as gguf  # noqa: E402
 SCALARS = {gguf.U8: "B", gguf.I8: "b", gguf.U16: "H", gguf.I16: "h", gguf.U32: "I", gguf.I32: "i", gguf.F32: "f",
            gguf.BOOL: "?", gguf.U64: "Q", gguf.I64: "q", gguf.F64: "d"}
 FLOATS = {0: "<f4", 1: "<f2"}
+BEGINNINGS, DRAWN, GREEDY = 8, 16, 96  # of --agree: prompts, tokens drawn for each, tokens of each answer
+TURNS, HALVINGS, ENOUGH, MOST_NOISE = 8, 12, 0.01, 8.0
 
 
 class Reader:
@@ -82,8 +90,8 @@ class Shape:
 
 def large_shape(small, preset, layers, head_dim):
     dim, n_layers, heads, kv_heads, ff = gguf.PRESETS[preset][:5]
-    more = dim // heads // head_dim  # heads of the small model's size, with the same width of queries and keys
-    large = Shape(dim, layers or n_layers, heads * more, kv_heads * more, ff)
+    width = dim // heads * kv_heads  # of keys; heads of the small model's size, as many as fill the same width
+    large = Shape(dim, layers or n_layers, dim // head_dim, width // head_dim, ff)
     fits = (dim % 256 == 0 and dim >= small.dim and ff >= small.ff and large.layers >= small.layers and
             large.kv_heads >= small.kv_heads and large.heads // large.kv_heads >= small.heads // small.kv_heads)
     if not fits:
@@ -96,6 +104,7 @@ class Padder:
         self.source, self.large, self.small, self.args = source, large, small, args
         self.head_dim = small.dim // small.heads
         self.random = np.random.default_rng(args.seed)
+        self.noise = args.noise
         self.writer = gguf.Writer()
 
     def fresh(self, rows, cols):
@@ -161,12 +170,10 @@ class Padder:
         self.inward(prefix + "ffn_up.weight", large.ff, units)
         self.outward(prefix + "ffn_down.weight", large.ff, units)
 
-    def vocabulary(self, name, old, noise):
+    def vocabulary(self, name, old):
         def make():
             out = np.zeros((len(old), self.large.dim), np.float32)
             out[:, :self.small.dim] = old
-            if noise > 0:
-                out[:, :self.small.dim] += self.random.standard_normal(old.shape, dtype=np.float32) * noise * old.std()
             return out
         self.put(name, make, (len(old), self.large.dim))
 
@@ -185,12 +192,96 @@ class Padder:
     def run(self, path):
         tensors = self.source.tensors
         self.header()
-        self.vocabulary("token_embd.weight", tensors["token_embd.weight"], 0)
+        self.vocabulary("token_embd.weight", tensors["token_embd.weight"])
         self.norm("output_norm.weight")
         for i in range(self.large.layers):
             self.layer(i)
-        self.vocabulary("output.weight", tensors.get("output.weight", tensors["token_embd.weight"]), self.args.noise)
+        self.vocabulary("output.weight", head_of(self.source) + self.noise * noise_of(self.source, self.args.seed))
         self.writer.write(path)
+
+
+# ---- How often a draft is right ----
+
+def head_of(source):
+    return source.tensors.get("output.weight", source.tensors["token_embd.weight"])
+
+
+def noise_of(source, seed):
+    head = head_of(source)
+    return np.random.default_rng([seed, 1]).standard_normal(head.shape, dtype=np.float32) * head.std()
+
+
+def rounded(x, kind):
+    """What is left of the values after a block format."""
+    if x.ndim != 2 or kind == "F16":
+        return x
+    blocks = np.frombuffer(gguf.quantize(x, kind), np.uint8).reshape(-1, gguf.TYPES[kind][2])
+    scale = blocks[:, :2].copy().view("<f2").astype(np.float32)
+    if kind == "Q8_0":
+        values = blocks[:, 2:].view(np.int8).astype(np.float32)
+    else:
+        values = np.concatenate([blocks[:, 2:] & 15, blocks[:, 2:] >> 4], 1).astype(np.float32) - 8
+    return (scale * values).reshape(x.shape)
+
+
+def llama(source, tensors):
+    number = source.number
+    return Llama(tensors, number("block_count"), number("attention.head_count"), number("attention.head_count_kv"),
+                 number("attention.layer_norm_rms_epsilon"), number("rope.freq_base"))
+
+
+def walk(target, target_head, draft, draft_head, prompt, random):
+    """(states behind each token of a greedy answer, what the draft finds likeliest there). A prompt of one token is gone on
+    with by tokens that are drawn."""
+    token, states, guesses = prompt[0], [], []
+    drawn = DRAWN if len(prompt) == 1 else 0
+    for i in range(len(prompt) + drawn + GREEDY - 1):
+        states.append(target.hidden(token))
+        guesses.append(np.argmax(draft_head @ draft.hidden(token)))
+        logits = target_head @ states[-1]
+        if i + 1 < len(prompt):
+            token = prompt[i + 1]
+        elif i < drawn:
+            shares = np.exp(logits - logits.max())
+            token = random.choice(len(shares), p=shares / shares.sum())
+        else:
+            token = np.argmax(logits)
+    return states[-GREEDY:], guesses[-GREEDY:]
+
+
+def foretold(head, states, guesses):
+    return np.mean(np.argmax(states @ head.T, 1) == guesses)
+
+
+def find_noise(source, draft, args):
+    """(noise, measured share). Answers are those of the noise found so far, so that it is looked for a few times; the noise
+    whose own answers came nearest is taken."""
+    tensors = {name: rounded(x, args.type) for name, x in source.tensors.items()}
+    prompts = [[source.keys.get("tokenizer.ggml.bos_token_id", (0, 0))[1]]] * BEGINNINGS
+    if args.prompts:
+        lines = pathlib.Path(args.prompts).read_text(encoding="utf-8").splitlines()
+        prompts = [[int(i) for i in line.split()] for line in lines if line.strip()]
+    noise, direction, best = 0.0, noise_of(source, args.seed), None
+    for turn in range(TURNS):
+        random = np.random.default_rng([args.seed, 2])
+        head = rounded(head_of(source) + noise * direction, args.type)
+        walks = [walk(llama(source, tensors), head, llama(draft, draft.tensors), head_of(draft), prompt, random)
+                 for prompt in prompts]
+        states, guesses = (np.concatenate(part) for part in zip(*walks))
+        share = foretold(head, states, guesses)
+        if turn == 0 and share < args.agree:
+            sys.exit(f"padded_model: without any noise {share:.3f} of the tokens are foretold: --agree is more")
+        if best is None or abs(share - args.agree) < abs(best[1] - args.agree):
+            best = noise, share
+        if abs(share - args.agree) < ENOUGH:
+            break
+        before, low, high = noise, 0.0, MOST_NOISE
+        for _ in range(HALVINGS):
+            noise = (low + high) / 2
+            right = foretold(rounded(head_of(source) + noise * direction, args.type), states, guesses)
+            low, high = (noise, high) if right > args.agree else (low, noise)
+        noise = (before + noise) / 2 if turn > 1 else noise  # or it may swing between two values
+    return best
 
 
 def main():
@@ -200,6 +291,9 @@ def main():
     parser.add_argument("--like", default="tinyllama-1b", choices=gguf.PRESETS)
     parser.add_argument("--type", default="Q4_0", choices=["F16", "Q8_0", "Q4_0"])
     parser.add_argument("--noise", type=float, default=0)
+    parser.add_argument("--agree", type=float)
+    parser.add_argument("--draft")
+    parser.add_argument("--prompts")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--layers", type=int)
     args = parser.parse_args()
@@ -209,6 +303,9 @@ def main():
     small = Shape(source.number("embedding_length"), source.number("block_count"), source.number("attention.head_count"),
                   source.number("attention.head_count_kv"), source.number("feed_forward_length"))
     large = large_shape(small, args.like, args.layers, small.dim // small.heads)
+    if args.agree is not None:
+        args.noise, share = find_noise(source, Reader(args.draft) if args.draft else source, args)
+        print(f"noise {args.noise:.4f}: {share:.3f} of the tokens foretold")
     Padder(source, large, small, args).run(args.out)
 
 
