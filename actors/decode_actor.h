@@ -110,7 +110,7 @@ struct rn_decode {
     struct rn_batch batches[2];   /* one in flight, and one that is taken apart */
     struct rn_batch *batch;       /* the one that is composed, or in flight */
     uint32_t *feature_rows;       /* [max_rows]: of the step that is composed, or in flight */
-    float *features;              /* [max_rows, n_features]: likewise, but those for a drafter */
+    float *features;              /* [max_rows, row_features]: likewise, but where a drafter reads them */
     struct rn_pace pace;
     struct rn_step_cost cost;
     struct rn_draft_share share;

@@ -402,6 +402,7 @@ static void add_chunk(struct rn_decode *decode, struct rn_request *request, uint
         if (request->embed != NULL && rn_embed_ask(request->embed, request->n_done, request->n_prompt)) {
             decode->feature_rows[decode->batch->step.n_features++] = decode->batch->step.n_rows;
             part->n_features++;
+            decode->batch->step.early_features = false;
         }
         add_row(decode, part, last && request->n_fill < request->n_limit, next_logits(decode, request));
     }
@@ -443,12 +444,21 @@ static void add_prompts(struct rn_decode *decode)
         rn_request_push(&decode->prompts, rn_request_pop(&decode->prompts));
 }
 
+/* A head's features stand before the last block's end. Until one asks for an embedding no row goes on for them. */
+static bool has_early_features(const struct rn_decode *decode)
+{
+    const struct rn_plan *plan = decode->model->parts.plan;
+
+    return plan != NULL && plan->normed_at > 0;
+}
+
 bool rn_batch_compose(struct rn_decode *decode)
 {
     struct rn_batch *batch = decode->batch;
 
     batch->n_parts = batch->n_drafts = 0;
     batch->read_along = false;
+    batch->step.early_features = has_early_features(decode);
     batch->step.n_rows = batch->step.n_outs = batch->step.n_copies = batch->step.n_features = 0;
     add_running(decode);
     add_prompts(decode);

@@ -381,7 +381,7 @@ static void add_news(struct rn_decode *decode, struct rn_news_list *list, const 
         .first = lane->n_told, .n_tokens = n, .tokens = list->tokens + list->n_tokens, .n_flying = lane->n_flying,
         .flying = lane->flying, .want = lane->want, .features_at = lane->features_at, .n_positions = lane->n_positions};
     if (news->n_positions > 0)
-        news->features = list->features + (size_t)lane->features * decode->drafting.drafter->n_features;
+        news->features = list->features + (size_t)lane->features * decode->model->parts.row_features;
     lane->n_positions = 0;
     lane->told = true;
     if (begins)
@@ -463,8 +463,10 @@ bool rn_drafting_close(struct rn_decode *decode)
 
 /* ---- Life ---- */
 
-static runnel_status take_lists(struct rn_drafting *drafting, struct rn_heap *heap, uint32_t n_rows)
+static runnel_status take_lists(struct rn_drafting *drafting, struct rn_heap *heap, const struct rn_model_parts *parts)
 {
+    size_t n_features = (size_t)parts->limits.max_rows * parts->row_features;
+
     for (uint32_t i = 0; i < RN_NEWS_LISTS; i++) {
         struct rn_news_list *list = &drafting->lists[i];
 
@@ -473,8 +475,7 @@ static runnel_status take_lists(struct rn_drafting *drafting, struct rn_heap *he
         list->items = rn_alloc(heap, list->capacity, sizeof list->items[0]);
         list->tokens = rn_alloc(heap, list->token_capacity, sizeof list->tokens[0]);
         if (drafting->drafter->n_features > 0)
-            list->features =
-                rn_alloc(heap, (size_t)n_rows * drafting->drafter->n_features, sizeof(float));
+            list->features = rn_alloc(heap, n_features, sizeof(float));
         if (list->items == NULL || list->tokens == NULL || (drafting->drafter->n_features > 0 && !list->features))
             return RUNNEL_NO_MEMORY;
         list->next = drafting->free_lists;
@@ -497,7 +498,7 @@ runnel_status rn_drafting_init(struct rn_decode *decode)
     drafting->outlooks = rn_alloc(&engine->heap, engine->max_streams, sizeof drafting->outlooks[0]);
     if (drafting->lanes == NULL || drafting->endings == NULL || drafting->outlooks == NULL)
         return RUNNEL_NO_MEMORY;
-    return take_lists(drafting, &engine->heap, decode->model->parts.limits.max_rows);
+    return take_lists(drafting, &engine->heap, &decode->model->parts);
 }
 
 void rn_drafting_fini(struct rn_decode *decode)

@@ -47,17 +47,17 @@ static void begin_anew(struct rn_seat *seat)
 void rn_seat_learn_features(const struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t at, uint32_t n,
                             const float *features)
 {
-    uint32_t width = draft->drafter->n_features;
+    uint32_t width = draft->drafter->n_features, stride = draft->model->parts.row_features;
     bool gap = seat->f_end == 0 || at > seat->f_end || at < seat->f_first;
 
     if (n > RN_SEAT_FEATURES) {
-        features += (size_t)(n - RN_SEAT_FEATURES) * width;
+        features += (size_t)(n - RN_SEAT_FEATURES) * stride;
         at += n - RN_SEAT_FEATURES;
         n = RN_SEAT_FEATURES;
         gap = true;
     }
     for (uint32_t i = 0; i < n; i++)
-        memcpy(place_of(draft, seat, at + i), features + (size_t)i * width, width * sizeof(float));
+        memcpy(place_of(draft, seat, at + i), features + (size_t)i * stride, width * sizeof(float));
     seat->f_end = at + n;
     seat->f_first = gap ? at : seat->f_first;
     if (seat->f_end - seat->f_first > RN_SEAT_FEATURES)

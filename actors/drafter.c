@@ -302,10 +302,10 @@ runnel_status rn_drafter_plan_model(struct runnel_model *model, const char *path
         return status;
     if (drafter->kind == RN_DRAFTER_TOKENS)
         return rn_plan_new(heap, parts->gguf, context, &parts->plan, error);
-    status = is_mtp(path) ? rn_plan_new_for_nextn(heap, parts->gguf, context, &parts->plan, error)
+    status = is_mtp(path) ? rn_plan_new(heap, parts->gguf, context, &parts->plan, error)
                           : rn_plan_new_for_head(heap, parts->gguf, context, drafter->gguf, &parts->plan, error);
     if (status == RUNNEL_OK)
-        drafter->n_features = parts->plan->features_width;
+        drafter->n_features = parts->plan->embedding;
     return status;
 }
 

@@ -91,7 +91,8 @@ struct rn_news {
     uint32_t first, n_tokens; /* tokens [first, first + n_tokens) of the sequence */
     const int32_t *tokens;    /* [n_tokens]; the list's */
     uint32_t features_at, n_positions; /* FEATURES: the target's of positions [features_at, features_at + n_positions) ... */
-    const float *features;    /* ... [n_positions, n_features]; the list's */
+    const float *features;    /* ... [n_positions] rows of the step, of which the first
+                                 n_features of row_features (engine.h) are for it; the list's */
     uint32_t n_flying;        /* of the guesses behind these tokens, those in the step in flight ... */
     bool flying;              /* ... if it is in one */
     uint32_t want;            /* guesses wanted for the next step; 0: none for now */
@@ -104,7 +105,7 @@ struct rn_news_list {
     struct rn_news *items;     /* [capacity] */
     uint32_t n_tokens, token_capacity;
     int32_t *tokens;           /* [token_capacity] */
-    float *features;           /* [rows of a step, n_features] of a FEATURES drafter, else NULL */
+    float *features;           /* [rows of a step, row_features] of a FEATURES drafter, else NULL */
     uint32_t step_us;          /* what a step of the target takes now; 0: not known */
     uint32_t serial;           /* not 0: some of it wait; a DRAFTS that answers this number ends the wait ... */
     uint32_t patience_us;      /* ... after so long with what there is by then */

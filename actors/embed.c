@@ -32,11 +32,11 @@ bool rn_embed_ask(struct rn_embed *embed, uint32_t position, uint32_t n_prompt)
            (embed->pooling == RUNNEL_POOLING_LAST && position + 1 == n_prompt);
 }
 
-void rn_embed_add(struct rn_embed *embed, const float *features, uint32_t n)
+void rn_embed_add(struct rn_embed *embed, const float *features, uint32_t n, uint32_t stride)
 {
     for (uint32_t r = 0; r < n; r++)
         for (uint32_t i = 0; i < embed->width; i++)
-            embed->sum[i] += features[(size_t)r * embed->width + i];
+            embed->sum[i] += features[(size_t)r * stride + i];
     embed->n += n;
 }
 

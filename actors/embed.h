@@ -32,8 +32,9 @@ void rn_embed_free(struct rn_embed *embed); /* NULL is allowed */
 /* True when the features of this position of n_prompt are wanted and were not asked for before; then they are now. */
 bool rn_embed_ask(struct rn_embed *embed, uint32_t position, uint32_t n_prompt);
 
-/* features [n, width] of the next positions that were asked for. */
-void rn_embed_add(struct rn_embed *embed, const float *features, uint32_t n);
+/* features: n rows of `width`, the next positions that were asked for; a row begins `stride` floats behind the one
+ * before. */
+void rn_embed_add(struct rn_embed *embed, const float *features, uint32_t n, uint32_t stride);
 
 /* Writes out. NUMERIC: it is not finite. */
 runnel_status rn_embed_finish(struct rn_embed *embed);

@@ -148,8 +148,8 @@ static runnel_status open_file(struct runnel_model *model, runnel_error *error)
         if (status != RUNNEL_OK)
             return status;
         n_vocab = parts->plan->n_vocab;
-        if (parts->drafter.n_features == 0) /* else those of a row are the drafter's */
-            parts->n_features = parts->plan->features_width;
+        parts->n_features = parts->plan->features_width - parts->plan->normed_at;
+        parts->row_features = parts->plan->features_width;
     }
     parts->n_vocab = (uint32_t)n_vocab;
     status = rn_vocab_new(heap, parts->gguf, (uint32_t)n_vocab, &parts->vocab, error);

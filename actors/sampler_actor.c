@@ -31,11 +31,13 @@ static bool is_refuted(const struct rn_batch_out *out)
 /* Texts whose embedding is wanted: their positions of this step, and what they come to. */
 static void pool(const struct rn_sampler_actor *sampler, const struct rn_batch *batch, struct rn_batch_part *part)
 {
-    const float *features = batch->step.features + (size_t)part->features * sampler->model->parts.n_features;
+    const struct rn_model_parts *parts = &sampler->model->parts;
+    const float *features = batch->step.features + (size_t)part->features * parts->row_features;
 
     if (part->embed == NULL || batch->step.status != RUNNEL_OK)
         return;
-    rn_embed_add(part->embed, features, part->n_features);
+    features += parts->row_features - parts->n_features;
+    rn_embed_add(part->embed, features, part->n_features, parts->row_features);
     if (part->last)
         part->status = rn_embed_finish(part->embed);
 }

@@ -703,7 +703,7 @@ static void choose_features(struct rn_fast *fast)
 static void choose_rows(struct rn_fast *fast)
 {
     const struct rn_step *step = fast->step;
-    bool tapped = fast->has_features && fast->plan->taps_selected;
+    bool tapped = fast->has_features && fast->plan->taps_selected && !step->early_features;
     uint32_t i;
 
     fast->n_selected = step->n_outs;

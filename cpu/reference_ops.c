@@ -224,7 +224,7 @@ void rn_reference_choose(struct rn_reference *ref, const struct rn_step *step)
     for (r = 0; r < step->n_rows; r++)
         if (step->rows[r].out >= 0)
             ref->selected[ref->n_selected++] = r;
-    for (r = 0; r < step->n_rows && ref->plan->taps_selected; r++)
+    for (r = 0; r < step->n_rows && ref->plan->taps_selected && !step->early_features; r++)
         if (step->rows[r].out < 0 && features_of(step, r) >= 0)
             ref->selected[ref->n_selected++] = r;
 }

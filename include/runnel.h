@@ -383,8 +383,7 @@ typedef struct runnel_model_options {
     const char *draft_path;   /* NULL: none. A GGUF file of a smaller model with the same tokens; it is loaded too and
                                  guesses the next tokens of requests that ask for it (RUNNEL_DRAFT_MODEL). Or a head
                                  that was trained for this very file (runnel_eagle_train); "mtp": the file's own
-                                 prediction layer; "exit:N": the model's first N blocks. With a head or "mtp" the model
-                                 gives no embeddings. Not with chunk_mean */
+                                 prediction layers; "exit:N": the model's first N blocks. Not with chunk_mean */
     uint64_t draft_kv_bytes;  /* memory for its KV blocks; 0: room for as many positions as the model has, at most an
                                  eighth of the machine's memory. Streams for which there is none do not draft */
     uint32_t draft_threads;   /* 0: it takes turns with the model on the compute threads. Else it has so many threads of

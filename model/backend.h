@@ -91,6 +91,8 @@ struct rn_step {
                                        NULL: all */
     float *features;                /* [n_features or n_rows, features_width], written by the backend; NULL: not
                                        wanted */
+    bool early_features;            /* of features only those before rn_plan.normed_at are wanted, the rest need not be
+                                       written: no row is computed further for them. Of plans where that is not 0 */
     const float *inputs;            /* [n_rows, inputs_width]; of plans without INPUT: not looked at */
     runnel_status status;           /* set before on_done: OK, DEVICE, CANCELLED (the backend is being freed) */
     void (*on_done)(struct rn_step *step); /* called once, on a thread of the backend; must not block */

@@ -373,8 +373,10 @@ void rn_build_head(struct rn_build *b, int16_t x, int32_t embedding)
     if (!b->selected)
         x = rn_build_select(b, x);
     normed = rn_build_rms_norm(b, x, "output_norm.weight");
-    if (b->n_taps == 0)
+    if (b->n_taps == 0 || b->with_norm) {
+        b->plan->normed_at = b->plan->features_width;
         rn_build_features(b, normed);
+    }
     rn_build_logits(b, normed, "output.weight", embedding);
     rn_build_release(b, x);
 }

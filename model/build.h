@@ -28,8 +28,10 @@ struct rn_build {
     uint32_t n_blocks;             /* to be built: blocks [0, n_blocks) ... */
     int32_t last;                  /* ... and the one behind which only wanted rows go on */
     uint32_t exit;                 /* so many blocks instead of all; 0: all */
-    uint32_t nextn;                /* of a prediction layer that is built: its number */
+    bool only_nextn;               /* a prediction layer alone is built ... */
+    uint32_t nextn;                /* ... its number */
     bool partial;                  /* tensors of the file may be left out */
+    bool with_norm;                /* beside taps, the final norm's output becomes features, too */
     const uint32_t *taps;          /* [n_taps] blocks */
     uint32_t n_taps;
     int16_t tapped;                /* slot with those so far, where they are to be fused */

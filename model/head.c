@@ -81,28 +81,27 @@ static int16_t join(struct rn_build *b, int32_t embedding)
     return x;
 }
 
-/* From token and state to h normed, which is the caller's. h becomes the features. */
-static int16_t layer(struct rn_build *b, int32_t embedding, bool neox, const char *norm)
+/* From token and state to h, which is the caller's. */
+static int16_t layer(struct rn_build *b, int32_t embedding, bool neox)
 {
     struct rn_attention_style style = {.rope = rn_build_rope_table(b, neox)};
-    int16_t h = rn_build_llama_block(b, join(b, embedding), &style), normed;
 
-    rn_build_features(b, h);
-    normed = rn_build_rms_norm(b, h, norm);
-    rn_build_release(b, h);
-    return normed;
+    return rn_build_llama_block(b, join(b, embedding), &style);
 }
 
 static void build_head(struct rn_build *b, const struct rn_arch *arch)
 {
     int32_t embedding;
-    int16_t normed;
+    int16_t h, normed;
 
     b->source = b->target;
     embedding = rn_build_matrix(b, "token_embd.weight", b->hparams.embedding, b->plan->n_vocab, 0, false);
     b->source = b->plan->gguf;
     b->layer = b->last = 0;
-    normed = layer(b, embedding, arch->neox, "output_norm.weight");
+    h = layer(b, embedding, arch->neox);
+    rn_build_features(b, h);
+    normed = rn_build_rms_norm(b, h, "output_norm.weight");
+    rn_build_release(b, h);
     b->layer = -1;
     b->source = b->target;
     rn_build_logits(b, normed, "output.weight", embedding);
@@ -123,7 +122,7 @@ runnel_status rn_plan_new_head(struct rn_heap *heap, const struct rn_gguf *head,
 runnel_status rn_plan_new_for_head(struct rn_heap *heap, const struct rn_gguf *target, uint32_t context_tokens,
                                    const struct rn_gguf *head, struct rn_plan **out, runnel_error *error)
 {
-    struct rn_build b = {.error = error, .fuse = head};
+    struct rn_build b = {.error = error, .fuse = head, .with_norm = true};
     const struct rn_arch *arch;
     struct rn_head_facts facts;
     runnel_status status = rn_head_read(head, &facts, error);
@@ -143,49 +142,52 @@ static void build_nextn(struct rn_build *b, const struct rn_arch *arch)
 {
     const uint32_t n_vocab = b->plan->n_vocab, width = b->hparams.embedding;
     int32_t embedding = rn_build_matrix(b, "token_embd.weight", width, n_vocab, 0, false), own, output;
-    int16_t normed;
+    int16_t h, normed;
 
     b->layer = b->last = (int32_t)(b->n_blocks + b->nextn);
     own = rn_build_matrix(b, "blk.%d.nextn.embed_tokens.weight", width, n_vocab, 0, true);
-    normed = layer(b, own >= 0 ? own : embedding, arch->neox,
-                   rn_build_has(b, "blk.%d.nextn.shared_head_norm.weight") ? "blk.%d.nextn.shared_head_norm.weight"
-                                                                           : "output_norm.weight");
+    h = layer(b, own >= 0 ? own : embedding, arch->neox);
+    normed = rn_build_rms_norm(b, h, rn_build_has(b, "blk.%d.nextn.shared_head_norm.weight")
+                                         ? "blk.%d.nextn.shared_head_norm.weight"
+                                         : "output_norm.weight");
+    rn_build_release(b, h);
+    rn_build_features(b, normed);
     output = rn_build_matrix(b, "output.weight", width, n_vocab, 0, true);
     rn_build_logits(b, normed, "blk.%d.nextn.shared_head_head.weight", output >= 0 ? output : embedding);
     b->plan->n_layers = 1;
 }
 
+runnel_status rn_head_count_nextn(const struct rn_gguf *gguf, uint32_t *n, runnel_error *error)
+{
+    const struct rn_arch *arch;
+    uint64_t count = 0;
+    char key[RN_KEY_BYTES];
+    runnel_status status = rn_plan_arch(gguf, &arch, error);
+
+    if (status != RUNNEL_OK)
+        return status;
+    rn_hparams_key(&(struct rn_hparams){.architecture = arch->name}, "nextn_predict_layers", key);
+    status = rn_gguf_get_u64(gguf, key, false, 0, RN_MAX_LAYERS, &count, error);
+    *n = (uint32_t)count;
+    return status;
+}
+
 runnel_status rn_plan_new_nextn(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens,
                                 uint32_t which, struct rn_plan **out, runnel_error *error)
 {
-    struct rn_build b = {.error = error, .partial = true, .nextn = which};
+    struct rn_build b = {.error = error, .nextn = which, .only_nextn = true};
     const struct rn_arch *row;
     struct rn_arch arch;
-    uint64_t n = 0;
-    char key[RN_KEY_BYTES];
-    runnel_status status = rn_plan_arch(gguf, &row, error);
+    uint32_t n;
+    runnel_status status = rn_head_count_nextn(gguf, &n, error);
 
+    if (status == RUNNEL_OK)
+        status = rn_plan_arch(gguf, &row, error);
     if (status != RUNNEL_OK)
         return status;
+    if (n <= which)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s has %u prediction layers (key %s.nextn_predict_layers), not %u",
+                            rn_gguf_path(gguf), n, row->name, which + 1);
     arch = (struct rn_arch){row->name, row->neox, build_nextn};
-    rn_hparams_key(&(struct rn_hparams){.architecture = row->name}, "nextn_predict_layers", key);
-    status = rn_gguf_get_u64(gguf, key, false, 0, RN_MAX_LAYERS, &n, error);
-    if (status == RUNNEL_OK && n <= which)
-        return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s has %u prediction layers (key %s), not %u",
-                            rn_gguf_path(gguf), (unsigned)n, key, which + 1);
-    return status == RUNNEL_OK ? rn_plan_make(&b, heap, gguf, &arch, context_tokens, out) : status;
-}
-
-runnel_status rn_plan_new_for_nextn(struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens,
-                                    struct rn_plan **out, runnel_error *error)
-{
-    struct rn_plan *plain;
-    uint32_t last;
-    runnel_status status = rn_plan_new(heap, gguf, context_tokens, &plain, error);
-
-    if (status != RUNNEL_OK)
-        return status;
-    last = plain->n_layers - 1;
-    rn_plan_free(plain);
-    return rn_plan_new_tapped(heap, gguf, context_tokens, &last, 1, out, error);
+    return rn_plan_make(&b, heap, gguf, &arch, context_tokens, out);
 }

@@ -93,17 +93,22 @@ static int by_address(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* One of a prediction layer's, which lie behind the blocks and have a plan of their own; or, in a head's file, what
- * the target's plan reads. */
+/* One of a prediction layer's, which lie behind the blocks and have a plan of their own; in that plan, whatever is not
+ * the layer's; or, in a head's file, what the target's plan reads. */
 static bool read_elsewhere(const struct rn_build *b, struct rn_view name)
 {
     char stem[32], *end;
+    unsigned long block;
 
     snprintf(stem, sizeof stem, "%.*s", (int)(name.n < sizeof stem ? name.n : sizeof stem - 1), name.bytes);
     if (b->target != NULL && strcmp(stem, "fc.weight") == 0)
         return true;
-    return b->plan->n_nextn > 0 && strncmp(stem, "blk.", 4) == 0 &&
-           strtoul(stem + 4, &end, 10) >= b->plan->n_layers && *end == '.';
+    if (strncmp(stem, "blk.", 4) != 0)
+        return b->only_nextn;
+    block = strtoul(stem + 4, &end, 10);
+    if (b->only_nextn)
+        return block < b->hparams.n_layers && block != b->n_blocks + b->nextn && *end == '.';
+    return block >= b->hparams.n_layers - b->plan->n_nextn && block < b->hparams.n_layers && *end == '.';
 }
 
 /* A tensor that no op reads would change the result if it were read: refused by name. Each weight is

@@ -12,7 +12,8 @@
  * Rows: one row is one position of one sequence. Every op but KV_STORE and ATTENTION works on each
  * row by itself, so that a row's result never depends on the rows beside it (law 5). SELECT keeps
  * only the rows whose logits or features are wanted; the ops behind it run on those alone. They stand in this order:
- * those of the logits, by rn_step_row.out, then the others, by rn_step.feature_rows. So the ops that lead to logits
+ * those of the logits, by rn_step_row.out, then the others, by rn_step.feature_rows (none of these in a step that
+ * wants early features only). So the ops that lead to logits
  * only (rn_slot.logits) run on the first n_outs of them. TAP gives a value out as features of the rows that want them;
  * a plan may have several, side by side. For other rows it costs nothing.
  *
@@ -123,9 +124,10 @@ struct rn_plan {
     struct rn_rope *ropes;
     struct rn_kv_layer *kv_layers;
     int16_t logits_slot;           /* [n_vocab], selected, logits */
-    uint32_t features_width;       /* of a row: what the TAPs give, side by side: that of the final norm, or of
-                                      chosen blocks */
-    bool taps_selected;            /* the former: it stands behind SELECT */
+    uint32_t features_width;       /* of a row: what the TAPs give, side by side: that of chosen blocks, and of the
+                                      final norm */
+    uint32_t normed_at;            /* where the latter's begin; 0 where they are all there is, or are not */
+    bool taps_selected;            /* there is a TAP behind SELECT */
     uint32_t inputs_width;         /* floats that a step brings for each row beside its token; 0: none */
     uint32_t n_nextn;              /* prediction layers that the file has behind its n_layers blocks */
     uint32_t pooling;              /* key pooling_type: 0 none, 1 mean, 2 first, 3 last, 4 rank; 0 where there is no

@@ -220,7 +220,7 @@ static bool op_ok(const struct checker *c, const struct rn_op *op)
     case RN_OP_SELECT:
         return reads(c, op->a, width, false) && !selected && writes(c, op->out, width, false, true);
     case RN_OP_TAP:
-        return reads(c, op->a, width, false) && op->out == -1 && selected == c->plan->taps_selected &&
+        return reads(c, op->a, width, false) && op->out == -1 && (c->plan->taps_selected || !selected) &&
                !slot_at(c, op->a)->logits && (uint64_t)op->group + width <= c->plan->features_width;
     case RN_OP_INPUT:
         return c->plan->inputs_width > 0 && writes(c, op->out, c->plan->inputs_width, false, false);

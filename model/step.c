@@ -169,6 +169,8 @@ static bool features_ok(const struct rn_step *step, const struct rn_plan *plan)
 {
     uint32_t i;
 
+    if (step->early_features && plan->normed_at == 0)
+        return false;
     if (step->n_features == 0)
         return true;
     if (step->features == NULL || step->feature_rows == NULL || plan->features_width == 0)

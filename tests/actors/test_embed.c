@@ -10,140 +10,23 @@
 #include <cmocka.h>
 
 #include "actors/engine.h"
+#include "embed_judge.h"
 #include "fixture.h"
 #include "tests/model/shared.h"
 
-#define MOST 4096
-
-static const char *const texts[] = {
-    "Once upon a time there was a little fox who lived in the woods.",
-    "The cat sat on the mat, and the dog looked at it for a long time without a word.",
-    "Hello",
-};
-
-/* What a stream gave. */
-struct vector {
-    float values[MOST];
-    uint32_t n;
-    unsigned n_embeddings, n_ended, n_others;
-    runnel_event last;
-    char error[RUNNEL_ERROR_BYTES];
-};
-
-static void take(void *user, const runnel_event *event)
-{
-    struct vector *v = user;
-
-    if (event->type == RUNNEL_EVENT_EMBEDDING) {
-        assert_true(event->n_embedding <= MOST && v->n_ended == 0);
-        memcpy(v->values, event->embedding, event->n_embedding * sizeof v->values[0]);
-        v->n = event->n_embedding;
-        v->n_embeddings++;
-    } else if (event->type >= RUNNEL_EVENT_DONE) {
-        v->last = *event;
-        snprintf(v->error, sizeof v->error, "%s", event->error);
-        v->n_ended++;
-    } else {
-        v->n_others++;
-    }
-}
-
-static runnel_embed_request embed_request(const char *text, runnel_pooling pooling, bool raw, struct vector *v)
-{
-    runnel_embed_request request;
-
-    memset(v, 0, sizeof *v);
-    runnel_embed_request_default(&request);
-    request.text = text;
-    request.text_bytes = strlen(text);
-    request.pooling = pooling;
-    request.raw = raw;
-    request.on_event = take;
-    request.user = v;
-    return request;
-}
-
-static void submit(runnel_model *model, const runnel_embed_request *request, runnel_stream *stream)
-{
-    runnel_error error = {0};
-
-    if (runnel_embed(model, request, stream, &error) != RUNNEL_OK)
-        fail_msg("%s", error.message);
-}
-
-static void await(runnel_engine *engine, struct vector *v)
-{
-    while (v->n_ended == 0) {
-        assert_int_equal(runnel_engine_wait(engine, 60000), RUNNEL_OK);
-        runnel_engine_dispatch(engine, 0);
-    }
-    assert_int_equal(v->last.type, RUNNEL_EVENT_DONE);
-    assert_int_equal(v->n_embeddings, 1);
-    assert_int_equal(v->n_others, 0);
-    assert_int_equal(v->last.usage.completion_tokens, 0);
-}
-
-static void embed(runnel_engine *engine, runnel_model *model, const char *text, runnel_pooling pooling, bool raw,
-                  struct vector *v)
-{
-    runnel_embed_request request = embed_request(text, pooling, raw, v);
-    runnel_stream stream;
-
-    submit(model, &request, &stream);
-    await(engine, v);
-}
-
 /* ---- Against another program ---- */
 
-static double nmse(const float *a, const float *b, uint32_t n)
-{
-    double error = 0, all = 0;
-
-    for (uint32_t i = 0; i < n; i++) {
-        error += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
-        all += (double)b[i] * b[i];
-    }
-    return error / all;
-}
-
-/* The lines of one model, each against that device. */
+/* The lines of one model, on that device. */
 static void judge(const char *name, const char *path, const char *device, double limit)
 {
     runnel_model_options options;
     runnel_engine *engine = start_engine(NULL);
-    runnel_model *model;
-    FILE *file = fopen("tests/actors/embeddings.txt", "r");
-    char line[1 << 14], of[64];
-    static float expected[MOST];
-    static struct vector v;
-    unsigned n_lines = 0;
 
     runnel_model_options_default(&options);
     options.device = device;
     options.kv_type = RUNNEL_KV_F32;
     options.context_tokens = 128;
-    model = load_model(engine, path, &options);
-    assert_non_null(file);
-    while (fgets(line, sizeof line, file) != NULL) {
-        unsigned text, pooling, n;
-        int at = 0, skip = 0;
-        double error;
-
-        if (line[0] == '#' || sscanf(line, "%63s %u %u %u%n", of, &text, &pooling, &n, &at) != 4 ||
-            strcmp(of, name) != 0)
-            continue;
-        assert_true(text < 3 && n <= MOST);
-        for (uint32_t i = 0; i < n; i++, at += skip)
-            assert_int_equal(sscanf(line + at, "%f%n", &expected[i], &skip), 1);
-        embed(engine, model, texts[text], (runnel_pooling)pooling, true, &v);
-        assert_int_equal(v.n, n);
-        error = nmse(v.values, expected, n);
-        print_message("%s %-9s text %u, pooling %u: nmse %.3g\n", name, device, text, pooling, error);
-        assert_true(error <= limit);
-        n_lines++;
-    }
-    assert_int_equal(n_lines, 9);
-    fclose(file);
+    embed_judge(engine, load_model(engine, path, &options), name, device, limit);
     runnel_engine_free(engine);
 }
 
@@ -183,19 +66,19 @@ static void bits_do_not_change(void **state)
         options.batch_tokens = batches[b];
         model = load_model(engine, quick_model(), &options);
         for (int t = 0; t < 3 && b == 0; t++)
-            embed(engine, model, texts[t], (runnel_pooling)(1 + t), false, &alone[t]);
+            embed(engine, model, embed_texts[t], (runnel_pooling)(1 + t), false, &alone[t]);
         for (int i = 0; i < 4; i++) {
-            runnel_request request = make_request(texts[i % 2], 30, &others[i]);
+            runnel_request request = make_request(embed_texts[i % 2], 30, &others[i]);
 
             assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
         }
         for (int t = 0; t < 3; t++) {
-            runnel_embed_request request = embed_request(texts[t], (runnel_pooling)(1 + t), false, &beside[t]);
+            runnel_embed_request request = embed_request(embed_texts[t], (runnel_pooling)(1 + t), false, &beside[t]);
 
-            submit(model, &request, &stream);
+            embed_submit(model, &request, &stream);
         }
         for (int t = 0; t < 3; t++) {
-            await(engine, &beside[t]);
+            embed_await(engine, &beside[t]);
             assert_int_equal(beside[t].n, alone[t].n);
             assert_memory_equal(beside[t].values, alone[t].values, alone[t].n * sizeof(float));
         }
@@ -262,7 +145,8 @@ static runnel_engine *engine_of_known(runnel_model **model, uint32_t n_features)
     static struct rn_backend backend = {&ops};
     static const struct rn_backend_limits limits = {.max_rows = 7, .max_seqs = 4, .max_outs = 2, .n_blocks = 16,
                                                     .block_tokens = 8, .context_tokens = 100};
-    struct rn_model_parts parts = {.limits = limits, .n_vocab = N_VOCAB, .n_features = n_features, .backend = &backend};
+    struct rn_model_parts parts = {.limits = limits, .n_vocab = N_VOCAB, .n_features = n_features, .row_features = n_features,
+                                    .backend = &backend};
     runnel_engine *engine = NULL;
 
     assert_int_equal(rn_engine_new(NULL, NULL, true, &engine, NULL), RUNNEL_OK);
@@ -294,7 +178,7 @@ static void embed_known(runnel_engine *engine, runnel_model *model, uint32_t n, 
     request.tokens = tokens;
     request.n_tokens = n;
     request.dimensions = dimensions;
-    submit(model, &request, &stream);
+    embed_submit(model, &request, &stream);
     run_all(engine);
     assert_int_equal(v->n_ended, 1);
 }
@@ -407,7 +291,7 @@ static void cancelled(void **state)
     runnel_stream stream;
 
     (void)state;
-    submit(model, &request, &stream);
+    embed_submit(model, &request, &stream);
     assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
     run_all(engine);
     assert_int_equal(v.n_ended, 1);

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "actors/engine.h"
+#include "embed_judge.h"
 #include "fixture.h"
 #include "runnel_files.h"
 #include "tests/model/model_edit.h"
@@ -311,11 +312,6 @@ static void refuse(runnel_engine *engine, const char *path, const char *draft, r
 static void what_does_not_fit_is_refused(void **state)
 {
     runnel_engine *engine = open_engine();
-    runnel_embed_request request;
-    struct capture capture = {0};
-    runnel_stream stream;
-    runnel_model *model;
-    runnel_error error = {0};
 
     (void)state;
     refuse(engine, BUNDLED_MODEL, head_path, RUNNEL_INVALID, "its fingerprint differs");
@@ -324,16 +320,49 @@ static void what_does_not_fit_is_refused(void **state)
     refuse(engine, target, "exit:0", RUNNEL_INVALID, "behind 1 to 5");
     refuse(engine, target, "exit:2x", RUNNEL_INVALID, "behind 1 to 5");
     refuse(engine, target, "/none/such.gguf", RUNNEL_IO, "cannot be opened");
-    model = open_model(engine, target, head_path);
-    runnel_embed_request_default(&request);
-    request.text = "a text";
-    request.text_bytes = 6;
-    request.on_event = capture_event;
-    request.user = &capture;
-    assert_int_equal(runnel_embed(model, &request, &stream, &error), RUNNEL_UNSUPPORTED);
-    runnel_model_free(model);
-    await_models(engine, 0);
     runnel_engine_free(engine);
+}
+
+/* ---- Embeddings ---- */
+
+/* Another program's, of the model without a head, while streams draft beside them. */
+static void check_embeddings(const char *path, const char *draft)
+{
+    runnel_model_options options;
+    struct capture captures[4] = {{0}};
+    runnel_engine *engine = start_engine(NULL);
+    runnel_model *model;
+    runnel_stream stream;
+    char prompt[161];
+
+    runnel_model_options_default(&options);
+    options.draft_path = draft;
+    options.kv_type = RUNNEL_KV_F32;
+    options.context_tokens = 256;
+    model = load_model(engine, path, &options);
+    for (uint32_t i = 0; i < 4; i++) {
+        runnel_request request;
+
+        prompt_of(i, prompt);
+        request = make_request(prompt, 40, &captures[i]);
+        request.draft = RUNNEL_DRAFT_MODEL;
+        assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+    }
+    for (int i = 0; i < 2; i++)
+        embed_judge(engine, model, "runnel-tiny-F16", i == 0 ? "beside" : "alone", 1e-6);
+    for (uint32_t i = 0; i < 4; i++) {
+        run_until_end(engine, &captures[i]);
+        assert_int_equal(captures[i].last.type, RUNNEL_EVENT_DONE);
+        capture_clear(&captures[i]);
+    }
+    runnel_engine_free(engine);
+}
+
+static void embeddings_are_the_models(void **state)
+{
+    (void)state;
+    check_embeddings(target, head_path);
+    check_embeddings(nextn_path, "mtp");
 }
 
 /* ---- The fixture ---- */
@@ -434,7 +463,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(head_says_the_same),       cmocka_unit_test(exit_says_the_same),
         cmocka_unit_test(nextn_says_the_same),      cmocka_unit_test(head_is_right_more_often),
-        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(what_does_not_fit_is_refused), cmocka_unit_test(embeddings_are_the_models),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

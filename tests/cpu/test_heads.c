@@ -74,7 +74,7 @@ struct run {
     struct rn_plan *plan;
     struct rn_backend *backend;
     struct rn_backend_limits limits;
-    bool done;
+    bool done, early;           /* early: rn_step.early_features, and logits of the last row alone */
     float logits[N * VOCAB], features[N * 2 * WIDTH];
 };
 
@@ -114,10 +114,12 @@ static void step(struct run *run, const int32_t *text, uint32_t first, uint32_t 
     struct rn_step_seq seq = {.blocks = blocks, .n_blocks = BLOCKS};
     struct rn_step s = {.n_rows = n, .n_seqs = 1, .n_outs = n, .rows = rows, .seqs = &seq, .logits = run->logits,
                         .features = run->plan->features_width > 0 ? run->features : NULL, .inputs = inputs,
-                        .on_done = on_done, .user = &run->done};
+                        .early_features = run->early, .on_done = on_done, .user = &run->done};
 
     for (uint32_t i = 0; i < n; i++)
-        rows[i] = (struct rn_step_row){.token = text[i], .position = first + i, .out = (int32_t)i};
+        rows[i] = (struct rn_step_row){.token = text[i], .position = first + i, .out = run->early ? -1 : (int32_t)i};
+    if (run->early)
+        s.n_outs = 1, rows[n - 1].out = 0;
     assert_true(rn_step_check(&s, run->plan, &run->limits));
     __atomic_store_n(&run->done, false, __ATOMIC_RELEASE);
     run->backend->ops->submit_async(run->backend, &s);
@@ -214,6 +216,27 @@ static void fused(uint32_t t, double *g)
     }
 }
 
+/* A step that wants early features alone: the same ones, the same logits of the only row that has some, and nothing
+ * behind for the others. */
+static void check_early(struct run *run, struct run *plain)
+{
+    float fused_features[N - 5][WIDTH];
+
+    for (uint32_t i = 0; i < N - 5; i++)
+        memcpy(fused_features[i], run->features + (size_t)i * 2 * WIDTH, sizeof fused_features[i]);
+    memset(run->features, 0, sizeof run->features);
+    run->early = true;
+    step(run, tokens + 5, 5, N - 5, NULL);
+    assert_memory_equal(run->logits, plain->logits + (N - 6) * VOCAB, VOCAB * sizeof(float));
+    for (uint32_t i = 0; i < N - 5; i++) {
+        const float *features = run->features + (size_t)i * 2 * WIDTH;
+
+        assert_memory_equal(features, fused_features[i], sizeof fused_features[i]);
+        for (uint32_t j = WIDTH; j < 2 * WIDTH && i < N - 6; j++)
+            assert_true(features[j] == 0);
+    }
+}
+
 static void check_target(const char *level)
 {
     struct rn_plan *plan, *plain;
@@ -223,17 +246,22 @@ static void check_target(const char *level)
 
     ok(rn_plan_new_for_head(&f.heap, f.target.gguf, 0, f.head, &plan, &error), &error);
     ok(rn_plan_new(&f.heap, f.target.gguf, 0, &plain, &error), &error);
-    assert_int_equal(plan->features_width, WIDTH);
+    assert_true(plan->features_width == 2 * WIDTH && plan->normed_at == WIDTH);
     run = begin(level, plan);
     other = begin(level, plain);
     step(run, tokens, 0, 5, NULL);
     step(other, tokens, 0, 5, NULL);
     assert_memory_equal(run->logits, other->logits, 5 * VOCAB * sizeof(float));
     step(run, tokens + 5, 5, N - 5, NULL);
+    step(other, tokens + 5, 5, N - 5, NULL);
     for (uint32_t t = 5; t < N; t++) {
+        const float *features = run->features + (size_t)(t - 5) * 2 * WIDTH;
+
         fused(t, g);
-        close_to(run->features + (t - 5) * WIDTH, g, WIDTH);
+        close_to(features, g, WIDTH);
+        assert_memory_equal(features + WIDTH, other->features + (size_t)(t - 5) * WIDTH, WIDTH * sizeof(float));
     }
+    check_early(run, other);
     end(run);
     end(other);
 }
@@ -247,21 +275,35 @@ static void test_target(void **state)
 
 /* ---- Heads and prediction layers ---- */
 
-/* As a head is served: row t with the target's state, then drafts from its own. first: [N, WIDTH]. */
-static void check_drafts(struct run *run, const struct rn_eagle_shape *s, const double *weights,
-                         const struct rn_eagle_text *text, const float *output, const float *first)
+static void rms_norm(const double *x, const double *weight, double *out)
 {
+    double square = 0;
+
+    for (uint32_t i = 0; i < WIDTH; i++)
+        square += x[i] * x[i] / WIDTH;
+    for (uint32_t i = 0; i < WIDTH; i++)
+        out[i] = x[i] / sqrt(square + 1e-5) * weight[i];
+}
+
+/* As a head is served: row t with the target's state, then, but for a prediction layer (norm: the weights of its last
+ * one), drafts from its own. first: [N, WIDTH]. */
+static void check_drafts(struct run *run, const struct rn_eagle_shape *s, const double *weights,
+                         const struct rn_eagle_text *text, const float *output, const float *first, const double *norm)
+{
+    const uint32_t unroll = norm == NULL ? UNROLL : 1;
     double logits[VOCAB], h[WIDTH];
     float own[WIDTH];
 
     for (uint32_t t = 0; t + 1 < N; t++) {
         step(run, tokens + t + 1, t, 1, first + (size_t)t * WIDTH);
-        for (uint32_t j = 0; j < UNROLL && t + j + 1 < N; j++) {
+        for (uint32_t j = 0; j < unroll && t + j + 1 < N; j++) {
             if (j > 0) {
                 memcpy(own, run->features, sizeof own);
                 step(run, tokens + t + j + 1, t + j, 1, own);
             }
             double_head_row(s, weights, text, output, j, t + j, logits, h);
+            if (norm != NULL)
+                rms_norm(h, norm, h);
             close_to(run->logits, logits, VOCAB);
             close_to(run->features, h, WIDTH);
         }
@@ -286,7 +328,7 @@ static void check_head(const char *level)
             inputs[t][i] = (float)g[i];
     }
     run = begin(level, plan);
-    check_drafts(run, &shape, f.weights, &text, f.output, inputs[0]);
+    check_drafts(run, &shape, f.weights, &text, f.output, inputs[0], NULL);
     step(run, tokens + 1, 0, N - 1, inputs[0]); /* all rows at once: the same */
     for (uint32_t t = 0; t + 1 < N; t++) {
         double logits[VOCAB], h[WIDTH];
@@ -341,6 +383,7 @@ static void check_nextn(const char *level, bool own_norm)
     struct run *run;
     runnel_error error = {0};
     static double weights[40000];
+    double wide[WIDTH], wide_norm[WIDTH];
     float last[N][WIDTH], norm[WIDTH];
     const struct rn_eagle_text text = {N, f.of_tokens[0], last[0], NULL};
 
@@ -354,16 +397,28 @@ static void check_nextn(const char *level, bool own_norm)
     decode(model.gguf, "output_norm.weight", norm);
     for (uint32_t i = 0; i < WIDTH && !own_norm; i++)
         weights[spans[RN_EAGLE_OUT_NORM].offset + i] = norm[i];
-    for (uint32_t t = 0; t < N; t++)
-        memcpy(last[t], f.raw[t] + WIDTH, sizeof last[t]);
+    for (uint32_t i = 0; i < WIDTH; i++)
+        wide_norm[i] = norm[i];
+    for (uint32_t t = 0; t < N; t++) {
+        for (uint32_t i = 0; i < WIDTH; i++)
+            wide[i] = f.raw[t][WIDTH + i];
+        rms_norm(wide, wide_norm, wide);
+        for (uint32_t i = 0; i < WIDTH; i++)
+            last[t][i] = (float)wide[i];
+    }
     ok(rn_plan_new_nextn(&f.heap, model.gguf, 0, 0, &plan, &error), &error);
     run = begin(level, plan);
-    check_drafts(run, &one, weights, &text, f.output, last[0]);
+    check_drafts(run, &one, weights, &text, f.output, last[0], weights + spans[RN_EAGLE_OUT_NORM].offset);
     end(run);
-    ok(rn_plan_new_for_nextn(&f.heap, model.gguf, 0, &served, &error), &error);
-    run = begin("reference", served);
+    ok(rn_plan_new(&f.heap, model.gguf, 0, &served, &error), &error);
+    assert_true(served->normed_at == 0 && served->features_width == WIDTH);
+    run = begin(level, served);
     step(run, tokens, 0, N, NULL);
-    assert_memory_equal(run->features, last, sizeof last);
+    for (uint32_t t = 0; t < N; t++) {
+        for (uint32_t i = 0; i < WIDTH; i++)
+            wide[i] = last[t][i];
+        close_to(run->features + (size_t)t * WIDTH, wide, WIDTH);
+    }
     end(run);
     assert_int_equal(rn_plan_new_nextn(&f.heap, model.gguf, 0, 1, &plan, &error), RUNNEL_UNSUPPORTED);
     assert_non_null(strstr(error.message, "has 1 prediction layers"));
@@ -403,6 +458,59 @@ static void test_nextn_target(void **state)
     open_model(&model);
     assert_int_equal(rn_plan_new(&f.heap, model.gguf, 0, &with, &error), RUNNEL_UNSUPPORTED);
     assert_non_null(strstr(error.message, "blk.1.nextn.enorm.weight"));
+    close_model(&model);
+}
+
+/* What a file may say that is wrong: the layer is refused with the status and the words, the model alone is not, but
+ * where model_too. */
+static void refuse_nextn(struct model *model, runnel_status status, const char *says, bool model_too)
+{
+    struct rn_plan *plan = NULL;
+    runnel_error error = {0};
+    runnel_status got;
+
+    close_model(model);
+    open_model(model);
+    got = rn_plan_new_nextn(&f.heap, model->gguf, 0, 0, &plan, &error);
+    if (got != status || strstr(error.message, says) == NULL)
+        fail_msg("%s: %s %s", says, runnel_status_name(got), error.message);
+    got = rn_plan_new(&f.heap, model->gguf, 0, &plan, &error);
+    if (model_too)
+        assert_int_equal(got, status);
+    else
+        ok(got, &error), rn_plan_free(plan);
+    close_model(model);
+    memset(model, 0, sizeof *model);
+    add_nextn(model, true);
+}
+
+static void test_nextn_refused(void **state)
+{
+    static struct model model;
+
+    (void)state;
+    memset(&model, 0, sizeof model);
+    add_nextn(&model, true);
+    edit_drop_tensor(&model.edit, "blk.2.nextn.hnorm.weight");
+    refuse_nextn(&model, RUNNEL_FORMAT, "tensor blk.2.nextn.hnorm.weight is missing", false);
+    edit_tensor(&model.edit, "blk.2.nextn.eh_proj.weight")->dims[0] = WIDTH;
+    refuse_nextn(&model, RUNNEL_FORMAT, "tensor blk.2.nextn.eh_proj.weight is [32, 32, 1, 1], not [64, 32, 1, 1]", false);
+    edit_tensor(&model.edit, "blk.2.nextn.enorm.weight")->type = RN_I32;
+    refuse_nextn(&model, RUNNEL_UNSUPPORTED, "tensor blk.2.nextn.enorm.weight: type I32", false);
+    edit_add_tensor(&model.edit, "blk.2.nextn.embed_tokens.weight", WIDTH, VOCAB - 1, f.embeddings[0]);
+    refuse_nextn(&model, RUNNEL_FORMAT, "tensor blk.2.nextn.embed_tokens.weight is [32, 15, 1, 1]", false);
+    edit_add_tensor(&model.edit, "blk.2.nextn.shared_head_head.weight", WIDTH, VOCAB + 1, f.embeddings[0]);
+    refuse_nextn(&model, RUNNEL_FORMAT, "tensor blk.2.nextn.shared_head_head.weight is [32, 17, 1, 1]", false);
+    edit_add_tensor(&model.edit, "blk.2.attn_q_norm.weight", 8, 1, f.embeddings[0]);
+    refuse_nextn(&model, RUNNEL_UNSUPPORTED, "tensor blk.2.attn_q_norm.weight is not part of", false);
+    edit_add_tensor(&model.edit, "blk.3.attn_q.weight", WIDTH, WIDTH, f.embeddings[0]);
+    refuse_nextn(&model, RUNNEL_UNSUPPORTED, "tensor blk.3.attn_q.weight is not part of", true);
+    edit_u32(&model.edit, "llama.nextn_predict_layers", 3);
+    refuse_nextn(&model, RUNNEL_FORMAT, "llama.nextn_predict_layers", true);
+    edit_text(&model.edit, "llama.nextn_predict_layers", "one");
+    refuse_nextn(&model, RUNNEL_FORMAT, "llama.nextn_predict_layers", true);
+    edit_u32(&model.edit, "llama.nextn_predict_layers", 0);
+    refuse_nextn(&model, RUNNEL_UNSUPPORTED, "has 0 prediction layers", true);
     close_model(&model);
 }
 
@@ -485,6 +593,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_target),       cmocka_unit_test(test_head),
                                        cmocka_unit_test(test_nextn),        cmocka_unit_test(test_nextn_target),
+                                       cmocka_unit_test(test_nextn_refused),
                                        cmocka_unit_test(test_exit),         cmocka_unit_test(test_refused)};
 
     return cmocka_run_group_tests(tests, setup, teardown);

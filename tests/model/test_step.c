@@ -80,6 +80,7 @@ static void breaches_are_caught(void **state)
     CAUGHT(step.features, step.features = NULL);
     CAUGHT(step.feature_rows, step.feature_rows = NULL);
     CAUGHT(plan.features_width, plan.features_width = 0);
+    CAUGHT(step.early_features, step.early_features = true); /* of a plan without any */
     CAUGHT(feature_rows[1], feature_rows[1] = 0);
     CAUGHT(feature_rows[2], feature_rows[2] = 5);
     step.n_features = 0;
