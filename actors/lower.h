@@ -37,6 +37,7 @@ struct rn_lower_ops {
                          uint64_t *handle);
     /* 0: it is not known. */
     size_t (*payload_bytes)(const struct rn_lower *lower, uint64_t handle);
+    /* IO: it could not be asked now, and may have the record still. Anything else but OK: it has it no longer. */
     runnel_status (*get)(struct rn_lower *lower, uint64_t handle, const struct rn_lower_key *key, void *payload);
     void (*will_get)(struct rn_lower *lower, const uint64_t *handles, uint32_t n); /* NULL: no use */
     void (*used)(struct rn_lower *lower, uint64_t handle); /* the prefix that ends there was wanted */

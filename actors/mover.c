@@ -224,10 +224,14 @@ static bool carry_from(struct rn_mover *mover, struct rn_move *move, const struc
     struct rn_lower_key key = {place->at[kind].parent, item->salt, item->tokens};
     uint64_t begin = rn_now_us(&mover->model->engine->clock), handle = place->at[kind].handle;
     size_t n = lower->ops->payload_bytes(lower, handle);
+    runnel_status status = n == 0 || n > mover->payload_bytes ? RUNNEL_NOT_FOUND
+                                                              : lower->ops->get(lower, handle, &key, mover->payload);
 
-    if (n == 0 || n > mover->payload_bytes || lower->ops->get(lower, handle, &key, mover->payload) != RUNNEL_OK ||
-        rn_block_codec_unpack(&mover->codec, mover->payload, n, mover->block) != RUNNEL_OK) {
-        forget_at(mover, place, kind);
+    if (status == RUNNEL_OK)
+        status = rn_block_codec_unpack(&mover->codec, mover->payload, n, mover->block);
+    if (status != RUNNEL_OK) {
+        if (status != RUNNEL_IO) /* a server that is away will be back */
+            forget_at(mover, place, kind);
         return false;
     }
     if (backend->ops->write_block(backend, item->block, mover->block) != RUNNEL_OK)
@@ -355,6 +359,7 @@ static void on_move(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_mover *mover = (struct rn_mover *)self;
     struct rn_move *move = msg->move.move;
+    uint64_t begin_us = rn_spent_us(&mover->model->engine->clock);
 
     memset(move->us, 0, sizeof move->us);
     memset(move->bytes, 0, sizeof move->bytes);
@@ -366,6 +371,7 @@ static void on_move(struct rn_actor *self, struct rn_msg *msg)
     else if (move->kind == RN_MOVE_FORGET)
         forget(mover, move);
     answer(mover, move);
+    move->spent_us = rn_spent_us(&mover->model->engine->clock) - begin_us;
     msg->head.kind = RN_MSG_MOVED;
     rn_actor_send(&mover->model->tier.actor, msg);
 }

@@ -57,6 +57,7 @@ struct rn_move {
     bool more;
     uint8_t writes;          /* bits of the tiers into which can be written */
     uint64_t us[RN_LOWERS];  /* up: time that the blocks of each took */
+    uint64_t spent_us;       /* processor time of all of it */
     uint64_t bytes[RN_LOWERS];  /* packed bytes moved, to or from it */
     uint64_t takes[RN_LOWERS];  /* bytes that the tier takes now */
     uint32_t n_errors;       /* blocks that could not be put or did not arrive */

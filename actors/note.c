@@ -105,6 +105,16 @@ void rn_note_moved(struct runnel_model *model, unsigned kind, bool up, uint64_t 
     rn_metrics_count(model->metrics, (enum rn_count)(RN_COUNT_WARM_BYTES + kind), takes);
 }
 
+void rn_note_unpaid(struct runnel_model *model, uint32_t n)
+{
+    rn_metrics_count(model->metrics, RN_COUNT_CACHE_UNPAID, n);
+}
+
+void rn_note_copied(struct runnel_model *model, uint64_t us)
+{
+    rn_metrics_count(model->metrics, RN_COUNT_CACHE_COPY_US, (int64_t)us);
+}
+
 void rn_note_skipped(struct runnel_model *model, uint32_t n)
 {
     rn_metrics_count(model->metrics, RN_COUNT_CACHE_SKIPPED, n);

@@ -33,10 +33,13 @@ void rn_note_preempted(struct rn_actor *tier, struct rn_request *request);
 void rn_note_blocks(struct runnel_model *model, int64_t n);
 void rn_note_evicted(struct runnel_model *model, uint32_t n);
 
-/* The tier: blocks were evicted of which there was no copy; packed bytes went into a lower tier or out of it, which then
+/* The tier: blocks were evicted of which there was no copy; of them, those for which there was no money (tier_purse.h);
+ * what copies have cost; packed bytes went into a lower tier or out of it, which then
  * takes so many bytes more; n blocks of a prompt were dearer to fetch than to compute; could not be moved. */
 void rn_note_dropped(struct runnel_model *model, uint32_t n);
 void rn_note_moved(struct runnel_model *model, unsigned kind, bool up, uint64_t bytes, int64_t takes);
+void rn_note_unpaid(struct runnel_model *model, uint32_t n);
+void rn_note_copied(struct runnel_model *model, uint64_t us);
 void rn_note_skipped(struct runnel_model *model, uint32_t n);
 void rn_note_move_errors(struct runnel_model *model, uint32_t n);
 

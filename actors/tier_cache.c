@@ -240,6 +240,7 @@ void rn_tier_enter(struct rn_tier *tier, struct rn_request *request, const struc
     request->n_told = passage->n_blocks > n_full ? request->n_done : UINT32_MAX;
     if (!shares(tier, request))
         return;
+    rn_tier_shelf_computing(tier, request->blocks + n_full, request->n_blocks - n_full);
     rn_prefix_tree_enter(&tier->tree, &passage->path, salt_of(request), request->tokens,
                          request->want_progress ? fit->found.n_ready * block_tokens(tier) : request->n_fill,
                          &fit->found);
@@ -327,7 +328,7 @@ static void want_to_last(struct rn_tier *tier, const struct rn_request *request,
     while (n_wanted > 0 && rn_prefix_tree_look(&tier->tree, last, &view) && view.n_blocks > n_wanted)
         last = view.parent;
     if (n_wanted > 0)
-        rn_tier_shelf_want(tier, last);
+        rn_tier_shelf_want(tier, last, request->pin_prefix == 1);
 }
 
 void rn_tier_leave(struct rn_tier *tier, struct rn_request *request)
@@ -348,6 +349,8 @@ void rn_tier_leave(struct rn_tier *tier, struct rn_request *request)
     if (entered && !good)
         rn_prefix_tree_forget(&tier->tree, request->blocks + n_shared, request->n_blocks - n_shared, &woken);
     tier->shelf.distrusting = false;
+    if (entered)
+        rn_tier_shelf_proved(tier, request->blocks + request->n_shared, request->n_blocks - request->n_shared);
     tell_woken(tier, &woken);
     rn_tier_let_go_of_promotion(tier, request->slot);
     if (entered)

@@ -63,3 +63,15 @@ uint32_t rn_tier_cost_choose(struct rn_tier_cost *cost, const uint8_t *kinds, ui
     *saved_us = (uint64_t)best;
     return n_best;
 }
+
+uint64_t rn_tier_cost_of_computing(const struct rn_tier_cost *cost, uint32_t position, uint32_t n,
+                                   uint32_t block_tokens)
+{
+    double us = 0;
+
+    if (token_us(cost, position) < 0)
+        return 0;
+    for (uint32_t i = 0; i < n; i++)
+        us += token_us(cost, position + i * block_tokens) * block_tokens;
+    return (uint64_t)us;
+}

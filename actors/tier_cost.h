@@ -30,4 +30,8 @@ void rn_tier_cost_moved(struct rn_tier_cost *cost, unsigned kind, uint32_t n, ui
 uint32_t rn_tier_cost_choose(struct rn_tier_cost *cost, const uint8_t *kinds, uint32_t n, uint32_t position,
                              uint32_t block_tokens, uint32_t n_ahead, uint64_t *saved_us);
 
+/* How long n blocks behind `position` would take to compute; 0: nothing is known. */
+uint64_t rn_tier_cost_of_computing(const struct rn_tier_cost *cost, uint32_t position, uint32_t n,
+                                   uint32_t block_tokens);
+
 #endif

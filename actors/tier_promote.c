@@ -284,6 +284,18 @@ static void learn(struct rn_tier *tier, const struct rn_move *move, uint32_t n_g
         rn_tier_cost_moved(&tier->shelf.cost, kind, n[kind], move->us[kind]);
 }
 
+/* What was saved, as if those that run had shared the time of computing it. */
+static void earn(struct rn_tier *tier, const struct rn_promotion *p, const struct rn_move *move, uint32_t n_good)
+{
+    uint64_t computing_us = rn_tier_cost_of_computing(&tier->shelf.cost, (p->n_before + p->n_back) * block_tokens(tier),
+                                                      n_good, block_tokens(tier));
+    uint32_t n_others = tier->n_inside < RN_PREFILL_LANES ? tier->n_inside : RN_PREFILL_LANES;
+
+    computing_us /= n_others + 1;
+    if (computing_us > move->spent_us)
+        rn_tier_purse_save(&tier->shelf.purse, computing_us - move->spent_us);
+}
+
 void rn_tier_promoted(struct rn_tier *tier, struct rn_move *move)
 {
     struct rn_promotion *p = &tier->shelf.promotions[move->errand];
@@ -293,6 +305,7 @@ void rn_tier_promoted(struct rn_tier *tier, struct rn_move *move)
     while (n_good < move->n && move->items[n_good].from != RN_LOWERS)
         n_good++;
     learn(tier, move, n_good);
+    earn(tier, p, move, n_good);
     if (!p->failed)
         publish(tier, p, move, n_good);
     p->failed |= n_good < move->n;

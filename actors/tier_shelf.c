@@ -12,7 +12,7 @@
 
 #define NONE UINT32_MAX
 #define OLDEST 32u /* of the blocks that can be evicted, those that are looked at for a copy ... */
-#define LOOKS 256u /* ... and at most so many with those before them: some microseconds */
+#define LOOKS 256u /* ... as long as there were not so many with those before them: some microseconds */
 
 /* ---- Numbers ---- */
 
@@ -107,6 +107,8 @@ uint64_t rn_tier_evicted(void *user, const struct rn_prefix_tree *tree, struct r
     if (place != NULL)
         free_place(&tier->shelf, place);
     rn_note_dropped(tier->model, 1);
+    if (tier->shelf.unpaid)
+        rn_note_unpaid(tier->model, 1);
     return 0;
 }
 
@@ -264,6 +266,7 @@ static void send_down(struct rn_tier *tier, const struct rn_prefix_ref *nodes, u
     for (uint32_t i = 0; i < n && put_in(tier, move, nodes[i], to); i++)
         continue;
     tier->shelf.down_wanted = wanted;
+    tier->shelf.down_idle = tier->shelf.idle;
     if (move->n > 0) {
         rn_tier_shelf_send(tier, move);
         return;
@@ -272,15 +275,25 @@ static void send_down(struct rn_tier *tier, const struct rn_prefix_ref *nodes, u
     put_back(&tier->shelf, move);
 }
 
-/* Of the prefix that ends in the node, those that lack one of the tiers: the first n of them, in order. */
+static bool is_unproven(const struct rn_tier *tier, const struct rn_prefix_view *view)
+{
+    return view->state == RN_PREFIX_READY && tier->shelf.unproven[view->block];
+}
+
+/* Of the prefix that ends in the node, those that lack one of the tiers: the first n of them, in order. *waits: there
+ * are more, behind one that has not proved good yet. */
 static uint32_t lacking(struct rn_tier *tier, struct rn_prefix_ref node, uint8_t tiers, struct rn_prefix_ref *first,
-                        uint32_t n)
+                        uint32_t n, bool *waits)
 {
     struct rn_prefix_view view;
     uint32_t n_chain = 0, n_first = 0;
 
+    *waits = false;
     for (; rn_prefix_tree_look(&tier->tree, node, &view) && view.state != RN_PREFIX_ROOT; node = view.parent) {
-        if (view.state == RN_PREFIX_PENDING)
+        bool unproven = is_unproven(tier, &view);
+
+        *waits |= unproven;
+        if (view.state == RN_PREFIX_PENDING || unproven)
             n_chain = 0; /* what is below it has to wait */
         else if ((rn_tier_shelf_has(tier, view.handle) & tiers) != tiers)
             tier->shelf.chain[n_chain++] = node;
@@ -302,11 +315,35 @@ static uint32_t depth_of(const struct rn_tier *tier, struct rn_prefix_ref node)
     return rn_prefix_tree_look(&tier->tree, node, &view) ? view.n_blocks : 0;
 }
 
-static void drop_wanted(struct rn_shelf *shelf)
+static struct rn_wanted *wanted_at(struct rn_shelf *shelf, uint32_t nth)
 {
+    return &shelf->wanted[(shelf->first_wanted + nth) % RN_SHELF_WANTED];
+}
+
+/* The first one goes, to the end if it has to wait. */
+static void pass_wanted(struct rn_shelf *shelf, bool waits)
+{
+    struct rn_wanted first = *wanted_at(shelf, 0);
+
     shelf->first_wanted = (shelf->first_wanted + 1) % RN_SHELF_WANTED;
+    shelf->refused = 0;
+    if (waits) {
+        *wanted_at(shelf, shelf->n_wanted - 1) = first;
+        return;
+    }
     shelf->n_wanted--;
-    shelf->n_for_wanted = shelf->refused = 0;
+    shelf->n_asked_for -= first.asked_for;
+}
+
+/* Copies may be made now: nobody computes, they were asked for, or they can be paid. */
+static bool may_copy(struct rn_tier *tier, bool asked_for)
+{
+    struct rn_shelf *shelf = &tier->shelf;
+    bool may = shelf->idle || asked_for || shelf->closing != NULL ||
+               rn_tier_purse_affords(&shelf->purse, most_lent(tier));
+
+    shelf->unpaid |= !may;
+    return may;
 }
 
 /* The next blocks of a prefix that is wanted in the tiers that last. */
@@ -314,18 +351,22 @@ static void send_wanted(struct rn_tier *tier)
 {
     struct rn_shelf *shelf = &tier->shelf;
 
-    while (shelf->n_wanted > 0 && !shelf->down_out) {
+    for (uint32_t left = shelf->n_wanted; left > 0 && !shelf->down_out; left--) {
+        struct rn_wanted *wanted = wanted_at(shelf, 0);
         struct rn_prefix_ref nodes[RN_MOVE_BLOCKS];
-        uint32_t n = lasting(shelf) == 0 ? 0
-                                         : lacking(tier, shelf->wanted[shelf->first_wanted], lasting(shelf), nodes,
-                                                   most_lent(tier));
+        bool waits = false;
+        uint32_t n = lasting(shelf) == 0 ? 0 : lacking(tier, wanted->node, lasting(shelf), nodes, most_lent(tier),
+                                                       &waits);
 
         /* each of its blocks once: a tier that is too small for them would lose the first ones to the last */
-        if (n > 0 && shelf->n_for_wanted < depth_of(tier, shelf->wanted[shelf->first_wanted]))
+        if (n > 0 && wanted->n_copied < depth_of(tier, wanted->node)) {
+            if (!may_copy(tier, shelf->n_asked_for > 0)) /* and all that was wanted before what is asked for */
+                return;
             send_down(tier, nodes, n, lasting(shelf), true);
-        shelf->n_for_wanted += n;
+        }
+        wanted->n_copied += n;
         if (!shelf->down_out)
-            drop_wanted(shelf);
+            pass_wanted(shelf, waits);
     }
 }
 
@@ -347,21 +388,35 @@ static bool is_among(struct rn_prefix_ref node, const struct rn_prefix_ref *node
     return false;
 }
 
-/* The blocks that would be evicted next, and those before them, the last ones first: they go first. */
+/* Of the prefix that ends in the node, those that need a copy: the first ones, added to nodes[n]; how many there are
+ * then. */
+static uint32_t add_prefix(struct rn_tier *tier, struct rn_prefix_ref node, struct rn_prefix_ref *nodes, uint32_t n,
+                           uint32_t *n_looks)
+{
+    struct rn_prefix_view view;
+    uint32_t n_chain = 0;
+
+    for (; rn_prefix_tree_look(&tier->tree, node, &view) && view.state != RN_PREFIX_ROOT; node = view.parent) {
+        if (needs_copy(tier, &view) && !is_among(node, nodes, n))
+            tier->shelf.chain[n_chain++] = node;
+        ++*n_looks;
+    }
+    while (n_chain > 0 && n < most_lent(tier))
+        nodes[n++] = tier->shelf.chain[--n_chain];
+    return n;
+}
+
+/* The blocks that would be evicted next, and those before them. */
 static void send_oldest(struct rn_tier *tier)
 {
     struct rn_prefix_ref oldest[OLDEST], nodes[RN_MOVE_BLOCKS];
-    uint32_t n_oldest = rn_prefix_tree_oldest(&tier->tree, oldest, OLDEST), n = 0, n_looks = 0;
+    uint32_t n_oldest, n = 0, n_looks = 0;
 
-    for (uint32_t i = 0; i < n_oldest; i++) {
-        struct rn_prefix_ref node = oldest[i];
-        struct rn_prefix_view view;
-
-        for (; n < most_lent(tier) && n_looks < LOOKS && rn_prefix_tree_look(&tier->tree, node, &view) &&
-               view.state != RN_PREFIX_ROOT; node = view.parent, n_looks++)
-            if (needs_copy(tier, &view) && !is_among(node, nodes, n))
-                nodes[n++] = node;
-    }
+    if (!may_copy(tier, false))
+        return;
+    n_oldest = rn_prefix_tree_oldest(&tier->tree, oldest, OLDEST);
+    for (uint32_t i = 0; i < n_oldest && n < most_lent(tier) && n_looks < LOOKS; i++)
+        n = add_prefix(tier, oldest[i], nodes, n, &n_looks);
     if (n > 0)
         send_down(tier, nodes, n, RN_LOWER_BIT(RN_LOWER_WARM), false);
     if (!tier->shelf.down_out)
@@ -374,17 +429,36 @@ static bool is_filling(const struct rn_tier *tier)
            tier->pool.n_free < tier->pool.n_blocks / 2;
 }
 
-void rn_tier_shelf_want(struct rn_tier *tier, struct rn_prefix_ref node)
+void rn_tier_shelf_want(struct rn_tier *tier, struct rn_prefix_ref node, bool asked_for)
 {
     struct rn_shelf *shelf = &tier->shelf;
-    uint32_t last = (shelf->first_wanted + shelf->n_wanted + RN_SHELF_WANTED - 1) % RN_SHELF_WANTED;
+    struct rn_wanted *last = shelf->n_wanted > 0 ? wanted_at(shelf, shelf->n_wanted - 1) : NULL;
+    bool again = last != NULL && last->node.node == node.node && last->node.generation == node.generation;
 
-    if ((lasting(shelf) | shelf->refused) == 0 || shelf->n_wanted == RN_SHELF_WANTED ||
-        (shelf->n_wanted > 0 && shelf->wanted[last].node == node.node &&
-         shelf->wanted[last].generation == node.generation))
+    if ((lasting(shelf) | shelf->refused) == 0)
         return;
-    shelf->wanted[(last + 1) % RN_SHELF_WANTED] = node;
-    shelf->n_wanted++;
+    if (!again && shelf->n_wanted < RN_SHELF_WANTED) {
+        last = wanted_at(shelf, shelf->n_wanted++);
+        *last = (struct rn_wanted){.node = node};
+    } else if (!again) {
+        if (!asked_for || last->asked_for)
+            return;
+        *last = (struct rn_wanted){.node = node}; /* before it is money that decides; this one is asked for */
+    }
+    shelf->n_asked_for += asked_for && !last->asked_for;
+    last->asked_for |= asked_for;
+}
+
+void rn_tier_shelf_computing(struct rn_tier *tier, const uint32_t *blocks, uint32_t n)
+{
+    for (uint32_t i = 0; i < n && tier->shelf.n > 0; i++)
+        tier->shelf.unproven[blocks[i]] = true;
+}
+
+void rn_tier_shelf_proved(struct rn_tier *tier, const uint32_t *blocks, uint32_t n)
+{
+    for (uint32_t i = 0; i < n && tier->shelf.n > 0; i++)
+        tier->shelf.unproven[blocks[i]] = false;
 }
 
 void rn_tier_shelf_used(struct rn_tier *tier, struct rn_prefix_ref node)
@@ -440,6 +514,22 @@ static void send_tend(struct rn_tier *tier)
     rn_tier_shelf_send(tier, move);
 }
 
+/* Nobody computes, with any model: what copies take is taken from nobody. */
+static bool is_idle(const struct rn_tier *tier)
+{
+    for (const struct rn_metrics *m = rn_metrics_first(&tier->model->engine->metrics); m != NULL; m = m->next)
+        if (rn_metrics_value(m, RN_COUNT_RUNNING) + rn_metrics_value(m, RN_COUNT_WAITING) > 0)
+            return false;
+    return true;
+}
+
+static void look_at_purse(struct rn_tier *tier)
+{
+    tier->shelf.idle = is_idle(tier);
+    tier->shelf.unpaid = false;
+    rn_tier_purse_pass(&tier->shelf.purse, rn_now_us(&tier->model->engine->clock), tier->shelf.idle);
+}
+
 static void finish_close(struct rn_tier *tier)
 {
     struct rn_msg *msg = tier->shelf.closing;
@@ -456,6 +546,7 @@ void rn_tier_shelf_flush(struct rn_actor *self)
 
     if (shelf->tiers == 0 || shelf->closed)
         return;
+    look_at_purse(tier);
     make_numbers(tier);
     send_leaving(tier);
     send_wanted(tier);
@@ -509,6 +600,21 @@ static void settle_told(struct rn_tier *tier, const struct rn_move *move)
         rn_tier_shelf_settle(tier, move->told[i], move->left[i]);
 }
 
+/* What comes up is paid by the request that waits for it. */
+static void pay(struct rn_tier *tier, const struct rn_move *move)
+{
+    uint32_t n = 0;
+
+    if (move->kind == RN_MOVE_UP)
+        return;
+    if (move->kind == RN_MOVE_DOWN) {
+        n = move->n;
+        rn_note_copied(tier->model, move->spent_us);
+    }
+    rn_tier_purse_spend(&tier->shelf.purse, n, move->spent_us,
+                        (n == 0 || tier->shelf.down_idle) && is_idle(tier));
+}
+
 static void count(struct rn_tier *tier, const struct rn_move *move)
 {
     for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
@@ -533,6 +639,7 @@ void rn_tier_on_moved(struct rn_actor *self, struct rn_msg *msg)
     tier->shelf.writes = move->writes;
     tier->shelf.more |= move->more;
     count(tier, move);
+    pay(tier, move);
     put_back(&tier->shelf, move);
     rn_tier_send_promotions(tier);
     if (tier->waiting.n > 0 || tier->n_wanting > 0)
@@ -552,7 +659,8 @@ static bool take_memory(struct rn_tier *tier)
     shelf->move_tokens = rn_alloc(heap, (size_t)RN_MOVES * RN_MOVE_BLOCKS * limits->block_tokens,
                                   sizeof shelf->move_tokens[0]);
     shelf->chain = rn_alloc(heap, limits->context_tokens / limits->block_tokens + 1, sizeof shelf->chain[0]);
-    return shelf->places != NULL && shelf->moves != NULL && shelf->move_tokens != NULL && shelf->chain != NULL;
+    shelf->unproven = rn_calloc(heap, tier->pool.n_blocks, sizeof shelf->unproven[0]);
+    return shelf->unproven != NULL && shelf->places != NULL && shelf->moves != NULL && shelf->move_tokens != NULL && shelf->chain != NULL;
 }
 
 runnel_status rn_tier_shelf_init(struct rn_tier *tier, uint32_t n_places)
@@ -561,6 +669,7 @@ runnel_status rn_tier_shelf_init(struct rn_tier *tier, uint32_t n_places)
     uint32_t per_block = tier->model->parts.limits.block_tokens;
 
     *shelf = (struct rn_shelf){.n = n_places, .calm = UINT64_MAX};
+    rn_tier_purse_init(&shelf->purse);
     shelf->first_free = shelf->first_leaving = shelf->last_leaving = NONE;
     if (n_places == 0)
         return RUNNEL_OK;
@@ -590,6 +699,7 @@ void rn_tier_shelf_fini(struct rn_tier *tier)
     rn_free(heap, shelf->moves);
     rn_free(heap, shelf->move_tokens);
     rn_free(heap, shelf->chain);
+    rn_free(heap, shelf->unproven);
 }
 
 void rn_tier_shelf_open(struct rn_tier *tier)

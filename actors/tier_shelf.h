@@ -11,7 +11,12 @@
  * Copies are made ahead of need, so that an eviction never waits for one: of the blocks that would be evicted next,
  * into the warm tier, when less than half of the pool is free; and of prefixes that have come a second time, are long,
  * or are wanted, into the tiers that last. One move down is under way at a time, and has at most an eighth of the pool.
- * A block that is evicted before its turn is computed again.
+ * While anybody computes, copies are paid for (tier_purse.h). A block that is evicted before its turn is computed again.
+ * Of a prefix the first blocks are copied first: should there be no time or no money for the rest, they are of use by
+ * themselves.
+ *
+ * Into a tier that lasts goes only what has proved good: a block that a request computed, once that request has left
+ * without a failed step. Else a process that is killed before it could take it back would leave it to be trusted.
  *
  * What a tier pushes out that is still here is not copied there again before it was used: else two blocks that have
  * room for one would take turns. */
@@ -20,6 +25,7 @@
 
 #include "actors/mover.h"
 #include "actors/tier_cost.h"
+#include "actors/tier_purse.h"
 #include "cache/doorkeeper.h"
 #include "cache/prefix_tree.h"
 
@@ -41,6 +47,13 @@ struct rn_shelf_place {
     bool writing;        /* a move down has it */
     bool distrusted;     /* leaving, since what it holds may be wrong */
     bool pushed;         /* the warm tier has pushed it out since it was last used */
+};
+
+/* A prefix that shall be in the tiers that last. */
+struct rn_wanted {
+    struct rn_prefix_ref node;
+    uint32_t n_copied;   /* of its blocks */
+    bool asked_for;      /* a host has said so: paid for whatever it costs */
 };
 
 /* A prefix on its way up; see tier_promote.h. */
@@ -73,14 +86,18 @@ struct rn_shelf {
     uint32_t first_leaving, last_leaving;
     struct rn_move *moves, *free; /* [RN_MOVES] */
     int32_t *move_tokens;
-    struct rn_prefix_ref wanted[RN_SHELF_WANTED]; /* a ring */
-    uint32_t first_wanted, n_wanted;
+    struct rn_wanted wanted[RN_SHELF_WANTED]; /* a ring */
+    uint32_t first_wanted, n_wanted, n_asked_for;
     uint8_t refused;             /* bits of the tiers that did not take a block of the first of them */
-    uint32_t n_for_wanted;       /* blocks copied for the first of them */
     struct rn_prefix_ref *chain; /* [blocks of a context]: scratch */
     uint64_t calm;               /* tree.now when there was nothing to copy; UINT64_MAX: there may be something */
     struct rn_promotion promotions[RN_PROMOTIONS];
     struct rn_tier_cost cost;
+    struct rn_tier_purse purse;
+    bool idle;                   /* nobody computes: when that was looked at last ... */
+    bool down_idle;              /* ... and when the move down was sent */
+    bool unpaid;                 /* there was something to copy, and no money */
+    bool *unproven;              /* [blocks of the pool]: computed by a request that has not left */
     struct rn_doorkeeper door;
     uint64_t taken[RN_LOWERS];   /* bytes of the tiers, as told to the metrics */
 };
@@ -107,8 +124,12 @@ void rn_tier_shelf_settle(struct rn_tier *tier, uint64_t number, uint8_t has);
 /* The prefix that ends in the node was used: it may be copied again. */
 void rn_tier_shelf_used(struct rn_tier *tier, struct rn_prefix_ref node);
 
-/* The prefix that ends in the node shall be in the tiers that last. */
-void rn_tier_shelf_want(struct rn_tier *tier, struct rn_prefix_ref node);
+/* The prefix that ends in the node shall be in the tiers that last; asked_for: the request said so. */
+void rn_tier_shelf_want(struct rn_tier *tier, struct rn_prefix_ref node, bool asked_for);
+
+/* A request begins to compute these blocks; it has left, well or not. */
+void rn_tier_shelf_computing(struct rn_tier *tier, const uint32_t *blocks, uint32_t n);
+void rn_tier_shelf_proved(struct rn_tier *tier, const uint32_t *blocks, uint32_t n);
 
 /* A move of that kind, with nothing in it; NULL: those are under way. It must be sent. */
 struct rn_move *rn_tier_shelf_move(struct rn_tier *tier, enum rn_move_kind kind);

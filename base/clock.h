@@ -9,6 +9,7 @@ struct rn_clock {
     uint64_t (*now_us)(void *user); /* monotonic microseconds; any thread */
     void *user;
     uint64_t (*now_ns)(void *user); /* the same clock, finer; NULL: it has nothing finer */
+    uint64_t (*spent_us)(void *user); /* processor time of the calling thread; NULL: all that passes is taken for it */
 };
 
 /* CLOCK_MONOTONIC. */
@@ -22,6 +23,12 @@ static inline uint64_t rn_now_us(const struct rn_clock *clock)
 static inline uint64_t rn_now_ns(const struct rn_clock *clock)
 {
     return clock->now_ns != NULL ? clock->now_ns(clock->user) : 1000 * clock->now_us(clock->user);
+}
+
+/* The difference between two calls on one thread is what it has spent of a processor. */
+static inline uint64_t rn_spent_us(const struct rn_clock *clock)
+{
+    return clock->spent_us != NULL ? clock->spent_us(clock->user) : clock->now_us(clock->user);
 }
 
 #endif

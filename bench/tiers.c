@@ -4,9 +4,13 @@
  *   bench_tiers fill MODEL DIR WHICH TOKENS   computes prefix number WHICH and leaves it in DIR: computed, hot, and
  *                                             a prompt as long as the rest alone
  *   bench_tiers serve MODEL DIR TOKENS        prefixes 1 and 2, filled before: cold (the files' pages are dropped from
- *                                             memory), warm by turns in room for one; decoding alone and beside it
- *   bench_tiers storm MODEL DIR N TOKENS TENTHS  N prefixes in a cyclic order, three rounds, hot room for TENTHS/10 of
- *                                             them: without a cache, with the hot tier alone, with warm, with cold
+ *                                             memory), warm by turns in room for one and a rest
+ *   bench_tiers beside MODEL DIR TOKENS       another stream decodes beside those two by turns, the same requests where
+ *                                             both are hot and where each comes up from warm: alone, one a second, and
+ *                                             without a pause
+ *   bench_tiers storm MODEL DIR N TOKENS TENTHS [SECONDS]  N prefixes in a cyclic order, three rounds, hot room for
+ *                                             TENTHS/10 of them: without a cache, with the hot tier alone, with warm,
+ *                                             with cold, without a cache again. SECONDS: of each, and one round
  *
  * One prompt is prefix, then a rest of REST tokens that no other has. Times are the library's own, from submit. */
 #define _GNU_SOURCE
@@ -255,9 +259,7 @@ static double decode_rate(uint32_t n_prefix, double every_s, uint32_t *n_moves)
 static void serve(const char *path, const char *dir, uint32_t n)
 {
     runnel_model_options options;
-    uint64_t room = bytes_of(path, n + 1024, n + 256);
-    uint32_t n_moves, n_paced;
-    double alone, beside, paced;
+    uint64_t room = bytes_of(path, n + 2 * REST, n + 256);
 
     options_for(&options, dir, n + 256);
     options.kv_bytes = room;
@@ -273,49 +275,96 @@ static void serve(const char *path, const char *dir, uint32_t n)
         ask(1 + i % 2, n, REST, false, "warm");
         settle();
     }
-    for (unsigned i = 0; i < ROUNDS; i++) {
-        alone = decode_rate(n, -1, &n_moves);
-        paced = decode_rate(n, 1, &n_paced);
-        beside = decode_rate(n, 0, &n_moves);
-        printf("decode: %6.2f tokens/s alone; beside prefixes that come up, one a second (%u): %6.2f, %.1f %%; without "
-               "a pause (%u): %6.2f, %.1f %%\n",
-               alone, n_paced, paced, 100 * paced / alone, n_moves, beside, 100 * beside / alone);
-        fflush(stdout);
-    }
     unload();
+}
+
+/* ---- beside ---- */
+
+static void beside_with(const char *path, const char *dir, uint32_t n, const char *name, uint64_t room_tokens)
+{
+    runnel_model_options options;
+    uint64_t room = bytes_of(path, room_tokens, n + 256);
+    uint32_t n_moves, n_paced;
+    double alone, beside, paced;
+
+    options_for(&options, dir, n + 256);
+    options.kv_bytes = room;
+    options.cache_warm_bytes = 3 * room;
+    load(path, &options);
+    ask(0, 0, REST, false, NULL);
+    for (uint64_t i = 0; i < 4; i++) {
+        ask(1 + i % 2, n, 1, false, NULL);
+        settle();
+    }
+    alone = decode_rate(n, -1, &n_moves);
+    paced = decode_rate(n, 1, &n_paced);
+    beside = decode_rate(n, 0, &n_moves);
+    printf("%-4s decode: %6.2f tokens/s alone; beside prefixes, one a second (%u): %6.2f, %.1f %%; without a pause (%u): "
+           "%6.2f, %.1f %%\n", name, alone, n_paced, paced, 100 * paced / alone, n_moves, beside, 100 * beside / alone);
+    fflush(stdout);
+    unload();
+}
+
+static void beside(const char *path, const char *dir, uint32_t n)
+{
+    const uint32_t more = 512;
+
+    beside_with(path, dir, n, "hot", 2 * (uint64_t)n + more);
+    beside_with(path, dir, n, "warm", n + more);
 }
 
 /* ---- storm ---- */
 
-static void storm_with(const char *path, const runnel_model_options *options, const char *name, uint32_t n_prefixes,
-                       uint32_t n)
+static void print_copies(double seconds)
 {
+    static runnel_metrics m;
+
+    m.struct_size = sizeof m;
+    if (runnel_engine_metrics(engine, &m) != RUNNEL_OK)
+        die("metrics", NULL);
+    printf("%-10s copies: %.2f %% of the time; %llu blocks dropped, of them %llu unpaid\n", "",
+           (double)m.cache_copy_us / seconds / 1e4, (unsigned long long)m.cache_dropped,
+           (unsigned long long)m.cache_unpaid);
+    fflush(stdout);
+}
+
+/* seconds 0: three rounds. */
+static void storm_with(const char *path, const runnel_model_options *options, const char *name, uint32_t n_prefixes,
+                       uint32_t n, double seconds)
+{
+    double begun = now_s();
+
     load(path, options);
-    for (unsigned round = 0; round < ROUNDS; round++) {
+    for (unsigned round = 0; round < (seconds > 0 ? 1 : ROUNDS); round++) {
         enum { AT_ONCE = 4 };
         struct answer answers[AT_ONCE];
         uint64_t cached = 0, warm = 0, cold = 0;
         double start = now_s();
+        uint32_t n_done = 0;
 
-        for (uint32_t i = 0; i < n_prefixes; i += AT_ONCE) {
+        while (n_done < n_prefixes && (seconds <= 0 || now_s() - start < seconds)) {
             for (uint32_t k = 0; k < AT_ONCE; k++)
-                begin(&answers[k], 10 + i + k, n, 4, 1, false);
+                begin(&answers[k], 10 + n_done + k, n, 4, 1, false);
             for (uint32_t k = 0; k < AT_ONCE; k++) {
                 end(&answers[k]);
                 cached += answers[k].end.usage.cached_tokens;
                 warm += answers[k].end.usage.warm_tokens;
                 cold += answers[k].end.usage.cold_tokens;
             }
+            n_done += AT_ONCE;
         }
-        printf("%-10s round %u: %8.1f prompts/s; cached %5.1f %%, from warm %5.1f %%, from cold %5.1f %%\n", name,
-               round + 1, n_prefixes / (now_s() - start), 100.0 * (double)cached / n_prefixes / n,
-               100.0 * (double)warm / n_prefixes / n, 100.0 * (double)cold / n_prefixes / n);
+        printf("%-10s round %u: %6u prompts, %8.1f prompts/s, %9.0f tokens/s; cached %5.1f %%, from warm %5.1f %%, "
+               "from cold %5.1f %%\n", name, round + 1, n_done, n_done / (now_s() - start),
+               (double)n * n_done / (now_s() - start), 100.0 * (double)cached / n_done / n,
+               100.0 * (double)warm / n_done / n, 100.0 * (double)cold / n_done / n);
         fflush(stdout);
     }
+    if (options->cache_warm_bytes > 0)
+        print_copies(now_s() - begun);
     unload();
 }
 
-static void storm(const char *path, const char *dir, uint32_t n_prefixes, uint32_t n, uint32_t tenths)
+static void storm(const char *path, const char *dir, uint32_t n_prefixes, uint32_t n, uint32_t tenths, double seconds)
 {
     runnel_model_options options;
     uint64_t need = bytes_of(path, (uint64_t)n_prefixes * n, n + 128);
@@ -324,13 +373,17 @@ static void storm(const char *path, const char *dir, uint32_t n_prefixes, uint32
     options.context_tokens = n + 128;
     options.kv_bytes = need / 10 * tenths;
     options.no_prefix_cache = 1;
-    storm_with(path, &options, "no cache", n_prefixes, n);
+    storm_with(path, &options, "no cache", n_prefixes, n, seconds);
     options.no_prefix_cache = 0;
-    storm_with(path, &options, "hot", n_prefixes, n);
+    storm_with(path, &options, "hot", n_prefixes, n, seconds);
     options.cache_warm_bytes = need / 2;
-    storm_with(path, &options, "and warm", n_prefixes, n);
+    storm_with(path, &options, "and warm", n_prefixes, n, seconds);
     options.cache_dir = dir;
-    storm_with(path, &options, "and cold", n_prefixes, n);
+    storm_with(path, &options, "and cold", n_prefixes, n, seconds);
+    options.cache_dir = NULL;
+    options.cache_warm_bytes = 0;
+    options.no_prefix_cache = 1;
+    storm_with(path, &options, "no cache", n_prefixes, n, seconds);
 }
 
 int main(int argc, char **argv)
@@ -341,11 +394,14 @@ int main(int argc, char **argv)
         fill(argv[2], argv[3], strtoull(argv[4], NULL, 10), (uint32_t)atoi(argv[5]));
     else if (argc == 5 && strcmp(mode, "serve") == 0)
         serve(argv[2], argv[3], (uint32_t)atoi(argv[4]));
-    else if (argc == 7 && strcmp(mode, "storm") == 0)
-        storm(argv[2], argv[3], (uint32_t)atoi(argv[4]), (uint32_t)atoi(argv[5]), (uint32_t)atoi(argv[6]));
+    else if (argc == 5 && strcmp(mode, "beside") == 0)
+        beside(argv[2], argv[3], (uint32_t)atoi(argv[4]));
+    else if ((argc == 7 || argc == 8) && strcmp(mode, "storm") == 0)
+        storm(argv[2], argv[3], (uint32_t)atoi(argv[4]), (uint32_t)atoi(argv[5]), (uint32_t)atoi(argv[6]),
+              argc == 8 ? atof(argv[7]) : 0);
     else {
-        fprintf(stderr, "usage: bench_tiers fill MODEL DIR WHICH TOKENS | serve MODEL DIR TOKENS | storm MODEL DIR N "
-                        "TOKENS TENTHS\n");
+        fprintf(stderr, "usage: bench_tiers fill MODEL DIR WHICH TOKENS | serve MODEL DIR TOKENS | beside MODEL DIR "
+                        "TOKENS | storm MODEL DIR N TOKENS TENTHS [SECONDS]\n");
         return 2;
     }
     return 0;

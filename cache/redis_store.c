@@ -254,16 +254,17 @@ static runnel_status take_value(struct rn_redis_store *store, struct rn_redis_en
         lose(store, e);
         return RUNNEL_NOT_FOUND;
     }
-    if (reply->type == REDIS_REPLY_ERROR) {
+    if (reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "WRONGTYPE", 9) != 0) { /* loading, no password ... */
         rn_redis_link_complain(&store->link, reply->str);
-        return RUNNEL_NOT_FOUND;
+        return RUNNEL_IO;
     }
-    if (reply->type != REDIS_REPLY_STRING) {
+    if (reply->type != REDIS_REPLY_STRING && reply->type != REDIS_REPLY_ERROR) {
         rn_redis_link_drop(&store->link, "an answer of another kind than asked for");
-        return RUNNEL_NOT_FOUND;
+        return RUNNEL_IO;
     }
     store->stats.bytes_read += reply->len;
-    if (value_good(store, e, parent_half, salt, tokens, reply->str, reply->len, payload))
+    if (reply->type == REDIS_REPLY_STRING &&
+        value_good(store, e, parent_half, salt, tokens, reply->str, reply->len, payload))
         return RUNNEL_OK;
     store->stats.damaged++;
     delete_value(store, e);
@@ -289,7 +290,7 @@ runnel_status rn_redis_store_read(struct rn_redis_store *store, uint64_t handle,
         return RUNNEL_NOT_FOUND;
     reply = fetch(store, e, handle);
     if (reply == NULL)
-        return RUNNEL_NOT_FOUND;
+        return RUNNEL_IO;
     status = take_value(store, e, p == NULL ? 0 : half(&p->chain), salt, tokens, reply, payload);
     freeReplyObject(reply);
     store->stats.misses -= status == RUNNEL_OK;

@@ -71,7 +71,7 @@ runnel_status rn_redis_store_put(struct rn_redis_store *store, uint64_t parent, 
 size_t rn_redis_store_payload_bytes(const struct rn_redis_store *store, uint64_t handle);
 
 /* The payload [rn_redis_store_payload_bytes] of the record with this salt, parent and tokens[block_tokens].
- * NOT_FOUND: anything else, whatever the reason. */
+ * IO: the server is away or has not answered, and may have it still. NOT_FOUND: anything else, whatever the reason. */
 runnel_status rn_redis_store_read(struct rn_redis_store *store, uint64_t handle, uint64_t parent,
                                   struct rn_prefix_salt salt, const int32_t *tokens, void *payload);
 

@@ -268,6 +268,8 @@ typedef struct runnel_metrics {
     uint64_t cold_bytes_in, cold_bytes_out;
     uint64_t shared_bytes_in, shared_bytes_out;
     uint64_t cache_dropped;           /* blocks that left the cache although no lower tier had them yet */
+    uint64_t cache_unpaid;            /* of those, blocks whose copy would have cost others too much */
+    uint64_t cache_copy_us;           /* processor time of copies into lower tiers */
     uint64_t cache_skipped;           /* blocks that were not fetched, since computing them was faster */
     uint64_t cache_errors;            /* blocks that could not be moved */
     /* Now. */

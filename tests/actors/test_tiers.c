@@ -529,6 +529,58 @@ static void damaged(void **state)
     end();
 }
 
+/* What a request computes goes into files once it has left, and was good: another that shares it and is pinned has ended
+ * long before, and a process that is killed then leaves nothing that may be wrong. */
+static void step(enum oracle_fault fault)
+{
+    assert_non_null(oracle->first);
+    time_us += 1000;
+    oracle_complete(oracle, fault);
+    settle();
+}
+
+static void proved(void **state)
+{
+    enum { SHARED = 6 * BLOCK, PROMPT = 100, FOLLOWER = SHARED + BLOCK };
+    struct tiers tiers = {.cold = true};
+    int32_t tokens[LONG];
+
+    (void)state;
+    make_prompt(tokens, LONG, 1, LONG, 0);
+    for (int fails = 0; fails < 2; fails++) {
+        struct capture first, second;
+        runnel_request request = request_of(&first, tokens, PROMPT, 20);
+
+        begin(&tiers);
+        assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+        settle();
+        for (int i = 0; i < 5; i++)
+            step(ORACLE_FAULT_NONE);
+        request = request_of(&second, tokens, FOLLOWER, 1);
+        request.pin_prefix = 1;
+        assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+        settle();
+        for (int i = 0; i < 8 && second.n_terminal == 0; i++)
+            step(ORACLE_FAULT_NONE);
+        assert_right(&second, tokens, FOLLOWER);
+        assert_true(second.last.usage.cached_tokens >= SHARED);
+        assert_int_equal(first.n_terminal, 0);
+        assert_int_equal(metrics().cold_bytes_in, 0); /* killed now, it leaves nothing */
+        if (fails)
+            step(ORACLE_FAULT_DEVICE);
+        run_out();
+        assert_int_equal(first.last.type, fails ? RUNNEL_EVENT_FAILED : RUNNEL_EVENT_DONE);
+        assert_true((metrics().cold_bytes_in > 0) == !fails);
+        capture_clear(&first);
+        capture_clear(&second);
+        end();
+        begin(&tiers);
+        assert_int_equal(ask(tokens, FOLLOWER, 0).cold_tokens, fails ? 0 : SHARED);
+        end();
+        remove_folder();
+    }
+}
+
 /* A disk on which every write after the n-th fails, and every read: the first error is told, and the text is right. */
 static uint64_t n_calls, n_good_calls;
 
@@ -713,6 +765,7 @@ int main(void)
         cmocka_unit_test(storm),
         cmocka_unit_test_setup_teardown(restart, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(damaged, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(proved, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(failing_disk, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(pins, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(both, make_folder, drop_folder),

@@ -91,6 +91,7 @@ void rig_open(struct rig *rig, const struct rig_plan *plan)
     options.cache_cold_bytes = plan->cold_bytes;
     options.cache_dir = plan->dir;
     options.cache_codec = plan->codec;
+    options.cache_shared = plan->shared;
     if (rn_model_new_of_parts(rig->engine, &parts, &options, &rig->model, &error) != RUNNEL_OK)
         fail_msg("model: %s", error.message);
 }
@@ -231,7 +232,7 @@ runnel_usage rig_end(struct rig *rig, unsigned id)
     }
     judge(rig, stream);
     assert_int_equal(usage->prompt_tokens, stream->ask.n_prompt);
-    assert_true(usage->warm_tokens + usage->cold_tokens <= usage->cached_tokens &&
+    assert_true(usage->warm_tokens + usage->cold_tokens + usage->shared_tokens <= usage->cached_tokens &&
                 usage->cached_tokens < usage->prompt_tokens);
     return *usage;
 }

@@ -19,7 +19,7 @@ struct rig_plan {
     const char *dir;        /* NULL: no cold tier */
     const struct rn_cold_io *io;
     uint32_t places;        /* of a lower tier; 0: 512 */
-    const char *codec;
+    const char *codec, *shared;
     uint64_t oracle_salt;   /* another: another model */
     bool threads, no_cache;
     uint32_t max_streams;   /* 0: 4 */
