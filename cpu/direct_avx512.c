@@ -1,4 +1,4 @@
-/* Products of one input, or of a few, with sixteen whole rows on AVX-512, for the formats that a decode step reads
+/* Products of one input with sixteen whole rows on AVX-512, for the formats that a decode step reads
  * most. The sums are those of blocks_products.inc, to the bit; what differs is how weights come into registers.
  *
  * There, weights become columns before they are multiplied. With one input that is dear: it moves every byte of
@@ -60,40 +60,6 @@ INLINE void across(VI *v)
     v[1] = _mm512_shuffle_i32x4(a, c, 0xdd);
     v[2] = _mm512_shuffle_i32x4(b, d, 0x88);
     v[3] = _mm512_shuffle_i32x4(b, d, 0xdd);
-}
-
-INLINE VI levels_of(const int8_t *levels, int plus)
-{
-    return _mm512_add_epi8(quarter4(levels), bytes(plus));
-}
-
-/* ---- Words of four blocks ---- */
-
-/* out[k][r] = word at[k] of row r, k < 4; `present` bytes of each row may be read. */
-INLINE void words(struct rows w, const uint16_t *at, __mmask64 present, uint16_t out[4][ROWS])
-{
-    const __m128i pairs = _mm_loadl_epi64((const __m128i *)at), twice = _mm_unpacklo_epi16(pairs, pairs);
-    const VI index = _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3),
-                                              _mm512_castsi128_si512(twice));
-    VI half[2], v;
-    uint32_t h, r;
-
-    UNROLL for (h = 0; h < 2; h++)
-        UNROLL for (r = 0; r < 8; r++) {
-            v = present == UINT64_MAX ? _mm512_loadu_si512(row(w, 8 * h + r))
-                                      : _mm512_maskz_loadu_epi8(present, row(w, 8 * h + r));
-            half[h] = r == 0 ? _mm512_permutexvar_epi16(index, v)
-                             : _mm512_mask_permutexvar_epi16(half[h], 0x01010101u << r, index, v);
-        }
-    v = _mm512_permutex2var_epi64(half[0], _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), half[1]);
-    _mm512_store_si512(out[0], v);
-    v = _mm512_permutex2var_epi64(half[0], _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15), half[1]);
-    _mm512_store_si512(out[2], v);
-}
-
-INLINE VF halves(const uint16_t *of_rows)
-{
-    return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)of_rows));
 }
 
 /* ---- Blocks of 32 with nibbles ---- */
@@ -312,28 +278,6 @@ static void direct_q8_0(const struct rn_matmul *m)
 
 /* ---- Blocks of 256 ---- */
 
-INLINE VF high_halves(VI v)
-{
-    return low_halves(_mm512_srli_epi32(v, 16));
-}
-
-INLINE VF minus(VF v)
-{
-    return _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(v), _mm512_set1_epi32(INT32_MIN)));
-}
-
-/* Byte k of the lanes as a number; with its sign. */
-INLINE VF byte_of(VI v, uint32_t k)
-{
-    v = k == 3 ? _mm512_srli_epi32(v, 24) : _mm512_and_si512(_mm512_srli_epi32(v, 8 * k), _mm512_set1_epi32(255));
-    return _mm512_cvtepi32_ps(v);
-}
-
-INLINE VF signed_byte_of(VI v, uint32_t k)
-{
-    return _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(v, 24 - 8 * k), 24));
-}
-
 /* The inputs of two lines. */
 INLINE VI two_lines(const struct rn_line *first, const struct rn_line *second)
 {
@@ -494,27 +438,6 @@ INLINE VF q4_k_half(VF acc, struct rows w, const struct rn_line *y, size_t at, c
     return acc;
 }
 
-/* See scales_k4 in blocks_columns.inc. */
-INLINE void q4_k_scales(struct rows w, VF *scales, VF *minima)
-{
-    const VI six = bytes(0x3f), top = bytes(0x30);
-    VI v[4], s[2], m[2];
-    VF d, least;
-    uint32_t i;
-
-    columns(w, 0, v);
-    d = low_halves(v[0]);
-    least = minus(high_halves(v[0]));
-    s[0] = _mm512_and_si512(v[1], six);
-    s[1] = _mm512_or_si512(low_nibbles(v[3]), _mm512_and_si512(_mm512_srli_epi32(v[1], 2), top));
-    m[0] = _mm512_and_si512(v[2], six);
-    m[1] = _mm512_or_si512(high_nibbles(v[3]), _mm512_and_si512(_mm512_srli_epi32(v[2], 2), top));
-    UNROLL for (i = 0; i < 8; i++) {
-        scales[i] = _mm512_mul_ps(d, byte_of(s[i / 4], i % 4));
-        minima[i] = _mm512_mul_ps(least, byte_of(m[i / 4], i % 4));
-    }
-}
-
 static void direct_q4_k(const struct rn_matmul *m)
 {
     const struct rn_line *y = m->inputs[0];
@@ -524,192 +447,12 @@ static void direct_q4_k(const struct rn_matmul *m)
 
     for (b = 0; b < m->cols / 256; b++, y += 8, w.p += 144) {
         ahead(w, 3); /* 144 bytes, likewise */
-        q4_k_scales(w, scales, minima);
+        k4_scales(w, scales, minima);
         acc = q4_k_half(acc, w, y, 16, scales, minima);
         acc = q4_k_half(acc, w, y + 4, 80, scales + 4, minima + 4);
     }
     store_rows(m, acc);
 }
-
-/* ---- A few inputs ----
- *
- * What is moved are weights here, once for all inputs: strips as those of blocks_columns.inc, but of sixteen rows, and
- * multiplied where they are made, in registers. So a step of a few rows reads memory as a step of one does, in
- * sixteen streams. From five inputs on the buffer of 32 rows is as fast: there each broadcast serves twice. */
-
-/* Adds the products of a strip, eight groups of four columns, with line b of n inputs. too_large: 128, or 0. */
-INLINE void few_products(VF *acc, const VI *groups, const struct rn_matmul *m, uint32_t n, size_t b, int too_large,
-                         VF scale)
-{
-    const struct rn_line *y;
-    uint32_t i, g;
-    int32_t four;
-    VI sum;
-
-    UNROLL for (i = 0; i < n; i++) {
-        y = (const struct rn_line *)m->inputs[i] + b;
-        sum = _mm512_set1_epi32(too_large == 0 ? RN_MAGIC_BITS : y->start);
-        UNROLL for (g = 0; g < 8; g++) {
-            memcpy(&four, y->q + 4 * g, sizeof four);
-            sum = dot(sum, groups[g], _mm512_set1_epi32(four));
-        }
-        acc[i] = add_product(acc[i], sum, y, scale);
-    }
-}
-
-INLINE void few_store(const struct rn_matmul *m, const VF *acc, uint32_t n)
-{
-    float lanes[ROWS];
-    uint32_t i, r;
-
-    for (i = 0; i < n; i++) {
-        _mm512_storeu_ps(lanes, acc[i]);
-        for (r = 0; r < ROWS; r++)
-            m->out[i][(size_t)r * m->step] = lanes[r];
-    }
-}
-
-INLINE void few_zero(VF *acc, uint32_t n)
-{
-    uint32_t i;
-
-    UNROLL for (i = 0; i < n; i++)
-        acc[i] = _mm512_setzero_ps();
-}
-
-/* The nibbles of 16 bytes of all rows: the low ones are groups 0 to 3, the high ones 4 to 7. */
-INLINE void nibble_groups(struct rows w, size_t at, int plus, VI *groups)
-{
-    VI v[4];
-    uint32_t c;
-
-    columns(w, at, v);
-    UNROLL for (c = 0; c < 4; c++) {
-        groups[c] = _mm512_add_epi8(low_nibbles(v[c]), bytes(plus));
-        groups[4 + c] = _mm512_add_epi8(high_nibbles(v[c]), bytes(plus));
-    }
-}
-
-/* `count` blocks, the first of them block b of the row. */
-INLINE void few_q4_0_blocks(VF *acc, struct rows w, const struct rn_matmul *m, uint32_t n, size_t b, uint32_t count)
-{
-    static const uint16_t at[4] = {0, 9, 18, 27};
-    _Alignas(64) uint16_t scales[4][ROWS];
-    VI groups[8];
-    uint32_t k;
-
-    words(w, at, count == 4 ? UINT64_MAX : ((__mmask64)1 << (count * 18)) - 1, scales);
-    UNROLL for (k = 0; k < count; k++) {
-        nibble_groups(w, 2 + 18 * k, 120, groups);
-        few_products(acc, groups, m, n, b + k, 128, halves(scales[k]));
-    }
-}
-
-INLINE void few_q4_0(const struct rn_matmul *m, uint32_t n)
-{
-    struct rows w = rows_of(m);
-    size_t b, n_blocks = m->cols / 32;
-    VF acc[RN_FEW_AVX512];
-
-    few_zero(acc, n);
-    for (b = 0; b + 4 <= n_blocks; b += 4, w.p += 72) {
-        ahead(w, 1);
-        few_q4_0_blocks(acc, w, m, n, b, 4);
-    }
-    if (b < n_blocks)
-        few_q4_0_blocks(acc, w, m, n, b, (uint32_t)(n_blocks - b));
-    few_store(m, acc, n);
-}
-
-INLINE void few_q8_0_block(VF *acc, struct rows w, size_t at, const struct rn_matmul *m, uint32_t n, size_t b,
-                           const uint16_t *scales)
-{
-    VI groups[8];
-    uint32_t g;
-
-    columns(w, at + 2, groups);
-    columns(w, at + 18, groups + 4);
-    UNROLL for (g = 0; g < 8; g++)
-        groups[g] = _mm512_xor_si512(groups[g], bytes(128));
-    few_products(acc, groups, m, n, b, 128, halves(scales));
-}
-
-INLINE void few_q8_0(const struct rn_matmul *m, uint32_t n)
-{
-    static const uint16_t at[4] = {0, 17, 0, 17};
-    _Alignas(64) uint16_t scales[4][ROWS];
-    struct rows w = rows_of(m);
-    size_t b, n_blocks = m->cols / 32;
-    VF acc[RN_FEW_AVX512];
-
-    few_zero(acc, n);
-    for (b = 0; b + 2 <= n_blocks; b += 2, w.p += 68) {
-        ahead(w, 1);
-        words(w, at, UINT64_MAX, scales);
-        few_q8_0_block(acc, w, 0, m, n, b, scales[0]);
-        few_q8_0_block(acc, w, 34, m, n, b + 1, scales[1]);
-    }
-    if (b < n_blocks) {
-        words(w, at, ((__mmask64)1 << 34) - 1, scales);
-        few_q8_0_block(acc, w, 0, m, n, b, scales[0]);
-    }
-    few_store(m, acc, n);
-}
-
-/* 32 bytes at `at`: their low nibbles are strip b, their high ones the next. */
-INLINE void few_q4_k_strips(VF *acc, struct rows w, size_t at, const struct rn_matmul *m, uint32_t n, size_t b,
-                            const VF *scales, const VF *minima)
-{
-    VI v[8], groups[8];
-    uint32_t g, i, t;
-    VF d_sum;
-
-    columns(w, at, v);
-    columns(w, at + 16, v + 4);
-    UNROLL for (t = 0; t < 2; t++) {
-        UNROLL for (g = 0; g < 8; g++)
-            groups[g] = t == 0 ? low_nibbles(v[g]) : high_nibbles(v[g]);
-        few_products(acc, groups, m, n, b + t, 0, scales[t]);
-        UNROLL for (i = 0; i < n; i++) {
-            d_sum = _mm512_set1_ps(((const struct rn_line *)m->inputs[i])[b + t].d_sum);
-            acc[i] = _mm512_fmadd_ps(d_sum, minima[t], acc[i]);
-        }
-    }
-}
-
-INLINE void few_q4_k(const struct rn_matmul *m, uint32_t n)
-{
-    struct rows w = rows_of(m);
-    VF acc[RN_FEW_AVX512], scales[8], minima[8];
-    size_t b;
-    uint32_t i;
-
-    few_zero(acc, n);
-    for (b = 0; b < m->cols / 32; b += 8, w.p += 144) {
-        ahead(w, 2);
-        q4_k_scales(w, scales, minima);
-        UNROLL for (i = 0; i < 4; i++)
-            few_q4_k_strips(acc, w, 16 + 32 * i, m, n, b + 2 * i, scales + 2 * i, minima + 2 * i);
-    }
-    few_store(m, acc, n);
-}
-
-/* So many inputs are a constant to the compiler. */
-#define EXPORT_FEW(name)                                      \
-    void rn_few_##name##_avx512(const struct rn_matmul *m)    \
-    {                                                         \
-        switch (m->n) {                                       \
-        case 2:                                               \
-            few_##name(m, 2);                                 \
-            return;                                           \
-        case 3:                                               \
-            few_##name(m, 3);                                 \
-            return;                                           \
-        default:                                              \
-            few_##name(m, RN_FEW_AVX512);                     \
-        }                                                     \
-    }
-RN_FEW_OF_AVX512(EXPORT_FEW)
 
 #define EXPORT(name)                                             \
     void rn_direct_##name##_avx512(const struct rn_matmul *m)    \

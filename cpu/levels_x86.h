@@ -30,9 +30,9 @@ RN_DIRECT_AVX512(RN_DECLARE)
 RN_GRID_AVX512(RN_DECLARE)
 #undef RN_DECLARE
 
-/* The same of 2 <= m->n <= RN_FEW_AVX512 inputs. */
-enum { RN_FEW_AVX512 = 4 };
-#define RN_FEW_OF_AVX512(X) X(q4_0) X(q8_0) X(q4_k)
+/* The same of 2 <= m->n <= RN_FEW_AVX512 inputs: few_avx512.c. */
+enum { RN_FEW_AVX512 = 8 };
+#define RN_FEW_OF_AVX512(X) X(q4_0) X(q8_0) X(iq4_nl) X(q4_k) X(q5_k) X(q6_k)
 #define RN_DECLARE(name) void rn_few_##name##_avx512(const struct rn_matmul *m);
 RN_FEW_OF_AVX512(RN_DECLARE)
 #undef RN_DECLARE

@@ -52,6 +52,7 @@ enum { LANES = 8, PACK_FROM = RN_MAX_INPUTS + 1 };
 
 #define ONE_ROWS(name) ONE_COLUMNS(name)
 #define ONE_FEW(name) ONE_COLUMNS(name)
+#define ONE_SOME(name) ONE_COLUMNS(name)
 #define MOST_FEW 1
 #define ONE_GRID(name) ONE_BUFFERED(name)
 

@@ -53,6 +53,10 @@ enum { LANES = 16, PACK_FROM = RN_MAX_INPUTS + 1 };
 /* The last rows of a matrix may be fewer. */
 #define ONE_ROWS(name) (m->rows == LANES ? rn_direct_##name##_avx512(m) : ONE_BUFFERED(name))
 #define ONE_FEW(name) (m->rows == LANES && m->n > 1 ? rn_few_##name##_avx512(m) : ONE_ROWS(name))
+#define ONE_SOME(name)                                    \
+    (m->n == 1          ? ONE_COLUMNS(name)               \
+     : m->rows == LANES ? rn_few_##name##_avx512(m)       \
+                        : ONE_BUFFERED(name))
 #define MOST_FEW RN_FEW_AVX512
 #define ONE_GRID(name) (m->rows == LANES && has_grids() ? rn_direct_##name##_avx512(m) : ONE_COLUMNS(name))
 

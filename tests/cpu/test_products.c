@@ -263,7 +263,7 @@ static void check_step(const struct rn_kernel *kernel, const struct format *f, u
 
 static void check_products(const struct rn_level *level, const struct format *f, uint32_t cols, double magnitude)
 {
-    static const uint32_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 11, 15, 16, 17, 31, 64};
+    static const uint32_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 15, 16, 17, 31, 64};
     const struct rn_kernel *kernel = kernel_of(level, f->type);
     size_t bytes = rn_input_bytes(kernel->input, cols), i;
     struct buffers b = take_buffers();
