@@ -27,7 +27,7 @@ struct four {
     int32_t columns;
 } __attribute__((packed, may_alias));
 
-/* sum + the products with four columns of an input: one instruction, of which gcc 12 makes a broadcast and a product. */
+/* sum + the products with four columns of an input: one instruction. Of the intrinsics gcc 12 makes two. */
 INLINE VI dot4(VI sum, VI w, const int8_t *y)
 {
     __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*(const struct four *)y));
@@ -46,9 +46,10 @@ INLINE const struct rn_line *line(struct lines of, uint32_t i)
     return (const struct rn_line *)of.m->inputs[i] + of.b;
 }
 
-/* Adds the products of groups [from, to), which have one scale, with the lines. start: NULL, or what each sum begins
- * with is at this offset of the line. */
-INLINE void add_groups(VF *acc, const VI *groups, uint32_t from, uint32_t to, struct lines of, size_t start_at, VF scale)
+/* Adds the products of groups [from, to), which have one scale, with the lines. start_at: where in a line
+ * the number is that its sum begins with; 0: RN_MAGIC. */
+INLINE void add_groups(VF *acc, const VI *groups, uint32_t from, uint32_t to, struct lines of, size_t start_at,
+                       VF scale)
 {
     VI sum[RN_FEW_AVX512], more[RN_FEW_AVX512];
     const uint32_t chains = of.n < 4 && to - from == 8 ? 2 : 1;
