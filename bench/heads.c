@@ -2,6 +2,7 @@
  * draft behind the text's own tokens. Right: the model's likeliest token there.
  *
  *     bench_heads MODEL HEAD TEXT
+ *     bench_heads --print MODEL     the fingerprint that a head for this file carries
  *
  * Model and head in single precision on the CPU; the head by the trainer's own pass (train/eagle.h). */
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cache/session_print.h"
 #include "cpu/cpu.h"
 #include "cpu/team.h"
 #include "model/backend.h"
@@ -85,6 +87,20 @@ static float *matrix(const struct rn_gguf *gguf, const char *name, const char *i
     return values;
 }
 
+static int tell_print(const char *path)
+{
+    struct rn_gguf *gguf;
+    runnel_error error = {0};
+    struct rn_print print;
+
+    ok(rn_gguf_open(&heap, path, &gguf, &error), &error);
+    print = rn_print_model(gguf);
+    for (uint32_t i = 0; i < sizeof print.bytes; i++)
+        printf("%02x", print.bytes[i]);
+    printf("\n");
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const struct rn_backend_limits limits = {.max_rows = WINDOW, .max_seqs = 1, .max_outs = WINDOW,
@@ -103,11 +119,13 @@ int main(int argc, char **argv)
     int32_t *tokens;
     char *text;
 
+    rn_heap_init(&heap, NULL);
+    if (argc == 3 && strcmp(argv[1], "--print") == 0)
+        return tell_print(argv[2]);
     if (argc != 4) {
-        fprintf(stderr, "usage: bench_heads MODEL HEAD TEXT\n");
+        fprintf(stderr, "usage: bench_heads MODEL HEAD TEXT | --print MODEL\n");
         return 2;
     }
-    rn_heap_init(&heap, NULL);
     ok(rn_gguf_open(&heap, argv[1], &gguf, &error), &error);
     ok(rn_head_open(&head, &heap, argv[2], &error), &error);
     ok(rn_plan_new_tapped(&heap, gguf, WINDOW, head.tapped, head.shape.taps, &plan, &error), &error);

@@ -3,6 +3,7 @@
 
     padded_model.py SMALL.gguf OUT.gguf [--like tinyllama-1b] [--type Q4_0|Q8_0|F16] [--seed 1] [--layers N]
                     [--noise 0.0 | --agree 0.8 [--draft DRAFT.gguf] [--prompts FILE]]
+    padded_model.py HEAD.gguf OUT.gguf --print PRINT [--like ...] [--type ...] [--seed ...]
 
 For benchmarks of speculation, which need a slow target whose tokens a fast draft model foretells as often as in real life
 (random weights cannot: nothing foretells them). The function of SMALL (llama architecture, F16 or F32) is kept:
@@ -18,7 +19,10 @@ What is lost is the rounding of --type. --noise S adds Gaussian noise of S times
 matrix: the same cost, other tokens, so a lower acceptance. --agree A looks for the noise with which DRAFT (without it: SMALL
 itself) foretells the share A of the target's tokens, and prints what it found: both are run in numpy, with the target's
 weights rounded to --type, along the target's own greedy answers to a few prompts (--prompts: token ids, a prompt in each
-line; else beginnings that the target draws by itself). Reads make_gguf.py from ../shared/tools or $RUNNEL_SHARED."""
+line; else beginnings that the target draws by itself).
+
+An EAGLE head of SMALL (runnel eagle-train) grows with it: PRINT is what `bench_heads --print` says of the padded target, whose
+residual streams hold SMALL's behind the same blocks. Reads make_gguf.py from ../shared/tools or $RUNNEL_SHARED."""
 import argparse
 import os
 import pathlib
@@ -54,6 +58,7 @@ class Reader:
             value = self.value(kind)
             self.keys[key] = (kind, value[1], value[0]) if kind == gguf.ARR else (kind, value, None)
         infos = [self.info() for _ in range(n_tensors)]
+        self.prefix = self.keys["general.architecture"][1].decode() + "."
         start = -(-self.at // gguf.ALIGN) * gguf.ALIGN
         self.tensors = {name: self.tensor(name, dims, kind, start + offset) for name, dims, kind, offset in infos}
 
@@ -80,7 +85,7 @@ class Reader:
         return flat.astype(np.float32).reshape(dims[::-1])
 
     def number(self, key):
-        return self.keys["llama." + key][1]
+        return self.keys[self.prefix + key][1]
 
 
 class Shape:
@@ -182,11 +187,13 @@ class Padder:
         changed = {"embedding_length": large.dim, "block_count": large.layers, "feed_forward_length": large.ff,
                    "attention.head_count": large.heads, "attention.head_count_kv": large.kv_heads}
         for key, (kind, value, item) in self.source.keys.items():
-            name = key.removeprefix("llama.")
+            name = key.removeprefix(self.source.prefix)
             if key == "general.name":
                 value = value + b", padded like " + self.args.like.encode()
             elif key.endswith("layer_norm_rms_epsilon"):
                 value = value * small.dim / large.dim
+            elif name == "target_print":
+                value = self.args.print
             self.writer.add(key, kind, changed.get(name, value), item)
 
     def run(self, path):
@@ -197,6 +204,32 @@ class Padder:
         for i in range(self.large.layers):
             self.layer(i)
         self.vocabulary("output.weight", head_of(self.source) + self.noise * noise_of(self.source, self.args.seed))
+        self.writer.write(path)
+
+
+class HeadPadder(Padder):
+    """A head: model/head.h has its formula, train/head_file.h its tensors. What it reads are several vectors side by side."""
+
+    def side_by_side(self, name):
+        small, large, old = self.small.dim, self.large.dim, self.source.tensors[name]
+        n = old.shape[1] // small
+
+        def make():
+            out = np.zeros((large, n * large), np.float32)
+            for i in range(n):
+                out[:small, i * large:i * large + small] = old[:, i * small:(i + 1) * small]
+            return out
+        self.put(name, make, (large, n * large))
+
+    def run(self, path):
+        self.header()
+        if "fc.weight" in self.source.tensors:
+            self.side_by_side("fc.weight")
+        for name in ("enorm", "hnorm"):
+            self.norm(f"blk.0.nextn.{name}.weight")
+        self.side_by_side("blk.0.nextn.eh_proj.weight")
+        self.layer(0)
+        self.norm("output_norm.weight")
         self.writer.write(path)
 
 
@@ -294,19 +327,23 @@ def main():
     parser.add_argument("--agree", type=float)
     parser.add_argument("--draft")
     parser.add_argument("--prompts")
+    parser.add_argument("--print")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--layers", type=int)
     args = parser.parse_args()
     source = Reader(args.small)
-    if source.keys.get("general.architecture", (0, b""))[1] != b"llama":
-        sys.exit("padded_model: not of the llama architecture")
+    is_head = source.prefix == "runnel-eagle."
+    if source.prefix != "llama." and not is_head:
+        sys.exit("padded_model: neither of the llama architecture nor a head")
+    if is_head and args.print is None:
+        sys.exit("padded_model: a head wants --print")
     small = Shape(source.number("embedding_length"), source.number("block_count"), source.number("attention.head_count"),
                   source.number("attention.head_count_kv"), source.number("feed_forward_length"))
-    large = large_shape(small, args.like, args.layers, small.dim // small.heads)
+    large = large_shape(small, args.like, 1 if is_head else args.layers, small.dim // small.heads)
     if args.agree is not None:
         args.noise, share = find_noise(source, Reader(args.draft) if args.draft else source, args)
         print(f"noise {args.noise:.4f}: {share:.3f} of the tokens foretold")
-    Padder(source, large, small, args).run(args.out)
+    (HeadPadder if is_head else Padder)(source, large, small, args).run(args.out)
 
 
 if __name__ == "__main__":

@@ -118,6 +118,35 @@ class Targets(unittest.TestCase):
         with self.assertRaisesRegex(AssertionError, "--agree is more"):
             script("padded_model.py", DRAFT, pathlib.Path(self.folder.name) / "no.gguf", "--layers", "2", "--agree", "1.1")
 
+    def test_padded_head(self):
+        """A head that grew with its model is right as often, and says nothing else in what is generated."""
+        bench = os.environ.get("RUNNEL_BENCH_HEADS")
+        if not bench:
+            self.skipTest("without bench_heads")
+        small, model, head = (str(pathlib.Path(self.folder.name) / name) for name in ("head", "large", "large-head"))
+        corpus = pathlib.Path(self.folder.name) / "corpus"
+        text = (SHARED / "oracles/runnel-tiny.heldout.txt").read_bytes()
+        corpus.write_bytes(text[:8000])
+        done = run("eagle-train", DRAFT, corpus, "-o", small, "--steps", "12", "--text-tokens", "24", "--lr", "0.004",
+                   "--unroll", "1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        shape = ["--like", "tiny-256", "--type", "F16"]
+        script("padded_model.py", DRAFT, model, "--layers", "4", *shape)
+        print_of = subprocess.run([bench, "--print", model], capture_output=True, check=True).stdout.decode().strip()
+        script("padded_model.py", small, head, "--print", print_of, *shape)
+        corpus.write_bytes(text[-3000:])
+        rates = [subprocess.run([bench, *pair, corpus], capture_output=True, check=True).stdout.decode().splitlines()
+                 for pair in ((DRAFT, small), (model, head))]
+        self.assertEqual(len(rates[0]), 4)
+        for a, b in zip(*rates):
+            self.assertAlmostEqual(float(a.split()[2]), float(b.split()[2]), delta=0.01)
+        self.assertGreater(float(rates[0][0].split()[2]), 0.02)  # it has learned something: chance is 1 in 2048
+        plain = answer(model, "Once upon a time", 60)
+        self.assertEqual(answer(model, "Once upon a time", 60, "--draft", "eagle:" + head), plain)
+        refused = run("run", model, "-p", "Once", "-n", "2", "--draft", "eagle:" + small)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn(b"fingerprint differs", refused.stderr)
+
 
 if __name__ == "__main__":
     if not pathlib.Path(TINY).exists() or not (SHARED / "tools/make_gguf.py").exists():
