@@ -138,7 +138,7 @@ INLINE void nibble_groups(struct rows w, size_t at, const int8_t *levels, VI *gr
                                    : _mm512_shuffle_epi8(levels_of(levels, 128), groups[c]);
 }
 
-/* `count` blocks of 18 bytes, the first of them block b of the row. */
+/* `count` blocks of 18 bytes, a constant to the compiler, the first of them block b of the row. */
 INLINE void nibble_blocks(VF *acc, struct rows w, const struct rn_matmul *m, uint32_t n, size_t b, uint32_t count,
                           const int8_t *levels)
 {
@@ -164,8 +164,8 @@ INLINE void few_nibbles(const struct rn_matmul *m, uint32_t n, const int8_t *lev
     few_zero(acc, n);
     for (b = 0; b + 4 <= n_blocks; b += 4, w.p += 72)
         nibble_blocks(acc, w, m, n, b, 4, levels);
-    if (b < n_blocks)
-        nibble_blocks(acc, w, m, n, b, (uint32_t)(n_blocks - b), levels);
+    for (; b < n_blocks; b++, w.p += 18)
+        nibble_blocks(acc, w, m, n, b, 1, levels);
     few_store(m, acc, n);
 }
 
