@@ -81,8 +81,8 @@ static bool begin_again(struct rn_seat *seat, const struct rn_news *news)
     if (news->first >= news->n_limit || news->n_limit - news->first > seat->capacity || seat->state == RN_DRAFTS_OFF)
         return false;
     seat->base = news->first;
-    seat->n_known = seat->n_tokens = seat->n_done = seat->n_valid = 0;
-    seat->shift = seat->f_first = seat->f_end = seat->own_at = 0;
+    seat->n_known = seat->n_tokens = seat->n_valid = 0;
+    rn_seat_reset(seat);
     seat->sampling = news->sampling;
     return true;
 }
@@ -92,8 +92,7 @@ static void learn(struct rn_seat *seat, uint32_t x, int32_t token)
 {
     if (x < seat->n_tokens && seat->tokens[x] != token) {
         seat->n_tokens = x;
-        seat->n_done = seat->n_done < x ? seat->n_done : x;
-        seat->n_valid = seat->n_valid < x ? seat->n_valid : x;
+        rn_seat_forget(seat, x);
     }
     seat->tokens[x] = token;
     seat->n_known = x + 1;
@@ -266,9 +265,9 @@ static runnel_status take_pass(struct rn_draft_actor *draft, struct rn_heap *hea
     pass->seqs = rn_alloc(heap, limits->max_seqs, sizeof pass->seqs[0]);
     pass->logits = rn_alloc(heap, (size_t)limits->max_outs * draft->model->parts.n_vocab, sizeof(float));
     draft->seat_of = rn_alloc(heap, limits->max_seqs, sizeof draft->seat_of[0]);
-    draft->feature_rows = rn_alloc(heap, limits->max_seqs, sizeof draft->feature_rows[0]);
+    draft->feature_rows = rn_alloc(heap, limits->max_rows, sizeof draft->feature_rows[0]);
     pass->feature_rows = draft->feature_rows;
-    pass->features = rn_alloc(heap, (size_t)limits->max_seqs * draft->drafter->n_features + 1, sizeof(float));
+    pass->features = rn_alloc(heap, (size_t)limits->max_rows * draft->drafter->n_features + 1, sizeof(float));
     draft->inputs = rn_alloc(heap, (size_t)limits->max_rows * draft->drafter->n_features + 1, sizeof(float));
     pass->inputs = draft->inputs;
     draft->n_seats = 2 * limits->max_seqs;
@@ -338,7 +337,7 @@ bool rn_draft_actor_check(const struct rn_draft_actor *draft)
         n_blocks += seat->n_blocks;
         if (seat->generation == 0 ? seat->n_blocks != 0 || seat->tokens != NULL
                                   : seat->n_known > seat->n_tokens || seat->n_tokens > seat->capacity ||
-                                        seat->n_done - seat->shift >
+                                        seat->layers[0].n_done - seat->layers[0].shift >
                                             seat->n_blocks * draft->drafter->limits.block_tokens ||
                                         seat->n_blocks > seat->max_blocks)
             return false;

@@ -36,8 +36,8 @@ struct rn_seat {
     uint32_t capacity;
     int32_t *tokens;           /* [capacity] */
     uint32_t n_known, n_tokens;
-    uint32_t n_done;           /* positions computed, those of the pass in flight included */
     uint32_t n_valid;          /* while in_pass: tokens before this one are what they were when the pass began */
+    uint32_t from;             /* while in_pass: the token of its first row */
     uint32_t *blocks;          /* [n_blocks] of [max_blocks] */
     uint32_t n_blocks, max_blocks;
     runnel_sampling sampling;
@@ -45,16 +45,27 @@ struct rn_seat {
     bool flying, waits;
     bool in_pass, ended;
     bool changed;              /* decode does not know all of it */
-    uint32_t shift;            /* rows begin with this token: that of index i lies at position i - shift. See below */
-    uint32_t f_first, f_end;   /* features of positions [f_first, f_end) are there */
-    float *features;           /* [RN_SEAT_FEATURES][n_features]: of position p at p % RN_SEAT_FEATURES */
-    float *own;                /* [n_features]: what the row of token own_at gave; 0: none */
+    struct rn_seat_layer {
+        uint32_t n_done;       /* tokens whose rows are computed, those of the pass in flight included */
+        uint32_t shift;        /* rows begin with this token: that of index i lies at position i - shift. See below */
+        uint32_t f_first, f_end; /* inputs of rows (f_first, f_end] are there ... */
+        float *features;       /* ... [RN_SEAT_FEATURES][n_features]: that of row p + 1 at p % RN_SEAT_FEATURES */
+    } layers[RN_DRAFT_LAYERS]; /* of the drafter; all but FEATURES have one */
+    float *own;                /* [n_features]: what the last layer's row of token own_at gave; 0: none */
     uint32_t own_at;
     enum rn_drafts_state state;
 };
 
-/* Seats of a FEATURES drafter: the row of token i wants the target's features of position i - 1, or, for a guess, what
- * the row before it gave. The target tells only of what it computes while the stream drafts: not of a cached prefix, nor
+/* Seats of a FEATURES drafter: the row of token i wants the target's features of position i - 1; in a deeper layer what
+ * the layer before gave in its row of token i - 1. With features of positions before e there are so true rows of layer l
+ * for tokens up to e + l, guessed ones among them:
+ *
+ *     token     e-1    e     e+1   e+2   e+3          e: the last that is known; the others are guesses, that of
+ *     layer 0    *  ─▶ *                              e + 1 from layer 0's row e, that of e + 2 from layer 1's row e + 1 ...
+ *     layer 1          * ──▶ *
+ *     layer 2                * ──▶ *     (own)        behind the last layer's: its own row before is its input
+ *
+ * A pass is one layer's. Rows of a deeper layer stay when guesses come true. The target tells only of what it computes while the stream drafts: not of a cached prefix, nor
  * of a long prompt's beginning. So such a seat's rows begin behind the first position that it was told of (shift);
  * angles of positions are relative, and the seat just knows less of the past. If it falls so far behind that features
  * were overwritten it begins anew. Rows of guesses that came true are computed again, from the target's features. */
@@ -71,7 +82,8 @@ struct rn_draft_actor {
     struct rn_sampler_scratch *scratch;
     struct rn_step pass;
     struct rn_seat **seat_of;    /* [max_seqs]: of the pass's sequences */
-    uint32_t *feature_rows;      /* [max_seqs]: the last row of each */
+    uint32_t layer;              /* of the pass */
+    uint32_t *feature_rows;      /* [max_rows]: of the last layer the last row of each seat, else all rows */
     float *inputs;               /* [max_rows, n_features] */
     struct rn_msg *msg;          /* becomes DRAFTED */
     bool in_flight, failed;
@@ -122,12 +134,21 @@ void rn_seat_features_free(const struct rn_draft_actor *draft, struct rn_seat *s
 void rn_seat_learn_features(const struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t at, uint32_t n,
                             const float *features);
 
-/* draft_features.c: rows behind the last that is done, up to `most`, that a pass can compute now: of any drafter. */
-uint32_t rn_seat_rows(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t most);
+/* draft_features.c, of any drafter: nothing is computed or told; nothing from token x on. */
+void rn_seat_reset(struct rn_seat *seat);
+void rn_seat_forget(struct rn_seat *seat, uint32_t x);
 
-/* draft_features.c: what the row of token i reads beside it. keep: what the pass's row gave is the seat's own. */
-const float *rn_seat_input(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t i);
-void rn_seat_keep(const struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t token, const float *features);
+/* draft_features.c, of any drafter: the layer that guesses the next token; tokens whose rows of a layer are not computed;
+ * how many of those, from the first and up to `most`, a pass can compute now. */
+uint32_t rn_seat_next_layer(const struct rn_draft_actor *draft, const struct rn_seat *seat);
+uint32_t rn_seat_pending(const struct rn_seat *seat, uint32_t layer);
+uint32_t rn_seat_rows(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t layer, uint32_t most);
+
+/* draft_features.c: what a layer's row of token i reads beside it. keep: what the pass's rows [from, end) gave; features
+ * of all of them, or, of the last layer, of the last one alone. */
+const float *rn_seat_input(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t layer, uint32_t i);
+void rn_seat_keep(const struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t layer, uint32_t from, uint32_t end,
+                  const float *features);
 
 /* Every seat's counts in order and its blocks enough. For tests. */
 bool rn_draft_actor_check(const struct rn_draft_actor *draft);

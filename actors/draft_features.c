@@ -1,4 +1,4 @@
-/* What a seat of a FEATURES drafter knows of the target: see draft_actor.h. */
+/* What a seat of a FEATURES drafter knows of the target and of its own layers: see draft_actor.h. */
 #include <string.h>
 
 #include "actors/draft_actor.h"
@@ -10,45 +10,98 @@ static bool reads_features(const struct rn_draft_actor *draft)
     return draft->drafter->kind == RN_DRAFTER_FEATURES;
 }
 
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- Memory ---- */
+
 bool rn_seat_features_new(const struct rn_draft_actor *draft, struct rn_seat *seat)
 {
     struct rn_heap *heap = &draft->model->engine->heap;
     uint32_t width = draft->drafter->n_features;
+    bool good = true;
 
     if (!reads_features(draft))
         return true;
-    seat->features = rn_alloc(heap, (size_t)RN_SEAT_FEATURES * width, sizeof(float));
+    for (uint32_t l = 0; l < draft->drafter->n_layers; l++) {
+        seat->layers[l].features = rn_alloc(heap, (size_t)RN_SEAT_FEATURES * width, sizeof(float));
+        good = good && seat->layers[l].features != NULL;
+    }
     seat->own = rn_alloc(heap, width, sizeof(float));
-    return seat->features != NULL && seat->own != NULL;
+    return good && seat->own != NULL;
 }
 
 void rn_seat_features_free(const struct rn_draft_actor *draft, struct rn_seat *seat)
 {
     struct rn_heap *heap = &draft->model->engine->heap;
 
-    rn_free(heap, seat->features);
+    for (uint32_t l = 0; l < RN_DRAFT_LAYERS; l++) {
+        rn_free(heap, seat->layers[l].features);
+        seat->layers[l].features = NULL;
+    }
     rn_free(heap, seat->own);
-    seat->features = seat->own = NULL;
+    seat->own = NULL;
 }
 
-static float *place_of(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t position)
+static float *place_of(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t l, uint32_t position)
 {
-    return seat->features + (size_t)(position % RN_SEAT_FEATURES) * draft->drafter->n_features;
+    return seat->layers[l].features + (size_t)(position % RN_SEAT_FEATURES) * draft->drafter->n_features;
 }
 
-/* Rows begin anew behind the first position of which there are features. A pass in flight is of the old ones. */
+/* ---- Beginning ---- */
+
+void rn_seat_reset(struct rn_seat *seat)
+{
+    for (uint32_t l = 0; l < RN_DRAFT_LAYERS; l++) {
+        float *features = seat->layers[l].features;
+
+        seat->layers[l] = (struct rn_seat_layer){.features = features};
+    }
+    seat->own_at = 0;
+}
+
+/* Rows begin anew behind the first position of which there are features, a deeper layer's one later. A pass in flight
+ * is of the old ones. */
 static void begin_anew(struct rn_seat *seat)
 {
-    seat->shift = seat->n_done = seat->f_first + 1;
+    for (uint32_t l = 0; l < RN_DRAFT_LAYERS; l++) {
+        struct rn_seat_layer *layer = &seat->layers[l];
+
+        if (l > 0)
+            layer->f_first = layer->f_end = layer[-1].shift;
+        layer->shift = layer->n_done = layer->f_first + 1;
+    }
     seat->n_valid = 0;
     seat->own_at = 0;
+}
+
+/* What is kept from being overwritten: the input of the last row that is done, which may be computed again, and those
+ * behind it. */
+static uint32_t room(const struct rn_seat_layer *layer)
+{
+    uint32_t first = layer->n_done > 2 ? layer->n_done - 2 : 0;
+    uint32_t held = layer->f_end > first ? layer->f_end - first : 0;
+
+    return held < RN_SEAT_FEATURES ? RN_SEAT_FEATURES - held : 0;
+}
+
+/* Inputs up to `end` are there: the oldest may have been overwritten. */
+static void extend(struct rn_seat_layer *layer, uint32_t end)
+{
+    layer->f_end = end;
+    if (layer->f_end - layer->f_first > RN_SEAT_FEATURES)
+        layer->f_first = layer->f_end - RN_SEAT_FEATURES;
 }
 
 void rn_seat_learn_features(const struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t at, uint32_t n,
                             const float *features)
 {
     uint32_t width = draft->drafter->n_features, stride = draft->model->parts.row_features;
-    bool gap = seat->f_end == 0 || at > seat->f_end || at < seat->f_first;
+    uint32_t from_own = at + draft->drafter->n_layers; /* rows from here on were made of what rows gave themselves */
+    struct rn_seat_layer *layer = &seat->layers[0], *last = &seat->layers[draft->drafter->n_layers - 1];
+    bool gap = layer->f_end == 0 || at > layer->f_end || at < layer->f_first;
 
     if (n > RN_SEAT_FEATURES) {
         features += (size_t)(n - RN_SEAT_FEATURES) * stride;
@@ -57,48 +110,100 @@ void rn_seat_learn_features(const struct rn_draft_actor *draft, struct rn_seat *
         gap = true;
     }
     for (uint32_t i = 0; i < n; i++)
-        memcpy(place_of(draft, seat, at + i), features + (size_t)i * stride, width * sizeof(float));
-    seat->f_end = at + n;
-    seat->f_first = gap ? at : seat->f_first;
-    if (seat->f_end - seat->f_first > RN_SEAT_FEATURES)
-        seat->f_first = seat->f_end - RN_SEAT_FEATURES;
-    if (seat->n_done > at + 1) { /* made of what rows gave themselves */
-        seat->n_done = at + 1;
-        seat->n_valid = seat->n_valid < at + 1 ? seat->n_valid : at + 1;
+        memcpy(place_of(draft, seat, 0, at + i), features + (size_t)i * stride, width * sizeof(float));
+    layer->f_first = gap ? at : layer->f_first;
+    extend(layer, at + n);
+    if (last->n_done > from_own) {
+        last->n_done = from_own;
+        seat->n_valid = least(seat->n_valid, from_own);
     }
-    if (gap || seat->n_done <= seat->f_first)
+    if (gap || layer->n_done <= layer->f_first)
         begin_anew(seat);
 }
 
-static bool has_input(const struct rn_seat *seat, uint32_t i)
+void rn_seat_forget(struct rn_seat *seat, uint32_t x)
 {
-    return seat->f_end > 0 && i > seat->f_first && i <= seat->f_end;
+    for (uint32_t l = 0; l < RN_DRAFT_LAYERS; l++) {
+        struct rn_seat_layer *layer = &seat->layers[l];
+
+        layer->n_done = least(layer->n_done, x > layer->shift ? x : layer->shift);
+        if (l > 0 && layer->f_end > x)
+            layer->f_end = x > layer->f_first ? x : layer->f_first;
+    }
+    seat->n_valid = least(seat->n_valid, x);
 }
 
-uint32_t rn_seat_rows(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t most)
+/* ---- Rows ---- */
+
+uint32_t rn_seat_next_layer(const struct rn_draft_actor *draft, const struct rn_seat *seat)
 {
+    uint32_t i = seat->n_tokens - 1, end = seat->layers[0].f_end;
+
+    if (!reads_features(draft) || seat->n_tokens == 0 || i <= end)
+        return 0;
+    return least(i - end, draft->drafter->n_layers - 1);
+}
+
+uint32_t rn_seat_pending(const struct rn_seat *seat, uint32_t l)
+{
+    return seat->n_tokens > seat->layers[l].n_done ? seat->n_tokens - seat->layers[l].n_done : 0;
+}
+
+static bool has_input(const struct rn_seat_layer *layer, uint32_t i)
+{
+    return layer->f_end > layer->f_first && i > layer->f_first && i <= layer->f_end;
+}
+
+uint32_t rn_seat_rows(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t l, uint32_t most)
+{
+    const struct rn_seat_layer *layer = &seat->layers[l];
+    bool is_last = l + 1 == draft->drafter->n_layers;
     uint32_t n = 0;
 
     if (!reads_features(draft))
         return most;
-    if (seat->f_end == 0)
+    if (seat->layers[0].f_end == 0)
         return 0;
-    while (n < most && (has_input(seat, seat->n_done + n) ||
-                        (n == 0 && seat->own_at > 0 && seat->own_at + 1 == seat->n_done)))
+    if (!is_last) /* what the next layer has not read yet stays */
+        most = least(most, room(layer + 1));
+    while (n < most && (has_input(layer, layer->n_done + n) ||
+                        (is_last && n == 0 && seat->own_at > 0 && seat->own_at + 1 == layer->n_done)))
         n++;
     return n;
 }
 
-const float *rn_seat_input(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t i)
+const float *rn_seat_input(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t l, uint32_t i)
 {
-    RN_ASSERT(has_input(seat, i) || seat->own_at + 1 == i);
-    return has_input(seat, i) ? place_of(draft, seat, i - 1) : seat->own;
+    RN_ASSERT(has_input(&seat->layers[l], i) || seat->own_at + 1 == i);
+    return has_input(&seat->layers[l], i) ? place_of(draft, seat, l, i - 1) : seat->own;
 }
 
-void rn_seat_keep(const struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t token, const float *features)
+/* What rows [from, end) gave is the next layer's input. */
+static void keep_for_next(const struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t l, uint32_t from,
+                          uint32_t end, const float *features)
 {
+    uint32_t width = draft->drafter->n_features;
+    struct rn_seat_layer *next = &seat->layers[l + 1];
+
+    if (from > next->f_end || end <= from)
+        return;
+    for (uint32_t i = from; i < end; i++)
+        memcpy(place_of(draft, seat, l + 1, i), features + (size_t)(i - from) * width, width * sizeof(float));
+    if (end > next->f_end)
+        extend(next, end);
+}
+
+void rn_seat_keep(const struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t l, uint32_t from, uint32_t end,
+                  const float *features)
+{
+    uint32_t width = draft->drafter->n_features;
+
     if (!reads_features(draft))
         return;
-    seat->own_at = token < seat->n_done ? token : 0; /* else it was of what is no more */
-    memcpy(seat->own, features, draft->drafter->n_features * sizeof(float));
+    if (l + 1 < draft->drafter->n_layers) {
+        keep_for_next(draft, seat, l, from, least(end, seat->n_valid), features);
+        return;
+    }
+    seat->own_at = end - 1 < seat->layers[l].n_done ? end - 1 : 0; /* else it was of what is no more */
+    memcpy(seat->own, features, width * sizeof(float));
 }

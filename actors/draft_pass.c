@@ -30,6 +30,14 @@ void rn_draft_free_seat(struct rn_draft_actor *draft, struct rn_seat *seat)
     *seat = (struct rn_seat){0};
 }
 
+/* Blocks, and what was computed in them. */
+static void let_go(struct rn_draft_actor *draft, struct rn_seat *seat)
+{
+    rn_block_pool_unref(&draft->pool, seat->blocks, seat->n_blocks);
+    seat->n_blocks = 0;
+    rn_seat_reset(seat);
+}
+
 /* The seat stays, so that its stream is known to be off, but holds no blocks. */
 void rn_draft_switch_off(struct rn_draft_actor *draft, struct rn_seat *seat)
 {
@@ -38,10 +46,8 @@ void rn_draft_switch_off(struct rn_draft_actor *draft, struct rn_seat *seat)
     seat->state = RN_DRAFTS_OFF;
     seat->changed = true;
     seat->n_tokens = seat->n_known;
-    if (seat->in_pass)
-        return;
-    rn_block_pool_unref(&draft->pool, seat->blocks, seat->n_blocks);
-    seat->n_blocks = seat->n_done = seat->shift = 0;
+    if (!seat->in_pass)
+        let_go(draft, seat);
 }
 
 /* ---- Wishes ---- */
@@ -87,7 +93,10 @@ static uint32_t goal(const struct rn_draft_actor *draft, const struct rn_seat *s
 
 static bool is_behind(const struct rn_seat *seat)
 {
-    return seat->n_tokens - seat->n_done > LAG;
+    for (uint32_t l = 0; l < RN_DRAFT_LAYERS; l++)
+        if (rn_seat_pending(seat, l) > LAG && (l == 0 || seat->layers[l].features != NULL))
+            return true;
+    return false;
 }
 
 void rn_draft_look_at(struct rn_seat *seat)
@@ -124,30 +133,34 @@ static bool lease(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t n
     return true;
 }
 
-/* n rows of the seat; if they come to its last token, with logits. */
+/* n rows of the seat in the pass's layer; if they come to its last token, with logits. */
 static void add_seat(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t n)
 {
     struct rn_step *pass = &draft->pass;
-    uint32_t end = seat->n_done + n, width = draft->drafter->n_features;
+    struct rn_seat_layer *layer = &seat->layers[draft->layer];
+    bool is_last = draft->layer + 1 == draft->drafter->n_layers;
+    uint32_t end = layer->n_done + n, width = draft->drafter->n_features;
 
-    if (!lease(draft, seat, end - seat->shift)) {
+    if (!lease(draft, seat, end - layer->shift)) {
         rn_draft_switch_off(draft, seat);
         return;
     }
     pass->seqs[pass->n_seqs] = (struct rn_step_seq){.blocks = seat->blocks, .n_blocks = seat->n_blocks};
-    for (uint32_t i = seat->n_done; i < end; i++) {
+    for (uint32_t i = layer->n_done; i < end; i++) {
         if (width > 0)
-            memcpy(draft->inputs + (size_t)pass->n_rows * width, rn_seat_input(draft, seat, i), width * sizeof(float));
+            memcpy(draft->inputs + (size_t)pass->n_rows * width, rn_seat_input(draft, seat, draft->layer, i),
+                   width * sizeof(float));
+        if (width > 0 && (!is_last || i + 1 == end))
+            draft->feature_rows[pass->n_features++] = pass->n_rows;
         pass->rows[pass->n_rows++] =
             (struct rn_step_row){.token = seat->tokens[i],
-                                 .position = i - seat->shift,
+                                 .position = i - layer->shift,
                                  .seq = pass->n_seqs,
                                  .out = i + 1 == seat->n_tokens ? (int32_t)pass->n_outs++ : -1};
     }
-    if (width > 0)
-        draft->feature_rows[pass->n_features++] = pass->n_rows - 1;
     draft->seat_of[pass->n_seqs++] = seat;
-    seat->n_done = end;
+    seat->from = layer->n_done;
+    layer->n_done = end;
     seat->n_valid = UINT32_MAX;
     seat->in_pass = true;
 }
@@ -160,23 +173,30 @@ static bool is_full(const struct rn_draft_actor *draft, uint32_t n)
            draft->pass.n_rows + n > limits->max_rows;
 }
 
+/* A pass is one layer's: that of its first seat. */
+static bool is_of(const struct rn_draft_actor *draft, uint32_t layer)
+{
+    return draft->pass.n_rows == 0 || draft->layer == layer;
+}
+
 static void add_guesses(struct rn_draft_actor *draft)
 {
     uint32_t first = draft->cursor;
 
     for (uint32_t i = 0; i < draft->n_seats; i++) {
         struct rn_seat *seat = &draft->seats[(first + i) % draft->n_seats];
-        uint32_t n = seat->n_tokens - seat->n_done;
+        uint32_t l = rn_seat_next_layer(draft, seat), n = rn_seat_pending(seat, l);
 
-        if (rn_draft_is_sated(draft, seat))
+        if (rn_draft_is_sated(draft, seat) || !is_of(draft, l))
             continue;
         /* all computed, and its guess was not taken: the last row once more */
-        seat->n_done -= n == 0;
-        n = rn_seat_rows(draft, seat, n + (n == 0));
+        seat->layers[l].n_done -= n == 0;
+        n = rn_seat_rows(draft, seat, l, n + (n == 0));
         if (n == 0)
             continue;
         if (is_full(draft, n))
             return;
+        draft->layer = l;
         draft->cursor = (first + i + 1) % draft->n_seats;
         add_seat(draft, seat, n);
     }
@@ -197,23 +217,42 @@ static uint32_t chunk(const struct rn_draft_actor *draft)
     return n < (float)most ? (uint32_t)n : most;
 }
 
+/* Rows of the seat's past that the pass may have, and their layer: the deepest that is behind, so that what it reads
+ * need not wait for it. A deeper layer may fall behind while guesses are few: it catches up before that shows. */
+static uint32_t past_of(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t *layer)
+{
+    uint32_t most = chunk(draft);
+
+    for (uint32_t l = draft->drafter->n_layers; l-- > 0;) {
+        uint32_t n = rn_seat_pending(seat, l), rows;
+
+        if (n <= (l == 0 ? LAG : LAG / 2) || !is_of(draft, l))
+            continue;
+        rows = rn_seat_rows(draft, seat, l, n - 1 < most ? n - 1 : most); /* not its last: that is a guess's row */
+        *layer = l;
+        if (rows > (l == 0 ? 0 : LAG / 2) || (rows > 0 && n > LAG))
+            return rows;
+    }
+    return 0;
+}
+
 /* Of one seat: the next one has its turn in the next pass. */
 static void add_past(struct rn_draft_actor *draft)
 {
     for (uint32_t i = 0; i < draft->n_seats && can_work(draft); i++) {
         struct rn_seat *seat = &draft->seats[(draft->cursor + i) % draft->n_seats];
-        uint32_t n = seat->n_tokens - seat->n_done, most;
+        uint32_t layer, n;
 
-        if (!is_open(seat) || seat->in_pass || !is_behind(seat))
+        if (!is_open(seat) || seat->in_pass)
             continue;
         if (is_full(draft, 1))
             return;
-        most = chunk(draft);
-        most = rn_seat_rows(draft, seat, n - 1 < most ? n - 1 : most); /* not its last token: that is a guess's row */
-        if (most == 0)
+        n = past_of(draft, seat, &layer);
+        if (n == 0)
             continue;
+        draft->layer = layer;
         draft->cursor = (draft->cursor + i + 1) % draft->n_seats;
-        add_seat(draft, seat, most);
+        add_seat(draft, seat, n);
         draft->guesses = false;
         return;
     }
@@ -232,6 +271,7 @@ static void on_pass_done(struct rn_step *pass)
 void rn_draft_begin_pass(struct rn_draft_actor *draft)
 {
     struct rn_step *pass = &draft->pass;
+    struct rn_drafter_layer layer = {draft->drafter->plan, draft->drafter->backend};
 
     if (draft->in_flight || draft->failed || draft->last_news != NULL)
         return;
@@ -245,9 +285,11 @@ void rn_draft_begin_pass(struct rn_draft_actor *draft)
     draft->msg = rn_msg_new(draft->actor.runtime, RN_MSG_DRAFTED);
     pass->on_done = on_pass_done;
     pass->user = draft;
-    RN_ASSERT(draft->drafter->plan == NULL || rn_step_check(pass, draft->drafter->plan, &draft->drafter->limits));
+    if (draft->layer > 0)
+        layer = draft->drafter->deeper[draft->layer - 1];
+    RN_ASSERT(layer.plan == NULL || rn_step_check(pass, layer.plan, &draft->drafter->limits));
     rn_note_draft_begun(draft);
-    draft->drafter->backend->ops->submit_async(draft->drafter->backend, pass);
+    layer.backend->ops->submit_async(layer.backend, pass);
 }
 
 /* ---- What came of it ---- */
@@ -299,25 +341,27 @@ static void take_guess(struct rn_draft_actor *draft, struct rn_seat *seat, uint3
     seat->changed = true;
 }
 
-/* The last row of a sequence says how far it has come and whether there are logits. */
-static void settle_seat(struct rn_draft_actor *draft, struct rn_seat *seat, const struct rn_step_row *last)
+/* The last of a sequence's n rows says whether there are logits. */
+static void settle_seat(struct rn_draft_actor *draft, struct rn_seat *seat, const struct rn_step_row *last,
+                        uint32_t n_rows, const float *features)
 {
+    struct rn_seat_layer *layer = &seat->layers[draft->layer];
+    uint32_t end = seat->from + n_rows;
+
     seat->in_pass = false;
     if (seat->ended) {
         rn_draft_free_seat(draft, seat);
         return;
     }
     if (seat->state == RN_DRAFTS_OFF) {
-        rn_block_pool_unref(&draft->pool, seat->blocks, seat->n_blocks);
-        seat->n_blocks = seat->n_done = seat->shift = 0;
+        let_go(draft, seat);
         return;
     }
-    if (seat->n_valid < seat->n_done)
-        seat->n_done = seat->n_valid > seat->shift ? seat->n_valid : seat->shift;
-    rn_seat_keep(draft, seat, last->position + seat->shift,
-                 draft->pass.features + (size_t)last->seq * draft->drafter->n_features);
+    if (seat->n_valid < layer->n_done)
+        layer->n_done = seat->n_valid > layer->shift ? seat->n_valid : layer->shift;
+    rn_seat_keep(draft, seat, draft->layer, seat->from, end, features);
     if (last->out >= 0)
-        take_guess(draft, seat, last->position + seat->shift + 1,
+        take_guess(draft, seat, end,
                    draft->pass.logits + (size_t)last->out * draft->model->parts.n_vocab);
     rn_draft_look_at(seat);
 }
@@ -335,12 +379,17 @@ static void fail(struct rn_draft_actor *draft)
 void rn_draft_end_pass(struct rn_draft_actor *draft)
 {
     const struct rn_step *pass = &draft->pass;
+    const float *features = pass->features;
 
     draft->in_flight = false;
     note_time(draft, rn_note_drafted(draft));
     if (pass->status != RUNNEL_OK)
         fail(draft);
-    for (uint32_t i = 0; i < pass->n_rows; i++)
-        if (i + 1 == pass->n_rows || pass->rows[i + 1].seq != pass->rows[i].seq)
-            settle_seat(draft, draft->seat_of[pass->rows[i].seq], &pass->rows[i]);
+    for (uint32_t i = 0, n = 1; i < pass->n_rows; i++, n++) {
+        if (i + 1 < pass->n_rows && pass->rows[i + 1].seq == pass->rows[i].seq)
+            continue;
+        settle_seat(draft, draft->seat_of[pass->rows[i].seq], &pass->rows[i], n, features);
+        features += (size_t)(draft->layer + 1 < draft->drafter->n_layers ? n : 1) * draft->drafter->n_features;
+        n = 0;
+    }
 }

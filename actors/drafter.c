@@ -59,7 +59,8 @@ static runnel_status choose_limits(struct runnel_model *model, const char *path,
 {
     const struct rn_backend_limits *target = &model->parts.limits;
     struct rn_drafter *drafter = &model->parts.drafter;
-    uint64_t block_bytes = rn_plan_kv_bytes(drafter->plan, target->kv_type) * target->block_tokens;
+    uint64_t block_bytes =
+        rn_plan_kv_bytes(drafter->plan, target->kv_type) * target->block_tokens * drafter->n_layers;
     uint64_t machine_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t bytes = model->options.draft_kv_bytes > 0 ? model->options.draft_kv_bytes : machine_bytes / 8;
     uint64_t n = bytes / block_bytes;
@@ -98,6 +99,23 @@ static runnel_status prepare(struct runnel_model *model, const char *path, runne
     if (drafter->backend == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the backend of %s", path);
     return drafter->backend->ops->prepare(drafter->backend, drafter->plan, &drafter->limits, on_progress, model, error);
+}
+
+/* The layers behind the first. */
+static runnel_status prepare_deeper(struct runnel_model *model, const char *path, runnel_error *error)
+{
+    struct rn_drafter *drafter = &model->parts.drafter;
+    runnel_status status = RUNNEL_OK;
+
+    for (uint32_t l = 1; l < drafter->n_layers && status == RUNNEL_OK; l++) {
+        struct rn_drafter_layer *layer = &drafter->deeper[l - 1];
+
+        layer->backend = rn_engine_new_backend_on(model->engine, model->engine->team, model->device);
+        if (layer->backend == NULL)
+            return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the backend of %s", path);
+        status = layer->backend->ops->prepare(layer->backend, layer->plan, &drafter->limits, on_progress, model, error);
+    }
+    return status;
 }
 
 static void on_pass_done(struct rn_step *pass)
@@ -241,6 +259,23 @@ static runnel_status plan_exit(struct runnel_model *model, const char *path, run
                             &parts->drafter.plan, error);
 }
 
+static runnel_status plan_nextn(struct runnel_model *model, runnel_error *error)
+{
+    struct rn_model_parts *parts = &model->parts;
+    struct rn_drafter *drafter = &parts->drafter;
+    struct rn_heap *heap = &model->engine->heap;
+    uint32_t context = parts->limits.context_tokens, n = 0;
+    runnel_status status = rn_head_count_nextn(parts->gguf, &n, error);
+
+    if (status == RUNNEL_OK)
+        status = rn_plan_new_nextn(heap, parts->gguf, context, 0, &drafter->plan, error);
+    for (uint32_t l = 1; l < n && l < RN_DRAFT_LAYERS && status == RUNNEL_OK; l++) {
+        status = rn_plan_new_nextn(heap, parts->gguf, context, l, &drafter->deeper[l - 1].plan, error);
+        drafter->n_layers = l + 1;
+    }
+    return status;
+}
+
 static runnel_status plan_drafter(struct runnel_model *model, const char *path, runnel_error *error)
 {
     struct rn_model_parts *parts = &model->parts;
@@ -252,7 +287,7 @@ static runnel_status plan_drafter(struct runnel_model *model, const char *path, 
     if (is_exit(path))
         return plan_exit(model, path, error);
     if (is_mtp(path))
-        return rn_plan_new_nextn(heap, parts->gguf, context, 0, &drafter->plan, error);
+        return plan_nextn(model, error);
     if (drafter->kind == RN_DRAFTER_FEATURES)
         return rn_plan_new_head(heap, drafter->gguf, parts->gguf, context, &drafter->plan, error);
     status = rn_plan_new(heap, drafter->gguf, context, &drafter->plan, error);
@@ -267,6 +302,8 @@ runnel_status rn_drafter_load(struct runnel_model *model, const char *path, runn
         status = choose_limits(model, path, error);
     if (status == RUNNEL_OK)
         status = prepare(model, path, error);
+    if (status == RUNNEL_OK)
+        status = prepare_deeper(model, path, error);
     return status == RUNNEL_OK ? measure(model, error) : status;
 }
 
@@ -291,6 +328,7 @@ runnel_status rn_drafter_plan_model(struct runnel_model *model, const char *path
     runnel_status status = RUNNEL_OK;
 
     drafter->kind = is_mtp(path) ? RN_DRAFTER_FEATURES : RN_DRAFTER_TOKENS;
+    drafter->n_layers = 1;
     if (!rn_drafter_is_inside(path)) {
         status = rn_gguf_open(heap, path, &drafter->gguf, error);
         if (status == RUNNEL_OK && rn_head_is(drafter->gguf)) {
@@ -313,6 +351,11 @@ void rn_drafter_fini(struct rn_drafter *drafter)
 {
     if (drafter->backend != NULL)
         drafter->backend->ops->free(drafter->backend);
+    for (uint32_t l = 0; l + 1 < RN_DRAFT_LAYERS; l++) {
+        if (drafter->deeper[l].backend != NULL)
+            drafter->deeper[l].backend->ops->free(drafter->deeper[l].backend);
+        rn_plan_free(drafter->deeper[l].plan);
+    }
     rn_engine_free_team(drafter->team);
     if (drafter->plan != NULL)
         rn_plan_free(drafter->plan);

@@ -34,6 +34,9 @@
 
 struct rn_team;
 
+/* Prediction layers that are used; of files with more, the first ones. Known files have one or three. */
+#define RN_DRAFT_LAYERS 4u
+
 enum rn_drafter_kind {
     RN_DRAFTER_NONE = 0,
     RN_DRAFTER_TOKENS,  /* a model with the target's vocabulary */
@@ -47,6 +50,11 @@ struct rn_drafter {
     struct rn_gguf *gguf;      /* NULL: without a file */
     struct rn_plan *plan;      /* NULL for a backend that needs none */
     struct rn_backend *backend;/* its KV blocks are its own */
+    uint32_t n_layers;         /* of FEATURES: prediction layers, one behind the other (model/head.h); else 1 */
+    struct rn_drafter_layer {
+        struct rn_plan *plan;
+        struct rn_backend *backend; /* blocks have the same numbers for all of them */
+    } deeper[RN_DRAFT_LAYERS - 1]; /* [n_layers - 1]: those behind the first, which is the two above */
     struct rn_backend_limits limits; /* max_seqs: streams that can draft at once */
     struct rn_team *team;      /* of its own; NULL: the engine's */
     uint32_t pass_us;          /* of one row, measured when it was loaded; 0: not known, and it is never waited for */

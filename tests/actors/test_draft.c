@@ -118,7 +118,7 @@ static void start(const struct setting *s, bool drafts)
         limits.max_seqs = limits.max_outs = STREAMS;
         limits.max_rows = 128;
         drafter = new_oracle(&limits, 100 - s->right_percent);
-        parts.drafter = (struct rn_drafter){.kind = RN_DRAFTER_TOKENS, .concurrent = s->concurrent,
+        parts.drafter = (struct rn_drafter){.kind = RN_DRAFTER_TOKENS, .n_layers = 1, .concurrent = s->concurrent,
                                             .backend = &drafter->backend, .limits = limits, .pass_us = s->pass_us};
     }
     for (uint32_t n = 1; drafts && n <= 64; n *= 2)

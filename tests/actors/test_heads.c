@@ -2,15 +2,13 @@
  * many at once, with cancels, each judged by the same request of a model without a drafter. And a head that was trained
  * here guesses better than an n-gram lookup, behind text that it was not trained on.
  *
- * The engine's clock is the test's: a step of the model takes a millisecond and a pass of the drafter a twentieth of it,
- * so that the policy always drafts, on a machine of any speed under any load. */
+ * Time is the test's (metered.h), so that the policy always drafts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,120 +17,18 @@
 #include "actors/engine.h"
 #include "embed_judge.h"
 #include "fixture.h"
+#include "metered.h"
 #include "runnel_files.h"
 #include "tests/model/model_edit.h"
 #include "tests/model/shared.h"
 
-enum { STREAMS = 8, TOKENS = UNLESS_SLOW(120, 24), TRAINED_BYTES = 60000, STEP_US = 1000, PASS_US = 50 };
+enum { STREAMS = 8, TOKENS = UNLESS_SLOW(120, 24), TRAINED_BYTES = 60000 };
 
 static char target[300], head_path[64], nextn_path[64];
 static char corpus[100000];
 static size_t corpus_bytes;
 
-/* ---- A backend whose steps take what the test says ---- */
-
-struct metered {
-    struct rn_backend backend; /* first */
-    struct rn_backend *inner;
-    void (*on_done)(struct rn_step *step);
-    uint64_t us;
-};
-
-static _Atomic uint64_t now_us; /* relaxed: a clock */
-static struct metered metered[2];
-
-static uint64_t clock_now(void *user)
-{
-    (void)user;
-    return atomic_load_explicit(&now_us, memory_order_relaxed);
-}
-
-static void done(struct metered *m, struct rn_step *step)
-{
-    atomic_fetch_add_explicit(&now_us, m->us, memory_order_relaxed);
-    m->on_done(step);
-}
-
-static void target_done(struct rn_step *step)
-{
-    done(&metered[0], step);
-}
-
-static void drafter_done(struct rn_step *step)
-{
-    done(&metered[1], step);
-}
-
-static void submit_metered(struct rn_backend *backend, struct rn_step *step)
-{
-    struct metered *m = (struct metered *)backend;
-
-    m->on_done = step->on_done;
-    step->on_done = m == &metered[0] ? target_done : drafter_done;
-    m->inner->ops->submit_async(m->inner, step);
-}
-
-static void free_metered(struct rn_backend *backend)
-{
-    struct metered *m = (struct metered *)backend;
-
-    m->inner->ops->free(m->inner);
-}
-
-static size_t bytes_metered(const struct rn_backend *backend)
-{
-    const struct metered *m = (const struct metered *)backend;
-
-    return m->inner->ops->block_bytes(m->inner);
-}
-
-static const char *layout_metered(const struct rn_backend *backend)
-{
-    const struct metered *m = (const struct metered *)backend;
-
-    return m->inner->ops->layout(m->inner);
-}
-
-static struct rn_backend *meter(struct metered *m, struct rn_backend *inner, uint64_t us)
-{
-    static const struct rn_backend_ops ops = {.name = "metered", .submit_async = submit_metered, .free = free_metered,
-                                              .block_bytes = bytes_metered, .layout = layout_metered};
-
-    *m = (struct metered){.backend = {&ops}, .inner = inner, .us = us};
-    return &m->backend;
-}
-
-/* ---- Engines and models ---- */
-
-static runnel_engine *open_engine(void)
-{
-    const struct rn_clock clock = {.now_us = clock_now};
-    runnel_engine *engine = NULL;
-    runnel_engine_options options;
-
-    atomic_store(&now_us, 1);
-    runnel_engine_options_default(&options);
-    assert_int_equal(rn_engine_new(&options, &clock, false, &engine, NULL), RUNNEL_OK);
-    return engine;
-}
-
-static runnel_model *open_model(runnel_engine *engine, const char *path, const char *draft)
-{
-    runnel_model_options options;
-    runnel_model *model;
-
-    runnel_model_options_default(&options);
-    options.context_tokens = 512;
-    options.draft_path = draft;
-    model = load_model(engine, path, &options);
-    model->parts.backend = meter(&metered[0], model->parts.backend, STEP_US);
-    if (draft != NULL)
-        model->parts.drafter.backend = meter(&metered[1], model->parts.drafter.backend, PASS_US);
-    model->decode.cost = (struct rn_step_cost){.us = {0}}; /* it was measured under a clock that stood still */
-    for (uint32_t n = 1; n <= 64; n *= 2)
-        rn_step_cost_note(&model->decode.cost, n, STEP_US);
-    return model;
-}
+/* ---- Requests ---- */
 
 /* A piece of text that no head was trained on, of its own for each i. */
 static void prompt_of(uint32_t i, char prompt[161])
@@ -212,13 +108,13 @@ static void assert_same(const struct answers *plain, const struct answers *fast)
 static void check_same(const char *path, const char *draft, bool right)
 {
     struct answers plain, fast;
-    runnel_engine *engine = open_engine();
-    runnel_model *model = open_model(engine, path, NULL);
+    runnel_engine *engine = metered_engine();
+    runnel_model *model = metered_model(engine, path, NULL);
 
     answer(engine, model, 0, 0, true, true, false, &plain);
     runnel_model_free(model);
     await_models(engine, 0);
-    model = open_model(engine, path, draft);
+    model = metered_model(engine, path, draft);
     for (uint32_t way = 0; way < 3; way++) {
         answer(engine, model, way == 1 ? RUNNEL_DRAFT_MODEL | RUNNEL_DRAFT_NGRAM : RUNNEL_DRAFT_MODEL, way == 0 ? 3 : 8,
                way > 0, true, way == 2, &fast);
@@ -257,8 +153,8 @@ static void nextn_says_the_same(void **state)
 
 static double acceptance(const char *draft, uint32_t flags, double *per_pass)
 {
-    runnel_engine *engine = open_engine();
-    runnel_model *model = open_model(engine, target, draft);
+    runnel_engine *engine = metered_engine();
+    runnel_model *model = metered_model(engine, target, draft);
     struct answers a;
     double share;
     uint64_t passes;
@@ -311,7 +207,7 @@ static void refuse(runnel_engine *engine, const char *path, const char *draft, r
 
 static void what_does_not_fit_is_refused(void **state)
 {
-    runnel_engine *engine = open_engine();
+    runnel_engine *engine = metered_engine();
 
     (void)state;
     refuse(engine, BUNDLED_MODEL, head_path, RUNNEL_INVALID, "its fingerprint differs");

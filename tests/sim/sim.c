@@ -353,7 +353,7 @@ static bool new_drafter(struct sim *sim, struct sim_model *model, struct rn_mode
     model->drafter->wrong_percent = sim_chance(sim, 60) ? sim_pick(sim, 20) : sim_pick(sim, 101);
     model->drafter->submitted = drafter_submitted;
     model->drafter->user = sim;
-    parts->drafter = (struct rn_drafter){.kind = RN_DRAFTER_TOKENS, .concurrent = sim_chance(sim, 60),
+    parts->drafter = (struct rn_drafter){.kind = RN_DRAFTER_TOKENS, .n_layers = 1, .concurrent = sim_chance(sim, 60),
                                          .backend = &model->drafter->backend, .limits = limits,
                                          .pass_us = 1 + sim_pick(sim, sim->plan.most_latency_us / 4 + 1)};
     for (uint32_t n = 1; n <= 64 && sim_chance(sim, 90); n *= 2)

@@ -1,0 +1,426 @@
+/* A file with three prediction layers as a drafter. Each guess that was made is compared with what the layers give when
+ * their plans are run over the finished text, one after the other: the guess j places behind the last token, where those
+ * before it were right, is the likeliest token of layer j - 1 there. Guesses are read off the rows of the model's steps.
+ *
+ * The layers are a head that is trained here on what stands before the final norm, with norms that undo what the layers
+ * read behind it. So guesses are often right, and chains of them are seen. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "actors/engine.h"
+#include "cpu/cpu.h"
+#include "fixture.h"
+#include "metered.h"
+#include "model/head.h"
+#include "runnel_files.h"
+#include "tests/model/model_edit.h"
+#include "tests/model/shared.h"
+
+enum { LAYERS = 3, TOKENS = UNLESS_SLOW(200, 40), TRAINED_BYTES = 60000, CONTEXT = 512, BLOCK = 16, MOST_SEEN = 4096,
+       PROMPTS = 8 };
+
+static char target[300], head_path[64], file_path[2][64]; /* of one layer, of three */
+static char corpus[100000];
+static size_t corpus_bytes;
+
+/* ---- What the steps tell ---- */
+
+struct guess {
+    uint32_t position, place; /* the guess is the token of `position`, the place-th behind the last known */
+    int32_t token;
+};
+
+static struct {
+    int32_t text[CONTEXT]; /* tokens by position */
+    uint32_t n;
+    struct guess guesses[MOST_SEEN];
+    uint32_t n_guesses;
+    bool prompt_seen;
+} seen;
+
+/* Of one sequence: rows of the prompt until the first with one row whose logits are wanted; then the last token and
+ * guesses. */
+static void watch(const struct rn_step *step)
+{
+    for (uint32_t r = 0; r < step->n_rows; r++) {
+        const struct rn_step_row *row = &step->rows[r];
+
+        assert_true(row->position < CONTEXT);
+        seen.text[row->position] = row->token; /* of a wrong guess until a step has the token in its place */
+        if (seen.prompt_seen && r > 0) {
+            assert_true(seen.n_guesses < MOST_SEEN);
+            seen.guesses[seen.n_guesses++] = (struct guess){row->position, r, row->token};
+            continue;
+        }
+        seen.n = row->position + 1;
+    }
+    seen.prompt_seen = seen.prompt_seen || step->n_outs > 0;
+}
+
+/* ---- What the layers give ---- */
+
+static void on_done(struct rn_step *step)
+{
+    __atomic_store_n((bool *)step->user, true, __ATOMIC_RELEASE);
+}
+
+static int32_t likeliest(const float *logits, uint32_t n)
+{
+    uint32_t best = 0;
+
+    for (uint32_t i = 1; i < n; i++)
+        best = logits[i] > logits[best] ? i : best;
+    return (int32_t)best;
+}
+
+/* n rows of a plan, from position 0; their features [n, width] to `out`, which may be `inputs`, and their likeliest
+ * tokens. */
+static void run(struct rn_heap *heap, struct rn_plan *plan, const int32_t *tokens, uint32_t n, const float *inputs,
+                float *out, int32_t *best)
+{
+    const struct rn_backend_limits limits = {.max_rows = CONTEXT, .max_seqs = 1, .max_outs = CONTEXT,
+                                             .n_blocks = CONTEXT / BLOCK, .block_tokens = BLOCK,
+                                             .context_tokens = CONTEXT};
+    static struct rn_step_row rows[CONTEXT];
+    uint32_t blocks[CONTEXT / BLOCK];
+    struct rn_step_seq seq = {.blocks = blocks, .n_blocks = CONTEXT / BLOCK};
+    struct rn_team *team = rn_team_new(heap, 2);
+    struct rn_backend *backend = rn_cpu_backend_new(heap, team);
+    float *logits = calloc((size_t)n * plan->n_vocab, sizeof *logits);
+    float *features = calloc((size_t)n * plan->features_width, sizeof *features);
+    bool done = false;
+    struct rn_step step = {.n_rows = n, .n_seqs = 1, .n_outs = n, .rows = rows, .seqs = &seq, .logits = logits,
+                           .features = features, .inputs = inputs, .on_done = on_done, .user = &done};
+
+    for (uint32_t i = 0; i < CONTEXT / BLOCK; i++)
+        blocks[i] = i;
+    for (uint32_t i = 0; i < n; i++)
+        rows[i] = (struct rn_step_row){.token = tokens[i], .position = i, .out = (int32_t)i};
+    assert_int_equal(backend->ops->prepare(backend, plan, &limits, NULL, NULL, NULL), RUNNEL_OK);
+    backend->ops->submit_async(backend, &step);
+    while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE))
+        usleep(50);
+    assert_int_equal(step.status, RUNNEL_OK);
+    for (uint32_t i = 0; i < n; i++)
+        best[i] = likeliest(logits + (size_t)i * plan->n_vocab, plan->n_vocab);
+    memcpy(out, features, (size_t)n * plan->features_width * sizeof *features);
+    backend->ops->free(backend);
+    rn_team_free(team);
+    rn_plan_free(plan);
+    free(logits);
+    free(features);
+}
+
+/* foretold[d][i]: the token of position i by layer d. */
+static void foretell(const char *path, uint32_t layers, int32_t foretold[LAYERS][CONTEXT])
+{
+    static int32_t best[CONTEXT];
+    struct rn_heap heap;
+    struct rn_gguf *gguf = NULL;
+    struct rn_plan *plan = NULL;
+    float *state;
+
+    rn_heap_init(&heap, NULL);
+    assert_int_equal(rn_gguf_open(&heap, path, &gguf, NULL), RUNNEL_OK);
+    assert_int_equal(rn_plan_new(&heap, gguf, CONTEXT, &plan, NULL), RUNNEL_OK);
+    state = calloc((size_t)CONTEXT * plan->features_width, sizeof *state);
+    run(&heap, plan, seen.text, seen.n, NULL, state, best);
+    for (uint32_t d = 0; d < layers; d++) {
+        uint32_t n = seen.n - 1 - d;
+
+        assert_int_equal(rn_plan_new_nextn(&heap, gguf, CONTEXT, d, &plan, NULL), RUNNEL_OK);
+        run(&heap, plan, seen.text + 1 + d, n, state, state, best);
+        for (uint32_t t = 0; t < n && t + 2 + d < CONTEXT; t++)
+            foretold[d][t + 2 + d] = best[t];
+    }
+    free(state);
+    rn_gguf_free(gguf);
+}
+
+/* ---- The comparison ---- */
+
+struct tally {
+    uint32_t compared[LAYERS], right[LAYERS];
+};
+
+/* Of a step's guesses those behind a wrong one are not looked at. */
+static void compare(uint32_t layers, struct tally *tally)
+{
+    static int32_t foretold[LAYERS][CONTEXT];
+    bool on_track = true;
+
+    foretell(file_path[layers > 1], layers, foretold);
+    for (uint32_t i = 0; i < seen.n_guesses; i++) {
+        const struct guess *g = &seen.guesses[i];
+
+        on_track = g->place == 1 || on_track;
+        if (!on_track || g->place > layers || g->position >= seen.n)
+            continue;
+        if (g->token != foretold[g->place - 1][g->position])
+            fail_msg("position %u, guess %u: token %d, and the layer gives %d", g->position, g->place, g->token,
+                     foretold[g->place - 1][g->position]);
+        on_track = g->token == seen.text[g->position];
+        tally->compared[g->place - 1]++;
+        tally->right[g->place - 1] += on_track;
+    }
+}
+
+static void prompt_of(uint32_t i, uint32_t n, char *prompt)
+{
+    const char *at = corpus + TRAINED_BYTES + (size_t)i * 977;
+
+    at = strchr(at, ' ');
+    assert_true(at != NULL && at + 1 + n < corpus + corpus_bytes);
+    snprintf(prompt, n + 1, "%s", at + 1);
+}
+
+/* One after the other, prompts of all kinds of lengths. */
+static void guess_all(uint32_t layers, struct tally *tally)
+{
+    runnel_engine *engine = metered_engine();
+    runnel_model *model = metered_model(engine, file_path[layers > 1], "mtp");
+
+    assert_int_equal(model->parts.drafter.n_layers, layers);
+    metered_watch = watch;
+    for (uint32_t i = 0; i < PROMPTS; i++) {
+        static const uint32_t bytes[PROMPTS] = {20, 60, 200, 700, 35, 90, 120, 50};
+        struct capture capture = {0};
+        runnel_request request;
+        char prompt[1000];
+
+        memset(&seen, 0, sizeof seen);
+        prompt_of(i, bytes[i], prompt);
+        request = make_request(prompt, TOKENS, &capture);
+        request.draft = RUNNEL_DRAFT_MODEL;
+        request.draft_max = 5;
+        request.cache_salt = i + 1;
+        assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
+        compare(layers, tally);
+        capture_clear(&capture);
+    }
+    metered_watch = NULL;
+    runnel_model_free(model);
+    await_models(engine, 0);
+    runnel_engine_free(engine);
+    for (uint32_t d = 0; d < layers; d++)
+        print_message("layer %u of %u: %u guesses, %u right\n", d, layers, tally->compared[d], tally->right[d]);
+}
+
+static void each_guess_is_its_layers(void **state)
+{
+    struct tally one = {{0}, {0}}, three = {{0}, {0}};
+
+    (void)state;
+    guess_all(1, &one);
+    guess_all(LAYERS, &three);
+    assert_true(one.compared[0] > UNLESS_SLOW(60, 10) && three.compared[0] > UNLESS_SLOW(60, 10));
+    for (uint32_t d = 0; d < LAYERS; d++) /* all of them have guessed, and have been right */
+        assert_true(three.compared[d] > UNLESS_SLOW(15, 0) && three.right[d] >= UNLESS_SLOW(5, 0));
+}
+
+/* Many at once, greedy and sampled, some cancelled: the text without. */
+static void text_is_the_same(void **state)
+{
+    enum { STREAMS = 6 };
+    struct capture plain[STREAMS] = {{0}}, fast[STREAMS] = {{0}};
+
+    (void)state;
+    for (int drafts = 0; drafts < 2; drafts++) {
+        struct capture *captures = drafts ? fast : plain;
+        runnel_engine *engine = metered_engine();
+        runnel_model *model = metered_model(engine, file_path[1], drafts ? "mtp" : NULL);
+        runnel_stream streams[STREAMS];
+        char prompt[1000];
+        uint64_t accepted = 0;
+
+        for (uint32_t i = 0; i < STREAMS; i++) {
+            runnel_request request;
+
+            prompt_of(i, 30 + 120 * i, prompt);
+            request = make_request(prompt, TOKENS / 2, &captures[i]);
+            request.sampling.temperature = i % 2 == 1 ? 0.7f : 0;
+            request.sampling.seed = i;
+            request.draft = drafts ? RUNNEL_DRAFT_MODEL : 0;
+            request.draft_max = i % 3 == 2 ? 8 : 4;
+            assert_int_equal(runnel_generate(model, &request, &streams[i], NULL), RUNNEL_OK);
+        }
+        if (drafts)
+            runnel_stream_cancel(engine, streams[STREAMS - 1]);
+        for (uint32_t i = 0; i < STREAMS; i++) {
+            run_until_end(engine, &captures[i]);
+            accepted += captures[i].last.usage.accepted_tokens;
+        }
+        assert_true(!drafts || accepted > UNLESS_SLOW(20, 0));
+        runnel_model_free(model);
+        await_models(engine, 0);
+        runnel_engine_free(engine);
+    }
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        assert_true(i == STREAMS - 1 || plain[i].text_bytes == fast[i].text_bytes);
+        assert_true(fast[i].text_bytes <= plain[i].text_bytes);
+        if (fast[i].text_bytes > 0)
+            assert_memory_equal(plain[i].text, fast[i].text, fast[i].text_bytes);
+        capture_clear(&plain[i]);
+        capture_clear(&fast[i]);
+    }
+}
+
+/* ---- The fixture ---- */
+
+static int train_head(void)
+{
+    runnel_training_progress now = {.struct_size = sizeof now};
+    runnel_eagle_options options;
+    runnel_training *training = NULL;
+    runnel_engine *engine = start_engine(NULL);
+    runnel_error error = {0};
+
+    runnel_eagle_options_default(&options);
+    options.steps = UNLESS_SLOW(40, 3);
+    options.text_tokens = 40;
+    options.unroll = 1;
+    options.rate = 2e-3f;
+    options.layers[0] = 5;
+    options.n_layers = 1;
+    if (runnel_eagle_train(engine, target, corpus, TRAINED_BYTES, head_path, &options, &training, &error) != RUNNEL_OK)
+        fail_msg("%s", error.message);
+    while (now.state == RUNNEL_TRAINING_RUNNING)
+        runnel_training_wait(training, 1000, &now, &error);
+    runnel_training_free(training);
+    runnel_engine_free(engine);
+    return now.state == RUNNEL_TRAINING_DONE ? 0 : 1;
+}
+
+static void decode(const struct rn_gguf *gguf, const char *name, float *out)
+{
+    const struct rn_tensor *tensor = rn_gguf_find_tensor(gguf, name);
+
+    assert_non_null(tensor);
+    rn_type(tensor->type)->decode(tensor->data, out, tensor->elements);
+}
+
+/* hnorm of a layer that reads norm(x) where the head has read x: its own weights over those of the norm in between, with
+ * their mean square put back. */
+static float *undo(const struct rn_gguf *head, const struct rn_gguf *gguf, const char *name, uint32_t width)
+{
+    float *hnorm = calloc(width, sizeof *hnorm), *between = calloc(width, sizeof *between);
+    double square = 0;
+
+    decode(head, "blk.0.nextn.hnorm.weight", hnorm);
+    decode(gguf, name, between);
+    for (uint32_t i = 0; i < width; i++)
+        square += (double)between[i] * between[i] / width;
+    for (uint32_t i = 0; i < width; i++)
+        hnorm[i] *= (float)(sqrt(square) / between[i]);
+    free(between);
+    return hnorm;
+}
+
+static void add_copy(struct model_edit *edit, const struct model_edit *from, const char *name, const char *as)
+{
+    struct edit_tensor *tensor = &edit->tensors[edit->n_tensors++];
+
+    assert_true(edit->n_tensors <= sizeof edit->tensors / sizeof edit->tensors[0]);
+    *tensor = *edit_tensor((struct model_edit *)from, name);
+    snprintf(tensor->name, sizeof tensor->name, "%s", as);
+}
+
+/* The head as layer d of n behind the model's blocks. */
+static void add_layer(struct model_edit *edit, struct model_edit *head, uint32_t d, float *hnorm, uint32_t width)
+{
+    static const char *const names[] = {"nextn.enorm", "nextn.eh_proj", "attn_norm", "attn_q",   "attn_k",  "attn_v",
+                                        "attn_output", "ffn_norm",      "ffn_gate",  "ffn_up", "ffn_down"};
+    char from[64], as[64];
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(from, sizeof from, "blk.0.%s.weight", names[i]);
+        snprintf(as, sizeof as, "blk.%u.%s.weight", 6 + d, names[i]);
+        add_copy(edit, head, from, as);
+    }
+    snprintf(as, sizeof as, "blk.%u.nextn.shared_head_norm.weight", 6 + d);
+    add_copy(edit, head, "output_norm.weight", as);
+    snprintf(as, sizeof as, "blk.%u.nextn.hnorm.weight", 6 + d);
+    edit_add_tensor(edit, as, width, 1, hnorm);
+}
+
+static void write_file(uint32_t layers, const char *path)
+{
+    static struct model_edit edit, of_head;
+    struct rn_heap heap;
+    struct rn_gguf *gguf = NULL, *head = NULL;
+    struct writer bytes = {0};
+    float *first, *deeper;
+    uint32_t width;
+
+    rn_heap_init(&heap, NULL);
+    memset(&edit, 0, sizeof edit);
+    memset(&of_head, 0, sizeof of_head);
+    assert_int_equal(rn_gguf_open(&heap, target, &gguf, NULL), RUNNEL_OK);
+    assert_int_equal(rn_gguf_open(&heap, head_path, &head, NULL), RUNNEL_OK);
+    edit_from(&edit, gguf);
+    edit_from(&of_head, head);
+    edit_u32(&edit, "llama.block_count", 6 + layers);
+    edit_u32(&edit, "llama.nextn_predict_layers", layers);
+    width = (uint32_t)edit_tensor(&edit, "output_norm.weight")->dims[0];
+    first = undo(head, gguf, "output_norm.weight", width);
+    deeper = undo(head, head, "output_norm.weight", width);
+    for (uint32_t d = 0; d < layers; d++)
+        add_layer(&edit, &of_head, d, d == 0 ? first : deeper, width);
+    edit_write(&edit, &bytes);
+    w_save(&bytes, "/tmp", path + strlen("/tmp/"));
+    w_free(&bytes);
+    free(first);
+    free(deeper);
+    rn_gguf_free(gguf);
+    rn_gguf_free(head);
+}
+
+static int setup(void **state)
+{
+    char path[300];
+    FILE *file;
+
+    (void)state;
+    if (!shared_path("models/runnel-tiny-F16.gguf", target, sizeof target) ||
+        !shared_path("oracles/runnel-tiny.heldout.txt", path, sizeof path)) {
+        print_message("skipped: no ../shared\n");
+        exit(77);
+    }
+    snprintf(head_path, sizeof head_path, "/tmp/runnel-nextn-head-%d.gguf", (int)getpid());
+    for (int i = 0; i < 2; i++)
+        snprintf(file_path[i], sizeof file_path[i], "/tmp/runnel-nextn%d-%d.gguf", i == 0 ? 1 : LAYERS, (int)getpid());
+    file = fopen(path, "rb");
+    assert_non_null(file);
+    corpus_bytes = fread(corpus, 1, sizeof corpus - 1, file);
+    fclose(file);
+    if (train_head() != 0)
+        return 1;
+    write_file(1, file_path[0]);
+    write_file(LAYERS, file_path[1]);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    unlink(head_path);
+    unlink(file_path[0]);
+    unlink(file_path[1]);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_guess_is_its_layers), cmocka_unit_test(text_is_the_same)};
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
