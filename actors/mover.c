@@ -2,6 +2,7 @@
 #include "actors/mover.h"
 
 #include <string.h>
+#include <time.h>
 
 #include "actors/engine.h"
 #include "base/check.h"
@@ -355,6 +356,13 @@ static void answer(struct rn_mover *mover, struct rn_move *move)
     move->more |= mover->first_lost != NO_PLACE;
 }
 
+static void rest(uint32_t us)
+{
+    const struct timespec pause = {us / 1000000, (long)(us % 1000000) * 1000};
+
+    nanosleep(&pause, NULL);
+}
+
 static void on_move(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_mover *mover = (struct rn_mover *)self;
@@ -364,6 +372,8 @@ static void on_move(struct rn_actor *self, struct rn_msg *msg)
     memset(move->us, 0, sizeof move->us);
     memset(move->bytes, 0, sizeof move->bytes);
     move->n_errors = move->refused = 0;
+    if (move->kind == RN_MOVE_TEND && move->pause_us > 0 && mover->lone != NULL)
+        rest(move->pause_us);
     if (move->kind == RN_MOVE_DOWN)
         down(mover, move);
     else if (move->kind == RN_MOVE_UP)

@@ -12,6 +12,7 @@
 
 #define NONE UINT32_MAX
 #define OLDEST 32u /* of the blocks that can be evicted, those that are looked at for a copy ... */
+#define REST_US 2000u /* without a request: the next one is not about to come */
 #define LOOKS 256u /* ... as long as there were not so many with those before them: some microseconds */
 
 /* ---- Numbers ---- */
@@ -175,7 +176,7 @@ struct rn_move *rn_tier_shelf_move(struct rn_tier *tier, enum rn_move_kind kind)
     RN_CHECK(move != NULL);
     shelf->free = move->next;
     move->kind = kind;
-    move->n = move->n_told = 0;
+    move->n = move->n_told = move->pause_us = 0;
     if (kind == RN_MOVE_DOWN)
         shelf->down_out = true;
     else if (kind == RN_MOVE_UP)
@@ -266,7 +267,7 @@ static void send_down(struct rn_tier *tier, const struct rn_prefix_ref *nodes, u
     for (uint32_t i = 0; i < n && put_in(tier, move, nodes[i], to); i++)
         continue;
     tier->shelf.down_wanted = wanted;
-    tier->shelf.down_idle = tier->shelf.idle;
+    tier->shelf.down_at_rest = tier->shelf.rest == RN_SHELF_AT_REST;
     if (move->n > 0) {
         rn_tier_shelf_send(tier, move);
         return;
@@ -339,7 +340,7 @@ static void pass_wanted(struct rn_shelf *shelf, bool waits)
 static bool may_copy(struct rn_tier *tier, bool asked_for)
 {
     struct rn_shelf *shelf = &tier->shelf;
-    bool may = shelf->idle || asked_for || shelf->closing != NULL ||
+    bool may = shelf->rest == RN_SHELF_AT_REST || asked_for || shelf->closing != NULL ||
                rn_tier_purse_affords(&shelf->purse, most_lent(tier));
 
     shelf->unpaid |= !may;
@@ -514,20 +515,42 @@ static void send_tend(struct rn_tier *tier)
     rn_tier_shelf_send(tier, move);
 }
 
-/* Nobody computes, with any model: what copies take is taken from nobody. */
-static bool is_idle(const struct rn_tier *tier)
+/* Of any model: another's steps are slowed down as well. */
+static void look_for_rest(struct rn_tier *tier)
 {
-    for (const struct rn_metrics *m = rn_metrics_first(&tier->model->engine->metrics); m != NULL; m = m->next)
-        if (rn_metrics_value(m, RN_COUNT_RUNNING) + rn_metrics_value(m, RN_COUNT_WAITING) > 0)
-            return false;
-    return true;
+    struct rn_shelf *shelf = &tier->shelf;
+    uint64_t n_requests = 0, n_here = 0;
+
+    for (const struct rn_metrics *m = rn_metrics_first(&tier->model->engine->metrics); m != NULL; m = m->next) {
+        n_requests += rn_metrics_value(m, RN_COUNT_REQUESTS);
+        n_here += rn_metrics_value(m, RN_COUNT_RUNNING) + rn_metrics_value(m, RN_COUNT_WAITING);
+    }
+    if (n_here > 0)
+        shelf->rest = RN_SHELF_BUSY;
+    else if (shelf->rest == RN_SHELF_BUSY || n_requests != shelf->n_requests)
+        shelf->rest = RN_SHELF_QUIET;
+    shelf->n_requests = n_requests;
 }
 
 static void look_at_purse(struct rn_tier *tier)
 {
-    tier->shelf.idle = is_idle(tier);
+    look_for_rest(tier);
     tier->shelf.unpaid = false;
-    rn_tier_purse_pass(&tier->shelf.purse, rn_now_us(&tier->model->engine->clock), tier->shelf.idle);
+    rn_tier_purse_pass(&tier->shelf.purse, rn_now_us(&tier->model->engine->clock), tier->shelf.rest != RN_SHELF_BUSY);
+}
+
+/* There is something that may be copied if nobody comes for a while. */
+static void send_watch(struct rn_tier *tier)
+{
+    struct rn_shelf *shelf = &tier->shelf;
+    struct rn_move *move;
+
+    if (shelf->rest != RN_SHELF_QUIET || shelf->down_out || !(shelf->n_wanted > 0 || is_filling(tier)) ||
+        (move = rn_tier_shelf_move(tier, RN_MOVE_TEND)) == NULL)
+        return;
+    move->pause_us = REST_US;
+    shelf->rest = RN_SHELF_WATCHED;
+    rn_tier_shelf_send(tier, move);
 }
 
 static void finish_close(struct rn_tier *tier)
@@ -554,6 +577,7 @@ void rn_tier_shelf_flush(struct rn_actor *self)
         if (!shelf->down_out && is_filling(tier))
             send_oldest(tier);
         send_tend(tier);
+        send_watch(tier);
     } else if (shelf->n_out == 0 && shelf->first_leaving == NONE) {
         finish_close(tier);
     }
@@ -611,8 +635,11 @@ static void pay(struct rn_tier *tier, const struct rn_move *move)
         n = move->n;
         rn_note_copied(tier->model, move->spent_us);
     }
+    look_for_rest(tier);
+    if (move->pause_us > 0 && tier->shelf.rest == RN_SHELF_WATCHED)
+        tier->shelf.rest = RN_SHELF_AT_REST;
     rn_tier_purse_spend(&tier->shelf.purse, n, move->spent_us,
-                        (n == 0 || tier->shelf.down_idle) && is_idle(tier));
+                        (n == 0 || tier->shelf.down_at_rest) && tier->shelf.rest == RN_SHELF_AT_REST);
 }
 
 static void count(struct rn_tier *tier, const struct rn_move *move)

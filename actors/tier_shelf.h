@@ -38,6 +38,10 @@ struct rn_passage;
 
 enum rn_shelf_state { RN_SHELF_FREE, RN_SHELF_USED, RN_SHELF_LEAVING };
 
+/* Is anybody computing? A moment between two requests is no rest: so the mover is asked to let some time pass, and only
+ * if none has come by then what copies take is taken from nobody. */
+enum rn_shelf_rest { RN_SHELF_BUSY, RN_SHELF_QUIET, RN_SHELF_WATCHED, RN_SHELF_AT_REST };
+
 struct rn_shelf_place {
     struct rn_prefix_ref node;
     uint32_t generation; /* the upper half of the number */
@@ -94,8 +98,9 @@ struct rn_shelf {
     struct rn_promotion promotions[RN_PROMOTIONS];
     struct rn_tier_cost cost;
     struct rn_tier_purse purse;
-    bool idle;                   /* nobody computes: when that was looked at last ... */
-    bool down_idle;              /* ... and when the move down was sent */
+    enum rn_shelf_rest rest;
+    uint64_t n_requests;         /* of all models, ever: when that was looked at last */
+    bool down_at_rest;           /* the move down was sent AT_REST */
     bool unpaid;                 /* there was something to copy, and no money */
     bool *unproven;              /* [blocks of the pool]: computed by a request that has not left */
     struct rn_doorkeeper door;

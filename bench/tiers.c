@@ -6,8 +6,8 @@
  *   bench_tiers serve MODEL DIR TOKENS        prefixes 1 and 2, filled before: cold (the files' pages are dropped from
  *                                             memory), warm by turns in room for one and a rest
  *   bench_tiers beside MODEL DIR TOKENS       another stream decodes beside those two by turns, the same requests where
- *                                             both are hot and where each comes up from warm: alone, one a second, and
- *                                             without a pause
+ *                                             both are hot and where each comes up from warm: alone, one, two, four a
+ *                                             second, and without a pause
  *   bench_tiers storm MODEL DIR N TOKENS TENTHS [SECONDS]  N prefixes in a cyclic order, three rounds, hot room for
  *                                             TENTHS/10 of them: without a cache, with the hot tier alone, with warm,
  *                                             with cold, without a cache again. SECONDS: of each, and one round
@@ -284,8 +284,9 @@ static void beside_with(const char *path, const char *dir, uint32_t n, const cha
 {
     runnel_model_options options;
     uint64_t room = bytes_of(path, room_tokens, n + 256);
-    uint32_t n_moves, n_paced;
-    double alone, beside, paced;
+    static const double every_s[] = {1, 0.5, 0.25, 0};
+    uint32_t n_moves;
+    double alone;
 
     options_for(&options, dir, n + 256);
     options.kv_bytes = room;
@@ -297,10 +298,13 @@ static void beside_with(const char *path, const char *dir, uint32_t n, const cha
         settle();
     }
     alone = decode_rate(n, -1, &n_moves);
-    paced = decode_rate(n, 1, &n_paced);
-    beside = decode_rate(n, 0, &n_moves);
-    printf("%-4s decode: %6.2f tokens/s alone; beside prefixes, one a second (%u): %6.2f, %.1f %%; without a pause (%u): "
-           "%6.2f, %.1f %%\n", name, alone, n_paced, paced, 100 * paced / alone, n_moves, beside, 100 * beside / alone);
+    printf("%-4s decode: %6.2f tokens/s alone;", name, alone);
+    for (size_t i = 0; i < sizeof every_s / sizeof every_s[0]; i++) {
+        double rate = decode_rate(n, every_s[i], &n_moves);
+
+        printf(" beside one each %.2f s (%u): %.2f, %.1f %%;", every_s[i], n_moves, rate, 100 * rate / alone);
+    }
+    puts("");
     fflush(stdout);
     unload();
 }

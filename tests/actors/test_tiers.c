@@ -56,6 +56,14 @@ static runnel_status slow_write(struct rn_backend *backend, uint32_t block, cons
     return fast_ops->write_block(backend, block, bytes);
 }
 
+static uint64_t copy_us; /* that a block takes to be copied down */
+
+static runnel_status slow_read(struct rn_backend *backend, uint32_t block, uint32_t n, void *bytes)
+{
+    time_us += copy_us;
+    return fast_ops->read_block(backend, block, n, bytes);
+}
+
 struct tiers {
     uint64_t warm_bytes;
     bool cold;
@@ -84,6 +92,7 @@ static void begin(const struct tiers *tiers)
     fast_ops = oracle->backend.ops;
     slow_ops = *fast_ops;
     slow_ops.write_block = slow_write;
+    slow_ops.read_block = slow_read;
     oracle->backend.ops = &slow_ops;
     parts.vocab = rn_vocab_new_bytes(&engine->heap);
     runnel_model_options_default(&model_options);
@@ -581,6 +590,49 @@ static void proved(void **state)
     }
 }
 
+/* Prompts that are never asked again, one behind another without a pause: what copies take is what the purse has, what
+ * could not be paid is counted; and once nobody comes any more the rest is copied for nothing. */
+static void never_again(void **state)
+{
+    enum { PROMPT = 60, N = 400, MOVE = BLOCKS / 8 };
+    struct tiers tiers = {.warm_bytes = 1 << 20};
+    int32_t tokens[2][PROMPT];
+    struct capture captures[2];
+    uint64_t begin_us, spent_us;
+    double purse_us;
+
+    (void)state;
+    begin(&tiers);
+    begin_us = time_us;
+    copy_us = 5000; /* a step takes 1000 */
+    for (uint32_t i = 0; i <= N; i++) {
+        runnel_request request = request_of(&captures[i % 2], tokens[i % 2], PROMPT, 4);
+
+        make_prompt(tokens[i % 2], PROMPT, i, PROMPT, 0);
+        assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+        settle();
+        while (i > 0 && captures[(i - 1) % 2].n_terminal == 0)
+            step(ORACLE_FAULT_NONE);
+        if (i > 0) {
+            assert_right(&captures[(i - 1) % 2], tokens[(i - 1) % 2], PROMPT);
+            capture_clear(&captures[(i - 1) % 2]);
+        }
+    }
+    spent_us = metrics().cache_copy_us;
+    assert_true((double)spent_us <= RN_PURSE_FIRST_US + (double)(time_us - begin_us) / RN_PURSE_BUSY_PART +
+                                        (double)(MOVE * copy_us + 100));
+    assert_true((double)spent_us >= RN_PURSE_FIRST_US - (double)(MOVE * copy_us));
+    assert_true(metrics().cache_unpaid > N && metrics().cache_dropped >= metrics().cache_unpaid);
+    purse_us = model->tier.shelf.purse.us;
+    run_out();
+    assert_right(&captures[N % 2], tokens[N % 2], PROMPT);
+    capture_clear(&captures[N % 2]);
+    assert_true(metrics().cache_copy_us >= spent_us + 2 * MOVE * copy_us);
+    assert_true(model->tier.shelf.purse.us >= purse_us - (double)(MOVE * copy_us + 100));
+    copy_us = 0;
+    end();
+}
+
 /* A disk on which every write after the n-th fails, and every read: the first error is told, and the text is right. */
 static uint64_t n_calls, n_good_calls;
 
@@ -765,6 +817,7 @@ int main(void)
         cmocka_unit_test(storm),
         cmocka_unit_test_setup_teardown(restart, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(damaged, make_folder, drop_folder),
+        cmocka_unit_test(never_again),
         cmocka_unit_test_setup_teardown(proved, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(failing_disk, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(pins, make_folder, drop_folder),
