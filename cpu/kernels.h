@@ -92,7 +92,8 @@ struct rn_attend_place {
     uint32_t position, last;
 };
 
-/* Attention of the queries that share one head of keys and values, for a few rows of one sequence. */
+/* Attention of all queries that share one head of keys and values, for a few rows of one sequence. How many they are may
+ * decide on how a level sums, how many rows there are may not (law 5). */
 struct rn_attend {
     const float *q;         /* [rows][queries, k_dim]; row i begins i * q_stride floats on */
     float *out;             /* [rows][queries, v_dim]; likewise */
@@ -119,6 +120,7 @@ struct rn_attend {
 enum {
     RN_ATTEND_TILE = 32,      /* positions looked at together; tiles begin at multiples of it */
     RN_ATTEND_SEGMENT = 512,  /* the shortest segment */
+    RN_ATTEND_AMX_QUERIES = 6,/* from so many queries on that share a head of keys the AMX level uses the matrix unit */
     RN_ATTEND_SEGMENTS = 17   /* the most that a row meets: 16, and one more where a window begins inside one */
 };
 
@@ -143,12 +145,21 @@ static inline size_t rn_attend_part(uint32_t queries, uint32_t v_dim)
     return (size_t)queries * (rn_attend_pad(v_dim) + 2);
 }
 
+/* Of that what the sums of a level need for themselves, at most: queries, or with a matrix unit the parts of queries, weights,
+ * keys and values (cpu/attend_amx.c). */
+static inline size_t rn_attend_own(uint32_t rows, uint32_t queries, uint32_t k_dim, uint32_t v_dim)
+{
+    size_t lanes = (size_t)rows * queries, k_deep = (k_dim + 31) & ~(size_t)31;
+
+    return 48 * (k_deep + rn_attend_pad(v_dim)) + lanes * (3 * k_deep / 2 + 48) + 16;
+}
+
 static inline size_t rn_attend_floats(uint32_t rows, uint32_t queries, uint32_t k_dim, uint32_t v_dim)
 {
     size_t lanes = (size_t)rows * queries, k_pad = rn_attend_pad(k_dim), v_pad = rn_attend_pad(v_dim);
 
-    return RN_ATTEND_TILE * ((k_pad > v_pad ? k_pad : v_pad) + v_pad) +
-           lanes * (k_pad + 2 * v_pad + RN_ATTEND_TILE + 16) + 32;
+    return RN_ATTEND_TILE * ((k_pad > v_pad ? k_pad : v_pad) + v_pad) + lanes * (2 * v_pad + RN_ATTEND_TILE + 16) + 48 +
+           rn_attend_own(rows, queries, k_dim, v_dim);
 }
 
 struct rn_attention {
@@ -195,6 +206,7 @@ struct rn_level {
 const struct rn_level *rn_level_c(void);
 const struct rn_level *rn_level_avx2(void);
 const struct rn_level *rn_level_avx512(void);
+const struct rn_level *rn_level_amx(void); /* asks the kernel for the process's permission, see attend_amx.c */
 const struct rn_level *rn_level_neon(void);
 
 /* The best level of this machine. */

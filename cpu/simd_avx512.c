@@ -3,8 +3,11 @@
  * agree to the bit.
  *
  * vpdpbusd adds four products of an unsigned and a signed byte to a 32-bit lane and cannot saturate. */
+#include <cpuid.h>
 #include <immintrin.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "cpu/floats_x86.h"
 #include "cpu/levels_x86.h"
@@ -222,4 +225,25 @@ const struct rn_level *rn_level_avx512(void)
         !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512vnni"))
         return NULL;
     return &level;
+}
+
+/* AMX: tile registers are 8 KB of state that Linux saves only for a process that has asked for it. */
+static bool tiles_allowed(void)
+{
+    enum { REQUEST = 0x1023, TILES = 18, EDX_BF16 = 1 << 22, EDX_TILE = 1 << 24 }; /* ARCH_REQ_XCOMP_PERM, XTILEDATA */
+    unsigned a, b, c, d;
+
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & EDX_BF16) != 0 && (d & EDX_TILE) != 0 &&
+           syscall(SYS_arch_prctl, REQUEST, TILES) == 0;
+}
+
+const struct rn_level *rn_level_amx(void)
+{
+    static const struct rn_level level = {.name = "avx512-amx",
+                                          .rows = &rn_rows_avx2,
+                                          .attention = &rn_attention_amx,
+                                          .kernel = kernel_avx512,
+                                          .other = &kernel_other};
+
+    return rn_level_avx512() != NULL && tiles_allowed() ? &level : NULL;
 }

@@ -5,3 +5,8 @@ const struct rn_level *rn_level_avx512(void)
 {
     return NULL;
 }
+
+const struct rn_level *rn_level_amx(void)
+{
+    return NULL;
+}

@@ -1,7 +1,7 @@
 /* Attention of every SIMD level against a plain softmax in double precision over the same stored keys and
  * values: scattered blocks, grouped queries, windows, soft caps, long contexts, odd head sizes; and its
- * bits do not depend on the block numbers or the size of the blocks, on the rows and queries beside, on how the
- * segments are spread, or (AVX2 and AVX-512) on the width of the vectors. */
+ * bits do not depend on the block numbers or the size of the blocks, on the rows and queries beside, on what they see and
+ * this one does not, on how the segments are spread, or (AVX2 and AVX-512) on the width of the vectors. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 
 enum { MAX_CONTEXT = 10048, MAX_DIM = 128, MAX_LANES = 64 };
 
-static const char *const level_names[] = {"c", "avx2", "avx512", "neon"};
+static const char *const level_names[] = {"c", "avx2", "avx512", "avx512-amx", "neon"};
 
 static struct rn_heap heap;
 static uint64_t seed;
@@ -277,7 +277,8 @@ static void check_shape(const struct rn_level *level, const struct shape *given)
         attend(level, row % 2 == 0 ? &s : &layout, row % 2 == 0 ? &c : &c2, &part, q, scale, other);
     }
     part = (struct part){s.rows - 1, 1, s.queries - 1, 1};
-    attend(level, &s, &c, &part, q, scale, other);
+    if (s.queries < RN_ATTEND_AMX_QUERIES || strcmp(level->name, "avx512-amx") != 0) /* which asks how many they are */
+        attend(level, &s, &c, &part, q, scale, other);
     assert_memory_equal(out, other, s.rows * width * sizeof(float));
     memset(other, 0xff, s.rows * width * sizeof(float));
     for (row = 0; row < s.rows; row++)
@@ -342,6 +343,16 @@ static void test_shapes(void **state)
         {2999, 1024, 4, 64, 64, 64, 50, RUNNEL_KV_Q3, 77, 2},
         {300, 0, 3, 13, 7, 16, 0, RUNNEL_KV_Q3, 3, 5},
         {700, 65, 8, 112, 80, 32, 5, RUNNEL_KV_Q3, 9, 3},
+        /* Six queries and more, for a matrix unit: lanes around 16, 32 and 48; all formats; the edges again. */
+        {500, 0, 7, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 5},
+        {1041, 0, 16, 64, 80, 32, 0, RUNNEL_KV_F32, 5, 3},
+        {800, 90, 6, 128, 128, 16, 0, RUNNEL_KV_BF16, 7, 8},
+        {333, 0, 12, 96, 48, 32, 0, RUNNEL_KV_FP8, 3, 4},
+        {600, 200, 8, 13, 7, 32, 30, RUNNEL_KV_F16, 3, 6},
+        {700, 0, 9, 40, 20, 64, 0, RUNNEL_KV_Q8, 9, 7},
+        {2999, 0, 8, 64, 64, 32, 0, RUNNEL_KV_Q4, 77, 4},
+        {600, 40, 32, 64, 64, 32, 0, RUNNEL_KV_Q3, 3, 2},
+        {8199, 0, 8, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 8},
     };
     const struct rn_level *level;
     size_t l, i;
@@ -421,10 +432,52 @@ static void test_extremes(void **state)
     }
 }
 
+/* A value that is no number is in the result of each row that sees it, and in no other: later rows of a prompt, and
+ * those whose window has passed it. */
+static void test_poison(void **state)
+{
+    static const struct shape shapes[] = {
+        {95, 0, 8, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 8}, /* rows 88 to 95 */
+        {95, 6, 8, 64, 32, 16, 0, RUNNEL_KV_F32, 3, 8},
+        {95, 0, 2, 32, 48, 32, 0, RUNNEL_KV_F16, 3, 8},
+    };
+    float q[8 * 8 * 64], clean[8 * 8 * 64], out[8 * 8 * 64];
+    const uint8_t nan[4] = {0xff, 0xff, 0xff, 0xff};
+    const struct rn_level *level;
+    const struct shape *s;
+    size_t l, i, width, unit;
+    struct cache c;
+    uint32_t row;
+
+    (void)state;
+    for (l = 0; l < sizeof level_names / sizeof *level_names; l++) {
+        level = rn_level_named(level_names[l]);
+        for (i = 0; level != NULL && i < sizeof shapes / sizeof *shapes; i++) {
+            s = &shapes[i];
+            width = s->queries * s->v_dim;
+            unit = rn_kv_unit_bytes(s->kv_type);
+            c = make_cache(level, s);
+            for (seed = 5, row = 0; row < 8 * s->queries * s->k_dim; row++)
+                q[row] = uniform();
+            attend_all(level, s, &c, q, 0.5f, clean);
+            memcpy(c.values + (((size_t)c.blocks[90 / s->block] * s->block + 90 % s->block) * s->v_dim + 3) * unit, nan,
+                   unit);
+            attend_all(level, s, &c, q, 0.5f, out);
+            for (row = 0; row < 8; row++) {
+                if (88 + row < 90 || (s->window > 0 && 88 + row >= 90 + s->window))
+                    assert_memory_equal(out + row * width, clean + row * width, width * sizeof(float));
+                else
+                    assert_true(isnan(out[row * width + 3]));
+            }
+            free_cache(&c);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes), cmocka_unit_test(test_stores),
-                                       cmocka_unit_test(test_extremes)};
+                                       cmocka_unit_test(test_extremes), cmocka_unit_test(test_poison)};
     int failed;
 
     rn_heap_init(&heap, NULL);

@@ -23,7 +23,7 @@ enum { BLOCK = 16, N_BLOCKS = 32, MAX_ROWS = 80, CONTEXT = 256 };
 static const char *const level_names[] = {"avx2"};
 enum { EACH = 0 };
 #else
-static const char *const level_names[] = {"c", "avx2", "avx512", "neon"};
+static const char *const level_names[] = {"c", "avx2", "avx512", "avx512-amx", "neon"};
 enum { EACH = 1 };
 #endif
 

@@ -258,7 +258,7 @@ static void try_level(const struct trial *trial, const struct rn_level *level, c
 
 static void try(const struct trial *trial)
 {
-    static const char *const names[] = {"c", "avx2", "avx512", "neon"};
+    static const char *const names[] = {"c", "avx2", "avx512", "avx512-amx", "neon"};
     struct model model = open_model(&heap, trial->model, N);
     size_t n = (size_t)trial->n * model.plan->n_vocab, row = model.plan->n_vocab * sizeof(float);
     float *want = rn_alloc(&heap, n, 4), *without = rn_alloc(&heap, n, 4);

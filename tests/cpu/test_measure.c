@@ -147,7 +147,7 @@ static double speed(uint64_t (*loop)(uint64_t), double ops)
 /* Loops that the compiler had folded would be too fast by orders of magnitude. */
 static void test_loops_of_every_level(void **state)
 {
-    static const char *const names[] = {"c", "avx2", "avx512", "neon"};
+    static const char *const names[] = {"c", "avx2", "avx512", "avx512-amx", "neon"};
     char *memory = aligned_alloc(64, 1 << 20);
     size_t i;
 

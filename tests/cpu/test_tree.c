@@ -285,10 +285,10 @@ static void test_reference(void **state)
 
 static void test_levels(void **state)
 {
-    static const char *const levels[] = {"c", "avx2", "avx512", "neon"};
+    static const char *const levels[] = {"c", "avx2", "avx512", "avx512-amx", "neon"};
 
     (void)state;
-    for (uint32_t l = 0; l < 4; l++)
+    for (uint32_t l = 0; l < 5; l++)
         for (uint32_t i = 0; i < 28 && rn_level_named(levels[l]) != NULL; i++)
             check(levels[l], 1 + i % 3, 2u << i % 6, types[i % 7], 120, false, 100 + i);
 }
