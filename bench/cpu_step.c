@@ -277,6 +277,23 @@ static void measure_rows(struct bench *b)
         phases(b, 256, sizes[i]);
 }
 
+/* What is left of a prompt behind a prefix that is there already, and a step of decode in the same place. */
+static void measure_rest(struct bench *b)
+{
+    static const uint32_t contexts[] = {0, 1024, 4000, 8000}, sizes[] = {1, 8, 32, 128};
+    double seconds, alone[sizeof sizes / sizeof *sizes];
+    size_t i, k;
+
+    for (k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        for (i = 0; i < sizeof contexts / sizeof *contexts; i++) {
+            seconds = median_step(b, contexts[i], sizes[k]);
+            if (i == 0)
+                alone[k] = seconds;
+            printf("%3u rows behind %5u: %8.2f ms  %5.2f times alone\n", sizes[k], contexts[i], seconds * 1e3,
+                   seconds / alone[k]);
+        }
+}
+
 static bool open_bench(struct bench *b, const char *path, uint32_t threads, const struct rn_level *level)
 {
     struct rn_backend_limits limits = {.max_rows = ROWS, .max_seqs = 1, .max_outs = MOST_OUTS,
@@ -314,14 +331,14 @@ fail:
 int main(int argc, char **argv)
 {
     static struct bench bench;
-    bool rows = argc > 1 && strcmp(argv[1], "--rows") == 0;
+    bool rows = argc > 1 && strcmp(argv[1], "--rows") == 0, rest = argc > 1 && strcmp(argv[1], "--rest") == 0;
     const struct rn_level *level;
 
-    argc -= rows;
-    argv += rows;
+    argc -= rows || rest;
+    argv += rows || rest;
     level = argc > 3 ? rn_level_named(argv[3]) : rn_level_best();
     if (argc < 2 || level == NULL) {
-        fprintf(stderr, "cpu_step [--rows] MODEL.gguf [threads] [level]\n");
+        fprintf(stderr, "cpu_step [--rows | --rest] MODEL.gguf [threads] [level]\n");
         return 1;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -331,6 +348,8 @@ int main(int argc, char **argv)
     fill_cache(&bench);
     if (rows)
         measure_rows(&bench);
+    else if (rest)
+        measure_rest(&bench);
     else
         measure(&bench);
     return 0;

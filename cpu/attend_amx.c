@@ -17,9 +17,9 @@
  * 32. So the 32 of an A are in the order 0, 16, 1, 17 .., which is what two vectors become without a shuffle.
  *
  * Law 5: an element of C depends on its row of A and its column of B. Each row of the step takes every product of
- * every tile that it looks at, with weights of 0 outside its span; a tile of values that holds NaN or infinity, where rows have
- * different spans, is taken row by row, so that a row never meets what it must not see. Bits are not those of the
- * vectors' sums.
+ * every tile that it looks at, with weights of 0 outside its span; a tile of values that holds NaN or infinity, where rows
+ * have different spans, is taken row by row, so that a row never meets what it must not see. Bits are not those of
+ * the vectors' sums.
  *
  * The unit flushes what is below 2^-126 to 0, parts too: of numbers below 2^-110 the third part, and later the second,
  * is lost. Threads: any; the tiles' state is set up and given up within a call.
@@ -118,7 +118,7 @@ A_INLINE __m512i top(VF x)
     return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32((int32_t)0xffff0000));
 }
 
-/* Sixteen pairs, a[i] and b[i], to n parts, `part` elements apart. The last part is what is left, which is a bfloat16. */
+/* Sixteen pairs, a[i] and b[i], to n parts, `part` elements apart. The last part is what is left, a bfloat16. */
 A_INLINE void split(uint16_t *out, size_t part, VF a, VF b, uint32_t n)
 {
     __m512i x = _mm512_castps_si512(a), y = _mm512_castps_si512(b);
@@ -244,7 +244,10 @@ static void split_values(const struct state *s, const struct parts *parts, uint3
     intptr_t ahead = 0;
 
     if (whole && !grouped(kind) && t->v_dim == s->v_pad) {
-        source = (struct source){value_at(t, own(t, start)), (size_t)t->v_dim * kind_bytes(kind), s->later.values, kind};
+        source.at = value_at(t, own(t, start));
+        source.stride = (size_t)t->v_dim * kind_bytes(kind);
+        source.later = s->later.values;
+        source.kind = kind;
     } else {
         if (whole)
             ahead = distance(value_at(t, own(t, start)), s->later.values[0]);
@@ -265,8 +268,8 @@ static void split_span(const struct state *s, const struct parts *parts, struct 
 
 /* ---- Weights ---- */
 
-/* e^x to 4 ulp for x <= 0, 0 below -104; NaN stays. x = n ln 2 + r ln 2, |r| <= 1/2; 2^r by the polynomial of degree 5 whose
- * largest relative error, 7.5e-8, is the least (Remez's exchange). */
+/* e^x to 4 ulp for x <= A_SLACK, 0 below -104; NaN stays. x = n ln 2 + r ln 2, |r| <= 1/2; 2^r by the polynomial of
+ * degree 5 whose largest relative error, 7.5e-8, is the least (Remez's exchange). */
 A_INLINE VF exp_below(VF x)
 {
     VF n, r, p = v_set1(0.001327647199f);
@@ -298,14 +301,15 @@ A_INLINE void weigh(const struct state *s, const struct parts *parts, uint32_t l
 
 /* ---- Sums ---- */
 
-/* C += the products of an A and a B of their parts, the smallest first, of up to 32 lanes by 16 or 32 columns. `deeps` times 32
- * deep; strides are in bytes, `b_column` and `b_deep` in Bs. Constants: n, two, wide. */
+/* A product of `deeps` times 32 deep: where its A and its B lie, a_stride in bytes, the others in elements. */
 struct product {
     const uint16_t *a, *b;
     size_t a_part, a_stride, b_part, b_deep;
     uint32_t deeps;
 };
 
+/* C += the products of their parts, the smallest first, of up to 32 lanes (two) by 16 or 32 (wide) columns. The
+ * constants n, two and wide are known where this is inlined. */
 A_INLINE void dots(const struct product *m, uint32_t n, bool two, bool wide)
 {
     const uint16_t *a, *b;
@@ -488,8 +492,8 @@ static void walk_tile(const struct state *s, uint32_t start, uint32_t from, uint
         add_values(s, &parts, start, from, to, (struct span){first.lo, last.hi});
 }
 
-/* Taking parts costs as much for one lane as for 32. Fewer than six queries of one row, a step of decode, are faster with
- * vectors; and what all rows of a model get must be one and the same. Measured: SPEED.md. */
+/* Taking parts costs as much for one lane as for 32. Fewer than six queries of one row, a step of decode, are faster
+ * with vectors; and what all rows of a model get must be one and the same. Measured: SPEED.md. */
 static void attend(const struct rn_attend *t)
 {
     if (t->queries < RN_ATTEND_AMX_QUERIES)

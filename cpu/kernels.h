@@ -92,8 +92,8 @@ struct rn_attend_place {
     uint32_t position, last;
 };
 
-/* Attention of all queries that share one head of keys and values, for a few rows of one sequence. How many they are may
- * decide on how a level sums, how many rows there are may not (law 5). */
+/* Attention of all queries that share one head of keys and values, for a few rows of one sequence. How many they are
+ * may decide on how a level sums, how many rows there are may not (law 5). */
 struct rn_attend {
     const float *q;         /* [rows][queries, k_dim]; row i begins i * q_stride floats on */
     float *out;             /* [rows][queries, v_dim]; likewise */
@@ -145,8 +145,8 @@ static inline size_t rn_attend_part(uint32_t queries, uint32_t v_dim)
     return (size_t)queries * (rn_attend_pad(v_dim) + 2);
 }
 
-/* Of that what the sums of a level need for themselves, at most: queries, or with a matrix unit the parts of queries, weights,
- * keys and values (cpu/attend_amx.c). */
+/* Of that what the sums of a level need for themselves, at most: queries, or with a matrix unit the parts of queries,
+ * weights, keys and values (cpu/attend_amx.c). */
 static inline size_t rn_attend_own(uint32_t rows, uint32_t queries, uint32_t k_dim, uint32_t v_dim)
 {
     size_t lanes = (size_t)rows * queries, k_deep = (k_dim + 31) & ~(size_t)31;

@@ -1,7 +1,7 @@
 /* Attention of every SIMD level against a plain softmax in double precision over the same stored keys and
  * values: scattered blocks, grouped queries, windows, soft caps, long contexts, odd head sizes; and its
- * bits do not depend on the block numbers or the size of the blocks, on the rows and queries beside, on what they see and
- * this one does not, on how the segments are spread, or (AVX2 and AVX-512) on the width of the vectors. */
+ * bits do not depend on the block numbers or the size of the blocks, on the rows and queries beside, on what they see
+ * and this one does not, on how the segments are spread, or (AVX2 and AVX-512) on the width of the vectors. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
