@@ -21,7 +21,8 @@
  *  - Pointers handed to a callback are valid until it returns. Pointers handed to a function are
  *    copied before it returns, unless its comment says otherwise.
  *  - Parameter structs start with struct_size and are filled by their _default() function.
- *  - The library never exits, prints, forks, reads the environment or installs a signal handler.
+ *  - The library never exits, prints, forks, reads the environment or installs a signal handler. Where the processor
+ *    has AMX it asks the kernel for those registers: signal stacks then need sysconf(_SC_MINSIGSTKSZ) bytes.
  *
  * What is done with files and without streams is in runnel_files.h: a look into a model file, cache folders, heads. */
 #ifndef RUNNEL_H
@@ -311,7 +312,7 @@ RUNNEL_API runnel_status runnel_engine_prometheus(runnel_engine *engine, char *t
 typedef struct runnel_machine {
     size_t struct_size;             /* set by the caller to sizeof(runnel_machine) */
     uint32_t compute_threads;       /* of the engine's compute team */
-    char level[16];                 /* the instruction set it computes with: "avx512", "avx2", "neon", "c" */
+    char level[16];                 /* the instruction set it computes with: "avx512-amx", "avx512", "avx2", "neon", "c" */
     char cpu[64];                   /* the processor's own name, or its architecture */
     uint64_t memory_bytes;          /* of the machine */
     double read_bytes_per_s;        /* reading memory in order, all threads: the best of several passes ... */
