@@ -131,7 +131,7 @@ A_INLINE void split(uint16_t *out, size_t part, VF a, VF b, uint32_t n)
         a = _mm512_sub_ps(a, _mm512_castsi512_ps(x));
         b = _mm512_sub_ps(b, _mm512_castsi512_ps(y));
         x = _mm512_castps_si512(a);
-        y = _mm512_castps_si512(b);
+        y = top(b); /* all of it, but where b is below the normal floats */
     }
     _mm512_storeu_si512(out, _mm512_or_si512(_mm512_srli_epi32(x, 16), y));
 }

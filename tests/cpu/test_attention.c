@@ -231,7 +231,7 @@ static void attend_all(const struct rn_level *level, const struct shape *s, cons
 }
 
 static void check_plain(const struct rn_level *level, const struct shape *s, const struct cache *c, const float *q,
-                        float scale, const float *out)
+                        float scale, const float *out, double most)
 {
     double want[MAX_DIM], error = 0, norm = 0;
     uint32_t i, d;
@@ -243,7 +243,7 @@ static void check_plain(const struct rn_level *level, const struct shape *s, con
             norm += want[d] * want[d];
         }
     }
-    if (!(error <= 1e-11 * norm))
+    if (!(error <= most * norm))
         fail_msg("%s: position %u, window %u, dims %u %u: NMSE %g", level->name, s->last, s->window, s->k_dim, s->v_dim,
                  error / norm);
 }
@@ -265,7 +265,7 @@ static void check_shape(const struct rn_level *level, const struct shape *given)
     for (d = 0; d < s.rows * s.queries * s.k_dim; d++)
         q[d] = 3 * uniform();
     attend_all(level, &s, &c, q, scale, out);
-    check_plain(level, &s, &c, q, scale, out);
+    check_plain(level, &s, &c, q, scale, out, 1e-11);
     layout.block = s.block == 32 ? 8 : 32;
     layout.scatter = 1;
     c2 = make_cache(level, &layout);
@@ -403,32 +403,68 @@ static void test_stores(void **state)
     }
 }
 
-/* Large scores neither overflow nor lose the winner; NaN in a key is seen in the result. */
-static void test_extremes(void **state)
+/* Scores so far apart that most weights lie below the normal floats; an error of a large score is one of its weight. */
+static void test_small_weights(void **state)
 {
-    const struct shape s = {40, 0, 1, 8, 8, 8, 0, RUNNEL_KV_F32, 3, 1};
-    const struct part part = {0, 1, 0, 1};
-    float q[8], out[8], nan = NAN;
+    static const struct shape shapes[] = {
+        {30, 0, 1, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 3}, {30, 0, 8, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 3},
+        {63, 0, 8, 64, 64, 16, 0, RUNNEL_KV_F32, 3, 4}, {300, 0, 9, 96, 48, 32, 0, RUNNEL_KV_BF16, 3, 5},
+        {300, 40, 6, 64, 64, 32, 0, RUNNEL_KV_FP8, 3, 5}, {700, 0, 8, 128, 128, 32, 0, RUNNEL_KV_Q8, 9, 4},
+    };
+    float *q = rn_alloc(&heap, MAX_LANES * MAX_DIM, 4), *out = rn_alloc(&heap, MAX_LANES * MAX_DIM, 4);
     const struct rn_level *level;
     struct cache c;
-    size_t l, i;
+    size_t l, i, d;
 
     (void)state;
     for (l = 0; l < sizeof level_names / sizeof *level_names; l++) {
         level = rn_level_named(level_names[l]);
-        if (level == NULL)
-            continue;
-        c = make_cache(level, &s);
-        for (i = 0; i < 8; i++)
-            q[i] = (float)(1e6 * c.k[17 * 8 + i]);
-        attend(level, &s, &c, &part, q, 1, out);
-        for (i = 0; i < 8; i++)
-            assert_true(isfinite(out[i]) && fabsf(out[i]) <= 1);
-        memcpy(c.keys + ((size_t)c.blocks[2] * 8 * 8 + 1) * 4, &nan, 4);
-        attend(level, &s, &c, &part, q, 1, out);
-        for (i = 0; i < 8; i++)
-            assert_true(isnan(out[i]));
-        free_cache(&c);
+        for (i = 0; level != NULL && i < sizeof shapes / sizeof *shapes; i++) {
+            c = make_cache(level, &shapes[i]);
+            for (seed = 7, d = 0; d < (size_t)shapes[i].rows * shapes[i].queries * shapes[i].k_dim; d++)
+                q[d] = 40 * uniform();
+            attend_all(level, &shapes[i], &c, q, 0.5f, out);
+            check_plain(level, &shapes[i], &c, q, 0.5f, out, 1e-8);
+            free_cache(&c);
+        }
+    }
+    rn_free(&heap, q);
+    rn_free(&heap, out);
+}
+
+/* Large scores neither overflow nor lose the winner; NaN in a key is seen in the result. */
+static void check_extremes(const struct rn_level *level, uint32_t queries)
+{
+    const struct shape s = {40, 0, queries, 8, 8, 8, 0, RUNNEL_KV_F32, 3, 1};
+    const struct part part = {0, 1, 0, queries};
+    float q[8 * 8], out[8 * 8], nan = NAN;
+    struct cache c = make_cache(level, &s);
+    uint32_t i;
+
+    for (i = 0; i < 8 * queries; i++)
+        q[i] = (float)(1e6 * c.k[17 * 8 + i % 8]);
+    attend(level, &s, &c, &part, q, 1, out);
+    for (i = 0; i < 8 * queries; i++)
+        assert_true(isfinite(out[i]) && fabsf(out[i]) <= 1);
+    memcpy(c.keys + ((size_t)c.blocks[2] * 8 * 8 + 1) * 4, &nan, 4);
+    attend(level, &s, &c, &part, q, 1, out);
+    for (i = 0; i < 8 * queries; i++)
+        assert_true(isnan(out[i]));
+    free_cache(&c);
+}
+
+static void test_extremes(void **state)
+{
+    const struct rn_level *level;
+    size_t l;
+
+    (void)state;
+    for (l = 0; l < sizeof level_names / sizeof *level_names; l++) {
+        level = rn_level_named(level_names[l]);
+        if (level != NULL) {
+            check_extremes(level, 1);
+            check_extremes(level, 8);
+        }
     }
 }
 
@@ -477,7 +513,8 @@ static void test_poison(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes), cmocka_unit_test(test_stores),
-                                       cmocka_unit_test(test_extremes), cmocka_unit_test(test_poison)};
+                                       cmocka_unit_test(test_small_weights), cmocka_unit_test(test_extremes),
+                                       cmocka_unit_test(test_poison)};
     int failed;
 
     rn_heap_init(&heap, NULL);
