@@ -98,6 +98,7 @@ static int tell_print(const char *path)
     for (uint32_t i = 0; i < sizeof print.bytes; i++)
         printf("%02x", print.bytes[i]);
     printf("\n");
+    rn_gguf_free(gguf);
     return 0;
 }
 

@@ -106,16 +106,16 @@ static unsigned read_lines(const char *name, struct line *lines)
 
     assert_non_null(file);
     while (fgets(text, sizeof text, file) != NULL) {
-        struct line *line = &lines[n_lines];
+        struct line line;
         int at = 0, skip = 0;
 
-        if (text[0] == '#' || sscanf(text, "%63s %u %u %u%n", of, &line->text, &line->pooling, &line->n, &at) != 4 ||
+        if (text[0] == '#' || sscanf(text, "%63s %u %u %u%n", of, &line.text, &line.pooling, &line.n, &at) != 4 ||
             strcmp(of, name) != 0)
             continue;
-        assert_true(n_lines < EMBED_LINES && line->text < EMBED_TEXTS && line->n <= EMBED_MOST);
-        for (uint32_t i = 0; i < line->n; i++, at += skip)
-            assert_int_equal(sscanf(text + at, "%f%n", &line->expected[i], &skip), 1);
-        n_lines++;
+        assert_true(n_lines < EMBED_LINES && line.text < EMBED_TEXTS && line.n <= EMBED_MOST);
+        for (uint32_t i = 0; i < line.n; i++, at += skip)
+            assert_int_equal(sscanf(text + at, "%f%n", &line.expected[i], &skip), 1);
+        lines[n_lines++] = line;
     }
     fclose(file);
     return n_lines;
