@@ -32,6 +32,13 @@ static void free_lane(struct rn_decode *decode, struct rn_request *request)
     rn_actor_send(&decode->model->prefill.actor, msg);
 }
 
+/* No step will move it to its position any more. */
+static void forget_strayed(struct rn_request *request)
+{
+    request->n_done -= request->strayed > 0;
+    request->strayed = 0;
+}
+
 /* Sends a request that is in no list and no step back to the tier. */
 static void give_back(struct rn_decode *decode, struct rn_request *request)
 {
@@ -39,6 +46,7 @@ static void give_back(struct rn_decode *decode, struct rn_request *request)
     decode->credits[request->slot].back = true;
     decode->credits[request->slot].away = request->stalled;
     request->preempted = request->growing = false;
+    forget_strayed(request);
     rn_draft_share_end(&decode->share, request, false);
     rn_drafting_end(decode, request);
     free_lane(decode, request);
@@ -49,6 +57,7 @@ static void give_back(struct rn_decode *decode, struct rn_request *request)
 static void let_go(struct rn_decode *decode, struct rn_request *request)
 {
     RN_CHECK(request->outcome != RN_OUTCOME_NONE && !request->in_step);
+    forget_strayed(request);
     rn_draft_share_end(&decode->share, request, true);
     rn_drafting_end(decode, request);
     free_lane(decode, request);
@@ -286,6 +295,8 @@ static void settle_out(struct rn_decode *decode, struct rn_batch_out *out)
     if (request->outcome != RN_OUTCOME_NONE)
         return;
     request->n_done += out->follows;
+    if (out->strayed > 0)
+        request->strayed = out->strayed;
     if (out->status != RUNNEL_OK) {
         rn_request_fail(request, out->status, "%s, at position %u", runnel_status_text(out->status), out->position);
         return;
@@ -340,18 +351,35 @@ static void settle_computed(const struct rn_decode *decode, struct rn_batch_part
     part->tells_computed = true;
 }
 
+/* What was drawn in the place of the first draft of the chain that was not taken; of those before it, the drafts. */
+static void settle_seconds(struct rn_speculation *speculation, const struct rn_batch_part *part,
+                           const struct rn_batch_out *outs, uint32_t n_right)
+{
+    for (uint32_t i = 1; i <= part->n_drafts && i <= n_right + 1; i++)
+        if (outs[i].second.token >= 0 && outs[i - 1].drawn)
+            rn_speculation_note_second(speculation, outs[i].second.share,
+                                       i > n_right && outs[i - 1].pick.token == outs[i].second.token);
+}
+
 static void settle_drafts(struct rn_batch_part *part, const struct rn_batch_out *outs)
 {
     struct rn_request *request = part->request;
+    struct rn_speculation *speculation = part->by_model ? &request->model_speculation : &request->speculation;
+    uint32_t n_right = 0;
 
     if (part->n_drafts == 0)
         return;
-    for (uint32_t i = 1; i < part->n_outs; i++)
+    for (uint32_t i = 1; i < part->n_outs; i++) {
         part->n_accepted += outs[i].drawn;
-    request->n_drafted += part->n_drafts;
+        n_right += outs[i].drawn && i <= part->n_drafts;
+        if (outs[i].drawn && outs[i].strayed > 0)
+            part->strayed = i; /* each of its rows has an out */
+    }
+    request->n_drafted += part->n_drafts + part->n_branches;
     request->n_accepted += part->n_accepted;
-    rn_speculation_note(part->by_model ? &request->model_speculation : &request->speculation, part->n_drafts,
-                        part->n_accepted);
+    rn_speculation_note(speculation, part->n_drafts, n_right);
+    rn_speculation_note_branches(speculation, part->n_branches, part->strayed > 0);
+    settle_seconds(speculation, part, outs, n_right);
 }
 
 /* What the step means for one sequence, as far as the next step depends on it; `outs` are its wanted rows. */
@@ -364,7 +392,7 @@ static void settle_part(struct rn_decode *decode, const struct rn_batch *batch, 
     if (batch->step.status != RUNNEL_OK) {
         request->suspect = true;
         /* also of one that was cancelled meanwhile: its session must not keep them */
-        request->n_done -= part->n_rows - part->n_drafts;
+        request->n_done -= part->n_rows - part->n_drafts - part->n_branches + part->moves;
         part->n_done = request->n_done;
         rn_request_fail(request, batch->step.status, "%s", runnel_status_text(batch->step.status));
     } else if (request->copy == RN_COPY_WANTED) {
@@ -641,6 +669,8 @@ static runnel_status take_batches(struct rn_decode *decode, struct rn_heap *heap
     step->rows = rn_alloc(heap, limits->max_rows, sizeof step->rows[0]);
     step->seqs = rn_alloc(heap, limits->max_seqs, sizeof step->seqs[0]);
     step->copies = rn_alloc(heap, limits->max_seqs, sizeof step->copies[0]);
+    step->moves = rn_alloc(heap, limits->max_seqs, sizeof step->moves[0]);
+    decode->parents = rn_alloc(heap, limits->max_rows, sizeof decode->parents[0]);
     step->logits = rn_alloc(heap, (size_t)limits->max_outs * decode->model->parts.n_vocab, sizeof(float));
     step->feature_rows = decode->feature_rows = rn_alloc(heap, limits->max_rows, sizeof decode->feature_rows[0]);
     decode->features =
@@ -655,8 +685,8 @@ static runnel_status take_batches(struct rn_decode *decode, struct rn_heap *heap
         batch->parts = rn_alloc(heap, limits->max_seqs, sizeof batch->parts[0]);
         good = good && batch->outs != NULL && batch->parts != NULL;
     }
-    good = good && step->rows != NULL && step->seqs != NULL && step->copies != NULL && step->logits != NULL &&
-           decode->feature_rows != NULL && step->features != NULL;
+    good = good && step->rows != NULL && step->seqs != NULL && step->copies != NULL && step->moves != NULL &&
+           step->logits != NULL && decode->feature_rows != NULL && decode->parents != NULL && step->features != NULL;
     return good ? RUNNEL_OK : RUNNEL_NO_MEMORY;
 }
 
@@ -698,6 +728,8 @@ void rn_decode_fini(struct rn_decode *decode)
     rn_free(heap, decode->batches[0].step.rows);
     rn_free(heap, decode->batches[0].step.seqs);
     rn_free(heap, decode->batches[0].step.copies);
+    rn_free(heap, decode->batches[0].step.moves);
+    rn_free(heap, decode->parents);
     rn_free(heap, decode->batches[0].step.logits);
     rn_free(heap, decode->features);
     rn_free(heap, decode->feature_rows);

@@ -16,6 +16,16 @@
  * token and one for each draft that was right, each the one that is drawn without drafts. KV of those that were not is
  * written again; n_done has never counted it.
  *
+ * Behind the drafts of a drafter may stand runners-up, leaves of a tree (rn_step.parents), which count in the same way:
+ *
+ *     row       last   d1   d2   d3   e1   e2        e1 instead of d1, e2 instead of d2
+ *     position     p  p+1  p+2  p+3  p+1  p+2
+ *     place        p  p+1  p+2  p+3  p+4  p+5
+ *
+ * What a leaf that was right has stored lies at its place. The next step of the sequence moves it to its position
+ * (rn_step.moves); until then `strayed` says where it is, and if there is no next step the position counts as not
+ * computed.
+ *
  * A request whose rows are in the step in flight is not let go before the batch is back: the step
  * reads its block table.
  *
@@ -53,9 +63,12 @@ struct rn_batch_out {
     bool want_logprobs;
     uint32_t n_top;
     float *keep_logits;         /* copy the logits here; NULL: no */
-    bool follows;               /* the row's token is a draft: it counts if the row before has drawn `draft` ... */
+    bool follows;               /* the row's token is a draft: it counts if its parent has drawn `draft` ... */
+    uint32_t behind;            /* ... which is the row so many outs before ... */
     int32_t draft;
     bool refuted;               /* ... and has not */
+    struct rn_second second;    /* of a draft of the chain: its runner-up, row or not; token -1: none is known */
+    uint32_t strayed;           /* of a leaf: the position at whose place it stores; 0: at its own */
     runnel_status status;
     bool drawn;                 /* the request has taken its token ... */
     bool tells_token, tells_logits; /* ... and its reader is told of it, or of the logits */
@@ -74,7 +87,9 @@ struct rn_batch_part {
     bool last;       /* and its end */
     uint32_t n_done; /* the request's, with this step */
     bool tells_progress, tells_computed, tells_embedding;
-    uint32_t n_drafts, n_accepted;
+    uint32_t n_drafts, n_branches, n_accepted; /* of the chain, runners-up; of all, those that were right */
+    uint32_t strayed; /* not 0: the last true row is a leaf, with so many rows of the part before it */
+    bool moves;       /* what strayed in the step before is moved */
     bool by_model;   /* the drafts are the drafter's, not the proposer's */
 };
 
@@ -86,7 +101,8 @@ struct rn_batch {
     uint32_t n_parts;
     uint32_t n_answer_rows;      /* rows of running sequences, the first ones */
     bool read_along;             /* one of them is not of the background */
-    uint32_t n_drafts, n_spare;  /* drafts it has, and for which there is still room */
+    uint32_t n_drafts, n_spare;  /* drafts it has, runners-up included, and for which there is still room */
+    uint32_t n_branches;         /* runners-up */
     uint64_t begin_ns, end_ns;   /* of the step: submit, and its end on the backend's thread */
     bool waited;                 /* for a pass of the drafter: its time says nothing of its cost */
     struct rn_token_list *list;  /* for its events */
@@ -110,6 +126,7 @@ struct rn_decode {
     struct rn_batch batches[2];   /* one in flight, and one that is taken apart */
     struct rn_batch *batch;       /* the one that is composed, or in flight */
     uint32_t *feature_rows;       /* [max_rows]: of the step that is composed, or in flight */
+    int32_t *parents;             /* [max_rows]: likewise */
     float *features;              /* [max_rows, row_features]: likewise, but where a drafter reads them */
     struct rn_pace pace;
     struct rn_step_cost cost;

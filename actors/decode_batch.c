@@ -30,6 +30,12 @@ static struct rn_batch_part *add_part(struct rn_batch *batch, struct rn_request 
     if (request->copy == RN_COPY_WANTED)
         batch->step.copies[batch->step.n_copies++] =
             (struct rn_step_copy){request->copy_from, request->blocks[request->copy_at]};
+    if (request->strayed > 0) {
+        part->moves = true;
+        batch->step.moves[batch->step.n_moves++] =
+            (struct rn_step_move){batch->n_parts, request->strayed, request->n_done - 1};
+        request->strayed = 0;
+    }
     batch->n_parts++;
     request->in_step = true;
     return part;
@@ -46,6 +52,8 @@ static void add_out(struct rn_batch_out *out, struct rn_request *request, bool s
     out->n_top = request->n_top;
     out->keep_logits = keep_logits;
     out->follows = false;
+    out->strayed = 0;
+    out->second = (struct rn_second){.token = -1};
     out->drawn = out->tells_token = out->tells_logits = false;
 }
 
@@ -67,6 +75,7 @@ static void add_row(struct rn_decode *decode, struct rn_batch_part *part, bool s
     struct rn_step_row *row;
 
     ask_features(decode, part, request->n_done);
+    decode->parents[batch->step.n_rows] = part->n_rows > 0 ? (int32_t)batch->step.n_rows - 1 : -1;
     row = &batch->step.rows[batch->step.n_rows++];
 
     row->token = request->tokens[request->n_done];
@@ -110,24 +119,30 @@ uint32_t rn_batch_draft_room(const struct rn_decode *decode, const struct rn_req
     return room < decode->batch->n_spare ? room : decode->batch->n_spare;
 }
 
-/* Behind the row of the last token. Position and KV as if the drafts were true; n_done counts them when they are. */
-static void add_draft(struct rn_decode *decode, struct rn_batch_part *part, int32_t token)
+/* Behind the part's row `parent`. Position and KV as if it were true; n_done counts it when it is. */
+static struct rn_batch_out *add_candidate(struct rn_decode *decode, struct rn_batch_part *part, int32_t token,
+                                          uint32_t parent)
 {
     struct rn_batch *batch = decode->batch;
-    struct rn_step_row *row;
+    uint32_t r = batch->step.n_rows, above = r - part->n_rows + parent;
+    struct rn_step_row *row = &batch->step.rows[r];
     struct rn_batch_out *out = &batch->outs[batch->step.n_outs];
 
-    ask_features(decode, part, batch->step.rows[batch->step.n_rows - 1].position + 1);
-    row = &batch->step.rows[batch->step.n_rows++];
-    *row = (struct rn_step_row){token, row[-1].position + 1, row[-1].seq, (int32_t)batch->step.n_outs++};
+    ask_features(decode, part, batch->step.rows[above].position + 1);
+    decode->parents[r] = (int32_t)above;
+    *row = (struct rn_step_row){token, batch->step.rows[above].position + 1, row[-1].seq, (int32_t)batch->step.n_outs};
     add_out(out, part->request, true, NULL);
     out->position = row->position;
     out->follows = true;
+    out->behind = (uint32_t)(row->out - batch->step.rows[above].out);
     out->draft = token;
+    batch->step.n_rows++;
+    batch->step.n_outs++;
     part->n_rows++;
     part->n_outs++;
-    part->n_drafts++;
+    batch->n_drafts++;
     batch->n_spare--;
+    return out;
 }
 
 /* How many of the `most` that there are; by whose record. */
@@ -138,13 +153,50 @@ static uint32_t draft_length(const struct rn_decode *decode, struct rn_speculati
     return rn_speculation_length(speculation, &decode->cost, n_running + decode->batch->n_drafts, n_running, most);
 }
 
+static bool is_token(const struct rn_decode *decode, int32_t token)
+{
+    return token >= 0 && (uint32_t)token < decode->model->parts.n_vocab;
+}
+
 static void add_those(struct rn_decode *decode, struct rn_batch_part *part, const int32_t *drafts, uint32_t n)
 {
-    uint32_t n_vocab = decode->model->parts.n_vocab;
+    for (uint32_t i = 0; i < n && is_token(decode, drafts[i]); i++, part->n_drafts++)
+        add_candidate(decode, part, drafts[i], i);
+}
 
-    for (uint32_t i = 0; i < n && drafts[i] >= 0 && (uint32_t)drafts[i] < n_vocab; i++)
-        add_draft(decode, part, drafts[i]);
-    decode->batch->n_drafts += part->n_drafts;
+/* Could it be a row? One that is the guess itself would be drawn twice. */
+static bool is_second(const struct rn_decode *decode, const struct rn_guesses *guesses, uint32_t i)
+{
+    const struct rn_second *second = &guesses->seconds[i];
+
+    return is_token(decode, second->token) && second->token != guesses->tokens[i] && second->share > 0 &&
+           second->share <= 1;
+}
+
+/* Of the chain that the part has: what each draft's runner-up is, and those that are rows. */
+static void add_seconds(struct rn_decode *decode, struct rn_batch_part *part, const struct rn_guesses *guesses,
+                        uint32_t branches)
+{
+    struct rn_batch *batch = decode->batch;
+    struct rn_batch_out *chain = &batch->outs[batch->step.n_outs - part->n_drafts];
+    uint32_t place = batch->step.rows[batch->step.n_rows - 1].position; /* a chain's are its positions */
+
+    for (uint32_t i = 0; i < part->n_drafts; i++) {
+        if (!is_second(decode, guesses, i))
+            continue;
+        chain[i].second = guesses->seconds[i];
+        if ((branches >> i & 1) == 0)
+            continue;
+        add_candidate(decode, part, guesses->seconds[i].token, i)->strayed = ++place;
+        part->n_branches++;
+        batch->n_branches++;
+    }
+}
+
+/* Prompts have long chains in the same step, which are deeper than trees may be. */
+static bool can_branch(const struct rn_decode *decode, const struct rn_request *request)
+{
+    return decode->model->parts.limits.tree_depth >= RN_DRAFT_MOST && decode->prompts.n == 0 && !request->draft_chain;
 }
 
 static void add_proposed(struct rn_decode *decode, struct rn_batch_part *part, uint32_t room)
@@ -166,15 +218,24 @@ static void add_proposed(struct rn_decode *decode, struct rn_batch_part *part, u
 static void add_guessed(struct rn_decode *decode, struct rn_batch_part *part, uint32_t room)
 {
     struct rn_request *request = part->request;
-    const int32_t *guesses = NULL;
-    uint32_t n = rn_drafting_guesses(decode, request, &guesses);
+    struct rn_speculation *speculation = &request->model_speculation;
+    struct rn_guesses guesses = rn_drafting_guesses(decode, request);
+    bool branches = can_branch(decode, request);
+    float shares[RN_DRAFT_MOST];
+    struct rn_shape shape;
+    uint32_t n;
 
     if (!request->draft_model)
         return;
-    n = n < room ? n : room;
-    n = draft_length(decode, &request->model_speculation, request->model_speculation.rest > 0 ? room : n);
-    part->by_model = n > 0;
-    add_those(decode, part, guesses, n);
+    n = guesses.n < room ? guesses.n : room;
+    for (uint32_t i = 0; i < n; i++)
+        shares[i] = is_second(decode, &guesses, i) ? guesses.seconds[i].share : 0;
+    shape = rn_speculation_shape(speculation, &decode->cost, decode->n_running + decode->batch->n_drafts,
+                                 decode->n_running, speculation->rest > 0 ? room : n, branches ? room : n,
+                                 branches ? shares : NULL);
+    part->by_model = shape.n_chain > 0;
+    add_those(decode, part, guesses.tokens, shape.n_chain);
+    add_seconds(decode, part, &guesses, shape.branches);
 }
 
 /* Whoever costs nothing comes first. */
@@ -456,12 +517,13 @@ bool rn_batch_compose(struct rn_decode *decode)
 {
     struct rn_batch *batch = decode->batch;
 
-    batch->n_parts = batch->n_drafts = 0;
+    batch->n_parts = batch->n_drafts = batch->n_branches = 0;
     batch->read_along = false;
     batch->step.early_features = has_early_features(decode);
-    batch->step.n_rows = batch->step.n_outs = batch->step.n_copies = batch->step.n_features = 0;
+    batch->step.n_rows = batch->step.n_outs = batch->step.n_copies = batch->step.n_features = batch->step.n_moves = 0;
     add_running(decode);
     add_prompts(decode);
+    batch->step.parents = batch->n_branches > 0 ? decode->parents : NULL;
     batch->step.n_seqs = batch->n_parts;
     return batch->step.n_rows > 0;
 }

@@ -83,6 +83,16 @@ void rn_drafting_settle(struct rn_decode *decode)
     decode->drafting.filling = NULL;
 }
 
+/* In the memory of the list that is to tell of them. */
+static void take_leaf_features(struct rn_decode *decode, const struct rn_batch_part *part)
+{
+    uint32_t width = decode->drafting.drafter->n_features;
+    float *first = decode->drafting.full->features + (size_t)part->features * width;
+
+    RN_CHECK(part->n_features == part->n_rows);
+    memcpy(first + (size_t)part->n_accepted * width, first + (size_t)part->strayed * width, width * sizeof *first);
+}
+
 void rn_drafting_settle_part(struct rn_decode *decode, const struct rn_batch_part *part)
 {
     const struct rn_request *request = part->request;
@@ -91,6 +101,8 @@ void rn_drafting_settle_part(struct rn_decode *decode, const struct rn_batch_par
     if (!reads_features(decode) || part->n_features == 0 || !is_begun(decode, request))
         return;
     lane = lane_of(decode, request);
+    if (part->strayed > 0) /* the last true row is a leaf: its features go behind those of the drafts before it */
+        take_leaf_features(decode, part);
     lane->n_positions = part->prompt ? part->n_features : 1 + part->n_accepted;
     lane->features_at = part->prompt ? part->n_done - part->n_features : part->n_done - 1;
     lane->features = part->features;
@@ -99,21 +111,21 @@ void rn_drafting_settle_part(struct rn_decode *decode, const struct rn_batch_par
 
 /* ---- Guesses ---- */
 
-uint32_t rn_drafting_guesses(const struct rn_decode *decode, const struct rn_request *request, const int32_t **guesses)
+struct rn_guesses rn_drafting_guesses(const struct rn_decode *decode, const struct rn_request *request)
 {
+    struct rn_guesses none = {0};
     const struct rn_draft_lane *lane;
     uint32_t n;
 
     if (!is_begun(decode, request))
-        return 0;
+        return none;
     lane = lane_of(decode, request);
     if (lane->first > request->n_tokens || lane->first + lane->n <= request->n_tokens)
-        return 0;
+        return none;
     n = request->n_tokens - lane->first;
     if (n > 0 && memcmp(lane->guesses, request->tokens + lane->first, n * sizeof lane->guesses[0]) != 0)
-        return 0;
-    *guesses = lane->guesses + n;
-    return lane->n - n;
+        return none;
+    return (struct rn_guesses){lane->n - n, lane->guesses + n, lane->seconds + n};
 }
 
 static void take_guesses(struct rn_drafting *drafting, const struct rn_drafts *item)
@@ -126,6 +138,7 @@ static void take_guesses(struct rn_drafting *drafting, const struct rn_drafts *i
     lane->first = item->first;
     lane->n = item->n;
     memcpy(lane->guesses, item->guesses, sizeof lane->guesses);
+    memcpy(lane->seconds, item->seconds, sizeof lane->seconds);
 }
 
 void rn_drafting_on_drafts(struct rn_actor *self, struct rn_msg *msg)
@@ -154,7 +167,6 @@ static bool is_waiting(const struct rn_drafting *drafting)
 static uint32_t look_at(struct rn_decode *decode, struct rn_request *request, uint32_t n, uint32_t *n_plain)
 {
     struct rn_drafting *drafting = &decode->drafting;
-    const int32_t *guesses;
     uint32_t most;
 
     if (!rn_batch_can_step(decode, request))
@@ -168,7 +180,7 @@ static uint32_t look_at(struct rn_decode *decode, struct rn_request *request, ui
     drafting->money += request->model_speculation.purse;
     drafting->outlooks[n] = (struct rn_outlook){
         .acceptance = request->model_speculation.acceptance,
-        .n = rn_drafting_guesses(decode, request, &guesses),
+        .n = rn_drafting_guesses(decode, request).n,
         .most = most,
     };
     if (request->model_speculation.trial) {
@@ -219,14 +231,12 @@ static void pay(struct rn_decode *decode)
  * nothing for them. They try again later. */
 static void let_rest(struct rn_decode *decode)
 {
-    const int32_t *guesses;
-
     for (uint32_t i = 0; i < decode->n_running; i++) {
         struct rn_request *request = decode->running[i];
 
         if (rn_batch_can_step(decode, request) && is_begun(decode, request) &&
             lane_of(decode, request)->state == RN_DRAFTS_READY && request->model_speculation.rest == 0 &&
-            rn_batch_draft_room(decode, request) > 0 && rn_drafting_guesses(decode, request, &guesses) == 0)
+            rn_batch_draft_room(decode, request) > 0 && rn_drafting_guesses(decode, request).n == 0)
             rn_speculation_rest(&request->model_speculation);
     }
 }
@@ -234,7 +244,6 @@ static void let_rest(struct rn_decode *decode)
 static void ask(struct rn_decode *decode, uint32_t passes)
 {
     struct rn_drafting *drafting = &decode->drafting;
-    const int32_t *guesses;
 
     for (uint32_t i = 0; i < decode->n_running; i++) {
         struct rn_request *request = decode->running[i];
@@ -245,7 +254,7 @@ static void ask(struct rn_decode *decode, uint32_t passes)
             continue;
         lane = lane_of(decode, request);
         most = rn_batch_draft_room(decode, request);
-        want = rn_drafting_guesses(decode, request, &guesses) + passes;
+        want = rn_drafting_guesses(decode, request).n + passes;
         lane->want = want < most ? want : most;
         lane->n_flying = 0;
         lane->flying = false;

@@ -39,6 +39,7 @@ struct rn_draft_lane {
     uint32_t features_at, n_positions, features; /* to be told: positions; the first one's row of those of the list */
     uint32_t first, n;    /* guesses[0, n) are tokens [first, first + n) */
     int32_t guesses[RN_GUESS_MOST];
+    struct rn_second seconds[RN_GUESS_MOST];
 };
 
 struct rn_drafting {
@@ -80,8 +81,14 @@ void rn_drafting_settle(struct rn_decode *decode);
 struct rn_batch_part;
 void rn_drafting_settle_part(struct rn_decode *decode, const struct rn_batch_part *part);
 
-/* Guesses of its next tokens that are there now, into *guesses; 0: none. */
-uint32_t rn_drafting_guesses(const struct rn_decode *decode, const struct rn_request *request, const int32_t **guesses);
+/* Guesses of its next tokens that are there now, and the runner-up of each; n 0: none. The lane's. */
+struct rn_guesses {
+    uint32_t n;
+    const int32_t *tokens;
+    const struct rn_second *seconds;
+};
+
+struct rn_guesses rn_drafting_guesses(const struct rn_decode *decode, const struct rn_request *request);
 
 /* Is the next step to be held back? Asked once before each step is composed. */
 bool rn_drafting_holds(struct rn_decode *decode);

@@ -177,6 +177,8 @@ static void add_item(struct rn_drafts_list *list, struct rn_seat *seat)
                                .first = seat->base + seat->n_known, .n = n < RN_GUESS_MOST ? n : RN_GUESS_MOST};
     if (item->n > 0)
         memcpy(item->guesses, seat->tokens + seat->n_known, item->n * sizeof item->guesses[0]);
+    for (uint32_t i = 0; i < item->n; i++)
+        item->seconds[i] = seat->seconds[(seat->n_known + i) % RN_GUESS_MOST];
     seat->changed = false;
 }
 

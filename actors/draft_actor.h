@@ -36,6 +36,7 @@ struct rn_seat {
     uint32_t capacity;
     int32_t *tokens;           /* [capacity] */
     uint32_t n_known, n_tokens;
+    struct rn_second seconds[RN_GUESS_MOST]; /* the runner-up of the guess of index i at i % RN_GUESS_MOST */
     uint32_t n_valid;          /* while in_pass: tokens before this one are what they were when the pass began */
     uint32_t from;             /* while in_pass: the token of its first row */
     uint32_t *blocks;          /* [n_blocks] of [max_blocks] */

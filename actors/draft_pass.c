@@ -327,16 +327,18 @@ static void note_time(struct rn_draft_actor *draft, uint64_t us)
 /* The guess behind the seat's last token, if that is still what the pass computed. */
 static void take_guess(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t end, const float *logits)
 {
+    struct rn_second second;
     struct rn_pick pick;
 
     if (seat->n_valid < end || seat->n_tokens != end || end >= seat->capacity || seat->state == RN_DRAFTS_OFF)
         return;
     if (rn_sampler_pick_plain(&seat->sampling, draft->model->parts.n_vocab, draft->scratch, logits,
-                              seat->base + end, &pick) !=
+                              seat->base + end, &pick, &second) !=
         RUNNEL_OK) {
         rn_draft_switch_off(draft, seat);
         return;
     }
+    seat->seconds[seat->n_tokens % RN_GUESS_MOST] = second;
     seat->tokens[seat->n_tokens++] = pick.token;
     seat->changed = true;
 }

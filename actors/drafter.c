@@ -69,6 +69,7 @@ static runnel_status choose_limits(struct runnel_model *model, const char *path,
         return rn_error_set(error, RUNNEL_INVALID, "draft_kv_bytes %llu hold no block of %llu bytes of %s",
                             (unsigned long long)bytes, (unsigned long long)block_bytes, path);
     drafter->limits = *target;
+    drafter->limits.tree_depth = 0; /* its own guesses are a chain */
     drafter->limits.n_blocks = n < target->n_blocks ? (uint32_t)n : target->n_blocks;
     drafter->limits.max_seqs = drafter->limits.max_outs = target->max_outs;
     drafter->limits.max_rows = 2 * target->max_outs > ROWS ? 2 * target->max_outs : ROWS;

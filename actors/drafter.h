@@ -14,6 +14,12 @@
  * guessed with those that came, and what is behind them are its drafts, or there are none. So nothing has to be in
  * step with anything: late guesses are used as far as they are right, and a wrong or lost one costs time only.
  *
+ * With each guess goes its runner-up, what the drafter would have guessed second: the guesses are the trunk of a tree,
+ * and the runners-up its leaves, one at each place at most. Which of them become rows is decode's to say.
+ *
+ *   last ── g ── g ── g            leaves are told by place: there is no tree that is none
+ *      └ s    └ s
+ *
  * Two kinds. TOKENS, a draft model: its rows read tokens and the KV that it made itself; so does the target's own
  * beginning (early exit). FEATURES, a head or the model's own prediction layer (model/head.h): its row of a token reads
  * that token and the target's features of the position before, or, where the target has not been there, what the row
@@ -31,6 +37,7 @@
 
 #include "model/backend.h"
 #include "runnel.h"
+#include "sampling/sampler.h"
 
 struct rn_team;
 
@@ -132,6 +139,7 @@ struct rn_drafts {
     enum rn_drafts_state state;
     uint32_t first, n; /* the guesses are tokens [first, first + n) of the sequence */
     int32_t guesses[RN_GUESS_MOST];
+    struct rn_second seconds[RN_GUESS_MOST]; /* the runner-up of each */
 };
 
 struct rn_drafts_list {

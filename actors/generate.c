@@ -206,6 +206,7 @@ static runnel_status make_proposer(const runnel_model *model, const runnel_reque
     rn_speculation_grant(&r->model_speculation, request->max_tokens < 0 ? most : (uint64_t)request->max_tokens);
     r->draft_model = (request->draft & RUNNEL_DRAFT_MODEL) != 0;
     r->draft_share = request->draft_share != 0;
+    r->draft_chain = request->draft_chain != 0;
     if ((request->draft & RUNNEL_DRAFT_NGRAM) == 0)
         return RUNNEL_OK;
     r->proposer = model->parts.new_proposer != NULL ? model->parts.new_proposer(model->parts.proposer_user, r->heap)

@@ -112,6 +112,7 @@ static runnel_status choose_limits(struct runnel_model *model, runnel_error *err
         .context_tokens = model->parts.plan->context_tokens,
         .kv_type = model->options.kv_type,
         .mean_window = model->options.chunk_mean,
+        .tree_depth = model->draft_path != NULL && model->options.chunk_mean == 0 ? RN_DRAFT_MOST : 0,
     };
     return choose_blocks(model, limits, error);
 }

@@ -285,6 +285,7 @@ static void count_places(struct rn_metrics *metrics, uint32_t first, const uint3
 static void count_drafts(struct rn_metrics *metrics, const struct rn_batch *batch)
 {
     uint32_t drafted[RUNNEL_MAX_DRAFTS + 1] = {0}, accepted[RUNNEL_MAX_DRAFTS + 1] = {0}, n_accepted = 0, n = 0;
+    uint32_t n_right = 0;
 
     if (batch->n_drafts == 0)
         return;
@@ -295,9 +296,12 @@ static void count_drafts(struct rn_metrics *metrics, const struct rn_batch *batc
         accepted[part->n_accepted]++;
         n_accepted += part->n_accepted;
         n += part->n_drafts > 0;
+        n_right += part->strayed > 0;
     }
     rn_metrics_count(metrics, RN_COUNT_DRAFTED, batch->n_drafts);
     rn_metrics_count(metrics, RN_COUNT_ACCEPTED, n_accepted);
+    rn_metrics_count(metrics, RN_COUNT_BRANCHED, batch->n_branches);
+    rn_metrics_count(metrics, RN_COUNT_BRANCHED_RIGHT, n_right);
     rn_metrics_count(metrics, RN_COUNT_DRAFTS, n);
     count_places(metrics, RN_COUNT_DRAFTED_AT, drafted);
     count_places(metrics, RN_COUNT_ACCEPTED_AT, accepted);

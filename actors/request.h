@@ -110,6 +110,8 @@ struct rn_request {
     struct rn_speculation speculation;       /* of the proposer ... */
     struct rn_speculation model_speculation; /* ... and of the drafter */
     uint64_t n_drafted, n_accepted;
+    uint32_t strayed;        /* not 0: what position n_done - 1 has stored lies at the place of this one still */
+    bool draft_chain;        /* no runners-up */
     bool suspect; /* a step of it failed, or gave logits that are not numbers: nobody else may use its blocks */
 
     /* The outcome, once there is one. */

@@ -22,10 +22,13 @@ static void sample(struct rn_sampler_actor *sampler, const struct rn_batch *batc
         rn_sampler_accept(out->sampler, out->pick.token);
 }
 
-/* True when the row computed something else than what the sequence has become. */
+/* True when the row computed something else than what the sequence has become. Siblings differ, so one path at most
+ * is left of a tree, and it is walked in the order of its positions. */
 static bool is_refuted(const struct rn_batch_out *out)
 {
-    return out->follows && (out[-1].refuted || out[-1].status != RUNNEL_OK || out[-1].pick.token != out->draft);
+    const struct rn_batch_out *parent = out - out->behind;
+
+    return out->follows && (parent->refuted || parent->status != RUNNEL_OK || parent->pick.token != out->draft);
 }
 
 /* Texts whose embedding is wanted: their positions of this step, and what they come to. */

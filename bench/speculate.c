@@ -5,7 +5,8 @@
  *               of tokens of requests that draft over that of those that do not; no less than 0.98 is the goal.
  *   proposers   requests with a text (--prompt-file: one in each line, \n for a new line), one after another: plain,
  *               with n-grams of the text itself, with those of the other texts' answers too (shared), and with
- *               --draft FILE with that drafter (model) and with all (both). The answers must be the same.
+ *               --draft FILE with that drafter (model), with it and no runners-up (chain), and with all (both). The
+ *               answers must be the same.
  *
  *   bench_speculate MODEL.gguf [--test grid|proposers] [--streams N[,N...]] [--chances P[,P...]] [--tokens N]
  *                   [--rounds N] [--prompt-file FILE] [--draft FILE] [--only NAME[,NAME...]] [--draft-max N]
@@ -31,7 +32,7 @@ struct talk {
     int32_t tokens[TOKENS_MOST];
     uint64_t at_ns[TOKENS_MOST];
     uint32_t n_tokens;
-    bool done, share;
+    bool done, share, chain;
     uint64_t salt;
     uint64_t drafted, accepted;
 };
@@ -136,6 +137,7 @@ static void submit(struct talk *talk, uint32_t draft)
     request.draft = draft;
     request.draft_max = arguments.draft_max;
     request.draft_share = talk->share;
+    request.draft_chain = talk->chain;
     request.cache_salt = talk->salt;
     talk->n_tokens = 0;
     talk->done = false;
@@ -253,13 +255,14 @@ enum { TEXTS_MOST = 64, LINE = 16384 };
 static struct proposer {
     const char *name;
     uint32_t draft;
-    bool share, asked;
+    bool share, chain, asked;
     double rates[TEXTS_MOST][ROUNDS_MOST];
     uint64_t drafted[TEXTS_MOST], accepted[TEXTS_MOST]; /* of the last round */
 } proposers[] = {{.name = "plain"},
                  {.name = "ngram", .draft = RUNNEL_DRAFT_NGRAM},
                  {.name = "shared", .draft = RUNNEL_DRAFT_NGRAM, .share = true},
                  {.name = "model", .draft = RUNNEL_DRAFT_MODEL},
+                 {.name = "chain", .draft = RUNNEL_DRAFT_MODEL, .chain = true},
                  {.name = "both", .draft = RUNNEL_DRAFT_NGRAM | RUNNEL_DRAFT_MODEL, .share = true}};
 
 enum { PROPOSERS = sizeof proposers / sizeof *proposers };
@@ -316,7 +319,7 @@ static void race(uint32_t text, uint32_t round)
 
         if (!p->asked)
             continue;
-        talks[0] = (struct talk){.text = texts[text], .share = p->share, .salt = salt};
+        talks[0] = (struct talk){.text = texts[text], .share = p->share, .chain = p->chain, .salt = salt};
         p->rates[text][round] = run(1, p->draft);
         p->drafted[text] = talks[0].drafted;
         p->accepted[text] = talks[0].accepted;

@@ -257,6 +257,7 @@ typedef struct runnel_metrics {
                                          blocks */
     uint64_t trace_dropped;           /* trace events that found no room */
     uint64_t drafted, accepted;       /* tokens that were guessed and verified, and those that were right */
+    uint64_t branched, branched_right;/* of them: runners-up of a guess, verified beside it */
     uint64_t drafts;                  /* how often a sequence took guesses into a pass: each time it got one token and
                                          those of its guesses that were right */
     uint64_t drafted_at[RUNNEL_MAX_DRAFTS];  /* drafted by place: the first guess of a pass, the second ... */
@@ -684,6 +685,9 @@ typedef struct runnel_request {
     uint8_t draft_share;         /* 1, with RUNNEL_DRAFT_NGRAM: it also looks into answers of this tenant with this
                                     cache_salt that asked for the same, the last ten thousand tokens or so, and its own
                                     becomes one of them. For many answers of one form; 0: it reads and tells nothing */
+    uint8_t draft_chain;         /* 1: with RUNNEL_DRAFT_MODEL a pass verifies the likeliest guesses alone; 0: also
+                                    runners-up of the drafter's, as a tree, where they are worth more than another
+                                    guess at the end. Of both draft_max counts */
 } runnel_request;
 
 /* Greedy, up to the context, no stops, seed 0. */

@@ -36,6 +36,7 @@ struct rn_sampler_scratch {
     uint64_t *keys;  /* [2 × n_vocab] for rn_order */
     int32_t *tokens; /* [n_vocab] what the filters have kept so far, best first */
     double *weights; /* [n_vocab] its weights */
+    struct rn_second *second; /* of the pick that is made; NULL: nobody asks */
 };
 
 struct rn_sampler *rn_sampler_new(struct rn_heap *heap, const runnel_sampling *params, uint32_t n_vocab,
@@ -120,6 +121,7 @@ static int32_t folded(int32_t bits)
     return bits ^ (int32_t)((uint32_t)(bits >> 31) >> 1);
 }
 
+#define SECOND_DEPTH 10.0f /* below the best: a weight of e^-10 */
 #define CHUNK 1024u /* tokens; a search for the best one is over this many */
 
 /* The greatest logit in *best, and in *chunk where the first of its value lies, or where to begin the search
@@ -234,11 +236,48 @@ static void put_logprobs(struct rn_sampler_scratch *scratch, const float *logits
         pick->top[pick->n_top++] = (runnel_logprob){token, (float)((double)logits[token] - (double)best - norm)};
 }
 
+/* A token of the walk, and its weight. */
+struct stop {
+    int32_t token;
+    double weight;
+};
+
+/* The neighbour at the nearer end of the interval [from, to) that the coin fell into. */
+static void put_neighbour(struct rn_second *second, struct stop before, struct stop after, double from, double target,
+                          double to)
+{
+    bool down = after.token < 0 || (before.token >= 0 && target - from < to - target);
+    struct stop nearer = down ? before : after;
+    double distance = down ? target - from : to - target;
+
+    second->token = nearer.token;
+    if (nearer.token >= 0 && nearer.weight > 0)
+        second->share = (float)(0.5 * nearer.weight / (nearer.weight + (distance > 0 ? distance : 0)));
+}
+
+/* Those behind `best`, which is the picked one's logit; the weights of what is far below do not count. */
+static void put_next_best(struct rn_second *second, const float *logits, uint32_t n_vocab, int32_t token, float best)
+{
+    double sum = 0;
+    int32_t next = -1;
+
+    for (uint32_t i = 0; i < n_vocab; i++) {
+        if (logits[i] <= best - SECOND_DEPTH || (int32_t)i == token)
+            continue;
+        sum += exp((double)logits[i] - (double)best);
+        if (next < 0 || logits[i] > logits[next])
+            next = (int32_t)i;
+    }
+    second->token = next;
+    second->share = next < 0 ? 0 : (float)(exp((double)logits[next] - (double)best) / (1 + sum));
+}
+
 /* Without filters: the coin against the whole vocabulary, which is walked only as far as the coin reaches. */
-static int32_t draw_from_all(struct rn_order *order, double coin)
+static int32_t draw_from_all(struct rn_order *order, double coin, struct rn_second *second)
 {
     double target = coin * total_weight(order->logits, order->n_vocab, order->best, order->temperature), sum = 0;
-    int32_t token, last = -1;
+    struct stop before = {-1, 0}, picked = {-1, 0}, after = {-1, 0};
+    int32_t token;
 
     while (rn_order_next(order, &token)) {
         double w = weight(order->logits[token], order->best, order->temperature);
@@ -246,11 +285,16 @@ static int32_t draw_from_all(struct rn_order *order, double coin)
         if (w == 0)
             break; /* the two sums differ by rounding, and the coin fell between them */
         sum += w;
-        last = token;
+        before = picked;
+        picked = (struct stop){token, w};
         if (sum > target)
             break;
     }
-    return last;
+    if (second != NULL && rn_order_next(order, &token))
+        after = (struct stop){token, weight(order->logits[token], order->best, order->temperature)};
+    if (second != NULL)
+        put_neighbour(second, before, after, sum - picked.weight, target, sum);
+    return picked.token;
 }
 
 /* Takes tokens off the order until it ends, or their weights sum to `enough`, or the next is below
@@ -293,6 +337,12 @@ static uint32_t trim(const double *weights, uint32_t n, double enough, double le
     return i;
 }
 
+/* Of n kept tokens; i may be one off either end. */
+static struct stop stop_at(const struct rn_sampler_scratch *kept, uint32_t n, uint32_t i)
+{
+    return i < n ? (struct stop){kept->tokens[i], kept->weights[i]} : (struct stop){-1, 0};
+}
+
 static int32_t draw(const struct rn_sampler *s, struct rn_sampler_scratch *kept, const float *logits, float best,
                     double coin)
 {
@@ -304,7 +354,7 @@ static int32_t draw(const struct rn_sampler *s, struct rn_sampler_scratch *kept,
 
     rn_order_begin(&order, logits, s->n_vocab, best, temperature, top_k ? p->top_k : s->n_vocab, kept->keys);
     if (!top_k && !top_p && p->min_p == 0)
-        return draw_from_all(&order, coin);
+        return draw_from_all(&order, coin, kept->second);
     if (top_k) {
         n = keep(&order, kept, INFINITY, 0);
         n = trim(kept->weights, n, top_p ? share * sum_of(kept->weights, n) : INFINITY, least);
@@ -313,10 +363,13 @@ static int32_t draw(const struct rn_sampler *s, struct rn_sampler_scratch *kept,
     }
     target = coin * sum_of(kept->weights, n);
     for (; i < n - 1; i++) {
-        sum += kept->weights[i];
-        if (sum > target)
+        if (sum + kept->weights[i] > target)
             break;
+        sum += kept->weights[i];
     }
+    if (kept->second != NULL)
+        put_neighbour(kept->second, stop_at(kept, n, i - 1), stop_at(kept, n, i + 1), sum, target,
+                      sum + kept->weights[i]);
     return kept->tokens[i];
 }
 
@@ -356,9 +409,18 @@ runnel_sampling rn_sampler_plain(const struct rn_sampler *s)
 }
 
 runnel_status rn_sampler_pick_plain(const runnel_sampling *params, uint32_t n_vocab, struct rn_sampler_scratch *scratch,
-                                    const float *logits, uint64_t position, struct rn_pick *pick)
+                                    const float *logits, uint64_t position, struct rn_pick *pick,
+                                    struct rn_second *second)
 {
     const struct rn_sampler sampler = {.params = *params, .n_vocab = n_vocab};
+    runnel_status status;
 
-    return rn_sampler_pick(&sampler, scratch, logits, position, false, 0, pick);
+    if (second != NULL)
+        *second = (struct rn_second){.token = -1};
+    scratch->second = second;
+    status = rn_sampler_pick(&sampler, scratch, logits, position, false, 0, pick);
+    scratch->second = NULL;
+    if (second != NULL && status == RUNNEL_OK && params->temperature == 0)
+        put_next_best(second, logits, n_vocab, pick->token, logits[pick->token]);
+    return status;
 }

@@ -57,8 +57,18 @@ struct rn_pick {
 runnel_status rn_sampler_pick(const struct rn_sampler *sampler, struct rn_sampler_scratch *scratch, const float *logits,
                               uint64_t position, bool want_logprobs, uint32_t n_top, struct rn_pick *pick);
 
-/* The same with parameters of rn_sampler_plain and no state. */
+/* What somebody with slightly other logits might pick instead: who guesses another's pick has a second guess. */
+struct rn_second {
+    int32_t token; /* not the picked one; -1: there is none */
+    float share;   /* how likely that is, roughly: it orders guesses, and what it is worth is measured */
+};
+
+/* The same with parameters of rn_sampler_plain and no state. second: NULL, or where the runner-up goes. At temperature
+ * 0 that is the token of the next best logit, and its share its probability. Else it is the neighbour, in the order in
+ * which the coin walks the tokens, at the nearer end of the picked one's interval: with weight w, d away from the coin,
+ * its share is w / (w + d) / 2. */
 runnel_status rn_sampler_pick_plain(const runnel_sampling *params, uint32_t n_vocab, struct rn_sampler_scratch *scratch,
-                                    const float *logits, uint64_t position, struct rn_pick *pick);
+                                    const float *logits, uint64_t position, struct rn_pick *pick,
+                                    struct rn_second *second);
 
 #endif

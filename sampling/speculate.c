@@ -1,7 +1,7 @@
 /* The length of drafts: see speculate.h. */
 #include "sampling/speculate.h"
 
-#include <stdbool.h>
+#include <stddef.h>
 
 #define COST_SMOOTHING 0.04f      /* weight of the newest step, once there were many */
 #define COST_MOST 25u
@@ -21,6 +21,10 @@
 #define MOST_PAUSE 256u
 #define TRIAL 3u                  /* drafts of a trial */
 #define GAIN 1.03f                /* less than this is noise */
+#define SECOND_SEEN 1.0f          /* runners-up that were right and expected, taken for granted */
+#define SECOND_MEMORY 16.0f       /* expected ones that are remembered */
+#define SECOND_FROM 8u            /* drafts are looked at before a runner-up is a row: by then it is known for nothing
+                                     what those are worth, and the money was for the drafts */
 
 /* ---- Times of steps ---- */
 
@@ -100,7 +104,8 @@ void rn_speculation_init(struct rn_speculation *speculation)
 {
     *speculation = (struct rn_speculation){
         .acceptance = FIRST_ACCEPTANCE, .first = FIRST_ACCEPTANCE, .later = FIRST_ACCEPTANCE, .purse = FIRST_PURSE,
-        .seen = FIRST_SEEN, .seen_first = FIRST_SEEN, .seen_later = FIRST_SEEN, .pause = FIRST_PAUSE};
+        .seen = FIRST_SEEN, .seen_first = FIRST_SEEN, .seen_later = FIRST_SEEN, .pause = FIRST_PAUSE,
+        .seconds = SECOND_SEEN, .shares = SECOND_SEEN};
 }
 
 void rn_speculation_grant(struct rn_speculation *speculation, uint64_t n_tokens)
@@ -126,24 +131,84 @@ static float price_of(const struct step *step, uint32_t length)
     return length > 0 && more > 0 ? more * step->tokens / step->us : 0;
 }
 
-/* The k of the greatest gain; 0: none. */
-static uint32_t best_length(const struct rn_speculation *speculation, const struct step *step, uint32_t most)
+/* What candidates there are. */
+struct choice {
+    const struct rn_speculation *speculation;
+    const float *shares;  /* NULL: no runners-up */
+    uint32_t most;        /* of the chain */
+    struct rn_shape shape;/* what is taken of them */
+    float reach;          /* that the whole chain is right */
+};
+
+static struct choice choice_of(const struct rn_speculation *speculation, const float *shares, uint32_t most)
 {
-    float best = GAIN * step->tokens / step->us, power = speculation->first, tokens = step->tokens;
-    uint32_t length = 0;
+    return (struct choice){.speculation = speculation, .shares = shares, .most = most, .reach = 1};
+}
 
-    for (uint32_t k = 1; k <= most; k++) {
-        float us = rn_step_cost_of(step->cost, step->n_rows + k), rate;
+/* The runner-up of the chain that is worth most, in *which; 0: none. No more than what the draft beside it leaves. */
+static float best_branch(const struct choice *choice, uint32_t *which)
+{
+    const struct rn_speculation *s = choice->speculation;
+    float best = 0, reach = 1, share = s->first;
 
-        tokens += power;
-        power *= speculation->later;
+    for (uint32_t i = 0; choice->shares != NULL && i < choice->shape.n_chain; i++) {
+        float right = s->seconds / s->shares * choice->shares[i], worth;
+
+        worth = reach * (right < 1 - share ? right : 1 - share);
+        if ((choice->shape.branches >> i & 1) == 0 && choice->shares[i] > 0 && worth > best) {
+            best = worth;
+            *which = i;
+        }
+        reach *= share;
+        share = s->later;
+    }
+    return best;
+}
+
+/* One row more, the one worth most; what it is worth, 0: there is none. */
+static float grow(struct choice *choice)
+{
+    const struct rn_speculation *s = choice->speculation;
+    float next = choice->reach * (choice->shape.n_chain == 0 ? s->first : s->later), branch;
+    uint32_t which = 0;
+
+    branch = best_branch(choice, &which);
+    if (choice->shape.n_chain < choice->most && next >= branch) {
+        choice->shape.n_chain++;
+        choice->reach = next;
+        return next;
+    }
+    choice->shape.branches |= branch > 0 ? 1u << which : 0;
+    choice->shape.n_branches += branch > 0;
+    return branch;
+}
+
+/* How many rows give the greatest gain; 0: none does. */
+static uint32_t best_rows(struct choice choice, const struct step *step, uint32_t most_rows)
+{
+    float best = GAIN * step->tokens / step->us, tokens = step->tokens;
+    uint32_t rows = 0;
+
+    for (uint32_t n = 1; n <= most_rows; n++) {
+        float us = rn_step_cost_of(step->cost, step->n_rows + n), rate;
+
+        tokens += grow(&choice);
+        if (choice.shape.n_chain + choice.shape.n_branches < n)
+            break;
         rate = tokens / (us > step->us ? us : step->us);
         if (rate > best) {
             best = rate;
-            length = k;
+            rows = n;
         }
     }
-    return length;
+    return rows;
+}
+
+static struct rn_shape shape_of(struct choice choice, uint32_t rows)
+{
+    for (uint32_t n = 0; n < rows; n++)
+        grow(&choice);
+    return choice.shape;
 }
 
 /* As many as are wanted, or as half of the money pays for, so that a wrong guess does not end it; one for all of it. */
@@ -152,6 +217,11 @@ static uint32_t affordable(const struct rn_speculation *speculation, const struc
     while (wanted > 0 && price_of(step, wanted) > speculation->purse * (wanted > 1 ? 0.5f : 1))
         wanted--;
     return wanted;
+}
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
 }
 
 /* One row more than the largest step that is known has, of many rows a few. */
@@ -197,28 +267,38 @@ void rn_speculation_rest(struct rn_speculation *speculation)
     speculation->pause = 2 * speculation->pause < MOST_PAUSE ? 2 * speculation->pause : MOST_PAUSE;
 }
 
-uint32_t rn_speculation_length(struct rn_speculation *speculation, const struct rn_step_cost *cost, uint32_t n_rows,
-                               uint32_t n_streams, uint32_t most)
+struct rn_shape rn_speculation_shape(struct rn_speculation *speculation, const struct rn_step_cost *cost,
+                                     uint32_t n_rows, uint32_t n_streams, uint32_t most, uint32_t most_rows,
+                                     const float *shares)
 {
     struct step step = {.cost = cost, .n_rows = n_rows, .us = rn_step_cost_of(cost, n_rows)};
-    uint32_t length;
+    struct rn_shape none = {0};
+    struct choice choice;
+    uint32_t rows;
 
     pay(speculation, cost);
     step.tokens = (float)n_streams + (float)(n_rows - n_streams) * speculation->acceptance;
     speculation->n_rows = n_rows;
     speculation->tokens = step.tokens;
     if (most == 0)
-        return 0;
+        return none;
     if (speculation->rest > 0) {
         speculation->trial = --speculation->rest == 0;
-        return 0;
+        return none;
     }
-    most = venture(cost, n_rows, most); /* the first step of all is without drafts, and tells what one costs */
-    length = speculation->trial ? (most < TRIAL ? most : TRIAL) : best_length(speculation, &step, most);
-    length = affordable(speculation, &step, length);
-    if (length == 0 && most > 0)
+    most_rows = venture(cost, n_rows, most_rows); /* the first step of all has no drafts, and tells what one costs */
+    choice = choice_of(speculation, speculation->trial || speculation->seen < SECOND_FROM ? NULL : shares, most);
+    rows = speculation->trial ? least(least(most, most_rows), TRIAL) : best_rows(choice, &step, most_rows);
+    rows = affordable(speculation, &step, rows);
+    if (rows == 0 && most_rows > 0)
         rn_speculation_rest(speculation);
-    return length;
+    return shape_of(choice, rows);
+}
+
+uint32_t rn_speculation_length(struct rn_speculation *speculation, const struct rn_step_cost *cost, uint32_t n_rows,
+                               uint32_t n_streams, uint32_t most)
+{
+    return rn_speculation_shape(speculation, cost, n_rows, n_streams, most, most, NULL).n_chain;
 }
 
 static void learn(float *share, uint32_t *seen, bool right)
@@ -248,4 +328,19 @@ void rn_speculation_note(struct rn_speculation *speculation, uint32_t n_drafted,
     speculation->trial = 0;
     if (n_accepted == n_drafted)
         speculation->pause = FIRST_PAUSE;
+}
+
+void rn_speculation_note_branches(struct rn_speculation *speculation, uint32_t n_branches, bool right)
+{
+    speculation->n_drafted += n_branches;
+    speculation->purse += right ? 1 : 0;
+}
+
+/* Both sums shrink together once there are enough: a share of recent ones. */
+void rn_speculation_note_second(struct rn_speculation *speculation, float share, bool right)
+{
+    float keep = speculation->shares > SECOND_MEMORY ? 1 - share / SECOND_MEMORY : 1;
+
+    speculation->seconds = keep * speculation->seconds + (right ? 1.0f : 0.0f);
+    speculation->shares = keep * speculation->shares + share;
 }

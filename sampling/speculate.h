@@ -1,4 +1,4 @@
-/* How many drafts a sequence takes into a step: pure functions of what was measured.
+/* How many drafts a sequence takes into a step, and which: pure functions of what was measured.
  *
  *   a, b       rolling share of first drafts that were accepted; of later ones, those before them being right: an
  *              n-gram that goes on as it did goes on for long
@@ -12,6 +12,15 @@
  * t counts a token for each sequence that draws, and its share for each draft that others bring. So drafting ends by
  * itself where rows are dear (many sequences, a slow machine) or drafts are bad.
  *
+ * Besides a draft its runner-up may be a row, a leaf of a tree: what the proposer would have guessed second.
+ *
+ *     last ── d1 ── d2 ── d3            the runner-up of draft i gives one token more if the drafts before it are right,
+ *        └ e1    └ e2                   d(i) is wrong and e(i) is right
+ *
+ * The proposer tells with each what share of the cases it expects that in. Whatever it tells is measured, whether
+ * the runner-up was a row or not: f is how often it was the token, over the sum of what was told. A row more goes to
+ * whichever is worth more, the next draft (a b^k) or a runner-up of one that is taken (a b^(i-2) f share(i)).
+ *
  * What is measured may be wrong, and drafts are dear before it is. So a sequence keeps a purse, in tokens of its own:
  * drafts cost their price, t (c(r + k) - c(r)) / c(r), and each that was right gives one token back. The purse begins
  * with a token or so, grows by little with each step, and drafts for which there is no money are not made; nor
@@ -23,6 +32,7 @@
 #ifndef RN_SAMPLING_SPECULATE_H
 #define RN_SAMPLING_SPECULATE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define RN_DRAFT_MOST 16u     /* drafts of a sequence in a step */
@@ -54,6 +64,14 @@ struct rn_speculation {
     uint32_t trial;  /* 1: the next drafts are taken whatever is expected of them */
     uint32_t n_drafted, n_rows; /* of the last step: drafts that are not paid yet, its rows without them ... */
     float tokens;               /* ... and what it was worth */
+    float seconds, shares;      /* runners-up that were the token, and how many were expected: the last ones */
+};
+
+/* A chain of drafts, and runners-up of some of them. */
+struct rn_shape {
+    uint32_t n_chain;
+    uint32_t branches;   /* bit i: that of the chain's draft i, counted from 0 */
+    uint32_t n_branches; /* bits */
 };
 
 void rn_speculation_init(struct rn_speculation *speculation);
@@ -67,6 +85,12 @@ void rn_speculation_grant(struct rn_speculation *speculation, uint64_t n_tokens)
 uint32_t rn_speculation_length(struct rn_speculation *speculation, const struct rn_step_cost *cost, uint32_t n_rows,
                                uint32_t n_streams, uint32_t most);
 
+/* Likewise with runners-up: a chain of at most `most`, of rows at most `most_rows` in all. shares[most]: what is expected
+ * of the runner-up of each draft, 0: there is none; NULL: of none. */
+struct rn_shape rn_speculation_shape(struct rn_speculation *speculation, const struct rn_step_cost *cost,
+                                     uint32_t n_rows, uint32_t n_streams, uint32_t most, uint32_t most_rows,
+                                     const float *shares);
+
 /* Drafts do not pay now: none for a while, each time twice as long. */
 void rn_speculation_rest(struct rn_speculation *speculation);
 
@@ -75,5 +99,11 @@ uint32_t rn_step_cost_reach(const struct rn_step_cost *cost);
 
 /* Of n_drafted drafts of a step the first n_accepted were right. */
 void rn_speculation_note(struct rn_speculation *speculation, uint32_t n_drafted, uint32_t n_accepted);
+
+/* Behind it: so many rows of the step were runners-up, and one of them was right, or none. */
+void rn_speculation_note_branches(struct rn_speculation *speculation, uint32_t n_branches, bool right);
+
+/* Of each draft that was looked at and has a runner-up, which need not have been a row: was that the token? */
+void rn_speculation_note_second(struct rn_speculation *speculation, float share, bool right);
 
 #endif

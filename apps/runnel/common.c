@@ -303,4 +303,5 @@ void app_draft(const struct app_options *options, runnel_request *request)
         request->draft |= RUNNEL_DRAFT_MODEL;
     request->draft_max = (uint32_t)options->draft_max;
     request->draft_share = options->draft_share;
+    request->draft_chain = options->draft_chain;
 }

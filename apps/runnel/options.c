@@ -125,6 +125,8 @@ static const struct option {
      "an answer that is not complete by then fails; 0: none (default)"},
     {"--draft", 0, "KIND", STRING, AT(draft), 0, 0, false, NULL, SAMPLING | APP_BATCH | APP_BENCH,
      "guesses, same text: none, ngram, FILE, ngram,FILE, eagle:HEAD, mtp, exit:N"},
+    {"--draft-chain", 0, NULL, FLAG, AT(draft_chain), 0, 0, false, NULL, SAMPLING | APP_BATCH | APP_BENCH,
+     "no tree of guesses: without the guessing model's second choices"},
     {"--draft-max", 0, "N", INTEGER, AT(draft_max), 1, RUNNEL_MAX_DRAFTS, false, NULL, SAMPLING | APP_BATCH | APP_BENCH,
      "guesses in a pass at most, 1 to 16; default 8"},
     {"--draft-share", 0, NULL, FLAG, AT(draft_share), 0, 0, false, NULL, APP_BATCH,

@@ -75,7 +75,7 @@ struct app_options {
     double deadline_s; /* 0: none */
     const char *draft; /* "none", or "ngram" and a file, with a comma between, or one of them */
     int64_t draft_max; /* 0: the library's */
-    bool draft_share;
+    bool draft_share, draft_chain;
     int64_t draft_threads;
     bool speculate;    /* bench: as --draft ngram */
     /* what is measured */

@@ -1,6 +1,7 @@
 /* A draft model changes no text and costs no time. The oracle model under a logical clock, with another oracle as its
  * drafter that is right with a given chance, has a pass time of its own, breaks, or has little memory; and real models
  * on real threads, judged by the same request without drafts and by another program's text. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include <cmocka.h>
 
 #include "actors/engine.h"
+#include "base/rng.h"
 #include "tests/actors/fixture.h"
 #include "tests/model/shared.h"
 #include "tests/sim/told.h"
@@ -27,14 +29,19 @@ struct setting {
     uint32_t pass_us;      /* of the drafter; a step of the target takes VERIFY_US, whatever its rows */
     uint32_t n_blocks, draft_blocks, block_tokens;
     uint32_t fails_at;     /* the drafter's pass of that number fails; 0: none */
+    uint32_t target_fails_at; /* likewise the model's step of that number */
     uint32_t jams_at;      /* from that pass on it takes a hundred times as long; 0: never */
+    uint32_t second_percent; /* not 0: where the drafter is wrong its second choice is right so often */
+    uint32_t row_us;       /* not 0: what each row of the target takes besides VERIFY_US */
+    bool chain;            /* the model cannot verify trees */
+    bool asks_chain;       /* or the requests want none */
 };
 
 static struct setting setting;
 static runnel_engine *engine;
 static runnel_model *model;
 static struct oracle *target, *drafter;
-static uint64_t now_us, n_passes, n_warnings, n_allocations;
+static uint64_t now_us, n_passes, n_warnings, n_allocations, n_branched, n_branched_right;
 
 static uint64_t clock_now(void *user)
 {
@@ -69,10 +76,15 @@ static uint64_t latest(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+static uint64_t verify_us(uint32_t n_rows)
+{
+    return VERIFY_US + (uint64_t)setting.row_us * n_rows;
+}
+
 /* Each runs one step after the other; those that take turns wait for each other too. */
 static void submitted(void *user, struct oracle *oracle)
 {
-    uint64_t takes = oracle == target ? VERIFY_US : setting.pass_us, from = now_us;
+    uint64_t takes = oracle == target ? verify_us(oracle->last->n_rows) : setting.pass_us, from = now_us;
     const struct oracle *other = oracle == target ? drafter : target;
 
     (void)user;
@@ -96,7 +108,8 @@ static struct oracle *new_oracle(const struct rn_backend_limits *limits, uint32_
 static void start(const struct setting *s, bool drafts)
 {
     struct rn_backend_limits limits = {.max_rows = 128, .max_seqs = 16, .max_outs = 120, .n_blocks = s->n_blocks,
-                                       .block_tokens = s->block_tokens, .context_tokens = 1400};
+                                       .block_tokens = s->block_tokens, .context_tokens = 1400,
+                                       .tree_depth = s->chain ? 0 : RN_DRAFT_MOST};
     struct rn_model_parts parts = {.limits = limits, .n_vocab = ORACLE_VOCAB};
     struct rn_clock clock = {.now_us = clock_now};
     runnel_engine_options options;
@@ -117,12 +130,14 @@ static void start(const struct setting *s, bool drafts)
         limits.n_blocks = s->draft_blocks;
         limits.max_seqs = limits.max_outs = STREAMS;
         limits.max_rows = 128;
+        limits.tree_depth = 0;
         drafter = new_oracle(&limits, 100 - s->right_percent);
+        drafter->second_percent = s->second_percent;
         parts.drafter = (struct rn_drafter){.kind = RN_DRAFTER_TOKENS, .n_layers = 1, .concurrent = s->concurrent,
                                             .backend = &drafter->backend, .limits = limits, .pass_us = s->pass_us};
     }
     for (uint32_t n = 1; drafts && n <= 64; n *= 2)
-        rn_step_cost_note(&parts.cost, n, VERIFY_US);
+        rn_step_cost_note(&parts.cost, n, verify_us(n));
     assert_int_equal(rn_model_new_of_parts(engine, &parts, NULL, &model, NULL), RUNNEL_OK);
 }
 
@@ -136,7 +151,8 @@ static void run_actors(void)
 
 static void complete(struct oracle *oracle)
 {
-    bool fails = oracle == drafter && ++n_passes == setting.fails_at;
+    bool fails = (oracle == drafter && ++n_passes == setting.fails_at) ||
+                 (oracle == target && setting.target_fails_at > 0 && target->n_steps == setting.target_fails_at);
 
     now_us = latest(now_us, oracle->due_us);
     oracle_complete(oracle, fails ? ORACLE_FAULT_DEVICE : ORACLE_FAULT_NONE);
@@ -179,6 +195,7 @@ static runnel_request request_of(struct told *told, uint32_t seed, uint32_t n_pr
     runnel_request request = told_request(told, seed, n_prompt, max_tokens);
 
     request.draft = drafter != NULL ? RUNNEL_DRAFT_MODEL : RUNNEL_DRAFT_NONE;
+    request.draft_chain = setting.asks_chain;
     return request;
 }
 
@@ -212,6 +229,9 @@ static uint64_t run_streams(const struct setting *s, bool drafts, uint32_t n, in
         drafted += told[i].last.usage.drafted_tokens;
         right += told[i].last.usage.accepted_tokens;
     }
+    n_branched = metrics_of(engine).branched;
+    n_branched_right = metrics_of(engine).branched_right;
+    assert_true(n_branched_right <= n_branched && n_branched <= drafted);
     assert_int_equal(metrics_of(engine).drafted, drafted);
     assert_int_equal(metrics_of(engine).accepted, right);
     assert_true(drafts || drafted == 0);
@@ -233,19 +253,53 @@ static void texts_are_the_same(void **state)
     (void)state;
     for (uint32_t p = 0; p < 5; p++)
         for (uint32_t c = 0; c < 3; c++)
-            for (uint32_t way = 0; way < UNLESS_SLOW(4, 1); way++) {
-                struct setting s = plain_setting(way % 2 == 1, percents[p]);
+            for (uint32_t way = 0; way < UNLESS_SLOW(8, 2); way++) {
+                struct setting s = plain_setting(way % 4 >= 2, percents[p]);
                 double accepted;
 
-                if (way >= 2) { /* they take blocks from each other, and not all find some to draft with */
+                if (way % 2 == 1)
+                    s.second_percent = 70;
+                if (way >= 4) { /* they take blocks from each other, and not all find some to draft with */
                     s.n_blocks = 150;
                     s.draft_blocks = 40;
                     s.block_tokens = 4;
                 }
                 run_streams(&s, true, counts[c], 180, &accepted);
-                if (percents[p] >= 80 && way < 2)
+                if (percents[p] >= 80 && way < 4 && way % 2 == 0)
                     assert_true(accepted > 0.35 && (percents[p] < 100 || accepted > 0.95));
+                if (percents[p] == 80 && way < 4 && way % 2 == 1)
+                    assert_true(n_branched_right > 0);
+                if (way % 2 == 0)
+                    assert_int_equal(n_branched, 0);
             }
+}
+
+/* Right in half of the cases, and its second choice in nine tenths of the others: a chain breaks early, a tree does not
+ * at its leaves. Where rows cost nothing the tree gains; where they are dear the policy leaves it and loses nothing.
+ * Without trees in the backend, or with draft_chain, there are none. */
+static void trees_gain_where_they_pay(void **state)
+{
+    static const uint32_t row_us[] = {0, 10, 60, 400};
+
+    (void)state;
+    for (uint32_t i = 0; i < UNLESS_SLOW(8, 0); i++) {
+        struct setting s = plain_setting(i % 2 == 1, 50);
+        uint64_t chain, tree;
+        double accepted;
+
+        s.second_percent = 90;
+        s.row_us = row_us[i / 2];
+        s.chain = i % 4 < 2;
+        s.asks_chain = !s.chain;
+        chain = run_streams(&s, true, 1, 1000, &accepted);
+        assert_int_equal(n_branched, 0);
+        s.chain = s.asks_chain = false;
+        tree = run_streams(&s, true, 1, 1000, &accepted);
+        print_message("%s, a row %u us: %.3f x chain, %llu runners-up, %llu right\n", s.concurrent ? "beside" : "in turn",
+                      s.row_us, (double)chain / (double)tree, (unsigned long long)n_branched,
+                      (unsigned long long)n_branched_right);
+        assert_true((double)chain > (s.row_us == 0 ? 1.05 : 0.97) * (double)tree);
+    }
 }
 
 /* Whatever the drafter is, drafting costs at most a fiftieth; where it is good, it gains. */
@@ -294,6 +348,52 @@ static void pipeline_beats_turns(void **state)
     }
 }
 
+/* What no drafter of ours tells: runners-up that are no tokens, the guess itself, expected with shares that are none. */
+static void lie(struct rn_draft_lane *lane, uint64_t *random)
+{
+    static const int32_t tokens[] = {-1, ORACLE_VOCAB, INT32_MIN, INT32_MAX, 0, 'a', 'b', 'c'};
+    static const float shares[] = {0, -1, 1, 0.5f, 1e30f, (float)INFINITY, (float)NAN, 0.01f};
+
+    for (uint32_t i = 0; i < RN_GUESS_MOST; i++) {
+        uint64_t what = rn_splitmix64(random);
+
+        if (what % 8 == 0)
+            lane->guesses[i] = tokens[what / 8 % 8];
+        lane->seconds[i].token = what / 64 % 3 == 0 ? lane->guesses[i] : tokens[what / 256 % 8];
+        lane->seconds[i].share = shares[what / 2048 % 8];
+    }
+}
+
+static void lies_change_nothing(void **state)
+{
+    uint64_t random = 11;
+
+    (void)state;
+    for (uint32_t i = 0; i < UNLESS_SLOW(12, 2); i++) {
+        struct setting s = plain_setting(i % 2 == 0, 50);
+        static struct told told[STREAMS];
+
+        s.second_percent = 50;
+        s.block_tokens = i % 3 == 0 ? 4 : 16;
+        start(&s, true);
+        for (uint32_t k = 0; k < STREAMS; k++) {
+            runnel_request request = request_of(&told[k], k, 10 + k, 150);
+
+            request.sampling.temperature = k % 2 == 0 ? 0 : 0.9f;
+            told_submit(&told[k], model, &request);
+        }
+        while (!told_all_ended(told, STREAMS)) {
+            assert_true(step());
+            for (uint32_t k = 0; k < STREAMS; k++)
+                lie(&model->decode.drafting.lanes[k], &random);
+        }
+        for (uint32_t k = 0; k < STREAMS; k++)
+            told_assert_text(&told[k], &alphabet, SALT, 10 + k, 150);
+        assert_true(metrics_of(engine).branched > 0);
+        stop();
+    }
+}
+
 static void a_broken_drafter_is_left(void **state)
 {
     static const uint32_t at[] = {1, 2, 3, 10, 100};
@@ -317,6 +417,37 @@ static void a_broken_drafter_is_left(void **state)
         assert_int_equal(n_warnings, 1);
         stop();
     }
+}
+
+/* A step that fails under a tree, or while a runner-up is moved to its place: those in it fail, what they have told is
+ * right, and whoever comes behind them with the same prompt is told the same as always. */
+static void failed_steps_leave_nothing_wrong(void **state)
+{
+    uint32_t n_failed = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < UNLESS_SLOW(40, 4); i++) {
+        struct setting s = plain_setting(i % 2 == 0, 50);
+        static struct told told[4];
+
+        s.second_percent = 90;
+        s.block_tokens = 4;
+        s.target_fails_at = 4 + i;
+        start(&s, true);
+        for (uint32_t k = 0; k < 4; k++) {
+            runnel_request request = request_of(&told[k], k % 2, 20, 60);
+
+            told_submit(&told[k], model, &request);
+            if (k % 2 == 1)
+                run_all(told, k + 1);
+        }
+        for (uint32_t k = 0; k < 4; k++) {
+            n_failed += told[k].last.type == RUNNEL_EVENT_FAILED;
+            told_assert_text(&told[k], &alphabet, SALT, 20, told[k].last.type == RUNNEL_EVENT_DONE ? 60 : told[k].n_tokens);
+        }
+        stop();
+    }
+    assert_true(n_failed > 0);
 }
 
 /* A drafter that jams is waited for once, and drafts no more while it does. */
@@ -348,15 +479,18 @@ static void a_jammed_drafter_is_left(void **state)
 /* Stop tokens, cancels and the end of the context within drafts; a session then holds exactly what was told. */
 static void ends_within_drafts(void **state)
 {
+    uint64_t n_right = 0;
+
     (void)state;
-    for (uint32_t seed = 0; seed < UNLESS_SLOW(40, 4); seed++) {
-        struct setting s = plain_setting(seed % 4 < 2, 90);
+    for (uint32_t seed = 0; seed < UNLESS_SLOW(80, 8); seed++) {
+        struct setting s = plain_setting(seed % 4 < 2, seed % 8 < 4 ? 90 : 40);
         static struct told told, next;
         runnel_request request;
         runnel_session session;
         int32_t stop_token = 'c';
         struct oracle_chain chain;
 
+        s.second_percent = 80;
         start(&s, true);
         assert_int_equal(runnel_session_new(model, &session), RUNNEL_OK);
         request = request_of(&told, seed, 20 + seed, 80);
@@ -382,6 +516,7 @@ static void ends_within_drafts(void **state)
         request.session = session;
         told_submit(&next, model, &request);
         run_all(&next, 1);
+        n_right += metrics_of(engine).branched_right;
         assert_int_equal(next.last.type, RUNNEL_EVENT_DONE);
         for (uint32_t i = 0; i < 5; i++)
             oracle_chain_push(&chain, next.prompt[i]);
@@ -391,6 +526,7 @@ static void ends_within_drafts(void **state)
         }
         stop();
     }
+    assert_true(n_right > 0);
 }
 
 /* A prompt that the target finds in its prefix cache is computed by the drafter itself; then it drafts. */
@@ -606,9 +742,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_are_the_same),
+        cmocka_unit_test(trees_gain_where_they_pay),
         cmocka_unit_test(it_never_costs_much),
         cmocka_unit_test(pipeline_beats_turns),
+        cmocka_unit_test(lies_change_nothing),
         cmocka_unit_test(a_broken_drafter_is_left),
+        cmocka_unit_test(failed_steps_leave_nothing_wrong),
         cmocka_unit_test(a_jammed_drafter_is_left),
         cmocka_unit_test(ends_within_drafts),
         cmocka_unit_test(a_cached_prompt_drafts_too),

@@ -13,6 +13,7 @@
 #include "sampling/speculate.h"
 
 #define MOST 12
+#define SEEDS 20
 
 /* What a proposal must be: what followed an earlier occurrence of the last n tokens, repeating itself beyond the
  * end. */
@@ -259,6 +260,86 @@ static void length_follows_cost(void **state)
     assert_true(length_at(0.8f, &mixed, 64) < length_at(0.8f, &mixed, 1));
 }
 
+static const float second_shares[6] = {0.35f, 0.02f, 0, 0.5f, 0.2f, 0.08f};
+
+/* Tokens of a step with the chain of k and the runners-up in the mask, a draft being right with `a`. */
+static double worth(double a, uint32_t k, uint32_t mask)
+{
+    double tokens = 1, reach = 1;
+
+    for (uint32_t i = 0; i < k; i++) {
+        double right = (double)second_shares[i];
+
+        if ((mask >> i & 1) != 0)
+            tokens += reach * (right < 1 - a ? right : 1 - a);
+        reach *= a;
+        tokens += reach;
+    }
+    return tokens;
+}
+
+/* The tree that is chosen is as good as the best of all: every chain with every set of runners-up. */
+static void shape_is_the_best_of_all(void **state)
+{
+    static const uint32_t slopes[] = {0, 100, 400, 1000, 3000};
+    uint32_t n_branches = 0;
+
+    (void)state;
+    for (uint32_t c = 0; c < 5; c++)
+        for (uint32_t percent = 5; percent < 100; percent += 10) {
+            struct rn_step_cost cost = line(10000, slopes[c]);
+            double a = (double)((float)percent / 100), best = 1.03 / (10000 + slopes[c]), got;
+            struct rn_speculation s;
+            struct rn_shape shape;
+
+            rn_speculation_init(&s);
+            s.acceptance = s.first = s.later = (float)percent / 100;
+            s.purse = 100;
+            s.seen = 64;
+            shape = rn_speculation_shape(&s, &cost, 1, 1, 6, 8, second_shares);
+            for (uint32_t k = 0; k <= 6; k++)
+                for (uint32_t mask = 0; mask < 1u << k; mask++) {
+                    uint32_t rows = k + (uint32_t)__builtin_popcount(mask);
+                    double rate = worth(a, k, mask) / (10000 + slopes[c] * (1.0 + rows));
+
+                    best = rows <= 8 && rate > best ? rate : best;
+                }
+            assert_true(shape.n_chain <= 6 && shape.branches >> shape.n_chain == 0 &&
+                        shape.n_branches == (uint32_t)__builtin_popcount(shape.branches) &&
+                        shape.n_chain + shape.n_branches <= 8 && (shape.branches & 4) == 0);
+            got = worth(a, shape.n_chain, shape.branches) /
+                  (10000 + slopes[c] * (1.0 + shape.n_chain + shape.n_branches));
+            if (!(shape.n_chain == 0 ? best < 1.032 / (10000 + slopes[c]) : got > best * 0.999))
+                fail_msg("slope %u, right %u: chain %u, runners-up %x: %g of the best", slopes[c], percent,
+                         shape.n_chain, shape.branches, got / best);
+            n_branches += shape.n_branches;
+        }
+    assert_true(n_branches > 20);
+}
+
+/* A proposer may tell any share: what its runners-up are worth comes of how often they were right. */
+static void shares_are_measured(void **state)
+{
+    static const float told[] = {0.02f, 0.3f, 1}, truths[] = {0, 0.15f, 0.6f};
+    uint64_t random = 4;
+
+    (void)state;
+    for (uint32_t t = 0; t < 3; t++)
+        for (uint32_t w = 0; w < 3; w++) {
+            struct rn_speculation s;
+            double sum = 0;
+
+            rn_speculation_init(&s);
+            for (uint32_t i = 0; i < 20000; i++) {
+                rn_speculation_note_second(&s, told[t], (double)(rn_splitmix64(&random) >> 11) * 0x1p-53 <
+                                                            (double)truths[w]);
+                sum += i >= 10000 ? (double)(s.seconds / s.shares * told[t]) : 0;
+            }
+            if (!(sum / 10000 > (double)truths[w] - 0.03 && sum / 10000 < (double)truths[w] + 0.03))
+                fail_msg("told %g, true %g: %g", (double)told[t], (double)truths[w], sum / 10000);
+        }
+}
+
 /* What is spent in vain is bounded by the purse: 0.6 tokens and 0.3 percent of the steps. Rows that cost nothing may
  * always be tried; where nothing is known nothing is. */
 static void purse_bounds_what_is_lost(void **state)
@@ -281,20 +362,32 @@ static void purse_bounds_what_is_lost(void **state)
     assert_true(rn_speculation_length(&s, &free_rows, 1, 1, 8) > 0);
 }
 
+static double coin(uint64_t *random)
+{
+    return (double)(rn_splitmix64(random) >> 11) * 0x1p-53;
+}
+
 struct race {
     double base, slope, acceptance, swing; /* time of a step: base + slope * rows, more or less by up to swing of it */
     uint32_t n_streams, n_tokens;
+    float told;    /* 0: no runners-up; else what the proposer tells of each ... */
+    double second; /* ... and how often it is right where the draft is wrong */
+    double branched;
 };
 
 /* Tokens per time over those without drafts, until there are n_tokens for each stream: by the line alone, whatever the
  * policy believes. */
-static double rate_against_plain(const struct race *race, uint64_t seed)
+static double rate_against_plain(struct race *race, uint64_t seed)
 {
+    float shares[8];
+
     struct rn_speculation s[64];
     struct rn_step_cost cost = {.us = {0}};
     double time = 0, tokens = 0, plain = race->n_streams / (race->base + race->slope * race->n_streams);
     uint64_t random = seed;
 
+    for (uint32_t i = 0; i < 8; i++)
+        shares[i] = race->told;
     for (uint32_t i = 0; i < race->n_streams; i++) {
         rn_speculation_init(&s[i]);
         rn_speculation_grant(&s[i], race->n_tokens);
@@ -304,13 +397,22 @@ static double rate_against_plain(const struct race *race, uint64_t seed)
         double took;
 
         for (uint32_t i = 0; i < race->n_streams; i++) {
-            uint32_t n = rn_speculation_length(&s[i], &cost, n_rows, race->n_streams, 8), right = 0;
+            struct rn_shape shape = rn_speculation_shape(&s[i], &cost, n_rows, race->n_streams, 8, 8,
+                                                         race->told > 0 ? shares : NULL);
+            uint32_t n = shape.n_chain, right = 0;
+            bool second, taken;
 
-            while (right < n && (double)(rn_splitmix64(&random) >> 11) * 0x1p-53 < race->acceptance)
+            while (right < n && coin(&random) < race->acceptance)
                 right++;
+            second = right < n && race->told > 0 && coin(&random) < race->second;
+            taken = second && (shape.branches >> right & 1) != 0;
             rn_speculation_note(&s[i], n, right);
-            n_rows += n;
-            tokens += 1 + right;
+            rn_speculation_note_branches(&s[i], shape.n_branches, taken);
+            for (uint32_t k = 0; race->told > 0 && k < n && k <= right; k++)
+                rn_speculation_note_second(&s[i], race->told, k == right && second);
+            n_rows += n + shape.n_branches;
+            tokens += 1 + right + taken;
+            race->branched += shape.n_branches;
         }
         took = race->base + race->slope * n_rows;
         time += took;
@@ -332,7 +434,7 @@ static void never_much_below_plain(void **state)
         for (uint32_t n = 0; n < 6; n++)
             for (uint32_t tenths = 0; tenths <= 10; tenths++)
                 for (uint32_t w = 0; w < 2; w++) {
-                    struct race race = {bases[b], 1000, tenths * 0.1, swings[w], streams[n], 96};
+                    struct race race = {bases[b], 1000, tenths * 0.1, swings[w], streams[n], 96, 0, 0, 0};
                     double rate = rate_against_plain(&race, 1 + tenths);
 
                     if (!(rate >= 0.98))
@@ -343,6 +445,52 @@ static void never_much_below_plain(void **state)
                 }
     print_message("%.3f to %.2f times plain\n", least, most);
     assert_true(most > 5);
+}
+
+/* Likewise with runners-up, whatever is told of them; where they are good and rows cheap they gain on the chain. Where
+ * times are noisy single runs differ, with runners-up as without: of those the mean counts. */
+static void branches_never_much_below_plain(void **state)
+{
+    static const double bases[] = {0, 5000, 20000, 100000}, seconds[] = {0, 0.4, 0.9};
+    static const float told[] = {0.05f, 0.3f, 1};
+    static const uint32_t streams[] = {1, 3, 16, 64};
+    double most = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < 4 * 4 * 3 * 3 * 6; i++) {
+        struct race race = {bases[i % 4], 1000, i / 144 * 0.2, 0, streams[i / 4 % 4], 96, told[i / 16 % 3],
+                            seconds[i / 48 % 3], 0};
+        struct race chain = race;
+        double rate = rate_against_plain(&race, 1 + i), against, noisy = 0;
+
+        chain.told = 0;
+        against = rate / rate_against_plain(&chain, 1 + i);
+        most = against > most ? against : most;
+        race.swing = 0.1;
+        for (uint32_t k = 0; k < SEEDS; k++)
+            noisy += rate_against_plain(&race, 1 + i + 1000 * k) / SEEDS;
+        if (!(rate >= 0.98 && noisy >= 0.98))
+            fail_msg("base %g, %u streams, acceptance %g, second %g, told %g: %g of plain, with noise %g", race.base,
+                     race.n_streams, race.acceptance, race.second, (double)race.told, rate, noisy);
+    }
+    print_message("up to %.2f times the chain\n", most);
+    assert_true(most > 1.15);
+}
+
+/* Of long answers, where a row costs a twentieth: runners-up that are never right cost next to nothing, and those that
+ * are right in half of the cases gain. */
+static void branches_pay_where_they_are_right(void **state)
+{
+    (void)state;
+    for (uint32_t way = 0; way < 2; way++) {
+        struct race tree = {20000, 1000, 0.6, 0.1, 1, 20000, 0.3f, way == 0 ? 0 : 0.6, 0}, chain = tree;
+        double rate = rate_against_plain(&tree, 3);
+
+        chain.told = 0;
+        rate /= rate_against_plain(&chain, 3);
+        print_message("%g of the chain, %g runners-up a token\n", rate, tree.branched / tree.n_tokens);
+        assert_true(way == 0 ? rate > 0.98 && tree.branched < 200 : rate > 1.02 && tree.branched > 1000);
+    }
 }
 
 /* The rolling acceptance comes near the true one. */
@@ -405,6 +553,10 @@ int main(void)
         cmocka_unit_test(length_follows_cost),
         cmocka_unit_test(purse_bounds_what_is_lost),
         cmocka_unit_test(never_much_below_plain),
+        cmocka_unit_test(shape_is_the_best_of_all),
+        cmocka_unit_test(shares_are_measured),
+        cmocka_unit_test(branches_never_much_below_plain),
+        cmocka_unit_test(branches_pay_where_they_are_right),
         cmocka_unit_test(acceptance_is_learnt),
         cmocka_unit_test(cost_between_and_beyond),
     };

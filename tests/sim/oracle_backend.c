@@ -327,15 +327,19 @@ static void write_logits(const struct oracle *oracle, const struct rn_step *step
     uint64_t sum = sum_of(oracle, seq->blocks, span.sink, span.sink_end) +
                    sum_of(oracle, seq->means, span.from, span.to) +
                    sum_of(oracle, seq->blocks, span.first, step->parents == NULL ? position + 1 : root);
-    uint32_t token;
+    uint32_t token, second;
 
     for (int32_t a = (int32_t)r; step->parents != NULL && a >= 0; a = step->parents[a])
         sum += *kv_at(oracle, seq, rn_step_place(step, (uint32_t)a));
-    token = (uint32_t)token_of(sum, &oracle->alphabet);
+    token = second = (uint32_t)token_of(sum, &oracle->alphabet);
     if (mix(sum, 2) % 100 < oracle->wrong_percent)
         token = (token + 1) % ORACLE_VOCAB;
+    if (second == token || mix(sum, 3) % 100 >= oracle->second_percent)
+        second = (token + 1 + (uint32_t)(mix(sum, 4) % 50)) % ORACLE_VOCAB;
     memset(logits, 0, ORACLE_VOCAB * sizeof *logits);
     logits[token] = ORACLE_HOT;
+    if (oracle->second_percent > 0)
+        logits[second] = ORACLE_HOT - 1;
 }
 
 /* What the row's past has come to: its parent's, or that of the position before. */

@@ -51,6 +51,7 @@ struct oracle {
     struct oracle_alphabet alphabet;
     uint64_t salt;
     uint32_t wrong_percent;       /* of the texts it has seen it foretells another token: a drafter of the oracle */
+    uint32_t second_percent;      /* not 0: it also has a second likeliest token, the right one in so many of those */
     uint64_t *kv;                 /* [n_blocks * block_tokens] */
     struct rn_step *first, *last; /* in flight, oldest first */
     uint64_t due_us;              /* the oldest may be completed from then on; the simulation's */

@@ -133,6 +133,12 @@ static void plan_means(struct sim *sim)
     sim_tell(sim, "means behind a window of %u", plan->limits.mean_window);
 }
 
+static void plan_trees(struct sim *sim)
+{
+    if (sim->plan.limits.mean_window == 0 && sim_chance(sim, 70))
+        sim->plan.limits.tree_depth = RN_DRAFT_MOST;
+}
+
 static void make_plan(struct sim *sim)
 {
     struct sim_plan *plan = &sim->plan;
@@ -181,6 +187,7 @@ static void make_plan(struct sim *sim)
         sim->priorities[i] = (uint8_t)sim_pick(sim, 256);
     sim->starved = sim_pick(sim, RN_MODEL_ACTORS);
     plan_means(sim);
+    plan_trees(sim);
     sim_plan_tiers(sim);
 }
 
@@ -300,10 +307,11 @@ static void check_writes(struct sim *sim, const struct oracle *oracle)
         pool = &sim->models[m].handle->tier.pool;
         for (uint32_t i = 0; i < step->n_rows; i++) {
             const struct rn_step_row *row = &step->rows[i];
-            uint32_t block = step->seqs[row->seq].blocks[row->position / oracle->limits.block_tokens];
+            uint32_t block = step->seqs[row->seq].blocks[rn_step_place(step, i) / oracle->limits.block_tokens];
 
             if (rn_block_pool_references(pool, block) != 1 &&
-                !is_behind_tail(&sim->models[m].handle->tier, block, row->position % oracle->limits.block_tokens))
+                !is_behind_tail(&sim->models[m].handle->tier, block,
+                                rn_step_place(step, i) % oracle->limits.block_tokens))
                 sim_fail(sim, "model %u: block %u is written and not its writer's alone", m, block);
         }
         for (uint32_t i = 0; i < step->n_copies; i++)
@@ -314,12 +322,32 @@ static void check_writes(struct sim *sim, const struct oracle *oracle)
     }
 }
 
+/* Answers are short here, and whoever drafts is careful at first: some are given what they would have learnt. */
+static void encourage(struct sim *sim, const struct oracle *oracle)
+{
+    for (uint32_t m = 0; m < SIM_MODELS; m++) {
+        struct sim_model *model = &sim->models[m];
+
+        if (model->oracle != oracle || model->handle == NULL || model->drafter == NULL || oracle->limits.tree_depth == 0)
+            continue;
+        for (uint32_t i = 0; i < model->handle->decode.n_running; i++) {
+            struct rn_speculation *speculation = &model->handle->decode.running[i]->model_speculation;
+
+            speculation->purse = 4;
+            speculation->seen = 64;
+            speculation->rest = 0;
+        }
+    }
+}
+
 static void submitted(void *user, struct oracle *oracle)
 {
     struct sim *sim = user;
 
     check_writes(sim, oracle);
     sim->n_copies += oracle->last->n_copies;
+    sim->n_moves += oracle->last->n_moves;
+    encourage(sim, oracle);
     for (uint32_t i = 0; i < oracle->last->n_rows; i++)
         sim->n_means += rn_chunks_behind(oracle->limits.mean_window, oracle->last->rows[i].position) > RN_CHUNK_SINKS;
     oracle->due_us = sim->now_us + sim_pick(sim, sim->plan.most_latency_us);
@@ -351,12 +379,14 @@ static bool new_drafter(struct sim *sim, struct sim_model *model, struct rn_mode
     if (model->drafter == NULL)
         return false;
     model->drafter->wrong_percent = sim_chance(sim, 60) ? sim_pick(sim, 20) : sim_pick(sim, 101);
+    if (sim_chance(sim, 70))
+        model->drafter->second_percent = 1 + sim_pick(sim, 100);
     model->drafter->submitted = drafter_submitted;
     model->drafter->user = sim;
     parts->drafter = (struct rn_drafter){.kind = RN_DRAFTER_TOKENS, .n_layers = 1, .concurrent = sim_chance(sim, 60),
                                          .backend = &model->drafter->backend, .limits = limits,
                                          .pass_us = 1 + sim_pick(sim, sim->plan.most_latency_us / 4 + 1)};
-    for (uint32_t n = 1; n <= 64 && sim_chance(sim, 90); n *= 2)
+    for (uint32_t n = 1; n <= 64 && sim_chance(sim, 98); n *= 2)
         rn_step_cost_note(&parts->cost, n, 1 + sim->plan.most_latency_us / 2);
     return true;
 }
@@ -732,6 +762,7 @@ static void report_on(const struct sim *sim, struct sim_report *report)
         .n_waits = sim->n_waits,
         .n_evicted = sim->n_evicted,
         .n_copies = sim->n_copies,
+        .n_moves = sim->n_moves,
         .n_means = sim->n_means,
         .n_guesses = sim->n_guesses,
         .n_forks = sim->n_forks,

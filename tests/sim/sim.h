@@ -190,7 +190,7 @@ struct sim {
     uint32_t n_files;
     char folder[32];            /* of the files; "": not made yet */
     struct fake_disk *disk;     /* of the cold tiers; a process for each place of models */
-    uint64_t n_copies, n_forks, n_imports, n_jobs;
+    uint64_t n_copies, n_moves, n_forks, n_imports, n_jobs; /* n_moves: of runners-up that were right */
     uint64_t n_means; /* rows that saw one */
     uint64_t n_guesses; /* rows of drafters with logits */
     struct sim_stream *streams; /* [SIM_STREAMS] */
@@ -215,8 +215,8 @@ struct sim_report {
     uint32_t n_streams;
     uint64_t n_ticks, n_steps, n_events, n_checks;
     uint64_t n_outcomes[3]; /* done, cancelled, failed */
-    uint64_t n_hit_tokens, n_waits, n_evicted, n_preempted, n_expired, n_busy, n_joined, n_copies, n_forks, n_imports,
-        n_means, n_guesses, n_warm_tokens, n_cold_tokens, n_deaths;
+    uint64_t n_hit_tokens, n_waits, n_evicted, n_preempted, n_expired, n_busy, n_joined, n_copies, n_moves, n_forks,
+        n_imports, n_means, n_guesses, n_warm_tokens, n_cold_tokens, n_deaths;
 };
 
 /* Runs one seed. True: nothing was wrong. story: each message and act is written there; NULL: nowhere. */
