@@ -14,8 +14,8 @@
  *
  * Besides a draft its runner-up may be a row, a leaf of a tree: what the proposer would have guessed second.
  *
- *     last ── d1 ── d2 ── d3            the runner-up of draft i gives one token more if the drafts before it are right,
- *        └ e1    └ e2                   d(i) is wrong and e(i) is right
+ *     last ── d1 ── d2 ── d3       the runner-up of draft i gives one token more if the drafts before it are right,
+ *        └ e1    └ e2              d(i) is wrong and e(i) is right
  *
  * The proposer tells with each what share of the cases it expects that in. Whatever it tells is measured, whether
  * the runner-up was a row or not: f is how often it was the token, over the sum of what was told. A row more goes to
@@ -85,8 +85,8 @@ void rn_speculation_grant(struct rn_speculation *speculation, uint64_t n_tokens)
 uint32_t rn_speculation_length(struct rn_speculation *speculation, const struct rn_step_cost *cost, uint32_t n_rows,
                                uint32_t n_streams, uint32_t most);
 
-/* Likewise with runners-up: a chain of at most `most`, of rows at most `most_rows` in all. shares[most]: what is expected
- * of the runner-up of each draft, 0: there is none; NULL: of none. */
+/* Likewise with runners-up: a chain of at most `most`, of rows at most `most_rows` in all. shares[most]: what is
+ * expected of the runner-up of each draft, 0: there is none; NULL: of none. */
 struct rn_shape rn_speculation_shape(struct rn_speculation *speculation, const struct rn_step_cost *cost,
                                      uint32_t n_rows, uint32_t n_streams, uint32_t most, uint32_t most_rows,
                                      const float *shares);

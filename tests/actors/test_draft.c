@@ -295,8 +295,8 @@ static void trees_gain_where_they_pay(void **state)
         assert_int_equal(n_branched, 0);
         s.chain = s.asks_chain = false;
         tree = run_streams(&s, true, 1, 1000, &accepted);
-        print_message("%s, a row %u us: %.3f x chain, %llu runners-up, %llu right\n", s.concurrent ? "beside" : "in turn",
-                      s.row_us, (double)chain / (double)tree, (unsigned long long)n_branched,
+        print_message("%s, a row %u us: %.3f x chain, %llu runners-up, %llu right\n",
+                      s.concurrent ? "beside" : "in turn", s.row_us, (double)chain / (double)tree, (unsigned long long)n_branched,
                       (unsigned long long)n_branched_right);
         assert_true((double)chain > (s.row_us == 0 ? 1.05 : 0.97) * (double)tree);
     }
@@ -348,7 +348,7 @@ static void pipeline_beats_turns(void **state)
     }
 }
 
-/* What no drafter of ours tells: runners-up that are no tokens, the guess itself, expected with shares that are none. */
+/* What no drafter of ours tells: runners-up that are no tokens, or the guess itself, with shares that are none. */
 static void lie(struct rn_draft_lane *lane, uint64_t *random)
 {
     static const int32_t tokens[] = {-1, ORACLE_VOCAB, INT32_MIN, INT32_MAX, 0, 'a', 'b', 'c'};
@@ -443,7 +443,8 @@ static void failed_steps_leave_nothing_wrong(void **state)
         }
         for (uint32_t k = 0; k < 4; k++) {
             n_failed += told[k].last.type == RUNNEL_EVENT_FAILED;
-            told_assert_text(&told[k], &alphabet, SALT, 20, told[k].last.type == RUNNEL_EVENT_DONE ? 60 : told[k].n_tokens);
+            told_assert_text(&told[k], &alphabet, SALT, 20,
+                             told[k].last.type == RUNNEL_EVENT_DONE ? 60 : told[k].n_tokens);
         }
         stop();
     }

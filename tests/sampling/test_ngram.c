@@ -13,7 +13,7 @@
 #include "sampling/speculate.h"
 
 #define MOST 12
-#define SEEDS 20
+#define SEEDS 10
 
 /* What a proposal must be: what followed an earlier occurrence of the last n tokens, repeating itself beyond the
  * end. */

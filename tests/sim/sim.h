@@ -9,6 +9,7 @@
  * host goes into a rolling hash, the order signature, which must be the same in a second run.
  *
  *   sim.c         the plan, the engine, the ticks, the end
+ *   sim_draft.c   drafters
  *   sim_host.c    the host: what it submits and does, what it is told
  *   sim_tiers.c   lower tiers of the cache, on a fake disk
  *   sim_verdict.c checks while it runs, and of each answer against judge.h
@@ -235,6 +236,10 @@ void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(pr
 bool sim_new_model(struct sim *sim, uint32_t index);
 void sim_free_model(struct sim *sim, uint32_t index);
 void sim_free_engine(struct sim *sim);
+
+/* sim_draft.c: a drafter for the model, beside its oracle; false: no memory. What its requests think of drafts. */
+bool sim_new_drafter(struct sim *sim, struct sim_model *model, struct rn_model_parts *parts);
+void sim_encourage(struct sim *sim, const struct oracle *oracle);
 
 /* sim_host.c: one act of the host; callbacks; streams that are pulled: the events that came. */
 void sim_act(struct sim *sim);
