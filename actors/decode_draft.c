@@ -86,7 +86,7 @@ void rn_drafting_settle(struct rn_decode *decode)
 /* In the memory of the list that is to tell of them. */
 static void take_leaf_features(struct rn_decode *decode, const struct rn_batch_part *part)
 {
-    uint32_t width = decode->drafting.drafter->n_features;
+    uint32_t width = decode->model->parts.row_features;
     float *first = decode->drafting.full->features + (size_t)part->features * width;
 
     RN_CHECK(part->n_features == part->n_rows);
