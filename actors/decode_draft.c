@@ -83,16 +83,6 @@ void rn_drafting_settle(struct rn_decode *decode)
     decode->drafting.filling = NULL;
 }
 
-/* In the memory of the list that is to tell of them. */
-static void take_leaf_features(struct rn_decode *decode, const struct rn_batch_part *part)
-{
-    uint32_t width = decode->model->parts.row_features;
-    float *first = decode->drafting.full->features + (size_t)part->features * width;
-
-    RN_CHECK(part->n_features == part->n_rows);
-    memcpy(first + (size_t)part->n_accepted * width, first + (size_t)part->strayed * width, width * sizeof *first);
-}
-
 void rn_drafting_settle_part(struct rn_decode *decode, const struct rn_batch_part *part)
 {
     const struct rn_request *request = part->request;
@@ -101,8 +91,6 @@ void rn_drafting_settle_part(struct rn_decode *decode, const struct rn_batch_par
     if (!reads_features(decode) || part->n_features == 0 || !is_begun(decode, request))
         return;
     lane = lane_of(decode, request);
-    if (part->strayed > 0) /* the last true row is a leaf: its features go behind those of the drafts before it */
-        take_leaf_features(decode, part);
     lane->n_positions = part->prompt ? part->n_features : 1 + part->n_accepted;
     lane->features_at = part->prompt ? part->n_done - part->n_features : part->n_done - 1;
     lane->features = part->features;
