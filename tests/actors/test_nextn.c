@@ -223,8 +223,9 @@ static void each_guess_is_its_layers(void **state)
     guess_all(1, &one);
     guess_all(LAYERS, &three);
     assert_true(one.compared[0] > UNLESS_SLOW(60, 10) && three.compared[0] > UNLESS_SLOW(60, 10));
-    for (uint32_t d = 0; d < LAYERS; d++) /* all of them have guessed, and have been right */
-        assert_true(three.compared[d] > UNLESS_SLOW(15, 0) && three.right[d] >= UNLESS_SLOW(5, 0));
+    /* all of them have guessed, and have been right; layers that have hardly been trained are seldom so */
+    for (uint32_t d = 0; d < UNLESS_SLOW(LAYERS, 1); d++)
+        assert_true(three.compared[d] > 15 && UNLESS_SLOW(three.right[d] > 4, true));
 }
 
 /* Many at once, greedy and sampled, some cancelled: the text without. */
@@ -259,7 +260,7 @@ static void text_is_the_same(void **state)
             run_until_end(engine, &captures[i]);
             accepted += captures[i].last.usage.accepted_tokens;
         }
-        assert_true(!drafts || accepted > UNLESS_SLOW(20, 0));
+        assert_true(!drafts || UNLESS_SLOW(accepted > 20, true));
         runnel_model_free(model);
         await_models(engine, 0);
         runnel_engine_free(engine);
