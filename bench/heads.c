@@ -108,17 +108,18 @@ int main(int argc, char **argv)
                                              .n_blocks = WINDOW / BLOCK, .block_tokens = BLOCK,
                                              .context_tokens = WINDOW, .kv_type = RUNNEL_KV_F32};
     struct rn_eagle_score score = {0};
-    struct rn_backend *backend;
-    struct rn_eagle *eagle;
-    struct rn_vocab *vocab;
-    struct rn_gguf *gguf;
-    struct rn_plan *plan;
-    struct rn_head head;
     runnel_error error = {0};
-    float *logits, *features, *embeddings, *embedding, *output;
     size_t n_bytes, n;
-    int32_t *tokens;
     char *text;
+    /* What lives as long as the program. */
+    static struct rn_backend *backend;
+    static struct rn_eagle *eagle;
+    static struct rn_vocab *vocab;
+    static struct rn_gguf *gguf;
+    static struct rn_plan *plan;
+    static struct rn_head head;
+    static float *logits, *features, *embeddings, *embedding, *output;
+    static int32_t *tokens;
 
     rn_heap_init(&heap, NULL);
     if (argc == 3 && strcmp(argv[1], "--print") == 0)
@@ -133,6 +134,7 @@ int main(int argc, char **argv)
     ok(rn_vocab_new(&heap, gguf, plan->n_vocab, &vocab, &error), &error);
     text = read_text(argv[3], &n_bytes);
     ok(rn_tokenize(vocab, &heap, text, n_bytes, 0, &tokens, &n, &error), &error);
+    rn_free(&heap, text);
     backend = rn_cpu_backend_new(&heap, rn_team_new(&heap, 2));
     ok(backend->ops->prepare(backend, plan, &limits, NULL, NULL, &error), &error);
     embedding = matrix(gguf, "token_embd.weight", "token_embd.weight");
