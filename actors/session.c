@@ -6,6 +6,7 @@
 
 #include "actors/engine.h"
 #include "base/status.h"
+#include "runnel_files.h"
 
 struct rn_session *rn_session_find(runnel_model *model, runnel_session session)
 {

@@ -1,5 +1,5 @@
 /* runnel: work on files, beside the engine. A look into a model file; what a prefix cache has left in a folder; training
- * of a head that drafts. The rules of runnel.h hold here too. */
+ * of a head that drafts; sessions that are kept. The rules of runnel.h hold here too. */
 #ifndef RUNNEL_FILES_H
 #define RUNNEL_FILES_H
 
@@ -186,6 +186,46 @@ RUNNEL_API void runnel_training_cancel(runnel_training *training);
 
 /* Cancels what still runs and waits for it. Before the engine is freed. NULL is allowed. */
 RUNNEL_API void runnel_training_free(runnel_training *training);
+
+/* ---- Sessions in files ------------------------------------------------------------------- */
+
+/* Where a session goes to or comes from: docs/SESSIONS.md. */
+typedef struct runnel_session_file {
+    size_t struct_size;
+    const char *path;
+    const void *note;         /* export: [note_bytes] of the host's own, kept with the session; see
+                                 runnel_session_read_note */
+    size_t note_bytes;
+    uint64_t cache_salt;      /* import: that of the turns to come. It is not in the file */
+    runnel_event_fn on_event; /* NULL: the stream is read with runnel_stream_next */
+    void *user;
+} runnel_session_file;
+
+RUNNEL_API void runnel_session_file_default(runnel_session_file *file);
+
+/* Writes to a file what the session is once the turns submitted before this call have ended; it goes on meanwhile. The
+ * stream has one event: DONE (usage: prompt_tokens are the tokens in the file, cached_tokens those with their KV),
+ * CANCELLED, or FAILED. The file is written under another name in the same folder, synced, and renamed: at any moment
+ * there is the old one or the new one, whole. Only its owner can read it. The engine has one thread for the disk: a
+ * load in front is waited for, and then a cancel takes effect after it. Errors of the call as of runnel_generate. */
+RUNNEL_API runnel_status runnel_session_export(runnel_model *model, runnel_session session,
+                                               const runnel_session_file *file, runnel_stream *stream,
+                                               runnel_error *error);
+
+/* A new session out of a file. The stream has one event: DONE (usage: prompt_tokens are the session's tokens,
+ * cached_tokens those that need not be computed again), CANCELLED or FAILED, and then the session is gone. Turns may
+ * be submitted at once; they wait. FORMAT: no session, or one that is damaged, anywhere; UNSUPPORTED: of another
+ * model or vocabulary, or a later version; CONTEXT: more tokens than fit; IO. KV of another kind (device, instruction
+ * set, kv_type, positions per block) or that finds no room is left out: the next turn computes it, and the text is the
+ * same. Whoever can write the file decides what the model has read: the checks are against accidents. Nothing of it is
+ * shared with others. */
+RUNNEL_API runnel_status runnel_session_import(runnel_model *model, const runnel_session_file *file,
+                                               runnel_session *session, runnel_stream *stream, runnel_error *error);
+
+/* The note of a file: the whole size to *note_bytes, and with capacity enough the bytes, checked. Blocks on the disk.
+ * Errors as of an import. */
+RUNNEL_API runnel_status runnel_session_read_note(const char *path, void *note, size_t capacity, size_t *note_bytes,
+                                                  runnel_error *error);
 
 #ifdef __cplusplus
 }

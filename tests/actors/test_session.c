@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "fixture.h"
+#include "runnel_files.h"
 
 #define HISTORY 512
 #define FIRST "Once upon a time there was a small bear who lived by a river and liked to sing. One day"

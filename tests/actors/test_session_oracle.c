@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "fixture.h"
+#include "runnel_files.h"
 #include "tests/sim/manual.h"
 
 #define BLOCK 8

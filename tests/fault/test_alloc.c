@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "runnel_files.h"
 #include "tests/actors/fixture.h"
 #include "tests/model/shared.h"
 

@@ -18,8 +18,10 @@ struct oracle_alphabet manual_alphabet(uint32_t n)
 
 void manual_open(const struct manual_plan *plan, runnel_engine **engine, runnel_model **model, struct oracle **oracle)
 {
-    struct rn_model_parts parts = {.limits = plan->limits, .n_vocab = ORACLE_VOCAB};
+    struct rn_model_parts parts = {.limits = plan->limits, .n_vocab = ORACLE_VOCAB, .cold_io = plan->cold_io,
+                                   .cache_places = plan->cache_places};
     struct oracle_alphabet alphabet = manual_alphabet(plan->n_letters == 0 ? 2 : plan->n_letters);
+    runnel_error error;
 
     assert_int_equal(rn_engine_new(plan->options, plan->clock, true, engine, NULL), RUNNEL_OK);
     *oracle = oracle_new(&plan->limits, &alphabet, 1);
@@ -27,7 +29,8 @@ void manual_open(const struct manual_plan *plan, runnel_engine **engine, runnel_
     (*oracle)->submitted = plan->submitted;
     parts.backend = &(*oracle)->backend;
     parts.vocab = rn_vocab_new_bytes(&(*engine)->heap);
-    assert_int_equal(rn_model_new_of_parts(*engine, &parts, plan->model, model, NULL), RUNNEL_OK);
+    if (rn_model_new_of_parts(*engine, &parts, plan->model, model, &error) != RUNNEL_OK)
+        fail_msg("%s", error.message);
 }
 
 void manual_close(runnel_engine *engine, struct oracle *oracle)

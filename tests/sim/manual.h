@@ -12,6 +12,8 @@ struct manual_plan {
     const runnel_engine_options *options;   /* NULL: as they are by default */
     const struct rn_clock *clock;           /* NULL: the machine's */
     const runnel_model_options *model;      /* NULL: as they are by default */
+    const struct rn_cold_io *cold_io;       /* NULL: the machine's */
+    uint32_t cache_places;                  /* of the parts (actors/engine.h) */
     void (*submitted)(void *user, struct oracle *oracle); /* with each step; NULL: it waits */
 };
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runnel_files.h"
 #include "tests/sim/sim.h"
 
 static struct sim_session *choose(struct sim *sim)
