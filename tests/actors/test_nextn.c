@@ -21,16 +21,13 @@
 #include "fixture.h"
 #include "metered.h"
 #include "model/head.h"
-#include "runnel_files.h"
+#include "taught.h"
 #include "tests/model/model_edit.h"
-#include "tests/model/shared.h"
 
-enum { LAYERS = 3, TOKENS = UNLESS_SLOW(200, 40), TRAINED_BYTES = 60000, CONTEXT = 512, BLOCK = 16, MOST_SEEN = 4096,
+enum { LAYERS = 3, TOKENS = UNLESS_SLOW(200, 40), CONTEXT = 512, BLOCK = 16, MOST_SEEN = 4096,
        PROMPTS = 8 };
 
-static char target[300], head_path[64], file_path[2][64]; /* of one layer, of three */
-static char corpus[100000];
-static size_t corpus_bytes;
+static char file_path[2][64]; /* of one layer, of three */
 
 /* ---- What the steps tell ---- */
 
@@ -174,15 +171,6 @@ static void compare(uint32_t layers, struct tally *tally)
     }
 }
 
-static void prompt_of(uint32_t i, uint32_t n, char *prompt)
-{
-    const char *at = corpus + TRAINED_BYTES + (size_t)i * 977;
-
-    at = strchr(at, ' ');
-    assert_true(at != NULL && at + 1 + n < corpus + corpus_bytes);
-    snprintf(prompt, n + 1, "%s", at + 1);
-}
-
 /* One after the other, prompts of all kinds of lengths. */
 static void guess_all(uint32_t layers, struct tally *tally)
 {
@@ -198,7 +186,7 @@ static void guess_all(uint32_t layers, struct tally *tally)
         char prompt[1000];
 
         memset(&seen, 0, sizeof seen);
-        prompt_of(i, bytes[i], prompt);
+        taught_prompt(i, bytes[i], prompt);
         request = make_request(prompt, TOKENS, &capture);
         request.draft = RUNNEL_DRAFT_MODEL;
         request.draft_max = 5;
@@ -246,7 +234,7 @@ static void text_is_the_same(void **state)
         for (uint32_t i = 0; i < STREAMS; i++) {
             runnel_request request;
 
-            prompt_of(i, 30 + 120 * i, prompt);
+            taught_prompt(i, 30 + 120 * i, prompt);
             request = make_request(prompt, TOKENS / 2, &captures[i]);
             request.sampling.temperature = i % 2 == 1 ? 0.7f : 0;
             request.sampling.seed = i;
@@ -276,30 +264,6 @@ static void text_is_the_same(void **state)
 }
 
 /* ---- The fixture ---- */
-
-static int train_head(void)
-{
-    runnel_training_progress now = {.struct_size = sizeof now};
-    runnel_eagle_options options;
-    runnel_training *training = NULL;
-    runnel_engine *engine = start_engine(NULL);
-    runnel_error error = {0};
-
-    runnel_eagle_options_default(&options);
-    options.steps = UNLESS_SLOW(40, 3);
-    options.text_tokens = 40;
-    options.unroll = 1;
-    options.rate = 2e-3f;
-    options.layers[0] = 5;
-    options.n_layers = 1;
-    if (runnel_eagle_train(engine, target, corpus, TRAINED_BYTES, head_path, &options, &training, &error) != RUNNEL_OK)
-        fail_msg("%s", error.message);
-    while (now.state == RUNNEL_TRAINING_RUNNING)
-        runnel_training_wait(training, 1000, &now, &error);
-    runnel_training_free(training);
-    runnel_engine_free(engine);
-    return now.state == RUNNEL_TRAINING_DONE ? 0 : 1;
-}
 
 static void decode(const struct rn_gguf *gguf, const char *name, float *out)
 {
@@ -365,8 +329,8 @@ static void write_file(uint32_t layers, const char *path)
     rn_heap_init(&heap, NULL);
     memset(&edit, 0, sizeof edit);
     memset(&of_head, 0, sizeof of_head);
-    assert_int_equal(rn_gguf_open(&heap, target, &gguf, NULL), RUNNEL_OK);
-    assert_int_equal(rn_gguf_open(&heap, head_path, &head, NULL), RUNNEL_OK);
+    assert_int_equal(rn_gguf_open(&heap, taught.target, &gguf, NULL), RUNNEL_OK);
+    assert_int_equal(rn_gguf_open(&heap, taught.head_path, &head, NULL), RUNNEL_OK);
     edit_from(&edit, gguf);
     edit_from(&of_head, head);
     edit_u32(&edit, "llama.block_count", 6 + layers);
@@ -387,33 +351,21 @@ static void write_file(uint32_t layers, const char *path)
 
 static int setup(void **state)
 {
-    char path[300];
-    FILE *file;
+    int failed = taught_begin(UNLESS_SLOW(40, 3), 5);
 
     (void)state;
-    if (!shared_path("models/runnel-tiny-F16.gguf", target, sizeof target) ||
-        !shared_path("oracles/runnel-tiny.heldout.txt", path, sizeof path)) {
-        print_message("skipped: no ../shared\n");
-        exit(77);
-    }
-    snprintf(head_path, sizeof head_path, "/tmp/runnel-nextn-head-%d.gguf", (int)getpid());
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         snprintf(file_path[i], sizeof file_path[i], "/tmp/runnel-nextn%d-%d.gguf", i == 0 ? 1 : LAYERS, (int)getpid());
-    file = fopen(path, "rb");
-    assert_non_null(file);
-    corpus_bytes = fread(corpus, 1, sizeof corpus - 1, file);
-    fclose(file);
-    if (train_head() != 0)
-        return 1;
-    write_file(1, file_path[0]);
-    write_file(LAYERS, file_path[1]);
-    return 0;
+        if (failed == 0)
+            write_file(i == 0 ? 1 : LAYERS, file_path[i]);
+    }
+    return failed;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    unlink(head_path);
+    taught_end();
     unlink(file_path[0]);
     unlink(file_path[1]);
     return 0;
