@@ -15,6 +15,7 @@
 
 #include "base/rng.h"
 #include "cache/block_codec.h"
+#include "tests/base/refusing.h"
 
 #define MOST_BYTES 70001
 
@@ -256,29 +257,9 @@ static void test_options(void **state)
 
 /* ---- Memory ---- */
 
-static unsigned allocations, refused;
-
-static void *alloc_but_one(void *user, size_t bytes, size_t alignment)
-{
-    void *ptr = NULL;
-
-    (void)user;
-    if (allocations++ == refused)
-        return NULL;
-    return posix_memalign(&ptr, alignment < 16 ? 16 : alignment, bytes) == 0 ? ptr : NULL;
-}
-
-static void free_it(void *user, void *ptr, size_t bytes)
-{
-    (void)user;
-    (void)bytes;
-    free(ptr);
-}
-
 /* Each allocation refused in turn; and after init there is none. */
 static void test_memory(void **state)
 {
-    static const runnel_allocator hook = {.alloc = alloc_but_one, .free = free_it};
     uint8_t block[5000], packed[5100];
 
     (void)state;
@@ -288,20 +269,19 @@ static void test_memory(void **state)
             .method = (enum rn_codec_method)method, .unit_bytes = 4, .block_bytes = 5000};
         runnel_status status = RUNNEL_NO_MEMORY;
 
-        for (refused = 0; status != RUNNEL_OK; refused++) {
+        for (uint64_t at = 1; status != RUNNEL_OK; at++) {
+            struct refusing refusing = {.refuse_at = at};
+            struct rn_heap small = refusing_heap(&refusing);
             struct rn_block_codec codec;
-            struct rn_heap small;
 
-            rn_heap_init(&small, &hook);
-            allocations = 0;
             status = rn_block_codec_init(&codec, &small, &options, NULL);
-            assert_true(status == RUNNEL_NO_MEMORY || (status == RUNNEL_OK && refused >= 2));
+            assert_true(status == RUNNEL_NO_MEMORY || (status == RUNNEL_OK && at > 2));
             if (status == RUNNEL_OK) {
-                unsigned before = allocations;
+                uint64_t before = refusing.calls;
                 size_t n = rn_block_codec_pack(&codec, block, packed);
 
                 assert_int_equal(rn_block_codec_unpack(&codec, packed, n, block), RUNNEL_OK);
-                assert_int_equal(allocations, before);
+                assert_int_equal(refusing.calls, before);
                 rn_block_codec_fini(&codec);
             }
             assert_int_equal(rn_heap_blocks(&small), 0);

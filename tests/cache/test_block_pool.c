@@ -14,6 +14,7 @@
 
 #include "base/rng.h"
 #include "cache/block_pool.h"
+#include "tests/base/refusing.h"
 
 #define BLOCKS 97
 
@@ -133,49 +134,27 @@ static void order_is_last_in_first_out(void **state)
     assert_int_equal(rn_heap_blocks(&heap), 0);
 }
 
-struct miser {
-    runnel_allocator libc;
-    int left;
-};
-
-static void *miser_alloc(void *user, size_t bytes, size_t alignment)
-{
-    struct miser *m = user;
-
-    return m->left-- > 0 ? m->libc.alloc(m->libc.user, bytes, alignment) : NULL;
-}
-
-static void miser_free(void *user, void *ptr, size_t bytes)
-{
-    struct miser *m = user;
-
-    m->libc.free(m->libc.user, ptr, bytes);
-}
-
 static void refusals_and_ranges(void **state)
 {
-    struct rn_heap heap, plain;
+    struct refusing refusing = {0};
+    struct rn_heap heap = refusing_heap(&refusing);
     struct rn_block_pool pool;
-    struct miser miser;
 
     (void)state;
-    rn_heap_init(&plain, NULL);
-    miser.libc = plain.hook;
-    rn_heap_init(&heap, &(runnel_allocator){miser_alloc, miser_free, &miser});
-    for (int allowed = 0; allowed < 2; allowed++) {
-        miser.left = allowed;
+    for (uint32_t allowed = 0; allowed < 2; allowed++) {
+        refusing_allow(&refusing, allowed);
         assert_int_equal(rn_block_pool_init(&pool, &heap, 8), RUNNEL_NO_MEMORY);
         assert_int_equal(rn_heap_blocks(&heap), 0);
         rn_block_pool_fini(&pool);
     }
-    miser.left = 2;
+    refusing_allow(&refusing, 2);
     assert_int_equal(rn_block_pool_init(&pool, &heap, 8), RUNNEL_OK);
     assert_true(rn_block_pool_check(&pool)); /* its bitmap is refused: no verdict */
     rn_block_pool_fini(&pool);
-    miser.left = 100;
+    refusing_allow(&refusing, 100);
     assert_int_equal(rn_block_pool_init(&pool, &heap, 0), RUNNEL_INVALID);
     assert_int_equal(rn_block_pool_init(&pool, &heap, (1u << 31) + 1), RUNNEL_INVALID);
-    assert_int_equal(miser.left, 100);
+    assert_int_equal(refusing.calls, 0);
     assert_int_equal(rn_heap_blocks(&heap), 0);
 }
 

@@ -20,6 +20,7 @@
 
 #include "base/rng.h"
 #include "cache/cold_format.h"
+#include "tests/base/refusing.h"
 #include "tests/cache/cold_fixture.h"
 
 static struct rn_cold_store *open_with(const struct rn_cold_io *io, const struct rn_cold_limits *limits,
@@ -472,43 +473,25 @@ static void test_full_disk(void **state)
 }
 
 /* Each allocation refused in turn. */
-static unsigned allocations, refused;
-
-static void *alloc_but_one(void *user, size_t bytes, size_t alignment)
-{
-    void *ptr = NULL;
-
-    (void)user;
-    if (++allocations == refused)
-        return NULL;
-    return posix_memalign(&ptr, alignment < 16 ? 16 : alignment, bytes) == 0 ? ptr : NULL;
-}
-
-static void free_it(void *user, void *ptr, size_t bytes)
-{
-    (void)user;
-    (void)bytes;
-    free(ptr);
-}
-
 static void test_memory(void **state)
 {
-    static const runnel_allocator hook = {.alloc = alloc_but_one, .free = free_it};
+    struct refusing refusing = {0};
     struct cold_disk disk;
-    unsigned n;
+    uint64_t n;
 
     (void)state;
-    rn_heap_init(&cold_heap, &hook);
+    cold_heap = refusing_heap(&refusing);
     cold_disk_init(&disk);
-    allocations = refused = 0;
     disk.fail_at = UINT64_MAX; /* an append may be refused */
     life_of(&disk);
-    n = allocations;
+    n = refusing.calls;
     assert_true(n > 20);
-    for (refused = 1; refused <= n; refused++) {
-        allocations = 0;
+    for (uint64_t at = 1; at <= n; at++) {
+        refusing.calls = 0;
+        refusing.refuse_at = at;
         life_of(&disk);
     }
+    rn_heap_init(&cold_heap, NULL);
 }
 
 /* ---- Killed writers ---- */

@@ -14,6 +14,7 @@
 
 #include "cache/prefix_node.h"
 #include "cache/prefix_tree.h"
+#include "tests/base/refusing.h"
 
 #define B 4
 #define BLOCKS 16
@@ -517,42 +518,20 @@ static void forget_takes_what_is_below(void **state)
 
 /* ---- Refusals and breaches -------------------------------------------------------------------------- */
 
-struct miser {
-    runnel_allocator libc;
-    int left;
-};
-
-static void *miser_alloc(void *user, size_t bytes, size_t alignment)
-{
-    struct miser *m = user;
-
-    return m->left-- > 0 ? m->libc.alloc(m->libc.user, bytes, alignment) : NULL;
-}
-
-static void miser_free(void *user, void *ptr, size_t bytes)
-{
-    struct miser *m = user;
-
-    m->libc.free(m->libc.user, ptr, bytes);
-}
-
 /* Each allocation of init is refused in turn; and none is made after it. */
 static void every_allocation_refused(void **state)
 {
     struct fixture f;
-    struct rn_heap plain, heap;
-    struct miser miser;
+    struct refusing refusing = {0};
+    struct rn_heap heap = refusing_heap(&refusing);
     struct rn_prefix_options options = {.block_tokens = B, .max_nodes = 24};
     struct rn_prefix_tree tree;
-    int needed = 0;
+    uint32_t needed = 0;
 
     (void)state;
     open_tree(&f, 24);
-    rn_heap_init(&plain, NULL);
-    miser.libc = plain.hook;
-    rn_heap_init(&heap, &(runnel_allocator){miser_alloc, miser_free, &miser});
     for (;; needed++) {
-        miser.left = needed;
+        refusing_allow(&refusing, needed);
         if (rn_prefix_tree_init(&tree, &heap, &f.pool, &options) == RUNNEL_OK)
             break;
         assert_int_equal(rn_heap_blocks(&heap), 0);
@@ -561,13 +540,13 @@ static void every_allocation_refused(void **state)
     assert_int_equal(needed, 5);
     rn_prefix_tree_fini(&f.tree);
     f.tree = tree;
-    miser.left = 0;
+    refusing_allow(&refusing, 0);
     compute(&f, salt, text, 20);
     compute(&f, salt, fork_text, 12);
     compute(&f, other_salt, text, 20);
     assert_int_equal(rn_prefix_tree_evict(&f.tree, 4), 4);
     compute(&f, salt, text, 20);
-    assert_int_equal(miser.left, 0); /* nobody has asked */
+    assert_int_equal(refusing.calls, 0);
     close_tree(&f);
     assert_int_equal(rn_heap_blocks(&heap), 0);
 }

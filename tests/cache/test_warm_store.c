@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "cache/warm_store.h"
+#include "tests/base/refusing.h"
 
 enum { B = 4, PAYLOAD = 10000, MOST = 4000 };
 
@@ -399,28 +400,6 @@ static void test_beginnings_stay(void **state)
 
 /* ---- Memory ---- */
 
-struct refusing {
-    uint64_t calls, fail_from;
-    void *slab; /* the last that was given */
-};
-
-static void *refuse(void *user, size_t bytes, size_t alignment)
-{
-    struct refusing *refusing = user;
-
-    if (++refusing->calls >= refusing->fail_from)
-        return NULL;
-    refusing->slab = aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-    return refusing->slab;
-}
-
-static void release(void *user, void *ptr, size_t bytes)
-{
-    (void)user;
-    (void)bytes;
-    free(ptr);
-}
-
 /* The heap refuses from its n-th call on: nothing is held, or the store is a smaller one. */
 static void test_refused_memory(void **state)
 {
@@ -429,12 +408,10 @@ static void test_refused_memory(void **state)
 
     (void)state;
     for (uint64_t n = 1; n < 40; n++) {
-        struct refusing refusing = {.fail_from = n};
-        runnel_allocator hook = {.alloc = refuse, .free = release, .user = &refusing};
+        struct refusing refusing = {.refuse_at = n, .for_good = true};
+        struct rn_heap own = refusing_heap(&refusing);
         struct rn_warm_store *store;
-        struct rn_heap own;
 
-        rn_heap_init(&own, &hook);
         if (rn_warm_store_open(&own, &options, &store, NULL) == RUNNEL_OK) {
             uint64_t kept = 0;
 
@@ -459,21 +436,19 @@ static void test_refused_memory(void **state)
 /* A bit that falls over in memory is a miss, once, and the record goes with what builds on it. */
 static void test_damage(void **state)
 {
-    struct refusing refusing = {.fail_from = UINT64_MAX};
-    runnel_allocator hook = {.alloc = refuse, .free = release, .user = &refusing};
+    struct refusing refusing = {0};
+    struct rn_heap own = refusing_heap(&refusing);
     struct rn_warm_options options = {.max_bytes = 1 << 20, .block_tokens = B, .payload_bytes = PAYLOAD};
     uint64_t first = 1, second = 2;
     struct rn_warm_store *store;
     struct rn_warm_stats stats;
     uint8_t got[PAYLOAD];
-    struct rn_heap own;
     int32_t tokens[B];
 
     (void)state;
-    rn_heap_init(&own, &hook);
     assert_int_equal(rn_warm_store_open(&own, &options, &store, NULL), RUNNEL_OK);
     assert_int_equal(put(store, &first, 0, 1, 300), RUNNEL_OK); /* in the first pages of the first slab */
-    ((uint8_t *)refusing.slab)[299] ^= 4;
+    ((uint8_t *)refusing.newest)[299] ^= 4;
     assert_int_equal(put(store, &second, 1, 1, 10), RUNNEL_OK);
     tokens_of(1, tokens);
     assert_int_equal(rn_warm_store_get(store, 1, 0, salt_of(1), tokens, got), RUNNEL_NOT_FOUND);

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "tests/base/refusing.h"
 #include "tests/cpu/runner.h"
 #include "tests/model/shared.h"
 
@@ -419,23 +420,6 @@ static void test_blocks(void **state)
     }
 }
 
-static void *refuse(void *user, size_t bytes, size_t alignment)
-{
-    int *left = user;
-    void *ptr = NULL;
-
-    if ((*left)-- <= 0)
-        return NULL;
-    return posix_memalign(&ptr, alignment, bytes) == 0 ? ptr : NULL;
-}
-
-static void give_back(void *user, void *ptr, size_t bytes)
-{
-    (void)user;
-    (void)bytes;
-    free(ptr);
-}
-
 static bool cancel_at_half(void *user, float fraction)
 {
     (void)user;
@@ -446,21 +430,20 @@ static bool cancel_at_half(void *user, float fraction)
 /* Every allocation refused once, cancelling, bad limits: an error, and nothing left behind. */
 static void test_prepare(void **state)
 {
-    int left = 0, allowed;
-    runnel_allocator hook = {refuse, give_back, &left};
+    uint32_t allowed;
+    struct refusing refusing = {0};
     struct model model = open_model(&heap, "oracles/arch/llama-moe.gguf", CONTEXT);
     struct rn_backend_limits limits = {8, 2, 8, 4, BLOCK, 64, RUNNEL_KV_F16, 0, 0};
     struct rn_team *team = rn_team_new(&heap, 2);
     struct rn_backend *backend;
     runnel_status status = RUNNEL_NO_MEMORY;
-    struct rn_heap small;
+    struct rn_heap small = refusing_heap(&refusing);
     runnel_error error;
 
     (void)state;
-    rn_heap_init(&small, &hook);
     for (allowed = 0; status != RUNNEL_OK; allowed++) {
         assert_true(allowed < 1000);
-        left = allowed;
+        refusing_allow(&refusing, allowed);
         backend = rn_cpu_backend_new(&small, team);
         if (backend == NULL)
             continue;

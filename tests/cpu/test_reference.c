@@ -11,6 +11,7 @@
 #include "../model/model_edit.h"
 #include "cpu/cpu.h"
 #include "model/backend.h"
+#include "tests/base/refusing.h"
 
 enum { STEPS = 200, VOCAB = 16 };
 

@@ -15,6 +15,7 @@
 
 #include "cpu/cores.h"
 #include "cpu/team.h"
+#include "tests/base/refusing.h"
 
 enum { MAX_WORKERS = 24 };
 
@@ -279,35 +280,17 @@ static void test_two_teams(void **state)
     }
 }
 
-static void *refuse(void *user, size_t bytes, size_t alignment)
-{
-    int *left = user;
-    void *ptr = NULL;
-
-    if ((*left)-- <= 0)
-        return NULL;
-    return posix_memalign(&ptr, alignment, bytes) == 0 ? ptr : NULL;
-}
-
-static void give_back(void *user, void *ptr, size_t bytes)
-{
-    (void)user;
-    (void)bytes;
-    free(ptr);
-}
-
 static void test_refusal(void **state)
 {
-    int left, allowed;
-    runnel_allocator hook = {refuse, give_back, &left};
-    struct rn_heap heap;
+    struct refusing refusing = {0};
+    struct rn_heap heap = refusing_heap(&refusing);
     struct rn_team *team = NULL;
+    uint32_t allowed;
 
     (void)state;
-    rn_heap_init(&heap, &hook);
     for (allowed = 0; team == NULL; allowed++) {
         assert_true(allowed < 10);
-        left = allowed;
+        refusing_allow(&refusing, allowed);
         team = rn_team_new(&heap, 2);
         if (team == NULL)
             assert_int_equal(rn_heap_blocks(&heap), 0);

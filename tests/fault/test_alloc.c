@@ -14,47 +14,14 @@
 
 #include "runnel_files.h"
 #include "tests/actors/fixture.h"
+#include "tests/base/refusing.h"
 #include "tests/model/shared.h"
 
 #define MOST_CALLS 20000
 
 static char model_path[300];
 
-/* ---- The allocator ---- */
-
-struct hook {
-    _Atomic(uint64_t) calls, refused;
-    _Atomic(int64_t) live;
-    uint64_t refuse_at; /* 0: never */
-    bool for_good;
-};
-
-static void *hook_alloc(void *user, size_t bytes, size_t alignment)
-{
-    struct hook *hook = user;
-    uint64_t call = atomic_fetch_add(&hook->calls, 1) + 1;
-    void *ptr = NULL;
-
-    if (hook->refuse_at != 0 && (call == hook->refuse_at || (hook->for_good && call > hook->refuse_at))) {
-        atomic_fetch_add(&hook->refused, 1);
-        return NULL;
-    }
-    if (posix_memalign(&ptr, alignment < sizeof ptr ? sizeof ptr : alignment, bytes) != 0)
-        return NULL;
-    atomic_fetch_add(&hook->live, 1);
-    return ptr;
-}
-
-static void hook_free(void *user, void *ptr, size_t bytes)
-{
-    struct hook *hook = user;
-
-    (void)bytes;
-    atomic_fetch_sub(&hook->live, 1);
-    free(ptr);
-}
-
-static runnel_engine_options small_engine(struct hook *hook)
+static runnel_engine_options small_engine(struct refusing *hook)
 {
     runnel_engine_options options;
 
@@ -63,7 +30,7 @@ static runnel_engine_options small_engine(struct hook *hook)
     options.compute_threads = 1;
     options.max_streams = 3;
     options.max_sessions = 3;
-    options.allocator = (runnel_allocator){hook_alloc, hook_free, hook};
+    options.allocator = refusing_hook(hook);
     return options;
 }
 
@@ -108,7 +75,7 @@ static runnel_request rich_request(const char *prompt, int64_t max_tokens, struc
 enum { REQUESTS = 6 };
 
 struct life {
-    struct hook hook;
+    struct refusing hook;
     runnel_engine *engine;
     runnel_model *model;
     unsigned n_loads, n_load_ends;
@@ -290,7 +257,7 @@ static void each_and_all_later(void **state)
 /* ---- The token path ---- */
 
 struct path {
-    struct hook hook;
+    struct refusing hook;
     uint64_t at_first, at_last;
 };
 

@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "mailbox/pool.h"
+#include "tests/base/refusing.h"
 #include "tests/mailbox/threads.h"
 
 static void test_take_all_give_all(void **state)
@@ -47,33 +48,15 @@ static void test_take_all_give_all(void **state)
     assert_int_equal(rn_heap_blocks(&heap), 0);
 }
 
-static void *refuse(void *user, size_t bytes, size_t alignment)
-{
-    int *calls_left = (int *)user;
-    void *ptr = NULL;
-
-    if ((*calls_left)-- <= 0)
-        return NULL;
-    return posix_memalign(&ptr, alignment, bytes) == 0 ? ptr : NULL;
-}
-
-static void release(void *user, void *ptr, size_t bytes)
-{
-    (void)user;
-    (void)bytes;
-    free(ptr);
-}
-
 static void test_refusal_holds_nothing(void **state)
 {
     (void)state;
-    for (int calls = 0; calls < 3; calls++) {
-        int left = calls;
-        runnel_allocator hook = {refuse, release, &left};
-        struct rn_heap heap;
+    for (uint32_t calls = 0; calls < 3; calls++) {
+        struct refusing refusing = {0};
+        struct rn_heap heap = refusing_heap(&refusing);
         struct rn_pool pool;
 
-        rn_heap_init(&heap, &hook);
+        refusing_allow(&refusing, calls);
         assert_int_equal(rn_pool_init(&pool, &heap, 8, 8), calls == 2 ? RUNNEL_OK : RUNNEL_NO_MEMORY);
         if (calls == 2)
             rn_pool_fini(&pool);

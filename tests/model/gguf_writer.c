@@ -116,32 +116,3 @@ void w_save(const struct writer *w, const char *directory, const char *name)
         assert_int_equal(fwrite(w->bytes, 1, w->n, file), w->n);
     assert_int_equal(fclose(file), 0);
 }
-
-static void *refusing_alloc(void *user, size_t bytes, size_t alignment)
-{
-    struct refusing *r = user;
-    void *ptr = NULL;
-
-    r->calls++;
-    if (r->before != NULL)
-        r->before(r->calls, r->user);
-    if (r->refuse_at != 0 && (r->calls == r->refuse_at || (r->for_good && r->calls > r->refuse_at)))
-        return NULL;
-    return posix_memalign(&ptr, alignment < sizeof ptr ? sizeof ptr : alignment, bytes) == 0 ? ptr : NULL;
-}
-
-static void refusing_free(void *user, void *ptr, size_t bytes)
-{
-    (void)user;
-    (void)bytes;
-    free(ptr);
-}
-
-struct rn_heap refusing_heap(struct refusing *refusing)
-{
-    runnel_allocator hook = {refusing_alloc, refusing_free, refusing};
-    struct rn_heap heap;
-
-    rn_heap_init(&heap, &hook);
-    return heap;
-}

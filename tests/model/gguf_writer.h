@@ -1,4 +1,4 @@
-/* Writes GGUF bytes, right or wrong, for tests; and heaps that refuse. */
+/* Writes GGUF bytes, right or wrong, for tests. */
 #ifndef RN_TESTS_MODEL_GGUF_WRITER_H
 #define RN_TESTS_MODEL_GGUF_WRITER_H
 
@@ -31,15 +31,5 @@ void w_tensor(struct writer *w, const char *name, uint32_t n_dims, const uint64_
 
 /* Writes w to directory/name. */
 void w_save(const struct writer *w, const char *directory, const char *name);
-
-/* An allocator over libc that refuses allocation `refuse_at` (from 1; 0: none), and with `for_good`
- * all later ones too; before each it calls `before` where that is set. */
-struct refusing {
-    uint64_t calls, refuse_at;
-    bool for_good;
-    void (*before)(uint64_t call, void *user);
-    void *user;
-};
-struct rn_heap refusing_heap(struct refusing *refusing);
 
 #endif

@@ -13,6 +13,7 @@
 
 #include "gguf_writer.h"
 #include "model/quant.h"
+#include "tests/base/refusing.h"
 
 #define ENTRIES 21
 

@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "gguf_writer.h"
 #include "model/quant.h"
+#include "tests/base/refusing.h"
 
 #define AS_IT_IS UINT64_MAX /* a claimed length or count that is the true one */
 #define MAX (UINT64_MAX - 1)

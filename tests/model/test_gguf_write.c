@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "gguf_writer.h"
 #include "model/gguf_write.h"
+#include "tests/base/refusing.h"
 
 static struct rn_heap heap;
 static char path[64];

@@ -17,6 +17,7 @@
 #include "model_edit.h"
 #include "runnel_files.h"
 #include "shared.h"
+#include "tests/base/refusing.h"
 
 struct made {
     struct rn_heap heap;

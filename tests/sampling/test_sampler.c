@@ -13,39 +13,12 @@
 #include "reference.h"
 #include "sampling/order.h"
 #include "sampling/sampler.h"
+#include "tests/base/refusing.h"
 
 #define TEXT 200
 
 static struct reference judge;
 static float logits[REFERENCE_VOCAB];
-
-/* Counts and can refuse. */
-struct ledger {
-    runnel_allocator libc;
-    int64_t calls, left;
-};
-
-static void *ledger_alloc(void *user, size_t bytes, size_t alignment)
-{
-    struct ledger *l = user;
-
-    l->calls++;
-    return l->left-- > 0 ? l->libc.alloc(l->libc.user, bytes, alignment) : NULL;
-}
-
-static void ledger_free(void *user, void *ptr, size_t bytes)
-{
-    struct ledger *l = user;
-
-    l->libc.free(l->libc.user, ptr, bytes);
-}
-
-static void ledger_init(struct ledger *l, struct rn_heap *heap, int64_t allowed)
-{
-    rn_heap_init(heap, NULL);
-    *l = (struct ledger){heap->hook, 0, allowed};
-    rn_heap_init(heap, &(runnel_allocator){ledger_alloc, ledger_free, l});
-}
 
 static double uniform(uint64_t *rng)
 {
@@ -184,12 +157,11 @@ static uint32_t random_sequence(uint32_t n, uint64_t seed, struct rn_sampler_scr
 static void random_against_judge(void **state)
 {
     static const uint32_t sizes[] = {1, 2, 3, 5, 17, 100, 1000, 3000};
-    struct ledger ledger;
-    struct rn_heap heap;
+    struct refusing refusing = {0};
+    struct rn_heap heap = refusing_heap(&refusing);
     uint32_t close = 0;
 
     (void)state;
-    ledger_init(&ledger, &heap, INT64_MAX);
     for (uint32_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         struct rn_sampler_scratch *scratch = rn_sampler_scratch_new(&heap, sizes[i]);
 
@@ -555,16 +527,16 @@ static void refused_memory(void **state)
 {
     runnel_logit_bias bias;
     runnel_sampling p = everything(&bias), plain = reference_plain();
-    struct ledger ledger;
-    struct rn_heap heap;
-    int64_t allowed = 0;
+    struct refusing refusing = {0};
+    struct rn_heap heap = refusing_heap(&refusing);
+    uint64_t allowed = 0;
 
     (void)state;
     for (;; allowed++) {
         struct rn_sampler *s;
         struct rn_sampler_scratch *scratch;
 
-        ledger_init(&ledger, &heap, allowed);
+        refusing_allow(&refusing, allowed);
         s = rn_sampler_new(&heap, &p, 100, 50);
         scratch = s == NULL ? NULL : rn_sampler_scratch_new(&heap, 100);
         rn_sampler_free(s);
@@ -574,36 +546,34 @@ static void refused_memory(void **state)
             break;
     }
     assert_in_range(allowed, 6, 20);
-    ledger_init(&ledger, &heap, 1); /* without biases and penalties there is nothing but the sampler */
+    refusing_allow(&refusing, 1); /* without biases and penalties there is nothing but the sampler */
     rn_sampler_free(rn_sampler_new(&heap, &plain, 100, 50));
-    assert_int_equal(ledger.calls, 1);
-    assert_int_equal(ledger.left, 0);
+    assert_int_equal(refusing.calls, 1);
 }
 
 static void token_path_allocates_nothing(void **state)
 {
     runnel_logit_bias bias;
     runnel_sampling p = everything(&bias);
-    struct ledger ledger;
-    struct rn_heap heap;
+    struct refusing refusing = {0};
+    struct rn_heap heap = refusing_heap(&refusing);
     struct rn_sampler *s;
     struct rn_sampler_scratch *scratch;
     struct rn_pick pick;
     uint64_t rng = 1;
-    int64_t calls;
+    uint64_t calls;
 
     (void)state;
-    ledger_init(&ledger, &heap, INT64_MAX);
     s = rn_sampler_new(&heap, &p, 1000, 50);
     scratch = rn_sampler_scratch_new(&heap, 1000);
-    calls = ledger.calls;
+    calls = refusing.calls;
     assert_true(calls > 0);
     for (uint32_t i = 0; i < 50; i++) {
         fill(1000, &rng);
         assert_int_equal(rn_sampler_pick(s, scratch, logits, i, true, 20, &pick), RUNNEL_OK);
         rn_sampler_accept(s, pick.token);
     }
-    assert_int_equal(ledger.calls, calls);
+    assert_int_equal(refusing.calls, calls);
     rn_sampler_free(s);
     rn_sampler_scratch_free(scratch);
     assert_int_equal(rn_heap_blocks(&heap), 0);

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "answer_samples.h"
+#include "tests/base/refusing.h"
 #include "text/answer_literal.h"
 
 #define HOSTILE ((size_t)1 << 20)
@@ -116,38 +117,17 @@ static void test_literal(void **state)
 
 /* ---- Memory ---- */
 
-struct refuser {
-    int left;
-};
-
-static void *refuse_alloc(void *user, size_t bytes, size_t alignment)
-{
-    struct refuser *refuser = (struct refuser *)user;
-
-    (void)alignment;
-    return refuser->left-- > 0 ? malloc(bytes) : NULL;
-}
-
-static void refuse_free(void *user, void *ptr, size_t bytes)
-{
-    (void)user;
-    (void)bytes;
-    free(ptr);
-}
-
 static void test_refused(void **state)
 {
-    struct refuser refuser;
-    runnel_allocator hook = {refuse_alloc, refuse_free, &refuser};
+    struct refusing refusing = {0};
+    struct rn_heap heap = refusing_heap(&refusing);
     struct rn_answer *answer = NULL;
-    struct rn_heap heap;
-    int i;
+    uint32_t i;
 
     (void)state;
     for (i = 0; answer == NULL; i++) {
         assert_true(i < 100);
-        refuser.left = i;
-        rn_heap_init(&heap, &hook);
+        refusing_allow(&refusing, i);
         answer = rn_answer_new(&heap, rn_answer_format_of(HERMES, strlen(HERMES)), TOOLS, strlen(TOOLS));
         if (answer == NULL)
             assert_int_equal(rn_heap_blocks(&heap), 0);

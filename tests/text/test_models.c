@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "fixture.h"
+#include "tests/base/refusing.h"
 
 /* ---- WordPiece ---------------------------------------------------------------------------- */
 
@@ -413,32 +414,10 @@ static void test_dna(void **state)
 
 /* ---- Refused memory, of every model ------------------------------------------------------- */
 
-struct refuser {
-    int64_t left; /* allocations that still succeed */
-};
-
-static void *refusing_alloc(void *user, size_t bytes, size_t alignment)
+static bool try_with(uint64_t left, const char *model)
 {
-    struct refuser *refuser = user;
-    void *ptr = NULL;
-
-    if (refuser->left-- <= 0)
-        return NULL;
-    return posix_memalign(&ptr, alignment, bytes) == 0 ? ptr : NULL;
-}
-
-static void refusing_free(void *user, void *ptr, size_t bytes)
-{
-    (void)user;
-    (void)bytes;
-    free(ptr);
-}
-
-static bool try_with(int64_t left, const char *model)
-{
-    struct refuser refuser = {left};
-    runnel_allocator hook = {refusing_alloc, refusing_free, &refuser};
-    struct rn_heap heap;
+    struct refusing refusing = {0};
+    struct rn_heap heap = refusing_heap(&refusing);
     struct maker maker;
     struct rn_vocab *vocab;
     int32_t *tokens = NULL;
@@ -447,7 +426,7 @@ static bool try_with(int64_t left, const char *model)
     runnel_status status;
 
     memset(text, 'a', sizeof text);
-    rn_heap_init(&heap, &hook);
+    refusing_allow(&refusing, left);
     put_gemma(&maker, model, strcmp(model, "whitespace") == 0 ? model : NULL);
     maker_array(&maker, KEY "precompiled_charsmap", RN_GGUF_U8, "\4\0\0\0\0\0\0\0x", 10, 10);
     status = maker_vocab(&maker, &heap, &vocab, NULL);

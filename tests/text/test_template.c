@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "tests/base/refusing.h"
 #include "text/template.h"
 
 struct result {
@@ -455,33 +456,6 @@ static void test_cost_is_linear(void **state)
 
 /* ---- Memory that is refused ---- */
 
-struct hook {
-    uint64_t calls, refuse_at;
-    bool for_good;
-    int64_t live;
-};
-
-static void *hook_alloc(void *user, size_t bytes, size_t alignment)
-{
-    struct hook *hook = user;
-    uint64_t call = ++hook->calls;
-    void *ptr = NULL;
-
-    if (hook->refuse_at != 0 && (call == hook->refuse_at || (hook->for_good && call > hook->refuse_at)))
-        return NULL;
-    if (posix_memalign(&ptr, alignment < sizeof ptr ? sizeof ptr : alignment, bytes) != 0)
-        return NULL;
-    hook->live++;
-    return ptr;
-}
-
-static void hook_free(void *user, void *ptr, size_t bytes)
-{
-    (void)bytes;
-    ((struct hook *)user)->live--;
-    free(ptr);
-}
-
 static void test_refused_memory(void **state)
 {
     static const char many[] =
@@ -495,8 +469,8 @@ static void test_refused_memory(void **state)
     (void)state;
     for (i = 0; i < 4; i++)
         for (good = 0; good < 2; good++) {
-            struct hook hook = {.for_good = good};
-            const runnel_allocator allocator = {hook_alloc, hook_free, &hook};
+            struct refusing hook = {.for_good = good};
+            const runnel_allocator allocator = refusing_hook(&hook);
             runnel_status clean = i == 2 ? RUNNEL_FORMAT : i == 3 ? RUNNEL_INVALID : RUNNEL_OK;
             struct result r;
 

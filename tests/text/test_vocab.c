@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "fixture.h"
+#include "tests/base/refusing.h"
 
 /* ---- A small byte-level BPE: all 256 bytes, some merges, special tokens -------------------- */
 
@@ -573,33 +574,11 @@ static void test_long_token(void **state)
 
 /* ---- Refused memory ----------------------------------------------------------------------- */
 
-struct refuser {
-    int64_t left; /* allocations that still succeed */
-};
-
-static void *refusing_alloc(void *user, size_t bytes, size_t alignment)
-{
-    struct refuser *refuser = user;
-    void *ptr = NULL;
-
-    if (refuser->left-- <= 0)
-        return NULL;
-    return posix_memalign(&ptr, alignment, bytes) == 0 ? ptr : NULL;
-}
-
-static void refusing_free(void *user, void *ptr, size_t bytes)
-{
-    (void)user;
-    (void)bytes;
-    free(ptr);
-}
-
 /* Builds and uses the vocabulary with the first `left` allocations granted; true if all went well. */
-static bool try_with(int64_t left, void (*put)(struct maker *))
+static bool try_with(uint64_t left, void (*put)(struct maker *))
 {
-    struct refuser refuser = {left};
-    runnel_allocator hook = {refusing_alloc, refusing_free, &refuser};
-    struct rn_heap heap;
+    struct refusing refusing = {0};
+    struct rn_heap heap = refusing_heap(&refusing);
     struct maker maker;
     struct rn_vocab *vocab;
     int32_t *tokens = NULL;
@@ -608,7 +587,7 @@ static bool try_with(int64_t left, void (*put)(struct maker *))
     runnel_status status;
 
     memset(text, 'h', sizeof text);
-    rn_heap_init(&heap, &hook);
+    refusing_allow(&refusing, left);
     maker_init(&maker);
     put(&maker);
     status = maker_vocab(&maker, &heap, &vocab, NULL);
@@ -641,16 +620,14 @@ static void test_refused_memory(void **state)
 
 static void test_refused_memory_bytes(void **state)
 {
-    struct refuser refuser = {0};
-    runnel_allocator hook = {refusing_alloc, refusing_free, &refuser};
-    struct rn_heap heap;
+    struct refusing refusing = {0};
+    struct rn_heap heap = refusing_heap(&refusing);
     struct rn_vocab *vocab;
     int64_t n;
 
     (void)state;
-    rn_heap_init(&heap, &hook);
     for (n = 0;; n++) {
-        refuser.left = n;
+        refusing_allow(&refusing, n);
         vocab = rn_vocab_new_bytes(&heap);
         if (vocab != NULL)
             break;
