@@ -59,7 +59,7 @@ static runnel_status read_options(const runnel_model_options *given, runnel_mode
         return rn_error_set(error, RUNNEL_INVALID, "model options: cache_cold_bytes %llu are less than %d",
                             (unsigned long long)options->cache_cold_bytes, MIN_COLD_BYTES);
     if (options->cache_codec != NULL && (options->cache_codec = known_codec(options->cache_codec)) == NULL)
-        return rn_error_set(error, RUNNEL_INVALID, "model options: cache_codec is not \"none\", \"lz4\" or \"zstd\"");
+        return rn_error_set(error, RUNNEL_INVALID, "model options: cache_codec is not none, bits, lz4 or zstd");
     if (!rn_engine_has_device(options->device))
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "device \"%s\" is not there: use \"cpu\" or \"reference\"",
                             options->device);

@@ -65,7 +65,7 @@ static enum rn_codec_method method_of(const struct runnel_model *model)
     for (int method = 0; name != NULL && method < RN_CODEC_METHODS; method++)
         if (strcmp(name, rn_codec_name((enum rn_codec_method)method)) == 0)
             return (enum rn_codec_method)method;
-    return rn_kv_grouped(model->parts.limits.kv_type) ? RN_CODEC_NONE : RN_CODEC_ZSTD;
+    return rn_kv_grouped(model->parts.limits.kv_type) ? RN_CODEC_NONE : RN_CODEC_BITS;
 }
 
 struct opening {

@@ -89,7 +89,7 @@ int main(int argc, char **argv)
     static const struct {
         enum rn_codec_method method;
         int level;
-    } methods[] = {{RN_CODEC_NONE, 1}, {RN_CODEC_LZ4, 1}, {RN_CODEC_ZSTD, 1}, {RN_CODEC_ZSTD, 3}, {RN_CODEC_ZSTD, 9}};
+    } methods[] = {{RN_CODEC_NONE, 1}, {RN_CODEC_BITS, 1}, {RN_CODEC_LZ4, 1}, {RN_CODEC_ZSTD, 1}, {RN_CODEC_ZSTD, 3}, {RN_CODEC_ZSTD, 9}};
     struct blocks blocks;
     uint32_t unit;
 
@@ -101,7 +101,7 @@ int main(int argc, char **argv)
     printf("%s: %zu blocks of %zu bytes\n", argv[2], blocks.n, blocks.block_bytes);
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
         measure(&blocks, &(struct rn_codec_options){methods[i].method, methods[i].level, unit, blocks.block_bytes});
-        if (unit > 1 && methods[i].method != RN_CODEC_NONE)
+        if (unit > 1 && (methods[i].method == RN_CODEC_LZ4 || methods[i].method == RN_CODEC_ZSTD))
             measure(&blocks, &(struct rn_codec_options){methods[i].method, methods[i].level, 1, blocks.block_bytes});
     }
     free(blocks.bytes);

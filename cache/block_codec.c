@@ -15,6 +15,7 @@
 #include <zstd.h>
 
 #include "base/check.h"
+#include "cache/bit_plane.h"
 #include "cache/bytes.h"
 
 enum place { AT_MAGIC = 0, AT_VERSION = 1, AT_UNIT = 2, AT_ZERO = 3, AT_BLOCK_BYTES = 4, AT_PLANES = 8 };
@@ -30,7 +31,7 @@ static_assert(RN_CODEC_METHODS <= 1 << (32 - SIZE_BITS), "a method fits above th
 
 const char *rn_codec_name(enum rn_codec_method method)
 {
-    static const char *const names[RN_CODEC_METHODS] = {"none", "lz4", "zstd"};
+    static const char *const names[RN_CODEC_METHODS] = {"none", "lz4", "zstd", "bits"};
 
     return names[method];
 }
@@ -43,46 +44,72 @@ static size_t plane_bytes(size_t block_bytes, uint32_t unit, uint32_t plane)
 }
 
 /* Fixed units, so that the compiler makes shuffles of the loops. */
-static inline void gather(const unsigned char *restrict block, size_t n, uint32_t unit, unsigned char *restrict plane)
+static void split2(const unsigned char *restrict block, size_t n, unsigned char *restrict a, unsigned char *restrict b)
 {
-    for (size_t i = 0; i < n; i++)
-        plane[i] = block[i * unit];
+    for (size_t i = 0; i < n; i++) {
+        a[i] = block[2 * i];
+        b[i] = block[2 * i + 1];
+    }
 }
 
-static inline void scatter(const unsigned char *restrict plane, size_t n, uint32_t unit, unsigned char *restrict block)
+static inline void gather4(const unsigned char *restrict block, size_t n, unsigned char *restrict plane)
 {
     for (size_t i = 0; i < n; i++)
-        block[i * unit] = plane[i];
+        plane[i] = block[4 * i];
+}
+
+static void merge2(const unsigned char *restrict a, const unsigned char *restrict b, size_t n,
+                   unsigned char *restrict block)
+{
+    for (size_t i = 0; i < n; i++) {
+        block[2 * i] = a[i];
+        block[2 * i + 1] = b[i];
+    }
+}
+
+static void merge4(const unsigned char *restrict a, const unsigned char *restrict b, const unsigned char *restrict c,
+                   const unsigned char *restrict d, size_t n, unsigned char *restrict block)
+{
+    for (size_t i = 0; i < n; i++) {
+        block[4 * i] = a[i];
+        block[4 * i + 1] = b[i];
+        block[4 * i + 2] = c[i];
+        block[4 * i + 3] = d[i];
+    }
 }
 
 static void split(const unsigned char *block, size_t n_bytes, uint32_t unit, unsigned char *planes)
 {
-    for (uint32_t p = 0; p < unit; p++) {
-        size_t n = plane_bytes(n_bytes, unit, p);
+    size_t n = n_bytes / unit;
 
-        if (unit == 1)
-            memcpy(planes, block, n);
-        else if (unit == 2)
-            gather(block + p, n, 2, planes);
-        else
-            gather(block + p, n, 4, planes);
-        planes += n;
+    if (unit == 1) {
+        memcpy(planes, block, n);
+    } else if (unit == 2) {
+        split2(block, n, planes, planes + plane_bytes(n_bytes, 2, 0));
+        if (n_bytes % 2 != 0)
+            planes[n] = block[n_bytes - 1];
+    } else {
+        for (uint32_t p = 0; p < 4; p++) {
+            gather4(block + p, n, planes);
+            if (p < n_bytes % 4)
+                planes[n] = block[4 * n + p];
+            planes += plane_bytes(n_bytes, 4, p);
+        }
     }
 }
 
-static void merge(const unsigned char *planes, size_t n_bytes, uint32_t unit, unsigned char *block)
+static void merge(const unsigned char *const planes[], size_t n_bytes, uint32_t unit, unsigned char *block)
 {
-    for (uint32_t p = 0; p < unit; p++) {
-        size_t n = plane_bytes(n_bytes, unit, p);
+    size_t n = n_bytes / unit;
 
-        if (unit == 1)
-            memcpy(block, planes, n);
-        else if (unit == 2)
-            scatter(planes, n, 2, block + p);
-        else
-            scatter(planes, n, 4, block + p);
-        planes += n;
-    }
+    if (unit == 1)
+        memcpy(block, planes[0], n);
+    else if (unit == 2)
+        merge2(planes[0], planes[1], n, block);
+    else
+        merge4(planes[0], planes[1], planes[2], planes[3], n, block);
+    for (uint32_t p = 0; p < n_bytes % unit; p++)
+        block[unit * n + p] = planes[p][n];
 }
 
 /* ---- Methods ---- */
@@ -102,6 +129,8 @@ static size_t pack_plane(struct rn_block_codec *codec, const unsigned char *plan
     if (codec->options.method == RN_CODEC_LZ4)
         return (size_t)LZ4_compress_fast_extState(codec->lz4, (const char *)plane, (char *)out, (int)n, (int)room,
                                                   level);
+    if (codec->options.method == RN_CODEC_BITS)
+        return rn_bit_plane_pack(plane, n, out, room);
     size = ZSTD_compress2(codec->packer, out, room, plane, n);
     return ZSTD_isError(size) ? 0 : size;
 }
@@ -110,15 +139,12 @@ static bool unpack_plane(struct rn_block_codec *codec, enum rn_codec_method meth
                          size_t n_packed, unsigned char *plane, size_t n)
 {
     switch (method) {
-    case RN_CODEC_NONE:
-        if (n_packed != n)
-            return false;
-        memcpy(plane, packed, n);
-        return true;
     case RN_CODEC_LZ4:
         return LZ4_decompress_safe((const char *)packed, (char *)plane, (int)n_packed, (int)n) == (int)n;
     case RN_CODEC_ZSTD:
         return ZSTD_decompressDCtx(codec->unpacker, plane, n, packed, n_packed) == n;
+    case RN_CODEC_BITS:
+        return rn_bit_plane_unpack(packed, n_packed, plane, n);
     default:
         return false;
     }
@@ -260,10 +286,22 @@ static bool header_good(const struct rn_block_codec *codec, const unsigned char 
            rn_bytes_get(header + AT_BLOCK_BYTES, 4) == codec->options.block_bytes;
 }
 
+/* The plane's bytes: those at `at` themselves, if they are as they were, else at `room`; NULL: they cannot be had. */
+static const unsigned char *open_plane(struct rn_block_codec *codec, uint32_t word, const unsigned char *at,
+                                       size_t size, unsigned char *room, size_t wanted)
+{
+    enum rn_codec_method method = (enum rn_codec_method)(word >> SIZE_BITS);
+
+    if (method == RN_CODEC_NONE)
+        return size == wanted ? at : NULL;
+    return unpack_plane(codec, method, at, size, room, wanted) ? room : NULL;
+}
+
 runnel_status rn_block_codec_unpack(struct rn_block_codec *codec, const void *packed, size_t n, void *block)
 {
     const unsigned char *header = packed, *at = header + RN_CODEC_HEADER_BYTES;
-    unsigned char *plane = codec->planes;
+    const unsigned char *planes[RN_CODEC_MAX_PLANES];
+    unsigned char *room = codec->planes;
     uint32_t unit;
 
     if (!header_good(codec, header, n))
@@ -277,14 +315,15 @@ runnel_status rn_block_codec_unpack(struct rn_block_codec *codec, const void *pa
 
         if (size > n || (wanted == 0 && word != 0))
             return RUNNEL_FORMAT;
-        if (wanted > 0 && !unpack_plane(codec, (enum rn_codec_method)(word >> SIZE_BITS), at, size, plane, wanted))
+        planes[p] = open_plane(codec, word, at, size, room, wanted);
+        if (wanted > 0 && planes[p] == NULL)
             return RUNNEL_FORMAT;
         at += size;
-        plane += wanted;
+        room += wanted;
         n -= size;
     }
     if (n != 0)
         return RUNNEL_FORMAT;
-    merge(codec->planes, codec->options.block_bytes, unit, block);
+    merge(planes, codec->options.block_bytes, unit, block);
     return RUNNEL_OK;
 }

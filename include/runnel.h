@@ -400,8 +400,8 @@ typedef struct runnel_model_options {
     const char *cache_dir;    /* a folder for such blocks that outlive the process; it is made, but not what it lies in.
                                  NULL: none. Several engines may share it: of those with one model one writes */
     uint64_t cache_cold_bytes;/* of cache_dir, for this model: at least 4 MiB; 0: 8 GiB */
-    const char *cache_codec;  /* how blocks are packed in both: "none", "lz4", "zstd"; NULL: zstd, but none for the
-                                 quantised kv_types, which do not shrink */
+    const char *cache_codec;  /* how blocks are packed in both: "none", "bits" (fast), "lz4", "zstd" (smallest); NULL:
+                                 bits, but none for the quantised kv_types, which do not shrink */
     const char *cache_shared; /* a Redis server for such blocks, so that engines on several machines share them:
                                  "redis://[[user]:password@]host[:port][/database]" or "unix:/path", both with
                                  "?ttl=SECONDS" if wanted. What others have put there is seen when the model is
