@@ -99,34 +99,13 @@ void device_reset(struct device *device)
     device->done_ns = device->idle_ns = device->busy_ns = device->n_steps = 0;
 }
 
-static bool supports(const struct rn_backend *backend, const struct rn_op *op, uint32_t type_id)
-{
-    (void)backend;
-    (void)op;
-    (void)type_id;
-    return true;
-}
-
-/* Never called: its model comes without a plan. */
-static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *plan,
-                             const struct rn_backend_limits *limits, rn_progress_fn progress, void *user,
-                             runnel_error *error)
-{
-    (void)backend;
-    (void)plan;
-    (void)limits;
-    (void)progress;
-    (void)user;
-    return rn_error_set(error, RUNNEL_UNSUPPORTED, "there is no plan to prepare");
-}
-
 static void free_backend(struct rn_backend *backend)
 {
     (void)backend; /* device_free does */
 }
 
 static const struct rn_backend_ops device_ops = {
-    .name = "device", .supports = supports, .prepare = prepare, .submit_async = submit_async, .free = free_backend};
+    .name = "device", .submit_async = submit_async, .free = free_backend};
 
 struct device *device_new(const struct rn_backend_limits *limits)
 {

@@ -291,16 +291,14 @@ static bool take_vectors(struct rn_fast *fast)
 
 /* ---- Prepare ---- */
 
-static bool supports(const struct rn_backend *backend, const struct rn_op *op, uint32_t type_id)
+static bool supports(const struct rn_op *op, uint32_t type_id)
 {
-    (void)backend;
     if ((unsigned)op->kind >= RN_OP_KINDS)
         return false;
     return op->weight < 0 || rn_type(type_id) != NULL;
 }
 
-static runnel_status check_plan(const struct rn_fast *fast, const struct rn_plan *plan,
-                                const struct rn_backend_limits *limits, runnel_error *error)
+static runnel_status check_plan(const struct rn_plan *plan, const struct rn_backend_limits *limits, runnel_error *error)
 {
     const struct rn_weight *w;
     uint32_t i;
@@ -316,7 +314,7 @@ static runnel_status check_plan(const struct rn_fast *fast, const struct rn_plan
                             limits->block_tokens);
     for (i = 0; i < plan->n_ops; i++) {
         w = plan->ops[i].weight < 0 ? NULL : &plan->weights[plan->ops[i].weight];
-        if (!supports(&fast->base, &plan->ops[i], w == NULL ? 0 : w->type_id))
+        if (!supports(&plan->ops[i], w == NULL ? 0 : w->type_id))
             return rn_error_set(error, RUNNEL_UNSUPPORTED, "op %u with tensor %.*s", i,
                                 w == NULL ? 1 : (int)w->tensor->name.n, w == NULL ? "-" : w->tensor->name.bytes);
     }
@@ -329,7 +327,7 @@ static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *p
                              runnel_error *error)
 {
     struct rn_fast *fast = (struct rn_fast *)backend;
-    runnel_status status = check_plan(fast, plan, limits, error);
+    runnel_status status = check_plan(plan, limits, error);
 
     RN_CHECK(fast->plan == NULL);
     if (status != RUNNEL_OK)
@@ -403,7 +401,6 @@ struct rn_backend *rn_cpu_backend_new_level(struct rn_heap *heap, struct rn_team
 {
     static const struct rn_backend_ops ops = {
         .name = "cpu",
-        .supports = supports,
         .prepare = prepare,
         .submit_async = submit_async,
         .free = free_backend,

@@ -30,9 +30,8 @@ static struct rn_reference *self(struct rn_backend *backend)
     return (struct rn_reference *)backend;
 }
 
-static bool supports(const struct rn_backend *backend, const struct rn_op *op, uint32_t type_id)
+static bool supports(const struct rn_op *op, uint32_t type_id)
 {
-    (void)backend;
     if ((unsigned)op->kind >= RN_OP_KINDS)
         return false;
     return op->weight < 0 || rn_type(type_id) != NULL;
@@ -147,14 +146,14 @@ static bool limits_ok(const struct rn_backend_limits *l)
            l->mean_window % RN_CHUNK == 0;
 }
 
-static runnel_status check_ops(const struct rn_reference *ref, const struct rn_plan *plan, runnel_error *error)
+static runnel_status check_ops(const struct rn_plan *plan, runnel_error *error)
 {
     const struct rn_weight *weight;
     uint32_t i;
 
     for (i = 0; i < plan->n_ops; i++) {
         weight = plan->ops[i].weight < 0 ? NULL : &plan->weights[plan->ops[i].weight];
-        if (!supports(&ref->base, &plan->ops[i], weight == NULL ? 0 : weight->type_id))
+        if (!supports(&plan->ops[i], weight == NULL ? 0 : weight->type_id))
             return rn_error_set(error, RUNNEL_UNSUPPORTED, "op %s with tensor %.*s cannot be computed",
                                 (unsigned)plan->ops[i].kind < RN_OP_KINDS ? op_names[plan->ops[i].kind] : "?",
                                 weight == NULL ? 0 : (int)weight->tensor->name.n,
@@ -176,7 +175,7 @@ static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *p
         return rn_error_set(
             error, RUNNEL_INVALID,
             "the limits of the backend hold a zero, a bad block size, an unknown KV type or half a chunk");
-    status = check_ops(ref, plan, error);
+    status = check_ops(plan, error);
     if (status != RUNNEL_OK)
         return status;
     if (progress != NULL && !progress(user, 0))
@@ -289,7 +288,6 @@ static void free_reference(struct rn_backend *backend)
 
 static const struct rn_backend_ops reference_ops = {
     .name = "reference",
-    .supports = supports,
     .prepare = prepare,
     .submit_async = submit_async,
     .free = free_reference,

@@ -110,11 +110,9 @@ struct rn_backend {
 struct rn_backend_ops {
     const char *name;
 
-    /* Can this backend run the op with a weight of this type? type_id is ignored for ops without weights. */
-    bool (*supports)(const struct rn_backend *backend, const struct rn_op *op, uint32_t type_id);
-
     /* Takes the memory that steps need and readies the weights (which stay borrowed from the plan's file).
-     * May take long and use threads; called once. UNSUPPORTED names the op and tensor; NO_MEMORY, CANCELLED. */
+     * May take long and use threads; called once. UNSUPPORTED: it cannot run this op with a weight of this type, which
+     * are named; NO_MEMORY, CANCELLED. NULL: it runs without a plan. */
     runnel_status (*prepare)(struct rn_backend *backend, const struct rn_plan *plan,
                              const struct rn_backend_limits *limits, rn_progress_fn progress, void *user,
                              runnel_error *error);

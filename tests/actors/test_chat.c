@@ -21,27 +21,6 @@ struct reciter {
     size_t at, n;
 };
 
-static bool supports(const struct rn_backend *backend, const struct rn_op *op, uint32_t type_id)
-{
-    (void)backend;
-    (void)op;
-    (void)type_id;
-    return true;
-}
-
-static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *plan,
-                             const struct rn_backend_limits *limits, rn_progress_fn progress, void *user,
-                             runnel_error *error)
-{
-    (void)backend;
-    (void)plan;
-    (void)limits;
-    (void)progress;
-    (void)user;
-    (void)error;
-    return RUNNEL_OK;
-}
-
 static void submit_async(struct rn_backend *backend, struct rn_step *step)
 {
     struct reciter *reciter = (struct reciter *)backend;
@@ -64,8 +43,6 @@ static void free_backend(struct rn_backend *backend)
 
 static const struct rn_backend_ops ops = {
     .name = "reciter",
-    .supports = supports,
-    .prepare = prepare,
     .submit_async = submit_async,
     .free = free_backend,
 };

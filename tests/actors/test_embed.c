@@ -96,27 +96,6 @@ static void bits_do_not_change(void **state)
 /* Features of a row: its position + 1, its token, and 3 if it is the first. Token 200 has none that are numbers. */
 enum { WIDTH = 3, N_VOCAB = 256, BAD = 200 };
 
-static bool supports(const struct rn_backend *backend, const struct rn_op *op, uint32_t type_id)
-{
-    (void)backend;
-    (void)op;
-    (void)type_id;
-    return true;
-}
-
-static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *plan,
-                             const struct rn_backend_limits *limits, rn_progress_fn progress, void *user,
-                             runnel_error *error)
-{
-    (void)backend;
-    (void)plan;
-    (void)limits;
-    (void)progress;
-    (void)user;
-    (void)error;
-    return RUNNEL_OK;
-}
-
 static void submit_async(struct rn_backend *backend, struct rn_step *step)
 {
     (void)backend;
@@ -141,7 +120,7 @@ static void free_backend(struct rn_backend *backend)
 static runnel_engine *engine_of_known(runnel_model **model, uint32_t n_features)
 {
     static const struct rn_backend_ops ops = {
-        .name = "known", .supports = supports, .prepare = prepare, .submit_async = submit_async, .free = free_backend};
+        .name = "known", .submit_async = submit_async, .free = free_backend};
     static struct rn_backend backend = {&ops};
     static const struct rn_backend_limits limits = {.max_rows = 7, .max_seqs = 4, .max_outs = 2, .n_blocks = 16,
                                                     .block_tokens = 8, .context_tokens = 100};

@@ -46,27 +46,6 @@ int32_t oracle_chain_next(const struct oracle_chain *chain, const struct oracle_
 
 /* ---- The backend ---- */
 
-static bool supports(const struct rn_backend *backend, const struct rn_op *op, uint32_t type_id)
-{
-    (void)backend;
-    (void)op;
-    (void)type_id;
-    return true;
-}
-
-static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *plan,
-                             const struct rn_backend_limits *limits, rn_progress_fn progress, void *user,
-                             runnel_error *error)
-{
-    (void)backend;
-    (void)plan;
-    (void)limits;
-    (void)progress;
-    (void)user;
-    (void)error;
-    return RUNNEL_OK;
-}
-
 static void breach(struct oracle *oracle, const char *what)
 {
     if (oracle->breach == NULL)
@@ -276,8 +255,6 @@ static void run_copies(struct oracle *oracle, const struct rn_step *step, enum o
 
 static const struct rn_backend_ops oracle_ops = {
     .name = "oracle",
-    .supports = supports,
-    .prepare = prepare,
     .submit_async = submit_async,
     .free = free_backend,
     .block_bytes = block_bytes,
