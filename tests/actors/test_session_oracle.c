@@ -78,9 +78,7 @@ static int teardown(void **state)
 static void settle(void)
 {
     manual_settle(engine);
-    assert_true(rn_prefix_tree_check(&model->tier.tree) && rn_block_pool_check(&model->tier.pool));
-    for (uint32_t i = 0; i < model->tier.pool.n_free; i++)
-        oracle_poison_block(oracle, model->tier.pool.free_stack[i]);
+    manual_check(model, oracle);
 }
 
 static void step(enum oracle_fault fault)

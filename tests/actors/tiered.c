@@ -93,9 +93,7 @@ void tiered_settle(void)
         while (run_one())
             continue;
     } while (runnel_engine_dispatch(tiered.engine, 0) > 0);
-    assert_true(rn_prefix_tree_check(&tiered.model->tier.tree) && rn_block_pool_check(&tiered.model->tier.pool));
-    for (uint32_t i = 0; i < tiered.model->tier.pool.n_free; i++)
-        oracle_poison_block(tiered.oracle, tiered.model->tier.pool.free_stack[i]);
+    manual_check(tiered.model, tiered.oracle);
 }
 
 void tiered_run_out(void)

@@ -56,6 +56,15 @@ void manual_settle(runnel_engine *engine)
     while (runnel_engine_dispatch(engine, 0) > 0);
 }
 
+void manual_check(runnel_model *model, struct oracle *oracle)
+{
+    const struct rn_block_pool *pool = &model->tier.pool;
+
+    assert_true(rn_prefix_tree_check(&model->tier.tree) && rn_block_pool_check(pool));
+    for (uint32_t i = 0; i < pool->n_free; i++)
+        oracle_poison_block(oracle, pool->free_stack[i]);
+}
+
 void manual_complete_at_once(void *user, struct oracle *oracle)
 {
     (void)user;

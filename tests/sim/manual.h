@@ -29,6 +29,9 @@ void manual_run(runnel_engine *engine);
 /* All that can be done without another step, the host's callbacks included. */
 void manual_settle(runnel_engine *engine);
 
+/* Prefix tree and block pool are in order; what is free of the pool holds rubbish from now on. */
+void manual_check(runnel_model *model, struct oracle *oracle);
+
 /* For `submitted`: the step is done before its submit returns. */
 void manual_complete_at_once(void *user, struct oracle *oracle);
 
