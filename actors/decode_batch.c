@@ -193,14 +193,10 @@ static void add_seconds(struct rn_decode *decode, struct rn_batch_part *part, co
     }
 }
 
-/* Prompts have long chains in the same step, which are deeper than trees may be. A head reads the features of the rows
- * that were right as they stand, one behind the other: it has chains. */
+/* Prompts have long chains in the same step, which are deeper than trees may be. */
 static bool can_branch(const struct rn_decode *decode, const struct rn_request *request)
 {
-    const struct rn_drafter *drafter = decode->drafting.drafter;
-
-    return drafter != NULL && drafter->kind == RN_DRAFTER_TOKENS && decode->model->parts.limits.tree_depth >= RN_DRAFT_MOST &&
-           decode->prompts.n == 0 && !request->draft_chain;
+    return decode->model->parts.limits.tree_depth >= RN_DRAFT_MOST && decode->prompts.n == 0 && !request->draft_chain;
 }
 
 static void add_proposed(struct rn_decode *decode, struct rn_batch_part *part, uint32_t room)

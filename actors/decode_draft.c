@@ -94,6 +94,7 @@ void rn_drafting_settle_part(struct rn_decode *decode, const struct rn_batch_par
     lane->n_positions = part->prompt ? part->n_features : 1 + part->n_accepted;
     lane->features_at = part->prompt ? part->n_done - part->n_features : part->n_done - 1;
     lane->features = part->features;
+    lane->strayed = part->strayed; /* each of its rows has features */
     lane->changed = true;
 }
 
@@ -376,7 +377,8 @@ static void add_news(struct rn_decode *decode, struct rn_news_list *list, const 
         .slot = request->slot, .generation = request->generation, .waits = lane->waits, .begins = begins,
         .n_limit = request->n_limit,
         .first = lane->n_told, .n_tokens = n, .tokens = list->tokens + list->n_tokens, .n_flying = lane->n_flying,
-        .flying = lane->flying, .want = lane->want, .features_at = lane->features_at, .n_positions = lane->n_positions};
+        .flying = lane->flying, .want = lane->want, .features_at = lane->features_at, .n_positions = lane->n_positions,
+        .strayed = lane->strayed};
     if (news->n_positions > 0)
         news->features = list->features + (size_t)lane->features * decode->model->parts.row_features;
     lane->n_positions = 0;

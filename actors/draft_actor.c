@@ -100,6 +100,17 @@ static void learn(struct rn_seat *seat, uint32_t x, int32_t token)
         seat->n_tokens = seat->n_known;
 }
 
+/* The target's features of the text's rows; where its last one was a leaf, that stands behind the chain. */
+static void learn_features(const struct rn_draft_actor *draft, struct rn_seat *seat, const struct rn_news *news)
+{
+    uint32_t at = news->features_at - seat->base, n = news->n_positions - (news->strayed > 0);
+    size_t stride = draft->model->parts.row_features;
+
+    rn_seat_learn_features(draft, seat, at, n, news->features);
+    if (news->strayed > 0)
+        rn_seat_learn_features(draft, seat, at + n, 1, news->features + news->strayed * stride);
+}
+
 static void take_news(struct rn_draft_actor *draft, const struct rn_news *news)
 {
     struct rn_seat *seat = find(draft, news);
@@ -124,7 +135,7 @@ static void take_news(struct rn_draft_actor *draft, const struct rn_news *news)
         if (first + i >= seat->n_known)
             learn(seat, first + i, news->tokens[i]);
     if (news->n_positions > 0 && news->features_at >= seat->base)
-        rn_seat_learn_features(draft, seat, news->features_at - seat->base, news->n_positions, news->features);
+        learn_features(draft, seat, news);
     seat->flying = news->flying;
     seat->n_flying = news->n_flying;
     seat->want = news->want;

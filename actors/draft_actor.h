@@ -145,6 +145,10 @@ uint32_t rn_seat_next_layer(const struct rn_draft_actor *draft, const struct rn_
 uint32_t rn_seat_pending(const struct rn_seat *seat, uint32_t layer);
 uint32_t rn_seat_rows(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t layer, uint32_t most);
 
+/* Likewise, of those up to the last token; where all are computed and its guess was not taken, that one's once more. 0:
+ * the target's features are not there. Of a seat in no pass. */
+uint32_t rn_seat_next_rows(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t layer);
+
 /* draft_features.c: what a layer's row of token i reads beside it. keep: what the pass's rows [from, end) gave; features
  * of all of them, or, of the last layer, of the last one alone. */
 const float *rn_seat_input(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t layer, uint32_t i);

@@ -154,7 +154,9 @@ static bool has_input(const struct rn_seat_layer *layer, uint32_t i)
     return layer->f_end > layer->f_first && i > layer->f_first && i <= layer->f_end;
 }
 
-uint32_t rn_seat_rows(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t l, uint32_t most)
+/* Of the rows from `first` on. */
+static uint32_t rows_from(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t l, uint32_t first,
+                          uint32_t most)
 {
     const struct rn_seat_layer *layer = &seat->layers[l];
     bool is_last = l + 1 == draft->drafter->n_layers;
@@ -166,10 +168,25 @@ uint32_t rn_seat_rows(const struct rn_draft_actor *draft, const struct rn_seat *
         return 0;
     if (!is_last) /* what the next layer has not read yet stays */
         most = least(most, room(layer + 1));
-    while (n < most && (has_input(layer, layer->n_done + n) ||
-                        (is_last && n == 0 && seat->own_at > 0 && seat->own_at + 1 == layer->n_done)))
+    while (n < most && (has_input(layer, first + n) ||
+                        (is_last && n == 0 && seat->own_at > 0 && seat->own_at + 1 == first)))
         n++;
     return n;
+}
+
+uint32_t rn_seat_rows(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t l, uint32_t most)
+{
+    return rows_from(draft, seat, l, seat->layers[l].n_done, most);
+}
+
+uint32_t rn_seat_next_rows(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t l)
+{
+    const struct rn_seat_layer *layer = &seat->layers[l];
+    uint32_t n = rn_seat_pending(seat, l);
+
+    if (n > 0)
+        return rn_seat_rows(draft, seat, l, n);
+    return layer->n_done > layer->shift ? rows_from(draft, seat, l, layer->n_done - 1, 1) : 0;
 }
 
 const float *rn_seat_input(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t l, uint32_t i)

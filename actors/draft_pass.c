@@ -116,7 +116,12 @@ static bool is_open(const struct rn_seat *seat)
 
 bool rn_draft_is_sated(const struct rn_draft_actor *draft, const struct rn_seat *seat)
 {
-    return !is_open(seat) || is_behind(seat) || seat->n_tokens - seat->n_known >= goal(draft, seat);
+    uint32_t l = rn_seat_next_layer(draft, seat);
+
+    if (!is_open(seat) || is_behind(seat) || seat->n_tokens - seat->n_known >= goal(draft, seat))
+        return true;
+    /* without features nothing can be computed before the next news: whoever waits would wait for ever */
+    return !seat->in_pass && rn_seat_next_rows(draft, seat, l) == 0;
 }
 
 /* ---- Composing ---- */
@@ -185,17 +190,14 @@ static void add_guesses(struct rn_draft_actor *draft)
 
     for (uint32_t i = 0; i < draft->n_seats; i++) {
         struct rn_seat *seat = &draft->seats[(first + i) % draft->n_seats];
-        uint32_t l = rn_seat_next_layer(draft, seat), n = rn_seat_pending(seat, l);
+        uint32_t l = rn_seat_next_layer(draft, seat), n;
 
         if (rn_draft_is_sated(draft, seat) || !is_of(draft, l))
             continue;
-        /* all computed, and its guess was not taken: the last row once more */
-        seat->layers[l].n_done -= n == 0;
-        n = rn_seat_rows(draft, seat, l, n + (n == 0));
-        if (n == 0)
-            continue;
+        n = rn_seat_next_rows(draft, seat, l);
         if (is_full(draft, n))
             return;
+        seat->layers[l].n_done -= rn_seat_pending(seat, l) == 0;
         draft->layer = l;
         draft->cursor = (first + i + 1) % draft->n_seats;
         add_seat(draft, seat, n);

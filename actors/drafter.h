@@ -24,7 +24,8 @@
  * beginning (early exit). FEATURES, a head or the model's own prediction layer (model/head.h): its row of a token reads
  * that token and the target's features of the position before, or, where the target has not been there, what the row
  * before it gave. Features of the positions that a step has computed travel with the first NEWS behind it: the step
- * writes them into the list's memory. Of a prompt only those of the last positions are asked for.
+ * writes them into the list's memory, one for each row, those of wrong guesses among them. The rows that were right stand
+ * first, one behind the other, but for a leaf. Of a prompt only those of the last positions are asked for.
  *
  * Who owns what: the model's parts own the drafter; the draft actor alone uses its backend from the model's start to
  * its end. Lists are decode's (news) or the draft actor's (drafts), and lent to the other between a message and its
@@ -108,6 +109,7 @@ struct rn_news {
     uint32_t features_at, n_positions; /* FEATURES: the target's of positions [features_at, features_at + n_positions) ... */
     const float *features;    /* ... [n_positions] rows of the step, of which the first
                                  n_features of row_features (engine.h) are for it; the list's */
+    uint32_t strayed;         /* not 0: the last position's is the row so many behind the first one: a leaf's */
     uint32_t n_flying;        /* of the guesses behind these tokens, those in the step in flight ... */
     bool flying;              /* ... if it is in one */
     uint32_t want;            /* guesses wanted for the next step; 0: none for now */

@@ -44,6 +44,35 @@ int32_t oracle_chain_next(const struct oracle_chain *chain, const struct oracle_
     return token_of(chain->sum, alphabet);
 }
 
+void oracle_chain_write(const struct oracle_chain *chain, float features[ORACLE_FEATURES])
+{
+    for (uint32_t i = 0; i < 4; i++) {
+        features[i] = (float)(chain->kv >> 16 * i & 0xffff);
+        features[4 + i] = (float)(chain->sum >> 16 * i & 0xffff);
+    }
+    features[8] = (float)chain->position;
+}
+
+struct oracle_chain oracle_chain_read(const float features[ORACLE_FEATURES])
+{
+    struct oracle_chain chain = {.position = (uint32_t)features[8]};
+
+    for (uint32_t i = 0; i < 4; i++) {
+        chain.kv |= (uint64_t)features[i] << 16 * i;
+        chain.sum |= (uint64_t)features[4 + i] << 16 * i;
+    }
+    return chain;
+}
+
+void oracle_foretell(const struct oracle *oracle, uint64_t sum, int32_t *token, int32_t *second)
+{
+    *token = *second = token_of(sum, &oracle->alphabet);
+    if (mix(sum, 2) % 100 < oracle->wrong_percent)
+        *token = (*token + 1) % ORACLE_VOCAB;
+    if (*second == *token || mix(sum, 3) % 100 >= oracle->second_percent)
+        *second = (*token + 1 + (int32_t)(mix(sum, 4) % 50)) % ORACLE_VOCAB;
+}
+
 /* ---- The backend ---- */
 
 static void breach(struct oracle *oracle, const char *what)
@@ -296,7 +325,8 @@ static void run_moves(struct oracle *oracle, const struct rn_step *step, enum or
     }
 }
 
-static void write_logits(const struct oracle *oracle, const struct rn_step *step, uint32_t r, float *logits)
+/* What attention is here: of all that the row sees. */
+static uint64_t seen_by(const struct oracle *oracle, const struct rn_step *step, uint32_t r)
 {
     const struct rn_step_seq *seq = &step->seqs[step->rows[r].seq];
     uint32_t position = step->rows[r].position, root = step->rows[rn_step_first(step, r)].position;
@@ -304,15 +334,50 @@ static void write_logits(const struct oracle *oracle, const struct rn_step *step
     uint64_t sum = sum_of(oracle, seq->blocks, span.sink, span.sink_end) +
                    sum_of(oracle, seq->means, span.from, span.to) +
                    sum_of(oracle, seq->blocks, span.first, step->parents == NULL ? position + 1 : root);
-    uint32_t token, second;
 
     for (int32_t a = (int32_t)r; step->parents != NULL && a >= 0; a = step->parents[a])
         sum += *kv_at(oracle, seq, rn_step_place(step, (uint32_t)a));
-    token = second = (uint32_t)token_of(sum, &oracle->alphabet);
-    if (mix(sum, 2) % 100 < oracle->wrong_percent)
-        token = (token + 1) % ORACLE_VOCAB;
-    if (second == token || mix(sum, 3) % 100 >= oracle->second_percent)
-        second = (token + 1 + (uint32_t)(mix(sum, 4) % 50)) % ORACLE_VOCAB;
+    return sum;
+}
+
+/* What a head's row has come to: its input, and its token behind it. */
+static struct oracle_chain goes_on(struct oracle *oracle, const struct rn_step *step, uint32_t r)
+{
+    const struct rn_step_row *row = &step->rows[r];
+    struct oracle_chain chain = oracle_chain_read(step->inputs + (size_t)r * ORACLE_FEATURES);
+
+    if (row->position > 0 && *kv_at(oracle, &step->seqs[row->seq], row->position - 1) != chain.kv)
+        breach(oracle, "a head's row has features that are not of the row before");
+    oracle_chain_push(&chain, row->token);
+    return chain;
+}
+
+/* What row r has come to, once it is computed. */
+static struct oracle_chain state_of(struct oracle *oracle, const struct rn_step *step, uint32_t r)
+{
+    const struct rn_step_row *row = &step->rows[r];
+
+    if (oracle->is_head)
+        return goes_on(oracle, step, r);
+    return (struct oracle_chain){.kv = *kv_at(oracle, &step->seqs[row->seq], rn_step_place(step, r)),
+                                 .sum = seen_by(oracle, step, r),
+                                 .position = row->position + 1};
+}
+
+static void write_features(struct oracle *oracle, const struct rn_step *step)
+{
+    for (uint32_t i = 0; i < step->n_features; i++) {
+        struct oracle_chain chain = state_of(oracle, step, step->feature_rows[i]);
+
+        oracle_chain_write(&chain, step->features + (size_t)i * ORACLE_FEATURES);
+    }
+}
+
+static void write_logits(struct oracle *oracle, const struct rn_step *step, uint32_t r, float *logits)
+{
+    int32_t token, second;
+
+    oracle_foretell(oracle, state_of(oracle, step, r).sum, &token, &second);
     memset(logits, 0, ORACLE_VOCAB * sizeof *logits);
     logits[token] = ORACLE_HOT;
     if (oracle->second_percent > 0)
@@ -332,15 +397,21 @@ static uint64_t kv_before(const struct oracle *oracle, const struct rn_step *ste
     return *kv_at(oracle, seq, rn_step_place(step, (uint32_t)step->parents[r]));
 }
 
+static uint64_t kv_of(struct oracle *oracle, const struct rn_step *step, uint32_t r)
+{
+    const struct rn_step_row *row = &step->rows[r];
+
+    return oracle->is_head ? goes_on(oracle, step, r).kv
+                           : kv_after(kv_before(oracle, step, r), row->token, row->position);
+}
+
 static void run_row(struct oracle *oracle, struct rn_step *step, uint32_t r, enum oracle_fault fault)
 {
     const struct rn_step_row *row = &step->rows[r];
     const struct rn_step_seq *seq = &step->seqs[row->seq];
-    uint64_t previous = kv_before(oracle, step, r);
     float *logits;
 
-    *kv_at(oracle, seq, rn_step_place(step, r)) =
-        fault == ORACLE_FAULT_DEVICE ? POISON : kv_after(previous, row->token, row->position);
+    *kv_at(oracle, seq, rn_step_place(step, r)) = fault == ORACLE_FAULT_DEVICE ? POISON : kv_of(oracle, step, r);
     if (rn_chunk_ends(oracle->limits.mean_window, row->position))
         *at(oracle, seq->means, row->position / RN_CHUNK) =
             sum_of(oracle, seq->blocks, row->position + 1 - RN_CHUNK, row->position + 1);
@@ -364,6 +435,8 @@ void oracle_complete(struct oracle *oracle, enum oracle_fault fault)
         run_moves(oracle, step, fault);
         for (uint32_t i = 0; i < step->n_rows; i++)
             run_row(oracle, step, i, fault);
+        if (fault != ORACLE_FAULT_DEVICE)
+            write_features(oracle, step);
     }
     oracle->n_copies += step->n_copies;
     step->status = fault == ORACLE_FAULT_DEVICE || oracle->breach != NULL ? RUNNEL_DEVICE : RUNNEL_OK;

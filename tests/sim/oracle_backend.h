@@ -12,6 +12,10 @@
  * logit stands so far above the rest that temperature and penalties cannot change the choice. A small
  * alphabet makes texts in which stop strings and broken UTF-8 are frequent.
  *
+ * Its features are what a row has come to: KV[i], S[i] and i. A head's oracle reads those of the position before beside a
+ * row's token, so that it goes on exactly as the model does; and it knows what it stored for the row before: that the
+ * input goes on from there is looked at with each row. One feature of another row, and the two differ.
+ *
  * Steps are kept until the simulation completes them: oracle_complete runs the oldest one then, so
  * that a block table or block that was let go too early is read late. Single thread. */
 #ifndef RN_TESTS_SIM_ORACLE_BACKEND_H
@@ -21,6 +25,9 @@
 
 #define ORACLE_VOCAB 256
 #define ORACLE_HOT 1.0e6f
+#define ORACLE_FEATURES 9 /* floats: KV and sum in four parts of 16 bits each, the position */
+
+struct oracle;
 
 struct oracle_alphabet {
     uint32_t n; /* 1..256 */
@@ -39,6 +46,14 @@ void oracle_chain_push(struct oracle_chain *chain, int32_t token);
 /* The token that follows what was pushed. */
 int32_t oracle_chain_next(const struct oracle_chain *chain, const struct oracle_alphabet *alphabet);
 
+/* A state as features, and back: it stands behind `position` tokens. */
+void oracle_chain_write(const struct oracle_chain *chain, float features[ORACLE_FEATURES]);
+struct oracle_chain oracle_chain_read(const float features[ORACLE_FEATURES]);
+
+/* What an oracle with wrong_percent and second_percent holds likeliest behind the state, and second (without
+ * second_percent: any other). */
+void oracle_foretell(const struct oracle *oracle, uint64_t sum, int32_t *token, int32_t *second);
+
 enum oracle_fault {
     ORACLE_FAULT_NONE,
     ORACLE_FAULT_DEVICE,
@@ -52,6 +67,7 @@ struct oracle {
     uint64_t salt;
     uint32_t wrong_percent;       /* of the texts it has seen it foretells another token: a drafter of the oracle */
     uint32_t second_percent;      /* not 0: it also has a second likeliest token, the right one in so many of those */
+    bool is_head;                 /* its rows have features of the position before as inputs */
     uint64_t *kv;                 /* [n_blocks * block_tokens] */
     struct rn_step *first, *last; /* in flight, oldest first */
     uint64_t due_us;              /* the oldest may be completed from then on; the simulation's */

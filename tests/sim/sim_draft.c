@@ -1,4 +1,5 @@
-/* Drafters of the simulation: a second oracle beside the model's, right with a chance, with runners-up or without. */
+/* Drafters of the simulation: a second oracle beside the model's, right with a chance, with runners-up or without; as a
+ * draft model, or as a head that goes on from the model's features. */
 #include "tests/sim/sim.h"
 
 static uint32_t between(struct sim *sim, uint32_t low, uint32_t high)
@@ -34,9 +35,15 @@ bool sim_new_drafter(struct sim *sim, struct sim_model *model, struct rn_model_p
         model->drafter->second_percent = 1 + sim_pick(sim, 100);
     model->drafter->submitted = drafter_submitted;
     model->drafter->user = sim;
-    parts->drafter = (struct rn_drafter){.kind = RN_DRAFTER_TOKENS, .n_layers = 1, .concurrent = sim_chance(sim, 60),
+    parts->drafter = (struct rn_drafter){.n_layers = 1, .concurrent = sim_chance(sim, 60),
                                          .backend = &model->drafter->backend, .limits = limits,
                                          .pass_us = 1 + sim_pick(sim, sim->plan.most_latency_us / 4 + 1)};
+    parts->drafter.kind = RN_DRAFTER_TOKENS;
+    if (sim_chance(sim, 40)) {
+        parts->drafter.kind = RN_DRAFTER_FEATURES;
+        parts->drafter.n_features = parts->row_features = ORACLE_FEATURES;
+        model->drafter->is_head = true;
+    }
     for (uint32_t n = 1; n <= 64 && sim_chance(sim, 98); n *= 2)
         rn_step_cost_note(&parts->cost, n, 1 + sim->plan.most_latency_us / 2);
     return true;
