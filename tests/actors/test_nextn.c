@@ -1,6 +1,8 @@
 /* A file with three prediction layers as a drafter. Each guess that was made is compared with what the layers give when
  * their plans are run over the finished text, one after the other: the guess j places behind the last token, where those
- * before it were right, is the likeliest token of layer j - 1 there. Guesses are read off the rows of the model's steps.
+ * before it were right, is the likeliest token of layer j - 1 there, and its runner-up the second likeliest. Guesses are
+ * read off the rows of the model's steps. So those behind a runner-up that was right must have been made from its row's
+ * features, and from nothing that belongs to the guess in whose place it came.
  *
  * The layers are a head that is trained here on what stands before the final norm, with norms that undo what the layers
  * read behind it. So guesses are often right, and chains of them are seen. */
@@ -24,7 +26,7 @@
 #include "taught.h"
 #include "tests/model/model_edit.h"
 
-enum { LAYERS = 3, TOKENS = UNLESS_SLOW(200, 40), CONTEXT = 512, BLOCK = 16, MOST_SEEN = 4096,
+enum { LAYERS = 3, TOKENS = UNLESS_SLOW(120, 40), CONTEXT = 512, BLOCK = 16, MOST_SEEN = 4096,
        PROMPTS = 8 };
 
 static char file_path[2][64]; /* of one layer, of three */
@@ -34,6 +36,7 @@ static char file_path[2][64]; /* of one layer, of three */
 struct guess {
     uint32_t position, place; /* the guess is the token of `position`, the place-th behind the last known */
     int32_t token;
+    bool leaf;                /* a runner-up */
 };
 
 static struct {
@@ -52,12 +55,14 @@ static void watch(const struct rn_step *step)
         const struct rn_step_row *row = &step->rows[r];
 
         assert_true(row->position < CONTEXT);
-        seen.text[row->position] = row->token; /* of a wrong guess until a step has the token in its place */
         if (seen.prompt_seen && r > 0) {
             assert_true(seen.n_guesses < MOST_SEEN);
-            seen.guesses[seen.n_guesses++] = (struct guess){row->position, r, row->token};
+            seen.guesses[seen.n_guesses++] =
+                (struct guess){row->position, row->position - step->rows[0].position, row->token,
+                               step->parents != NULL && step->parents[r] != (int32_t)r - 1};
             continue;
         }
+        seen.text[row->position] = row->token;
         seen.n = row->position + 1;
     }
     seen.prompt_seen = seen.prompt_seen || step->n_outs > 0;
@@ -70,19 +75,27 @@ static void on_done(struct rn_step *step)
     __atomic_store_n((bool *)step->user, true, __ATOMIC_RELEASE);
 }
 
-static int32_t likeliest(const float *logits, uint32_t n)
+/* What a layer holds of a position. */
+struct foretold {
+    int32_t likeliest, second;
+};
+
+static struct foretold likeliest(const float *logits, uint32_t n)
 {
-    uint32_t best = 0;
+    uint32_t best = 0, second;
 
     for (uint32_t i = 1; i < n; i++)
         best = logits[i] > logits[best] ? i : best;
-    return (int32_t)best;
+    second = best == 0;
+    for (uint32_t i = second + 1; i < n; i++)
+        second = i != best && logits[i] > logits[second] ? i : second;
+    return (struct foretold){(int32_t)best, (int32_t)second};
 }
 
 /* n rows of a plan, from position 0; their features [n, width] to `out`, which may be `inputs`, and their likeliest
  * tokens. */
 static void run(struct rn_heap *heap, struct rn_plan *plan, const int32_t *tokens, uint32_t n, const float *inputs,
-                float *out, int32_t *best)
+                float *out, struct foretold *best)
 {
     const struct rn_backend_limits limits = {.max_rows = CONTEXT, .max_seqs = 1, .max_outs = CONTEXT,
                                              .n_blocks = CONTEXT / BLOCK, .block_tokens = BLOCK,
@@ -118,9 +131,9 @@ static void run(struct rn_heap *heap, struct rn_plan *plan, const int32_t *token
 }
 
 /* foretold[d][i]: the token of position i by layer d. */
-static void foretell(const char *path, uint32_t layers, int32_t foretold[LAYERS][CONTEXT])
+static void foretell(const char *path, uint32_t layers, struct foretold foretold[LAYERS][CONTEXT])
 {
-    static int32_t best[CONTEXT];
+    static struct foretold best[CONTEXT];
     struct rn_heap heap;
     struct rn_gguf *gguf = NULL;
     struct rn_plan *plan = NULL;
@@ -147,27 +160,69 @@ static void foretell(const char *path, uint32_t layers, int32_t foretold[LAYERS]
 
 struct tally {
     uint32_t compared[LAYERS], right[LAYERS];
+    uint32_t leaves, leaves_right, behind; /* runners-up; guesses behind those that were right */
 };
 
-/* Of a step's guesses those behind a wrong one are not looked at. */
+/* A step's guesses, as far as they have been looked at. */
+struct progress {
+    uint32_t root;     /* position of its first row */
+    uint32_t n_chain, n_right;
+    uint32_t leaf_at;  /* of the leaf that was right; 0: none */
+    bool fresh;        /* all were made for this step: the one before has refuted what was left */
+};
+
+/* The next step that has guesses. */
+static struct progress progress_to(const struct progress *last, const struct guess *g)
+{
+    uint32_t end = last->root + last->n_right + (last->leaf_at > 0) + 1;
+
+    return (struct progress){.root = g->position - 1, .fresh = g->position - 1 == end && last->n_right < last->n_chain};
+}
+
+static void check(const struct guess *g, int32_t want)
+{
+    if (g->token != want)
+        fail_msg("position %u, %s %u: token %d, and the layer gives %d", g->position, g->leaf ? "runner-up" : "guess",
+                 g->place, g->token, want);
+}
+
+/* Of a step's guesses those behind a wrong one are not looked at. Leaves stand behind the chain; those that were left
+ * over from a step before were made by a deeper layer. */
 static void compare(uint32_t layers, struct tally *tally)
 {
-    static int32_t foretold[LAYERS][CONTEXT];
-    bool on_track = true;
+    static struct foretold foretold[LAYERS][CONTEXT];
+    struct progress now = {0}, last = {0};
 
     foretell(file_path[layers > 1], layers, foretold);
     for (uint32_t i = 0; i < seen.n_guesses; i++) {
         const struct guess *g = &seen.guesses[i];
+        bool right = g->token == seen.text[g->position];
+        bool known;
 
-        on_track = g->place == 1 || on_track;
-        if (!on_track || g->place > layers || g->position >= seen.n)
+        if (g->place == 1 && !g->leaf) {
+            last = now;
+            now = progress_to(&last, g);
+        }
+        now.n_chain += !g->leaf;
+        if (g->place > now.n_right + 1)
             continue;
-        if (g->token != foretold[g->place - 1][g->position])
-            fail_msg("position %u, guess %u: token %d, and the layer gives %d", g->position, g->place, g->token,
-                     foretold[g->place - 1][g->position]);
-        on_track = g->token == seen.text[g->position];
+        known = now.fresh && g->place <= layers && g->position < seen.n;
+        if (g->leaf) {
+            now.leaf_at = right ? g->position : now.leaf_at;
+            if (!known)
+                continue;
+            check(g, foretold[g->place - 1][g->position].second);
+            tally->leaves++;
+            tally->leaves_right += right;
+            continue;
+        }
+        now.n_right += right;
+        if (!known)
+            continue;
+        check(g, foretold[g->place - 1][g->position].likeliest);
         tally->compared[g->place - 1]++;
-        tally->right[g->place - 1] += on_track;
+        tally->right[g->place - 1] += right;
+        tally->behind += last.leaf_at > 0;
     }
 }
 
@@ -190,8 +245,11 @@ static void guess_all(uint32_t layers, struct tally *tally)
         request = make_request(prompt, TOKENS, &capture);
         request.draft = RUNNEL_DRAFT_MODEL;
         request.draft_max = 5;
+        request.ignore_eos = 1;
         request.cache_salt = i + 1;
         assert_int_equal(run_request(engine, model, &request), RUNNEL_EVENT_DONE);
+        memcpy(seen.text + capture.last.usage.prompt_tokens, capture.tokens,
+               capture.n_tokens * sizeof capture.tokens[0]);
         compare(layers, tally);
         capture_clear(&capture);
     }
@@ -201,19 +259,24 @@ static void guess_all(uint32_t layers, struct tally *tally)
     runnel_engine_free(engine);
     for (uint32_t d = 0; d < layers; d++)
         print_message("layer %u of %u: %u guesses, %u right\n", d, layers, tally->compared[d], tally->right[d]);
+    print_message("%u runners-up, %u right, %u guesses behind those\n", tally->leaves, tally->leaves_right,
+                  tally->behind);
 }
 
 static void each_guess_is_its_layers(void **state)
 {
-    struct tally one = {{0}, {0}}, three = {{0}, {0}};
+    struct tally one, three;
 
     (void)state;
+    memset(&one, 0, sizeof one);
+    memset(&three, 0, sizeof three);
     guess_all(1, &one);
     guess_all(LAYERS, &three);
     assert_true(one.compared[0] > UNLESS_SLOW(60, 10) && three.compared[0] > UNLESS_SLOW(60, 10));
     /* all of them have guessed, and have been right; layers that have hardly been trained are seldom so */
     for (uint32_t d = 0; d < UNLESS_SLOW(LAYERS, 1); d++)
         assert_true(three.compared[d] > 15 && UNLESS_SLOW(three.right[d] > 4, true));
+    assert_true(UNLESS_SLOW(one.behind > 30 && three.behind > 30, true));
 }
 
 /* Many at once, greedy and sampled, some cancelled: the text without. */
