@@ -1,14 +1,19 @@
 /* One actor's own thread: see lone.h. */
+#define _GNU_SOURCE
 #include "actors/lone.h"
 
 #include <pthread.h>
+#include <stdio.h>
 
 #define LONE_THREAD UINT32_MAX /* its number for the trace: none of the schedulers' */
 
 static void *lone_main(void *arg)
 {
     struct rn_lone *lone = arg;
+    char name[16];
 
+    snprintf(name, sizeof name, "rn-%s", lone->actor->class->name);
+    pthread_setname_np(pthread_self(), name);
     for (;;) {
         uint32_t ticket = rn_wake_ticket(&lone->wake);
 

@@ -5,9 +5,10 @@
  *                                             a prompt as long as the rest alone
  *   bench_tiers serve MODEL DIR TOKENS        prefixes 1 and 2, filled before: cold (the files' pages are dropped from
  *                                             memory), warm by turns in room for one and a rest
- *   bench_tiers beside MODEL DIR TOKENS       another stream decodes beside those two by turns, the same requests where
- *                                             both are hot and where each comes up from warm: alone, one, two, four a
- *                                             second, and without a pause
+ *   bench_tiers beside MODEL DIR TOKENS RATE ROUNDS  another stream decodes, by turns alone and beside RATE requests
+ *                                             a second for those two, in a model where both are hot and in one where
+ *                                             each comes up from warm; what the mover's thread took, and how long the
+ *                                             compute team's threads were ready to run but did not
  *   bench_tiers storm MODEL DIR N TOKENS TENTHS [SECONDS]  N prefixes in a cyclic order, three rounds, hot room for
  *                                             TENTHS/10 of them: without a cache, with the hot tier alone, with warm,
  *                                             with cold, without a cache again. SECONDS: of each, and one round
@@ -26,7 +27,7 @@
 
 #include "runnel.h"
 
-enum { REST = 32, MOST_TOKENS = 16384, BESIDE = 100, ROUNDS = 3 };
+enum { REST = 32, MOST_TOKENS = 16384, BESIDE = 100, ROUNDS = 3, MOST_ROUNDS = 100 };
 
 static runnel_engine *engine;
 static runnel_model *model;
@@ -60,6 +61,7 @@ static void on_log(void *user, runnel_log_level level, const char *line)
     fprintf(stderr, "%s\n", line);
 }
 
+/* Another one, where there is an engine already. */
 static void load(const char *path, const runnel_model_options *options)
 {
     runnel_engine_options engine_options;
@@ -69,7 +71,7 @@ static void load(const char *path, const runnel_model_options *options)
     runnel_engine_options_default(&engine_options);
     engine_options.on_log = on_log;
     engine_options.log_level = RUNNEL_LOG_WARNING;
-    if (runnel_engine_new(&engine_options, &engine, &error) != RUNNEL_OK ||
+    if ((engine == NULL && runnel_engine_new(&engine_options, &engine, &error) != RUNNEL_OK) ||
         runnel_model_load(engine, path, options, &model, &error) != RUNNEL_OK ||
         runnel_model_wait(model, -1, &error) != RUNNEL_OK || runnel_model_get_info(model, &info) != RUNNEL_OK)
         die(path, &error);
@@ -280,41 +282,119 @@ static void serve(const char *path, const char *dir, uint32_t n)
 
 /* ---- beside ---- */
 
-static void beside_with(const char *path, const char *dir, uint32_t n, const char *name, uint64_t room_tokens)
+struct time_of { /* of all threads of a name */
+    double run_ms, wait_ms; /* wait: ready to run, but others did */
+};
+
+static struct time_of time_of(const char *name)
+{
+    struct time_of sum = {0, 0};
+    DIR *tasks = opendir("/proc/self/task");
+    const struct dirent *entry;
+
+    while (tasks != NULL && (entry = readdir(tasks)) != NULL) {
+        char path[300], comm[32] = "";
+        unsigned long long run = 0, wait = 0;
+        FILE *file;
+
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
+        if ((file = fopen(path, "r")) != NULL) {
+            if (fgets(comm, sizeof comm, file) == NULL)
+                comm[0] = '\0';
+            fclose(file);
+        }
+        snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", entry->d_name);
+        if (strncmp(comm, name, strlen(name)) != 0 || (file = fopen(path, "r")) == NULL)
+            continue;
+        if (fscanf(file, "%llu %llu", &run, &wait) == 2) {
+            sum.run_ms += (double)run / 1e6;
+            sum.wait_ms += (double)wait / 1e6;
+        }
+        fclose(file);
+    }
+    if (tasks != NULL)
+        closedir(tasks);
+    return sum;
+}
+
+struct beside {
+    runnel_model *model;
+    const char *name;
+    double alone[MOST_ROUNDS], with[MOST_ROUNDS], ratio[MOST_ROUNDS];
+};
+
+static void prepare(struct beside *beside, const char *path, const char *dir, uint32_t n, uint64_t room)
 {
     runnel_model_options options;
-    uint64_t room = bytes_of(path, room_tokens, n + 256);
-    static const double every_s[] = {1, 0.5, 0.25, 0};
-    uint32_t n_moves;
-    double alone;
 
     options_for(&options, dir, n + 256);
     options.kv_bytes = room;
-    options.cache_warm_bytes = 3 * room;
+    options.cache_warm_bytes = 2 * room + ((uint64_t)64 << 20);
     load(path, &options);
+    beside->model = model;
     ask(0, 0, REST, false, NULL);
     for (uint64_t i = 0; i < 4; i++) {
-        ask(1 + i % 2, n, 1, false, NULL);
+        ask(1 + i % 2, n, 1, false, i < 2 ? NULL : beside->name);
         settle();
     }
-    alone = decode_rate(n, -1, &n_moves);
-    printf("%-4s decode: %6.2f tokens/s alone;", name, alone);
-    for (size_t i = 0; i < sizeof every_s / sizeof every_s[0]; i++) {
-        double rate = decode_rate(n, every_s[i], &n_moves);
-
-        printf(" beside one each %.2f s (%u): %.2f, %.1f %%;", every_s[i], n_moves, rate, 100 * rate / alone);
-    }
-    puts("");
-    fflush(stdout);
-    unload();
 }
 
-static void beside(const char *path, const char *dir, uint32_t n)
+/* By turns alone and beside; the time that the mover took for each prefix. */
+static void turn(struct beside *beside, uint32_t n, double rate, unsigned round)
 {
-    const uint32_t more = 512;
+    struct time_of mover, team, mover_after, team_after;
+    uint32_t n_moves;
+    double alone, with;
 
-    beside_with(path, dir, n, "hot", 2 * (uint64_t)n + more);
-    beside_with(path, dir, n, "warm", n + more);
+    model = beside->model;
+    alone = decode_rate(n, -1, &n_moves);
+    mover = time_of("rn-mover");
+    team = time_of("rn-cpu-");
+    with = decode_rate(n, 1 / rate, &n_moves);
+    mover_after = time_of("rn-mover");
+    team_after = time_of("rn-cpu-");
+    beside->alone[round] = alone;
+    beside->with[round] = with;
+    beside->ratio[round] = with / alone;
+    printf("%-4s alone %6.2f tokens/s, beside %2u %6.2f, %5.1f %%; the mover ran %5.1f ms and waited %5.1f for each, the "
+           "team ran %5.0f and waited %5.1f in all\n", beside->name, alone, n_moves, with, 100 * with / alone,
+           (mover_after.run_ms - mover.run_ms) / n_moves, (mover_after.wait_ms - mover.wait_ms) / n_moves,
+           team_after.run_ms - team.run_ms, team_after.wait_ms - team.wait_ms);
+    fflush(stdout);
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, unsigned n)
+{
+    qsort(values, n, sizeof *values, compare);
+    return (values[n / 2] + values[(n - 1) / 2]) / 2;
+}
+
+static void beside(const char *path, const char *dir, uint32_t n, double rate, unsigned n_rounds)
+{
+    struct beside both[2] = {{.name = "hot"}, {.name = "warm"}};
+    uint64_t hot_room = bytes_of(path, 2 * (uint64_t)n + 512, n + 256), room = bytes_of(path, n + 512, n + 256);
+
+    if (rate <= 0 || n_rounds < 1 || n_rounds > MOST_ROUNDS)
+        die("rate or rounds", NULL);
+    prepare(&both[0], path, dir, n, hot_room);
+    prepare(&both[1], path, dir, n, room);
+    for (unsigned round = 0; round < n_rounds; round++)
+        for (unsigned i = 0; i < 2; i++)
+            turn(&both[(round + i) % 2], n, rate, round);
+    for (unsigned i = 0; i < 2; i++) {
+        printf("%-4s medians of %u, at %.2f a second: alone %.2f tokens/s, ", both[i].name, n_rounds, rate,
+               median(both[i].alone, n_rounds));
+        printf("beside %.2f, pair by pair %.1f %%\n", median(both[i].with, n_rounds),
+               100 * median(both[i].ratio, n_rounds));
+    }
+    unload();
 }
 
 /* ---- storm ---- */
@@ -398,14 +478,14 @@ int main(int argc, char **argv)
         fill(argv[2], argv[3], strtoull(argv[4], NULL, 10), (uint32_t)atoi(argv[5]));
     else if (argc == 5 && strcmp(mode, "serve") == 0)
         serve(argv[2], argv[3], (uint32_t)atoi(argv[4]));
-    else if (argc == 5 && strcmp(mode, "beside") == 0)
-        beside(argv[2], argv[3], (uint32_t)atoi(argv[4]));
+    else if (argc == 7 && strcmp(mode, "beside") == 0)
+        beside(argv[2], argv[3], (uint32_t)atoi(argv[4]), atof(argv[5]), (unsigned)atoi(argv[6]));
     else if ((argc == 7 || argc == 8) && strcmp(mode, "storm") == 0)
         storm(argv[2], argv[3], (uint32_t)atoi(argv[4]), (uint32_t)atoi(argv[5]), (uint32_t)atoi(argv[6]),
               argc == 8 ? atof(argv[7]) : 0);
     else {
         fprintf(stderr, "usage: bench_tiers fill MODEL DIR WHICH TOKENS | serve MODEL DIR TOKENS | beside MODEL DIR "
-                        "TOKENS | storm MODEL DIR N TOKENS TENTHS [SECONDS]\n");
+                        "TOKENS RATE ROUNDS | storm MODEL DIR N TOKENS TENTHS [SECONDS]\n");
         return 2;
     }
     return 0;
