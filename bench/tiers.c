@@ -356,8 +356,8 @@ static void turn(struct beside *beside, uint32_t n, double rate, unsigned round)
     beside->alone[round] = alone;
     beside->with[round] = with;
     beside->ratio[round] = with / alone;
-    printf("%-4s alone %6.2f tokens/s, beside %2u %6.2f, %5.1f %%; the mover ran %5.1f ms and waited %5.1f for each, the "
-           "team ran %5.0f and waited %5.1f in all\n", beside->name, alone, n_moves, with, 100 * with / alone,
+    printf("%-4s alone %6.2f tokens/s, beside %2u %6.2f, %5.1f %%; the mover ran %5.1f ms and waited %5.1f for each, "
+           "the team ran %5.0f and waited %5.1f in all\n", beside->name, alone, n_moves, with, 100 * with / alone,
            (mover_after.run_ms - mover.run_ms) / n_moves, (mover_after.wait_ms - mover.wait_ms) / n_moves,
            team_after.run_ms - team.run_ms, team_after.wait_ms - team.wait_ms);
     fflush(stdout);

@@ -12,6 +12,10 @@ enum { GROUP = RN_BIT_GROUP, WORDS = GROUP / 8, BIT_BYTES = GROUP / 8, RAW = 8, 
 
 #define EACH(byte) ((uint64_t)(byte) * UINT64_C(0x0101010101010101))
 
+/* Sixteen bytes in one register, where the machine has such. */
+typedef uint64_t lanes __attribute__((vector_size(16)));
+typedef uint8_t bytes16 __attribute__((vector_size(16)));
+
 union group {
     uint8_t bytes[GROUP];
     uint64_t words[WORDS];
@@ -39,18 +43,6 @@ static inline uint8_t *put_part(const union group *codes, unsigned bits, unsigne
     return out + n * sizeof *words;
 }
 
-static inline const uint8_t *get_part(const uint8_t *in, unsigned bits, unsigned at, union group *codes)
-{
-    unsigned n = WORDS * bits / 8, n_fields = 8 / bits;
-    uint64_t mask = EACH((1u << bits) - 1), words[WORDS / 2];
-
-    memcpy(words, in, n * sizeof *words);
-    for (unsigned k = 0; k < n_fields; k++)
-        for (unsigned i = 0; i < n; i++)
-            codes->words[k * n + i] |= (words[i] >> k * bits & mask) << at;
-    return in + n * sizeof *words;
-}
-
 static void put_codes(const union group *codes, uint32_t width, uint8_t *out)
 {
     if (width & 4)
@@ -61,27 +53,10 @@ static void put_codes(const union group *codes, uint32_t width, uint8_t *out)
         put_part(codes, 1, width & 6, out);
 }
 
-static void get_codes(const uint8_t *in, uint32_t width, union group *codes)
-{
-    memset(codes, 0, sizeof *codes);
-    if (width & 4)
-        in = get_part(in, 4, 0, codes);
-    if (width & 2)
-        in = get_part(in, 2, width & 4, codes);
-    if (width & 1)
-        get_part(in, 1, width & 6, codes);
-}
-
 static inline void turn_left(union group *group)
 {
     for (unsigned i = 0; i < WORDS; i++)
         group->words[i] = (group->words[i] << 1 & EACH(0xfe)) | (group->words[i] >> 7 & EACH(0x01));
-}
-
-static inline void turn_right(union group *group)
-{
-    for (unsigned i = 0; i < WORDS; i++)
-        group->words[i] = (group->words[i] >> 1 & EACH(0x7f)) | (group->words[i] << 7 & EACH(0x80));
 }
 
 static inline void add(union group *group, uint8_t number)
@@ -230,22 +205,80 @@ size_t rn_bit_plane_pack(const uint8_t *plane, size_t n, uint8_t *out, size_t ro
 
 /* ---- Unpacking ---- */
 
+static inline lanes load(const uint8_t *in)
+{
+    lanes value;
+
+    memcpy(&value, in, sizeof value);
+    return value;
+}
+
+/* All bytes of a group, sixteen at a time; inlined with a fixed width, so that what the width has not is not there. */
+static inline __attribute__((always_inline)) void get_codes(const uint8_t *in, uint32_t width, uint8_t base,
+                                                            uint8_t *restrict bytes)
+{
+    const uint8_t *twos = in + 32 * (width & 4), *ones = in + 32 * (width & 6);
+    const lanes low = {EACH(0x7f), EACH(0x7f)}, high = {EACH(0x80), EACH(0x80)};
+    const bytes16 bases = (bytes16)(lanes){EACH(base), EACH(base)};
+
+    for (unsigned k = 0; k < 2; k++) {
+        for (unsigned i = 0; i < 8; i++) {
+            lanes code = {0, 0};
+
+            if (width & 4)
+                code |= load(in + 16 * i) >> 4 * k & EACH(15);
+            if (width & 2)
+                code |= (load(twos + 16 * (i % 4)) >> (4 * k + i / 4 * 2) & EACH(3)) << (width & 4);
+            if (width & 1)
+                code |= (load(ones + 16 * (i % 2)) >> (4 * k + i / 2) & EACH(1)) << (width & 6);
+            code = (lanes)((bytes16)code + bases);
+            code = (code >> 1 & low) | (code << 7 & high);
+            memcpy(bytes + 128 * k + 16 * i, &code, sizeof code);
+        }
+    }
+}
+
+static void get_group(const uint8_t *in, uint32_t width, uint8_t base, uint8_t *restrict bytes)
+{
+    switch (width) {
+    case 0:
+        get_codes(in, 0, base, bytes);
+        return;
+    case 1:
+        get_codes(in, 1, base, bytes);
+        return;
+    case 2:
+        get_codes(in, 2, base, bytes);
+        return;
+    case 3:
+        get_codes(in, 3, base, bytes);
+        return;
+    case 4:
+        get_codes(in, 4, base, bytes);
+        return;
+    case 5:
+        get_codes(in, 5, base, bytes);
+        return;
+    case 6:
+        get_codes(in, 6, base, bytes);
+        return;
+    default:
+        get_codes(in, 7, base, bytes);
+    }
+}
+
 /* The bytes it has taken; 0: this is no group. */
 static size_t unpack_group(const uint8_t *packed, size_t n_packed, uint8_t *bytes)
 {
     const uint8_t *codes = packed + RN_BIT_HEADER, *places;
     uint32_t width = packed[0], n = packed[2];
-    union group group;
 
     if (width >= RAW || n_packed < RN_BIT_HEADER + BIT_BYTES * width + 2 * n)
         return 0;
-    get_codes(codes, width, &group);
-    add(&group, packed[1]);
-    turn_right(&group);
+    get_group(codes, width, packed[1], bytes);
     places = codes + BIT_BYTES * width;
     for (uint32_t i = 0; i < n; i++)
-        group.bytes[places[i]] = places[n + i];
-    memcpy(bytes, group.bytes, GROUP);
+        bytes[places[i]] = places[n + i];
     return RN_BIT_HEADER + BIT_BYTES * width + 2 * n;
 }
 

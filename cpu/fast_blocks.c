@@ -94,6 +94,15 @@ runnel_status rn_fast_read_block(struct rn_backend *backend, uint32_t block, uin
     return RUNNEL_OK;
 }
 
+/* A prefix that comes up is larger than the caches, and those who compute want them. */
+static void put(const struct rn_fast *fast, uint8_t *to, const uint8_t *from, size_t n)
+{
+    if (fast->level->stream != NULL)
+        fast->level->stream(to, from, n);
+    else
+        memcpy(to, from, n);
+}
+
 runnel_status rn_fast_write_block(struct rn_backend *backend, uint32_t block, const void *bytes)
 {
     const struct rn_fast *fast = of(backend);
@@ -103,9 +112,9 @@ runnel_status rn_fast_write_block(struct rn_backend *backend, uint32_t block, co
     for (uint32_t i = 0; i < fast->plan->n_kv_layers; i++) {
         const struct rn_fast_layer *layer = &fast->layers[i];
 
-        memcpy(layer->keys + block * layer->key_block, from, layer->key_block);
+        put(fast, layer->keys + block * layer->key_block, from, layer->key_block);
         from += layer->key_block;
-        memcpy(layer->values + block * layer->value_block, from, layer->value_block);
+        put(fast, layer->values + block * layer->value_block, from, layer->value_block);
         from += layer->value_block;
     }
     return RUNNEL_OK;

@@ -200,6 +200,10 @@ struct rn_level {
     /* NULL: there is no own kernel; `other` decodes the rows and takes any format. */
     const struct rn_kernel *(*kernel)(uint32_t type_id);
     const struct rn_kernel *other;
+
+    /* A copy whose end is not kept in caches and not read before it is written; as good as memcpy for the order in
+     * which other threads see it. For what is large, and read much later. NULL: the level has none. */
+    void (*stream)(void *to, const void *from, size_t n);
 };
 
 /* NULL where the build or the machine does not have the level. */

@@ -38,6 +38,7 @@ RN_FEW_OF_AVX512(RN_DECLARE)
 #undef RN_DECLARE
 
 extern const struct rn_rows rn_rows_avx2;
+void rn_stream_avx2(void *to, const void *from, size_t n);
 extern const struct rn_attention rn_attention_avx512, rn_attention_amx;
 
 #endif

@@ -102,6 +102,21 @@ static void key_store(void *out, const float *a, uint32_t n, uint32_t stride, ru
     }
 }
 
+/* ---- Copies past the caches ---- */
+
+void rn_stream_avx2(void *to, const void *from, size_t n)
+{
+    size_t at = -(uintptr_t)to % sizeof(__m256i);
+
+    at = at < n ? at : n;
+    memcpy(to, from, at);
+    for (; at + sizeof(__m256i) <= n; at += sizeof(__m256i))
+        _mm256_stream_si256((__m256i *)((char *)to + at),
+                            _mm256_loadu_si256((const __m256i *)((const char *)from + at)));
+    memcpy((char *)to + at, (const char *)from + at, n - at);
+    _mm_sfence(); /* such stores are ordered by nothing else, not by a release either */
+}
+
 /* ---- The level ---- */
 
 const struct rn_rows rn_rows_avx2 = {
@@ -120,7 +135,7 @@ const struct rn_level *rn_level_avx2(void)
 {
     static const struct rn_level level = {
         .name = "avx2", .rows = &rn_rows_avx2, .attention = &row_attention, .kernel = kernel_avx2,
-        .other = &rn_other_avx2_kernel};
+        .other = &rn_other_avx2_kernel, .stream = rn_stream_avx2};
     uint32_t a, b, c, d;
 
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))

@@ -219,7 +219,8 @@ const struct rn_level *rn_level_avx512(void)
                                           .rows = &rn_rows_avx2,
                                           .attention = &rn_attention_avx512,
                                           .kernel = kernel_avx512,
-                                          .other = &kernel_other};
+                                          .other = &kernel_other,
+                                          .stream = rn_stream_avx2};
 
     if (rn_level_avx2() == NULL || !__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
         !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512vnni"))
@@ -243,7 +244,8 @@ const struct rn_level *rn_level_amx(void)
                                           .rows = &rn_rows_avx2,
                                           .attention = &rn_attention_amx,
                                           .kernel = kernel_avx512,
-                                          .other = &kernel_other};
+                                          .other = &kernel_other,
+                                          .stream = rn_stream_avx2};
 
     return rn_level_avx512() != NULL && tiles_allowed() ? &level : NULL;
 }

@@ -191,6 +191,29 @@ static void test_rope(void **state)
     }
 }
 
+/* From and to any place, any length: what was asked for, and nothing beside it. */
+static void test_stream(void **state)
+{
+    enum { ROOM = 420 };
+    uint8_t from[ROOM], to[ROOM];
+    size_t l, at, n, i;
+
+    (void)state;
+    for (i = 0; i < ROOM; i++)
+        from[i] = (uint8_t)rn_splitmix64(&seed);
+    for (l = 0; l < sizeof level_names / sizeof *level_names; l++) {
+        const struct rn_level *level = rn_level_named(level_names[l]);
+
+        for (at = 0; level != NULL && level->stream != NULL && at < 70; at++)
+            for (n = 0; n < 200; n += n < 70 ? 1 : 13) {
+                memset(to, 0, sizeof to);
+                level->stream(to + at, from + 3 * at, n);
+                for (i = 0; i < ROOM; i++)
+                    assert_int_equal(to[i], i >= at && i < at + n ? from[3 * at + i - at] : 0);
+            }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -198,6 +221,7 @@ int main(void)
         cmocka_unit_test(test_nan_spreads),
         cmocka_unit_test(test_norms),
         cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_stream),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
