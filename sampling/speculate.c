@@ -3,12 +3,6 @@
 
 #include <stddef.h>
 
-#define COST_SMOOTHING 0.04f      /* weight of the newest step, once there were many */
-#define COST_MOST 25u
-#define OUTLIER 1.5f              /* a step that took longer than so many times what it should was held up */
-#define DRIFT 0.03125f            /* how far the other sizes follow */
-#define CAPS 4u                   /* larger sizes that bound one */
-#define MORE_ROWS 4.0f            /* in the guess beyond what is known: a row costs a fifth of a step of one */
 #define DRAFT_SMOOTHING 0.0833f   /* of the newest draft: the last dozen or so count */
 #define FIRST_ACCEPTANCE 0.6f     /* taken for granted, with the weight of three drafts */
 #define FIRST_SEEN 3u
@@ -21,82 +15,11 @@
 #define MOST_PAUSE 256u
 #define TRIAL 3u                  /* drafts of a trial */
 #define GAIN 1.03f                /* less than this is noise */
+#define MARGIN 1.5f               /* standard errors that are paid for: then about one price in fifteen is too low */
 #define SECOND_SEEN 1.0f          /* runners-up that were right and expected, taken for granted */
 #define SECOND_MEMORY 16.0f       /* expected ones that are remembered */
 #define SECOND_FROM 8u            /* drafts are looked at before a runner-up is a row: by then it is known for nothing
                                      what those are worth, and the money was for the drafts */
-
-/* ---- Times of steps ---- */
-
-static uint32_t size_of(uint32_t n_rows)
-{
-    uint32_t size = RN_COST_EXACT, width = RN_COST_EXACT / 4, most = RN_COST_EXACT + width;
-
-    if (n_rows <= RN_COST_EXACT)
-        return n_rows > 0 ? n_rows - 1 : 0;
-    for (; n_rows > most && size < RN_COST_SIZES - 1; size++) {
-        if ((size - RN_COST_EXACT) % 4 == 3)
-            width *= 2;
-        most += width;
-    }
-    return size;
-}
-
-static float beyond(const struct rn_step_cost *cost, uint32_t size, float rows)
-{
-    return cost->us[size] * (rows + MORE_ROWS) / (cost->rows[size] + MORE_ROWS);
-}
-
-/* No more than a larger step takes: one that was held up when it was measured stays dear, since nobody tries it. */
-static float capped(const struct rn_step_cost *cost, uint32_t size, float us)
-{
-    for (uint32_t i = size + 1; i <= size + CAPS && i < RN_COST_SIZES; i++)
-        us = cost->n[i] > 0 && cost->us[i] < us ? cost->us[i] : us;
-    return us;
-}
-
-float rn_step_cost_of(const struct rn_step_cost *cost, uint32_t n_rows)
-{
-    float rows = (float)n_rows, share, rise;
-    uint32_t size = size_of(n_rows), low, high;
-
-    low = cost->n[size] > 0 && cost->rows[size] <= rows ? size + 1 : size; /* one more than it is */
-    high = low;
-    while (low > 0 && cost->n[low - 1] == 0)
-        low--;
-    while (high < RN_COST_SIZES && cost->n[high] == 0)
-        high++;
-    if (low == 0)
-        return high < RN_COST_SIZES ? beyond(cost, high, rows) : 0;
-    low--;
-    if (high == RN_COST_SIZES)
-        return beyond(cost, low, rows);
-    share = (rows - cost->rows[low]) / (cost->rows[high] - cost->rows[low]);
-    rise = cost->us[high] > cost->us[low] ? cost->us[high] - cost->us[low] : 0;
-    return capped(cost, size, cost->us[low] + share * rise);
-}
-
-/* Steps of one size are alike, so what their time changes by is the machine's doing: the other sizes follow. */
-static void follow(struct rn_step_cost *cost, float change)
-{
-    for (uint32_t i = 0; i < RN_COST_SIZES; i++)
-        cost->us[i] *= 1 + DRIFT * (change - 1);
-}
-
-void rn_step_cost_note(struct rn_step_cost *cost, uint32_t n_rows, uint64_t us)
-{
-    float expected = rn_step_cost_of(cost, n_rows), now = us > 0 ? (float)us : 1, weight;
-    uint32_t size = size_of(n_rows);
-
-    now = expected == 0 || now < OUTLIER * expected ? now : OUTLIER * expected;
-    if (size < RN_COST_EXACT && cost->n[size] > 0)
-        follow(cost, now / expected);
-    weight = 1.0f / (float)(cost->n[size] + 1);
-    weight = weight > COST_SMOOTHING ? weight : COST_SMOOTHING;
-    cost->us[size] += weight * (now - cost->us[size]);
-    cost->rows[size] += weight * ((float)n_rows - cost->rows[size]);
-    cost->n[size] += cost->n[size] < COST_MOST;
-}
 
 /* ---- Lengths ---- */
 
@@ -119,16 +42,25 @@ void rn_speculation_grant(struct rn_speculation *speculation, uint64_t n_tokens)
 /* A step as it stands: what it takes, and how many tokens it is worth. */
 struct step {
     const struct rn_step_cost *cost;
-    uint32_t n_rows;
+    uint32_t n_rows, n_streams;
     float us, tokens;
 };
 
-/* What `length` drafts cost, in tokens. */
+static struct step step_of(const struct rn_step_cost *cost, uint32_t n_rows, uint32_t n_streams, float tokens)
+{
+    return (struct step){cost, n_rows, n_streams, rn_step_cost_of(cost, n_rows), tokens};
+}
+
+/* What `length` drafts cost, in tokens. What the rise is in doubt by all streams share: they meet the same error, and
+ * for all of them together it is to be made good once. */
 static float price_of(const struct step *step, uint32_t length)
 {
-    float more = rn_step_cost_of(step->cost, step->n_rows + length) - step->us;
+    float doubt, rise;
 
-    return length > 0 && more > 0 ? more * step->tokens / step->us : 0;
+    if (length == 0 || step->us == 0)
+        return 0;
+    rise = rn_step_cost_rise(step->cost, step->n_rows, length, &doubt);
+    return (rise + MARGIN * doubt / (float)step->n_streams) * step->tokens / step->us;
 }
 
 /* What candidates there are. */
@@ -183,25 +115,41 @@ static float grow(struct choice *choice)
     return branch;
 }
 
-/* How many rows give the greatest gain; 0: none does. */
-static uint32_t best_rows(struct choice choice, const struct step *step, uint32_t most_rows)
+/* How many rows give the greatest gain, which *gain is; 0: none does. */
+static uint32_t best_rows(struct choice choice, const struct step *step, uint32_t most_rows, float *gain)
 {
-    float best = GAIN * step->tokens / step->us, tokens = step->tokens;
+    float tokens = step->tokens;
     uint32_t rows = 0;
 
+    *gain = GAIN;
     for (uint32_t n = 1; n <= most_rows; n++) {
-        float us = rn_step_cost_of(step->cost, step->n_rows + n), rate;
+        float us = rn_step_cost_of(step->cost, step->n_rows + n), now;
 
         tokens += grow(&choice);
         if (choice.shape.n_chain + choice.shape.n_branches < n)
             break;
-        rate = tokens / (us > step->us ? us : step->us);
-        if (rate > best) {
-            best = rate;
+        now = tokens / step->tokens * (us > step->us ? step->us / us : 1);
+        if (now > *gain) {
+            *gain = now;
             rows = n;
         }
     }
     return rows;
+}
+
+/* Is it time to measure once more what a step without drafts takes, since a measurement that was held up would explain
+ * all that is gained? Asked of the stream alone, so that all streams answer alike in the same step. */
+static bool must_measure(const struct choice *choice, const struct rn_step_cost *cost, uint32_t n_streams,
+                         uint32_t most_rows)
+{
+    const struct step alone = step_of(cost, n_streams, n_streams, (float)n_streams);
+    uint32_t n = rn_step_cost_doubtful(cost, n_streams);
+    float gain;
+
+    if (n == 0)
+        return false;
+    best_rows(*choice, &alone, most_rows, &gain);
+    return gain < 1 + 1.0f / (float)n;
 }
 
 static struct rn_shape shape_of(struct choice choice, uint32_t rows)
@@ -224,19 +172,6 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* One row more than the largest step that is known has, of many rows a few. */
-uint32_t rn_step_cost_reach(const struct rn_step_cost *cost)
-{
-    uint32_t known = RN_COST_SIZES, top;
-
-    while (known > 0 && cost->n[known - 1] == 0)
-        known--;
-    if (known == 0)
-        return 0;
-    top = (uint32_t)cost->rows[known - 1];
-    return top + 1 + top / 16;
-}
-
 static uint32_t venture(const struct rn_step_cost *cost, uint32_t n_rows, uint32_t most)
 {
     uint32_t top = rn_step_cost_reach(cost);
@@ -249,10 +184,7 @@ static uint32_t venture(const struct rn_step_cost *cost, uint32_t n_rows, uint32
 /* What the drafts of the last step cost, now that it is known how long such a step takes. */
 static void pay(struct rn_speculation *speculation, const struct rn_step_cost *cost)
 {
-    const struct step step = {.cost = cost,
-                              .n_rows = speculation->n_rows,
-                              .us = rn_step_cost_of(cost, speculation->n_rows),
-                              .tokens = speculation->tokens};
+    const struct step step = step_of(cost, speculation->n_rows, speculation->n_streams, speculation->tokens);
 
     speculation->purse -= price_of(&step, speculation->n_drafted);
     speculation->purse += INCOME;
@@ -271,15 +203,16 @@ struct rn_shape rn_speculation_shape(struct rn_speculation *speculation, const s
                                      uint32_t n_rows, uint32_t n_streams, uint32_t most, uint32_t most_rows,
                                      const float *shares)
 {
-    struct step step = {.cost = cost, .n_rows = n_rows, .us = rn_step_cost_of(cost, n_rows)};
+    float tokens = (float)n_streams + (float)(n_rows - n_streams) * speculation->acceptance, gain;
+    const struct step step = step_of(cost, n_rows, n_streams, tokens);
     struct rn_shape none = {0};
     struct choice choice;
     uint32_t rows;
 
     pay(speculation, cost);
-    step.tokens = (float)n_streams + (float)(n_rows - n_streams) * speculation->acceptance;
     speculation->n_rows = n_rows;
-    speculation->tokens = step.tokens;
+    speculation->n_streams = n_streams;
+    speculation->tokens = tokens;
     if (most == 0)
         return none;
     if (speculation->rest > 0) {
@@ -288,7 +221,9 @@ struct rn_shape rn_speculation_shape(struct rn_speculation *speculation, const s
     }
     most_rows = venture(cost, n_rows, most_rows); /* the first step of all has no drafts, and tells what one costs */
     choice = choice_of(speculation, speculation->trial || speculation->seen < SECOND_FROM ? NULL : shares, most);
-    rows = speculation->trial ? least(least(most, most_rows), TRIAL) : best_rows(choice, &step, most_rows);
+    if (!speculation->trial && must_measure(&choice, cost, n_streams, most_rows))
+        return none;
+    rows = speculation->trial ? least(least(most, most_rows), TRIAL) : best_rows(choice, &step, most_rows, &gain);
     rows = affordable(speculation, &step, rows);
     if (rows == 0 && most_rows > 0)
         rn_speculation_rest(speculation);

@@ -25,8 +25,15 @@
  * drafts cost their price, t (c(r + k) - c(r)) / c(r), and each that was right gives one token back. The purse begins
  * with a token or so, grows by little with each step, and drafts for which there is no money are not made; nor
  * steps that are much larger than all that were measured. What all its drafts have cost in vain is therefore bounded by
- * what it began with and that growth, whoever proposes. A sequence for which no k pays, or that has no money, rests for
- * some steps, each time twice as many, and then tries a few drafts again: acceptance changes along a text.
+ * what it began with and that growth, whoever proposes.
+ *
+ * Measured times are noisy, and who chooses by them prefers those whose error makes drafts look cheap. So a price has a
+ * margin: the stream's share of what the rise c(r + k) - c(r) is in doubt by (step_cost.h), little once it has been
+ * measured often. And a time of steps without drafts that few of them have told may be that of one that was held up:
+ * now and then all streams whose gain that would explain leave a step without drafts, so that it is measured again.
+ *
+ * A sequence for which no k pays, or that has no money, rests for some steps, each time twice as many, and then tries a
+ * few drafts again: acceptance changes along a text.
  *
  * Nothing here changes what is drawn, only how many at once. */
 #ifndef RN_SAMPLING_SPECULATE_H
@@ -35,24 +42,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sampling/step_cost.h"
+
 #define RN_DRAFT_MOST 16u     /* drafts of a sequence in a step */
 #define RN_DRAFT_DEFAULT 8u
-#define RN_COST_EXACT 16u     /* steps of so many rows have a measurement of their own ... */
-#define RN_COST_SIZES 48u     /* ... larger ones four for each doubling */
-
-/* Times of steps by number of rows. All 0: nothing is known. */
-struct rn_step_cost {
-    float us[RN_COST_SIZES];
-    float rows[RN_COST_SIZES];   /* of the steps of a size, on average */
-    uint8_t n[RN_COST_SIZES];    /* how many there were, up to a few; 0: us and rows say nothing */
-};
-
-/* A step of n_rows took so long. The other sizes follow a little: a machine that turns slower does so for all. */
-void rn_step_cost_note(struct rn_step_cost *cost, uint32_t n_rows, uint64_t us);
-
-/* Between two sizes that were measured, on the line between them; beyond all, as if four rows more than there are were
- * computed: a guess that lets a few more rows be tried, and not many. 0: nothing is known. */
-float rn_step_cost_of(const struct rn_step_cost *cost, uint32_t n_rows);
 
 struct rn_speculation {
     float acceptance; /* of all drafts that were looked at */
@@ -63,6 +56,7 @@ struct rn_speculation {
     uint32_t pause;  /* how long the next rest is */
     uint32_t trial;  /* 1: the next drafts are taken whatever is expected of them */
     uint32_t n_drafted, n_rows; /* of the last step: drafts that are not paid yet, its rows without them ... */
+    uint32_t n_streams;         /* ... its streams ... */
     float tokens;               /* ... and what it was worth */
     float seconds, shares;      /* runners-up that were the token, and how many were expected: the last ones */
 };
@@ -93,9 +87,6 @@ struct rn_shape rn_speculation_shape(struct rn_speculation *speculation, const s
 
 /* Drafts do not pay now: none for a while, each time twice as long. */
 void rn_speculation_rest(struct rn_speculation *speculation);
-
-/* Rows of the largest step that may be tried now. 0: nothing is known. */
-uint32_t rn_step_cost_reach(const struct rn_step_cost *cost);
 
 /* Of n_drafted drafts of a step the first n_accepted were right. */
 void rn_speculation_note(struct rn_speculation *speculation, uint32_t n_drafted, uint32_t n_accepted);

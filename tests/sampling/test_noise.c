@@ -1,0 +1,215 @@
+/* The policy of drafts where measured times are noisy. The judge is the time that steps take on average, which a race
+ * knows and the policy does not: it sees each step's time with an error of its own, of mean zero. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "base/rng.h"
+#include "sampling/speculate.h"
+
+#define STREAMS_MOST 64
+
+struct race {
+    double base, slope;   /* of the time of a step: base + slope * rows ... */
+    double swing;         /* ... measured with an error of up to so much of it, to either side */
+    double acceptance;
+    uint32_t n_streams, n_tokens;
+    double first;         /* so many times longer the first step of all took */
+};
+
+static double coin(uint64_t *random)
+{
+    return (double)(rn_splitmix64(random) >> 11) * 0x1p-53;
+}
+
+static double time_of(const struct race *race, uint32_t n_rows)
+{
+    return race->base + race->slope * n_rows;
+}
+
+/* Tokens per time over those without drafts, until there are n_tokens for each stream. The table begins empty, which
+ * is the worst that can be: an engine's is filled by all of its requests. */
+static double run(const struct race *race, uint64_t seed)
+{
+    struct rn_speculation s[STREAMS_MOST];
+    struct rn_step_cost cost = {.us = {0}};
+    double time = 0, tokens = 0, first = race->first;
+    uint64_t random = seed * 7919 + 13;
+
+    for (uint32_t i = 0; i < race->n_streams; i++) {
+        rn_speculation_init(&s[i]);
+        rn_speculation_grant(&s[i], race->n_tokens);
+    }
+    while (tokens < race->n_streams * race->n_tokens) {
+        uint32_t n_rows = race->n_streams;
+        double took;
+
+        for (uint32_t i = 0; i < race->n_streams; i++) {
+            uint32_t n = rn_speculation_length(&s[i], &cost, n_rows, race->n_streams, 8), right = 0;
+
+            while (right < n && coin(&random) < race->acceptance)
+                right++;
+            rn_speculation_note(&s[i], n, right);
+            n_rows += n;
+            tokens += 1 + right;
+        }
+        took = time_of(race, n_rows);
+        time += took;
+        took *= first * (1 + race->swing * (2 * coin(&random) - 1));
+        rn_step_cost_note(&cost, n_rows, (uint64_t)took);
+        first = 1;
+    }
+    return tokens / time * time_of(race, race->n_streams) / race->n_streams;
+}
+
+struct verdict {
+    double least, mean;
+    uint32_t n, n_below; /* runs; those below 0.98 */
+};
+
+static struct verdict judge(const struct race *race, uint32_t n_seeds)
+{
+    struct verdict verdict = {.least = 1e9, .n = n_seeds};
+
+    for (uint32_t seed = 1; seed <= n_seeds; seed++) {
+        double rate = run(race, seed);
+
+        verdict.least = rate < verdict.least ? rate : verdict.least;
+        verdict.mean += rate / n_seeds;
+        verdict.n_below += rate < 0.98;
+    }
+    return verdict;
+}
+
+/* Never below 0.98 of plain: the mean of each case, and single runs but for one in four hundred, and those by little. A
+ * run of one stream is 96 tokens, a draft in vain as much as a hundredth of it, and whether a draft is right is chance
+ * as well as what is measured. */
+static void noisy_times_do_not_lose(void **state)
+{
+    static const double bases[] = {0, 5000, 20000, 100000}, acceptances[] = {0, 0.1, 0.2, 0.3, 0.5, 0.8};
+    static const uint32_t streams[] = {1, 3, 8, 16, 40, 64};
+    uint32_t n = 0, n_below = 0;
+    double least = 1, least_mean = 2;
+
+    (void)state;
+    for (uint32_t i = 0; i < 4 * 6 * 6; i++) {
+        struct race race = {bases[i % 4], 1000, 0.1, acceptances[i / 4 % 6], streams[i / 24], 96, 1};
+        struct verdict v = judge(&race, race.n_streams <= 3 ? 300 : 30);
+
+        if (!(v.mean >= 0.985 && v.least >= 0.95 && v.n_below * 20 <= v.n))
+            fail_msg("base %g, %u streams, acceptance %g: %.4f of plain, least %.4f, %u of %u runs below 0.98",
+                     race.base, race.n_streams, race.acceptance, v.mean, v.least, v.n_below, v.n);
+        n += v.n;
+        n_below += v.n_below;
+        least = v.least < least ? v.least : least;
+        least_mean = v.mean < least_mean ? v.mean : least_mean;
+    }
+    print_message("%u of %u runs below 0.98, least %.4f; least mean of a case %.4f\n", n_below, n, least, least_mean);
+    assert_true(n_below * 400 <= n);
+}
+
+/* What is gained where drafts are good stays: of the best length's gain, which who knows all would always take. */
+static void noisy_times_gain(void **state)
+{
+    static const double bases[] = {5000, 20000, 100000}, acceptances[] = {0.8, 0.95};
+
+    (void)state;
+    for (uint32_t i = 0; i < 6; i++) {
+        struct race race = {bases[i % 3], 1000, 0.1, acceptances[i / 3], 1, 2000, 1};
+        struct verdict v = judge(&race, 10);
+        double best = 0, tokens = 1, power = 1;
+
+        for (uint32_t k = 1; k <= 8; k++) {
+            power *= race.acceptance;
+            tokens += power;
+            best = fmax(best, tokens * time_of(&race, 1) / time_of(&race, 1 + k));
+        }
+        print_message("base %g, acceptance %g: %.3f, of at most %.3f\n", race.base, race.acceptance, v.mean, best);
+        assert_true(v.mean > 0.95 * best);
+    }
+}
+
+/* A first step that was held up makes drafts look as if they cost little, or nothing where a row costs a whole step. It
+ * is found out before that has cost much. */
+static void held_up_is_found_out(void **state)
+{
+    static const double bases[] = {0, 5000, 20000};
+
+    (void)state;
+    for (uint32_t i = 0; i < 3 * 5; i++) {
+        struct race race = {bases[i % 3], 1000, 0.02, i / 3 * 0.2, 1, 96, 2};
+        struct verdict v = judge(&race, 40);
+
+        if (!(v.mean >= (race.base > 0 ? 0.98 : 0.9)))
+            fail_msg("base %g, acceptance %g: %.4f of plain, least %.4f", race.base, race.acceptance, v.mean, v.least);
+    }
+}
+
+/* Of what a rise is said to be in doubt by: how often the true one is more than 1.645 of those above what was told must
+ * be one time in twenty, as of a normal distribution. */
+static void doubt_is_as_large_as_the_error(void **state)
+{
+    static const uint32_t seen[] = {1, 4, 16};
+    uint64_t random = 17;
+
+    (void)state;
+    for (uint32_t c = 0; c < 3; c++) {
+        uint32_t n_above = 0, n_below = 0, n = 4000;
+
+        for (uint32_t round = 0; round < n; round++) {
+            struct race race = {20000, 3000, 0.1, 0, 1, 0, 1};
+            struct rn_step_cost cost = {.us = {0}};
+            float rise, doubt, true_rise = 3 * 3000;
+
+            for (uint32_t i = 0; i < 400 + 2 * seen[c]; i++) { /* steps of other sizes tell how unrestful it is */
+                uint32_t rows = i < 400 ? 30 : i % 2 == 0 ? 2 : 5;
+                double error = 0.1 * (coin(&random) + coin(&random) + coin(&random) - 1.5);
+
+                rn_step_cost_note(&cost, rows, (uint64_t)(time_of(&race, rows) * (1 + error)));
+            }
+            rise = rn_step_cost_rise(&cost, 2, 3, &doubt);
+            n_above += true_rise > rise + 1.645f * doubt;
+            n_below += true_rise < rise - 1.645f * doubt;
+        }
+        print_message("%u measurements: %.3f above, %.3f below\n", seen[c], (double)n_above / n, (double)n_below / n);
+        assert_in_range(n_above, n / 40, n / 12);
+        assert_in_range(n_below, n / 40, n / 12);
+    }
+}
+
+/* Nobody knows of a rise that was never measured more than the guess; of one measured often there is no doubt. */
+static void doubt_has_bounds(void **state)
+{
+    struct rn_step_cost cost = {.us = {0}};
+    float doubt, rise;
+
+    (void)state;
+    rn_step_cost_note(&cost, 16, 1000);
+    rise = rn_step_cost_rise(&cost, 16, 4, &doubt);
+    assert_true(fabsf(rise - 200) < 0.1f && doubt > 0 && doubt < 200);
+    for (uint32_t i = 0; i < 2000; i++)
+        rn_step_cost_note(&cost, i % 2 == 0 ? 16 : 8, i % 2 == 0 ? 1000 : 700);
+    rise = rn_step_cost_rise(&cost, 8, 8, &doubt);
+    assert_true(fabsf(rise - 300) < 1 && doubt < 5);
+    rise = rn_step_cost_rise(&cost, 16, 1, &doubt);
+    assert_true(rise > 0 && doubt < 50.1f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(doubt_has_bounds),
+        cmocka_unit_test(doubt_is_as_large_as_the_error),
+        cmocka_unit_test(held_up_is_found_out),
+        cmocka_unit_test(noisy_times_gain),
+        cmocka_unit_test(noisy_times_do_not_lose),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
