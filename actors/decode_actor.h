@@ -88,6 +88,7 @@ struct rn_batch_part {
     uint32_t n_done; /* the request's, with this step */
     bool tells_progress, tells_computed, tells_embedding;
     uint32_t n_drafts, n_branches, n_accepted; /* of the chain, runners-up; of all, those that were right */
+    uint32_t leaves;  /* bit i: the runner-up of the chain's draft i is one of its rows */
     uint32_t strayed; /* not 0: the last true row is a leaf, with so many rows of the part before it */
     bool moves;       /* what strayed in the step before is moved */
     bool by_model;   /* the drafts are the drafter's, not the proposer's */

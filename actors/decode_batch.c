@@ -188,6 +188,7 @@ static void add_seconds(struct rn_decode *decode, struct rn_batch_part *part, co
         if ((branches >> i & 1) == 0)
             continue;
         add_candidate(decode, part, guesses->seconds[i].token, i)->strayed = ++place;
+        part->leaves |= 1u << i;
         part->n_branches++;
         batch->n_branches++;
     }

@@ -100,21 +100,29 @@ void rn_drafting_settle_part(struct rn_decode *decode, const struct rn_batch_par
 
 /* ---- Guesses ---- */
 
-struct rn_guesses rn_drafting_guesses(const struct rn_decode *decode, const struct rn_request *request)
+/* What is left of the line behind the request's tokens. */
+static struct rn_guesses rest_of(const struct rn_guess_line *line, const struct rn_request *request)
 {
     struct rn_guesses none = {0};
-    const struct rn_draft_lane *lane;
     uint32_t n;
 
+    if (line->first > request->n_tokens || line->first + line->n <= request->n_tokens)
+        return none;
+    n = request->n_tokens - line->first;
+    if (n > 0 && memcmp(line->guesses, request->tokens + line->first, n * sizeof line->guesses[0]) != 0)
+        return none;
+    return (struct rn_guesses){line->n - n, line->guesses + n, line->seconds + n};
+}
+
+struct rn_guesses rn_drafting_guesses(const struct rn_decode *decode, const struct rn_request *request)
+{
+    struct rn_guesses guesses = {0};
+
     if (!is_begun(decode, request))
-        return none;
-    lane = lane_of(decode, request);
-    if (lane->first > request->n_tokens || lane->first + lane->n <= request->n_tokens)
-        return none;
-    n = request->n_tokens - lane->first;
-    if (n > 0 && memcmp(lane->guesses, request->tokens + lane->first, n * sizeof lane->guesses[0]) != 0)
-        return none;
-    return (struct rn_guesses){lane->n - n, lane->guesses + n, lane->seconds + n};
+        return guesses;
+    for (uint32_t i = 0; i < RN_GUESS_LINES && guesses.n == 0; i++)
+        guesses = rest_of(&lane_of(decode, request)->lines[i], request);
+    return guesses;
 }
 
 static void take_guesses(struct rn_drafting *drafting, const struct rn_drafts *item)
@@ -124,10 +132,7 @@ static void take_guesses(struct rn_drafting *drafting, const struct rn_drafts *i
     if (lane->generation != item->generation || !lane->begun)
         return;
     lane->state = item->state;
-    lane->first = item->first;
-    lane->n = item->n;
-    memcpy(lane->guesses, item->guesses, sizeof lane->guesses);
-    memcpy(lane->seconds, item->seconds, sizeof lane->seconds);
+    memcpy(lane->lines, item->lines, sizeof lane->lines);
 }
 
 void rn_drafting_on_drafts(struct rn_actor *self, struct rn_msg *msg)
@@ -245,7 +250,7 @@ static void ask(struct rn_decode *decode, uint32_t passes)
         most = rn_batch_draft_room(decode, request);
         want = rn_drafting_guesses(decode, request).n + passes;
         lane->want = want < most ? want : most;
-        lane->n_flying = 0;
+        lane->n_flying = lane->leaves = 0;
         lane->flying = false;
         lane->changed = lane->waits = lane->waited = true;
     }
@@ -331,6 +336,7 @@ void rn_drafting_step(struct rn_decode *decode)
         }
         lane->flying = !part->prompt;
         lane->n_flying = part->n_drafts;
+        lane->leaves = part->leaves;
         lane->want = part->request->model_speculation.rest > 0 ? 0 : part->request->draft_max;
         lane->waits = lane->waited = false;
         /* one that takes turns needs to know nothing while nobody waits, once it is through with the past */
@@ -377,8 +383,9 @@ static void add_news(struct rn_decode *decode, struct rn_news_list *list, const 
         .slot = request->slot, .generation = request->generation, .waits = lane->waits, .begins = begins,
         .n_limit = request->n_limit,
         .first = lane->n_told, .n_tokens = n, .tokens = list->tokens + list->n_tokens, .n_flying = lane->n_flying,
-        .flying = lane->flying, .want = lane->want, .features_at = lane->features_at, .n_positions = lane->n_positions,
-        .strayed = lane->strayed};
+        .leaves = lane->leaves, .flying = lane->flying, .want = lane->want,
+        .odds = rn_odds_of(&request->model_speculation), .features_at = lane->features_at,
+        .n_positions = lane->n_positions, .strayed = lane->strayed};
     if (news->n_positions > 0)
         news->features = list->features + (size_t)lane->features * decode->model->parts.row_features;
     lane->n_positions = 0;
@@ -391,11 +398,19 @@ static void add_news(struct rn_decode *decode, struct rn_news_list *list, const 
     lane->changed = lane->telling = lane->n_told < request->n_tokens;
 }
 
+static uint64_t expected_end_us(const struct rn_decode *decode)
+{
+    float takes_us = rn_step_cost_of(&decode->cost, decode->batch->step.n_rows);
+
+    return takes_us > 0 ? decode->batch->begin_ns / 1000 + (uint64_t)takes_us : 0;
+}
+
 static void send(struct rn_decode *decode, struct rn_news_list *list)
 {
     struct rn_msg *msg = rn_msg_new(decode->actor.runtime, RN_MSG_NEWS);
 
     list->step_us = (uint32_t)rn_step_cost_of(&decode->cost, 1);
+    list->ends_us = decode->in_flight ? expected_end_us(decode) : 0;
     msg->news.list = list;
     rn_actor_send(&decode->model->draft.actor, msg);
 }

@@ -33,14 +33,12 @@ struct rn_draft_lane {
     bool told;            /* the draft actor knows of it ... */
     uint32_t n_told;      /* ... and so many of its tokens ... */
     bool telling;         /* ... and the others are to follow in the next lists */
-    uint32_t want, n_flying;
+    uint32_t want, n_flying, leaves;
     bool flying, waits;
     bool waited;          /* for the next step */
     uint32_t features_at, n_positions, features; /* to be told: positions; the first one's row of those of the list ... */
     uint32_t strayed;     /* ... and not 0: the last one's is so many behind it */
-    uint32_t first, n;    /* guesses[0, n) are tokens [first, first + n) */
-    int32_t guesses[RN_GUESS_MOST];
-    struct rn_second seconds[RN_GUESS_MOST];
+    struct rn_guess_line lines[RN_GUESS_LINES];
 };
 
 struct rn_drafting {

@@ -31,7 +31,7 @@ static struct rn_seat *find(struct rn_draft_actor *draft, const struct rn_news *
 /* Nothing that is in a pass can be freed before it is back. */
 static void end_seat(struct rn_draft_actor *draft, struct rn_seat *seat)
 {
-    if (seat->in_pass)
+    if (rn_draft_in_pass(seat))
         seat->ended = true;
     else
         rn_draft_free_seat(draft, seat);
@@ -59,8 +59,10 @@ static struct rn_seat *begin_seat(struct rn_draft_actor *draft, const struct rn_
                              .n_valid = UINT32_MAX};
     seat->tokens = rn_alloc(heap, capacity, sizeof seat->tokens[0]);
     seat->blocks = rn_alloc(heap, seat->max_blocks, sizeof seat->blocks[0]);
-    if (!rn_seat_features_new(draft, seat) || seat->tokens == NULL || seat->blocks == NULL) {
+    if (!rn_seat_features_new(draft, seat) || !rn_branch_new(draft, seat) || seat->tokens == NULL ||
+        seat->blocks == NULL) {
         rn_seat_features_free(draft, seat);
+        rn_branch_free(draft, seat);
         rn_free(heap, seat->tokens);
         rn_free(heap, seat->blocks);
         seat->tokens = NULL;
@@ -76,10 +78,11 @@ static struct rn_seat *begin_seat(struct rn_draft_actor *draft, const struct rn_
 
 /* Begins anew in the memory that it has, if that is enough: nothing is allocated while a stream runs. What a pass in
  * flight computes for it counts no longer. */
-static bool begin_again(struct rn_seat *seat, const struct rn_news *news)
+static bool begin_again(struct rn_draft_actor *draft, struct rn_seat *seat, const struct rn_news *news)
 {
     if (news->first >= news->n_limit || news->n_limit - news->first > seat->capacity || seat->state == RN_DRAFTS_OFF)
         return false;
+    rn_branch_drop(draft, seat);
     seat->base = news->first;
     seat->n_known = seat->n_tokens = seat->n_valid = 0;
     rn_seat_reset(seat);
@@ -87,17 +90,29 @@ static bool begin_again(struct rn_seat *seat, const struct rn_news *news)
     return true;
 }
 
-/* A token that is known now at index x. Where something else was guessed, all behind it was in vain. */
-static void learn(struct rn_seat *seat, uint32_t x, int32_t token)
+/* Where something else was guessed, all behind it was in vain, but for a branch that says so. */
+static void turn(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t x, int32_t token)
 {
-    if (x < seat->n_tokens && seat->tokens[x] != token) {
-        seat->n_tokens = x;
-        rn_seat_forget(seat, x);
+    if (rn_branch_is(seat, x, token)) {
+        rn_branch_adopt(draft, seat);
+        return;
     }
+    rn_branch_drop(draft, seat);
+    seat->n_tokens = x;
+    rn_seat_forget(seat, x);
+}
+
+/* A token that is known now at index x. */
+static void learn(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t x, int32_t token)
+{
+    if (x < seat->n_tokens && seat->tokens[x] != token)
+        turn(draft, seat, x, token);
     seat->tokens[x] = token;
     seat->n_known = x + 1;
     if (seat->n_tokens < seat->n_known)
         seat->n_tokens = seat->n_known;
+    if (seat->branch.at <= x)
+        rn_branch_drop(draft, seat);
 }
 
 /* The target's features of the text's rows; where its last one was a leaf, that stands behind the chain. */
@@ -116,7 +131,7 @@ static void take_news(struct rn_draft_actor *draft, const struct rn_news *news)
     struct rn_seat *seat = find(draft, news);
     uint32_t first;
 
-    if (seat != NULL && (news->ended || (news->begins && !begin_again(seat, news)))) {
+    if (seat != NULL && (news->ended || (news->begins && !begin_again(draft, seat, news)))) {
         end_seat(draft, seat);
         seat = NULL;
     }
@@ -133,11 +148,13 @@ static void take_news(struct rn_draft_actor *draft, const struct rn_news *news)
     }
     for (uint32_t i = 0; i < news->n_tokens; i++)
         if (first + i >= seat->n_known)
-            learn(seat, first + i, news->tokens[i]);
+            learn(draft, seat, first + i, news->tokens[i]);
     if (news->n_positions > 0 && news->features_at >= seat->base)
         learn_features(draft, seat, news);
     seat->flying = news->flying;
     seat->n_flying = news->n_flying;
+    seat->leaves = news->leaves;
+    seat->odds = news->odds;
     seat->want = news->want;
     seat->waits = news->waits;
     seat->changed |= news->waits;
@@ -155,6 +172,7 @@ static void on_news(struct rn_actor *self, struct rn_msg *msg)
     }
     if (list->step_us > 0)
         draft->target_us = list->step_us;
+    draft->ends_us = list->ends_us;
     rn_draft_look_at_time(draft);
     for (uint32_t i = 0; i < list->n; i++)
         take_news(draft, &list->items[i]);
@@ -182,14 +200,20 @@ static bool can_answer(const struct rn_draft_actor *draft)
 static void add_item(struct rn_drafts_list *list, struct rn_seat *seat)
 {
     struct rn_drafts *item = &list->items[list->n++];
+    struct rn_guess_line *line = &item->lines[0];
     uint32_t n = seat->n_tokens - seat->n_known;
 
-    *item = (struct rn_drafts){.slot = seat->slot, .generation = seat->generation, .state = seat->state,
-                               .first = seat->base + seat->n_known, .n = n < RN_GUESS_MOST ? n : RN_GUESS_MOST};
-    if (item->n > 0)
-        memcpy(item->guesses, seat->tokens + seat->n_known, item->n * sizeof item->guesses[0]);
-    for (uint32_t i = 0; i < item->n; i++)
-        item->seconds[i] = seat->seconds[(seat->n_known + i) % RN_GUESS_MOST];
+    item->slot = seat->slot;
+    item->generation = seat->generation;
+    item->state = seat->state;
+    for (uint32_t l = 0; l < RN_GUESS_LINES; l++)
+        item->lines[l].first = seat->base + seat->n_known;
+    line->n = n < RN_GUESS_MOST ? n : RN_GUESS_MOST;
+    if (line->n > 0)
+        memcpy(line->guesses, seat->tokens + seat->n_known, line->n * sizeof line->guesses[0]);
+    for (uint32_t i = 0; i < line->n; i++)
+        line->seconds[i] = seat->seconds[(seat->n_known + i) % RN_GUESS_MOST];
+    rn_branch_tell(seat, &item->lines[1]);
     seat->changed = false;
 }
 
@@ -276,6 +300,7 @@ static runnel_status take_pass(struct rn_draft_actor *draft, struct rn_heap *hea
 
     pass->rows = rn_alloc(heap, limits->max_rows, sizeof pass->rows[0]);
     pass->seqs = rn_alloc(heap, limits->max_seqs, sizeof pass->seqs[0]);
+    pass->copies = rn_alloc(heap, limits->max_seqs, sizeof pass->copies[0]);
     pass->logits = rn_alloc(heap, (size_t)limits->max_outs * draft->model->parts.n_vocab, sizeof(float));
     draft->seat_of = rn_alloc(heap, limits->max_seqs, sizeof draft->seat_of[0]);
     draft->feature_rows = rn_alloc(heap, limits->max_rows, sizeof draft->feature_rows[0]);
@@ -294,7 +319,7 @@ static runnel_status take_pass(struct rn_draft_actor *draft, struct rn_heap *hea
         draft->free_lists = &draft->lists[i];
     }
     return draft->feature_rows != NULL && pass->features != NULL && draft->inputs != NULL && pass->rows != NULL &&
-                   pass->seqs != NULL && pass->logits != NULL && draft->seat_of != NULL &&
+                   pass->seqs != NULL && pass->copies != NULL && pass->logits != NULL && draft->seat_of != NULL &&
                    draft->seats != NULL && draft->scratch != NULL
                ? rn_block_pool_init(&draft->pool, heap, limits->n_blocks)
                : RUNNEL_NO_MEMORY;
@@ -328,6 +353,7 @@ void rn_draft_actor_fini(struct rn_draft_actor *draft)
     rn_free(heap, draft->seat_of);
     rn_free(heap, draft->pass.rows);
     rn_free(heap, draft->pass.seqs);
+    rn_free(heap, draft->pass.copies);
     rn_free(heap, draft->pass.logits);
     rn_free(heap, draft->pass.features);
     rn_free(heap, draft->feature_rows);
@@ -347,12 +373,13 @@ bool rn_draft_actor_check(const struct rn_draft_actor *draft)
     for (uint32_t i = 0; i < draft->n_seats; i++) {
         const struct rn_seat *seat = &draft->seats[i];
 
-        n_blocks += seat->n_blocks;
+        n_blocks += seat->n_blocks + rn_branch_own(seat);
         if (seat->generation == 0 ? seat->n_blocks != 0 || seat->tokens != NULL
                                   : seat->n_known > seat->n_tokens || seat->n_tokens > seat->capacity ||
                                         seat->layers[0].n_done - seat->layers[0].shift >
                                             seat->n_blocks * draft->drafter->limits.block_tokens ||
-                                        seat->n_blocks > seat->max_blocks)
+                                        seat->n_blocks > seat->max_blocks ||
+                                        !rn_branch_check(seat, draft->drafter->limits.block_tokens))
             return false;
     }
     return n_blocks + draft->pool.n_free == draft->pool.n_blocks;

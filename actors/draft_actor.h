@@ -15,7 +15,8 @@
  * is not what was guessed takes the guesses behind it with it; their KV is written again.
  *
  * A concurrent drafter goes on while the target verifies: behind the guesses in the step in flight it guesses the token
- * that the step will add, and then those for the next step. One that shares the target's threads works only while
+ * that the step will add, and then those for the next step; besides, if time is left or it is likelier to be of use, behind a
+ * runner-up (draft_branch.h). One that shares the target's threads works only while
  * decode waits for it, but for the prompt: that is computed in small chunks, which pass between the target's steps.
  *
  * Memory: the drafter's KV blocks, taken as a stream grows; one that finds none drafts no more. A seat's tokens are
@@ -23,6 +24,7 @@
 #ifndef RN_ACTORS_DRAFT_ACTOR_H
 #define RN_ACTORS_DRAFT_ACTOR_H
 
+#include "actors/draft_branch.h"
 #include "actors/drafter.h"
 #include "actors/runtime.h"
 #include "cache/block_pool.h"
@@ -41,10 +43,12 @@ struct rn_seat {
     uint32_t from;             /* while in_pass: the token of its first row */
     uint32_t *blocks;          /* [n_blocks] of [max_blocks] */
     uint32_t n_blocks, max_blocks;
+    struct rn_branch branch;
     runnel_sampling sampling;
-    uint32_t n_flying, want;   /* as told */
+    struct rn_odds odds;       /* as told */
+    uint32_t n_flying, leaves, want; /* likewise */
     bool flying, waits;
-    bool in_pass, ended;
+    bool in_pass, ended;       /* its line has rows in the pass */
     bool changed;              /* decode does not know all of it */
     struct rn_seat_layer {
         uint32_t n_done;       /* tokens whose rows are computed, those of the pass in flight included */
@@ -98,6 +102,8 @@ struct rn_draft_actor {
     uint32_t n_idle;             /* steps of the target since the drafter was too slow */
     uint32_t serial, answered;   /* of waits: the last asked, the last answered */
     uint64_t patience_until_us;
+    uint64_t ends_us;            /* as told: of the target's step in flight; 0: none */
+    bool has_time;               /* for a pass that ends before that step: as it is while one is composed */
     struct rn_drafts_list lists[RN_DRAFTS_LISTS];
     struct rn_drafts_list *free_lists;
     struct rn_msg *last_news;    /* with the closing list: goes back when nothing is in flight */
@@ -115,6 +121,13 @@ void rn_draft_end_pass(struct rn_draft_actor *draft);
 
 /* draft_pass.c: has the seat what its stream wants, or can it get no more? */
 bool rn_draft_is_sated(const struct rn_draft_actor *draft, const struct rn_seat *seat);
+
+/* draft_pass.c: draws the seat's guess for token index i. False: these logits have none, and the seat is off now. */
+bool rn_draft_guess(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t i, const float *logits,
+                    int32_t *token, struct rn_second *second);
+
+/* Has the seat rows in the pass in flight, of its line or its branch? */
+bool rn_draft_in_pass(const struct rn_seat *seat);
 
 /* draft_pass.c: the seat's blocks and memory are free again; it is in no pass. */
 void rn_draft_free_seat(struct rn_draft_actor *draft, struct rn_seat *seat);

@@ -18,11 +18,17 @@
 #define FORGET_STEPS 1024u /* of the target, after which a drafter that was too slow may try again */
 #define JUMP 8          /* so many times what is usual a pass may count: others may have had the cores */
 
+bool rn_draft_in_pass(const struct rn_seat *seat)
+{
+    return seat->in_pass || seat->branch.in_pass;
+}
+
 void rn_draft_free_seat(struct rn_draft_actor *draft, struct rn_seat *seat)
 {
     struct rn_heap *heap = &draft->model->engine->heap;
 
-    RN_CHECK(!seat->in_pass);
+    RN_CHECK(!rn_draft_in_pass(seat));
+    rn_branch_free(draft, seat);
     rn_block_pool_unref(&draft->pool, seat->blocks, seat->n_blocks);
     rn_free(heap, seat->tokens);
     rn_free(heap, seat->blocks);
@@ -33,6 +39,7 @@ void rn_draft_free_seat(struct rn_draft_actor *draft, struct rn_seat *seat)
 /* Blocks, and what was computed in them. */
 static void let_go(struct rn_draft_actor *draft, struct rn_seat *seat)
 {
+    rn_branch_drop(draft, seat);
     rn_block_pool_unref(&draft->pool, seat->blocks, seat->n_blocks);
     seat->n_blocks = 0;
     rn_seat_reset(seat);
@@ -46,7 +53,8 @@ void rn_draft_switch_off(struct rn_draft_actor *draft, struct rn_seat *seat)
     seat->state = RN_DRAFTS_OFF;
     seat->changed = true;
     seat->n_tokens = seat->n_known;
-    if (!seat->in_pass)
+    rn_branch_drop(draft, seat);
+    if (!rn_draft_in_pass(seat))
         let_go(draft, seat);
 }
 
@@ -126,12 +134,20 @@ bool rn_draft_is_sated(const struct rn_draft_actor *draft, const struct rn_seat 
 
 /* ---- Composing ---- */
 
+/* A line that finds no block takes those of branches; the pass has none of these yet. */
+static bool take_block(struct rn_draft_actor *draft, uint32_t *block)
+{
+    for (uint32_t i = 0; draft->pool.n_free == 0 && i < draft->n_seats; i++)
+        rn_branch_drop(draft, &draft->seats[i]);
+    return rn_block_pool_take(&draft->pool, 1, block);
+}
+
 static bool lease(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t n_positions)
 {
     uint32_t per_block = draft->drafter->limits.block_tokens;
 
     while (seat->n_blocks * per_block < n_positions) {
-        if (!rn_block_pool_take(&draft->pool, 1, &seat->blocks[seat->n_blocks]))
+        if (!take_block(draft, &seat->blocks[seat->n_blocks]))
             return false;
         seat->n_blocks++;
     }
@@ -192,7 +208,7 @@ static void add_guesses(struct rn_draft_actor *draft)
         struct rn_seat *seat = &draft->seats[(first + i) % draft->n_seats];
         uint32_t l = rn_seat_next_layer(draft, seat), n;
 
-        if (rn_draft_is_sated(draft, seat) || !is_of(draft, l))
+        if (rn_draft_is_sated(draft, seat) || !is_of(draft, l) || rn_branch_goes_first(draft, seat))
             continue;
         n = rn_seat_next_rows(draft, seat, l);
         if (is_full(draft, n))
@@ -260,6 +276,26 @@ static void add_past(struct rn_draft_actor *draft)
     }
 }
 
+/* Behind all lines: what is left of the pass. */
+static void add_branches(struct rn_draft_actor *draft)
+{
+    for (uint32_t i = 0; i < draft->n_seats && draft->has_time; i++) {
+        struct rn_seat *seat = &draft->seats[(draft->cursor + i) % draft->n_seats];
+
+        if (is_full(draft, 1))
+            return;
+        if (seat->generation != 0 && rn_branch_goes_first(draft, seat))
+            rn_branch_compose(draft, seat);
+    }
+}
+
+/* Would a pass that begins now end before the target's step? */
+static bool has_time(const struct rn_draft_actor *draft)
+{
+    return draft->drafter->concurrent && can_work(draft) && draft->ends_us > 0 &&
+           rn_now_us(&draft->model->engine->clock) + draft->guess_us <= draft->ends_us;
+}
+
 static void on_pass_done(struct rn_step *pass)
 {
     struct rn_draft_actor *draft = pass->user;
@@ -277,10 +313,12 @@ void rn_draft_begin_pass(struct rn_draft_actor *draft)
 
     if (draft->in_flight || draft->failed || draft->last_news != NULL)
         return;
-    pass->n_rows = pass->n_seqs = pass->n_outs = pass->n_features = 0;
+    pass->n_rows = pass->n_seqs = pass->n_outs = pass->n_features = pass->n_copies = 0;
     draft->guesses = true;
+    draft->has_time = has_time(draft);
     add_guesses(draft);
     add_past(draft);
+    add_branches(draft);
     if (pass->n_rows == 0)
         return;
     draft->in_flight = true;
@@ -326,22 +364,28 @@ static void note_time(struct rn_draft_actor *draft, uint64_t us)
         draft->row_us += SMOOTHING * (row_us - draft->row_us);
 }
 
+bool rn_draft_guess(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t i, const float *logits,
+                    int32_t *token, struct rn_second *second)
+{
+    struct rn_pick pick;
+
+    if (rn_sampler_pick_plain(&seat->sampling, draft->model->parts.n_vocab, draft->scratch, logits, seat->base + i,
+                              &pick, second) != RUNNEL_OK) {
+        rn_draft_switch_off(draft, seat);
+        return false;
+    }
+    *token = pick.token;
+    return true;
+}
+
 /* The guess behind the seat's last token, if that is still what the pass computed. */
 static void take_guess(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t end, const float *logits)
 {
-    struct rn_second second;
-    struct rn_pick pick;
-
     if (seat->n_valid < end || seat->n_tokens != end || end >= seat->capacity || seat->state == RN_DRAFTS_OFF)
         return;
-    if (rn_sampler_pick_plain(&seat->sampling, draft->model->parts.n_vocab, draft->scratch, logits,
-                              seat->base + end, &pick, &second) !=
-        RUNNEL_OK) {
-        rn_draft_switch_off(draft, seat);
+    if (!rn_draft_guess(draft, seat, end, logits, &seat->tokens[end], &seat->seconds[end % RN_GUESS_MOST]))
         return;
-    }
-    seat->seconds[seat->n_tokens % RN_GUESS_MOST] = second;
-    seat->tokens[seat->n_tokens++] = pick.token;
+    seat->n_tokens = end + 1;
     seat->changed = true;
 }
 
@@ -350,9 +394,11 @@ static void settle_seat(struct rn_draft_actor *draft, struct rn_seat *seat, cons
                         uint32_t n_rows, const float *features)
 {
     struct rn_seat_layer *layer = &seat->layers[draft->layer];
+    const float *logits = draft->pass.logits + (size_t)(last->out >= 0 ? last->out : 0) * draft->model->parts.n_vocab;
     uint32_t end = seat->from + n_rows;
+    bool branch = seat->branch.in_pass;
 
-    seat->in_pass = false;
+    seat->in_pass = seat->branch.in_pass = false;
     if (seat->ended) {
         rn_draft_free_seat(draft, seat);
         return;
@@ -361,12 +407,15 @@ static void settle_seat(struct rn_draft_actor *draft, struct rn_seat *seat, cons
         let_go(draft, seat);
         return;
     }
+    if (branch) {
+        rn_branch_settle(draft, seat, logits);
+        return;
+    }
     if (seat->n_valid < layer->n_done)
         layer->n_done = seat->n_valid > layer->shift ? seat->n_valid : layer->shift;
     rn_seat_keep(draft, seat, draft->layer, seat->from, end, features);
     if (last->out >= 0)
-        take_guess(draft, seat, end,
-                   draft->pass.logits + (size_t)last->out * draft->model->parts.n_vocab);
+        take_guess(draft, seat, end, logits);
     rn_draft_look_at(seat);
 }
 

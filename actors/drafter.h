@@ -10,7 +10,7 @@
  *   tokens of a stream:   t0 t1 ... tn-1 | g g g g g g g
  *                         known: told    | guessed: of these decode takes the first k into its step
  *
- * Guesses say behind which token they stand (`first`). Decode may know more tokens by then: it compares those that were
+ * Guesses say behind which token they stand (`first`). There may be two lines of them, which begin alike. Decode may know more tokens by then: it compares those that were
  * guessed with those that came, and what is behind them are its drafts, or there are none. So nothing has to be in
  * step with anything: late guesses are used as far as they are right, and a wrong or lost one costs time only.
  *
@@ -38,6 +38,7 @@
 
 #include "model/backend.h"
 #include "runnel.h"
+#include "sampling/odds.h"
 #include "sampling/sampler.h"
 
 struct rn_team;
@@ -111,8 +112,10 @@ struct rn_news {
                                  n_features of row_features (engine.h) are for it; the list's */
     uint32_t strayed;         /* not 0: the last position's is the row so many behind the first one: a leaf's */
     uint32_t n_flying;        /* of the guesses behind these tokens, those in the step in flight ... */
+    uint32_t leaves;          /* ... and bit i: the runner-up of guess i is a row of it too ... */
     bool flying;              /* ... if it is in one */
     uint32_t want;            /* guesses wanted for the next step; 0: none for now */
+    struct rn_odds odds;      /* what its guesses have come to so far */
     runnel_sampling sampling; /* without biases and penalties; where it begins only */
 };
 
@@ -124,6 +127,7 @@ struct rn_news_list {
     int32_t *tokens;           /* [token_capacity] */
     float *features;           /* [rows of a step, row_features] of a FEATURES drafter, else NULL */
     uint32_t step_us;          /* what a step of the target takes now; 0: not known */
+    uint64_t ends_us;          /* when the step in flight should end, by the engine's clock; 0: none is, or not known */
     uint32_t serial;           /* not 0: some of it wait; a DRAFTS that answers this number ends the wait ... */
     uint32_t patience_us;      /* ... after so long with what there is by then */
     bool closing;              /* the last one: it comes back when no step of the drafter is in flight */
@@ -135,13 +139,19 @@ enum rn_drafts_state {
     RN_DRAFTS_OFF         /* none for this stream any more: no room, or the backend has failed */
 };
 
-/* Guesses of one stream. */
+/* Guesses in a row. */
+struct rn_guess_line {
+    uint32_t first, n; /* they are tokens [first, first + n) of the sequence */
+    int32_t guesses[RN_GUESS_MOST];
+    struct rn_second seconds[RN_GUESS_MOST]; /* the runner-up of each */
+};
+
+/* Guesses of one stream: the likeliest, and what else may come (draft_branch.h; n is 0 where there is none). */
+#define RN_GUESS_LINES 2
 struct rn_drafts {
     uint32_t slot, generation;
     enum rn_drafts_state state;
-    uint32_t first, n; /* the guesses are tokens [first, first + n) of the sequence */
-    int32_t guesses[RN_GUESS_MOST];
-    struct rn_second seconds[RN_GUESS_MOST]; /* the runner-up of each */
+    struct rn_guess_line lines[RN_GUESS_LINES];
 };
 
 struct rn_drafts_list {

@@ -265,6 +265,8 @@ typedef struct runnel_metrics {
     uint64_t draft_passes, draft_us;  /* of the model's drafter: passes, and their time, which is a share of what has
                                          passed meanwhile: time in drafting ... */
     uint64_t draft_beside_us;         /* ... of it, time in which the model computed too: the overlap achieved */
+    uint64_t draft_branches, draft_branches_right; /* second lines that a drafter with threads of its own began in case
+                                         that its likeliest is refuted, and those that came true */
     uint64_t warm_hits, cold_hits, shared_hits; /* of prefix_hits: tokens from the lower tiers of the cache */
     uint64_t warm_bytes_in, warm_bytes_out; /* packed bytes moved into each tier, and out of it */
     uint64_t cold_bytes_in, cold_bytes_out;

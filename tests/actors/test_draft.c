@@ -349,7 +349,7 @@ static void pipeline_beats_turns(void **state)
 }
 
 /* What no drafter of ours tells: runners-up that are no tokens, or the guess itself, with shares that are none. */
-static void lie(struct rn_draft_lane *lane, uint64_t *random)
+static void lie(struct rn_guess_line *line, uint64_t *random)
 {
     static const int32_t tokens[] = {-1, ORACLE_VOCAB, INT32_MIN, INT32_MAX, 0, 'a', 'b', 'c'};
     static const float shares[] = {0, -1, 1, 0.5f, 1e30f, (float)INFINITY, (float)NAN, 0.01f};
@@ -358,9 +358,9 @@ static void lie(struct rn_draft_lane *lane, uint64_t *random)
         uint64_t what = rn_splitmix64(random);
 
         if (what % 8 == 0)
-            lane->guesses[i] = tokens[what / 8 % 8];
-        lane->seconds[i].token = what / 64 % 3 == 0 ? lane->guesses[i] : tokens[what / 256 % 8];
-        lane->seconds[i].share = shares[what / 2048 % 8];
+            line->guesses[i] = tokens[what / 8 % 8];
+        line->seconds[i].token = what / 64 % 3 == 0 ? line->guesses[i] : tokens[what / 256 % 8];
+        line->seconds[i].share = shares[what / 2048 % 8];
     }
 }
 
@@ -385,7 +385,8 @@ static void lies_change_nothing(void **state)
         while (!told_all_ended(told, STREAMS)) {
             assert_true(step());
             for (uint32_t k = 0; k < STREAMS; k++)
-                lie(&model->decode.drafting.lanes[k], &random);
+                for (uint32_t l = 0; l < RN_GUESS_LINES; l++)
+                    lie(&model->decode.drafting.lanes[k].lines[l], &random);
         }
         for (uint32_t k = 0; k < STREAMS; k++)
             told_assert_text(&told[k], &alphabet, SALT, 10 + k, 150);

@@ -1,0 +1,261 @@
+/* Branches of a drafter's seats: see draft_branch.h. */
+#include "actors/draft_branch.h"
+
+#include <string.h>
+
+#include "actors/draft_actor.h"
+#include "actors/engine.h"
+#include "base/check.h"
+
+#define LEAST_CHANCE 0.02f /* of a guess; below it a pass is not worth what it warms */
+/* A line that comes true is worth more than a branch: what follows it may stay ahead of the target. In logical time, 50 to
+ * 90 % right, passes of 0.1 and 0.2 of a step, chains and trees, 1 loses up to 0.04 in some cases and this at most
+ * 0.003; at 50 and 60 % both gain 0.03 to 0.12. */
+#define BY_FAR 2.5f
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- Memory ---- */
+
+bool rn_branch_new(const struct rn_draft_actor *draft, struct rn_seat *seat)
+{
+    const struct rn_drafter *drafter = draft->drafter;
+
+    seat->branch.blocks = NULL;
+    if (!drafter->concurrent || drafter->kind != RN_DRAFTER_TOKENS)
+        return true;
+    seat->branch.blocks = rn_alloc(&draft->model->engine->heap, seat->max_blocks, sizeof seat->branch.blocks[0]);
+    return seat->branch.blocks != NULL;
+}
+
+void rn_branch_free(struct rn_draft_actor *draft, struct rn_seat *seat)
+{
+    RN_CHECK(!seat->branch.in_pass);
+    rn_branch_drop(draft, seat);
+    rn_free(&draft->model->engine->heap, seat->branch.blocks);
+    seat->branch.blocks = NULL;
+}
+
+uint32_t rn_branch_own(const struct rn_seat *seat)
+{
+    return seat->branch.n_blocks - seat->branch.n_shared;
+}
+
+void rn_branch_drop(struct rn_draft_actor *draft, struct rn_seat *seat)
+{
+    struct rn_branch *branch = &seat->branch;
+
+    branch->at = 0;
+    if (branch->in_pass || branch->n_blocks == 0)
+        return;
+    rn_block_pool_unref(&draft->pool, branch->blocks + branch->n_shared, rn_branch_own(seat));
+    branch->n_shared = branch->n_blocks = 0;
+}
+
+/* ---- What the news say ---- */
+
+bool rn_branch_is(const struct rn_seat *seat, uint32_t x, int32_t token)
+{
+    return seat->branch.at == x && x > 0 && seat->branch.tokens[0] == token;
+}
+
+/* What was the line is a branch that has been dropped: its blocks go the way of one's. */
+void rn_branch_adopt(struct rn_draft_actor *draft, struct rn_seat *seat)
+{
+    struct rn_branch *branch = &seat->branch;
+    uint32_t *blocks = seat->blocks, n_blocks = seat->n_blocks;
+    bool in_pass = seat->in_pass;
+
+    for (uint32_t i = branch->at; i < branch->n_tokens; i++) {
+        seat->tokens[i] = branch->tokens[i - branch->at];
+        seat->seconds[i % RN_GUESS_MOST] = branch->seconds[i - branch->at];
+    }
+    seat->n_tokens = branch->n_tokens;
+    seat->layers[0].n_done = branch->n_done;
+    seat->from = branch->from;
+    seat->n_valid = UINT32_MAX;
+    seat->blocks = branch->blocks;
+    seat->n_blocks = branch->n_blocks;
+    seat->in_pass = branch->in_pass;
+    seat->changed = true;
+    branch->blocks = blocks;
+    branch->n_blocks = n_blocks;
+    branch->in_pass = in_pass;
+    rn_branch_drop(draft, seat);
+    rn_metrics_count(draft->model->metrics, RN_COUNT_DRAFT_BRANCHES_RIGHT, 1);
+}
+
+/* ---- Where it begins, and when ---- */
+
+/* 0: the guess of index i has no runner-up that could begin a branch. */
+static float share_of(const struct rn_seat *seat, uint32_t i)
+{
+    const struct rn_second *second = &seat->seconds[i % RN_GUESS_MOST];
+
+    return second->token >= 0 && second->token != seat->tokens[i] && second->share > 0 ? second->share : 0;
+}
+
+/* The index at which a branch is likeliest to come true, and how likely. The row before must be computed, and behind
+ * it there must be something left to guess. */
+static uint32_t best_place(const struct rn_seat *seat, float *chance)
+{
+    uint32_t n = least(seat->n_tokens - seat->n_known, seat->n_flying + 1), which;
+    float shares[RN_DRAFT_MOST + 1];
+
+    n = least(n, RN_DRAFT_MOST + 1);
+    for (uint32_t i = 0; i < n; i++)
+        shares[i] = share_of(seat, seat->n_known + i);
+    which = rn_odds_turn(&seat->odds, shares, n, seat->leaves, chance);
+    if (seat->layers[0].n_done < seat->n_known + which || seat->n_known + which + 1 >= seat->capacity)
+        *chance = 0;
+    return seat->n_known + which;
+}
+
+/* Of the branch's next guess: that it is of use. */
+static float chance_of(const struct rn_seat *seat)
+{
+    const struct rn_branch *branch = &seat->branch;
+    float chance = branch->chance;
+
+    if (branch->at == 0) {
+        best_place(seat, &chance);
+        return chance;
+    }
+    for (uint32_t i = branch->at + 1 + branch->leaf; i < branch->n_tokens; i++)
+        chance *= seat->odds.later;
+    return chance;
+}
+
+/* Likewise of the line's; 0: none is wanted. */
+static float chance_of_line(const struct rn_draft_actor *draft, const struct rn_seat *seat)
+{
+    uint32_t n = seat->n_tokens - seat->n_known;
+
+    return rn_draft_is_sated(draft, seat) ? 0 : rn_odds_reach(&seat->odds, n > seat->n_flying ? n : seat->n_flying + 1);
+}
+
+/* Behind a leaf the step adds a token. */
+static bool has_all(const struct rn_seat *seat)
+{
+    const struct rn_branch *branch = &seat->branch;
+    uint32_t end = branch->at + 1 + branch->leaf + seat->want;
+
+    end = least(end, seat->n_known + RN_GUESS_MOST);
+    return branch->at != 0 && branch->n_tokens >= least(end, seat->capacity);
+}
+
+/* For a row more. */
+static bool has_block(const struct rn_draft_actor *draft, const struct rn_branch *branch)
+{
+    uint32_t held = branch->n_blocks * draft->drafter->limits.block_tokens;
+
+    return draft->pool.n_free > 0 || (branch->at != 0 && branch->n_tokens <= held);
+}
+
+bool rn_branch_goes_first(const struct rn_draft_actor *draft, const struct rn_seat *seat)
+{
+    float chance;
+
+    if (!draft->has_time || seat->branch.blocks == NULL || seat->branch.in_pass || seat->in_pass || seat->ended ||
+        seat->state != RN_DRAFTS_READY || !seat->flying || seat->want == 0 || has_all(seat) ||
+        !has_block(draft, &seat->branch))
+        return false;
+    chance = chance_of(seat);
+    return chance >= LEAST_CHANCE && chance > BY_FAR * chance_of_line(draft, seat);
+}
+
+/* ---- Its rows ---- */
+
+static void begin(struct rn_draft_actor *draft, struct rn_seat *seat)
+{
+    struct rn_branch *branch = &seat->branch;
+
+    branch->at = best_place(seat, &branch->chance);
+    branch->leaf = (seat->leaves >> (branch->at - seat->n_known) & 1) != 0;
+    branch->n_done = branch->at;
+    branch->n_tokens = branch->at + 1;
+    branch->tokens[0] = seat->seconds[branch->at % RN_GUESS_MOST].token;
+    branch->seconds[0] = (struct rn_second){.token = -1};
+    branch->n_shared = branch->n_blocks = branch->at / draft->drafter->limits.block_tokens;
+    if (branch->n_shared > 0)
+        memcpy(branch->blocks, seat->blocks, branch->n_shared * sizeof branch->blocks[0]);
+    rn_metrics_count(draft->model->metrics, RN_COUNT_DRAFT_BRANCHES, 1);
+}
+
+/* A pass has one row of a branch, so that a block more is enough. */
+static void lease(struct rn_draft_actor *draft, struct rn_branch *branch)
+{
+    if (branch->n_blocks * draft->drafter->limits.block_tokens >= branch->n_tokens)
+        return;
+    RN_CHECK(rn_block_pool_take(&draft->pool, 1, &branch->blocks[branch->n_blocks]));
+    branch->n_blocks++;
+}
+
+void rn_branch_compose(struct rn_draft_actor *draft, struct rn_seat *seat)
+{
+    uint32_t per_block = draft->drafter->limits.block_tokens;
+    struct rn_branch *branch = &seat->branch;
+    struct rn_step *pass = &draft->pass;
+
+    if (branch->at == 0)
+        begin(draft, seat);
+    lease(draft, branch);
+    if (branch->n_done == branch->at && branch->at % per_block != 0)
+        pass->copies[pass->n_copies++] =
+            (struct rn_step_copy){seat->blocks[branch->n_shared], branch->blocks[branch->n_shared]};
+    pass->seqs[pass->n_seqs] = (struct rn_step_seq){.blocks = branch->blocks, .n_blocks = branch->n_blocks};
+    pass->rows[pass->n_rows++] = (struct rn_step_row){.token = branch->tokens[branch->n_done - branch->at],
+                                                      .position = branch->n_done,
+                                                      .seq = pass->n_seqs,
+                                                      .out = (int32_t)pass->n_outs++};
+    draft->seat_of[pass->n_seqs++] = seat;
+    branch->from = branch->n_done++;
+    branch->in_pass = true;
+}
+
+void rn_branch_settle(struct rn_draft_actor *draft, struct rn_seat *seat, const float *logits)
+{
+    struct rn_branch *branch = &seat->branch;
+    uint32_t i = branch->n_tokens - branch->at;
+
+    if (branch->at == 0) {
+        rn_branch_drop(draft, seat);
+        return;
+    }
+    RN_ASSERT(i < RN_GUESS_MOST && branch->n_tokens < seat->capacity && branch->n_done == branch->n_tokens);
+    if (!rn_draft_guess(draft, seat, branch->n_tokens, logits, &branch->tokens[i], &branch->seconds[i]))
+        return;
+    branch->n_tokens++;
+    seat->changed = true;
+}
+
+/* ---- What decode is told ---- */
+
+void rn_branch_tell(const struct rn_seat *seat, struct rn_guess_line *line)
+{
+    const struct rn_branch *branch = &seat->branch;
+
+    line->n = branch->at != 0 ? branch->n_tokens - seat->n_known : 0;
+    for (uint32_t i = 0; i < line->n; i++) {
+        uint32_t x = seat->n_known + i;
+
+        line->guesses[i] = x < branch->at ? seat->tokens[x] : branch->tokens[x - branch->at];
+        line->seconds[i] = x < branch->at ? seat->seconds[x % RN_GUESS_MOST] : branch->seconds[x - branch->at];
+    }
+}
+
+bool rn_branch_check(const struct rn_seat *seat, uint32_t block_tokens)
+{
+    const struct rn_branch *branch = &seat->branch;
+
+    if (branch->at == 0)
+        return branch->n_shared <= branch->n_blocks && (branch->in_pass || branch->n_blocks == 0);
+    return branch->at >= seat->n_known && branch->at < seat->n_tokens && branch->n_done >= branch->at &&
+           branch->n_done <= branch->n_tokens && branch->n_tokens <= seat->capacity &&
+           branch->n_tokens - seat->n_known <= RN_GUESS_MOST && branch->n_shared == branch->at / block_tokens &&
+           branch->n_shared <= branch->n_blocks && branch->n_done <= branch->n_blocks * block_tokens &&
+           memcmp(branch->blocks, seat->blocks, branch->n_shared * sizeof branch->blocks[0]) == 0;
+}
