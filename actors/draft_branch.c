@@ -33,7 +33,7 @@ bool rn_branch_new(const struct rn_draft_actor *draft, struct rn_seat *seat)
 
 void rn_branch_free(struct rn_draft_actor *draft, struct rn_seat *seat)
 {
-    RN_CHECK(!seat->branch.in_pass);
+    RN_CHECK(!rn_draft_in_pass(seat));
     rn_branch_drop(draft, seat);
     rn_free(&draft->model->engine->heap, seat->branch.blocks);
     seat->branch.blocks = NULL;
@@ -49,7 +49,7 @@ void rn_branch_drop(struct rn_draft_actor *draft, struct rn_seat *seat)
     struct rn_branch *branch = &seat->branch;
 
     branch->at = 0;
-    if (branch->in_pass || branch->n_blocks == 0)
+    if (rn_draft_in_pass(seat) || branch->n_blocks == 0)
         return;
     rn_block_pool_unref(&draft->pool, branch->blocks + branch->n_shared, rn_branch_own(seat));
     branch->n_shared = branch->n_blocks = 0;
@@ -221,10 +221,8 @@ void rn_branch_settle(struct rn_draft_actor *draft, struct rn_seat *seat, const 
     struct rn_branch *branch = &seat->branch;
     uint32_t i = branch->n_tokens - branch->at;
 
-    if (branch->at == 0) {
-        rn_branch_drop(draft, seat);
+    if (branch->at == 0)
         return;
-    }
     RN_ASSERT(i < RN_GUESS_MOST && branch->n_tokens < seat->capacity && branch->n_done == branch->n_tokens);
     if (!rn_draft_guess(draft, seat, branch->n_tokens, logits, &branch->tokens[i], &branch->seconds[i]))
         return;
@@ -252,7 +250,7 @@ bool rn_branch_check(const struct rn_seat *seat, uint32_t block_tokens)
     const struct rn_branch *branch = &seat->branch;
 
     if (branch->at == 0)
-        return branch->n_shared <= branch->n_blocks && (branch->in_pass || branch->n_blocks == 0);
+        return branch->n_shared <= branch->n_blocks && (rn_draft_in_pass(seat) || branch->n_blocks == 0);
     return branch->at >= seat->n_known && branch->at < seat->n_tokens && branch->n_done >= branch->at &&
            branch->n_done <= branch->n_tokens && branch->n_tokens <= seat->capacity &&
            branch->n_tokens - seat->n_known <= RN_GUESS_MOST && branch->n_shared == branch->at / block_tokens &&

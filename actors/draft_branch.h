@@ -21,7 +21,8 @@
  *     branch  |  the line's   | copy  i . | . . . |      ... the others its own, the first begun as a copy
  *
  * Blocks of its own are taken only while there are free ones, and given back as soon as a line finds none. A table is
- * lent to the backend while a pass is in flight: what is dropped then gives back its blocks when the pass is back.
+ * lent to the backend while a pass is in flight, and a branch that has become the line may still be copying from what
+ * was: what is dropped while the seat is in a pass gives back its blocks when that is back.
  * Nothing is leased but when a pass is composed, and one is in flight at a time.
  *
  * For drafters of TOKENS. A head's guesses ahead stand on what its rows gave themselves (draft_features.c), of which
@@ -59,7 +60,7 @@ bool rn_branch_is(const struct rn_seat *seat, uint32_t x, int32_t token);
  * was the line is no more. */
 void rn_branch_adopt(struct rn_draft_actor *draft, struct rn_seat *seat);
 
-/* There is no branch any more; its blocks are free, at once or behind the pass. */
+/* There is no branch any more; its blocks are free, at once or, called again, behind the pass. */
 void rn_branch_drop(struct rn_draft_actor *draft, struct rn_seat *seat);
 
 /* While a pass is composed: is the seat's next guess rather the branch's, and is there a block for it? Its row joins the

@@ -407,6 +407,8 @@ static void settle_seat(struct rn_draft_actor *draft, struct rn_seat *seat, cons
         let_go(draft, seat);
         return;
     }
+    if (seat->branch.at == 0)
+        rn_branch_drop(draft, seat);
     if (branch) {
         rn_branch_settle(draft, seat, logits);
         return;

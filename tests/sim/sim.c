@@ -580,6 +580,7 @@ static void tick(struct sim *sim)
         rn_runtime_look_at_clock(&sim->engine->runtime);
     if (sim_chance(sim, 2))
         change_schedule(sim);
+    sim_hurry_drafters(sim);
     if (at < plan->weight_actor) {
         run_actor(sim);
     } else if ((at -= plan->weight_actor) < plan->weight_step) {
@@ -711,6 +712,8 @@ static void report_on(const struct sim *sim, struct sim_report *report)
         .n_moves = sim->n_moves,
         .n_means = sim->n_means,
         .n_guesses = sim->n_guesses,
+        .n_branches = sim->n_branches,
+        .n_branches_right = sim->n_branches_right,
         .n_forks = sim->n_forks,
         .n_imports = sim->n_imports,
         .n_preempted = sim->n_preempted,

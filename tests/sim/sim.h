@@ -104,6 +104,7 @@ struct sim_model {
     runnel_model *handle; /* NULL: not there, or given back */
     struct oracle *oracle;
     struct oracle *drafter; /* NULL: none. Its guesses are right with a chance, and it may fail as the other one */
+    bool quick;             /* its passes mostly take no time beside a step */
     struct liar_plan liar;
     uint32_t n_lives; /* of this place */
     uint64_t salt;    /* of the last life: a cold tier is found again by who has the same */
@@ -194,6 +195,7 @@ struct sim {
     uint64_t n_copies, n_moves, n_forks, n_imports, n_jobs; /* n_moves: of runners-up that were right */
     uint64_t n_means; /* rows that saw one */
     uint64_t n_guesses; /* rows of drafters with logits */
+    uint64_t n_branches, n_branches_right; /* of drafters */
     struct sim_stream *streams; /* [SIM_STREAMS] */
     uint32_t n_streams, n_live; /* n_live: those whose slot the engine holds */
     struct sim_stream *telling; /* its callback is running */
@@ -217,7 +219,7 @@ struct sim_report {
     uint64_t n_ticks, n_steps, n_events, n_checks;
     uint64_t n_outcomes[3]; /* done, cancelled, failed */
     uint64_t n_hit_tokens, n_waits, n_evicted, n_preempted, n_expired, n_busy, n_joined, n_copies, n_moves, n_forks,
-        n_imports, n_means, n_guesses, n_warm_tokens, n_cold_tokens, n_deaths;
+        n_imports, n_means, n_guesses, n_branches, n_branches_right, n_warm_tokens, n_cold_tokens, n_deaths;
 };
 
 /* Runs one seed. True: nothing was wrong. story: each message and act is written there; NULL: nowhere. */
@@ -237,9 +239,12 @@ bool sim_new_model(struct sim *sim, uint32_t index);
 void sim_free_model(struct sim *sim, uint32_t index);
 void sim_free_engine(struct sim *sim);
 
-/* sim_draft.c: a drafter for the model, beside its oracle; false: no memory. What its requests think of drafts. */
+/* sim_draft.c: a drafter for the model, beside its oracle; false: no memory. What its requests think of drafts. After a
+ * tick: the seats know what decode knows, and what the drafter has computed is what follows from a seat's tokens. */
 bool sim_new_drafter(struct sim *sim, struct sim_model *model, struct rn_model_parts *parts);
 void sim_encourage(struct sim *sim, const struct oracle *oracle);
+void sim_check_drafter(struct sim *sim, uint32_t index);
+void sim_hurry_drafters(struct sim *sim);
 
 /* sim_host.c: one act of the host; callbacks; streams that are pulled: the events that came. */
 void sim_act(struct sim *sim);

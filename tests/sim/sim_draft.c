@@ -1,5 +1,7 @@
 /* Drafters of the simulation: a second oracle beside the model's, right with a chance, with runners-up or without; as a
  * draft model, or as a head that goes on from the model's features. */
+#include <string.h>
+
 #include "tests/sim/sim.h"
 
 static uint32_t between(struct sim *sim, uint32_t low, uint32_t high)
@@ -35,6 +37,7 @@ bool sim_new_drafter(struct sim *sim, struct sim_model *model, struct rn_model_p
         model->drafter->second_percent = 1 + sim_pick(sim, 100);
     model->drafter->submitted = drafter_submitted;
     model->drafter->user = sim;
+    model->quick = sim_chance(sim, 50);
     parts->drafter = (struct rn_drafter){.n_layers = 1, .concurrent = sim_chance(sim, 60),
                                          .backend = &model->drafter->backend, .limits = limits,
                                          .pass_us = 1 + sim_pick(sim, sim->plan.most_latency_us / 4 + 1)};
@@ -49,6 +52,19 @@ bool sim_new_drafter(struct sim *sim, struct sim_model *model, struct rn_model_p
     return true;
 }
 
+/* Others end their passes when it is their turn, as seldom as the model its steps, and so are too slow for much. */
+void sim_hurry_drafters(struct sim *sim)
+{
+    for (uint32_t m = 0; m < SIM_MODELS; m++) {
+        struct sim_model *model = &sim->models[m];
+
+        if (model->drafter != NULL && model->quick && model->drafter->first != NULL && sim_chance(sim, 60)) {
+            oracle_complete(model->drafter, ORACLE_FAULT_NONE);
+            sim->n_steps++;
+        }
+    }
+}
+
 /* Answers are short here, and whoever drafts is careful at first: some are given what they would have learnt. */
 void sim_encourage(struct sim *sim, const struct oracle *oracle)
 {
@@ -56,7 +72,7 @@ void sim_encourage(struct sim *sim, const struct oracle *oracle)
         struct sim_model *model = &sim->models[m];
 
         if (model->oracle != oracle || model->handle == NULL || model->drafter == NULL ||
-            oracle->limits.tree_depth == 0)
+            (oracle->limits.tree_depth == 0 && !model->quick))
             continue;
         for (uint32_t i = 0; i < model->handle->decode.n_running; i++) {
             struct rn_speculation *speculation = &model->handle->decode.running[i]->model_speculation;
@@ -65,5 +81,72 @@ void sim_encourage(struct sim *sim, const struct oracle *oracle)
             speculation->seen = 64;
             speculation->rest = 0;
         }
+    }
+}
+
+/* ---- What drafters know ---- */
+
+/* Rows of tokens before this one stand in the blocks; of a line in the pass the last block is being written. */
+static uint32_t written(const struct rn_draft_actor *draft, uint32_t n_done, uint32_t from, bool in_pass)
+{
+    uint32_t per_block = draft->drafter->limits.block_tokens, before = from / per_block * per_block;
+
+    return in_pass && before < n_done ? before : n_done;
+}
+
+/* The token of index i of the seat's line, or of its branch. */
+static int32_t token_at(const struct rn_seat *seat, bool branch, uint32_t i)
+{
+    return branch && i >= seat->branch.at ? seat->branch.tokens[i - seat->branch.at] : seat->tokens[i];
+}
+
+static void check_kv(struct sim *sim, const struct sim_model *model, const struct rn_seat *seat, bool branch)
+{
+    const uint32_t *blocks = branch ? seat->branch.blocks : seat->blocks;
+    uint32_t per_block = model->drafter->limits.block_tokens;
+    uint32_t n = branch ? written(&model->handle->draft, seat->branch.n_done, seat->branch.from, seat->branch.in_pass)
+                        : written(&model->handle->draft, seat->layers[0].n_done, seat->from, seat->in_pass);
+    struct oracle_chain chain;
+
+    oracle_chain_init(&chain, model->drafter->salt);
+    for (uint32_t i = 0; i < n; i++) {
+        oracle_chain_push(&chain, token_at(seat, branch, i));
+        if (model->drafter->kv[(size_t)blocks[i / per_block] * per_block + i % per_block] == chain.kv)
+            continue;
+        sim_fail(sim, "the drafter's KV of slot %u, %s, token %u of %u, is not that of its tokens", seat->slot,
+                 branch ? "its branch" : "its line", i, n);
+        return;
+    }
+}
+
+/* NULL: it does not run, or not any more. */
+static const struct rn_request *request_of(const struct rn_decode *decode, const struct rn_seat *seat)
+{
+    for (uint32_t i = 0; i < decode->n_running; i++)
+        if (decode->running[i]->slot == seat->slot && decode->running[i]->generation == seat->generation)
+            return decode->running[i];
+    return NULL;
+}
+
+void sim_check_drafter(struct sim *sim, uint32_t index)
+{
+    const struct sim_model *model = &sim->models[index];
+    const struct rn_draft_actor *draft = &model->handle->draft;
+
+    for (uint32_t i = 0; model->drafter != NULL && i < draft->n_seats; i++) {
+        const struct rn_seat *seat = &draft->seats[i];
+        const struct rn_request *request = request_of(&model->handle->decode, seat);
+
+        if (seat->generation == 0 || seat->state == RN_DRAFTS_OFF || seat->ended)
+            continue;
+        if (request != NULL && seat->n_known > 0 &&
+            (seat->base + seat->n_known > request->n_tokens ||
+             memcmp(seat->tokens, request->tokens + seat->base, seat->n_known * sizeof seat->tokens[0]) != 0))
+            sim_fail(sim, "the drafter takes other tokens for those of slot %u", seat->slot);
+        if (draft->drafter->kind != RN_DRAFTER_TOKENS)
+            continue; /* a head's row says nothing of the tokens before it */
+        check_kv(sim, model, seat, false);
+        if (seat->branch.at != 0)
+            check_kv(sim, model, seat, true);
     }
 }

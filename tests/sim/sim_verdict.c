@@ -182,6 +182,7 @@ void sim_check_tick(struct sim *sim)
         if (!rn_prefix_tree_check(&sim->models[i].handle->tier.tree))
             sim_fail(sim, "the prefix tree of model %u is not whole", i);
         check_paths(sim, i);
+        sim_check_drafter(sim, i);
         if (!rn_draft_actor_check(&sim->models[i].handle->draft))
             sim_fail(sim, "the seats of model %u's drafter are not whole", i);
         poison_free_blocks(&sim->models[i]);

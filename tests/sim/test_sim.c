@@ -105,6 +105,8 @@ static void test_seeds(void **state)
         sum.n_moves += report.n_moves;
         sum.n_means += report.n_means;
         sum.n_guesses += report.n_guesses;
+        sum.n_branches += report.n_branches;
+        sum.n_branches_right += report.n_branches_right;
         sum.n_forks += report.n_forks;
         sum.n_imports += report.n_imports;
         sum.n_preempted += report.n_preempted;
@@ -125,8 +127,9 @@ static void test_seeds(void **state)
     printf("%llu sessions forked, %llu imported, %llu blocks copied, %llu rows saw means\n",
            (unsigned long long)sum.n_forks, (unsigned long long)sum.n_imports, (unsigned long long)sum.n_copies,
            (unsigned long long)sum.n_means);
-    printf("%llu guesses of drafters, %llu runners-up moved, ", (unsigned long long)sum.n_guesses,
-           (unsigned long long)sum.n_moves);
+    printf("%llu guesses of drafters, %llu runners-up moved, %llu branches begun, %llu came true\n",
+           (unsigned long long)sum.n_guesses, (unsigned long long)sum.n_moves, (unsigned long long)sum.n_branches,
+           (unsigned long long)sum.n_branches_right);
     printf("%llu preemptions, %llu deadlines passed, %llu submits refused, %llu tokens joined\n",
            (unsigned long long)sum.n_preempted, (unsigned long long)sum.n_expired, (unsigned long long)sum.n_busy,
            (unsigned long long)sum.n_joined);
