@@ -78,6 +78,15 @@ runnel_status planted_pick(const struct rn_sampler *sampler, struct rn_sampler_s
     return status;
 }
 
+/* Branches are few in a run: none is let pass. */
+bool planted_branch_is(const struct rn_seat *seat, uint32_t x, int32_t token)
+{
+    if (armed != PLANT_WRONG_BRANCH || rn_branch_is(seat, x, token) || x == 0 || seat->branch.at != x)
+        return rn_branch_is(seat, x, token);
+    fired = true;
+    return true;
+}
+
 runnel_status planted_unpack(struct rn_block_codec *codec, const void *packed, size_t n, void *block)
 {
     runnel_status status = rn_block_codec_unpack(codec, packed, n, block);

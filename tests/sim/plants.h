@@ -1,15 +1,17 @@
 /* Bugs on purpose, each one once per run: what the simulation must catch.
  *
- * The test program compiles four files of the library a second time with one name in each replaced (see
+ * The test program compiles five files of the library a second time with one name in each replaced (see
  * CMakeLists.txt), so that the calls come through here; the library itself knows nothing of it.
  *
  *   lost wake     runtime.c         a send that found the mailbox empty says it did not: nobody wakes the actor
  *   double free   prefix_tree.c     a block that was given back, and is another's by now, is given back again
  *   stale token   sampler_actor.c   a request gets the token that was drawn before, for another row
- *   foreign block mover.c           a block from a lower tier is filled with what came up before it */
+ *   foreign block mover.c           a block from a lower tier is filled with what came up before it
+ *   wrong branch  draft_actor.c     a drafter's branch becomes its line though another token came: each time */
 #ifndef RN_TESTS_SIM_PLANTS_H
 #define RN_TESTS_SIM_PLANTS_H
 
+#include "actors/draft_actor.h"
 #include "cache/block_codec.h"
 #include "cache/block_pool.h"
 #include "mailbox/mailbox.h"
@@ -20,7 +22,8 @@ enum plant {
     PLANT_LOST_WAKE,
     PLANT_DOUBLE_FREE,
     PLANT_STALE_TOKEN,
-    PLANT_FOREIGN_BLOCK
+    PLANT_FOREIGN_BLOCK,
+    PLANT_WRONG_BRANCH
 };
 
 /* From now on `plant` strikes at the first chance after `calls` calls. */
@@ -31,6 +34,7 @@ enum rn_send planted_send_try(struct rn_mailbox *mailbox, struct rn_message *mes
 void planted_unref(struct rn_block_pool *pool, const uint32_t *blocks, uint32_t n);
 runnel_status planted_pick(const struct rn_sampler *sampler, struct rn_sampler_scratch *scratch, const float *logits,
                            uint64_t position, bool want_logprobs, uint32_t n_top, struct rn_pick *pick);
+bool planted_branch_is(const struct rn_seat *seat, uint32_t x, int32_t token);
 runnel_status planted_unpack(struct rn_block_codec *codec, const void *packed, size_t n, void *block);
 
 #endif

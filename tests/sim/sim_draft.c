@@ -32,13 +32,13 @@ bool sim_new_drafter(struct sim *sim, struct sim_model *model, struct rn_model_p
     model->drafter = oracle_new(&limits, &sim->plan.alphabet, model->oracle->salt);
     if (model->drafter == NULL)
         return false;
-    model->drafter->wrong_percent = sim_chance(sim, 60) ? sim_pick(sim, 20) : sim_pick(sim, 101);
-    if (sim_chance(sim, 70))
+    model->quick = sim_chance(sim, 50);
+    model->drafter->wrong_percent = sim_chance(sim, 60) ? sim_pick(sim, model->quick ? 70 : 20) : sim_pick(sim, 101);
+    if (model->quick || sim_chance(sim, 70))
         model->drafter->second_percent = 1 + sim_pick(sim, 100);
     model->drafter->submitted = drafter_submitted;
     model->drafter->user = sim;
-    model->quick = sim_chance(sim, 50);
-    parts->drafter = (struct rn_drafter){.n_layers = 1, .concurrent = sim_chance(sim, 60),
+    parts->drafter = (struct rn_drafter){.n_layers = 1, .concurrent = sim_chance(sim, 75),
                                          .backend = &model->drafter->backend, .limits = limits,
                                          .pass_us = 1 + sim_pick(sim, sim->plan.most_latency_us / 4 + 1)};
     parts->drafter.kind = RN_DRAFTER_TOKENS;

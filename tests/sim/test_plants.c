@@ -2,7 +2,7 @@
  * caught when the simulation says so, when a check inside the library stops the program, or when the
  * run does not come to its end. The control: the same program with no bug passes.
  *
- *   test_sim_plants lost-wake | double-free | stale-token | foreign-block | none */
+ *   test_sim_plants lost-wake | double-free | stale-token | foreign-block | wrong-branch | none */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +14,7 @@
 #include "tests/sim/sim.h"
 
 #define SEEDS 200
+#define SEEDS_OF_BRANCHES 1000 /* few runs have a branch that another token refutes */
 #define WATCHDOG_S 5 /* of the processor: a machine under load is no hang */
 
 enum verdict {
@@ -73,9 +74,10 @@ static bool run_seed(enum plant plant, uint64_t seed, struct tally *tally)
 
 static bool choose(int argc, char **argv, enum plant *plant)
 {
-    static const char *const names[] = {"none", "lost-wake", "double-free", "stale-token", "foreign-block"};
+    static const char *const names[] = {"none", "lost-wake", "double-free", "stale-token", "foreign-block",
+                                        "wrong-branch"};
 
-    for (int i = 0; argc == 2 && i < 5; i++)
+    for (int i = 0; argc == 2 && i < (int)(sizeof names / sizeof names[0]); i++)
         if (strcmp(argv[1], names[i]) == 0) {
             *plant = (enum plant)i;
             return true;
@@ -87,19 +89,21 @@ int main(int argc, char **argv)
 {
     struct tally tally = {0};
     enum plant plant;
+    int seeds;
 
     if (!choose(argc, argv, &plant)) {
-        fprintf(stderr, "usage: %s none | lost-wake | double-free | stale-token | foreign-block\n", argv[0]);
+        fprintf(stderr, "usage: %s none | lost-wake | double-free | stale-token | foreign-block | wrong-branch\n", argv[0]);
         return 2;
     }
-    for (uint64_t seed = 1; seed <= SEEDS; seed++)
-        if (!run_seed(plant, seed, &tally))
+    seeds = plant == PLANT_WRONG_BRANCH ? SEEDS_OF_BRANCHES : SEEDS;
+    for (int seed = 1; seed <= seeds; seed++)
+        if (!run_seed(plant, (uint64_t)seed, &tally))
             return 2;
     printf("%s: struck in %d of %d seeds; the simulation caught %d, a check of the library %d, the watchdog %d; missed "
            "%d\n",
-           argv[1], tally.fired, SEEDS, tally.said, tally.stopped, tally.hung, tally.missed);
+           argv[1], tally.fired, seeds, tally.said, tally.stopped, tally.hung, tally.missed);
     if (plant == PLANT_NONE)
-        return tally.passed == SEEDS ? 0 : 1;
+        return tally.passed == seeds ? 0 : 1;
     /* A stale token that is stopped, cancelled or dropped before the host sees it harms nobody and is not seen; nor is a
      * foreign block that nobody's turn comes to use. */
     return tally.fired >= 10 && tally.missed * (plant == PLANT_FOREIGN_BLOCK ? 2 : 6) <= tally.fired && tally.said > 0
