@@ -15,9 +15,9 @@
  * is not what was guessed takes the guesses behind it with it; their KV is written again.
  *
  * A concurrent drafter goes on while the target verifies: behind the guesses in the step in flight it guesses the token
- * that the step will add, and then those for the next step; besides, if time is left or it is likelier to be of use, behind a
- * runner-up (draft_branch.h). One that shares the target's threads works only while
- * decode waits for it, but for the prompt: that is computed in small chunks, which pass between the target's steps.
+ * that the step will add, and then those for the next step; if time is left, or there are likelier things to guess, it
+ * begins a second line at a runner-up (draft_branch.h). One that shares the target's threads works only while decode
+ * waits for it, but for the prompt: that is computed in small chunks, which pass between the target's steps.
  *
  * Memory: the drafter's KV blocks, taken as a stream grows; one that finds none drafts no more. A seat's tokens are
  * taken from the heap when it begins. */

@@ -10,9 +10,10 @@
  *   tokens of a stream:   t0 t1 ... tn-1 | g g g g g g g
  *                         known: told    | guessed: of these decode takes the first k into its step
  *
- * Guesses say behind which token they stand (`first`). There may be two lines of them, which begin alike. Decode may know more tokens by then: it compares those that were
- * guessed with those that came, and what is behind them are its drafts, or there are none. So nothing has to be in
- * step with anything: late guesses are used as far as they are right, and a wrong or lost one costs time only.
+ * Guesses say behind which token they stand (`first`); there may be two lines of them, which begin alike. Decode may
+ * know more tokens by then: it compares those that were guessed with those that came, and what is behind them are its
+ * drafts, or there are none. So nothing has to be in step with anything: late guesses are used as far as they are right,
+ * and a wrong or lost one costs time only.
  *
  * With each guess goes its runner-up, what the drafter would have guessed second: the guesses are the trunk of a tree,
  * and the runners-up its leaves, one at each place at most. Which of them become rows is decode's to say.
