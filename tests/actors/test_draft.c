@@ -35,6 +35,8 @@ struct setting {
     uint32_t row_us;       /* not 0: what each row of the target takes besides VERIFY_US */
     bool chain;            /* the model cannot verify trees */
     bool asks_chain;       /* or the requests want none */
+    uint32_t draft_max;    /* of the requests; 0: as many as they like */
+    uint32_t first_seed;   /* of their prompts */
 };
 
 static struct setting setting;
@@ -196,6 +198,7 @@ static runnel_request request_of(struct told *told, uint32_t seed, uint32_t n_pr
 
     request.draft = drafter != NULL ? RUNNEL_DRAFT_MODEL : RUNNEL_DRAFT_NONE;
     request.draft_chain = setting.asks_chain;
+    request.draft_max = setting.draft_max;
     return request;
 }
 
@@ -215,7 +218,7 @@ static uint64_t run_streams(const struct setting *s, bool drafts, uint32_t n, in
     start(s, drafts);
     begin_us = now_us;
     for (uint32_t i = 0; i < n; i++) {
-        runnel_request request = request_of(&told[i], i, 3 + 24 * i, n_tokens);
+        runnel_request request = request_of(&told[i], s->first_seed + i, 3 + 24 * i, n_tokens);
 
         request.sampling.temperature = i % 2 == 0 ? 0 : 0.9f;
         request.sampling.frequency_penalty = i % 3 == 0 ? 0.5f : 0;
@@ -348,6 +351,40 @@ static void pipeline_beats_turns(void **state)
     }
 }
 
+/* What a drafter beside the model gains by runners-up, with which it begins branches. */
+static double gain_of_branches(uint32_t right_percent, uint32_t second_percent, uint32_t draft_max)
+{
+    struct setting s = plain_setting(true, right_percent);
+    double us[2] = {0, 0}, accepted;
+
+    s.chain = true;
+    s.draft_max = draft_max;
+    for (uint32_t i = 0; i < 2 * 8; i++) {
+        s.second_percent = i % 2 == 0 ? 0 : second_percent;
+        s.first_seed = 10 * (i / 2);
+        us[i % 2] += (double)run_streams(&s, true, 1, 1000, &accepted);
+    }
+    return us[0] / us[1];
+}
+
+/* One guess a step, a pass is d of one, a guess is right with chance a, else the runner-up with r. The next guess is
+ * there if this one and the token behind it are right, a²; with a branch, which begins at the guess, also if the
+ * runner-up is, (1 - a) r. If it is not there the step waits for a pass. */
+static void branches_gain_what_they_should(void **state)
+{
+    const double d = 0.2, r = 0.9;
+
+    (void)state;
+    for (uint32_t percent = 50; percent <= UNLESS_SLOW(80, 0); percent += 10) {
+        double a = 0.01 * percent, late = 1 - a * a, gain = gain_of_branches(percent, 90, 1);
+        double expected = (1 + d * late) / (1 + d * (late - (1 - a) * r)), many = gain_of_branches(percent, 90, 0);
+
+        printf("right %u: a branch gains %.3f, computed %.3f; of many guesses %.3f\n", percent, gain, expected, many);
+        assert_true(fabs(gain - expected) < 0.015 && many > (percent == 50 ? 1.08 : 0.99));
+        assert_true(gain_of_branches(percent, 1, 1) > 0.99 && gain_of_branches(percent, 1, 0) > 0.99);
+    }
+}
+
 /* What no drafter of ours tells: runners-up that are no tokens, or the guess itself, with shares that are none. */
 static void lie(struct rn_guess_line *line, uint64_t *random)
 {
@@ -470,9 +507,6 @@ static void a_jammed_drafter_is_left(void **state)
         run_all(&told, 1);
         told_assert_text(&told, &alphabet, SALT, 50, 1000);
         assert_true(now_us - begin_us < (uint64_t)1000 * VERIFY_US + (uint64_t)500 * s.pass_us);
-        if (getenv("RUNNEL_VERBOSE") != NULL)
-            printf("%s: %llu passes, %.3f x plain\n", way ? "beside" : "in turn", (unsigned long long)n_passes,
-                   1000.0 * VERIFY_US / (double)(now_us - begin_us));
         assert_true(n_passes < 40);
         stop();
     }
@@ -747,6 +781,7 @@ int main(void)
         cmocka_unit_test(trees_gain_where_they_pay),
         cmocka_unit_test(it_never_costs_much),
         cmocka_unit_test(pipeline_beats_turns),
+        cmocka_unit_test(branches_gain_what_they_should),
         cmocka_unit_test(lies_change_nothing),
         cmocka_unit_test(a_broken_drafter_is_left),
         cmocka_unit_test(failed_steps_leave_nothing_wrong),
