@@ -14,7 +14,7 @@
 struct redisContext;
 struct redisReply;
 
-#define RN_REDIS_MOST_ARGUMENTS 6u
+#define RN_REDIS_MOST_ARGUMENTS 8u
 
 struct rn_redis_link {
     const struct rn_redis_url *url;

@@ -1,12 +1,13 @@
 /* What a Redis server has of a fingerprint: SCAN for the keys, the beginnings of their values, and then all of them by
  * depth, so that each finds its parent: the record one less deep from whose chain and its own tokens its key follows.
- * What does not is left out. */
+ * What does not is left out, and what is known already.
+ *
+ * Memory until it is freed: for each record its head with the tokens, and 40 bytes. */
 #include <stdio.h>
 #include <string.h>
 
 #include <hiredis/hiredis.h>
 
-#include "cache/bytes.h"
 #include "cache/cold_format.h"
 #include "cache/redis_parts.h"
 #include "cache/sort.h"
@@ -15,32 +16,25 @@
 #define AT_ONCE 64u /* values asked for in one go */
 #define CURSOR_BYTES 24u
 
-struct found {
-    struct rn_print chain;
-    uint64_t handle; /* 0: not made known */
-    uint32_t payload_bytes;
-};
-
 struct order {
-    uint64_t half; /* of the chain */
     uint32_t depth, nth;
 };
 
-struct list {
+struct rn_redis_list {
     struct rn_redis_store *store;
-    struct found *found;  /* [n] */
-    unsigned char *heads; /* [n × head_bytes] */
-    struct order *order;  /* [n], by depth and half */
-    int32_t *tokens;      /* [block_tokens] */
+    struct rn_print *chains; /* [n] */
+    unsigned char *heads;    /* [n × head_bytes] */
+    struct order *order;     /* [n], by depth */
+    int32_t *tokens;         /* [block_tokens] */
     size_t n, room, head_bytes;
+    size_t at;               /* of order: the next one to be told */
     char cursor[CURSOR_BYTES];
     bool no_memory;
 };
 
 /* ---- What the server says ---- */
 
-/* 32 digits to a chain. */
-static bool chain_of(const char *hex, struct rn_print *chain)
+bool rn_redis_chain_of(const char *hex, struct rn_print *chain)
 {
     char back[RN_COLD_HEX + 1];
 
@@ -55,92 +49,104 @@ static bool chain_of(const char *hex, struct rn_print *chain)
     return memcmp(back, hex, RN_COLD_HEX) == 0;
 }
 
-static bool make_room(struct list *list)
+bool rn_redis_ask_head(struct rn_redis_store *store, const char *key)
+{
+    char last[16];
+    size_t n = (size_t)snprintf(last, sizeof last, "%zu", rn_cold_head_bytes(store->id.block_tokens) - 1);
+
+    return rn_redis_link_send(&store->link, 4, (const char *const[]){"GETRANGE", key, "0", last},
+                              (const size_t[]){8, RN_REDIS_KEY_BYTES, 1, n}) &&
+           rn_redis_link_send(&store->link, 2, (const char *const[]){"STRLEN", key},
+                              (const size_t[]){6, RN_REDIS_KEY_BYTES});
+}
+
+static bool head_good(struct rn_redis_store *store, const struct redisReply *beginning,
+                      const struct redisReply *length, unsigned char *bytes, struct rn_cold_head *head)
+{
+    size_t head_bytes = rn_cold_head_bytes(store->id.block_tokens);
+
+    if (beginning->type != REDIS_REPLY_STRING || beginning->len != head_bytes || length->type != REDIS_REPLY_INTEGER)
+        return false;
+    if (!rn_cold_head_unpack((const unsigned char *)beginning->str, store->seed, store->id.block_tokens, head) ||
+        head->payload_bytes > store->options.payload_bytes || head->serial != (uint64_t)head->depth + 1 ||
+        (uint64_t)length->integer != head_bytes + head->payload_bytes) {
+        store->stats.damaged++;
+        return false;
+    }
+    memcpy(bytes, beginning->str, head_bytes);
+    return head->alive;
+}
+
+int rn_redis_take_head(struct rn_redis_store *store, unsigned char *bytes, struct rn_cold_head *head)
+{
+    struct redisReply *beginning = rn_redis_link_answer(&store->link);
+    struct redisReply *length = beginning == NULL ? NULL : rn_redis_link_answer(&store->link);
+    int good = length == NULL ? -1 : head_good(store, beginning, length, bytes, head);
+
+    if (beginning != NULL)
+        freeReplyObject(beginning);
+    if (length != NULL)
+        freeReplyObject(length);
+    return good;
+}
+
+/* ---- Keys ---- */
+
+static bool make_room(struct rn_redis_list *list)
 {
     struct rn_heap *heap = list->store->heap;
     size_t room = list->room == 0 ? FIRST_FOUND : 2 * list->room;
-    struct found *found;
+    struct rn_print *chains;
     unsigned char *heads;
 
     if (list->n < list->room)
         return true;
-    found = rn_realloc(heap, list->found, room, sizeof *found);
-    list->found = found != NULL ? found : list->found;
+    chains = rn_realloc(heap, list->chains, room, sizeof *chains);
+    list->chains = chains != NULL ? chains : list->chains;
     heads = rn_realloc(heap, list->heads, room, list->head_bytes);
     list->heads = heads != NULL ? heads : list->heads;
-    list->no_memory = found == NULL || heads == NULL;
+    list->no_memory = chains == NULL || heads == NULL;
     if (!list->no_memory)
         list->room = room;
     return !list->no_memory;
 }
 
-/* The answers about one key: the beginning of the value, and its length. */
-static void take_one(struct list *list, const struct rn_print *chain, const struct redisReply *beginning,
-                     const struct redisReply *length)
+/* Two answers for each key, all of which are taken off the line. False: the link is down. */
+static bool take_answers(struct rn_redis_list *list, const struct rn_print *chains, size_t n)
 {
-    const struct rn_redis_store *store = list->store;
-    struct rn_cold_head head;
-
-    if (beginning->type != REDIS_REPLY_STRING || beginning->len != list->head_bytes ||
-        length->type != REDIS_REPLY_INTEGER || list->n == store->options.max_records)
-        return;
-    if (!rn_cold_head_unpack((const unsigned char *)beginning->str, store->seed, store->id.block_tokens, &head) ||
-        head.payload_bytes > store->options.payload_bytes || head.serial != (uint64_t)head.depth + 1 ||
-        (uint64_t)length->integer != list->head_bytes + head.payload_bytes) {
-        list->store->stats.damaged++;
-        return;
-    }
-    if (!make_room(list))
-        return;
-    list->found[list->n] = (struct found){.chain = *chain, .payload_bytes = head.payload_bytes};
-    memcpy(list->heads + list->n * list->head_bytes, beginning->str, list->head_bytes);
-    list->n++;
-}
-
-static bool ask(struct list *list, const char *key)
-{
-    struct rn_redis_link *link = &list->store->link;
-    char last[16];
-    size_t n = (size_t)snprintf(last, sizeof last, "%zu", list->head_bytes - 1);
-
-    return rn_redis_link_send(link, 4, (const char *const[]){"GETRANGE", key, "0", last},
-                              (const size_t[]){8, RN_REDIS_KEY_BYTES, 1, n}) &&
-           rn_redis_link_send(link, 2, (const char *const[]){"STRLEN", key}, (const size_t[]){6, RN_REDIS_KEY_BYTES});
-}
-
-/* Two answers for each key. False: the link is down. */
-static bool take_answers(struct list *list, const struct rn_print *chains, size_t n)
-{
-    struct rn_redis_link *link = &list->store->link;
+    struct rn_redis_store *store = list->store;
 
     for (size_t i = 0; i < n; i++) {
-        struct redisReply *beginning = rn_redis_link_answer(link);
-        struct redisReply *length = beginning == NULL ? NULL : rn_redis_link_answer(link);
+        struct rn_cold_head head;
+        int good = rn_redis_take_head(store, store->value, &head);
 
-        if (length != NULL)
-            take_one(list, &chains[i], beginning, length);
-        if (beginning != NULL)
-            freeReplyObject(beginning);
-        if (length == NULL)
+        if (good < 0)
             return false;
-        freeReplyObject(length);
+        if (good == 0 || list->n == store->options.max_records || !make_room(list))
+            continue;
+        memcpy(list->heads + list->n * list->head_bytes, store->value, list->head_bytes);
+        list->chains[list->n++] = chains[i];
     }
     return true;
 }
 
-static bool take_keys(struct list *list, const struct redisReply *keys)
+static bool is_wanted(const struct rn_redis_list *list, const struct redisReply *key, struct rn_print *chain)
 {
-    const char *prefix = list->store->prefix;
+    return key->type == REDIS_REPLY_STRING && key->len == RN_REDIS_KEY_BYTES &&
+           memcmp(key->str, list->store->prefix, RN_REDIS_PREFIX_BYTES) == 0 &&
+           rn_redis_chain_of(key->str + RN_REDIS_PREFIX_BYTES, chain) && !rn_redis_knows(list->store, chain);
+}
+
+static bool take_keys(struct rn_redis_list *list, const struct redisReply *keys)
+{
     struct rn_print chains[AT_ONCE];
     size_t n = 0;
 
     for (size_t i = 0; i < keys->elements; i++) {
         const struct redisReply *key = keys->element[i];
 
-        if (key->type == REDIS_REPLY_STRING && key->len == RN_REDIS_KEY_BYTES &&
-            memcmp(key->str, prefix, RN_REDIS_PREFIX_BYTES) == 0 &&
-            chain_of(key->str + RN_REDIS_PREFIX_BYTES, &chains[n])) {
-            if (!ask(list, key->str))
+        if (is_wanted(list, key, &chains[n])) {
+            if (!rn_redis_ask_head(list->store, key->str))
                 return false;
             n++;
         }
@@ -153,22 +159,28 @@ static bool take_keys(struct list *list, const struct redisReply *keys)
     return true;
 }
 
-/* One step of the scan. False: it has ended. */
-static bool step(struct list *list)
+static struct redisReply *scan(struct rn_redis_list *list, unsigned count)
 {
     struct rn_redis_store *store = list->store;
-    char pattern[RN_REDIS_PREFIX_BYTES + 2];
-    struct redisReply *reply;
-    bool good;
+    char pattern[RN_REDIS_PREFIX_BYTES + 2], number[16];
+    size_t n = (size_t)snprintf(number, sizeof number, "%u", count);
 
     snprintf(pattern, sizeof pattern, "%s*", store->prefix);
     if (!rn_redis_link_send(&store->link, 6,
-                            (const char *const[]){"SCAN", list->cursor, "MATCH", pattern, "COUNT", "1000"},
-                            (const size_t[]){4, strlen(list->cursor), 5, RN_REDIS_PREFIX_BYTES + 1, 5, 4}))
-        return false;
-    reply = rn_redis_link_answer(&store->link);
+                            (const char *const[]){"SCAN", list->cursor, "MATCH", pattern, "COUNT", number},
+                            (const size_t[]){4, strlen(list->cursor), 5, RN_REDIS_PREFIX_BYTES + 1, 5, n}))
+        return NULL;
+    return rn_redis_link_answer(&store->link);
+}
+
+enum rn_redis_step rn_redis_list_step(struct rn_redis_list *list, unsigned count)
+{
+    struct rn_redis_store *store = list->store;
+    struct redisReply *reply = scan(list, count);
+    bool good;
+
     if (reply == NULL)
-        return false;
+        return RN_REDIS_FAILED;
     good = reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
            reply->element[0]->type == REDIS_REPLY_STRING && reply->element[0]->len < CURSOR_BYTES &&
            reply->element[1]->type == REDIS_REPLY_ARRAY;
@@ -179,128 +191,99 @@ static bool step(struct list *list)
         rn_redis_link_drop(&store->link, reply->type == REDIS_REPLY_ERROR ? reply->str : "no answer to SCAN");
     }
     freeReplyObject(reply);
-    return good && strcmp(list->cursor, "0") != 0 && list->n < store->options.max_records && !list->no_memory;
+    if (!good)
+        return RN_REDIS_FAILED;
+    return strcmp(list->cursor, "0") == 0 || list->n == store->options.max_records || list->no_memory
+               ? RN_REDIS_ALL : RN_REDIS_GOES_ON;
 }
 
 /* ---- Parents before children ---- */
 
-static int by_place(const void *a, const void *b)
+static int by_depth(const void *a, const void *b)
 {
     const struct order *x = a, *y = b;
 
-    if (x->depth != y->depth)
-        return x->depth < y->depth ? -1 : 1;
-    return (x->half > y->half) - (x->half < y->half);
+    return (x->depth > y->depth) - (x->depth < y->depth);
 }
 
-/* The first one that is not before (depth, half). */
-static size_t lower_bound(const struct list *list, uint32_t depth, uint64_t half)
+bool rn_redis_list_sort(struct rn_redis_list *list)
 {
-    const struct order wanted = {.half = half, .depth = depth};
-    size_t low = 0, high = list->n;
+    list->order = rn_alloc(list->store->heap, list->n, sizeof *list->order);
+    if (list->order == NULL)
+        return false;
+    for (size_t i = 0; i < list->n; i++)
+        list->order[i] = (struct order){rn_cold_head_depth(list->heads + i * list->head_bytes), (uint32_t)i};
+    if (list->n > 0)
+        rn_sort_in_place(list->order, list->n, sizeof *list->order, by_depth);
+    return true;
+}
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
+bool rn_redis_list_is_sorted(const struct rn_redis_list *list)
+{
+    return list->order != NULL;
+}
 
-        if (by_place(&list->order[middle], &wanted) < 0)
-            low = middle + 1;
-        else
-            high = middle;
+/* True: it was not known, and is now. A scan may tell of a key twice. */
+static bool make_known(struct rn_redis_list *list, uint32_t nth, struct rn_cold_record *record)
+{
+    struct rn_redis_store *store = list->store;
+    const unsigned char *bytes = list->heads + nth * list->head_bytes;
+    const struct rn_print *chain = &list->chains[nth];
+    struct rn_cold_head head;
+
+    if (rn_redis_knows(store, chain) || !rn_cold_head_unpack(bytes, store->seed, store->id.block_tokens, &head))
+        return false;
+    rn_cold_tokens_unpack(bytes + RN_COLD_HEAD_BYTES, store->id.block_tokens, list->tokens);
+    *record = (struct rn_cold_record){.salt = head.salt, .tokens = list->tokens, .depth = head.depth,
+                                      .payload_bytes = head.payload_bytes};
+    if (!rn_redis_parent(store, &head, list->tokens, chain, &record->parent))
+        return false;
+    record->handle = rn_redis_add(store, chain, head.salt, head.depth, head.payload_bytes);
+    return record->handle != 0;
+}
+
+bool rn_redis_list_tell(struct rn_redis_list *list, uint32_t most, rn_cold_record_fn *on_record, void *user)
+{
+    for (uint32_t n = 0; n < most && list->at < list->n; list->at++) {
+        struct rn_cold_record record;
+
+        if (!make_known(list, list->order[list->at].nth, &record))
+            continue;
+        if (on_record != NULL)
+            on_record(user, &record);
+        n++;
     }
-    return low;
+    return list->at == list->n;
 }
 
-static bool follows(const struct list *list, const struct found *found, const struct found *parent,
-                    struct rn_prefix_salt salt)
+/* ---- The whole ---- */
+
+struct rn_redis_list *rn_redis_list_new(struct rn_redis_store *store)
 {
-    struct rn_print chain = rn_redis_chain(list->store, parent == NULL ? NULL : &parent->chain, salt, list->tokens);
+    struct rn_redis_list *list = rn_calloc(store->heap, 1, sizeof *list);
 
-    return rn_print_same(&chain, &found->chain);
-}
-
-/* Its parent, by its head; NULL: there is none that fits. */
-static const struct found *parent_of(const struct list *list, const struct found *found,
-                                     const struct rn_cold_head *head)
-{
-    size_t at = lower_bound(list, head->depth - 1, head->parent_check);
-
-    for (; at < list->n && list->order[at].depth + 1 == head->depth && list->order[at].half == head->parent_check;
-         at++) {
-        const struct found *parent = &list->found[list->order[at].nth];
-        struct rn_cold_head its;
-
-        if (parent->handle != 0 &&
-            rn_cold_head_unpack(list->heads + list->order[at].nth * list->head_bytes, list->store->seed,
-                                list->store->id.block_tokens, &its) &&
-            its.salt.word[0] == head->salt.word[0] && its.salt.word[1] == head->salt.word[1] &&
-            follows(list, found, parent, head->salt))
-            return parent;
-    }
+    if (list == NULL)
+        return NULL;
+    list->store = store;
+    list->head_bytes = rn_cold_head_bytes(store->id.block_tokens);
+    list->cursor[0] = '0';
+    list->tokens = rn_alloc(store->heap, store->id.block_tokens, sizeof *list->tokens);
+    if (list->tokens != NULL)
+        return list;
+    rn_redis_list_free(list);
     return NULL;
 }
 
-/* True: it is known now; *parent: its parent's handle. */
-static bool make_known(struct list *list, size_t nth, struct rn_cold_head *head, uint64_t *parent)
+void rn_redis_list_free(struct rn_redis_list *list)
 {
-    struct found *found = &list->found[list->order[nth].nth];
-    const unsigned char *bytes = list->heads + list->order[nth].nth * list->head_bytes;
-    uint32_t block_tokens = list->store->id.block_tokens;
+    struct rn_heap *heap;
 
-    *parent = 0;
-    if (!rn_cold_head_unpack(bytes, list->store->seed, block_tokens, head) || !head->alive ||
-        (nth > 0 && rn_print_same(&list->found[list->order[nth - 1].nth].chain, &found->chain)))
-        return false; /* a scan may tell of a key twice */
-    rn_cold_tokens_unpack(bytes + RN_COLD_HEAD_BYTES, block_tokens, list->tokens);
-    if (head->depth == 0) {
-        if (!follows(list, found, NULL, head->salt))
-            return false;
-    } else {
-        const struct found *its = parent_of(list, found, head);
-
-        if (its == NULL)
-            return false;
-        *parent = its->handle;
-    }
-    found->handle = rn_redis_add(list->store, &found->chain, head->depth, found->payload_bytes);
-    return found->handle != 0;
-}
-
-static void tell_all(struct list *list, rn_cold_record_fn *on_record, void *user)
-{
-    for (size_t i = 0; i < list->n; i++) {
-        list->order[i] = (struct order){.half = rn_bytes_get(list->found[i].chain.bytes, 8), .nth = (uint32_t)i};
-        list->order[i].depth = rn_cold_head_depth(list->heads + i * list->head_bytes);
-    }
-    if (list->n > 0)
-        rn_sort_in_place(list->order, list->n, sizeof *list->order, by_place);
-    for (size_t i = 0; i < list->n; i++) {
-        struct rn_cold_head head;
-        uint64_t parent;
-
-        if (make_known(list, i, &head, &parent) && on_record != NULL)
-            on_record(user, &(struct rn_cold_record){
-                                .handle = list->found[list->order[i].nth].handle, .parent = parent,
-                                .salt = head.salt, .tokens = list->tokens, .depth = head.depth,
-                                .payload_bytes = head.payload_bytes});
-    }
-}
-
-void rn_redis_list(struct rn_redis_store *store, rn_cold_record_fn *on_record, void *user)
-{
-    struct list list = {.store = store, .head_bytes = rn_cold_head_bytes(store->id.block_tokens), .cursor = "0"};
-    struct rn_heap *heap = store->heap;
-
-    if (rn_redis_link_begin(&store->link)) {
-        store->link.deadline_us = rn_now_us(&store->link.clock) + (uint64_t)store->options.list_ms * 1000;
-        while (step(&list))
-            continue;
-    }
-    list.order = rn_alloc(heap, list.n, sizeof *list.order);
-    list.tokens = rn_alloc(heap, store->id.block_tokens, sizeof *list.tokens);
-    if (list.order != NULL && list.tokens != NULL)
-        tell_all(&list, on_record, user);
-    rn_free(heap, list.found);
-    rn_free(heap, list.heads);
-    rn_free(heap, list.order);
-    rn_free(heap, list.tokens);
+    if (list == NULL)
+        return;
+    heap = list->store->heap;
+    rn_free(heap, list->chains);
+    rn_free(heap, list->heads);
+    rn_free(heap, list->order);
+    rn_free(heap, list->tokens);
+    rn_free(heap, list);
 }

@@ -60,6 +60,22 @@ void rn_redis_store_will_read(struct rn_redis_store *store, const uint64_t *hand
     RN_CHECK(store == NULL);
 }
 
+void rn_redis_store_news(struct rn_redis_store *store, uint32_t most, rn_cold_record_fn *on_record, void *user,
+                         bool *more, bool *no_room)
+{
+    (void)most;
+    (void)on_record;
+    (void)user;
+    RN_CHECK(store == NULL);
+    *more = *no_room = false;
+}
+
+void rn_redis_store_let_go(struct rn_redis_store *store, uint64_t handle)
+{
+    (void)handle;
+    RN_CHECK(store == NULL);
+}
+
 void rn_redis_store_forget(struct rn_redis_store *store, uint64_t handle)
 {
     (void)handle;

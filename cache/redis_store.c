@@ -41,8 +41,7 @@ struct rn_print rn_redis_chain(const struct rn_redis_store *store, const struct 
     return rn_print_of(XXH3_128bits_digest(&state));
 }
 
-/* key [RN_REDIS_KEY_BYTES + 1] */
-static void key_of(const struct rn_redis_store *store, const struct rn_print *chain, char *key)
+void rn_redis_key(const struct rn_redis_store *store, const struct rn_print *chain, char *key)
 {
     memcpy(key, store->prefix, RN_REDIS_PREFIX_BYTES);
     rn_cold_hex(chain, key + RN_REDIS_PREFIX_BYTES);
@@ -69,6 +68,51 @@ static struct rn_redis_entry *find(const struct rn_redis_store *store, uint64_t 
     return &store->entries[place];
 }
 
+static uint32_t *bucket(const struct rn_redis_store *store, uint64_t first_half)
+{
+    return &store->table[first_half & (2 * (uint64_t)store->n_entries - 1)];
+}
+
+static void put_in_table(struct rn_redis_store *store, uint32_t entry)
+{
+    uint32_t *first = bucket(store, half(&store->entries[entry].chain));
+
+    store->entries[entry].next = *first;
+    *first = entry;
+}
+
+static void take_from_table(struct rn_redis_store *store, uint32_t entry)
+{
+    uint32_t *at = bucket(store, half(&store->entries[entry].chain));
+
+    while (*at != entry)
+        at = &store->entries[*at].next;
+    *at = store->entries[entry].next;
+}
+
+/* Twice as many of both; on refusal nothing has changed. */
+static bool grow(struct rn_redis_store *store)
+{
+    uint32_t n = store->n_entries == 0 ? FIRST_ENTRIES : 2 * store->n_entries;
+    uint32_t *table = rn_alloc(store->heap, 2 * (size_t)n, sizeof *table);
+    struct rn_redis_entry *entries = table == NULL ? NULL : rn_realloc(store->heap, store->entries, n, sizeof *entries);
+
+    if (entries == NULL) {
+        rn_free(store->heap, table);
+        return false;
+    }
+    rn_free(store->heap, store->table);
+    store->entries = entries;
+    store->n_entries = n;
+    store->table = table;
+    for (size_t i = 0; i < 2 * (size_t)n; i++)
+        table[i] = RN_REDIS_NONE;
+    for (uint32_t i = 0; i < store->n_touched; i++)
+        if (entries[i].known)
+            put_in_table(store, i);
+    return true;
+}
+
 /* RN_REDIS_NONE: no memory, or max_records. */
 static uint32_t take_entry(struct rn_redis_store *store)
 {
@@ -80,21 +124,57 @@ static uint32_t take_entry(struct rn_redis_store *store)
     }
     if (store->n_touched == store->options.max_records)
         return RN_REDIS_NONE;
-    if (store->n_touched == store->n_entries) {
-        uint32_t n = store->n_entries == 0 ? FIRST_ENTRIES : 2 * store->n_entries;
-        struct rn_redis_entry *entries = rn_realloc(store->heap, store->entries, n, sizeof *entries);
-
-        if (entries == NULL)
-            return RN_REDIS_NONE;
-        store->entries = entries;
-        store->n_entries = n;
-    }
+    if (store->n_touched == store->n_entries && !grow(store))
+        return RN_REDIS_NONE;
     store->entries[store->n_touched] = (struct rn_redis_entry){.generation = 0};
     return store->n_touched++;
 }
 
-uint64_t rn_redis_add(struct rn_redis_store *store, const struct rn_print *chain, uint32_t depth,
-                      uint32_t payload_bytes)
+bool rn_redis_knows(const struct rn_redis_store *store, const struct rn_print *chain)
+{
+    uint32_t at = store->table == NULL ? RN_REDIS_NONE : *bucket(store, half(chain));
+
+    while (at != RN_REDIS_NONE && !rn_print_same(&store->entries[at].chain, chain))
+        at = store->entries[at].next;
+    return at != RN_REDIS_NONE;
+}
+
+static bool same_salt(struct rn_prefix_salt a, struct rn_prefix_salt b)
+{
+    return a.word[0] == b.word[0] && a.word[1] == b.word[1];
+}
+
+static bool follows(const struct rn_redis_store *store, const struct rn_print *before, struct rn_prefix_salt salt,
+                    const int32_t *tokens, const struct rn_print *chain)
+{
+    struct rn_print own = rn_redis_chain(store, before, salt, tokens);
+
+    return rn_print_same(&own, chain);
+}
+
+bool rn_redis_parent(const struct rn_redis_store *store, const struct rn_cold_head *head, const int32_t *tokens,
+                     const struct rn_print *chain, uint64_t *parent)
+{
+    uint32_t at;
+
+    *parent = 0;
+    if (head->depth == 0)
+        return follows(store, NULL, head->salt, tokens, chain);
+    at = store->table == NULL ? RN_REDIS_NONE : *bucket(store, head->parent_check);
+    for (; at != RN_REDIS_NONE; at = store->entries[at].next) {
+        const struct rn_redis_entry *e = &store->entries[at];
+
+        if (half(&e->chain) == head->parent_check && e->depth + 1 == head->depth && same_salt(e->salt, head->salt) &&
+            follows(store, &e->chain, head->salt, tokens, chain)) {
+            *parent = handle_of(store, at);
+            return true;
+        }
+    }
+    return false;
+}
+
+uint64_t rn_redis_add(struct rn_redis_store *store, const struct rn_print *chain, struct rn_prefix_salt salt,
+                      uint32_t depth, uint32_t payload_bytes)
 {
     uint32_t place = take_entry(store);
     struct rn_redis_entry *e;
@@ -102,8 +182,9 @@ uint64_t rn_redis_add(struct rn_redis_store *store, const struct rn_print *chain
     if (place == RN_REDIS_NONE)
         return 0;
     e = &store->entries[place];
-    *e = (struct rn_redis_entry){.chain = *chain, .depth = depth, .payload_bytes = payload_bytes, .known = true,
-                                 .generation = e->generation + 1};
+    *e = (struct rn_redis_entry){.chain = *chain, .salt = salt, .depth = depth, .payload_bytes = payload_bytes,
+                                 .known = true, .generation = e->generation + 1};
+    put_in_table(store, place);
     store->stats.records++;
     store->stats.known_bytes += rn_cold_head_bytes(store->id.block_tokens) + payload_bytes;
     return handle_of(store, place);
@@ -112,6 +193,7 @@ uint64_t rn_redis_add(struct rn_redis_store *store, const struct rn_print *chain
 /* Its place is used again when it has been told of. */
 static void lose(struct rn_redis_store *store, struct rn_redis_entry *e)
 {
+    take_from_table(store, (uint32_t)(e - store->entries));
     e->known = false;
     e->next = store->first_gone;
     store->first_gone = (uint32_t)(e - store->entries);
@@ -148,8 +230,7 @@ static void pass_over(struct rn_redis_store *store, uint32_t n)
         store->ahead_at = store->n_ahead = 0;
 }
 
-/* The line is free, and the server there. */
-static bool begin(struct rn_redis_store *store)
+bool rn_redis_begin(struct rn_redis_store *store)
 {
     if (!rn_redis_link_begin(&store->link))
         return false;
@@ -163,14 +244,14 @@ static bool ask_for(struct rn_redis_store *store, const struct rn_redis_entry *e
 {
     char key[RN_REDIS_KEY_BYTES + 1];
 
-    key_of(store, &e->chain, key);
+    rn_redis_key(store, &e->chain, key);
     return rn_redis_link_send(&store->link, 2, (const char *const[]){"GET", key},
                               (const size_t[]){3, RN_REDIS_KEY_BYTES});
 }
 
 void rn_redis_store_will_read(struct rn_redis_store *store, const uint64_t *handles, uint32_t n)
 {
-    if (n < 2 || !begin(store))
+    if (n < 2 || !rn_redis_begin(store))
         return;
     for (uint32_t i = 0; i < n && store->n_ahead < RN_REDIS_AHEAD; i++) {
         const struct rn_redis_entry *e = find(store, handles[i]);
@@ -191,8 +272,8 @@ static void delete_value(struct rn_redis_store *store, const struct rn_redis_ent
     char key[RN_REDIS_KEY_BYTES + 1];
     struct redisReply *reply;
 
-    key_of(store, &e->chain, key);
-    if (!begin(store) || !rn_redis_link_send(&store->link, 2, (const char *const[]){"DEL", key},
+    rn_redis_key(store, &e->chain, key);
+    if (!rn_redis_begin(store) || !rn_redis_link_send(&store->link, 2, (const char *const[]){"DEL", key},
                                              (const size_t[]){3, RN_REDIS_KEY_BYTES}))
         return;
     reply = rn_redis_link_answer(&store->link);
@@ -212,7 +293,7 @@ static bool value_good(const struct rn_redis_store *store, const struct rn_redis
     if (n != head_bytes + e->payload_bytes ||
         !rn_cold_head_unpack(bytes, store->seed, store->id.block_tokens, &head) || !head.alive ||
         head.payload_bytes != e->payload_bytes || head.depth != e->depth || head.parent_check != parent_half ||
-        head.salt.word[0] != salt.word[0] || head.salt.word[1] != salt.word[1])
+        !same_salt(head.salt, salt))
         return false;
     for (uint32_t i = 0; i < store->id.block_tokens; i++)
         if ((uint32_t)rn_bytes_get(words + 4 * (size_t)i, 4) != (uint32_t)tokens[i])
@@ -241,7 +322,7 @@ static struct redisReply *fetch(struct rn_redis_store *store, const struct rn_re
             store->ahead_at = store->n_ahead = 0;
         return reply;
     }
-    if (!begin(store) || !ask_for(store, e))
+    if (!rn_redis_begin(store) || !ask_for(store, e))
         return NULL;
     return rn_redis_link_answer(&store->link);
 }
@@ -330,14 +411,16 @@ static runnel_status set_value(struct rn_redis_store *store, const struct rn_pri
     char key[RN_REDIS_KEY_BYTES + 1], ttl[24];
     size_t bytes[5] = {3, RN_REDIS_KEY_BYTES, n, 2, 0};
     struct redisReply *reply;
+    unsigned n_told;
     bool good;
 
-    key_of(store, chain, key);
+    rn_redis_key(store, chain, key);
     bytes[4] = (size_t)snprintf(ttl, sizeof ttl, "%llu", (unsigned long long)store->url.ttl_s);
-    if (!begin(store) || !rn_redis_link_send(&store->link, store->url.ttl_s == 0 ? 3 : 5,
+    if (!rn_redis_begin(store) || !rn_redis_link_send(&store->link, store->url.ttl_s == 0 ? 3 : 5,
                                              (const char *const[]){"SET", key, (const char *)store->value, "EX", ttl},
                                              bytes))
         return RUNNEL_IO;
+    n_told = rn_redis_news_tell(store, chain);
     reply = rn_redis_link_answer(&store->link);
     if (reply == NULL)
         return RUNNEL_IO;
@@ -347,6 +430,7 @@ static runnel_status set_value(struct rn_redis_store *store, const struct rn_pri
     else if (!good)
         rn_redis_link_drop(&store->link, "an answer of another kind than asked for");
     freeReplyObject(reply);
+    rn_redis_news_told(store, n_told, good);
     store->stats.refused += !good;
     return good ? RUNNEL_OK : RUNNEL_IO;
 }
@@ -370,7 +454,7 @@ runnel_status rn_redis_store_put(struct rn_redis_store *store, uint64_t parent, 
     status = set_value(store, &chain, bytes);
     if (status != RUNNEL_OK)
         return status;
-    *handle = rn_redis_add(store, &chain, depth, (uint32_t)n);
+    *handle = rn_redis_add(store, &chain, salt, depth, (uint32_t)n);
     if (*handle == 0)
         return RUNNEL_BUSY;
     store->stats.puts++;
@@ -386,6 +470,14 @@ void rn_redis_store_forget(struct rn_redis_store *store, uint64_t handle)
         return;
     delete_value(store, e);
     lose(store, e);
+}
+
+void rn_redis_store_let_go(struct rn_redis_store *store, uint64_t handle)
+{
+    struct rn_redis_entry *e = find(store, handle);
+
+    if (e != NULL)
+        lose(store, e);
 }
 
 /* ---- The whole ---- */
@@ -405,7 +497,7 @@ void rn_redis_store_stats(const struct rn_redis_store *store, struct rn_redis_st
     stats->connections = store->link.connections;
     stats->losses = store->link.losses;
     stats->up = rn_redis_link_would(&store->link);
-    stats->memory_bytes = sizeof *store + store->n_entries * sizeof *store->entries +
+    stats->memory_bytes = sizeof *store + store->n_entries * (sizeof *store->entries + 2 * sizeof *store->table) +
                           rn_cold_head_bytes(store->id.block_tokens) + store->options.payload_bytes;
 }
 
@@ -416,6 +508,7 @@ static void set_defaults(struct rn_redis_options *options)
     options->command_ms = options->command_ms == 0 ? 500 : options->command_ms;
     options->list_ms = options->list_ms == 0 ? 2000 : options->list_ms;
     options->retry_ms = options->retry_ms == 0 ? 1000 : options->retry_ms;
+    options->relist_ms = options->relist_ms == 0 ? 10000 : options->relist_ms;
     if (options->clock.now_us == NULL)
         options->clock = rn_clock_machine();
 }
@@ -459,7 +552,8 @@ runnel_status rn_redis_store_open(struct rn_heap *heap, const struct rn_redis_op
     }
     rn_redis_link_init(&store->link, &store->url, store->options.clock, store->options.connect_ms,
                        store->options.command_ms, store->options.retry_ms);
-    rn_redis_list(store, on_record, user);
+    rn_redis_news_init(store);
+    rn_redis_news_begin(store, on_record, user);
     *out = store;
     return RUNNEL_OK;
 }
@@ -468,9 +562,11 @@ void rn_redis_store_close(struct rn_redis_store *store)
 {
     if (store == NULL)
         return;
+    rn_redis_news_fini(store);
     rn_redis_link_fini(&store->link);
     rn_redis_url_fini(&store->url);
     rn_free(store->heap, store->value);
     rn_free(store->heap, store->entries);
+    rn_free(store->heap, store->table);
     rn_free(store->heap, store);
 }

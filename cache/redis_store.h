@@ -11,14 +11,20 @@
  * and who can read it sees prompts.
  *
  * As for the cold store, a record's parent must be known, and records have handles, which mean nothing to other
- * engines. What was there when the store was opened is told to on_record; what others put there later is not seen. How
- * much is kept, and what goes first, is the server's: maxmemory, allkeys-lru, and ttl in the address.
+ * engines. What was there when the store was opened is told to on_record. What others put there later is news: each put
+ * also adds to a stream (XADD) who has put what,
+ *
+ *   key    runnel:1:<fingerprint>:news      entry  <writer, 16 hex digits> <chain, 32 hex digits>
+ *
+ * kept to about RN_REDIS_NEWS_KEPT entries, and rn_redis_store_news reads what has come behind the last one it has seen.
+ * Where that one is no longer there, the stream was cut, or the server is another: all is listed anew, a little with each
+ * call. How much is kept, and what goes first, is the server's: maxmemory, allkeys-lru, and ttl in the address.
  *
  * The server may be away, hang or talk nonsense: every call ends in about command_ms at the latest, the connection is
  * given up, all is a miss, and it is tried again after retry_ms, then twice as long each time, up to a minute.
  * Resolving a name may take longer. No call raises SIGPIPE.
  *
- * Memory: about 56 bytes per record, and the library hiredis' own for commands and answers in flight, which is not from
+ * Memory: about 70 bytes per record, and the library hiredis' own for commands and answers in flight, which is not from
  * the heap given. One owner, any thread; open, put, read and will_read block as said. */
 #ifndef RN_CACHE_REDIS_STORE_H
 #define RN_CACHE_REDIS_STORE_H
@@ -27,6 +33,7 @@
 #include "cache/cold_store.h"
 
 #define RN_REDIS_AHEAD 32u /* reads under way at most */
+#define RN_REDIS_NEWS_KEPT "16384" /* entries of the stream: half of what an engine knows; about a megabyte */
 
 struct rn_redis_options {
     const char *url;        /* redis_url.h */
@@ -37,6 +44,7 @@ struct rn_redis_options {
     uint32_t command_ms;    /* 0: 500 */
     uint32_t list_ms;       /* to see what is there at the beginning; 0: 2000 */
     uint32_t retry_ms;      /* 0: 1000 */
+    uint32_t relist_ms;     /* between two lists of what is there; 0: 10000 */
     struct rn_clock clock;  /* now_us NULL: the machine's */
 };
 
@@ -47,6 +55,7 @@ struct rn_redis_stats {
     uint64_t bytes_written, bytes_read;
     uint64_t damaged;             /* values that were not what they should be */
     uint64_t refused;             /* puts that the server refused */
+    uint64_t heard, lists;        /* records that were news; times that all was listed, the first not counted */
     uint64_t connections, losses; /* made; that ended otherwise than by close */
     size_t memory_bytes;
     bool up;                      /* connected, or would try */
@@ -77,6 +86,16 @@ runnel_status rn_redis_store_read(struct rn_redis_store *store, uint64_t handle,
 
 /* These will be read, in this order: they are asked for in one go. Those that are not read then are lost effort. */
 void rn_redis_store_will_read(struct rn_redis_store *store, const uint64_t *handles, uint32_t n);
+
+/* What others have put there since the last call, or some of it: tells of at most `most` records (1 at least), parents
+ * first. *more: there may be more at once. *no_room: max_records is near, and there is news. Asks the server: blocks
+ * for command_ms at most (of a list that is made anew, for one step of it). Where the server knows no streams (before
+ * Redis 5.0) or refuses, that is the store's error, and there is no news for a minute. */
+void rn_redis_store_news(struct rn_redis_store *store, uint32_t most, rn_cold_record_fn *on_record, void *user,
+                         bool *more, bool *no_room);
+
+/* The record is not asked for any more; it stays where it is, for others. */
+void rn_redis_store_let_go(struct rn_redis_store *store, uint64_t handle);
 
 /* The record is deleted. */
 void rn_redis_store_forget(struct rn_redis_store *store, uint64_t handle);
