@@ -76,6 +76,7 @@ struct rn_model_parts {
     void *proposer_user;
     const struct rn_cold_io *cold_io; /* the cold tier's disk; NULL: the machine's */
     uint32_t cache_places;       /* blocks that a lower tier can have, at most; 0: by its size. For tests */
+    uint64_t news_us;            /* between two looks for what others put into lower tiers; 0: RN_NEWS_US. For tests */
     uint32_t n_features;         /* of a row, to make embeddings of; 0: there are none. The last ones of ... */
     uint32_t row_features;       /* ... what a step writes for a row; a drafter's are the first ones */
     struct rn_drafter drafter;   /* kind NONE: none */

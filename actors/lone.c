@@ -23,17 +23,17 @@ static void *lone_main(void *arg)
         else if (rn_word_get(&lone->stopping) != 0)
             return NULL;
         else
-            rn_wake_wait(&lone->wake, ticket, -1, 0);
+            rn_wake_wait(&lone->wake, ticket, lone->idle != NULL ? lone->idle(lone->actor) : -1, 0);
     }
 }
 
-struct rn_lone *rn_lone_new(struct rn_heap *heap, struct rn_actor *actor)
+struct rn_lone *rn_lone_new(struct rn_heap *heap, struct rn_actor *actor, rn_lone_idle_fn *idle)
 {
     struct rn_lone *lone = rn_alloc_aligned(heap, sizeof *lone, 64);
 
     if (lone == NULL)
         return NULL;
-    *lone = (struct rn_lone){.actor = actor, .heap = heap};
+    *lone = (struct rn_lone){.actor = actor, .heap = heap, .idle = idle};
     rn_wake_init(&lone->wake);
     if (pthread_create((pthread_t *)&lone->thread, NULL, lone_main, lone) != 0) {
         rn_free(heap, lone);

@@ -26,6 +26,12 @@ struct rn_lower_key {
 
 struct rn_lower;
 
+/* What came of asking for news. */
+struct rn_lower_news {
+    bool more;    /* there may be more at once */
+    bool no_room; /* there is news, and the tier can hardly keep more in mind: some of its records should be let go */
+};
+
 struct rn_lower_ops {
     const char *name;
     /* True: survives the process, and takes a block only if it has the one before it. */
@@ -42,6 +48,12 @@ struct rn_lower_ops {
     void (*will_get)(struct rn_lower *lower, const uint64_t *handles, uint32_t n); /* NULL: no use */
     void (*used)(struct rn_lower *lower, uint64_t handle); /* the prefix that ends there was wanted */
     void (*forget)(struct rn_lower *lower, uint64_t handle);
+    /* It is not asked for any more under this handle; others may have use of it. NULL: as forget. */
+    void (*let_go)(struct rn_lower *lower, uint64_t handle);
+    /* What others have put there since: tells of up to `most` records, a parent before its children. Asks a disk or a
+     * server, for as long as a get may take. NULL, or listens false: nobody else writes there. */
+    struct rn_lower_news (*news)(struct rn_lower *lower, uint32_t most, rn_cold_record_fn *on_record, void *user);
+    bool (*listens)(const struct rn_lower *lower);
     bool (*tend)(struct rn_lower *lower); /* a little of what is to be done besides; true: there is more. NULL: never */
     bool (*writes)(const struct rn_lower *lower);
     bool (*error)(struct rn_lower *lower, runnel_error *error); /* the first, once. NULL: none ever */

@@ -41,6 +41,11 @@ static void forget(struct rn_lower *lower, uint64_t handle)
     rn_redis_store_forget(store_of(lower), handle);
 }
 
+static void let_go(struct rn_lower *lower, uint64_t handle)
+{
+    rn_redis_store_let_go(store_of(lower), handle);
+}
+
 static void on_gone(void *user, uint64_t handle)
 {
     struct rn_lower *lower = user;
@@ -52,6 +57,20 @@ static bool tend(struct rn_lower *lower)
 {
     rn_redis_store_tell_gone(store_of(lower), on_gone, lower);
     return false;
+}
+
+static struct rn_lower_news news(struct rn_lower *lower, uint32_t most, rn_cold_record_fn *on_record, void *user)
+{
+    struct rn_lower_news what;
+
+    rn_redis_store_news(store_of(lower), most, on_record, user, &what.more, &what.no_room);
+    return what;
+}
+
+static bool listens(const struct rn_lower *lower)
+{
+    (void)lower;
+    return true;
 }
 
 /* Also while it is away: a put is how it is found to be back, and costs nothing before its time. */
@@ -89,6 +108,9 @@ static const struct rn_lower_ops shared_ops = {
     .will_get = will_get,
     .used = used,
     .forget = forget,
+    .let_go = let_go,
+    .news = news,
+    .listens = listens,
     .tend = tend,
     .writes = writes,
     .error = error_of,

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "actors/engine.h"
+#include "actors/tier_news.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "model/kv.h"
@@ -233,6 +234,7 @@ runnel_status rn_model_start(struct runnel_model *model, runnel_error *error)
     if (rn_sampler_actor_init(&model->sampler, model) != RUNNEL_OK)
         goto fail_draft;
     name_actors(model);
+    rn_tier_listen(&model->tier);
     return RUNNEL_OK;
 fail_draft:
     rn_draft_actor_fini(&model->draft);

@@ -7,7 +7,7 @@
 #include "actors/engine.h"
 #include "base/check.h"
 
-#define NO_PLACE UINT32_MAX
+#define NO_PLACE RN_MOVER_NO_PLACE
 
 static uint32_t place_of(uint64_t shelf)
 {
@@ -86,11 +86,21 @@ static struct rn_mover_place *find_place(struct rn_mover *mover, uint64_t shelf)
     return place != NULL && place->shelf == shelf ? place : NULL;
 }
 
-static void set_at(struct rn_mover *mover, struct rn_mover_place *place, unsigned kind, uint64_t handle, uint64_t parent)
+void rn_mover_set_at(struct rn_mover *mover, struct rn_mover_place *place, unsigned kind, uint64_t handle,
+                     uint64_t parent)
 {
     place->at[kind].handle = handle;
     place->at[kind].parent = parent;
     rn_mover_find_add(&mover->find[kind], handle, (uint32_t)(place - mover->places));
+}
+
+void rn_mover_will_tell(struct rn_mover *mover, struct rn_mover_place *place)
+{
+    if (place->lost)
+        return;
+    place->lost = true;
+    place->next_lost = mover->first_lost;
+    mover->first_lost = (uint32_t)(place - mover->places);
 }
 
 /* The tier will be told; not where it has said so itself. */
@@ -100,11 +110,8 @@ static void lose(struct rn_mover *mover, struct rn_mover_place *place, unsigned 
         return;
     rn_mover_find_remove(&mover->find[kind], place->at[kind].handle);
     place->at[kind].handle = 0;
-    if (tell && !place->lost) {
-        place->lost = true;
-        place->next_lost = mover->first_lost;
-        mover->first_lost = (uint32_t)(place - mover->places);
-    }
+    if (tell)
+        rn_mover_will_tell(mover, place);
 }
 
 static void on_gone(void *user, enum rn_lower_kind kind, uint64_t handle)
@@ -116,17 +123,26 @@ static void on_gone(void *user, enum rn_lower_kind kind, uint64_t handle)
         lose(mover, &mover->places[at], kind, true);
 }
 
-static void forget_at(struct rn_mover *mover, struct rn_mover_place *place, unsigned kind)
+void rn_mover_let_go(struct rn_mover *mover, unsigned kind, uint64_t handle)
+{
+    const struct rn_lower_ops *ops = mover->lowers[kind].ops;
+
+    (ops->let_go != NULL ? ops->let_go : ops->forget)(&mover->lowers[kind], handle);
+}
+
+/* distrusted: it is to be gone for others too. */
+static void forget_at(struct rn_mover *mover, struct rn_mover_place *place, unsigned kind, bool distrusted)
 {
     uint64_t handle = place->at[kind].handle;
 
     lose(mover, place, kind, false);
-    if (handle != 0)
+    if (handle != 0 && distrusted)
         mover->lowers[kind].ops->forget(&mover->lowers[kind], handle);
+    else if (handle != 0)
+        rn_mover_let_go(mover, kind, handle);
 }
 
-/* The number begins to be in use; whatever had the place before has gone. */
-static struct rn_mover_place *take_place(struct rn_mover *mover, uint64_t shelf)
+struct rn_mover_place *rn_mover_take_place(struct rn_mover *mover, uint64_t shelf)
 {
     struct rn_mover_place *place;
 
@@ -134,7 +150,7 @@ static struct rn_mover_place *take_place(struct rn_mover *mover, uint64_t shelf)
     place = &mover->places[place_of(shelf)];
     if (place->shelf != shelf) {
         for (unsigned kind = 0; kind < RN_LOWERS; kind++)
-            forget_at(mover, place, kind);
+            forget_at(mover, place, kind, false);
         place->shelf = shelf;
     }
     return place;
@@ -182,14 +198,14 @@ static bool put(struct rn_mover *mover, struct rn_move *move, const struct rn_mo
     }
     if (lower->ops->put(lower, &key, mover->payload, n, &handle) != RUNNEL_OK)
         return false;
-    set_at(mover, place, kind, handle, key.parent);
+    rn_mover_set_at(mover, place, kind, handle, key.parent);
     move->bytes[kind] += n;
     return true;
 }
 
 static void carry_down(struct rn_mover *mover, struct rn_move *move, struct rn_move_item *item)
 {
-    struct rn_mover_place *place = take_place(mover, item->shelf);
+    struct rn_mover_place *place = rn_mover_take_place(mover, item->shelf);
     size_t n = 0;
 
     for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
@@ -232,7 +248,7 @@ static bool carry_from(struct rn_mover *mover, struct rn_move *move, const struc
         status = rn_block_codec_unpack(&mover->codec, mover->payload, n, mover->block);
     if (status != RUNNEL_OK) {
         if (status != RUNNEL_IO) /* a server that is away will be back */
-            forget_at(mover, place, kind);
+            forget_at(mover, place, kind, true);
         return false;
     }
     if (backend->ops->write_block(backend, item->block, mover->block) != RUNNEL_OK)
@@ -301,10 +317,7 @@ static void forget(struct rn_mover *mover, const struct rn_move *move)
         struct rn_mover_place *place = find_place(mover, move->told[i]);
 
         for (unsigned kind = 0; place != NULL && kind < RN_LOWERS; kind++)
-            if (move->left[i] != 0 || mover->lowers[kind].ops == NULL || !mover->lowers[kind].ops->others)
-                forget_at(mover, place, kind);
-            else
-                lose(mover, place, kind, false);
+            forget_at(mover, place, kind, move->left[i] != 0);
         if (place != NULL)
             place->shelf = 0;
     }
@@ -337,7 +350,13 @@ static void tell_errors(struct rn_mover *mover)
     }
 }
 
-static void answer(struct rn_mover *mover, struct rn_move *move)
+/* Nobody waits for a move of these kinds. */
+static bool has_time(const struct rn_move *move)
+{
+    return move->kind != RN_MOVE_UP && move->kind != RN_MOVE_LISTEN;
+}
+
+void rn_mover_answer(struct rn_mover *mover, struct rn_move *move, struct rn_msg *msg)
 {
     move->more = false;
     move->writes = 0;
@@ -346,7 +365,7 @@ static void answer(struct rn_mover *mover, struct rn_move *move)
 
         if (lower->ops == NULL)
             continue;
-        if (lower->ops->tend != NULL && move->kind != RN_MOVE_UP) /* nobody waits for one of the others */
+        if (lower->ops->tend != NULL && has_time(move))
             move->more |= lower->ops->tend(lower);
         move->writes |= lower->ops->writes(lower) ? RN_LOWER_BIT(kind) : 0;
         move->takes[kind] = lower->ops->bytes(lower);
@@ -354,6 +373,9 @@ static void answer(struct rn_mover *mover, struct rn_move *move)
     tell_lost(mover, move);
     tell_errors(mover);
     move->more |= mover->first_lost != NO_PLACE;
+    move->spent_us = rn_spent_us(&mover->model->engine->clock) - move->spent_us;
+    msg->head.kind = RN_MSG_MOVED;
+    rn_actor_send(&mover->model->tier.actor, msg);
 }
 
 static void rest(uint32_t us)
@@ -367,8 +389,14 @@ static void on_move(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_mover *mover = (struct rn_mover *)self;
     struct rn_move *move = msg->move.move;
-    uint64_t begin_us = rn_spent_us(&mover->model->engine->clock);
 
+    if (move->kind == RN_MOVE_LISTEN) {
+        rn_msg_free(self->runtime, msg);
+        rn_mover_take_listener(mover, move);
+        rn_mover_listen(mover);
+        return;
+    }
+    move->spent_us = rn_spent_us(&mover->model->engine->clock);
     memset(move->us, 0, sizeof move->us);
     memset(move->bytes, 0, sizeof move->bytes);
     move->n_errors = move->refused = 0;
@@ -380,10 +408,10 @@ static void on_move(struct rn_actor *self, struct rn_msg *msg)
         up(mover, move);
     else if (move->kind == RN_MOVE_FORGET)
         forget(mover, move);
-    answer(mover, move);
-    move->spent_us = rn_spent_us(&mover->model->engine->clock) - begin_us;
-    msg->head.kind = RN_MSG_MOVED;
-    rn_actor_send(&mover->model->tier.actor, msg);
+    else if (move->kind == RN_MOVE_RECALL)
+        rn_mover_give_listener(mover);
+    rn_mover_answer(mover, move, msg);
+    rn_mover_listen(mover);
 }
 
 static const struct rn_actor_class mover_class = {

@@ -1,7 +1,7 @@
 /* The mover: the actor that carries KV blocks between the backend and the lower tiers. It has a thread of its own, so
  * that a disk that is slow or hangs holds nobody up; in an engine without threads it runs like any other.
  *
- *                     MOVE: DOWN, UP, FORGET, TEND
+ *                     MOVE: DOWN, UP, FORGET, TEND, LISTEN, RECALL
  *   tier actor ───────────────────────────────────────▶ mover ── warm store
  *       (decides)  ◀─────────────────────────────────────         cold store
  *                     MOVED: what came of it, who is gone
@@ -14,6 +14,11 @@
  * that has changed hands finds another number there and does nothing. What a tier has lost is told with the next
  * answer, as much as it holds; `more` says that there is more to be told or done, and is answered with a TEND.
  *
+ * What others write into a tier is news. One move, LISTEN, stays with the mover, which looks for news from time to time:
+ * after other moves, and when there are none. What it finds goes to the tier with that move, which comes back at once
+ * with the numbers. Looking takes at most 1/50 of a processor and 1/5 of the mover's time, however much there is, and is
+ * done every RN_NEWS_US when there is nothing. RECALL brings the LISTEN back, before the end.
+ *
  * Any failure is a miss: blocks that did not arrive are computed. The first error of each tier is told to the log. */
 #ifndef RN_ACTORS_MOVER_H
 #define RN_ACTORS_MOVER_H
@@ -24,16 +29,21 @@
 
 struct runnel_model;
 
-#define RN_MOVES 6u        /* one down, one that forgets or tends, the others up */
+#define RN_MOVES 7u        /* one down, one that forgets or tends, one that listens, the others up */
 #define RN_MOVE_BLOCKS 8u  /* of one move: some milliseconds of packing, or one read each */
 #define RN_MOVE_TOLD 64u   /* numbers of the shelf in one move */
+#define RN_NEWS_US 500000u /* between two looks for news where there is none */
 
-enum rn_move_kind { RN_MOVE_DOWN, RN_MOVE_UP, RN_MOVE_FORGET, RN_MOVE_TEND };
+enum rn_move_kind { RN_MOVE_DOWN, RN_MOVE_UP, RN_MOVE_FORGET, RN_MOVE_TEND, RN_MOVE_LISTEN, RN_MOVE_RECALL };
 
 #define RN_MOVE_NO_BLOCK UINT32_MAX
+#define RN_MOVE_NO_ITEM UINT32_MAX
 
+/* LISTEN: to the tier, a record that another has put into the tier `from`, behind the block `parent` or the item `behind`;
+ * back, its number in `shelf` (0: it is not taken), and in `idle` whether the tier counts on it already. */
 struct rn_move_item {
     uint64_t shelf, parent; /* numbers; parent 0: it is the first of its prefix, or the one before has none */
+    uint32_t behind;        /* news: item of the same move; RN_MOVE_NO_ITEM: `parent` says what is before it */
     uint32_t block;         /* down: to be read, NO_BLOCK: a lower tier has it. Up: to be written */
     bool first;             /* the first block of its prefix */
     bool idle;              /* the tier's: nobody else held the block when it was lent */
@@ -58,11 +68,12 @@ struct rn_move {
     bool more;
     uint8_t writes;          /* bits of the tiers into which can be written */
     uint64_t us[RN_LOWERS];  /* up: time that the blocks of each took */
-    uint64_t spent_us;       /* processor time of all of it */
+    uint64_t spent_us;       /* processor time of all of it; while the mover is at it, when it began */
     uint64_t bytes[RN_LOWERS];  /* packed bytes moved, to or from it */
     uint64_t takes[RN_LOWERS];  /* bytes that the tier takes now */
     uint32_t n_errors;       /* blocks that could not be put or did not arrive */
     uint8_t refused;         /* bits of the tiers into which one could not be put */
+    uint8_t no_room;         /* LISTEN: bits of the tiers that can hardly keep more in mind */
 };
 
 /* Of the block with the number `shelf` (0: none yet): each tier's own handle (0: not there) and its parent's. */
@@ -98,6 +109,13 @@ struct rn_mover {
     uint32_t n_places;
     struct rn_mover_find find[RN_LOWERS];
     uint32_t first_lost;
+    struct rn_move *listener;        /* LISTEN, while it stays here; NULL */
+    uint64_t listen_at_us;           /* not before */
+    uint64_t news_us;                /* RN_NEWS_US, or a test's */
+    unsigned first_heard;            /* the tier that is asked first next time */
+    struct {
+        uint64_t handle, parent;
+    } heard[RN_MOVE_BLOCKS];         /* of the items of the LISTEN: the tiers' own */
 };
 
 /* A record that a tier had when it was opened: the tier actor gives it a number, perhaps one that it has given already
@@ -121,7 +139,36 @@ void rn_mover_fini(struct rn_mover *mover);
 /* Bits of the tiers that are there. */
 uint8_t rn_mover_tiers(const struct rn_mover *mover);
 
-/* ---- Between mover.c and mover_open.c ---- */
+/* True: some tier may have news, so a LISTEN is wanted. */
+bool rn_mover_listens(const struct rn_mover *mover);
+
+/* ---- Between mover.c, mover_news.c and mover_open.c ---- */
+
+#define RN_MOVER_NO_PLACE UINT32_MAX
+
+/* The place of the number, which begins to be in use; whatever had it before has gone. */
+struct rn_mover_place *rn_mover_take_place(struct rn_mover *mover, uint64_t shelf);
+void rn_mover_set_at(struct rn_mover *mover, struct rn_mover_place *place, unsigned kind, uint64_t handle,
+                     uint64_t parent);
+
+/* The tier will be told what the place has. */
+void rn_mover_will_tell(struct rn_mover *mover, struct rn_mover_place *place);
+
+/* The record is not asked for any more under this handle. */
+void rn_mover_let_go(struct rn_mover *mover, unsigned kind, uint64_t handle);
+
+/* Sends the move to the tier, with what is to be told besides, in that message. */
+void rn_mover_answer(struct rn_mover *mover, struct rn_move *move, struct rn_msg *msg);
+
+/* A LISTEN has come: what it says is taken in, and it stays. RECALL: it goes. */
+void rn_mover_take_listener(struct rn_mover *mover, struct rn_move *move);
+void rn_mover_give_listener(struct rn_mover *mover);
+
+/* Looks for news if it is time. */
+void rn_mover_listen(struct rn_mover *mover);
+
+/* rn_lone_idle_fn of a mover that listens. */
+int64_t rn_mover_idle(struct rn_actor *self);
 
 void rn_mover_actor_init(struct rn_mover *mover, struct runnel_model *model);
 

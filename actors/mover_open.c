@@ -192,7 +192,7 @@ static runnel_status open_all(struct rn_mover *mover, rn_mover_adopt_fn *adopt, 
     status = open_tiers(mover, adopt, user, error);
     if (status != RUNNEL_OK || rn_mover_tiers(mover) == 0 || model->engine->runtime.n_threads == 0)
         return status;
-    mover->lone = rn_lone_new(&model->engine->heap, &mover->actor);
+    mover->lone = rn_lone_new(&model->engine->heap, &mover->actor, rn_mover_listens(mover) ? rn_mover_idle : NULL);
     return mover->lone != NULL ? RUNNEL_OK : rn_error_set(error, RUNNEL_NO_MEMORY, "no thread for the cache tiers");
 }
 
@@ -202,6 +202,7 @@ runnel_status rn_mover_init(struct rn_mover *mover, struct runnel_model *model, 
     runnel_status status = RUNNEL_OK;
 
     *mover = (struct rn_mover){.n_places = n_places};
+    mover->news_us = model->parts.news_us != 0 ? model->parts.news_us : RN_NEWS_US;
     rn_mover_actor_init(mover, model);
     if (n_places > 0)
         status = open_all(mover, adopt, user, error);

@@ -115,6 +115,11 @@ void rn_note_copied(struct runnel_model *model, uint64_t us)
     rn_metrics_count(model->metrics, RN_COUNT_CACHE_COPY_US, (int64_t)us);
 }
 
+void rn_note_adopted(struct runnel_model *model, uint32_t n)
+{
+    rn_metrics_count(model->metrics, RN_COUNT_CACHE_ADOPTED, n);
+}
+
 void rn_note_skipped(struct runnel_model *model, uint32_t n)
 {
     rn_metrics_count(model->metrics, RN_COUNT_CACHE_SKIPPED, n);

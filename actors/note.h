@@ -35,12 +35,14 @@ void rn_note_evicted(struct runnel_model *model, uint32_t n);
 
 /* The tier: blocks were evicted of which there was no copy; of them, those for which there was no money (tier_purse.h);
  * what copies have cost; packed bytes went into a lower tier or out of it, which then
- * takes so many bytes more; n blocks of a prompt were dearer to fetch than to compute; could not be moved. */
+ * takes so many bytes more; n blocks of a prompt were dearer to fetch than to compute; could not be
+ * moved; were put there by others meanwhile, and are known now. */
 void rn_note_dropped(struct runnel_model *model, uint32_t n);
 void rn_note_moved(struct runnel_model *model, unsigned kind, bool up, uint64_t bytes, int64_t takes);
 void rn_note_unpaid(struct runnel_model *model, uint32_t n);
 void rn_note_copied(struct runnel_model *model, uint64_t us);
 void rn_note_skipped(struct runnel_model *model, uint32_t n);
+void rn_note_adopted(struct runnel_model *model, uint32_t n);
 void rn_note_move_errors(struct runnel_model *model, uint32_t n);
 
 /* Decode: the composed batch is about to be submitted. */

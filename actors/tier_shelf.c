@@ -6,6 +6,7 @@
 #include "actors/engine.h"
 #include "actors/note.h"
 #include "actors/tier_cache.h"
+#include "actors/tier_news.h"
 #include "actors/tier_promote.h"
 #include "actors/tier_session.h"
 #include "base/check.h"
@@ -17,31 +18,29 @@
 
 /* ---- Numbers ---- */
 
-static uint64_t number_of(const struct rn_shelf *shelf, uint32_t at)
+uint64_t rn_shelf_number_of(const struct rn_shelf *shelf, uint32_t at)
 {
     return (uint64_t)shelf->places[at].generation << 32 | (at + 1);
 }
 
-/* NULL: the number is no longer in use. */
-static struct rn_shelf_place *place_of(const struct rn_shelf *shelf, uint64_t number)
+struct rn_shelf_place *rn_shelf_place_of(const struct rn_shelf *shelf, uint64_t number)
 {
     uint32_t at = (uint32_t)number - 1;
 
     if (number == 0 || at >= shelf->n_touched || shelf->places[at].state != RN_SHELF_USED ||
-        number_of(shelf, at) != number)
+        rn_shelf_number_of(shelf, at) != number)
         return NULL;
     return &shelf->places[at];
 }
 
-static void free_place(struct rn_shelf *shelf, struct rn_shelf_place *place)
+void rn_shelf_free_place(struct rn_shelf *shelf, struct rn_shelf_place *place)
 {
     place->state = RN_SHELF_FREE;
     place->next = shelf->first_free;
     shelf->first_free = (uint32_t)(place - shelf->places);
 }
 
-/* A number for the node; 0: all are in use. */
-static uint64_t take_number(struct rn_shelf *shelf, struct rn_prefix_ref node)
+uint64_t rn_shelf_take_number(struct rn_shelf *shelf, struct rn_prefix_ref node)
 {
     uint32_t at = shelf->first_free;
 
@@ -53,12 +52,12 @@ static uint64_t take_number(struct rn_shelf *shelf, struct rn_prefix_ref node)
         return shelf->full = true, 0;
     shelf->places[at] = (struct rn_shelf_place){
         .node = node, .generation = (shelf->places[at].generation + 1) & INT32_MAX, .state = RN_SHELF_USED};
-    return number_of(shelf, at);
+    return rn_shelf_number_of(shelf, at);
 }
 
 uint8_t rn_tier_shelf_has(const struct rn_tier *tier, uint64_t number)
 {
-    const struct rn_shelf_place *place = place_of(&tier->shelf, number);
+    const struct rn_shelf_place *place = rn_shelf_place_of(&tier->shelf, number);
 
     return place != NULL ? place->has : 0;
 }
@@ -69,11 +68,11 @@ static void lost(struct rn_tier *tier, struct rn_shelf_place *place)
     struct rn_prefix_view view;
 
     if (!rn_prefix_tree_look(&tier->tree, place->node, &view)) {
-        free_place(&tier->shelf, place);
+        rn_shelf_free_place(&tier->shelf, place);
     } else if (view.state != RN_PREFIX_READY) {
         struct rn_prefix_ref node = place->node;
 
-        free_place(&tier->shelf, place);
+        rn_shelf_free_place(&tier->shelf, place);
         rn_prefix_tree_set_handle(&tier->tree, node, 0);
     } else {
         place->pushed = true;
@@ -82,7 +81,7 @@ static void lost(struct rn_tier *tier, struct rn_shelf_place *place)
 
 void rn_tier_shelf_settle(struct rn_tier *tier, uint64_t number, uint8_t has)
 {
-    struct rn_shelf_place *place = place_of(&tier->shelf, number);
+    struct rn_shelf_place *place = rn_shelf_place_of(&tier->shelf, number);
 
     if (place == NULL || place->writing)
         return;
@@ -102,11 +101,11 @@ uint64_t rn_tier_evicted(void *user, const struct rn_prefix_tree *tree, struct r
     struct rn_prefix_view view;
 
     rn_prefix_tree_look(tree, node, &view);
-    place = place_of(&tier->shelf, view.handle);
+    place = rn_shelf_place_of(&tier->shelf, view.handle);
     if (place != NULL && place->has != 0)
         return view.handle;
     if (place != NULL)
-        free_place(&tier->shelf, place);
+        rn_shelf_free_place(&tier->shelf, place);
     rn_note_dropped(tier->model, 1);
     if (tier->shelf.unpaid)
         rn_note_unpaid(tier->model, 1);
@@ -117,12 +116,12 @@ void rn_tier_forgotten(void *user, uint64_t number)
 {
     struct rn_tier *tier = user;
     struct rn_shelf *shelf = &tier->shelf;
-    struct rn_shelf_place *place = place_of(shelf, number);
+    struct rn_shelf_place *place = rn_shelf_place_of(shelf, number);
 
     if (place == NULL || shelf->closed)
         return;
     if (place->has == 0 && !place->writing) {
-        free_place(shelf, place);
+        rn_shelf_free_place(shelf, place);
         return;
     }
     place->state = RN_SHELF_LEAVING;
@@ -135,40 +134,13 @@ void rn_tier_forgotten(void *user, uint64_t number)
     shelf->last_leaving = (uint32_t)(place - shelf->places);
 }
 
-uint64_t rn_tier_adopt(void *user, enum rn_lower_kind kind, const struct rn_cold_record *record, uint64_t parent)
-{
-    struct rn_tier *tier = user;
-    struct rn_shelf_place *above = place_of(&tier->shelf, parent);
-    struct rn_prefix_ref none = {RN_PREFIX_NO_NODE, 0}, node;
-    uint64_t number;
-
-    if (parent != 0 && above == NULL)
-        return 0;
-    number = rn_prefix_tree_cold_handle(&tier->tree, record->salt, above != NULL ? above->node : none, record->tokens);
-    if (number != 0) { /* another tier has it too */
-        place_of(&tier->shelf, number)->has |= RN_LOWER_BIT(kind);
-        return number;
-    }
-    number = take_number(&tier->shelf, none);
-    if (number == 0)
-        return 0;
-    if (!rn_prefix_tree_adopt(&tier->tree, record->salt, above != NULL ? above->node : none, record->tokens, number,
-                              &node)) {
-        free_place(&tier->shelf, place_of(&tier->shelf, number));
-        return 0;
-    }
-    place_of(&tier->shelf, number)->node = node;
-    place_of(&tier->shelf, number)->has = RN_LOWER_BIT(kind);
-    return number;
-}
-
 /* ---- Moves ---- */
 
 struct rn_move *rn_tier_shelf_move(struct rn_tier *tier, enum rn_move_kind kind)
 {
     struct rn_shelf *shelf = &tier->shelf;
     struct rn_move *move = shelf->free;
-    bool taken = kind == RN_MOVE_DOWN ? shelf->down_out : kind == RN_MOVE_UP ? shelf->n_ups == RN_MOVES - 2
+    bool taken = kind == RN_MOVE_DOWN ? shelf->down_out : kind == RN_MOVE_UP ? shelf->n_ups == RN_MOVES - 3
                                                                              : shelf->tend_out;
 
     if (taken)
@@ -220,7 +192,7 @@ static uint64_t have_number(struct rn_tier *tier, struct rn_prefix_ref node)
         return 0;
     if (view.handle != 0)
         return view.handle;
-    number = view.state == RN_PREFIX_READY ? take_number(&tier->shelf, node) : 0;
+    number = view.state == RN_PREFIX_READY ? rn_shelf_take_number(&tier->shelf, node) : 0;
     if (number != 0)
         rn_prefix_tree_set_handle(&tier->tree, node, number);
     return number;
@@ -238,7 +210,7 @@ static bool put_in(struct rn_tier *tier, struct rn_move *move, struct rn_prefix_
 {
     struct rn_move_item *item = &move->items[move->n];
     uint64_t number = have_number(tier, node);
-    struct rn_shelf_place *place = place_of(&tier->shelf, number);
+    struct rn_shelf_place *place = rn_shelf_place_of(&tier->shelf, number);
     struct rn_prefix_view view;
 
     if (place == NULL || place->writing || !rn_prefix_tree_look(&tier->tree, node, &view) ||
@@ -373,7 +345,7 @@ static void send_wanted(struct rn_tier *tier)
 
 static bool needs_copy(const struct rn_tier *tier, const struct rn_prefix_view *view)
 {
-    const struct rn_shelf_place *place = place_of(&tier->shelf, view->handle);
+    const struct rn_shelf_place *place = rn_shelf_place_of(&tier->shelf, view->handle);
 
     if (view->state != RN_PREFIX_READY)
         return false;
@@ -469,7 +441,7 @@ void rn_tier_shelf_used(struct rn_tier *tier, struct rn_prefix_ref node)
     if (tier->shelf.tiers == 0)
         return;
     for (; rn_prefix_tree_look(&tier->tree, node, &view) && view.state != RN_PREFIX_ROOT; node = view.parent) {
-        struct rn_shelf_place *place = place_of(&tier->shelf, view.handle);
+        struct rn_shelf_place *place = rn_shelf_place_of(&tier->shelf, view.handle);
 
         if (place != NULL)
             place->pushed = false;
@@ -498,9 +470,9 @@ static void send_leaving(struct rn_tier *tier)
         struct rn_shelf_place *place = &shelf->places[shelf->first_leaving];
 
         move->left[move->n_told] = place->distrusted;
-        move->told[move->n_told++] = number_of(shelf, shelf->first_leaving);
+        move->told[move->n_told++] = rn_shelf_number_of(shelf, shelf->first_leaving);
         shelf->first_leaving = place->next;
-        free_place(shelf, place);
+        rn_shelf_free_place(shelf, place);
     }
     rn_tier_shelf_send(tier, move);
 }
@@ -570,6 +542,7 @@ void rn_tier_shelf_flush(struct rn_actor *self)
     if (shelf->tiers == 0 || shelf->closed)
         return;
     look_at_purse(tier);
+    rn_tier_look_for_news(tier);
     make_numbers(tier);
     send_leaving(tier);
     send_wanted(tier);
@@ -578,7 +551,7 @@ void rn_tier_shelf_flush(struct rn_actor *self)
             send_oldest(tier);
         send_tend(tier);
         send_watch(tier);
-    } else if (shelf->n_out == 0 && shelf->first_leaving == NONE) {
+    } else if (rn_tier_stop_listening(tier) && shelf->n_out == 0 && shelf->first_leaving == NONE) {
         finish_close(tier);
     }
 }
@@ -594,7 +567,7 @@ void rn_tier_shelf_close(struct rn_tier *tier, struct rn_msg *msg)
 
 static void settle_item(struct rn_tier *tier, struct rn_move_item *item)
 {
-    struct rn_shelf_place *place = place_of(&tier->shelf, item->shelf);
+    struct rn_shelf_place *place = rn_shelf_place_of(&tier->shelf, item->shelf);
 
     tier->shelf.n_lent -= item->idle;
     if (item->block != RN_MOVE_NO_BLOCK)
@@ -667,7 +640,10 @@ void rn_tier_on_moved(struct rn_actor *self, struct rn_msg *msg)
     tier->shelf.more |= move->more;
     count(tier, move);
     pay(tier, move);
-    put_back(&tier->shelf, move);
+    if (move->kind == RN_MOVE_LISTEN)
+        rn_tier_heard(tier, move);
+    else
+        put_back(&tier->shelf, move);
     rn_tier_send_promotions(tier);
     if (tier->waiting.n > 0 || tier->n_wanting > 0)
         rn_tier_serve(tier);
@@ -712,6 +688,8 @@ runnel_status rn_tier_shelf_init(struct rn_tier *tier, uint32_t n_places)
         move->next = shelf->free;
         shelf->free = move;
     }
+    shelf->listener = shelf->free;
+    shelf->free = shelf->free->next;
     return RUNNEL_OK;
 }
 

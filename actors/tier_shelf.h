@@ -89,6 +89,9 @@ struct rn_shelf {
     bool full;                   /* a number was wanted, and there was none */
     uint32_t first_leaving, last_leaving;
     struct rn_move *moves, *free; /* [RN_MOVES] */
+    struct rn_move *listener;    /* one of them: LISTEN */
+    bool listens, recalled;      /* the mover has it; is asked for it */
+    uint64_t look_at_us;         /* without threads: when the mover is to look for news */
     int32_t *move_tokens;
     struct rn_wanted wanted[RN_SHELF_WANTED]; /* a ring */
     uint32_t first_wanted, n_wanted, n_asked_for;
@@ -115,10 +118,15 @@ void rn_tier_shelf_fini(struct rn_tier *tier);
 /* The tiers that the mover has opened. */
 void rn_tier_shelf_open(struct rn_tier *tier);
 
-/* The tree's callbacks, and the mover's at its start. */
+/* The tree's callbacks. */
 uint64_t rn_tier_evicted(void *user, const struct rn_prefix_tree *tree, struct rn_prefix_ref node);
 void rn_tier_forgotten(void *user, uint64_t number);
-uint64_t rn_tier_adopt(void *user, enum rn_lower_kind kind, const struct rn_cold_record *record, uint64_t parent);
+
+/* Numbers of places. place_of: NULL: the number is no longer in use. take_number: for the node; 0: all are in use. */
+uint64_t rn_shelf_number_of(const struct rn_shelf *shelf, uint32_t at);
+struct rn_shelf_place *rn_shelf_place_of(const struct rn_shelf *shelf, uint64_t number);
+uint64_t rn_shelf_take_number(struct rn_shelf *shelf, struct rn_prefix_ref node);
+void rn_shelf_free_place(struct rn_shelf *shelf, struct rn_shelf_place *place);
 
 /* Which tiers have what the number stands for; 0: none. */
 uint8_t rn_tier_shelf_has(const struct rn_tier *tier, uint64_t number);

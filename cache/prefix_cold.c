@@ -52,17 +52,24 @@ static void list_before(struct rn_prefix_tree *tree, uint32_t node, uint32_t nex
     behind->list_prev = node;
 }
 
-uint64_t rn_prefix_tree_cold_handle(const struct rn_prefix_tree *tree, struct rn_prefix_salt salt,
-                                    struct rn_prefix_ref parent, const int32_t *tokens)
+bool rn_prefix_tree_child(const struct rn_prefix_tree *tree, struct rn_prefix_salt salt, struct rn_prefix_ref parent,
+                          const int32_t *tokens, struct rn_prefix_ref *node)
 {
     uint64_t hash = rn_prefix_hash_salt(tree, salt);
-    uint32_t above = parent.node == NONE ? rn_prefix_table_root(tree, hash, salt) : rn_prefix_at(tree, parent), node;
+    uint32_t above = parent.node == NONE ? rn_prefix_table_root(tree, hash, salt) : rn_prefix_at(tree, parent), child;
 
     if (above == NONE)
-        return 0;
+        return false;
     hash = tree->options.hash(tree->nodes[above].hash, tokens, tree->options.block_tokens);
-    node = rn_prefix_table_child(tree, hash, above, tokens);
-    return node == NONE || tree->nodes[node].state != RN_PREFIX_COLD ? 0 : tree->nodes[node].handle;
+    child = rn_prefix_table_child(tree, hash, above, tokens);
+    *node = rn_prefix_ref_to(tree, child);
+    return child != NONE;
+}
+
+bool rn_prefix_tree_oldest_cold(const struct rn_prefix_tree *tree, struct rn_prefix_ref *node)
+{
+    *node = rn_prefix_ref_to(tree, tree->first_cold);
+    return tree->first_cold != NONE;
 }
 
 bool rn_prefix_tree_adopt(struct rn_prefix_tree *tree, struct rn_prefix_salt salt, struct rn_prefix_ref parent,

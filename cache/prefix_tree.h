@@ -264,9 +264,12 @@ bool rn_prefix_tree_set_handle(struct rn_prefix_tree *tree, struct rn_prefix_ref
 bool rn_prefix_tree_adopt(struct rn_prefix_tree *tree, struct rn_prefix_salt salt, struct rn_prefix_ref parent,
                           const int32_t *tokens, uint64_t handle, struct rn_prefix_ref *ref);
 
-/* The handle of the cold node that a block of these tokens behind `parent` is (as above); 0: there is none. */
-uint64_t rn_prefix_tree_cold_handle(const struct rn_prefix_tree *tree, struct rn_prefix_salt salt,
-                                    struct rn_prefix_ref parent, const int32_t *tokens);
+/* The node that a block of these tokens behind `parent` is (as above), whatever its state; false: there is none. */
+bool rn_prefix_tree_child(const struct rn_prefix_tree *tree, struct rn_prefix_salt salt, struct rn_prefix_ref parent,
+                          const int32_t *tokens, struct rn_prefix_ref *node);
+
+/* The cold node that drop_cold would forget; false: there is none. */
+bool rn_prefix_tree_oldest_cold(const struct rn_prefix_tree *tree, struct rn_prefix_ref *node);
 
 /* Forgets the cold node that became cold longest ago; `forgotten` is told. False: there is none. */
 bool rn_prefix_tree_drop_cold(struct rn_prefix_tree *tree);

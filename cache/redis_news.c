@@ -145,6 +145,7 @@ static struct redisReply *ask_range(struct rn_redis_store *store, const char *co
         mute(store, reply->str);
     else
         rn_redis_link_drop(&store->link, "an answer of another kind than asked for");
+    store->news.lost = true;
     freeReplyObject(reply);
     return NULL;
 }

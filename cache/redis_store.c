@@ -508,7 +508,7 @@ static void set_defaults(struct rn_redis_options *options)
     options->command_ms = options->command_ms == 0 ? 500 : options->command_ms;
     options->list_ms = options->list_ms == 0 ? 2000 : options->list_ms;
     options->retry_ms = options->retry_ms == 0 ? 1000 : options->retry_ms;
-    options->relist_ms = options->relist_ms == 0 ? 10000 : options->relist_ms;
+    options->relist_ms = options->relist_ms == 0 ? 5000 : options->relist_ms;
     if (options->clock.now_us == NULL)
         options->clock = rn_clock_machine();
 }

@@ -276,6 +276,8 @@ typedef struct runnel_metrics {
     uint64_t cache_copy_us;           /* processor time of copies into lower tiers */
     uint64_t cache_skipped;           /* blocks that were not fetched, since computing them was faster */
     uint64_t cache_errors;            /* blocks that could not be moved */
+    uint64_t cache_adopted;           /* blocks that others have put into a lower tier meanwhile, and that can be
+                                         fetched from there */
     /* Now. */
     uint64_t warm_bytes, cold_bytes;  /* that the tiers take */
     uint64_t shared_bytes;            /* of the blocks that are known to be in the shared tier */

@@ -1,0 +1,158 @@
+/* What others write into lower tiers, as the mover sees it: see mover.h.
+ *
+ *   tier ── LISTEN ──▶ mover          it stays there
+ *                        │  look: after a move, or when there is none; never sooner than listen_at_us
+ *   tier ◀── LISTEN ── mover          records: where from, behind what, salt and tokens; `heard` has their handles
+ *   tier ── LISTEN ──▶ mover          numbers: each handle goes to its place, or is let go
+ *
+ * The numbers come back before anything else that the tier says of them, since messages keep their order. */
+#include <string.h>
+
+#include "actors/engine.h"
+#include "actors/mover.h"
+
+/* A look that may have left something is repeated after so many times what it took: of processor time, of time. */
+#define SPENT_PART 49u
+#define TIME_PART 4u
+
+struct hearing {
+    struct rn_mover *mover;
+    struct rn_move *move;
+    unsigned kind;
+};
+
+static bool listens(const struct rn_lower *lower)
+{
+    return lower->ops != NULL && lower->ops->news != NULL && lower->ops->listens(lower);
+}
+
+bool rn_mover_listens(const struct rn_mover *mover)
+{
+    bool any = false;
+
+    for (unsigned kind = 0; kind < RN_LOWERS; kind++)
+        any |= listens(&mover->lowers[kind]);
+    return any;
+}
+
+/* ---- What comes back ---- */
+
+static void take_in(struct rn_mover *mover, const struct rn_move_item *item, uint64_t handle, uint64_t parent)
+{
+    struct rn_mover_place *place = item->shelf != 0 ? rn_mover_take_place(mover, item->shelf) : NULL;
+
+    if (place == NULL || place->at[item->from].handle != 0) { /* put there by this engine meanwhile */
+        rn_mover_let_go(mover, item->from, handle);
+        return;
+    }
+    rn_mover_set_at(mover, place, item->from, handle, parent);
+    if (!item->idle)
+        rn_mover_will_tell(mover, place);
+}
+
+void rn_mover_take_listener(struct rn_mover *mover, struct rn_move *move)
+{
+    for (uint32_t i = 0; i < move->n; i++)
+        take_in(mover, &move->items[i], mover->heard[i].handle, mover->heard[i].parent);
+    move->n = 0;
+    mover->listener = move;
+}
+
+/* ---- What goes there ---- */
+
+/* The item of this move that the record builds on; RN_MOVE_NO_ITEM. */
+static uint32_t find_item(const struct hearing *hearing, uint64_t handle)
+{
+    for (uint32_t i = 0; i < hearing->move->n; i++)
+        if (hearing->move->items[i].from == hearing->kind && hearing->mover->heard[i].handle == handle)
+            return i;
+    return RN_MOVE_NO_ITEM;
+}
+
+static void on_record(void *user, const struct rn_cold_record *record)
+{
+    struct hearing *hearing = user;
+    struct rn_mover *mover = hearing->mover;
+    struct rn_move *move = hearing->move;
+    struct rn_move_item *item = &move->items[move->n];
+    uint32_t above = rn_mover_find_place(&mover->find[hearing->kind], record->parent);
+
+    item->behind = record->parent == 0 ? RN_MOVE_NO_ITEM : find_item(hearing, record->parent);
+    item->parent = record->parent != 0 && above != RN_MOVER_NO_PLACE ? mover->places[above].shelf : 0;
+    item->first = record->parent == 0;
+    item->shelf = 0;
+    item->block = RN_MOVE_NO_BLOCK;
+    item->from = (uint8_t)hearing->kind;
+    item->idle = false;
+    item->salt = record->salt;
+    memcpy(item->tokens, record->tokens, mover->model->parts.limits.block_tokens * sizeof *item->tokens);
+    mover->heard[move->n].handle = record->handle;
+    mover->heard[move->n++].parent = record->parent;
+}
+
+/* True: there may be more at once. */
+static bool hear(struct rn_mover *mover, struct rn_move *move, unsigned kind)
+{
+    struct hearing hearing = {mover, move, kind};
+    struct rn_lower *lower = &mover->lowers[kind];
+    struct rn_lower_news what;
+
+    if (!listens(lower) || move->n == RN_MOVE_BLOCKS)
+        return listens(lower);
+    what = lower->ops->news(lower, RN_MOVE_BLOCKS - move->n, on_record, &hearing);
+    move->no_room |= what.no_room ? RN_LOWER_BIT(kind) : 0;
+    return what.more;
+}
+
+static void send_listener(struct rn_mover *mover)
+{
+    struct rn_msg *msg = rn_msg_new(mover->actor.runtime, RN_MSG_MOVE);
+
+    msg->move.move = mover->listener;
+    mover->listener = NULL;
+    rn_mover_answer(mover, msg->move.move, msg);
+}
+
+void rn_mover_give_listener(struct rn_mover *mover)
+{
+    if (mover->listener == NULL)
+        return;
+    mover->listener->spent_us = rn_spent_us(&mover->model->engine->clock);
+    send_listener(mover);
+}
+
+void rn_mover_listen(struct rn_mover *mover)
+{
+    const struct rn_clock *clock = &mover->model->engine->clock;
+    struct rn_move *move = mover->listener;
+    uint64_t begin_us = rn_now_us(clock), took_us, spent_us;
+    bool more = false;
+
+    if (move == NULL || begin_us < mover->listen_at_us)
+        return;
+    move->spent_us = rn_spent_us(clock);
+    move->no_room = 0;
+    for (unsigned i = 0; i < RN_LOWERS; i++)
+        more |= hear(mover, move, (mover->first_heard + i) % RN_LOWERS);
+    mover->first_heard = (mover->first_heard + 1) % RN_LOWERS;
+    spent_us = SPENT_PART * (rn_spent_us(clock) - move->spent_us);
+    took_us = TIME_PART * (rn_now_us(clock) - begin_us);
+    spent_us = spent_us > took_us ? spent_us : took_us;
+    if (!more && spent_us < mover->news_us)
+        spent_us = mover->news_us;
+    mover->listen_at_us = rn_now_us(clock) + spent_us;
+    if (move->n > 0 || move->no_room != 0 || mover->first_lost != RN_MOVER_NO_PLACE)
+        send_listener(mover);
+}
+
+int64_t rn_mover_idle(struct rn_actor *self)
+{
+    struct rn_mover *mover = (struct rn_mover *)self;
+    uint64_t now;
+
+    rn_mover_listen(mover);
+    if (mover->listener == NULL)
+        return -1;
+    now = rn_now_us(&mover->model->engine->clock);
+    return mover->listen_at_us > now ? (int64_t)(mover->listen_at_us - now) : 0;
+}
