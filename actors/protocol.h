@@ -110,7 +110,7 @@ struct rn_pay_none {
     X(ENCODE, request, "router", "tokenizer", "S", "Text becomes tokens; the tokenizer owns the request")                  \
     X(ADMIT, request, "tokenizer", "tier", "S", "Waits for its session and for blocks; the tier owns the request")         \
     X(JOB_DONE, job, "worker", "tier", "S", "A session's file is written or read, or could not be; the tier owns job and request") \
-    X(MOVE, move, "tier", "mover", "moves", "Blocks to carry down or up, or to forget; the mover owns the move")             \
+    X(MOVE, move, "tier", "mover", "moves", "Blocks to carry down or up, or to forget; or it stays until there is news; the mover owns the move") \
     X(MOVED, move, "mover", "tier", "moves", "What came of it; the tier owns the move again")                               \
     X(PREFILL, request, "tier", "prefill", "S", "Blocks are leased; the prefill actor owns the request")                   \
     X(OFFER, request, "prefill", "decode", "lanes and shorts", "A prompt whose turn it is; decode owns the request until it ends")    \
