@@ -1,5 +1,6 @@
 /* How often a head's drafts are right, by how many it has drafted in a row: over a text, in windows of 128 tokens, each
- * draft behind the text's own tokens. Right: the model's likeliest token there.
+ * draft behind the text's own tokens. Right: the model's likeliest token there. And of those that are wrong, how often
+ * the head's second choice is right.
  *
  *     bench_heads MODEL HEAD TEXT
  *     bench_heads --print MODEL     the fingerprint that a head for this file carries
@@ -153,6 +154,8 @@ int main(int argc, char **argv)
         rn_eagle_pass(eagle, head.weights, &window, 1, 1, NULL, &score);
     }
     for (uint32_t j = 0; j < DEPTHS; j++)
-        printf("draft %u: %.3f right of %.0f\n", j + 1, score.hits[j] / score.rows[j], score.rows[j]);
+        printf("draft %u: %.3f right of %.0f; of the others its runner-up in %.3f\n", j + 1,
+               score.hits[j] / score.rows[j], score.rows[j],
+               score.seconds[j] / (score.rows[j] > score.hits[j] ? score.rows[j] - score.hits[j] : 1));
     return 0;
 }

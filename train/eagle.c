@@ -319,14 +319,24 @@ static size_t likeliest(const float *x, size_t n)
     return best;
 }
 
-/* Cross-entropy of one row; logits become factor * (q - wanted), the way back of factor * loss. */
-static double row_loss(size_t n, float *logits, const float *wanted, float factor, bool *hit)
+/* How many are likelier; of equal ones the first is. */
+static size_t rank_of(const float *x, size_t n, size_t token)
 {
-    size_t best = likeliest(logits, n);
-    float most = logits[best];
+    size_t rank = 0;
+
+    for (size_t i = 0; i < n; i++)
+        rank += x[i] > x[token] || (x[i] == x[token] && i < token);
+    return rank;
+}
+
+/* Cross-entropy of one row; logits become factor * (q - wanted), the way back of factor * loss. *rank: of the target's
+ * likeliest token. */
+static double row_loss(size_t n, float *logits, const float *wanted, float factor, size_t *rank)
+{
+    float most = logits[likeliest(logits, n)];
     double sum = 0, loss = 0, mass = 0;
 
-    *hit = likeliest(wanted, n) == best;
+    *rank = rank_of(logits, n, likeliest(wanted, n));
     for (size_t i = 0; i < n; i++) {
         loss -= (double)wanted[i] * (logits[i] - most);
         mass += wanted[i];
@@ -346,15 +356,16 @@ static void score_step(struct rn_eagle *e, uint32_t j, float factor, struct rn_e
     for (uint32_t t = j; t < e->rows; t += CHUNK) {
         size_t n = e->rows - t < CHUNK ? e->rows - t : CHUNK;
         const float *h = e->steps[j].h + t * width;
-        bool hit;
+        size_t rank;
 
         rn_norm(n, width, h, norm, e->shape.eps, e->final, width, e->r_final);
         e->gemm->run(n, vocab, width, (struct rn_strided){e->final, width, 1}, (struct rn_strided){e->output, 1, width},
                      e->logits, vocab, false, e->scratch);
         for (size_t i = 0; i < n; i++) {
             score->loss[j] +=
-                row_loss(vocab, e->logits + i * vocab, e->text->wanted + (t + i + 1) * vocab, factor, &hit);
-            score->hits[j] += hit;
+                row_loss(vocab, e->logits + i * vocab, e->text->wanted + (t + i + 1) * vocab, factor, &rank);
+            score->hits[j] += rank == 0;
+            score->seconds[j] += rank == 1;
         }
         score->rows[j] += (double)n;
         if (e->gradients == NULL)

@@ -78,6 +78,7 @@ struct rn_eagle_text {
 struct rn_eagle_score {
     double loss[RN_EAGLE_MAX_UNROLL];   /* cross-entropy in nats */
     double hits[RN_EAGLE_MAX_UNROLL];   /* rows whose likeliest token is the target's likeliest */
+    double seconds[RN_EAGLE_MAX_UNROLL]; /* of the others, whose second likeliest is */
     double rows[RN_EAGLE_MAX_UNROLL];
 };
 
