@@ -194,7 +194,7 @@ static void add_seconds(struct rn_decode *decode, struct rn_batch_part *part, co
     }
 }
 
-/* Prompts have long chains in the same step, which are deeper than trees may be. */
+/* Beside a prompt's chunk a row costs all of its time: no leaf is worth that. */
 static bool can_branch(const struct rn_decode *decode, const struct rn_request *request)
 {
     return decode->model->parts.limits.tree_depth >= RN_DRAFT_MOST && decode->prompts.n == 0 && !request->draft_chain;
