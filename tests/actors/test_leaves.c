@@ -105,23 +105,24 @@ static void stop(void)
 /* ---- What decode has been told ---- */
 
 /* Behind the text before the first guess each is what a head holds likeliest there, and second. */
-static void check_lane(const struct rn_request *request)
+static void check_line(const struct rn_request *request)
 {
     const struct rn_draft_lane *lane = &model->decode.drafting.lanes[request->slot];
+    const struct rn_guess_line *line = &lane->lines[0];
     struct oracle_chain chain;
 
-    if (!lane->begun || lane->generation != request->generation || lane->first > request->n_tokens)
+    if (!lane->begun || lane->generation != request->generation || line->first > request->n_tokens)
         return;
     oracle_chain_init(&chain, SALT);
-    for (uint32_t i = 0; i < lane->first; i++)
+    for (uint32_t i = 0; i < line->first; i++)
         oracle_chain_push(&chain, request->tokens[i]);
-    for (uint32_t i = 0; i < lane->n; i++) {
+    for (uint32_t i = 0; i < line->n; i++) {
         int32_t likeliest, second;
 
         oracle_foretell(layers[0], chain.sum, &likeliest, &second);
-        if (lane->guesses[i] != likeliest || lane->seconds[i].token != second)
-            fail_msg("behind %u tokens, guess %u: %d or %d, and it should be %d or %d", lane->first, i,
-                     lane->guesses[i], lane->seconds[i].token, likeliest, second);
+        if (line->guesses[i] != likeliest || line->seconds[i].token != second)
+            fail_msg("behind %u tokens, guess %u: %d or %d, and it should be %d or %d", line->first, i,
+                     line->guesses[i], line->seconds[i].token, likeliest, second);
         oracle_chain_push(&chain, likeliest);
         n_compared++;
     }
@@ -133,7 +134,7 @@ static void run_actors(void)
         rn_runtime_step(&engine->runtime, 0, RN_ACTOR_BATCH);
         assert_true(rn_draft_actor_check(&model->draft));
         for (uint32_t i = 0; i < model->decode.n_running; i++)
-            check_lane(model->decode.running[i]);
+            check_line(model->decode.running[i]);
     }
 }
 
