@@ -9,25 +9,29 @@
  *                                             a second for those two, in a model where both are hot and in one where
  *                                             each comes up from warm; what the mover's thread took, and how long the
  *                                             compute team's threads were ready to run but did not
- *   bench_tiers storm MODEL DIR N TOKENS TENTHS [SECONDS]  N prefixes in a cyclic order, three rounds, hot room for
- *                                             TENTHS/10 of them: without a cache, with the hot tier alone, with warm,
- *                                             with cold, without a cache again. SECONDS: of each, and one round
+ *   bench_tiers storm MODEL DIR N TOKENS TENTHS BLOCK ROUNDS  N prefixes in a cyclic order, hot room for TENTHS/10 of
+ *                                             them, four at once: without a cache, with the hot tier alone, with warm
+ *                                             memory for a half, with DIR. Each is a process; they take turns after
+ *                                             each BLOCK prefixes, so that what the machine does meanwhile is the same
+ *                                             for all, and are stopped between
  *
  * One prompt is prefix, then a rest of REST tokens that no other has. Times are the library's own, from submit. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "runnel.h"
 
-enum { REST = 32, MOST_TOKENS = 16384, BESIDE = 100, ROUNDS = 3, MOST_ROUNDS = 100 };
+enum { REST = 32, MOST_TOKENS = 16384, BESIDE = 100, ROUNDS = 3, MOST_ROUNDS = 100, MOST_BLOCKS = 1000 };
 
 static runnel_engine *engine;
 static runnel_model *model;
@@ -399,75 +403,202 @@ static void beside(const char *path, const char *dir, uint32_t n, double rate, u
 
 /* ---- storm ---- */
 
-static void print_copies(double seconds)
-{
-    static runnel_metrics m;
+enum { AT_ONCE = 4, CONFIGS = 4 };
 
+/* From the parent: ask for prefixes first .. first + n - 1; stop: go home. */
+struct order {
+    uint32_t first, n, stop;
+};
+
+struct report {
+    double seconds;
+    uint64_t cached, warm, cold;                     /* tokens */
+    uint64_t evicted, dropped, unpaid, copy_us;      /* so far */
+};
+
+struct child {
+    const char *name;
+    pid_t pid;
+    int orders, reports; /* pipes */
+    struct report last, sum;
+    double rates[MOST_BLOCKS];
+};
+
+static void write_all(int fd, const void *bytes, size_t n)
+{
+    if (write(fd, bytes, n) != (ssize_t)n)
+        die("a pipe is closed", NULL);
+}
+
+static bool read_all(int fd, void *bytes, size_t n)
+{
+    return read(fd, bytes, n) == (ssize_t)n;
+}
+
+static struct report run_order(const struct order *order, uint32_t n)
+{
+    struct report report = {0};
+    static runnel_metrics m;
+    double begun = now_s();
+
+    for (uint32_t done = 0; done < order->n; done += AT_ONCE) {
+        struct answer answers[AT_ONCE];
+
+        for (uint32_t k = 0; k < AT_ONCE; k++)
+            begin(&answers[k], 10 + order->first + done + k, n, 4, 1, false);
+        for (uint32_t k = 0; k < AT_ONCE; k++) {
+            end(&answers[k]);
+            report.cached += answers[k].end.usage.cached_tokens;
+            report.warm += answers[k].end.usage.warm_tokens;
+            report.cold += answers[k].end.usage.cold_tokens;
+        }
+    }
+    report.seconds = now_s() - begun;
     m.struct_size = sizeof m;
     if (runnel_engine_metrics(engine, &m) != RUNNEL_OK)
         die("metrics", NULL);
-    printf("%-10s copies: %.2f %% of the time; %llu blocks dropped, of them %llu unpaid\n", "",
-           (double)m.cache_copy_us / seconds / 1e4, (unsigned long long)m.cache_dropped,
-           (unsigned long long)m.cache_unpaid);
+    report.evicted = m.evicted_blocks;
+    report.dropped = m.cache_dropped;
+    report.unpaid = m.cache_unpaid;
+    report.copy_us = m.cache_copy_us;
+    return report;
+}
+
+/* A process for each way of caching: between its turns it is stopped, so that nothing is copied for nothing. */
+static void be_child(const char *path, const runnel_model_options *options, uint32_t n, int orders, int reports)
+{
+    struct report report = {0};
+    struct order order;
+
+    load(path, options);
+    ask(0, 0, REST, false, NULL);
+    write_all(reports, &report, sizeof report);
+    raise(SIGSTOP);
+    while (read_all(orders, &order, sizeof order) && !order.stop) {
+        report = run_order(&order, n);
+        write_all(reports, &report, sizeof report);
+        raise(SIGSTOP);
+    }
+    unload();
+    exit(0);
+}
+
+static void start_child(struct child *child, const char *path, const runnel_model_options *options, uint32_t n)
+{
+    int down[2], up[2];
+    struct report ready;
+
+    if (pipe(down) != 0 || pipe(up) != 0 || (child->pid = fork()) < 0)
+        die("no process", NULL);
+    if (child->pid == 0) {
+        close(down[1]);
+        close(up[0]);
+        be_child(path, options, n, down[0], up[1]);
+    }
+    close(down[0]);
+    close(up[1]);
+    child->orders = down[1];
+    child->reports = up[0];
+    if (!read_all(child->reports, &ready, sizeof ready))
+        die("a process has failed", NULL);
+    waitpid(child->pid, NULL, WUNTRACED); /* it stops by itself */
+}
+
+static void give(struct child *child, uint32_t first, uint32_t n, uint32_t block)
+{
+    struct order order = {first, n, 0};
+    struct report *sum = &child->sum;
+
+    write_all(child->orders, &order, sizeof order);
+    kill(child->pid, SIGCONT);
+    if (!read_all(child->reports, &child->last, sizeof child->last))
+        die("a process has failed", NULL);
+    waitpid(child->pid, NULL, WUNTRACED);
+    child->rates[block] = n / child->last.seconds;
+    sum->seconds += child->last.seconds;
+    sum->cached += child->last.cached;
+    sum->warm += child->last.warm;
+    sum->cold += child->last.cold;
+}
+
+/* sum's counters of blocks are those before the round. Turns rates into those by no cache's of the same block. */
+static void print_round(struct child *child, const struct child *plain, const double *plain_rates, unsigned round,
+                        uint32_t n_prefixes, uint32_t n, uint32_t n_blocks)
+{
+    double tokens = (double)n_prefixes * n, rate = n_prefixes / child->sum.seconds;
+    const struct report *before = &child->sum, *now = &child->last;
+    uint64_t evicted = now->evicted - before->evicted, dropped = now->dropped - before->dropped;
+
+    for (uint32_t i = 0; i < n_blocks; i++)
+        child->rates[i] /= plain_rates[i];
+    printf("%-8s round %u: %8.1f prompts/s, %7.0f tokens/s, %6.3f of no cache, blocks' median %6.3f; cached %5.1f %%, "
+           "warm %5.1f %%, cold %5.1f %%", child->name, round + 1, rate, rate * n,
+           plain->sum.seconds / child->sum.seconds, median(child->rates, n_blocks),
+           100.0 * (double)child->sum.cached / tokens, 100.0 * (double)child->sum.warm / tokens,
+           100.0 * (double)child->sum.cold / tokens);
+    printf("; evicted %llu, dropped %llu, of them unpaid %llu; copies %.2f %% of the time\n",
+           (unsigned long long)evicted, (unsigned long long)dropped,
+           (unsigned long long)(now->unpaid - before->unpaid),
+           (double)(now->copy_us - before->copy_us) / child->sum.seconds / 1e4);
     fflush(stdout);
 }
 
-/* seconds 0: three rounds. */
-static void storm_with(const char *path, const runnel_model_options *options, const char *name, uint32_t n_prefixes,
-                       uint32_t n, double seconds)
+static void storm_round(struct child *children, unsigned round, uint32_t n_prefixes, uint32_t n, uint32_t block)
 {
-    double begun = now_s();
+    uint32_t n_blocks = n_prefixes / block;
+    static double plain_rates[MOST_BLOCKS];
 
-    load(path, options);
-    for (unsigned round = 0; round < (seconds > 0 ? 1 : ROUNDS); round++) {
-        enum { AT_ONCE = 4 };
-        struct answer answers[AT_ONCE];
-        uint64_t cached = 0, warm = 0, cold = 0;
-        double start = now_s();
-        uint32_t n_done = 0;
-
-        while (n_done < n_prefixes && (seconds <= 0 || now_s() - start < seconds)) {
-            for (uint32_t k = 0; k < AT_ONCE; k++)
-                begin(&answers[k], 10 + n_done + k, n, 4, 1, false);
-            for (uint32_t k = 0; k < AT_ONCE; k++) {
-                end(&answers[k]);
-                cached += answers[k].end.usage.cached_tokens;
-                warm += answers[k].end.usage.warm_tokens;
-                cold += answers[k].end.usage.cold_tokens;
-            }
-            n_done += AT_ONCE;
-        }
-        printf("%-10s round %u: %6u prompts, %8.1f prompts/s, %9.0f tokens/s; cached %5.1f %%, from warm %5.1f %%, "
-               "from cold %5.1f %%\n", name, round + 1, n_done, n_done / (now_s() - start),
-               (double)n * n_done / (now_s() - start), 100.0 * (double)cached / n_done / n,
-               100.0 * (double)warm / n_done / n, 100.0 * (double)cold / n_done / n);
-        fflush(stdout);
+    for (unsigned i = 0; i < CONFIGS; i++) {
+        children[i].sum = children[i].last;
+        children[i].sum.seconds = 0;
+        children[i].sum.cached = children[i].sum.warm = children[i].sum.cold = 0;
     }
-    if (options->cache_warm_bytes > 0)
-        print_copies(now_s() - begun);
-    unload();
+    for (uint32_t k = 0; k < n_blocks; k++)
+        for (unsigned i = 0; i < CONFIGS; i++)
+            give(&children[(k + i) % CONFIGS], k * block, block, k);
+    memcpy(plain_rates, children[0].rates, sizeof plain_rates);
+    for (unsigned i = 0; i < CONFIGS; i++)
+        print_round(&children[i], &children[0], plain_rates, round, n_blocks * block, n, n_blocks);
 }
 
-static void storm(const char *path, const char *dir, uint32_t n_prefixes, uint32_t n, uint32_t tenths, double seconds)
+static void storm(const char *path, const char *dir, uint32_t n_prefixes, uint32_t n, uint32_t tenths, uint32_t block,
+                  unsigned n_rounds)
 {
+    static struct child children[CONFIGS] = {{.name = "no cache"}, {.name = "hot"}, {.name = "and warm"},
+                                             {.name = "and cold"}};
+    struct order stop = {0, 0, 1};
     runnel_model_options options;
-    uint64_t need = bytes_of(path, (uint64_t)n_prefixes * n, n + 128);
+    uint64_t need;
+    int told[2];
 
-    runnel_model_options_default(&options);
-    options.context_tokens = n + 128;
-    options.kv_bytes = need / 10 * tenths;
-    options.no_prefix_cache = 1;
-    storm_with(path, &options, "no cache", n_prefixes, n, seconds);
-    options.no_prefix_cache = 0;
-    storm_with(path, &options, "hot", n_prefixes, n, seconds);
-    options.cache_warm_bytes = need / 2;
-    storm_with(path, &options, "and warm", n_prefixes, n, seconds);
-    options.cache_dir = dir;
-    storm_with(path, &options, "and cold", n_prefixes, n, seconds);
-    options.cache_dir = NULL;
-    options.cache_warm_bytes = 0;
-    options.no_prefix_cache = 1;
-    storm_with(path, &options, "no cache", n_prefixes, n, seconds);
+    if (block == 0 || block % AT_ONCE != 0 || n_prefixes < block || n_prefixes / block > MOST_BLOCKS)
+        die("N or BLOCK", NULL);
+    if (pipe(told) != 0) /* the library has threads: asked for in a process of its own */
+        die("no pipe", NULL);
+    if (fork() == 0) {
+        need = bytes_of(path, (uint64_t)n_prefixes * n, n + 128);
+        write_all(told[1], &need, sizeof need);
+        exit(0);
+    }
+    if (!read_all(told[0], &need, sizeof need))
+        die("a process has failed", NULL);
+    for (unsigned i = 0; i < CONFIGS; i++) {
+        runnel_model_options_default(&options);
+        options.context_tokens = n + 128;
+        options.kv_bytes = need / 10 * tenths;
+        options.no_prefix_cache = i == 0;
+        options.cache_warm_bytes = i >= 2 ? need / 2 : 0;
+        options.cache_dir = i == 3 ? dir : NULL;
+        start_child(&children[i], path, &options, n);
+    }
+    for (unsigned round = 0; round < n_rounds; round++)
+        storm_round(children, round, n_prefixes, n, block);
+    for (unsigned i = 0; i < CONFIGS; i++) {
+        write_all(children[i].orders, &stop, sizeof stop);
+        kill(children[i].pid, SIGCONT);
+    }
+    while (wait(NULL) > 0)
+        ;
 }
 
 int main(int argc, char **argv)
@@ -480,12 +611,12 @@ int main(int argc, char **argv)
         serve(argv[2], argv[3], (uint32_t)atoi(argv[4]));
     else if (argc == 7 && strcmp(mode, "beside") == 0)
         beside(argv[2], argv[3], (uint32_t)atoi(argv[4]), atof(argv[5]), (unsigned)atoi(argv[6]));
-    else if ((argc == 7 || argc == 8) && strcmp(mode, "storm") == 0)
+    else if (argc == 9 && strcmp(mode, "storm") == 0)
         storm(argv[2], argv[3], (uint32_t)atoi(argv[4]), (uint32_t)atoi(argv[5]), (uint32_t)atoi(argv[6]),
-              argc == 8 ? atof(argv[7]) : 0);
+              (uint32_t)atoi(argv[7]), (unsigned)atoi(argv[8]));
     else {
         fprintf(stderr, "usage: bench_tiers fill MODEL DIR WHICH TOKENS | serve MODEL DIR TOKENS | beside MODEL DIR "
-                        "TOKENS RATE ROUNDS | storm MODEL DIR N TOKENS TENTHS [SECONDS]\n");
+                        "TOKENS RATE ROUNDS | storm MODEL DIR N TOKENS TENTHS BLOCK ROUNDS\n");
         return 2;
     }
     return 0;
