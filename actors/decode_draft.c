@@ -15,6 +15,7 @@
 #define TAIL 32u          /* ... with these last ones */
 #define PATIENCE 4u       /* so many times what a wait should take ... */
 #define PATIENCE_US 2000u /* ... and this are waited at most */
+#define LEAD 4u           /* steps of a rest, the last ones, whose features are wanted: a head needs little of the past */
 
 static struct rn_draft_lane *lane_of(const struct rn_decode *decode, const struct rn_request *request)
 {
@@ -71,15 +72,29 @@ static bool reads_features(const struct rn_decode *decode)
     return decode->drafting.drafter != NULL && decode->drafting.drafter->kind == RN_DRAFTER_FEATURES;
 }
 
+/* It will not draft for a while: it rests, or its purse does not pay for a pass that the step waits for. */
+static bool is_at_rest(const struct rn_decode *decode, const struct rn_request *request)
+{
+    const struct rn_speculation *speculation = &request->model_speculation;
+    float step_us = rn_step_cost_of(&decode->cost, decode->n_running);
+
+    if (speculation->rest > 0)
+        return speculation->rest > LEAD;
+    return !decode->drafting.drafter->concurrent && step_us > 0 &&
+           speculation->purse * step_us < (float)decode->drafting.pass_us;
+}
+
 bool rn_drafting_wants_features(const struct rn_decode *decode, const struct rn_request *request, uint32_t position)
 {
     return reads_features(decode) && is_begun(decode, request) &&
+           (request->n_done < request->n_fill || !is_at_rest(decode, request)) &&
            (request->n_fill < PROMPT_FEATURES || position >= request->n_fill - PROMPT_FEATURES);
 }
 
 void rn_drafting_settle(struct rn_decode *decode)
 {
-    decode->drafting.full = decode->drafting.filling;
+    if (decode->drafting.filling != NULL)
+        decode->drafting.full = decode->drafting.filling;
     decode->drafting.filling = NULL;
 }
 
@@ -321,7 +336,7 @@ void rn_drafting_step(struct rn_decode *decode)
     if (drafting->drafter == NULL)
         return;
     drafting->waited = false;
-    if (reads_features(decode))
+    if (reads_features(decode) && batch->step.n_features > 0)
         take_filling(decode);
     if (drafting->unpaid)
         pay(decode); /* behind the choice of lengths: who has paid for drafts is to take them */
