@@ -234,6 +234,7 @@ static void add_guessed(struct rn_decode *decode, struct rn_batch_part *part, ui
     shape = rn_speculation_shape(speculation, &decode->cost, decode->n_running + decode->batch->n_drafts,
                                  decode->n_running, speculation->rest > 0 ? room : n, branches ? room : n,
                                  branches ? shares : NULL);
+    rn_speculation_share(speculation, &decode->drafting.fund);
     part->by_model = shape.n_chain > 0;
     add_those(decode, part, guesses.tokens, shape.n_chain);
     add_seconds(decode, part, &guesses, shape.branches);

@@ -59,6 +59,7 @@ struct rn_drafting {
     uint32_t n_rows, n_waiting;  /* ... for a step of so many rows and streams that wait ... */
     bool unpaid;                 /* ... which have not paid for it */
     float money;                 /* of those that could wait: what their purses hold (sampling/speculate.h) */
+    float fund;                  /* of all requests that draft with it: see rn_speculation_share */
     bool must_tell;              /* the serial is still to be told */
     bool waited;                 /* for the step that is to begin */
     bool failed, closing, closed;

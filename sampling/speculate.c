@@ -11,6 +11,10 @@
 #define GRANT_MOST 1.5f           /* ... up to this: an answer may end long before its limit */
 #define INCOME 0.003f             /* for each step */
 #define MOST_PURSE 4.0f           /* no past luck pays for more */
+#define CREDIT 0.004f             /* for each token that is to come ... */
+#define CREDIT_MOST 0.6f          /* ... up to this */
+#define ENOUGH 0.4f               /* for a trial of a few drafts */
+#define FUND_MOST 2.0f            /* no past luck pays for many */
 #define FIRST_PAUSE 16u
 #define MOST_PAUSE 256u
 #define TRIAL 3u                  /* drafts of a trial */
@@ -33,10 +37,27 @@ void rn_speculation_init(struct rn_speculation *speculation)
 
 void rn_speculation_grant(struct rn_speculation *speculation, uint64_t n_tokens)
 {
-    float purse = GRANT * (float)n_tokens;
+    float purse = GRANT * (float)n_tokens, credit = CREDIT * (float)n_tokens;
 
     purse = purse < GRANT_MOST ? purse : GRANT_MOST;
     speculation->purse = purse > FIRST_PURSE ? purse : FIRST_PURSE;
+    speculation->credit = credit < CREDIT_MOST ? credit : CREDIT_MOST;
+}
+
+void rn_speculation_share(struct rn_speculation *speculation, float *fund)
+{
+    float loan = ENOUGH - speculation->purse;
+
+    *fund += speculation->surplus;
+    *fund = *fund < FUND_MOST ? *fund : FUND_MOST;
+    speculation->surplus = 0;
+    loan = loan < speculation->credit ? loan : speculation->credit;
+    loan = loan < *fund ? loan : *fund;
+    if (speculation->trial == 0 || loan <= 0)
+        return;
+    speculation->purse += loan;
+    speculation->credit -= loan;
+    *fund -= loan;
 }
 
 /* A step as it stands: what it takes, and how many tokens it is worth. */
@@ -188,7 +209,10 @@ static void pay(struct rn_speculation *speculation, const struct rn_step_cost *c
 
     speculation->purse -= price_of(&step, speculation->n_drafted);
     speculation->purse += INCOME;
-    speculation->purse = speculation->purse < MOST_PURSE ? speculation->purse : MOST_PURSE;
+    if (speculation->purse > MOST_PURSE) {
+        speculation->surplus += speculation->purse - MOST_PURSE;
+        speculation->purse = MOST_PURSE;
+    }
     speculation->n_drafted = 0;
 }
 
