@@ -51,6 +51,21 @@ static bool tend(struct rn_lower *lower)
     return rn_cold_store_maintain(store_of(lower), TEND_BYTES, on_gone, lower);
 }
 
+/* What the writer has removed is told first: others may have taken its place. */
+static struct rn_lower_news news(struct rn_lower *lower, uint32_t most, rn_cold_record_fn *on_record, void *user)
+{
+    struct rn_lower_news what;
+
+    rn_cold_store_follow(store_of(lower), most, on_record, user, &what.more, &what.no_room);
+    rn_cold_store_maintain(store_of(lower), 0, on_gone, lower);
+    return what;
+}
+
+static bool listens(const struct rn_lower *lower)
+{
+    return rn_cold_store_follows(store_of(lower));
+}
+
 static bool writes(const struct rn_lower *lower)
 {
     struct rn_cold_stats stats;
@@ -86,6 +101,8 @@ static const struct rn_lower_ops cold_ops = {
     .will_get = will_get,
     .used = used,
     .forget = forget,
+    .news = news,
+    .listens = listens,
     .tend = tend,
     .writes = writes,
     .error = error_of,

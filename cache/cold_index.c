@@ -105,6 +105,21 @@ uint32_t rn_cold_index_find(const struct rn_cold_store *store, uint64_t serial)
     return at;
 }
 
+bool rn_cold_find_parent(const struct rn_cold_store *store, const struct rn_cold_head *head, uint32_t *parent)
+{
+    const struct rn_cold_entry *p;
+
+    *parent = RN_COLD_NONE;
+    if (head->parent == 0)
+        return true;
+    *parent = rn_cold_index_find(store, head->parent);
+    if (*parent == RN_COLD_NONE)
+        return false;
+    p = &store->entries[*parent];
+    return p->check == head->parent_check && p->depth + 1 == head->depth && p->salt.word[0] == head->salt.word[0] &&
+           p->salt.word[1] == head->salt.word[1];
+}
+
 /* One without children. */
 static void drop_leaf(struct rn_cold_store *store, uint32_t entry)
 {

@@ -66,7 +66,7 @@ static int by_number(const void *a, const void *b)
 
 /* ---- One segment ---- */
 
-static bool header_fits(const struct rn_cold_store *store, int fd, uint64_t number)
+bool rn_cold_header_fits(const struct rn_cold_store *store, int fd, uint64_t number)
 {
     unsigned char header[RN_COLD_HEADER_BYTES];
     struct rn_print own = rn_cold_fingerprint(&store->id), other;
@@ -102,7 +102,7 @@ static void load_segment(struct load *load, uint64_t number)
     segment = &store->segments[slot];
     scan = (struct rn_cold_scan){.heap = store->heap, .io = store->io, .fd = fd, .size = (uint64_t)size,
                                  .number = number, .seed = store->seed, .block_tokens = store->id.block_tokens};
-    if (size < RN_COLD_HEADER_BYTES || !header_fits(store, fd, number))
+    if (size < RN_COLD_HEADER_BYTES || !rn_cold_header_fits(store, fd, number))
         scan.broken = true;
     else
         rn_cold_scan(&scan);
@@ -199,7 +199,7 @@ static bool add(struct load *load, const struct found *found, struct rn_cold_hea
     struct rn_cold_store *store = load->store;
     const unsigned char *bytes = entry_of(load, found);
     uint64_t place = rn_bytes_get(bytes, RN_COLD_PLACE_BYTES);
-    uint32_t parent = RN_COLD_NONE, entry;
+    uint32_t parent, entry;
 
     if (!rn_cold_head_unpack(bytes + RN_COLD_PLACE_BYTES, store->seed, store->id.block_tokens, head) ||
         !place_good(store, &store->segments[found->segment], place, head->payload_bytes)) {
@@ -212,17 +212,8 @@ static bool add(struct load *load, const struct found *found, struct rn_cold_hea
         bury(load, found, place);
         return false;
     }
-    if (head->parent != 0) {
-        const struct rn_cold_entry *p;
-
-        parent = rn_cold_index_find(store, head->parent);
-        if (parent == RN_COLD_NONE)
-            return false;
-        p = &store->entries[parent];
-        if (p->check != head->parent_check || p->depth + 1 != head->depth || p->salt.word[0] != head->salt.word[0] ||
-            p->salt.word[1] != head->salt.word[1])
-            return false;
-    }
+    if (!rn_cold_find_parent(store, head, &parent))
+        return false;
     entry = rn_cold_index_take(store);
     *no_entry = entry == RN_COLD_NONE;
     if (*no_entry)
@@ -353,6 +344,7 @@ static void take_lock(struct rn_cold_store *store, const char *path)
     store->lock_fd = io->open(io->user, rn_cold_path(store, RN_COLD_LOCK), O_RDWR | O_CREAT);
     status = store->lock_fd < 0 ? store->lock_fd : io->lock(io->user, store->lock_fd);
     store->stats.writes = status == 0;
+    store->follows = status == -EWOULDBLOCK;
     if (status != 0 && status != -EWOULDBLOCK)
         rn_cold_write_failed(store, "cannot be locked", status);
 }

@@ -1,5 +1,5 @@
 /* The inside of the cold store, for its own files: cold_index.c (what is known), cold_store.c (one record),
- * cold_open.c (what lies in the folder), cold_size.c (keeping to the limits).
+ * cold_open.c (what lies in the folder), cold_size.c (keeping to the limits), cold_follow.c (what another writes).
  *
  * An entry is known (in the table, in the list of its parent and in its segment's count) or gone (in the list of those
  * to tell of) or free. A known entry's parent is known. */
@@ -34,6 +34,7 @@ struct rn_cold_segment {
     uint64_t index;      /* where its index begins; 0: it has none yet */
     uint64_t live_bytes;
     uint32_t n_live;
+    bool ended;          /* follows: nothing comes behind its records any more */
 };
 
 struct rn_cold_store {
@@ -65,6 +66,10 @@ struct rn_cold_store {
     uint32_t victim_next;
     uint64_t victim_copied;
 
+    bool follows;                /* another process had the lock, and writes */
+    uint64_t *names;             /* [n_names]: numbers of the segments in the folder, when it was looked at last */
+    uint32_t n_names, names_room;
+
     uint32_t failed_reads;       /* in sequence */
     bool has_error, told_error;
     runnel_error error;
@@ -80,6 +85,9 @@ void rn_cold_index_give_back(struct rn_cold_store *store, uint32_t entry);
 /* All but the links are filled in; `parent` is known or RN_COLD_NONE. */
 void rn_cold_index_add(struct rn_cold_store *store, uint32_t entry, uint32_t parent);
 uint32_t rn_cold_index_find(const struct rn_cold_store *store, uint64_t serial);
+
+/* *parent: the entry that the head names, RN_COLD_NONE for the first of a prefix. False: it is not known, or another. */
+bool rn_cold_find_parent(const struct rn_cold_store *store, const struct rn_cold_head *head, uint32_t *parent);
 
 /* The entry and all that build on it are gone. Returns how many. */
 uint32_t rn_cold_index_drop(struct rn_cold_store *store, uint32_t entry);
@@ -117,6 +125,10 @@ void rn_cold_remove_segment(struct rn_cold_store *store, uint32_t slot);
 bool rn_cold_fetch(struct rn_cold_store *store, uint32_t entry, void *payload, bool *broken);
 
 /* ---- cold_open.c ---- */
+
+/* The file begins with a header of this store's with that number. */
+bool rn_cold_header_fits(const struct rn_cold_store *store, int fd, uint64_t number);
+
 runnel_status rn_cold_load(struct rn_cold_store *store, rn_cold_record_fn *on_record, void *user, runnel_error *error);
 
 #endif

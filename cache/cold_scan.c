@@ -82,8 +82,7 @@ static unsigned char *next_entry(struct rn_cold_scan *scan, uint32_t *room)
     return scan->index + scan->n * one;
 }
 
-/* True: a whole head at this place, and room for its payload; entry and *bytes, of the record, are filled in. */
-static bool head_at(struct rn_cold_scan *scan, uint64_t at, unsigned char *entry, struct rn_cold_head *head)
+bool rn_cold_head_at(struct rn_cold_scan *scan, uint64_t at, unsigned char *entry, struct rn_cold_head *head)
 {
     size_t head_bytes = rn_cold_head_bytes(scan->block_tokens);
 
@@ -148,7 +147,7 @@ static bool find_head(struct rn_cold_scan *scan, uint64_t *at, unsigned char *en
         *at = next_magic(scan, *at);
         if (*at >= scan->size || scan->broken)
             return false;
-        if (head_at(scan, *at, entry, head) && !seen(scan, head->serial) && payload_fits(scan, *at, head))
+        if (rn_cold_head_at(scan, *at, entry, head) && !seen(scan, head->serial) && payload_fits(scan, *at, head))
             return true;
         if (scan->broken || scan->no_memory)
             return false;
@@ -168,7 +167,7 @@ static void read_heads(struct rn_cold_scan *scan)
 
         if (entry == NULL)
             return;
-        if (!head_at(scan, at, entry, &head)) {
+        if (!rn_cold_head_at(scan, at, entry, &head)) {
             if (scan->broken || !find_head(scan, &at, entry, &head))
                 return;
             scan->skipped++;

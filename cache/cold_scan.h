@@ -27,6 +27,10 @@ struct rn_cold_scan {
 /* All n bytes, or false; *status gets 0 for an end that came too early, or the errno, negative. */
 bool rn_cold_pread(const struct rn_cold_io *io, int fd, void *bytes, size_t n, uint64_t offset, int *status);
 
+/* True: a whole head at this place, and room for its payload; entry [rn_cold_index_bytes] and *head are filled in. False,
+ * and `broken` is set: the disk has failed. Of the scan, what is up to block_tokens. */
+bool rn_cold_head_at(struct rn_cold_scan *scan, uint64_t at, unsigned char *entry, struct rn_cold_head *head);
+
 /* Fills in what is behind block_tokens. Nothing is told of what the records are; look at no_memory and broken. */
 void rn_cold_scan(struct rn_cold_scan *scan);
 

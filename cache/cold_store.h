@@ -1,7 +1,7 @@
 /* The cold tier: computed KV blocks in files, which survive the process. docs/TIERS.md has the format byte by byte.
  *
  *   DIR/1f0c...e2/            one folder per fingerprint (model, KV layout, adapter): nothing of another is ever seen
- *       lock                  flock: one process writes; others read what was there when they opened
+ *       lock                  flock: one process writes; others read, and follow what it writes
  *       000000000000002a.kv   a segment: header | record | record | ... | index, which is written when it is full
  *       000000000000002b.kv   the newest; it has no index yet
  *
@@ -128,6 +128,16 @@ uint32_t rn_cold_store_forget_salt(struct rn_cold_store *store, struct rn_prefix
 /* As forget_salt, and what the files hold of it, dead records too, is overwritten with zeros; *n: how many records.
  * STATE: writing is off; IO, NO_MEMORY: some are not overwritten. */
 runnel_status rn_cold_store_wipe_salt(struct rn_cold_store *store, struct rn_prefix_salt salt, uint64_t *n);
+
+/* Another process has the lock, so there may be news. */
+bool rn_cold_store_follows(const struct rn_cold_store *store);
+
+/* What the writer has appended since the last call, or some of it: looks at 64 heads at most, and tells of at most `most`
+ * records (1 at least), parents first. Segments that the writer has removed are closed, and their records gone, but for
+ * those that it has copied. *more: there may be more at once. *no_room: max_records is near, and there is news. Whatever
+ * fails is looked at again the next time. Blocks on the disk. */
+void rn_cold_store_follow(struct rn_cold_store *store, uint32_t most, rn_cold_record_fn *on_record, void *user,
+                          bool *more, bool *no_room);
 
 /* Keeps to the limits: reads and writes at most about budget_bytes, and drops at most one segment. True: there is more
  * to do. `gone` (NULL: not wanted) is told the handle of each record that is no longer known, those of reads and

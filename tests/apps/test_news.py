@@ -84,7 +84,6 @@ class News(unittest.TestCase):
 
 
 class Folder(News):
-    @unittest.skip("")
     def test_reader(self):
         """The second process has not the lock."""
         options = ("--cache-dir", self.temporary.name + "/cache")

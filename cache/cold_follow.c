@@ -1,0 +1,282 @@
+/* What a writer puts into the folder while this store reads it: see rn_cold_store_follow.
+ *
+ *   1  the names in the folder
+ *   2  segments that are new are opened
+ *   3  of each that has no index yet, the heads behind the last one that was seen, as far as they go
+ *   4  if that was all: a segment with a newer one behind it has come to its end; one whose name has gone is let go of
+ *
+ * A writer makes a segment when the one before has all its records, and copies what shall stay before it removes one. Since
+ * the names are read first, nothing is missed between 1 and 4. Where a head is damaged, or not there yet, reading of that
+ * segment stops, until it is gone: what is behind it is a miss. A record that is known and is met again was copied, and is
+ * read at its new place from then on. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "cache/bytes.h"
+#include "cache/cold_parts.h"
+#include "cache/sort.h"
+
+#define FIRST_NAMES 64u
+#define OPENED 8u    /* segments of one call */
+#define LOOKED_AT 64u /* heads of one call */
+
+struct follow {
+    struct rn_cold_store *store;
+    rn_cold_record_fn *on_record;
+    void *user;
+    uint32_t most, n;  /* records to be told, told */
+    uint32_t n_looks, n_opened;
+    bool more, full, no_memory;
+    int32_t *tokens;   /* [block_tokens] */
+};
+
+/* ---- Names ---- */
+
+static void on_name(void *user, const char *name)
+{
+    struct follow *follow = user;
+    struct rn_cold_store *store = follow->store;
+    uint64_t number;
+
+    if (!rn_cold_segment_number(name, &number) || follow->no_memory)
+        return;
+    if (store->n_names == store->names_room) {
+        uint32_t room = store->names_room == 0 ? FIRST_NAMES : 2 * store->names_room;
+        uint64_t *names = rn_realloc(store->heap, store->names, room, sizeof *names);
+
+        follow->no_memory = names == NULL;
+        if (follow->no_memory)
+            return;
+        store->names = names;
+        store->names_room = room;
+    }
+    store->names[store->n_names++] = number;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+static bool read_names(struct follow *follow)
+{
+    struct rn_cold_store *store = follow->store;
+
+    store->n_names = 0;
+    if (store->io->list(store->io->user, store->folder, on_name, follow) < 0 || follow->no_memory)
+        return false;
+    if (store->n_names > 0)
+        rn_sort_in_place(store->names, store->n_names, sizeof *store->names, by_number);
+    return true;
+}
+
+static bool is_named(const struct rn_cold_store *store, uint64_t number)
+{
+    for (uint32_t i = 0; i < store->n_names; i++)
+        if (store->names[i] == number)
+            return true;
+    return false;
+}
+
+static bool is_known(const struct rn_cold_store *store, uint64_t number)
+{
+    for (uint32_t i = 0; i < store->n_segments; i++)
+        if (store->segments[i].fd >= 0 && store->segments[i].number == number)
+            return true;
+    return false;
+}
+
+/* One that is not what its name says is looked at again the next time: its header may not be written yet. False: the disk
+ * does not give it. */
+static bool open_segment(struct follow *follow, uint64_t number)
+{
+    struct rn_cold_store *store = follow->store;
+    uint32_t slot = rn_cold_segment_slot(store);
+    char name[32], first;
+    int fd, status;
+
+    if (slot == RN_COLD_NONE)
+        return false;
+    rn_cold_segment_name(number, name);
+    fd = store->io->open(store->io->user, rn_cold_path(store, name), O_RDONLY);
+    if (fd < 0)
+        return fd == -ENOENT; /* removed since */
+    if (!rn_cold_pread(store->io, fd, &first, 1, RN_COLD_HEADER_BYTES - 1, &status) ||
+        !rn_cold_header_fits(store, fd, number)) {
+        store->io->close(store->io->user, fd);
+        return status == 0;
+    }
+    store->segments[slot] = (struct rn_cold_segment){.fd = fd, .number = number, .bytes = RN_COLD_HEADER_BYTES};
+    store->stats.segments++;
+    store->stats.file_bytes += RN_COLD_HEADER_BYTES;
+    follow->n_opened++;
+    return true;
+}
+
+/* From the oldest to the newest: what is in one may build on what is in one before. */
+static void open_new(struct follow *follow)
+{
+    struct rn_cold_store *store = follow->store;
+
+    for (uint32_t i = 0; i < store->n_names; i++) {
+        if (is_known(store, store->names[i]))
+            continue;
+        if (follow->n_opened == OPENED || !open_segment(follow, store->names[i])) {
+            follow->more = true;
+            return;
+        }
+    }
+}
+
+/* ---- Records ---- */
+
+/* The record lies elsewhere from now on. */
+static void move(struct rn_cold_store *store, struct rn_cold_entry *e, uint32_t slot, uint64_t at)
+{
+    uint64_t bytes = rn_cold_entry_bytes(store, e);
+
+    store->segments[e->segment].n_live--;
+    store->segments[e->segment].live_bytes -= bytes;
+    e->segment = slot;
+    e->offset = at;
+    e->nth = store->segments[slot].n - 1;
+    store->segments[slot].n_live++;
+    store->segments[slot].live_bytes += bytes;
+}
+
+static void tell(struct follow *follow, const struct rn_cold_head *head)
+{
+    const unsigned char *tokens = follow->store->head + RN_COLD_PLACE_BYTES + RN_COLD_HEAD_BYTES;
+
+    follow->n++;
+    if (follow->on_record == NULL)
+        return;
+    rn_cold_tokens_unpack(tokens, follow->store->id.block_tokens, follow->tokens);
+    follow->on_record(follow->user, &(struct rn_cold_record){
+                                        .handle = head->serial, .parent = head->parent, .salt = head->salt,
+                                        .tokens = follow->tokens, .depth = head->depth,
+                                        .payload_bytes = head->payload_bytes});
+}
+
+/* The newest record of the segment, whose head is in store->head. */
+static void take(struct follow *follow, uint32_t slot, uint64_t at, const struct rn_cold_head *head)
+{
+    struct rn_cold_store *store = follow->store;
+    uint32_t entry = rn_cold_index_find(store, head->serial), parent;
+
+    if (entry != RN_COLD_NONE && store->entries[entry].check == head->check &&
+        store->entries[entry].payload_bytes == head->payload_bytes)
+        move(store, &store->entries[entry], slot, at);
+    if (entry != RN_COLD_NONE || !head->alive || !rn_cold_find_parent(store, head, &parent))
+        return;
+    entry = rn_cold_index_take(store);
+    follow->full |= entry == RN_COLD_NONE;
+    if (entry == RN_COLD_NONE)
+        return;
+    store->entries[entry] = (struct rn_cold_entry){
+        .serial = head->serial, .check = head->check, .offset = at, .salt = head->salt,
+        .payload_bytes = head->payload_bytes, .depth = head->depth, .segment = slot,
+        .nth = store->segments[slot].n - 1};
+    rn_cold_index_add(store, entry, parent);
+    tell(follow, head);
+}
+
+/* True: that was all there is now. */
+static bool read_on(struct follow *follow, uint32_t slot)
+{
+    struct rn_cold_store *store = follow->store;
+    struct rn_cold_segment *segment = &store->segments[slot];
+    int64_t size = store->io->size(store->io->user, segment->fd);
+    struct rn_cold_scan scan = {.heap = store->heap, .io = store->io, .fd = segment->fd, .size = (uint64_t)size,
+                                .number = segment->number, .seed = store->seed,
+                                .block_tokens = store->id.block_tokens};
+
+    while (size >= 0) {
+        uint64_t at = segment->bytes, bytes;
+        struct rn_cold_head head;
+
+        if (follow->n == follow->most || follow->n_looks == LOOKED_AT)
+            return false;
+        follow->n_looks++;
+        if (!rn_cold_head_at(&scan, at, store->head, &head))
+            return !scan.broken;
+        bytes = rn_cold_record_bytes(store->id.block_tokens, head.payload_bytes);
+        segment->n++;
+        segment->bytes += bytes;
+        store->stats.file_bytes += bytes;
+        take(follow, slot, at, &head);
+    }
+    return false;
+}
+
+/* From the oldest to the newest, so that parents come first. True: that was all there is now. */
+static bool read_all(struct follow *follow)
+{
+    struct rn_cold_store *store = follow->store;
+
+    for (uint32_t i = 0; i < store->n_names; i++)
+        for (uint32_t slot = 0; slot < store->n_segments; slot++)
+            if (store->segments[slot].fd >= 0 && store->segments[slot].number == store->names[i] &&
+                store->segments[slot].index == 0 && !store->segments[slot].ended && !read_on(follow, slot))
+                return false;
+    return true;
+}
+
+/* ---- Segments that are gone ---- */
+
+static void let_go(struct rn_cold_store *store, uint32_t slot)
+{
+    struct rn_cold_segment *segment = &store->segments[slot];
+
+    for (uint32_t i = 0; i < store->n_touched && segment->n_live > 0; i++)
+        if (store->entries[i].state == RN_COLD_KNOWN && store->entries[i].segment == slot)
+            store->stats.dropped += rn_cold_index_drop(store, i);
+    store->io->close(store->io->user, segment->fd);
+    store->stats.file_bytes -= segment->bytes;
+    store->stats.segments--;
+    *segment = (struct rn_cold_segment){.fd = -1};
+}
+
+static void look_at_ends(struct rn_cold_store *store)
+{
+    for (uint32_t slot = 0; slot < store->n_segments; slot++) {
+        struct rn_cold_segment *segment = &store->segments[slot];
+
+        if (segment->fd < 0)
+            continue;
+        if (!is_named(store, segment->number))
+            let_go(store, slot);
+        else
+            segment->ended |= segment->number < store->names[store->n_names - 1];
+    }
+}
+
+bool rn_cold_store_follows(const struct rn_cold_store *store)
+{
+    return store->follows;
+}
+
+void rn_cold_store_follow(struct rn_cold_store *store, uint32_t most, rn_cold_record_fn *on_record, void *user,
+                          bool *more, bool *no_room)
+{
+    struct follow follow = {.store = store, .on_record = on_record, .user = user, .most = most};
+
+    *more = *no_room = false;
+    if (!store->follows || !store->stats.reads_work)
+        return;
+    follow.tokens = rn_alloc(store->heap, store->id.block_tokens, sizeof *follow.tokens);
+    if (follow.tokens != NULL && read_names(&follow)) {
+        open_new(&follow);
+        if (read_all(&follow) && !follow.more)
+            look_at_ends(store);
+        else
+            follow.more = true;
+    }
+    rn_free(store->heap, follow.tokens);
+    *more = follow.more && (follow.n > 0 || follow.n_looks == LOOKED_AT || follow.n_opened > 0);
+    *no_room = follow.full ||
+               (follow.n > 0 && store->stats.records + store->limits.max_records / 16 >= store->limits.max_records);
+}
