@@ -328,6 +328,14 @@ static void take_filling(struct rn_decode *decode)
     decode->batch->step.features = drafting->filling->features;
 }
 
+/* Of the step that is about to begin; 0: nobody knows. While it is in flight the batch is not decode's to look at. */
+static uint64_t expected_end_us(const struct rn_decode *decode)
+{
+    float takes_us = rn_step_cost_of(&decode->cost, decode->batch->step.n_rows);
+
+    return takes_us > 0 ? rn_now_us(&decode->model->engine->clock) + (uint64_t)takes_us : 0;
+}
+
 void rn_drafting_step(struct rn_decode *decode)
 {
     const struct rn_batch *batch = decode->batch;
@@ -338,6 +346,7 @@ void rn_drafting_step(struct rn_decode *decode)
     drafting->waited = false;
     if (reads_features(decode) && batch->step.n_features > 0)
         take_filling(decode);
+    drafting->ends_us = expected_end_us(decode);
     if (drafting->unpaid)
         pay(decode); /* behind the choice of lengths: who has paid for drafts is to take them */
     for (uint32_t i = 0; i < batch->n_parts; i++) {
@@ -413,19 +422,12 @@ static void add_news(struct rn_decode *decode, struct rn_news_list *list, const 
     lane->changed = lane->telling = lane->n_told < request->n_tokens;
 }
 
-static uint64_t expected_end_us(const struct rn_decode *decode)
-{
-    float takes_us = rn_step_cost_of(&decode->cost, decode->batch->step.n_rows);
-
-    return takes_us > 0 ? decode->batch->begin_ns / 1000 + (uint64_t)takes_us : 0;
-}
-
 static void send(struct rn_decode *decode, struct rn_news_list *list)
 {
     struct rn_msg *msg = rn_msg_new(decode->actor.runtime, RN_MSG_NEWS);
 
     list->step_us = (uint32_t)rn_step_cost_of(&decode->cost, 1);
-    list->ends_us = decode->in_flight ? expected_end_us(decode) : 0;
+    list->ends_us = decode->in_flight ? decode->drafting.ends_us : 0;
     msg->news.list = list;
     rn_actor_send(&decode->model->draft.actor, msg);
 }

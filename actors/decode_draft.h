@@ -60,6 +60,7 @@ struct rn_drafting {
     bool unpaid;                 /* ... which have not paid for it */
     float money;                 /* of those that could wait: what their purses hold (sampling/speculate.h) */
     float fund;                  /* of all requests that draft with it: see rn_speculation_share */
+    uint64_t ends_us;            /* of the step in flight: when it should end; 0: not known */
     bool must_tell;              /* the serial is still to be told */
     bool waited;                 /* for the step that is to begin */
     bool failed, closing, closed;
