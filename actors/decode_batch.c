@@ -57,12 +57,14 @@ static void add_out(struct rn_batch_out *out, struct rn_request *request, bool s
     out->drawn = out->tells_token = out->tells_logits = false;
 }
 
-/* For the drafter, of the row that is added next. */
+/* For the drafter, of the row that is added next. Of a part with candidates all rows are asked, or none: what is wanted
+ * may change between them. */
 static void ask_features(struct rn_decode *decode, struct rn_batch_part *part, uint32_t position)
 {
     struct rn_step *step = &decode->batch->step;
+    bool follows = !part->prompt && part->n_rows > 0;
 
-    if (!rn_drafting_wants_features(decode, part->request, position))
+    if (follows ? part->n_features == 0 : !rn_drafting_wants_features(decode, part->request, position))
         return;
     decode->feature_rows[step->n_features++] = step->n_rows;
     part->n_features++;
