@@ -563,35 +563,47 @@ static uint64_t real_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* Everything is a miss, and takes no longer than promised (with room for a busy machine). */
+/* Everything is a miss; how long it took. */
+static uint64_t ask_in_vain(void (*act)(int fd))
+{
+    struct rn_redis_options options = {.id = cold_id(), .payload_bytes = COLD_MOST_PAYLOAD, .command_ms = 50,
+                                       .connect_ms = 1000, .retry_ms = 1};
+    struct rn_redis_store *store;
+    runnel_error error = {0};
+    uint64_t none, took, began;
+
+    redis_pretend(&server, act);
+    options.url = server.url;
+    began = real_ms();
+    assert_int_equal(rn_redis_store_open(&heap, &options, NULL, NULL, &store, NULL), RUNNEL_OK);
+    for (int k = 0; k < 5; k++) {
+        runnel_status status = put(store, (struct cold_key){1, 0, 0}, 0, &none);
+
+        assert_true(status == RUNNEL_IO || (act == act_yes && status == RUNNEL_OK));
+        if (status == RUNNEL_OK)
+            assert_int_equal(read_one(store, (struct cold_key){1, 0, 0}, 0, none), 0);
+        usleep(2000);
+    }
+    took = real_ms() - began;
+    assert_true(rn_redis_store_error(store, &error));
+    rn_redis_store_close(store);
+    redis_remove(&server);
+    return took;
+}
+
+/* It takes no longer than promised, with room for a busy machine. One that stands still meanwhile says nothing of that:
+ * then it is tried again. */
 static void test_no_server(void **state)
 {
     static void (*const acts[])(int fd) = {act_hang, act_nonsense, act_drip, act_counts, act_yes, act_close};
-    struct rn_redis_options options = {.id = cold_id(), .payload_bytes = COLD_MOST_PAYLOAD, .command_ms = 50,
-                                       .connect_ms = 1000, .retry_ms = 1};
 
     (void)state;
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
-        struct rn_redis_store *store;
-        uint64_t none, began;
-        runnel_error error = {0};
+        bool in_time = false;
 
-        redis_pretend(&server, acts[i]);
-        options.url = server.url;
-        began = real_ms();
-        assert_int_equal(rn_redis_store_open(&heap, &options, NULL, NULL, &store, NULL), RUNNEL_OK);
-        for (int k = 0; k < 5; k++) {
-            runnel_status status = put(store, (struct cold_key){1, 0, 0}, 0, &none);
-
-            assert_true(status == RUNNEL_IO || (acts[i] == act_yes && status == RUNNEL_OK));
-            if (status == RUNNEL_OK)
-                assert_int_equal(read_one(store, (struct cold_key){1, 0, 0}, 0, none), 0);
-            usleep(2000);
-        }
-        assert_true(real_ms() - began < 20000);
-        assert_true(rn_redis_store_error(store, &error));
-        rn_redis_store_close(store);
-        redis_remove(&server);
+        for (int tries = 0; tries < 5 && !in_time; tries++)
+            in_time = ask_in_vain(acts[i]) < 20000;
+        assert_true(in_time);
     }
 }
 
