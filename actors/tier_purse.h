@@ -2,15 +2,16 @@
  * a step could use; most copies are never asked for again. So they are paid from a purse, in microseconds of the mover's
  * processor time:
  *
- *   comes in   1/50 of the time that passes while somebody computes, as long as that does not fill it beyond MOST
+ *   comes in   1/100 of the time that passes while somebody computes, as long as that does not fill it beyond MOST
  *              1/2 of the time that hits in lower tiers have saved, as long as that does not fill it beyond MOST_SAVED
  *   goes out   what each move has taken, once it is back; nothing for one that was made while nobody computed
  *
- *   all that was spent  <=  FIRST + busy / 50 + saved / 2 + what the last move took beyond what there was
+ *   all that was spent  <=  FIRST + busy / 100 + saved / 2 + what the last move took beyond what there was
  *
  * A move is begun if the purse has what one is expected to cost (or is half full, should one cost more). What cannot be
- * paid is not copied: an eviction drops it. So a storm of prefixes that never come again costs little more than 1/50 of
- * the time, and tiers that are asked earn what their copies cost.
+ * paid is not copied: an eviction drops it. So a storm of prefixes that never come again costs little more than 1/100 of
+ * the time, 1/50 where a step of two threads waits for the one whose processor a copy has; and tiers that are asked
+ * earn what their copies cost.
  *
  * Pure: the tier actor's. */
 #ifndef RN_ACTORS_TIER_PURSE_H
@@ -19,10 +20,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RN_PURSE_FIRST_US 100000.0      /* so that a first long prompt can be kept */
+#define RN_PURSE_FIRST_US 50000.0       /* so that a first long prompt can be kept */
 #define RN_PURSE_MOST_US 100000.0       /* of time that has passed; a busy hour does not buy a busy second */
 #define RN_PURSE_MOST_SAVED_US 5000000.0
-#define RN_PURSE_BUSY_PART 50u
+#define RN_PURSE_BUSY_PART 100u
 #define RN_PURSE_SAVED_PART 2u
 
 struct rn_tier_purse {

@@ -79,7 +79,7 @@ static void test_bound(void **state)
     assert_true(n_copies > 10000);
 }
 
-/* Where copies are always wanted and nothing is saved, what is spent is 1/50 of the time and what there was at first, to
+/* Where copies are always wanted and nothing is saved, what is spent is 1/100 of the time and what there was at first, to
  * one move: neither more nor less. */
 static void test_exact(void **state)
 {
@@ -93,7 +93,7 @@ static void test_exact(void **state)
         }
         assert_true((double)w.spent_us <= income(&w) + (double)each_us);
         assert_true((double)w.spent_us >= income(&w) - (double)each_us - 1);
-        assert_true((double)w.spent_us > 0.0199 * (double)w.busy_us);
+        assert_true((double)w.spent_us > 0.0099 * (double)w.busy_us);
     }
 }
 
@@ -140,12 +140,12 @@ static void test_idle(void **state)
         continue;
     before = w.purse.us;
     w.idle = false;
-    pass(&w, 1000, true); /* the last of the busy time: 20 us */
+    pass(&w, 1000, true); /* the last of the busy time: 10 us */
     for (uint32_t i = 0; i < 1000; i++) {
         pass(&w, 100000, true);
         rn_tier_purse_spend(&w.purse, 8, 1000, true);
     }
-    assert_true(w.purse.us >= before + 19 && w.purse.us <= before + 21);
+    assert_true(w.purse.us >= before + 9 && w.purse.us <= before + 11);
 }
 
 /* A move that costs more than the purse ever holds is made all the same, seldom: 10 GB models copy too. */
@@ -160,7 +160,7 @@ static void test_dear_moves(void **state)
         pass(&w, 1000, false);
         n += copy(&w, 8, each_us);
     }
-    assert_true(n >= 60 && (double)w.spent_us <= income(&w) + (double)each_us);
+    assert_true(n >= 30 && (double)w.spent_us <= income(&w) + (double)each_us);
 }
 
 int main(void)
