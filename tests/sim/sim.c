@@ -722,6 +722,7 @@ static void report_on(const struct sim *sim, struct sim_report *report)
         .n_joined = sim->n_joined,
         .n_warm_tokens = sim->n_warm_tokens,
         .n_cold_tokens = sim->n_cold_tokens,
+        .n_adopted = sim->n_adopted,
         .n_deaths = sim->n_deaths,
     };
     memcpy(report->failure, sim->failure, sizeof report->failure);

@@ -153,6 +153,7 @@ void sim_check_metrics(struct sim *sim)
     expect(sim, "blocks_total", m.blocks_total, stats.blocks_total);
     expect(sim, "sessions", m.sessions, stats.sessions);
     expect_requests(sim, &m);
+    sim->n_adopted = m.cache_adopted;
     sim->n_branches = m.draft_branches;
     sim->n_branches_right = m.draft_branches_right;
     if (m.draft_branches_right > m.draft_branches)

@@ -82,6 +82,7 @@ void sim_tiers_of_model(struct sim *sim, uint32_t index, struct rn_model_parts *
     options->cache_dir = "/cache";
     options->cache_cold_bytes = COLD_BYTES;
     parts->cold_io = fake_disk_io(sim->disk, index);
+    parts->news_us = (uint64_t)500 << sim->seed % 10; /* how soon it hears of what another model writes there */
 }
 
 /* Something happens to the disk under the models. */
