@@ -3,6 +3,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -27,6 +28,24 @@ def skip(why):
 def need_shared():
     if not (SHARED / "oracles").is_dir():
         skip(f"{SHARED} is missing")
+
+
+def start_redis(folder):
+    """A redis-server that keeps nothing, listening on FOLDER/socket: (process, the socket's path)."""
+    socket = os.path.join(folder, "socket")
+    server = subprocess.Popen(["redis-server", "--unixsocket", socket, "--port", "0", "--save", "", "--appendonly", "no",
+                               "--dir", folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for _ in range(2000):
+        if os.path.exists(socket):
+            break
+        time.sleep(0.005)
+    return server, socket
+
+
+def stop_redis(server, socket):
+    server.kill()
+    server.wait()
+    pathlib.Path(socket).unlink(missing_ok=True)
 
 
 def main(module):

@@ -3,8 +3,6 @@
 text is a process without any cache tier. Nothing here depends on how long anything takes: what was asked too early is a
 miss, and another prompt is tried."""
 import json
-import os
-import pathlib
 import re
 import shutil
 import subprocess
@@ -98,23 +96,14 @@ class Folder(News):
 class Shared(News):
     def setUp(self):
         super().setUp()
-        self.socket = self.temporary.name + "/socket"
-        self.options = ("--cache-shared", "unix:" + self.socket)
         self.start()
+        self.options = ("--cache-shared", "unix:" + self.socket)
 
     def start(self):
-        self.server = subprocess.Popen(["redis-server", "--unixsocket", self.socket, "--port", "0", "--save", "",
-                                        "--appendonly", "no", "--dir", self.temporary.name],
-                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(2000):
-            if os.path.exists(self.socket):
-                break
-            time.sleep(0.005)
+        self.server, self.socket = common.start_redis(self.temporary.name)
 
     def stop(self):
-        self.server.kill()
-        self.server.wait()
-        pathlib.Path(self.socket).unlink(missing_ok=True)
+        common.stop_redis(self.server, self.socket)
 
     def tearDown(self):
         self.stop()

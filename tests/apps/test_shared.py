@@ -2,7 +2,6 @@
 """Prefixes across processes: runnel cache warm into files and into a redis-server, and runs in other processes that fetch
 them. The judge of every text is a run without any cache tier."""
 import json
-import os
 import pathlib
 import shutil
 import subprocess
@@ -65,24 +64,14 @@ class Folder(unittest.TestCase):
 class Shared(unittest.TestCase):
     def setUp(self):
         self.temporary = tempfile.TemporaryDirectory()
-        self.socket = self.temporary.name + "/socket"
         self.start()
 
     def start(self):
-        self.server = subprocess.Popen(["redis-server", "--unixsocket", self.socket, "--port", "0", "--save", "",
-                                        "--appendonly", "no", "--dir", self.temporary.name],
-                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(2000):
-            if os.path.exists(self.socket):
-                break
-            time.sleep(0.005)
+        self.server, self.socket = common.start_redis(self.temporary.name)
         self.url = "unix:" + self.socket
 
     def stop(self):
-        self.server.kill()
-        self.server.wait()
-        if os.path.exists(self.socket):
-            os.unlink(self.socket)
+        common.stop_redis(self.server, self.socket)
 
     def tearDown(self):
         self.stop()

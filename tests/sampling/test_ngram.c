@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "sampling/ngram.h"
 #include "sampling/speculate.h"
+#include "tests/sampling/race.h"
 
 #define MOST 12
 #define SEEDS 20
@@ -362,66 +363,6 @@ static void purse_bounds_what_is_lost(void **state)
     assert_true(rn_speculation_length(&s, &free_rows, 1, 1, 8) > 0);
 }
 
-static double coin(uint64_t *random)
-{
-    return (double)(rn_splitmix64(random) >> 11) * 0x1p-53;
-}
-
-struct race {
-    double base, slope, acceptance, swing; /* time of a step: base + slope * rows, more or less by up to swing of it */
-    uint32_t n_streams, n_tokens;
-    float told;    /* 0: no runners-up; else what the proposer tells of each ... */
-    double second; /* ... and how often it is right where the draft is wrong */
-    double branched;
-};
-
-/* Tokens per time over those without drafts, until there are n_tokens for each stream: by the line alone, whatever the
- * policy believes. */
-static double rate_against_plain(struct race *race, uint64_t seed)
-{
-    float shares[8];
-
-    struct rn_speculation s[64];
-    struct rn_step_cost cost = {.us = {0}};
-    double time = 0, tokens = 0, plain = race->n_streams / (race->base + race->slope * race->n_streams);
-    uint64_t random = seed;
-
-    for (uint32_t i = 0; i < 8; i++)
-        shares[i] = race->told;
-    for (uint32_t i = 0; i < race->n_streams; i++) {
-        rn_speculation_init(&s[i]);
-        rn_speculation_grant(&s[i], race->n_tokens);
-    }
-    while (tokens < race->n_streams * race->n_tokens) {
-        uint32_t n_rows = race->n_streams;
-        double took;
-
-        for (uint32_t i = 0; i < race->n_streams; i++) {
-            struct rn_shape shape = rn_speculation_shape(&s[i], &cost, n_rows, race->n_streams, 8, 8,
-                                                         race->told > 0 ? shares : NULL);
-            uint32_t n = shape.n_chain, right = 0;
-            bool second, taken;
-
-            while (right < n && coin(&random) < race->acceptance)
-                right++;
-            second = right < n && race->told > 0 && coin(&random) < race->second;
-            taken = second && (shape.branches >> right & 1) != 0;
-            rn_speculation_note(&s[i], n, right);
-            rn_speculation_note_branches(&s[i], shape.n_branches, taken);
-            for (uint32_t k = 0; race->told > 0 && k < n && k <= right; k++)
-                rn_speculation_note_second(&s[i], race->told, k == right && second);
-            n_rows += n + shape.n_branches;
-            tokens += 1 + right + taken;
-            race->branched += shape.n_branches;
-        }
-        took = race->base + race->slope * n_rows;
-        time += took;
-        took *= 1 + race->swing * ((double)(rn_splitmix64(&random) >> 11) * 0x1p-52 - 1);
-        rn_step_cost_note(&cost, n_rows, (uint64_t)took);
-    }
-    return tokens / time / plain;
-}
-
 /* Whatever drafts are worth and rows cost, also where times are noisy: never below 0.98 of plain. */
 static void never_much_below_plain(void **state)
 {
@@ -434,8 +375,9 @@ static void never_much_below_plain(void **state)
         for (uint32_t n = 0; n < 6; n++)
             for (uint32_t tenths = 0; tenths <= 10; tenths++)
                 for (uint32_t w = 0; w < 2; w++) {
-                    struct race race = {bases[b], 1000, tenths * 0.1, swings[w], streams[n], 96, 0, 0, 0};
-                    double rate = rate_against_plain(&race, 1 + tenths);
+                    struct race race = {.base = bases[b], .slope = 1000, .swing = swings[w],
+                                        .acceptance = tenths * 0.1, .n_streams = streams[n], .n_tokens = 96};
+                    double rate = race_run(&race, 1 + tenths);
 
                     if (!(rate >= 0.98))
                         fail_msg("base %g, %u streams, acceptance %g, swing %g: %g of plain", bases[b], streams[n],
@@ -458,17 +400,18 @@ static void branches_never_much_below_plain(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < 4 * 4 * 3 * 3 * 6; i++) {
-        struct race race = {bases[i % 4], 1000, i / 144 * 0.2, 0, streams[i / 4 % 4], 96, told[i / 16 % 3],
-                            seconds[i / 48 % 3], 0};
+        struct race race = {.base = bases[i % 4], .slope = 1000, .swing = 0, .acceptance = i / 144 * 0.2,
+                            .n_streams = streams[i / 4 % 4], .n_tokens = 96, .told = told[i / 16 % 3],
+                            .second = seconds[i / 48 % 3]};
         struct race chain = race;
-        double rate = rate_against_plain(&race, 1 + i), against, noisy = 0;
+        double rate = race_run(&race, 1 + i), against, noisy = 0;
 
         chain.told = 0;
-        against = rate / rate_against_plain(&chain, 1 + i);
+        against = rate / race_run(&chain, 1 + i);
         most = against > most ? against : most;
         race.swing = 0.1;
         for (uint32_t k = 0; k < SEEDS; k++)
-            noisy += rate_against_plain(&race, 1 + i + 1000 * k) / SEEDS;
+            noisy += race_run(&race, 1 + i + 1000 * k) / SEEDS;
         if (!(rate >= 0.98 && noisy >= 0.975))
             fail_msg("base %g, %u streams, acceptance %g, second %g, told %g: %g of plain, with noise %g", race.base,
                      race.n_streams, race.acceptance, race.second, (double)race.told, rate, noisy);
@@ -483,11 +426,13 @@ static void branches_pay_where_they_are_right(void **state)
 {
     (void)state;
     for (uint32_t way = 0; way < 2; way++) {
-        struct race tree = {20000, 1000, 0.6, 0.1, 1, 20000, 0.3f, way == 0 ? 0 : 0.6, 0}, chain = tree;
-        double rate = rate_against_plain(&tree, 3);
+        struct race tree = {.base = 20000, .slope = 1000, .swing = 0.1, .acceptance = 0.6, .n_streams = 1,
+                            .n_tokens = 20000, .told = 0.3f, .second = way == 0 ? 0 : 0.6};
+        struct race chain = tree;
+        double rate = race_run(&tree, 3);
 
         chain.told = 0;
-        rate /= rate_against_plain(&chain, 3);
+        rate /= race_run(&chain, 3);
         print_message("%g of the chain, %g runners-up a token\n", rate, tree.branched / tree.n_tokens);
         assert_true(way == 0 ? rate > 0.98 && tree.branched < 200 : rate > 1.02 && tree.branched > 1000);
     }

@@ -10,73 +10,12 @@
 
 #include <math.h>
 
-#include "base/rng.h"
-#include "sampling/speculate.h"
+#include "tests/sampling/race.h"
 
-#define STREAMS_MOST 64
-
-struct race {
-    double base, slope;   /* of the time of a step: base + slope * rows ... */
-    double swing;         /* ... measured with an error of up to so much of it, to either side */
-    double acceptance;
-    uint32_t n_streams, n_tokens;
-    double first;         /* so many times longer the first step of all took */
-};
-
-static double coin(uint64_t *random)
+/* Seeds of neighbours should have nothing in common. */
+static double run(struct race *race, uint64_t seed)
 {
-    return (double)(rn_splitmix64(random) >> 11) * 0x1p-53;
-}
-
-static double time_of(const struct race *race, uint32_t n_rows)
-{
-    return race->base + race->slope * n_rows;
-}
-
-/* Tokens per time over those without drafts, until there are n_tokens for each stream. NULL: nobody has a fund. Of each
- * stream the first `wrong` drafts are wrong. */
-static double run_on(const struct race *race, uint64_t seed, struct rn_step_cost *cost, float *fund, uint32_t wrong)
-{
-    struct rn_speculation s[STREAMS_MOST];
-    double time = 0, tokens = 0, first = race->first;
-    uint32_t bad[STREAMS_MOST] = {0};
-    uint64_t random = seed * 7919 + 13;
-
-    for (uint32_t i = 0; i < race->n_streams; i++) {
-        rn_speculation_init(&s[i]);
-        rn_speculation_grant(&s[i], race->n_tokens);
-    }
-    while (tokens < race->n_streams * race->n_tokens) {
-        uint32_t n_rows = race->n_streams;
-        double took;
-
-        for (uint32_t i = 0; i < race->n_streams; i++) {
-            uint32_t n = rn_speculation_length(&s[i], cost, n_rows, race->n_streams, 8), right = 0;
-
-            if (fund != NULL)
-                rn_speculation_share(&s[i], fund);
-            while (right < n && bad[i] >= wrong && coin(&random) < race->acceptance)
-                right++;
-            bad[i] += n > 0;
-            rn_speculation_note(&s[i], n, right);
-            n_rows += n;
-            tokens += 1 + right;
-        }
-        took = time_of(race, n_rows);
-        time += took;
-        took *= first * (1 + race->swing * (2 * coin(&random) - 1));
-        rn_step_cost_note(cost, n_rows, (uint64_t)took);
-        first = 1;
-    }
-    return tokens / time * time_of(race, race->n_streams) / race->n_streams;
-}
-
-/* The table begins empty, which is the worst that can be: an engine's is filled by all of its requests. */
-static double run(const struct race *race, uint64_t seed)
-{
-    struct rn_step_cost cost = {.us = {0}};
-
-    return run_on(race, seed, &cost, NULL, 0);
+    return race_run(race, seed * 7919 + 13);
 }
 
 struct verdict {
@@ -84,7 +23,7 @@ struct verdict {
     uint32_t n, n_below; /* runs; those below 0.98 */
 };
 
-static struct verdict judge(const struct race *race, uint32_t n_seeds)
+static struct verdict judge(struct race *race, uint32_t n_seeds)
 {
     struct verdict verdict = {.least = 1e9, .n = n_seeds};
 
@@ -110,7 +49,8 @@ static void noisy_times_do_not_lose(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < 4 * 6 * 6; i++) {
-        struct race race = {bases[i % 4], 1000, 0.1, acceptances[i / 4 % 6], streams[i / 24], 96, 1};
+        struct race race = {.base = bases[i % 4], .slope = 1000, .swing = 0.1, .acceptance = acceptances[i / 4 % 6],
+                            .n_streams = streams[i / 24], .n_tokens = 96};
         struct verdict v = judge(&race, race.n_streams <= 3 ? 300 : 30);
 
         if (!(v.mean >= 0.985 && v.least >= 0.95 && v.n_below * 20 <= v.n))
@@ -132,14 +72,15 @@ static void noisy_times_gain(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < 6; i++) {
-        struct race race = {bases[i % 3], 1000, 0.1, acceptances[i / 3], 1, 2000, 1};
+        struct race race = {.base = bases[i % 3], .slope = 1000, .swing = 0.1, .acceptance = acceptances[i / 3],
+                            .n_streams = 1, .n_tokens = 2000};
         struct verdict v = judge(&race, 10);
         double best = 0, tokens = 1, power = 1;
 
         for (uint32_t k = 1; k <= 8; k++) {
             power *= race.acceptance;
             tokens += power;
-            best = fmax(best, tokens * time_of(&race, 1) / time_of(&race, 1 + k));
+            best = fmax(best, tokens * race_time(&race, 1) / race_time(&race, 1 + k));
         }
         print_message("base %g, acceptance %g: %.3f, of at most %.3f\n", race.base, race.acceptance, v.mean, best);
         assert_true(v.mean > 0.95 * best);
@@ -154,7 +95,8 @@ static void held_up_is_found_out(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < 3 * 5; i++) {
-        struct race race = {bases[i % 3], 1000, 0.02, i / 3 * 0.2, 1, 96, 2};
+        struct race race = {.base = bases[i % 3], .slope = 1000, .swing = 0.02, .acceptance = i / 3 * 0.2,
+                            .n_streams = 1, .n_tokens = 96, .first = 2};
         struct verdict v = judge(&race, 40);
 
         if (!(v.mean >= (race.base > 0 ? 0.98 : 0.9)))
@@ -174,15 +116,15 @@ static void doubt_is_as_large_as_the_error(void **state)
         uint32_t n_above = 0, n_below = 0, n = 4000;
 
         for (uint32_t round = 0; round < n; round++) {
-            struct race race = {20000, 3000, 0.1, 0, 1, 0, 1};
+            struct race race = {.base = 20000, .slope = 3000};
             struct rn_step_cost cost = {.us = {0}};
             float rise, doubt, true_rise = 3 * 3000;
 
             for (uint32_t i = 0; i < 400 + 2 * seen[c]; i++) { /* steps of other sizes tell how unrestful it is */
                 uint32_t rows = i < 400 ? 30 : i % 2 == 0 ? 2 : 5;
-                double error = 0.1 * (coin(&random) + coin(&random) + coin(&random) - 1.5);
+                double error = 0.1 * (race_coin(&random) + race_coin(&random) + race_coin(&random) - 1.5);
 
-                rn_step_cost_note(&cost, rows, (uint64_t)(time_of(&race, rows) * (1 + error)));
+                rn_step_cost_note(&cost, rows, (uint64_t)(race_time(&race, rows) * (1 + error)));
             }
             rise = rn_step_cost_rise(&cost, 2, 3, &doubt);
             n_above += true_rise > rise + 1.645f * doubt;
@@ -216,7 +158,8 @@ static void doubt_has_bounds(void **state)
  * the first drafts are wrong. With the fund those get a second try, and gain; without they gain less. */
 static void second_tries_gain(void **state)
 {
-    struct race race = {5000, 1000, 0.05, 0.84, 1, 96, 1};
+    struct race race = {.base = 5000, .slope = 1000, .swing = 0.05, .acceptance = 0.84, .n_streams = 1,
+                        .n_tokens = 96};
     double rates[2] = {0, 0};
 
     (void)state;
@@ -224,9 +167,13 @@ static void second_tries_gain(void **state)
         struct rn_step_cost cost = {.us = {0}};
         float fund = 0;
 
+        race.cost = &cost;
+        race.fund = way == 1 ? &fund : NULL;
         for (uint32_t i = 0; i < 600; i++) {
-            double rate = run_on(&race, i, &cost, way == 1 ? &fund : NULL, i % 3 == 2 ? 4 : 0);
+            double rate;
 
+            race.wrong = i % 3 == 2 ? 4 : 0;
+            rate = run(&race, i);
             rates[way] += i % 3 == 2 ? rate / 200 : 0;
             assert_true(fund >= 0 && fund <= 2);
         }
@@ -243,17 +190,20 @@ static void loans_are_bounded(void **state)
 
     (void)state;
     for (uint32_t b = 0; b < 4; b++) {
-        struct race race = {bases[b], 1000, 0, 1, 1, 400, 1};
+        struct race race = {.base = bases[b], .slope = 1000, .swing = 0, .acceptance = 1, .n_streams = 1,
+                            .n_tokens = 400};
         struct rn_step_cost cost = {.us = {0}};
         double rate = 0;
         float fund = 0;
 
-        run_on(&race, 1, &cost, &fund, 0);
+        race.cost = &cost;
+        race.fund = &fund;
+        run(&race, 1);
         fund = 2;
         race.n_tokens = 96;
         race.acceptance = 0;
         for (uint32_t i = 0; i < 5; i++) {
-            rate = run_on(&race, i, &cost, &fund, 0);
+            rate = run(&race, i);
             least = rate < least ? rate : least;
             if (rate < 0.98)
                 fail_msg("base %g: %.4f of plain", bases[b], rate);
