@@ -70,10 +70,11 @@ struct rn_seat {
  *     layer 1          * ──▶ *
  *     layer 2                * ──▶ *     (own)        behind the last layer's: its own row before is its input
  *
- * A pass is one layer's. Rows of a deeper layer stay when guesses come true. The target tells only of what it computes while the stream drafts: not of a cached prefix, nor
- * of a long prompt's beginning. So such a seat's rows begin behind the first position that it was told of (shift);
- * angles of positions are relative, and the seat just knows less of the past. If it falls so far behind that features
- * were overwritten it begins anew. Rows of guesses that came true are computed again, from the target's features. */
+ * A pass is one layer's. Rows of a deeper layer stay when guesses come true. The target tells only of what it computes
+ * while the stream drafts: not of a cached prefix, nor of a long prompt's beginning. So such a seat's rows begin behind
+ * the first position that it was told of (shift); angles of positions are relative, and the seat just knows less of the
+ * past. If it falls so far behind that features were overwritten it begins anew. Rows of guesses that came true are
+ * computed again, from the target's features. */
 #define RN_SEAT_FEATURES 640u
 
 struct rn_draft_actor {

@@ -60,7 +60,8 @@ struct rn_move {
     uint32_t n, errand;      /* errand: the tier's, what the move is part of */
     uint32_t pause_us;       /* TEND: the mover lets so much time pass first, if it has a thread of its own */
     struct rn_move_item items[RN_MOVE_BLOCKS];
-    /* FORGET: numbers, and whether what they stand for is not to be trusted (1) or only to make room (0). Answer: of those that tiers have lost since the last one, and the bits that are left. */
+    /* FORGET: numbers, and whether what they stand for is not to be trusted (1) or only to make room (0). Answer: of
+     * those that tiers have lost since the last one, and the bits that are left. */
     uint32_t n_told;
     uint64_t told[RN_MOVE_TOLD];
     uint8_t left[RN_MOVE_TOLD];

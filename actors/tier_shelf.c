@@ -663,7 +663,8 @@ static bool take_memory(struct rn_tier *tier)
                                   sizeof shelf->move_tokens[0]);
     shelf->chain = rn_alloc(heap, limits->context_tokens / limits->block_tokens + 1, sizeof shelf->chain[0]);
     shelf->unproven = rn_calloc(heap, tier->pool.n_blocks, sizeof shelf->unproven[0]);
-    return shelf->unproven != NULL && shelf->places != NULL && shelf->moves != NULL && shelf->move_tokens != NULL && shelf->chain != NULL;
+    return shelf->unproven != NULL && shelf->places != NULL && shelf->moves != NULL && shelf->move_tokens != NULL &&
+           shelf->chain != NULL;
 }
 
 runnel_status rn_tier_shelf_init(struct rn_tier *tier, uint32_t n_places)

@@ -485,7 +485,8 @@ void rn_cold_store_stats(const struct rn_cold_store *store, struct rn_cold_stats
 {
     *stats = store->stats;
     stats->memory_bytes = store->n_entries * sizeof *store->entries + store->n_segments * sizeof *store->segments +
-                          store->index_room + store->names_room * sizeof *store->names + (store->table == NULL ? 0 : sizeof *store->table << store->table_bits);
+                          store->index_room + store->names_room * sizeof *store->names +
+                          (store->table == NULL ? 0 : sizeof *store->table << store->table_bits);
 }
 
 void rn_cold_store_close(struct rn_cold_store *store)
