@@ -7,8 +7,6 @@
 #include "actors/engine.h"
 #include "base/check.h"
 
-#define NO_PLACE RN_MOVER_NO_PLACE
-
 static uint32_t place_of(uint64_t shelf)
 {
     return (uint32_t)shelf - 1;
@@ -34,7 +32,7 @@ uint32_t rn_mover_find_place(const struct rn_mover_find *find, uint64_t handle)
 {
     uint32_t i = seek(find, handle);
 
-    return find->slots[i].handle != 0 ? find->slots[i].place : NO_PLACE;
+    return find->slots[i].handle != 0 ? find->slots[i].place : RN_MOVER_NO_PLACE;
 }
 
 void rn_mover_find_add(struct rn_mover_find *find, uint64_t handle, uint32_t place)
@@ -119,7 +117,7 @@ static void on_gone(void *user, enum rn_lower_kind kind, uint64_t handle)
     struct rn_mover *mover = user;
     uint32_t at = rn_mover_find_place(&mover->find[kind], handle);
 
-    if (at != NO_PLACE)
+    if (at != RN_MOVER_NO_PLACE)
         lose(mover, &mover->places[at], kind, true);
 }
 
@@ -326,7 +324,7 @@ static void forget(struct rn_mover *mover, const struct rn_move *move)
 static void tell_lost(struct rn_mover *mover, struct rn_move *move)
 {
     move->n_told = 0;
-    while (mover->first_lost != NO_PLACE && move->n_told < RN_MOVE_TOLD) {
+    while (mover->first_lost != RN_MOVER_NO_PLACE && move->n_told < RN_MOVE_TOLD) {
         struct rn_mover_place *place = &mover->places[mover->first_lost];
 
         mover->first_lost = place->next_lost;
@@ -372,7 +370,7 @@ void rn_mover_answer(struct rn_mover *mover, struct rn_move *move, struct rn_msg
     }
     tell_lost(mover, move);
     tell_errors(mover);
-    move->more |= mover->first_lost != NO_PLACE;
+    move->more |= mover->first_lost != RN_MOVER_NO_PLACE;
     move->spent_us = rn_spent_us(&mover->model->engine->clock) - move->spent_us;
     msg->head.kind = RN_MSG_MOVED;
     rn_actor_send(&mover->model->tier.actor, msg);
@@ -435,7 +433,7 @@ uint8_t rn_mover_tiers(const struct rn_mover *mover)
 void rn_mover_actor_init(struct rn_mover *mover, struct runnel_model *model)
 {
     mover->model = model;
-    mover->first_lost = NO_PLACE;
+    mover->first_lost = RN_MOVER_NO_PLACE;
     for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
         mover->lowers[kind].gone = on_gone;
         mover->lowers[kind].user = mover;

@@ -127,10 +127,10 @@ static runnel_status look_at(struct job *job, const struct rn_cold_listing *list
 {
     struct look look = {.heap = &job->heap,
                         .entry = {.struct_size = sizeof look.entry, .fingerprint = listing->hex, .model = "",
-                                  .segments = listing->n, .damaged = listing->n}};
+                                  .segments = listing->segments.n, .damaged = listing->segments.n}};
     runnel_status status = RUNNEL_OK;
 
-    if (listing->n == 0)
+    if (listing->segments.n == 0)
         return RUNNEL_OK;
     if (listing->known) {
         look.entry.model = listing->id.name;
@@ -246,7 +246,7 @@ runnel_status runnel_cache_verify(const char *path, const char *fingerprint,
         status = rn_cold_listing_open(&listing, &job.folder, i, error);
         if (status == RUNNEL_OK)
             status = rn_cold_listing_verify(&listing, on_damage, user, &seen, error);
-        job.totals.fingerprints += listing.n > 0;
+        job.totals.fingerprints += listing.segments.n > 0;
         job.totals.foreign += listing.foreign;
         add_totals(&job.totals, &seen);
         rn_cold_listing_fini(&listing);
@@ -328,7 +328,7 @@ static runnel_status purge(struct job *job, struct held *held, const runnel_cach
 
         status = options->by_salt ? wipe(job, &held[i], options->salt, &gone)
                                   : rn_cold_listing_purge(&held[i].listing, options->keep_bytes, &gone, job->error);
-        job->totals.fingerprints += held[i].listing.n > 0;
+        job->totals.fingerprints += held[i].listing.segments.n > 0;
         job->totals.foreign += held[i].listing.foreign;
         add_totals(&job->totals, &gone);
     }

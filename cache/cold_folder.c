@@ -6,8 +6,6 @@
 #include <string.h>
 
 #include "cache/bytes.h"
-#include "cache/cold_scan.h"
-#include "cache/sort.h"
 
 #define NAME_ROOM 32u
 #define FIRST 16u
@@ -137,24 +135,7 @@ static void on_name(void *user, const char *name)
         listing->foreign += strcmp(name, RN_COLD_LOCK) != 0;
         return;
     }
-    if (listing->n == listing->room) {
-        size_t room = listing->room == 0 ? FIRST : 2 * listing->room;
-        uint64_t *numbers = rn_realloc(heap, listing->numbers, room, sizeof *numbers);
-
-        listing->folder->no_memory |= numbers == NULL;
-        if (numbers == NULL)
-            return;
-        listing->numbers = numbers;
-        listing->room = room;
-    }
-    listing->numbers[listing->n++] = number;
-}
-
-static int by_number(const void *a, const void *b)
-{
-    const uint64_t *x = a, *y = b;
-
-    return (*x > *y) - (*x < *y);
+    listing->folder->no_memory |= !rn_cold_numbers_add(&listing->segments, heap, number);
 }
 
 /* A descriptor, or -errno. */
@@ -193,13 +174,13 @@ static bool read_header(struct rn_cold_listing *listing, int fd, uint64_t number
 
 static void identify(struct rn_cold_listing *listing)
 {
-    for (size_t i = 0; i < listing->n && !listing->known; i++) {
+    for (size_t i = 0; i < listing->segments.n && !listing->known; i++) {
         int64_t size;
-        int fd = open_segment(listing, listing->numbers[i], &size), status;
+        int fd = open_segment(listing, listing->segments.numbers[i], &size), status;
 
         if (fd < 0)
             continue;
-        listing->known = read_header(listing, fd, listing->numbers[i], &listing->id, &status);
+        listing->known = read_header(listing, fd, listing->segments.numbers[i], &listing->id, &status);
         listing->folder->io->close(listing->folder->io->user, fd);
     }
 }
@@ -223,8 +204,7 @@ runnel_status rn_cold_listing_open(struct rn_cold_listing *listing, struct rn_co
         return rn_error_set(error, RUNNEL_IO, "%s: %s", listing->path, strerror(-status));
     if (folder->no_memory)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "%s: no memory", folder->path);
-    if (listing->n > 0)
-        rn_sort_in_place(listing->numbers, listing->n, sizeof *listing->numbers, by_number);
+    rn_cold_numbers_sort(&listing->segments);
     identify(listing);
     return RUNNEL_OK;
 }
@@ -234,7 +214,7 @@ void rn_cold_listing_fini(struct rn_cold_listing *listing)
     if (listing->folder == NULL)
         return;
     rn_free(listing->folder->heap, listing->path);
-    rn_free(listing->folder->heap, listing->numbers);
+    rn_free(listing->folder->heap, listing->segments.numbers);
     *listing = (struct rn_cold_listing){.folder = NULL};
 }
 
@@ -376,11 +356,11 @@ runnel_status rn_cold_listing_verify(struct rn_cold_listing *listing,
     struct verify v = {.listing = listing, .damage = damage, .user = user, .totals = totals};
     const struct rn_cold_io *io = listing->folder->io;
 
-    for (size_t i = 0; i < listing->n && !v.no_memory; i++) {
+    for (size_t i = 0; i < listing->segments.n && !v.no_memory; i++) {
         int64_t size = 0;
         int fd;
 
-        v.number = listing->numbers[i];
+        v.number = listing->segments.numbers[i];
         fd = open_segment(listing, v.number, &size);
         if (fd >= 0) {
             verify_segment(&v, fd, size);
@@ -423,9 +403,9 @@ runnel_status rn_cold_listing_purge(struct rn_cold_listing *listing, uint64_t ke
     const struct rn_cold_io *io = listing->folder->io;
     uint64_t kept = 0;
 
-    for (size_t i = listing->n; i-- > 0;) {
+    for (size_t i = listing->segments.n; i-- > 0;) {
         int64_t size = 0;
-        int fd = open_segment(listing, listing->numbers[i], &size), status;
+        int fd = open_segment(listing, listing->segments.numbers[i], &size), status;
         char name[NAME_ROOM];
 
         if (fd < 0)
@@ -434,7 +414,7 @@ runnel_status rn_cold_listing_purge(struct rn_cold_listing *listing, uint64_t ke
         kept += (uint64_t)size;
         if (kept <= keep_bytes)
             continue;
-        rn_cold_segment_name(listing->numbers[i], name);
+        rn_cold_segment_name(listing->segments.numbers[i], name);
         status = io->unlink(io->user, rn_cold_listing_path(listing, name));
         if (status < 0 && status != -ENOENT)
             return rn_error_set(error, RUNNEL_IO, "%s: %s", listing->path, strerror(-status));

@@ -10,7 +10,7 @@
 #ifndef RN_CACHE_COLD_FOLDER_H
 #define RN_CACHE_COLD_FOLDER_H
 
-#include "cache/cold_format.h"
+#include "cache/cold_scan.h"
 #include "runnel_files.h"
 
 struct rn_cold_folder {
@@ -35,8 +35,7 @@ struct rn_cold_listing {
     char *path;                /* of the folder, with room for a name behind it */
     size_t path_bytes;         /* of the folder */
     const char *hex;
-    uint64_t *numbers;         /* [n]: segments, ascending */
-    size_t n, room;
+    struct rn_cold_numbers segments;
     uint64_t foreign;
     bool known;                /* some segment's header is whole and of this fingerprint: it is in `id` */
     struct rn_cold_id id;

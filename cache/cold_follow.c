@@ -15,9 +15,7 @@
 
 #include "cache/bytes.h"
 #include "cache/cold_parts.h"
-#include "cache/sort.h"
 
-#define FIRST_NAMES 64u
 #define OPENED 8u    /* segments of one call */
 #define LOOKED_AT 64u /* heads of one call */
 
@@ -41,42 +39,24 @@ static void on_name(void *user, const char *name)
 
     if (!rn_cold_segment_number(name, &number) || follow->no_memory)
         return;
-    if (store->n_names == store->names_room) {
-        uint32_t room = store->names_room == 0 ? FIRST_NAMES : 2 * store->names_room;
-        uint64_t *names = rn_realloc(store->heap, store->names, room, sizeof *names);
-
-        follow->no_memory = names == NULL;
-        if (follow->no_memory)
-            return;
-        store->names = names;
-        store->names_room = room;
-    }
-    store->names[store->n_names++] = number;
-}
-
-static int by_number(const void *a, const void *b)
-{
-    const uint64_t *x = a, *y = b;
-
-    return (*x > *y) - (*x < *y);
+    follow->no_memory = !rn_cold_numbers_add(&store->names, store->heap, number);
 }
 
 static bool read_names(struct follow *follow)
 {
     struct rn_cold_store *store = follow->store;
 
-    store->n_names = 0;
+    store->names.n = 0;
     if (store->io->list(store->io->user, store->folder, on_name, follow) < 0 || follow->no_memory)
         return false;
-    if (store->n_names > 0)
-        rn_sort_in_place(store->names, store->n_names, sizeof *store->names, by_number);
+    rn_cold_numbers_sort(&store->names);
     return true;
 }
 
 static bool is_named(const struct rn_cold_store *store, uint64_t number)
 {
-    for (uint32_t i = 0; i < store->n_names; i++)
-        if (store->names[i] == number)
+    for (uint32_t i = 0; i < store->names.n; i++)
+        if (store->names.numbers[i] == number)
             return true;
     return false;
 }
@@ -121,10 +101,10 @@ static void open_new(struct follow *follow)
 {
     struct rn_cold_store *store = follow->store;
 
-    for (uint32_t i = 0; i < store->n_names; i++) {
-        if (is_known(store, store->names[i]))
+    for (uint32_t i = 0; i < store->names.n; i++) {
+        if (is_known(store, store->names.numbers[i]))
             continue;
-        if (follow->n_opened == OPENED || !open_segment(follow, store->names[i])) {
+        if (follow->n_opened == OPENED || !open_segment(follow, store->names.numbers[i])) {
             follow->more = true;
             return;
         }
@@ -217,9 +197,9 @@ static bool read_all(struct follow *follow)
 {
     struct rn_cold_store *store = follow->store;
 
-    for (uint32_t i = 0; i < store->n_names; i++)
+    for (uint32_t i = 0; i < store->names.n; i++)
         for (uint32_t slot = 0; slot < store->n_segments; slot++)
-            if (store->segments[slot].fd >= 0 && store->segments[slot].number == store->names[i] &&
+            if (store->segments[slot].fd >= 0 && store->segments[slot].number == store->names.numbers[i] &&
                 store->segments[slot].index == 0 && !store->segments[slot].ended && !read_on(follow, slot))
                 return false;
     return true;
@@ -250,7 +230,7 @@ static void look_at_ends(struct rn_cold_store *store)
         if (!is_named(store, segment->number))
             let_go(store, slot);
         else
-            segment->ended |= segment->number < store->names[store->n_names - 1];
+            segment->ended |= segment->number < store->names.numbers[store->names.n - 1];
     }
 }
 

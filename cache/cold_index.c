@@ -116,8 +116,8 @@ bool rn_cold_find_parent(const struct rn_cold_store *store, const struct rn_cold
     if (*parent == RN_COLD_NONE)
         return false;
     p = &store->entries[*parent];
-    return p->check == head->parent_check && p->depth + 1 == head->depth && p->salt.word[0] == head->salt.word[0] &&
-           p->salt.word[1] == head->salt.word[1];
+    return p->check == head->parent_check && p->depth + 1 == head->depth &&
+           rn_prefix_salt_same(p->salt, head->salt);
 }
 
 /* One without children. */
@@ -176,7 +176,7 @@ static bool entry_good(const struct rn_cold_store *store, uint32_t entry)
         return e->depth == 0;
     parent = &store->entries[e->parent];
     return parent->state == RN_COLD_KNOWN && parent->depth + 1 == e->depth && parent->serial < e->serial &&
-           parent->salt.word[0] == e->salt.word[0] && parent->salt.word[1] == e->salt.word[1];
+           rn_prefix_salt_same(parent->salt, e->salt);
 }
 
 static bool segment_good(const struct rn_cold_store *store, uint32_t slot)

@@ -14,7 +14,6 @@
 #include "cache/cold_parts.h"
 #include "cache/sort.h"
 
-#define FIRST_NUMBERS 64u
 
 struct found {
     uint64_t serial;
@@ -23,9 +22,8 @@ struct found {
 
 struct load {
     struct rn_cold_store *store;
-    uint64_t *numbers;       /* [n_numbers]: segments by their names */
-    uint32_t n_numbers, numbers_room;
-    unsigned char **index;   /* [n_numbers]: by slot; [segment.n × rn_cold_index_bytes] */
+    struct rn_cold_numbers segments;
+    unsigned char **index;   /* [segments.n]: by slot; [segment.n × rn_cold_index_bytes] */
     struct found *found;     /* [n_found] */
     size_t n_found;
     int32_t *tokens;         /* [block_tokens] */
@@ -42,26 +40,11 @@ static void on_name(void *user, const char *name)
 
     if (!rn_cold_segment_number(name, &number) || load->no_memory)
         return;
-    if (load->n_numbers == load->numbers_room) {
-        uint32_t room = load->numbers_room == 0 ? FIRST_NUMBERS : 2 * load->numbers_room;
-        uint64_t *numbers = rn_realloc(load->store->heap, load->numbers, room, sizeof *numbers);
-
-        load->no_memory = numbers == NULL;
-        if (load->no_memory)
-            return;
-        load->numbers = numbers;
-        load->numbers_room = room;
-    }
-    load->numbers[load->n_numbers++] = number;
+    load->no_memory = !rn_cold_numbers_add(&load->segments, load->store->heap, number);
+    if (load->no_memory)
+        return;
     if (number >= load->store->next_number)
         load->store->next_number = number + 1;
-}
-
-static int by_number(const void *a, const void *b)
-{
-    const uint64_t *x = a, *y = b;
-
-    return (*x > *y) - (*x < *y);
 }
 
 /* ---- One segment ---- */
@@ -270,13 +253,12 @@ static runnel_status load_all(struct load *load, rn_cold_record_fn *on_record, v
 
     if (status < 0)
         return rn_error_set(error, RUNNEL_IO, "%s: %s", store->folder, strerror(-status));
-    load->index = rn_calloc(store->heap, load->n_numbers, sizeof *load->index);
+    load->index = rn_calloc(store->heap, load->segments.n, sizeof *load->index);
     load->tokens = rn_alloc(store->heap, store->id.block_tokens, sizeof *load->tokens);
     load->no_memory |= load->index == NULL || load->tokens == NULL;
-    if (load->n_numbers > 0)
-        rn_sort_in_place(load->numbers, load->n_numbers, sizeof *load->numbers, by_number);
-    for (uint32_t i = 0; i < load->n_numbers && !load->no_memory; i++)
-        load_segment(load, load->numbers[i]);
+    rn_cold_numbers_sort(&load->segments);
+    for (uint32_t i = 0; i < load->segments.n && !load->no_memory; i++)
+        load_segment(load, load->segments.numbers[i]);
     if (load->no_memory || !collect(load) || !add_all(load, on_record, user))
         return rn_error_set(error, RUNNEL_NO_MEMORY, "%s: no memory for its index", store->folder);
     seal_all(load);
@@ -288,10 +270,10 @@ runnel_status rn_cold_load(struct rn_cold_store *store, rn_cold_record_fn *on_re
     struct load load = {.store = store};
     runnel_status status = load_all(&load, on_record, user, error);
 
-    for (uint32_t i = 0; load.index != NULL && i < load.n_numbers; i++)
+    for (uint32_t i = 0; load.index != NULL && i < load.segments.n; i++)
         rn_free(store->heap, load.index[i]);
     rn_free(store->heap, load.index);
-    rn_free(store->heap, load.numbers);
+    rn_free(store->heap, load.segments.numbers);
     rn_free(store->heap, load.found);
     rn_free(store->heap, load.tokens);
     return status;

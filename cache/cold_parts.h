@@ -67,8 +67,7 @@ struct rn_cold_store {
     uint64_t victim_copied;
 
     bool follows;                /* another process had the lock, and writes */
-    uint64_t *names;             /* [n_names]: numbers of the segments in the folder, when it was looked at last */
-    uint32_t n_names, names_room;
+    struct rn_cold_numbers names;/* of the folder's segments, when it was looked at last */
 
     uint32_t failed_reads;       /* in sequence */
     bool has_error, told_error;

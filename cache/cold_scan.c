@@ -4,9 +4,40 @@
 #include <string.h>
 
 #include "cache/bytes.h"
+#include "cache/sort.h"
 
 #define FIRST_ENTRIES 64u
 #define WINDOW_BYTES 4096u /* of a search; a head's magic and its first words lie whole in it, or in the next */
+
+#define FIRST_NUMBERS 64u
+
+bool rn_cold_numbers_add(struct rn_cold_numbers *of, struct rn_heap *heap, uint64_t number)
+{
+    if (of->n == of->room) {
+        size_t room = of->room == 0 ? FIRST_NUMBERS : 2 * of->room;
+        uint64_t *numbers = rn_realloc(heap, of->numbers, room, sizeof *numbers);
+
+        if (numbers == NULL)
+            return false;
+        of->numbers = numbers;
+        of->room = room;
+    }
+    of->numbers[of->n++] = number;
+    return true;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+void rn_cold_numbers_sort(struct rn_cold_numbers *of)
+{
+    if (of->n > 0)
+        rn_sort_in_place(of->numbers, of->n, sizeof *of->numbers, by_number);
+}
 
 bool rn_cold_pread(const struct rn_cold_io *io, int fd, void *bytes, size_t n, uint64_t offset, int *status)
 {

@@ -24,6 +24,18 @@ struct rn_cold_scan {
     bool no_memory, broken;      /* broken: the disk has failed */
 };
 
+/* The segments of a folder, by the numbers in their names. All 0: none. numbers[n] is the owner's to free. */
+struct rn_cold_numbers {
+    uint64_t *numbers; /* [n] of [room] */
+    size_t n, room;
+};
+
+/* False: no memory, and nothing has changed. */
+bool rn_cold_numbers_add(struct rn_cold_numbers *of, struct rn_heap *heap, uint64_t number);
+
+/* From the oldest to the newest. */
+void rn_cold_numbers_sort(struct rn_cold_numbers *of);
+
 /* All n bytes, or false; *status gets 0 for an end that came too early, or the errno, negative. */
 bool rn_cold_pread(const struct rn_cold_io *io, int fd, void *bytes, size_t n, uint64_t offset, int *status);
 

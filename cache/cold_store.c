@@ -259,11 +259,6 @@ runnel_status rn_cold_write_record(struct rn_cold_store *store, const void *payl
     return RUNNEL_OK;
 }
 
-static bool same_salt(struct rn_prefix_salt a, struct rn_prefix_salt b)
-{
-    return a.word[0] == b.word[0] && a.word[1] == b.word[1];
-}
-
 /* What the record will say, by its parent. */
 static runnel_status plan_record(const struct rn_cold_store *store, uint64_t parent, struct rn_prefix_salt salt,
                                  struct rn_cold_head *head, uint32_t *parent_entry)
@@ -278,7 +273,7 @@ static runnel_status plan_record(const struct rn_cold_store *store, uint64_t par
     if (*parent_entry == RN_COLD_NONE)
         return RUNNEL_NOT_FOUND;
     e = &store->entries[*parent_entry];
-    if (!same_salt(e->salt, salt))
+    if (!rn_prefix_salt_same(e->salt, salt))
         return RUNNEL_NOT_FOUND;
     head->parent = parent;
     head->parent_check = e->check;
@@ -404,7 +399,8 @@ runnel_status rn_cold_store_read(struct rn_cold_store *store, uint64_t handle, u
     if (entry == RN_COLD_NONE || !store->stats.reads_work)
         return RUNNEL_NOT_FOUND;
     e = &store->entries[entry];
-    if (!same_salt(e->salt, salt) || parent != (e->parent == RN_COLD_NONE ? 0 : store->entries[e->parent].serial))
+    if (!rn_prefix_salt_same(e->salt, salt) ||
+        parent != (e->parent == RN_COLD_NONE ? 0 : store->entries[e->parent].serial))
         return RUNNEL_NOT_FOUND;
     if (!rn_cold_fetch(store, entry, payload, &broken) || !tokens_are(store, tokens))
         return RUNNEL_NOT_FOUND;
@@ -470,7 +466,7 @@ uint32_t rn_cold_store_forget_salt(struct rn_cold_store *store, struct rn_prefix
     while (at != RN_COLD_NONE) {
         uint32_t next = store->entries[at].next;
 
-        if (same_salt(store->entries[at].salt, salt)) {
+        if (rn_prefix_salt_same(store->entries[at].salt, salt)) {
             mark_dead(store, &store->entries[at]);
             n += rn_cold_index_drop(store, at);
         }
@@ -485,7 +481,7 @@ void rn_cold_store_stats(const struct rn_cold_store *store, struct rn_cold_stats
 {
     *stats = store->stats;
     stats->memory_bytes = store->n_entries * sizeof *store->entries + store->n_segments * sizeof *store->segments +
-                          store->index_room + store->names_room * sizeof *store->names +
+                          store->index_room + store->names.room * sizeof *store->names.numbers +
                           (store->table == NULL ? 0 : sizeof *store->table << store->table_bits);
 }
 
@@ -511,6 +507,6 @@ void rn_cold_store_close(struct rn_cold_store *store)
     rn_free(store->heap, store->table);
     rn_free(store->heap, store->segments);
     rn_free(store->heap, store->index);
-    rn_free(store->heap, store->names);
+    rn_free(store->heap, store->names.numbers);
     rn_free(store->heap, store);
 }

@@ -82,7 +82,7 @@ uint32_t rn_prefix_table_root(const struct rn_prefix_tree *tree, uint64_t hash, 
         const struct rn_prefix_node *node = &tree->nodes[tree->slots[at].node];
 
         if (tree->slots[at].hash_high == high(hash) && node->state == RN_PREFIX_ROOT &&
-            node->salt.word[0] == salt.word[0] && node->salt.word[1] == salt.word[1])
+            rn_prefix_salt_same(node->salt, salt))
             return tree->slots[at].node;
     }
     return NONE;

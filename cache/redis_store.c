@@ -139,11 +139,6 @@ bool rn_redis_knows(const struct rn_redis_store *store, const struct rn_print *c
     return at != RN_REDIS_NONE;
 }
 
-static bool same_salt(struct rn_prefix_salt a, struct rn_prefix_salt b)
-{
-    return a.word[0] == b.word[0] && a.word[1] == b.word[1];
-}
-
 static bool follows(const struct rn_redis_store *store, const struct rn_print *before, struct rn_prefix_salt salt,
                     const int32_t *tokens, const struct rn_print *chain)
 {
@@ -164,8 +159,8 @@ bool rn_redis_parent(const struct rn_redis_store *store, const struct rn_cold_he
     for (; at != RN_REDIS_NONE; at = store->entries[at].next) {
         const struct rn_redis_entry *e = &store->entries[at];
 
-        if (half(&e->chain) == head->parent_check && e->depth + 1 == head->depth && same_salt(e->salt, head->salt) &&
-            follows(store, &e->chain, head->salt, tokens, chain)) {
+        if (half(&e->chain) == head->parent_check && e->depth + 1 == head->depth &&
+            rn_prefix_salt_same(e->salt, head->salt) && follows(store, &e->chain, head->salt, tokens, chain)) {
             *parent = handle_of(store, at);
             return true;
         }
@@ -293,7 +288,7 @@ static bool value_good(const struct rn_redis_store *store, const struct rn_redis
     if (n != head_bytes + e->payload_bytes ||
         !rn_cold_head_unpack(bytes, store->seed, store->id.block_tokens, &head) || !head.alive ||
         head.payload_bytes != e->payload_bytes || head.depth != e->depth || head.parent_check != parent_half ||
-        !same_salt(head.salt, salt))
+        !rn_prefix_salt_same(head.salt, salt))
         return false;
     for (uint32_t i = 0; i < store->id.block_tokens; i++)
         if ((uint32_t)rn_bytes_get(words + 4 * (size_t)i, 4) != (uint32_t)tokens[i])

@@ -232,11 +232,6 @@ static bool evict(struct rn_warm_store *store)
 
 /* ---- Coming ---- */
 
-static bool same_salt(struct rn_prefix_salt a, struct rn_prefix_salt b)
-{
-    return a.word[0] == b.word[0] && a.word[1] == b.word[1];
-}
-
 /* The records that name the handle as their parent have the same salt, and `parent` (an entry, or NONE) is not below
  * them: a circle would have no end to be evicted. */
 static bool children_fit(const struct rn_warm_store *store, uint64_t handle, uint32_t parent,
@@ -247,7 +242,7 @@ static bool children_fit(const struct rn_warm_store *store, uint64_t handle, uin
     for (uint32_t at = store->orphans[place(store, handle)]; at != NONE; at = store->entries[at].next) {
         if (store->entries[at].parent_handle != handle)
             continue;
-        if (!same_salt(store->entries[at].salt, salt))
+        if (!rn_prefix_salt_same(store->entries[at].salt, salt))
             return false;
         any = true;
     }
@@ -263,7 +258,7 @@ static bool fits(const struct rn_warm_store *store, uint64_t handle, uint64_t pa
 {
     uint32_t at = parent == 0 ? NONE : find(store, parent);
 
-    if (at != NONE && !same_salt(store->entries[at].salt, salt))
+    if (at != NONE && !rn_prefix_salt_same(store->entries[at].salt, salt))
         return false;
     if (handle == 0)
         return true;
@@ -381,7 +376,7 @@ runnel_status rn_warm_store_get(struct rn_warm_store *store, uint64_t handle, ui
     if (entry == NONE)
         return RUNNEL_NOT_FOUND;
     e = &store->entries[entry];
-    if (e->parent_handle != parent || !same_salt(e->salt, salt) ||
+    if (e->parent_handle != parent || !rn_prefix_salt_same(e->salt, salt) ||
         memcmp(store->tokens + (size_t)entry * block_tokens, tokens, block_tokens * sizeof *tokens) != 0)
         return RUNNEL_NOT_FOUND;
     rn_warm_pages_read(&store->pages, e->page, payload, e->bytes);
@@ -423,7 +418,7 @@ uint32_t rn_warm_store_forget_salt(struct rn_warm_store *store, struct rn_prefix
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < store->n_touched; i++)
-        if (store->entries[i].handle != 0 && same_salt(store->entries[i].salt, salt))
+        if (store->entries[i].handle != 0 && rn_prefix_salt_same(store->entries[i].salt, salt))
             n += drop(store, i);
     store->stats.forgotten += n;
     return n;
@@ -565,7 +560,7 @@ static bool record_good(const struct rn_warm_store *store, uint32_t entry)
         return find(store, e->parent_handle) == NONE &&
                linked(store, store->orphans[place(store, e->parent_handle)], entry);
     parent = &store->entries[e->parent];
-    return parent->handle == e->parent_handle && same_salt(parent->salt, e->salt) &&
+    return parent->handle == e->parent_handle && rn_prefix_salt_same(parent->salt, e->salt) &&
            linked(store, parent->child, entry);
 }
 
