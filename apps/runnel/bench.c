@@ -1,15 +1,10 @@
-/* runnel bench: how fast a model runs. Everything here is measured through the public interface, by the clock of
- * the host's thread that gets the events.
+/* runnel bench: how fast a model runs. Everything here is measured through the public interface; speeds by the engine's
+ * own timings, since a host's thread that is late gets many tokens at one time, the first token by the host's clock.
  *
  *   prefill   streams with a prompt each, submitted together:
- *             all prompt tokens / (last first token - first admission), by the engine's own timings
- *   decode    streams with an answer each; only the time in which all of them run counts:
- *
- *                stream 1  ──•────•────•────•────•────•──
- *                stream 2  ───────•────•────•────•────•────•──
- *                                 └── all run ────────┘
- *
- *             speed = sum over streams of (tokens - 1) / (last - first) inside that window
+ *             all prompt tokens / (last first token - first admission)
+ *   decode    streams with an answer each, submitted together:
+ *             sum over streams of (tokens - 1) / (end - first token)
  *
  * At a depth each stream continues a session of its own, filled beforehand with so many positions, and filled anew
  * once answers have made it deeper by an eighth. Prompts are drawn at random, never the same twice: no cache of
@@ -22,10 +17,7 @@
 #include "bench.h"
 
 struct stream_log {
-    uint64_t submit_us;
-    uint64_t *token_us; /* [n]; in the memory of the bench */
-    uint32_t n;
-    bool ended;
+    uint64_t submit_us, first_us; /* by the host's clock; first_us 0: no token yet */
     runnel_usage usage;
     runnel_timings timings;
 };
@@ -37,9 +29,8 @@ struct bench {
     uint64_t random;           /* state of the generator */
     size_t text_at;
     struct stream_log *logs;   /* [most_streams] */
-    uint64_t *times;           /* [most_streams][most_tokens] */
     int32_t *prompt;           /* [most_prompt] */
-    uint32_t most_streams, most_tokens, most_prompt;
+    uint32_t most_streams, most_prompt;
     runnel_session *sessions;  /* [most_streams]; id 0: none */
     uint32_t *positions;       /* [most_streams]: filled, of each session */
     uint32_t n_running;
@@ -96,7 +87,6 @@ static void end_stream(struct bench *bench, struct stream_log *log, const runnel
 {
     runnel_error error = {.status = event->status};
 
-    log->ended = true;
     log->usage = event->usage;
     log->timings = event->timings;
     bench->n_running--;
@@ -113,8 +103,8 @@ static void on_event(void *user, const runnel_event *event)
     struct bench *bench = ((struct stream_user *)user)->bench;
     struct stream_log *log = ((struct stream_user *)user)->log;
 
-    if (event->type == RUNNEL_EVENT_TOKEN && event->token >= 0 && log->n < bench->most_tokens)
-        log->token_us[log->n++] = now_us();
+    if (event->type == RUNNEL_EVENT_TOKEN && event->token >= 0 && log->first_us == 0)
+        log->first_us = now_us();
     if (event->type >= RUNNEL_EVENT_DONE)
         end_stream(bench, log, event);
 }
@@ -126,7 +116,7 @@ static void submit(struct bench *bench, uint32_t index, uint32_t prompt_tokens, 
     runnel_request request;
     runnel_error error = {0};
 
-    *log = (struct stream_log){.token_us = bench->times + (size_t)index * bench->most_tokens};
+    *log = (struct stream_log){0};
     *user = (struct stream_user){bench, log};
     draw_prompt(bench, prompt_tokens);
     runnel_request_default(&request);
@@ -200,36 +190,18 @@ static double prefill_rate(const struct bench *bench, uint32_t n)
     return end_us > begin_us ? (double)tokens * 1e6 / (double)(end_us - begin_us) : 0;
 }
 
-/* (tokens - 1) / (last - first) of a stream's tokens between two times, 0 where there are not two. */
-static double stream_rate(const struct stream_log *log, uint64_t from_us, uint64_t to_us)
-{
-    uint32_t first = 0, last = log->n;
-
-    while (first < log->n && log->token_us[first] < from_us)
-        first++;
-    while (last > first && log->token_us[last - 1] > to_us)
-        last--;
-    if (last < first + 2 || log->token_us[last - 1] == log->token_us[first])
-        return 0;
-    return (double)(last - first - 1) * 1e6 / (double)(log->token_us[last - 1] - log->token_us[first]);
-}
-
-/* Tokens per second of all streams of the last run while all of them ran. */
+/* Tokens per second of the answers of the last run. */
 static double decode_rate(const struct bench *bench, uint32_t n)
 {
-    uint64_t from_us = 0, to_us = UINT64_MAX;
     double rate = 0;
 
     for (uint32_t i = 0; i < n; i++) {
-        const struct stream_log *log = &bench->logs[i];
+        const runnel_timings *timings = &bench->logs[i].timings;
+        uint64_t tokens = bench->logs[i].usage.completion_tokens;
 
-        if (log->n == 0)
-            return 0;
-        from_us = log->token_us[0] > from_us ? log->token_us[0] : from_us;
-        to_us = log->token_us[log->n - 1] < to_us ? log->token_us[log->n - 1] : to_us;
+        if (tokens > 1 && timings->end_us > timings->first_token_us)
+            rate += (double)(tokens - 1) * 1e6 / (double)(timings->end_us - timings->first_token_us);
     }
-    for (uint32_t i = 0; i < n; i++)
-        rate += stream_rate(&bench->logs[i], from_us, to_us);
     return rate;
 }
 
@@ -352,8 +324,8 @@ static int run_test(struct bench *bench, struct bench_result *result)
         if (run_once(bench, test, &rates[i], i == 0 ? &warming : &result->drafts) != APP_OK || i == 0 || test->decode)
             continue;
         for (uint32_t s = 0; s < test->streams; s++)
-            if (bench->logs[s].n > 0)
-                first_ms[n_first++] = (double)(bench->logs[s].token_us[0] - bench->logs[s].submit_us) * 1e-3;
+            if (bench->logs[s].first_us > 0)
+                first_ms[n_first++] = (double)(bench->logs[s].first_us - bench->logs[s].submit_us) * 1e-3;
     }
     drop_sessions(bench);
     if (bench->code == APP_OK) {
@@ -427,16 +399,13 @@ static bool take_memory(struct bench *bench)
     uint32_t prompt = most(&o->prompts), depth = most(&o->depths);
 
     bench->most_streams = most(&o->streams);
-    bench->most_tokens = most(&o->answers) + 1;
     bench->most_prompt = prompt > depth ? prompt : depth;
     bench->most_prompt += bench->most_prompt == 0;
     bench->logs = calloc(bench->most_streams, sizeof *bench->logs);
-    bench->times = calloc((size_t)bench->most_streams * bench->most_tokens, sizeof *bench->times);
     bench->prompt = calloc(bench->most_prompt, sizeof *bench->prompt);
     bench->sessions = calloc(bench->most_streams, sizeof *bench->sessions);
     bench->positions = calloc(bench->most_streams, sizeof *bench->positions);
-    if (bench->logs != NULL && bench->times != NULL && bench->prompt != NULL && bench->sessions != NULL &&
-        bench->positions != NULL)
+    if (bench->logs != NULL && bench->prompt != NULL && bench->sessions != NULL && bench->positions != NULL)
         return true;
     app_error("not enough memory");
     return false;
@@ -445,7 +414,6 @@ static bool take_memory(struct bench *bench)
 static void free_memory(struct bench *bench)
 {
     free(bench->logs);
-    free(bench->times);
     free(bench->prompt);
     free(bench->sessions);
     free(bench->positions);

@@ -115,7 +115,7 @@ static const struct command {
      app_cache},
     {"bench", APP_BENCH, 1, APP_MAX_OPERANDS, "MODEL [MODEL ...]", "how fast models run, and how fast they could",
      "Times prefill (a prompt's positions per second, from its admission to its first token) and decode (tokens\n"
-     "per second of all streams together, while all of them run) at every length, number of streams and depth\n"
+     "per second of all streams together, from each one's first token on) at every length, number of streams and depth\n"
      "given; end-of-text is ignored. Prompts are random tokens, never the same twice. Then measures the machine:\n"
      "what a token needs of its memory bandwidth or arithmetic is the limit that speeds are held against.\n\n"
      "  runnel bench model.gguf\n"
