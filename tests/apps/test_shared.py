@@ -132,7 +132,7 @@ class Shared(unittest.TestCase):
                                  "-q", "--cache-shared", self.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         chat.stdout.readline()
         self.stop()
-        events = [json.loads(line) for line in chat.communicate(timeout=100)[0].splitlines()]
+        events = [json.loads(line) for line in chat.communicate(timeout=common.PATIENCE)[0].splitlines()]
         self.assertEqual(chat.returncode, 0)
         self.assertEqual(events[-1]["type"], "done")
         self.start()

@@ -24,6 +24,14 @@ class Terminal:
         if self.pid == 0:
             os.environ["TERM"] = "xterm"
             os.execv(common.program, [common.program, *map(str, args)])
+        while not self.is_program():
+            time.sleep(0.001)  # a Ctrl-C would be this test's own child's
+
+    def is_program(self):
+        try:
+            return os.path.samefile(f"/proc/{self.pid}/exe", common.program)
+        except FileNotFoundError:  # it has ended
+            return True
 
     def type(self, text):
         os.write(self.fd, text)
@@ -38,7 +46,7 @@ class Terminal:
         self.seen += more
         return bool(more)
 
-    def wait_for(self, text, seconds=30):
+    def wait_for(self, text, seconds=common.PATIENCE):
         """Until `text` has come behind what was waited for last; what lay between."""
         end = time.monotonic() + seconds
         while self.seen.find(text, self.at) < 0:
@@ -55,7 +63,7 @@ class Terminal:
             time.sleep(0.001)
 
     def end(self):
-        while self.read_some(30):
+        while self.read_some(common.PATIENCE):
             continue
         if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             time.sleep(1)
@@ -108,7 +116,7 @@ class Chat(unittest.TestCase):
         try:
             while True:
                 flags = termios.tcgetattr(self.terminal.fd)
-                if not self.terminal.read_some(30):
+                if not self.terminal.read_some(common.PATIENCE):
                     break
         except termios.error:
             pass
@@ -139,7 +147,7 @@ class Interrupts(unittest.TestCase):
         self.assertIn(b"answer: ", terminal.seen)
 
     def test_run_without_a_reader_of_signals(self):
-        terminal = Terminal("run", MODEL, "-f", "-")  # waits for a text
+        terminal = Terminal("run", MODEL, "-f", "-")  # waits for a text, or will
         time.sleep(0.5)
         terminal.type(CTRL_C)
         self.assertEqual(terminal.end(), -signal.SIGINT)
