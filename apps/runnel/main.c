@@ -115,9 +115,9 @@ static const struct command {
      app_cache},
     {"bench", APP_BENCH, 1, APP_MAX_OPERANDS, "MODEL [MODEL ...]", "how fast models run, and how fast they could",
      "Times prefill (a prompt's positions per second, from its admission to its first token) and decode (tokens\n"
-     "per second of all streams together, from each one's first token on) at every length, number of streams and depth\n"
-     "given; end-of-text is ignored. Prompts are random tokens, never the same twice. Then measures the machine:\n"
-     "what a token needs of its memory bandwidth or arithmetic is the limit that speeds are held against.\n\n"
+     "per second of all streams together, from each one's first token on) at every length, number of streams and\n"
+     "depth given; end-of-text is ignored. Prompts are random tokens, never the same twice. Then measures the\n"
+     "machine: what a token needs of its memory bandwidth or arithmetic is the limit that speeds are held against.\n\n"
      "  runnel bench model.gguf\n"
      "  runnel bench a.gguf b.gguf -p 128,512 -n 64 --streams 1,16 --csv\n"
      "  runnel bench model.gguf -p 0 -n 64 --depth 0,8192 --json\n\n"
