@@ -72,15 +72,22 @@ def unsent(client):
     raise AssertionError("the connection is gone")
 
 
-def wait_until_full(client):
-    """Until the client's silence has filled all buffers on the way: the kernel's is full, nothing is added for a second."""
+def sleeps(process):
+    """No thread of it runs, or would if it were let."""
+    states = (task.joinpath("stat").read_text().rpartition(")")[2].split()[0]
+              for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir())
+    return all(state == "S" for state in states)
+
+
+def wait_until_full(server, client):
+    """Until the client's silence has filled all buffers on the way: for half a second the server sleeps over a full one."""
     last, since, end = -1, time.monotonic(), time.monotonic() + common.PATIENCE
-    while last < SEND_BUFFER or time.monotonic() < since + 1:
+    while time.monotonic() < since + 0.5:
         assert time.monotonic() < end, "the buffers never fill"
         now = unsent(client)
-        if now != last:
+        if now != last or now < SEND_BUFFER or not sleeps(server.process):
             last, since = now, time.monotonic()
-        time.sleep(0.02)
+        time.sleep(0.01)
 
 
 class UvServer(unittest.TestCase):
@@ -169,7 +176,7 @@ class UvServer(unittest.TestCase):
         # Refused lines, answered at once, fill most of the buffers on the way; answers do the rest.
         refused, prompts = 100, [prompt_of(i) for i in range(PROMPTS)] * 6
         slow.sendall(b"\xff\n" * refused + "".join(p + "\n" for p in prompts).encode())
-        wait_until_full(slow)
+        wait_until_full(server, slow)
         other = server.connect()  # is not held up meanwhile
         other.sendall(prompt_of(3).encode() + b"\n")
         self.check(prompt_of(3), read_line(other))
