@@ -90,7 +90,7 @@ struct runnel_model {
     char *path;
     char *device;
     char *draft_path;                 /* NULL: none */
-    char *cache_dir, *cache_shared;
+    char *cache_dir, *cache_shared, *cache_shared_ca, *cache_shared_cert, *cache_shared_key;
     runnel_model_options options;
     runnel_error error;               /* of a failed load */
     struct rn_model_parts parts;

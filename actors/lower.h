@@ -11,6 +11,8 @@
 #include "base/alloc.h"
 #include "cache/cold_store.h"
 
+struct rn_redis_options;
+
 /* In the order in which they are asked: the nearest first. */
 enum rn_lower_kind { RN_LOWER_WARM, RN_LOWER_COLD, RN_LOWER_SHARED, RN_LOWERS };
 
@@ -76,8 +78,7 @@ runnel_status rn_lower_open_warm(struct rn_lower *lower, struct rn_heap *heap, u
 runnel_status rn_lower_open_cold(struct rn_lower *lower, struct rn_heap *heap, const struct rn_cold_io *io,
                                  const char *path, const struct rn_cold_id *id, const struct rn_cold_limits *limits,
                                  rn_cold_record_fn *on_record, void *user, runnel_error *error);
-runnel_status rn_lower_open_shared(struct rn_lower *lower, struct rn_heap *heap, const char *url,
-                                   const struct rn_cold_id *id, size_t payload_bytes, uint32_t max_records,
+runnel_status rn_lower_open_shared(struct rn_lower *lower, struct rn_heap *heap, const struct rn_redis_options *options,
                                    rn_cold_record_fn *on_record, void *user, runnel_error *error);
 
 #endif

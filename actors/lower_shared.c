@@ -118,14 +118,11 @@ static const struct rn_lower_ops shared_ops = {
     .close = close_store,
 };
 
-runnel_status rn_lower_open_shared(struct rn_lower *lower, struct rn_heap *heap, const char *url,
-                                   const struct rn_cold_id *id, size_t most_payload_bytes, uint32_t max_records,
+runnel_status rn_lower_open_shared(struct rn_lower *lower, struct rn_heap *heap, const struct rn_redis_options *options,
                                    rn_cold_record_fn *on_record, void *user, runnel_error *error)
 {
-    const struct rn_redis_options options = {
-        .url = url, .id = *id, .payload_bytes = most_payload_bytes, .max_records = max_records};
     struct rn_redis_store *store = NULL;
-    runnel_status status = rn_redis_store_open(heap, &options, on_record, user, &store, error);
+    runnel_status status = rn_redis_store_open(heap, options, on_record, user, &store, error);
 
     lower->store = store;
     lower->ops = status == RUNNEL_OK ? &shared_ops : NULL;

@@ -61,6 +61,9 @@ static runnel_status read_options(const runnel_model_options *given, runnel_mode
                             (unsigned long long)options->cache_cold_bytes, MIN_COLD_BYTES);
     if (options->cache_codec != NULL && (options->cache_codec = known_codec(options->cache_codec)) == NULL)
         return rn_error_set(error, RUNNEL_INVALID, "model options: cache_codec is not none, bits, lz4 or zstd");
+    if (options->cache_shared == NULL && (options->cache_shared_ca != NULL || options->cache_shared_cert != NULL ||
+                                          options->cache_shared_key != NULL))
+        return rn_error_set(error, RUNNEL_INVALID, "model options: certificates without cache_shared");
     if (!rn_engine_has_device(options->device))
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "device \"%s\" is not there: use \"cpu\" or \"reference\"",
                             options->device);
@@ -271,6 +274,9 @@ static void drop_model(struct runnel_model *model)
     rn_free(&engine->heap, model->draft_path);
     rn_free(&engine->heap, model->cache_dir);
     rn_free(&engine->heap, model->cache_shared);
+    rn_free(&engine->heap, model->cache_shared_ca);
+    rn_free(&engine->heap, model->cache_shared_cert);
+    rn_free(&engine->heap, model->cache_shared_key);
     rn_free(&engine->heap, model);
     rn_counter_add(&engine->totals.models, -1);
 }
@@ -372,6 +378,25 @@ static bool keep_text(struct runnel_engine *engine, const char *text, char **kep
     return text == NULL || *kept != NULL;
 }
 
+/* What of the options the mover opens later. */
+static bool keep_cache(struct runnel_model *model, const runnel_model_options *options)
+{
+    struct runnel_engine *engine = model->engine;
+
+    if (!keep_text(engine, options->cache_dir, &model->cache_dir) ||
+        !keep_text(engine, options->cache_shared, &model->cache_shared) ||
+        !keep_text(engine, options->cache_shared_ca, &model->cache_shared_ca) ||
+        !keep_text(engine, options->cache_shared_cert, &model->cache_shared_cert) ||
+        !keep_text(engine, options->cache_shared_key, &model->cache_shared_key))
+        return false;
+    model->options.cache_dir = model->cache_dir;
+    model->options.cache_shared = model->cache_shared;
+    model->options.cache_shared_ca = model->cache_shared_ca;
+    model->options.cache_shared_cert = model->cache_shared_cert;
+    model->options.cache_shared_key = model->cache_shared_key;
+    return true;
+}
+
 /* A model with nothing loaded, counted against the engine's models. */
 static runnel_status new_model(struct runnel_engine *engine, const runnel_model_options *options,
                                struct runnel_model **out, runnel_error *error)
@@ -393,13 +418,10 @@ static runnel_status new_model(struct runnel_engine *engine, const runnel_model_
     model->load_node.kind = RN_HOST_LOAD;
     rn_wake_init(&model->wake);
     rn_word_set(&model->references, 2);
-    if (!keep_text(engine, options->cache_dir, &model->cache_dir) ||
-        !keep_text(engine, options->cache_shared, &model->cache_shared)) {
+    if (!keep_cache(model, options)) {
         drop_model(model);
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a model");
     }
-    model->options.cache_dir = model->cache_dir;
-    model->options.cache_shared = model->cache_shared;
     *out = model;
     return RUNNEL_OK;
 }

@@ -5,6 +5,7 @@
 #include "actors/lone.h"
 #include "actors/mover.h"
 #include "base/status.h"
+#include "cache/redis_store.h"
 #include "model/kv.h"
 
 #define COLD_BYTES ((uint64_t)8 << 30) /* where there is a folder and no size is given */
@@ -122,14 +123,20 @@ static void open_cold(struct rn_mover *mover, rn_mover_adopt_fn *adopt, void *us
                error.message);
 }
 
-/* The address is wrong: that is the caller's error. That nobody answers there is not. */
+/* The address or a certificate is wrong: that is the caller's error. That nobody answers there is not. */
 static runnel_status open_shared(struct rn_mover *mover, rn_mover_adopt_fn *adopt, void *user, runnel_error *error)
 {
     struct opening opening = {mover, RN_LOWER_SHARED, adopt, user};
-    struct rn_cold_id id = id_of(mover);
+    const runnel_model_options *given = &mover->model->options;
+    const struct rn_redis_options options = {
+        .url = given->cache_shared,
+        .files = {given->cache_shared_ca, given->cache_shared_cert, given->cache_shared_key},
+        .id = id_of(mover),
+        .payload_bytes = mover->payload_bytes,
+        .max_records = SHARED_PLACES,
+    };
 
-    return rn_lower_open_shared(&mover->lowers[RN_LOWER_SHARED], &mover->model->engine->heap,
-                                mover->model->options.cache_shared, &id, mover->payload_bytes, SHARED_PLACES, on_record,
+    return rn_lower_open_shared(&mover->lowers[RN_LOWER_SHARED], &mover->model->engine->heap, &options, on_record,
                                 &opening, error);
 }
 

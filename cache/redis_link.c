@@ -1,74 +1,84 @@
-/* See redis_link.h. */
+/* See redis_link.h. Coming up is redis_enter.c's. */
 #include "cache/redis_link.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 
 #include <hiredis/hiredis.h>
 
 #include "base/check.h"
+#include "cache/redis_enter.h"
 
 #define LONGEST_WAIT_US 60000000u
 #define PIECE_BYTES 16384u
 
-void rn_redis_link_init(struct rn_redis_link *link, const struct rn_redis_url *url, struct rn_clock clock,
-                        uint32_t connect_ms, uint32_t command_ms, uint32_t retry_ms)
+void rn_redis_link_init(struct rn_redis_link *link, const struct rn_redis_url *url,
+                        const struct rn_redis_tls_files *files, struct rn_clock clock, uint32_t connect_ms,
+                        uint32_t command_ms, uint32_t retry_ms)
 {
-    *link = (struct rn_redis_link){.url = url, .clock = clock, .connect_ms = connect_ms, .command_ms = command_ms,
-                                   .retry_ms = retry_ms, .wait_us = (uint64_t)retry_ms * 1000};
+    *link = (struct rn_redis_link){.url = url, .files = *files, .clock = clock, .connect_ms = connect_ms,
+                                   .command_ms = command_ms, .retry_ms = retry_ms,
+                                   .wait_us = (uint64_t)retry_ms * 1000, .wire = {.fd = -1}};
+}
+
+/* Whatever there is of a connection goes. */
+static void clear(struct rn_redis_link *link)
+{
+    rn_redis_dial_end(&link->dial);
+    rn_redis_wire_close(&link->wire);
+    if (link->reader != NULL)
+        redisReaderFree(link->reader);
+    rn_free(link->url->heap, link->entry);
+    link->reader = NULL;
+    link->entry = NULL;
+    link->state = RN_REDIS_DOWN;
 }
 
 void rn_redis_link_fini(struct rn_redis_link *link)
 {
-    if (link->context != NULL)
-        redisFree(link->context);
-    link->context = NULL;
+    if (link->url != NULL)
+        clear(link);
 }
 
 void rn_redis_link_complain(struct rn_redis_link *link, const char *why)
 {
+    const char *password = link->url->password;
     char where[128];
 
     if (link->has_error)
         return;
     link->has_error = true;
+    if (password != NULL && strstr(why, password) != NULL)
+        why = "an error with the password in it"; /* servers repeat commands that they do not know */
     rn_redis_url_show(link->url, where, sizeof where);
     rn_error_set(&link->error, RUNNEL_IO, "the shared cache at %s: %s", where, why);
 }
 
-/* Not to be tried before some time has passed. */
-static void stay_away(struct rn_redis_link *link)
+void rn_redis_link_drop(struct rn_redis_link *link, const char *why)
 {
+    if (link->state == RN_REDIS_DOWN)
+        return;
+    rn_redis_link_complain(link, why);
+    link->losses += link->state == RN_REDIS_UP;
+    clear(link);
+    link->was_tried = true;
     link->next_try_us = rn_now_us(&link->clock) + link->wait_us;
     link->wait_us = 2 * link->wait_us < LONGEST_WAIT_US ? 2 * link->wait_us : LONGEST_WAIT_US;
 }
 
-void rn_redis_link_drop(struct rn_redis_link *link, const char *why)
-{
-    if (link->context == NULL)
-        return;
-    rn_redis_link_complain(link, why);
-    redisFree(link->context);
-    link->context = NULL;
-    link->losses++;
-    stay_away(link);
-}
-
 bool rn_redis_link_would(const struct rn_redis_link *link)
 {
-    return link->context != NULL || rn_now_us(&link->clock) >= link->next_try_us;
+    return link->state != RN_REDIS_DOWN || rn_now_us(&link->clock) >= link->next_try_us;
 }
 
 /* ---- Bytes ---- */
 
-/* True: the socket is ready for it before the deadline. */
-static bool wait_for(struct rn_redis_link *link, short events)
+/* True: there is something to do before the deadline. */
+static bool wait_for(struct rn_redis_link *link, enum rn_redis_io io)
 {
-    struct pollfd wait = {.fd = link->context->fd, .events = events};
+    struct pollfd wait = {.fd = link->wire.fd, .events = io == RN_REDIS_READ ? POLLIN : POLLOUT};
 
     for (;;) {
         uint64_t now = rn_now_us(&link->clock);
@@ -91,20 +101,18 @@ static bool wait_for(struct rn_redis_link *link, short events)
 static bool send_all(struct rn_redis_link *link, const char *bytes, size_t n)
 {
     while (n > 0) {
-        ssize_t sent;
+        size_t sent = 0;
+        enum rn_redis_io io = rn_redis_wire_send(&link->wire, bytes, n, &sent);
 
-        if (!wait_for(link, POLLOUT))
-            return false;
-        sent = send(link->context->fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent < 0 && (errno == EAGAIN || errno == EINTR))
-            continue;
-        if (sent < 0) {
-            rn_redis_link_drop(link, strerror(errno));
+        if (io == RN_REDIS_LOST) {
+            rn_redis_link_drop(link, link->wire.why);
             return false;
         }
+        if (io != RN_REDIS_DONE && !wait_for(link, io))
+            return false;
         bytes += sent;
-        n -= (size_t)sent;
-        link->bytes_out += (uint64_t)sent;
+        n -= sent;
+        link->bytes_out += sent;
     }
     return true;
 }
@@ -117,7 +125,7 @@ bool rn_redis_link_send(struct rn_redis_link *link, unsigned n, const char *cons
     int length;
 
     RN_CHECK(n <= RN_REDIS_MOST_ARGUMENTS);
-    if (link->context == NULL)
+    if (link->state != RN_REDIS_UP)
         return false;
     memcpy(list, arguments, n * sizeof *list);
     length = redisFormatCommandArgv(&command, (int)n, list, bytes);
@@ -130,116 +138,70 @@ bool rn_redis_link_send(struct rn_redis_link *link, unsigned n, const char *cons
     return sent;
 }
 
-/* Some more bytes for the reader of answers. */
-static bool receive(struct rn_redis_link *link)
+/* A TLS server closes a connection on which a plain word comes first. */
+static const char *why_lost(struct rn_redis_link *link)
 {
-    char piece[PIECE_BYTES];
-    ssize_t got;
+    size_t n = strlen(link->wire.why);
 
-    if (!wait_for(link, POLLIN))
-        return false;
-    got = recv(link->context->fd, piece, sizeof piece, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
-        return true;
-    if (got <= 0) {
-        rn_redis_link_drop(link, got == 0 ? "the server has closed the connection" : strerror(errno));
-        return false;
-    }
-    link->bytes_in += (uint64_t)got;
-    if (redisReaderFeed(link->context->reader, piece, (size_t)got) == REDIS_OK)
-        return true;
-    rn_redis_link_drop(link, link->context->reader->errstr);
-    return false;
+    if (link->state == RN_REDIS_ENTERS && !link->url->tls && link->url->path == NULL && link->n_entered == 0)
+        snprintf(link->wire.why + n, sizeof link->wire.why - n, " (perhaps it wants TLS: rediss://)");
+    return link->wire.why;
 }
 
+enum rn_redis_io rn_redis_link_receive(struct rn_redis_link *link)
+{
+    char piece[PIECE_BYTES];
+    size_t got = 0;
+    enum rn_redis_io io = rn_redis_wire_receive(&link->wire, piece, sizeof piece, &got);
+
+    if (io == RN_REDIS_LOST) {
+        rn_redis_link_drop(link, why_lost(link));
+    } else if (io == RN_REDIS_DONE) {
+        link->bytes_in += got;
+        if (redisReaderFeed(link->reader, piece, got) == REDIS_OK)
+            return io;
+        rn_redis_link_drop(link, link->reader->errstr);
+        return RN_REDIS_LOST;
+    }
+    return io;
+}
+
+bool rn_redis_link_take(struct rn_redis_link *link, struct redisReply **reply)
+{
+    void *taken = NULL;
+
+    *reply = NULL;
+    if (redisReaderGetReply(link->reader, &taken) != REDIS_OK) {
+        rn_redis_link_drop(link, link->reader->errstr);
+        return false;
+    }
+    *reply = taken;
+    return true;
+}
+
+/* What is there is taken, however late it is; only then the time counts. */
 struct redisReply *rn_redis_link_answer(struct rn_redis_link *link)
 {
-    while (link->context != NULL) {
-        void *reply = NULL;
+    struct redisReply *reply = NULL;
 
-        if (redisReaderGetReply(link->context->reader, &reply) != REDIS_OK) {
-            rn_redis_link_drop(link, link->context->reader->errstr);
-            return NULL;
-        }
-        if (reply != NULL)
+    while (link->state == RN_REDIS_UP) {
+        enum rn_redis_io io;
+
+        if (!rn_redis_link_take(link, &reply) || reply != NULL)
             return reply;
-        if (!receive(link))
+        io = rn_redis_link_receive(link);
+        if (io == RN_REDIS_LOST || (io != RN_REDIS_DONE && !wait_for(link, io)))
             return NULL;
+        if (io == RN_REDIS_DONE && rn_now_us(&link->clock) >= link->deadline_us + (uint64_t)link->command_ms * 1000)
+            rn_redis_link_drop(link, "an answer without an end");
     }
     return NULL;
 }
 
-/* ---- Connecting ---- */
-
-/* A command that must be answered with a status. */
-static bool enter_with(struct rn_redis_link *link, unsigned n, const char *const *arguments)
-{
-    size_t bytes[RN_REDIS_MOST_ARGUMENTS];
-    struct redisReply *reply;
-    bool good;
-
-    for (unsigned i = 0; i < n; i++)
-        bytes[i] = strlen(arguments[i]);
-    if (!rn_redis_link_send(link, n, arguments, bytes))
-        return false;
-    reply = rn_redis_link_answer(link);
-    if (reply == NULL)
-        return false;
-    good = reply->type == REDIS_REPLY_STATUS;
-    if (!good)
-        rn_redis_link_drop(link, reply->type == REDIS_REPLY_ERROR ? reply->str : "this is no Redis server");
-    freeReplyObject(reply);
-    return good;
-}
-
-static bool enter(struct rn_redis_link *link)
-{
-    const struct rn_redis_url *url = link->url;
-    char database[16];
-
-    if (url->password != NULL && url->user != NULL &&
-        !enter_with(link, 3, (const char *const[]){"AUTH", url->user, url->password}))
-        return false;
-    if (url->password != NULL && url->user == NULL &&
-        !enter_with(link, 2, (const char *const[]){"AUTH", url->password}))
-        return false;
-    snprintf(database, sizeof database, "%u", (unsigned)url->database);
-    if (url->database != 0 && !enter_with(link, 2, (const char *const[]){"SELECT", database}))
-        return false;
-    return enter_with(link, 1, (const char *const[]){"PING"});
-}
-
-static struct timeval milliseconds(uint32_t ms)
-{
-    return (struct timeval){.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
-}
-
-static void connect_to(struct rn_redis_link *link)
-{
-    const struct rn_redis_url *url = link->url;
-    struct redisContext *context = url->path != NULL
-                                       ? redisConnectUnixWithTimeout(url->path, milliseconds(link->connect_ms))
-                                       : redisConnectWithTimeout(url->host, (int)url->port,
-                                                                 milliseconds(link->connect_ms));
-
-    if (context == NULL || context->err != 0) {
-        rn_redis_link_complain(link, context == NULL ? "no memory for a connection" : context->errstr);
-        if (context != NULL)
-            redisFree(context);
-        stay_away(link);
-        return;
-    }
-    link->context = context;
-    link->connections++;
-    link->deadline_us = rn_now_us(&link->clock) + (uint64_t)link->command_ms * 1000;
-    if (enter(link))
-        link->wait_us = (uint64_t)link->retry_ms * 1000;
-}
-
 bool rn_redis_link_begin(struct rn_redis_link *link)
 {
-    if (link->context == NULL && rn_redis_link_would(link))
-        connect_to(link);
+    if (link->state != RN_REDIS_UP && rn_redis_link_would(link))
+        rn_redis_enter(link);
     link->deadline_us = rn_now_us(&link->clock) + (uint64_t)link->command_ms * 1000;
-    return link->context != NULL;
+    return link->state == RN_REDIS_UP;
 }

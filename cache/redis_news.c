@@ -315,7 +315,7 @@ void rn_redis_news_begin(struct rn_redis_store *store, rn_cold_record_fn *on_rec
         return;
     store->link.deadline_us = rn_now_us(&store->link.clock) + (uint64_t)store->options.list_ms * 1000;
     do
-        step = store->link.context == NULL ? RN_REDIS_FAILED : rn_redis_list_step(list, 1000);
+        step = !rn_redis_link_is_up(&store->link) ? RN_REDIS_FAILED : rn_redis_list_step(list, 1000);
     while (step == RN_REDIS_GOES_ON);
     if (rn_redis_list_sort(list))
         rn_redis_list_tell(list, UINT32_MAX, on_record, user);

@@ -46,6 +46,7 @@ struct rn_redis_store {
     struct rn_cold_id id;
     uint64_t seed;
     struct rn_redis_url url;
+    char *files[3];                 /* what link.files names */
     struct rn_redis_link link;
     char prefix[RN_REDIS_PREFIX_BYTES + 1];
     struct rn_redis_entry *entries; /* [n_entries], n_touched of them ever used */

@@ -214,14 +214,14 @@ void rn_redis_store_tell_gone(struct rn_redis_store *store, void (*gone)(void *u
 /* Answers that nobody has come for are taken off the line. */
 static void pass_over(struct rn_redis_store *store, uint32_t n)
 {
-    for (uint32_t i = 0; i < n && store->link.context != NULL; i++) {
+    for (uint32_t i = 0; i < n && rn_redis_link_is_up(&store->link); i++) {
         struct redisReply *reply = rn_redis_link_answer(&store->link);
 
         if (reply != NULL)
             freeReplyObject(reply);
     }
     store->ahead_at += n;
-    if (store->link.context == NULL || store->ahead_at == store->n_ahead)
+    if (!rn_redis_link_is_up(&store->link) || store->ahead_at == store->n_ahead)
         store->ahead_at = store->n_ahead = 0;
 }
 
@@ -232,7 +232,7 @@ bool rn_redis_begin(struct rn_redis_store *store)
     if (store->ahead_of != store->link.connections)
         store->ahead_at = store->n_ahead = 0;
     pass_over(store, store->n_ahead - store->ahead_at);
-    return store->link.context != NULL;
+    return rn_redis_link_is_up(&store->link);
 }
 
 static bool ask_for(struct rn_redis_store *store, const struct rn_redis_entry *e)
@@ -517,11 +517,38 @@ static void name_keys(struct rn_redis_store *store)
     memcpy(store->prefix + 9 + RN_COLD_HEX, ":", 2);
 }
 
+static bool keep(struct rn_heap *heap, const char *text, char **kept)
+{
+    *kept = text == NULL ? NULL : rn_strndup(heap, text, strlen(text));
+    return text == NULL || *kept != NULL;
+}
+
+/* The address and the files, read and kept. */
+static runnel_status set_way(struct rn_redis_store *store, const struct rn_redis_options *options, runnel_error *error)
+{
+    const struct rn_redis_tls_files *files = &options->files;
+    runnel_status status = rn_redis_url_parse(&store->url, store->heap, options->url, error);
+
+    if (status != RUNNEL_OK)
+        return status;
+    if (store->url.tls)
+        status = rn_redis_tls_check(files, error);
+    else if (files->ca != NULL || files->cert != NULL || files->key != NULL)
+        status = rn_error_set(error, RUNNEL_INVALID, "the shared cache: certificates are for rediss:// only");
+    if (status != RUNNEL_OK)
+        return status;
+    if (keep(store->heap, files->ca, &store->files[0]) && keep(store->heap, files->cert, &store->files[1]) &&
+        keep(store->heap, files->key, &store->files[2]))
+        return RUNNEL_OK;
+    return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a shared cache");
+}
+
 runnel_status rn_redis_store_open(struct rn_heap *heap, const struct rn_redis_options *options,
                                   rn_cold_record_fn *on_record, void *user, struct rn_redis_store **out,
                                   runnel_error *error)
 {
     struct rn_redis_store *store = rn_calloc(heap, 1, sizeof *store);
+    struct rn_redis_tls_files files;
     runnel_status status;
 
     *out = NULL;
@@ -530,12 +557,13 @@ runnel_status rn_redis_store_open(struct rn_heap *heap, const struct rn_redis_op
     store->heap = heap;
     store->options = *options;
     store->options.url = NULL;
+    store->options.files = (struct rn_redis_tls_files){.ca = NULL};
     store->id = options->id;
     store->seed = rn_cold_seed(&options->id);
     store->first_free = store->first_gone = RN_REDIS_NONE;
     set_defaults(&store->options);
     name_keys(store);
-    status = rn_redis_url_parse(&store->url, heap, options->url, error);
+    status = set_way(store, options, error);
     if (status == RUNNEL_OK) {
         store->value = rn_alloc(heap, rn_cold_head_bytes(store->id.block_tokens) + options->payload_bytes, 1);
         if (store->value == NULL)
@@ -545,7 +573,8 @@ runnel_status rn_redis_store_open(struct rn_heap *heap, const struct rn_redis_op
         rn_redis_store_close(store);
         return status;
     }
-    rn_redis_link_init(&store->link, &store->url, store->options.clock, store->options.connect_ms,
+    files = (struct rn_redis_tls_files){store->files[0], store->files[1], store->files[2]};
+    rn_redis_link_init(&store->link, &store->url, &files, store->options.clock, store->options.connect_ms,
                        store->options.command_ms, store->options.retry_ms);
     rn_redis_news_init(store);
     rn_redis_news_begin(store, on_record, user);
@@ -560,6 +589,8 @@ void rn_redis_store_close(struct rn_redis_store *store)
     rn_redis_news_fini(store);
     rn_redis_link_fini(&store->link);
     rn_redis_url_fini(&store->url);
+    for (unsigned i = 0; i < 3; i++)
+        rn_free(store->heap, store->files[i]);
     rn_free(store->heap, store->value);
     rn_free(store->heap, store->entries);
     rn_free(store->heap, store->table);

@@ -20,9 +20,10 @@
  * Where that one is no longer there, the stream was cut, or the server is another: all is listed anew, a little with each
  * call. How much is kept, and what goes first, is the server's: maxmemory, allkeys-lru, and ttl in the address.
  *
- * The server may be away, hang or talk nonsense: every call ends in about command_ms at the latest, the connection is
- * given up, all is a miss, and it is tried again after retry_ms, then twice as long each time, up to a minute.
- * Resolving a name may take longer. No call raises SIGPIPE.
+ * The server may be away, hang or talk nonsense: every call ends in about command_ms at the latest (twice that where
+ * bytes keep coming), the connection is given up, all is a miss, and it is tried again after retry_ms, then twice as
+ * long each time, up to a minute; open waits for its connection, later calls but a moment (redis_link.h). Resolving a
+ * name may take longer. No call raises SIGPIPE.
  *
  * Memory: about 70 bytes per record, and the library hiredis' own for commands and answers in flight, which is not from
  * the heap given. One owner, any thread; open, put, read and will_read block as said. */
@@ -31,12 +32,14 @@
 
 #include "base/clock.h"
 #include "cache/cold_store.h"
+#include "cache/redis_tls.h"
 
 #define RN_REDIS_AHEAD 32u /* reads under way at most */
 #define RN_REDIS_NEWS_KEPT "16384" /* entries of the stream: half of what an engine knows; about a megabyte */
 
 struct rn_redis_options {
     const char *url;        /* redis_url.h */
+    struct rn_redis_tls_files files; /* for rediss:// alone */
     struct rn_cold_id id;
     size_t payload_bytes;   /* the most a payload has */
     uint32_t max_records;   /* 0: 2^20 */
@@ -63,8 +66,9 @@ struct rn_redis_stats {
 
 struct rn_redis_store;
 
-/* INVALID, UNSUPPORTED (rediss://, or a build without hiredis): the address; NO_MEMORY; nothing is held. A server that
- * cannot be reached is no error. `options` are copied, `heap` borrowed. on_record NULL: not wanted. */
+/* INVALID: the address, or a file that TLS needs. UNSUPPORTED: a build without hiredis or, for rediss://, without
+ * OpenSSL. NO_MEMORY. Nothing is held then. A server that cannot be reached is no error. `options` are copied, with the
+ * texts in them, `heap` is borrowed. on_record NULL: not wanted. */
 runnel_status rn_redis_store_open(struct rn_heap *heap, const struct rn_redis_options *options,
                                   rn_cold_record_fn *on_record, void *user, struct rn_redis_store **store,
                                   runnel_error *error);

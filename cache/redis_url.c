@@ -1,7 +1,6 @@
 /* See redis_url.h. */
 #include "cache/redis_url.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -51,17 +50,39 @@ static bool number(const char *text, uint64_t most, uint64_t *value)
     return text[0] != '\0' && *value <= most;
 }
 
-/* Cuts "?ttl=N" off. */
+/* One of the query's settings. */
+static bool set(struct rn_redis_url *url, const char *text)
+{
+    uint64_t database;
+
+    if (strncmp(text, "ttl=", 4) == 0)
+        return url->ttl_s == 0 && number(text + 4, UINT32_MAX, &url->ttl_s) && url->ttl_s != 0;
+    if (strncmp(text, "db=", 3) != 0 || url->has_database || !number(text + 3, MOST_DATABASE, &database))
+        return false;
+    url->database = (uint32_t)database;
+    url->has_database = true;
+    return true;
+}
+
+/* Cuts "?ttl=N&db=N" off. */
 static const char *take_query(struct rn_redis_url *url, char *text)
 {
-    char *query = strchr(text, '?');
+    char *at = strchr(text, '?');
 
-    if (query == NULL)
+    if (at == NULL)
         return NULL;
-    *query++ = '\0';
-    if (strncmp(query, "ttl=", 4) != 0 || !number(query + 4, UINT32_MAX, &url->ttl_s) || url->ttl_s == 0)
-        return "behind the question mark only ttl=SECONDS is known";
-    return NULL;
+    *at++ = '\0';
+    for (;;) {
+        char *end = strchr(at, '&');
+
+        if (end != NULL)
+            *end = '\0';
+        if (!set(url, at))
+            return "behind the question mark stand ttl=SECONDS and db=NUMBER, each once, with & between them";
+        if (end == NULL)
+            return NULL;
+        at = end + 1;
+    }
 }
 
 /* user:password, :password */
@@ -95,16 +116,33 @@ static const char *take_host(struct rn_redis_url *url, char *text)
             return "a bracket is not closed";
         *bracket = '\0';
         text++;
+    } else if (strchr(text, ':') != NULL) {
+        return "an IPv6 address stands in brackets: [::1]:6379";
     }
+    if (!decode(text))
+        return "a % is not followed by two hexadecimal digits";
     url->host = text;
     return text[0] != '\0' ? NULL : "the host is missing";
+}
+
+static const char *take_database(struct rn_redis_url *url, const char *text)
+{
+    uint64_t value;
+
+    if (text[0] == '\0')
+        return NULL;
+    if (url->has_database)
+        return "there are two databases";
+    if (!number(text, MOST_DATABASE, &value))
+        return "the database is not a number up to 65535";
+    url->database = (uint32_t)value;
+    return NULL;
 }
 
 static const char *parse_network(struct rn_redis_url *url, char *text)
 {
     char *at = strrchr(text, '@'), *slash;
     const char *wrong = NULL;
-    uint64_t value = 0;
 
     if (at != NULL) {
         *at = '\0';
@@ -112,19 +150,30 @@ static const char *parse_network(struct rn_redis_url *url, char *text)
         text = at + 1;
     }
     slash = strchr(text, '/');
-    if (slash != NULL) {
+    if (wrong == NULL && slash != NULL) {
         *slash = '\0';
-        if (slash[1] != '\0' && !number(slash + 1, MOST_DATABASE, &value))
-            return "the database is not a number";
-        url->database = (uint32_t)value;
+        wrong = take_database(url, slash + 1);
     }
     return wrong != NULL ? wrong : take_host(url, text);
 }
 
+/* With two slashes there may be a user between them and the path. */
 static const char *parse_unix(struct rn_redis_url *url, char *text)
 {
-    if (strncmp(text, "//", 2) == 0)
+    const char *wrong = NULL;
+
+    if (strncmp(text, "//", 2) == 0) {
+        char *at = strstr(text + 2, "@/");
+
         text += 2;
+        if (text[0] != '/' && at != NULL) {
+            *at = '\0';
+            wrong = take_user(url, text);
+            text = at + 1;
+        }
+    }
+    if (wrong != NULL)
+        return wrong;
     url->path = text;
     if (!decode(text))
         return "a % is not followed by two hexadecimal digits";
@@ -135,20 +184,20 @@ static const char *parse_unix(struct rn_redis_url *url, char *text)
 
 runnel_status rn_redis_url_parse(struct rn_redis_url *url, struct rn_heap *heap, const char *text, runnel_error *error)
 {
+    bool tls = strncmp(text, "rediss://", 9) == 0, local = strncmp(text, "unix:", 5) == 0;
+    size_t scheme = tls ? 9 : local ? 5 : 8;
     const char *wrong;
 
-    *url = (struct rn_redis_url){.heap = heap};
-    if (strncmp(text, "rediss://", 9) == 0)
-        return rn_error_set(error, RUNNEL_UNSUPPORTED, "a shared cache at rediss:// needs TLS, which is not supported");
-    if (strncmp(text, "redis://", 8) != 0 && strncmp(text, "unix:", 5) != 0)
-        return rn_error_set(error, RUNNEL_INVALID,
-                            "a shared cache is redis://[:password@]host[:port][/database] or unix:/path");
+    *url = (struct rn_redis_url){.heap = heap, .tls = tls};
+    if (!tls && !local && strncmp(text, "redis://", 8) != 0)
+        return rn_error_set(error, RUNNEL_INVALID, "a shared cache is redis://[[user]:password@]host[:port][/database], "
+                                                   "rediss:// and the same for TLS, or unix:/path");
     url->text = rn_strndup(heap, text, strlen(text));
     if (url->text == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a shared cache");
     wrong = take_query(url, url->text);
     if (wrong == NULL)
-        wrong = url->text[0] == 'r' ? parse_network(url, url->text + 8) : parse_unix(url, url->text + 5);
+        wrong = local ? parse_unix(url, url->text + scheme) : parse_network(url, url->text + scheme);
     if (wrong == NULL)
         return RUNNEL_OK;
     rn_redis_url_fini(url);
@@ -167,5 +216,5 @@ void rn_redis_url_show(const struct rn_redis_url *url, char *text, size_t n)
     if (url->path != NULL)
         snprintf(text, n, "%s", url->path);
     else
-        snprintf(text, n, "%s:%u", url->host, (unsigned)url->port);
+        snprintf(text, n, strchr(url->host, ':') != NULL ? "[%s]:%u" : "%s:%u", url->host, (unsigned)url->port);
 }

@@ -407,10 +407,19 @@ typedef struct runnel_model_options {
     const char *cache_codec;  /* how blocks are packed in both: "none", "bits" (fast), "lz4", "zstd" (smallest); NULL:
                                  bits, but none for the quantised kv_types, which do not shrink */
     const char *cache_shared; /* a Redis server for such blocks, so that engines on several machines share them:
-                                 "redis://[[user]:password@]host[:port][/database]" or "unix:/path", both with
-                                 "?ttl=SECONDS" if wanted. What others have put there is seen when the model is
-                                 loaded. That it is away is no error, ever. NULL: none. An address that cannot be
-                                 read fails the load with INVALID, a build without hiredis with UNSUPPORTED */
+                                 "redis://[[user]:password@]host[:port][/database]", "rediss://" and the same for
+                                 TLS, or "unix:/path", all with "?ttl=SECONDS" if wanted; docs/TIERS.md has the whole.
+                                 What others have put there is seen when the model is loaded. That it is away, or not
+                                 who it should be, is no error, ever. NULL: none. An address that cannot be read fails
+                                 the load with INVALID, a build without hiredis, or for rediss:// without OpenSSL, with
+                                 UNSUPPORTED */
+    const char *cache_shared_ca;   /* of rediss://: a PEM file with the certificate authorities that may vouch for the
+                                      server; NULL: those of the system. Its certificate is always verified, and must be
+                                      for the host of the address. These three are read at the load, where one that
+                                      does not fit fails it with INVALID, and again for each new connection */
+    const char *cache_shared_cert; /* a PEM file with the certificate, and what leads to its authority, by which we are
+                                      known to the server; NULL: none */
+    const char *cache_shared_key;  /* and with its key, without a passphrase; NULL: it is in cache_shared_cert */
 } runnel_model_options;
 
 RUNNEL_API void runnel_model_options_default(runnel_model_options *options);

@@ -31,6 +31,7 @@ BEGIN {
     home["zstd.h"] = "cache/"
     home["lz4.h"] = "cache/"
     home["hiredis/"] = "cache/"
+    home["openssl/"] = "cache/"
     home["jansson.h"] = "text/ apps/"
     home["sqlite3.h"] = "apps/"
     home["histedit.h"] = "apps/"

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common.h"
 
@@ -44,7 +45,26 @@ static void wait_for_load(struct app *app, struct load *load)
     app_progress_clear();
 }
 
-static int load_model(struct app *app, bool vocab_only)
+/* The address of a shared cache, which may have a password in it: from the command line, where others see it, or the
+ * one line of a file. *file is what *url points into then, and the caller's. False after a message. */
+static bool shared_url(const char *given, struct app_text *file, const char **url)
+{
+    *url = given;
+    if (given == NULL || given[0] != '@')
+        return true;
+    if (!app_read_file(given + 1, file))
+        return false;
+    file->size = strcspn(file->bytes, "\r\n");
+    if (file->bytes[file->size + strspn(file->bytes + file->size, "\r\n")] != '\0') {
+        app_error("%s: more than a line; the address of the shared cache is wanted", given + 1);
+        return false;
+    }
+    file->bytes[file->size] = '\0';
+    *url = file->bytes;
+    return true;
+}
+
+static int load_with(struct app *app, bool vocab_only, const char *cache_shared)
 {
     const struct app_options *options = app->options;
     struct load load = {.options = options};
@@ -64,7 +84,10 @@ static int load_model(struct app *app, bool vocab_only)
     model_options.no_prefix_cache = options->no_prefix_cache;
     model_options.cache_warm_bytes = options->cache_warm;
     model_options.cache_dir = options->cache_dir;
-    model_options.cache_shared = options->cache_shared;
+    model_options.cache_shared = cache_shared;
+    model_options.cache_shared_ca = options->cache_shared_ca;
+    model_options.cache_shared_cert = options->cache_shared_cert;
+    model_options.cache_shared_key = options->cache_shared_key;
     model_options.cache_cold_bytes = options->cache_cold;
     model_options.on_load = on_load;
     model_options.load_user = &load;
@@ -82,6 +105,24 @@ static int load_model(struct app *app, bool vocab_only)
     return load.error.status == RUNNEL_OK ? APP_OK : app_fail(&load.error);
 }
 
+static int load_model(struct app *app, bool vocab_only)
+{
+    struct app_text file = {0};
+    const char *url;
+    int code = shared_url(app->options->cache_shared, &file, &url) ? load_with(app, vocab_only, url) : APP_FAILURE;
+
+    free(file.bytes);
+    return code;
+}
+
+/* What the engine has to say while it works: a cache tier that is away, and why. Any thread, so one call of stdio. */
+static void on_log(void *user, runnel_log_level level, const char *line)
+{
+    (void)user;
+    (void)level;
+    fprintf(stderr, "%srunnel: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", line);
+}
+
 int app_open(struct app *app, const struct app_options *options, bool vocab_only)
 {
     runnel_engine_options engine_options;
@@ -91,6 +132,8 @@ int app_open(struct app *app, const struct app_options *options, bool vocab_only
     app_signals_arm();
     runnel_engine_options_default(&engine_options);
     engine_options.compute_threads = (uint32_t)options->threads;
+    if (!options->quiet)
+        engine_options.on_log = on_log;
     if (app_telemetry_open(options, &engine_options) != APP_OK)
         return APP_FAILURE;
     error.status = runnel_engine_new(&engine_options, &app->engine, &error);

@@ -107,7 +107,7 @@ struct app_options {
     const char *kv_type, *device;
     bool no_prefix_cache;
     uint64_t cache_warm, cache_cold;
-    const char *cache_dir, *cache_shared;
+    const char *cache_dir, *cache_shared, *cache_shared_ca, *cache_shared_cert, *cache_shared_key;
     const char *metrics_file, *trace_file;
 };
 

@@ -51,8 +51,8 @@ static int tear_down(void **state)
 
 static struct rn_redis_store *open_as(const char *url, uint8_t model)
 {
-    struct rn_redis_options options = {.url = url, .id = cold_id(), .payload_bytes = COLD_MOST_PAYLOAD, .retry_ms = 1,
-                                       .list_ms = 5000, .command_ms = 5000, .relist_ms = 1,
+    struct rn_redis_options options = {.url = url, .files = redis_files(&server), .id = cold_id(),
+                                       .payload_bytes = COLD_MOST_PAYLOAD, .retry_ms = 1, .list_ms = 5000, .command_ms = 5000, .relist_ms = 1,
                                        .max_records = max_records, .clock = {.now_us = now_us}};
     struct rn_redis_store *store;
     runnel_error error = {0};
@@ -422,8 +422,9 @@ static void test_replaced(void **state)
 /* A server that was away when the store was opened is listed when it is back. */
 static void test_away_at_first(void **state)
 {
-    const struct rn_redis_options options = {.url = server.url, .id = cold_id(), .payload_bytes = COLD_MOST_PAYLOAD,
-                                             .connect_ms = 20, .command_ms = 20, .retry_ms = 1, .relist_ms = 1};
+    const struct rn_redis_options options = {.url = server.url, .files = redis_files(&server), .id = cold_id(),
+                                             .payload_bytes = COLD_MOST_PAYLOAD, .connect_ms = 50, .command_ms = 200,
+                                             .retry_ms = 1, .relist_ms = 1};
     struct rn_redis_store *a = open_store(), *b;
     struct cold_told told = {.n = 0};
     runnel_error error;
@@ -435,7 +436,7 @@ static void test_away_at_first(void **state)
     hear(b, &told);
     assert_int_equal(told.n, 0);
     kill(server.pid, SIGCONT);
-    for (int i = 0; i < 500 && told.n < 30; i++) {
+    for (int i = 0; i < 2000 && told.n < 30; i++) {
         hear(b, &told);
         usleep(10000);
     }
