@@ -115,12 +115,13 @@ static int load_model(struct app *app, bool vocab_only)
     return code;
 }
 
-/* What the engine has to say while it works: a cache tier that is away, and why. Any thread, so one call of stdio. */
+/* What the engine has to say while it works: a cache tier that is away, and why. Errors come to whoever asked, too, and
+ * are told there. Any thread, so one call of stdio. */
 static void on_log(void *user, runnel_log_level level, const char *line)
 {
     (void)user;
-    (void)level;
-    fprintf(stderr, "%srunnel: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", line);
+    if (level == RUNNEL_LOG_WARNING)
+        fprintf(stderr, "%srunnel: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", line);
 }
 
 int app_open(struct app *app, const struct app_options *options, bool vocab_only)
