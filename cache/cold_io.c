@@ -93,6 +93,16 @@ static int machine_lock(void *user, int fd)
     return result(flock(fd, LOCK_EX | LOCK_NB));
 }
 
+static int machine_same(void *user, int fd, const char *path)
+{
+    struct stat open, named;
+
+    (void)user;
+    if (fstat(fd, &open) != 0)
+        return -errno;
+    return lstat(path, &named) == 0 && open.st_dev == named.st_dev && open.st_ino == named.st_ino;
+}
+
 static int machine_mkdir(void *user, const char *path)
 {
     (void)user;
@@ -139,6 +149,7 @@ const struct rn_cold_io rn_cold_io_machine = {
     .write_out = machine_write_out,
     .will_read = machine_will_read,
     .lock = machine_lock,
+    .same = machine_same,
     .mkdir = machine_mkdir,
     .unlink = machine_unlink,
     .rmdir = machine_rmdir,

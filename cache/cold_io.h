@@ -23,6 +23,7 @@ struct rn_cold_io {
                                                               pages; wait: until they are written */
     void (*will_read)(void *user, int fd, uint64_t offset, uint64_t n); /* a hint */
     int (*lock)(void *user, int fd);                       /* alone, until close; -EWOULDBLOCK: another has it */
+    int (*same)(void *user, int fd, const char *path);     /* 1: the path names this very file; 0: another, or none */
     int (*mkdir)(void *user, const char *path);            /* its owner's alone */
     int (*unlink)(void *user, const char *path);
     int (*rmdir)(void *user, const char *path);

@@ -2,7 +2,8 @@
  *
  * Of each segment the index is read, or its heads (cold_scan.h). Then all records by serial, which is parents before children;
  * one whose parent is not there is left out, and of two with the same serial (the writer was killed while it moved it)
- * the newer one counts, dead or alive. A writer gives each segment without one its index.
+ * the newer one counts, dead or alive. A writer gives each segment without one its index. cold_reload.c does it again
+ * while the store is in use.
  *
  * Memory for the time of the call: the indexes, and 16 bytes per record. */
 #include <errno.h>
@@ -13,7 +14,6 @@
 #include "cache/bytes.h"
 #include "cache/cold_parts.h"
 #include "cache/sort.h"
-
 
 struct found {
     uint64_t serial;
@@ -49,46 +49,65 @@ static void on_name(void *user, const char *name)
 
 /* ---- One segment ---- */
 
-bool rn_cold_header_fits(const struct rn_cold_store *store, int fd, uint64_t number)
+bool rn_cold_header_fits(const struct rn_cold_store *store, int fd, uint64_t number, int *status)
 {
     unsigned char header[RN_COLD_HEADER_BYTES];
     struct rn_print own = rn_cold_fingerprint(&store->id), other;
     struct rn_cold_id id;
     uint64_t says;
-    int status;
 
-    if (!rn_cold_pread(store->io, fd, header, sizeof header, 0, &status) || !rn_cold_header_unpack(header, &id, &says))
+    if (!rn_cold_pread(store->io, fd, header, sizeof header, 0, status) || !rn_cold_header_unpack(header, &id, &says))
         return false;
     other = rn_cold_fingerprint(&id);
     return says == number && rn_print_same(&own, &other);
 }
 
-/* A file that is not what its name says, or that the disk does not give, is left where it is. */
+/* Errors that say what the file is, not that the disk has failed: a link, a folder, a socket, another's. */
+static bool is_foreign(int64_t status)
+{
+    return status == -ELOOP || status == -EISDIR || status == -ENXIO || status == -EINVAL || status == -EACCES ||
+           status == -EPERM;
+}
+
+/* scan->broken: the file is not what its name says, or (*status below 0) the disk does not give it. */
+static void scan_segment(const struct rn_cold_store *store, uint64_t number, int fd, struct rn_cold_scan *scan,
+                         int *status)
+{
+    int64_t size = store->io->size(store->io->user, fd);
+
+    *scan = (struct rn_cold_scan){.heap = store->heap, .io = store->io, .fd = fd, .size = (uint64_t)size,
+                                  .number = number, .seed = store->seed, .block_tokens = store->id.block_tokens};
+    *status = size < 0 ? (int)size : 0;
+    if (size < RN_COLD_HEADER_BYTES || !rn_cold_header_fits(store, fd, number, status)) {
+        scan->broken = true;
+        return;
+    }
+    rn_cold_scan(scan);
+    if (scan->broken)
+        *status = -EIO;
+}
+
+/* A file that is not what its name says is left where it is; one that the disk does not give is looked at again. */
 static void load_segment(struct load *load, uint64_t number)
 {
     struct rn_cold_store *store = load->store;
     uint32_t slot = rn_cold_segment_slot(store);
-    struct rn_cold_segment *segment;
     struct rn_cold_scan scan;
-    int64_t size;
     char name[32];
-    int fd;
+    int fd, status;
 
     load->no_memory = slot == RN_COLD_NONE;
     if (load->no_memory)
         return;
     rn_cold_segment_name(number, name);
     fd = store->io->open(store->io->user, rn_cold_path(store, name), store->stats.writes ? O_RDWR : O_RDONLY);
+    if (fd < 0 && !is_foreign(fd))
+        rn_cold_unread(store, number);
     if (fd < 0)
         return;
-    size = store->io->size(store->io->user, fd);
-    segment = &store->segments[slot];
-    scan = (struct rn_cold_scan){.heap = store->heap, .io = store->io, .fd = fd, .size = (uint64_t)size,
-                                 .number = number, .seed = store->seed, .block_tokens = store->id.block_tokens};
-    if (size < RN_COLD_HEADER_BYTES || !rn_cold_header_fits(store, fd, number))
-        scan.broken = true;
-    else
-        rn_cold_scan(&scan);
+    scan_segment(store, number, fd, &scan, &status);
+    if (status < 0 && !is_foreign(status))
+        rn_cold_unread(store, number);
     store->stats.damaged += scan.skipped + scan.broken;
     if (scan.broken || scan.no_memory) {
         load->no_memory = scan.no_memory;
@@ -97,11 +116,11 @@ static void load_segment(struct load *load, uint64_t number)
         return;
     }
     load->index[slot] = scan.index;
-    *segment = (struct rn_cold_segment){
+    store->segments[slot] = (struct rn_cold_segment){
         .fd = fd, .number = number, .n = scan.n, .bytes = scan.end, .index = scan.index_at};
     store->stats.segments++;
-    store->stats.file_bytes += segment->bytes;
-    load->n_found += segment->n;
+    store->stats.file_bytes += scan.end;
+    load->n_found += scan.n;
 }
 
 /* ---- All records ---- */
@@ -313,6 +332,23 @@ static runnel_status make_paths(struct rn_cold_store *store, const char *path)
     return RUNNEL_OK;
 }
 
+int rn_cold_lock(struct rn_cold_store *store, int flags)
+{
+    const struct rn_cold_io *io = store->io;
+    int fd = io->open(io->user, rn_cold_path(store, RN_COLD_LOCK), flags), status;
+
+    if (fd < 0)
+        return fd;
+    status = io->lock(io->user, fd);
+    if (status == 0 && io->same(io->user, fd, store->path) != 1)
+        status = -EWOULDBLOCK; /* removed meanwhile: whoever has the next one writes */
+    if (status == 0)
+        store->lock_fd = fd;
+    else
+        io->close(io->user, fd);
+    return status;
+}
+
 /* Makes the folders as far as it can, and takes the lock if nobody else has it. */
 static void take_lock(struct rn_cold_store *store, const char *path)
 {
@@ -323,10 +359,10 @@ static void take_lock(struct rn_cold_store *store, const char *path)
         return;
     io->mkdir(io->user, path);
     io->mkdir(io->user, store->folder);
-    store->lock_fd = io->open(io->user, rn_cold_path(store, RN_COLD_LOCK), O_RDWR | O_CREAT);
-    status = store->lock_fd < 0 ? store->lock_fd : io->lock(io->user, store->lock_fd);
+    status = rn_cold_lock(store, O_RDWR | O_CREAT);
     store->stats.writes = status == 0;
-    store->follows = status == -EWOULDBLOCK;
+    store->follows = status != 0;
+    store->waits = status == -EWOULDBLOCK;
     if (status != 0 && status != -EWOULDBLOCK)
         rn_cold_write_failed(store, "cannot be locked", status);
 }

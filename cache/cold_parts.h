@@ -24,6 +24,7 @@ struct rn_cold_entry {
     uint32_t table_next;
     uint8_t state;
     bool used;
+    bool untold;                 /* found by a reload: who uses the store has not been told of it yet */
 };
 static_assert(sizeof(struct rn_cold_entry) == RN_COLD_ENTRY_BYTES, "what the header promises");
 
@@ -36,6 +37,13 @@ struct rn_cold_segment {
     uint32_t n_live;
     bool ended;          /* follows: nothing comes behind its records any more */
 };
+
+/* Something that is tried again: after one call, two, four, up to RN_COLD_MOST_APART. All 0: at once. */
+struct rn_cold_pause {
+    uint32_t left, apart; /* calls that pass before the next try; between the last two */
+};
+
+#define RN_COLD_MOST_APART 1024u /* calls: some eight minutes, at two a second */
 
 struct rn_cold_store {
     struct rn_heap *heap;
@@ -66,7 +74,11 @@ struct rn_cold_store {
     uint32_t victim_next;
     uint64_t victim_copied;
 
-    bool follows;                /* another process had the lock, and writes */
+    bool follows;                /* it has not the lock: another process may write */
+    bool waits;                  /* ... and it takes the lock when it is free */
+    struct rn_cold_pause lock_pause, unread_pause;
+    struct rn_cold_numbers unread; /* segments that the disk has not given: to be looked at again */
+    uint32_t next_untold, end_untold; /* entries that are untold lie there, parents first */
     struct rn_cold_numbers names;/* of the folder's segments, when it was looked at last */
 
     uint32_t failed_reads;       /* in sequence */
@@ -125,9 +137,23 @@ bool rn_cold_fetch(struct rn_cold_store *store, uint32_t entry, void *payload, b
 
 /* ---- cold_open.c ---- */
 
-/* The file begins with a header of this store's with that number. */
-bool rn_cold_header_fits(const struct rn_cold_store *store, int fd, uint64_t number);
+/* The file begins with a header of this store's with that number. *status: below 0 where the disk has failed. */
+bool rn_cold_header_fits(const struct rn_cold_store *store, int fd, uint64_t number, int *status);
 
 runnel_status rn_cold_load(struct rn_cold_store *store, rn_cold_record_fn *on_record, void *user, runnel_error *error);
+
+/* 0: the store has the lock of the folder that is there now. -EWOULDBLOCK: another has it; any other errno: it cannot
+ * be had. `flags` as for opening the file. */
+int rn_cold_lock(struct rn_cold_store *store, int flags);
+
+/* ---- cold_reload.c ---- */
+
+/* The segment is to be looked at again later. */
+void rn_cold_unread(struct rn_cold_store *store, uint64_t number);
+bool rn_cold_is_unread(const struct rn_cold_store *store, uint64_t number);
+
+/* What it is time for: takes the lock if the writer has gone, looks again at segments that could not be read; and reads
+ * the folder anew where there is reason to. */
+void rn_cold_look_again(struct rn_cold_store *store);
 
 #endif

@@ -3,7 +3,10 @@
  * The victim is the one with the smallest part alive, if that is less than half, else the oldest. Its records are
  * looked at in their order; one that was used since it was written there is copied to the newest segment, as it is,
  * until half of the victim's bytes have been copied; the rest goes with the file, and what builds on it. Using a
- * record uses all before it, so what is kept has its parents. */
+ * record uses all before it, so what is kept has its parents.
+ *
+ * While the disk does not give some segment, others may seem emptier than they are: what they hold may build on it. Then
+ * only the oldest goes, and only for room. */
 #include "base/check.h"
 #include "cache/cold_parts.h"
 
@@ -28,7 +31,7 @@ static uint32_t choose(const struct rn_cold_store *store)
             continue;
         if (oldest == RN_COLD_NONE || segment->number < store->segments[oldest].number)
             oldest = i;
-        if ((double)segment->live_bytes < least * (double)segment->bytes) {
+        if (store->unread.n == 0 && (double)segment->live_bytes < least * (double)segment->bytes) {
             least = (double)segment->live_bytes / (double)segment->bytes;
             emptiest = i;
         }
@@ -39,6 +42,8 @@ static uint32_t choose(const struct rn_cold_store *store)
 /* One that nobody can read any more goes at once. */
 static bool remove_empty(struct rn_cold_store *store)
 {
+    if (store->unread.n > 0)
+        return false;
     for (uint32_t i = 0; i < store->n_segments; i++) {
         if (store->segments[i].fd >= 0 && i != store->active && i != store->victim && store->segments[i].n_live == 0) {
             rn_cold_remove_segment(store, i);

@@ -101,8 +101,10 @@ void rn_cold_remove_segment(struct rn_cold_store *store, uint32_t slot)
 
     RN_CHECK(segment->n_live == 0);
     rn_cold_segment_name(segment->number, name);
+    status = store->io->same(store->io->user, segment->fd, rn_cold_path(store, name));
     store->io->close(store->io->user, segment->fd);
-    status = store->io->unlink(store->io->user, rn_cold_path(store, name));
+    if (status != 0) /* else it has gone with the folder, and the name is another's */
+        status = store->io->unlink(store->io->user, store->path);
     if (status < 0 && status != -ENOENT)
         rn_cold_write_failed(store, "a segment cannot be removed", status);
     store->stats.file_bytes -= segment->bytes;
@@ -119,6 +121,10 @@ static runnel_status new_segment(struct rn_cold_store *store)
 
     if (slot == RN_COLD_NONE)
         return RUNNEL_NO_MEMORY;
+    if (store->io->same(store->io->user, store->lock_fd, rn_cold_path(store, RN_COLD_LOCK)) == 0) {
+        rn_cold_write_failed(store, "the folder has been removed", -ENOENT); /* another may have been made, and its writer */
+        return RUNNEL_IO;
+    }
     rn_cold_segment_name(store->next_number, name);
     fd = store->io->open(store->io->user, rn_cold_path(store, name), O_RDWR | O_CREAT | O_EXCL);
     if (fd < 0) {
@@ -481,7 +487,7 @@ void rn_cold_store_stats(const struct rn_cold_store *store, struct rn_cold_stats
 {
     *stats = store->stats;
     stats->memory_bytes = store->n_entries * sizeof *store->entries + store->n_segments * sizeof *store->segments +
-                          store->index_room + store->names.room * sizeof *store->names.numbers +
+                          store->index_room + (store->names.room + store->unread.room) * sizeof *store->names.numbers +
                           (store->table == NULL ? 0 : sizeof *store->table << store->table_bits);
 }
 
@@ -508,5 +514,6 @@ void rn_cold_store_close(struct rn_cold_store *store)
     rn_free(store->heap, store->segments);
     rn_free(store->heap, store->index);
     rn_free(store->heap, store->names.numbers);
+    rn_free(store->heap, store->unread.numbers);
     rn_free(store->heap, store);
 }

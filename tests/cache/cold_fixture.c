@@ -206,6 +206,11 @@ static int disk_lock(void *user, int fd)
     return fails(user) ? fault(user) : rn_cold_io_machine.lock(NULL, fd);
 }
 
+static int disk_same(void *user, int fd, const char *path)
+{
+    return fails(user) ? fault(user) : rn_cold_io_machine.same(NULL, fd, path);
+}
+
 static int disk_mkdir(void *user, const char *path)
 {
     return fails(user) ? fault(user) : rn_cold_io_machine.mkdir(NULL, path);
@@ -230,7 +235,7 @@ void cold_disk_init(struct cold_disk *disk)
 {
     *disk = (struct cold_disk){
         .io = {disk, disk_open, disk_close, disk_pread, disk_pwrite, disk_size, disk_truncate, disk_sync,
-               disk_write_out, disk_will_read, disk_lock, disk_mkdir, disk_unlink, disk_rmdir, disk_list},
+               disk_write_out, disk_will_read, disk_lock, disk_same, disk_mkdir, disk_unlink, disk_rmdir, disk_list},
         .room = UINT64_MAX};
 }
 

@@ -536,6 +536,19 @@ static int disk_lock(void *user, int fd)
     return (int)leave(process, status);
 }
 
+static int disk_same(void *user, int fd, const char *path)
+{
+    struct process *process = enter(user);
+    const struct file *file = file_of(process, fd);
+    int status;
+
+    if (!refused(process, false, &status))
+        status = outcome(process, file);
+    if (status == 0)
+        status = file == named(process->disk, path);
+    return (int)leave(process, status);
+}
+
 /* ---- What happens to it ---- */
 
 void fake_disk_kill(struct fake_disk *disk, unsigned process)
@@ -640,7 +653,7 @@ struct fake_disk *fake_disk_new(uint64_t seed)
         process->io = (struct rn_cold_io){
             .user = process, .open = disk_open, .close = disk_close, .pread = disk_pread, .pwrite = disk_pwrite,
             .size = disk_size, .truncate = disk_truncate, .sync = disk_sync, .write_out = disk_write_out,
-            .will_read = disk_will_read, .lock = disk_lock, .mkdir = disk_mkdir, .unlink = disk_unlink,
+            .will_read = disk_will_read, .lock = disk_lock, .same = disk_same, .mkdir = disk_mkdir, .unlink = disk_unlink,
             .rmdir = disk_rmdir, .list = disk_list};
     }
     return disk;
