@@ -52,8 +52,11 @@ struct rn_lower_ops {
     void (*forget)(struct rn_lower *lower, uint64_t handle);
     /* It is not asked for any more under this handle; others may have use of it. NULL: as forget. */
     void (*let_go)(struct rn_lower *lower, uint64_t handle);
-    /* What others have put there since: tells of up to `most` records, a parent before its children. Asks a disk or a
-     * server, for as long as a get may take. NULL, or listens false: nobody else writes there. */
+    /* News of it was not taken. NULL: as let_go. */
+    void (*decline)(struct rn_lower *lower, uint64_t handle);
+    /* What others have put there since, or what could not be read before: tells of up to `most` records, a parent before its children. Asks a disk or a
+     * server, for as long as a get may take. NULL, or listens false: there is none. A
+     * tier that others write into may be written into from here afterwards. */
     struct rn_lower_news (*news)(struct rn_lower *lower, uint32_t most, rn_cold_record_fn *on_record, void *user);
     bool (*listens)(const struct rn_lower *lower);
     bool (*tend)(struct rn_lower *lower); /* a little of what is to be done besides; true: there is more. NULL: never */

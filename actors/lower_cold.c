@@ -74,6 +74,13 @@ static bool writes(const struct rn_lower *lower)
     return stats.writes;
 }
 
+/* A writer knows what its files hold, whether anybody asks for it or not; who reads need not. */
+static void decline(struct rn_lower *lower, uint64_t handle)
+{
+    if (!writes(lower))
+        rn_cold_store_let_go(store_of(lower), handle);
+}
+
 static bool error_of(struct rn_lower *lower, runnel_error *error)
 {
     return rn_cold_store_error(store_of(lower), error);
@@ -101,6 +108,7 @@ static const struct rn_lower_ops cold_ops = {
     .will_get = will_get,
     .used = used,
     .forget = forget,
+    .decline = decline,
     .news = news,
     .listens = listens,
     .tend = tend,

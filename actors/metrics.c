@@ -135,6 +135,8 @@ const struct rn_count_info rn_count_infos[RN_COUNTS] = {
                              AT(warm_bytes), true},
     [RN_COUNT_COLD_BYTES] = {"cache_tier_bytes", "tier=\"cold\"", NULL, AT(cold_bytes), true},
     [RN_COUNT_SHARED_BYTES] = {"cache_tier_bytes", "tier=\"shared\"", NULL, AT(shared_bytes), true},
+    [RN_COUNT_COLD_WRITES] = {"cache_writes", NULL, "1: it writes to its cache folder; 0: it reads it, or has none.",
+                              AT(cold_writes), true},
 };
 
 const struct rn_timing_info rn_timing_infos[RN_TIMINGS] = {

@@ -68,6 +68,7 @@ enum rn_count {
     RN_COUNT_WARM_BYTES,
     RN_COUNT_COLD_BYTES,
     RN_COUNT_SHARED_BYTES,
+    RN_COUNT_COLD_WRITES,
     RN_COUNTS
 };
 

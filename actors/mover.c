@@ -357,7 +357,6 @@ static bool has_time(const struct rn_move *move)
 void rn_mover_answer(struct rn_mover *mover, struct rn_move *move, struct rn_msg *msg)
 {
     move->more = false;
-    move->writes = 0;
     for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
         struct rn_lower *lower = &mover->lowers[kind];
 
@@ -365,9 +364,9 @@ void rn_mover_answer(struct rn_mover *mover, struct rn_move *move, struct rn_msg
             continue;
         if (lower->ops->tend != NULL && has_time(move))
             move->more |= lower->ops->tend(lower);
-        move->writes |= lower->ops->writes(lower) ? RN_LOWER_BIT(kind) : 0;
         move->takes[kind] = lower->ops->bytes(lower);
     }
+    move->writes = rn_mover_writes(mover);
     tell_lost(mover, move);
     tell_errors(mover);
     move->more |= mover->first_lost != RN_MOVER_NO_PLACE;
@@ -427,6 +426,18 @@ uint8_t rn_mover_tiers(const struct rn_mover *mover)
 
     for (unsigned kind = 0; kind < RN_LOWERS; kind++)
         bits |= mover->lowers[kind].ops != NULL ? RN_LOWER_BIT(kind) : 0;
+    return bits;
+}
+
+uint8_t rn_mover_writes(const struct rn_mover *mover)
+{
+    uint8_t bits = 0;
+
+    for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
+        const struct rn_lower *lower = &mover->lowers[kind];
+
+        bits |= lower->ops != NULL && lower->ops->writes(lower) ? RN_LOWER_BIT(kind) : 0;
+    }
     return bits;
 }
 

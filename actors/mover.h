@@ -17,7 +17,8 @@
  * What others write into a tier is news. One move, LISTEN, stays with the mover, which looks for news from time to time:
  * after other moves, and when there are none. What it finds goes to the tier with that move, which comes back at once
  * with the numbers. Looking takes at most 1/50 of a processor and 1/5 of the mover's time, however much there is, and is
- * done every RN_NEWS_US when there is nothing. RECALL brings the LISTEN back, before the end.
+ * done every RN_NEWS_US when there is nothing. A look may find that the writer of a folder has gone, and take its place:
+ * then the tier is told that it can be written into. RECALL brings the LISTEN back, before the end.
  *
  * Any failure is a miss: blocks that did not arrive are computed. The first error of each tier is told to the log. */
 #ifndef RN_ACTORS_MOVER_H
@@ -137,8 +138,9 @@ runnel_status rn_mover_init(struct rn_mover *mover, struct runnel_model *model, 
 /* The actor is gone, or was never sent anything. */
 void rn_mover_fini(struct rn_mover *mover);
 
-/* Bits of the tiers that are there. */
+/* Bits of the tiers that are there, and of those that can be written into. */
 uint8_t rn_mover_tiers(const struct rn_mover *mover);
+uint8_t rn_mover_writes(const struct rn_mover *mover);
 
 /* True: some tier may have news, so a LISTEN is wanted. */
 bool rn_mover_listens(const struct rn_mover *mover);

@@ -37,16 +37,28 @@ bool rn_mover_listens(const struct rn_mover *mover)
 
 /* ---- What comes back ---- */
 
+static void decline(struct rn_mover *mover, unsigned kind, uint64_t handle)
+{
+    const struct rn_lower_ops *ops = mover->lowers[kind].ops;
+
+    if (ops->decline != NULL)
+        ops->decline(&mover->lowers[kind], handle);
+    else
+        rn_mover_let_go(mover, kind, handle);
+}
+
 static void take_in(struct rn_mover *mover, const struct rn_move_item *item, uint64_t handle, uint64_t parent)
 {
     struct rn_mover_place *place = item->shelf != 0 ? rn_mover_take_place(mover, item->shelf) : NULL;
+    bool known = rn_mover_find_place(&mover->find[item->from], handle) != RN_MOVER_NO_PLACE;
 
-    if (place == NULL || place->at[item->from].handle != 0) { /* put there by this engine meanwhile */
-        rn_mover_let_go(mover, item->from, handle);
+    if (!known && (place == NULL || place->at[item->from].handle != 0)) { /* put there by this engine meanwhile */
+        decline(mover, item->from, handle);
         return;
     }
-    rn_mover_set_at(mover, place, item->from, handle, parent);
-    if (!item->idle)
+    if (!known)
+        rn_mover_set_at(mover, place, item->from, handle, parent);
+    if (place != NULL && (known || !item->idle))
         rn_mover_will_tell(mover, place);
 }
 
@@ -121,11 +133,21 @@ void rn_mover_give_listener(struct rn_mover *mover)
     send_listener(mover);
 }
 
+/* The writer of the folder has gone, and this engine has its place. */
+static void tell_writer(const struct rn_mover *mover, uint8_t writes)
+{
+    if ((rn_mover_writes(mover) & ~writes & RN_LOWER_BIT(RN_LOWER_COLD)) != 0)
+        rn_log(&mover->model->engine->log, RUNNEL_LOG_INFO,
+               "%s: the engine that wrote to the cache folder has ended; this one writes now",
+               mover->model->metrics->name);
+}
+
 void rn_mover_listen(struct rn_mover *mover)
 {
     const struct rn_clock *clock = &mover->model->engine->clock;
     struct rn_move *move = mover->listener;
     uint64_t begin_us = rn_now_us(clock), took_us, spent_us;
+    uint8_t writes = rn_mover_writes(mover);
     bool more = false;
 
     if (move == NULL || begin_us < mover->listen_at_us)
@@ -141,7 +163,8 @@ void rn_mover_listen(struct rn_mover *mover)
     if (!more && spent_us < mover->news_us)
         spent_us = mover->news_us;
     mover->listen_at_us = rn_now_us(clock) + spent_us;
-    if (move->n > 0 || move->no_room != 0 || mover->first_lost != RN_MOVER_NO_PLACE)
+    tell_writer(mover, writes);
+    if (move->n > 0 || move->no_room != 0 || mover->first_lost != RN_MOVER_NO_PLACE || writes != rn_mover_writes(mover))
         send_listener(mover);
 }
 
@@ -151,7 +174,7 @@ int64_t rn_mover_idle(struct rn_actor *self)
     uint64_t now;
 
     rn_mover_listen(mover);
-    if (mover->listener == NULL)
+    if (mover->listener == NULL || !rn_mover_listens(mover))
         return -1;
     now = rn_now_us(&mover->model->engine->clock);
     return mover->listen_at_us > now ? (int64_t)(mover->listen_at_us - now) : 0;

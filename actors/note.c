@@ -125,6 +125,11 @@ void rn_note_skipped(struct runnel_model *model, uint32_t n)
     rn_metrics_count(model->metrics, RN_COUNT_CACHE_SKIPPED, n);
 }
 
+void rn_note_cold_writes(struct runnel_model *model, int change)
+{
+    rn_metrics_count(model->metrics, RN_COUNT_COLD_WRITES, change);
+}
+
 void rn_note_move_errors(struct runnel_model *model, uint32_t n)
 {
     rn_metrics_count(model->metrics, RN_COUNT_CACHE_ERRORS, n);

@@ -45,6 +45,9 @@ void rn_note_skipped(struct runnel_model *model, uint32_t n);
 void rn_note_adopted(struct runnel_model *model, uint32_t n);
 void rn_note_move_errors(struct runnel_model *model, uint32_t n);
 
+/* The tier: the model begins to write to its cache folder (1), or does so no longer (-1). */
+void rn_note_cold_writes(struct runnel_model *model, int change);
+
 /* Decode: the composed batch is about to be submitted. */
 void rn_note_step_begun(const struct rn_decode *decode, struct rn_batch *batch);
 

@@ -625,6 +625,14 @@ static void count(struct rn_tier *tier, const struct rn_move *move)
     rn_note_move_errors(tier->model, move->n_errors);
 }
 
+static void take_writes(struct rn_tier *tier, uint8_t writes)
+{
+    const uint8_t cold = RN_LOWER_BIT(RN_LOWER_COLD);
+
+    rn_note_cold_writes(tier->model, ((writes & cold) != 0) - ((tier->shelf.writes & cold) != 0));
+    tier->shelf.writes = writes;
+}
+
 void rn_tier_on_moved(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_tier *tier = (struct rn_tier *)self;
@@ -636,7 +644,7 @@ void rn_tier_on_moved(struct rn_actor *self, struct rn_msg *msg)
     else if (move->kind == RN_MOVE_UP)
         rn_tier_promoted(tier, move);
     settle_told(tier, move);
-    tier->shelf.writes = move->writes;
+    take_writes(tier, move->writes);
     tier->shelf.more |= move->more;
     count(tier, move);
     pay(tier, move);
@@ -701,6 +709,7 @@ void rn_tier_shelf_fini(struct rn_tier *tier)
 
     for (unsigned kind = 0; kind < RN_LOWERS; kind++)
         rn_note_moved(tier->model, kind, false, 0, -(int64_t)shelf->taken[kind]);
+    take_writes(tier, 0);
     rn_free(heap, shelf->places);
     rn_free(heap, shelf->moves);
     rn_free(heap, shelf->move_tokens);
@@ -711,5 +720,5 @@ void rn_tier_shelf_fini(struct rn_tier *tier)
 void rn_tier_shelf_open(struct rn_tier *tier)
 {
     tier->shelf.tiers = rn_mover_tiers(&tier->model->mover);
-    tier->shelf.writes = tier->shelf.tiers;
+    take_writes(tier, rn_mover_writes(&tier->model->mover));
 }

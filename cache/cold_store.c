@@ -465,6 +465,14 @@ void rn_cold_store_forget(struct rn_cold_store *store, uint64_t handle)
     rn_cold_index_drop(store, entry);
 }
 
+void rn_cold_store_let_go(struct rn_cold_store *store, uint64_t handle)
+{
+    uint32_t entry = rn_cold_index_find(store, handle);
+
+    if (entry != RN_COLD_NONE)
+        rn_cold_index_drop(store, entry);
+}
+
 uint32_t rn_cold_store_forget_salt(struct rn_cold_store *store, struct rn_prefix_salt salt)
 {
     uint32_t at = store->first_root, n = 0;

@@ -1,7 +1,8 @@
 /* The cold tier: computed KV blocks in files, which survive the process. docs/TIERS.md has the format byte by byte.
  *
  *   DIR/1f0c...e2/            one folder per fingerprint (model, KV layout, adapter): nothing of another is ever seen
- *       lock                  flock: one process writes; others read, and follow what it writes
+ *       lock                  flock: one process writes; others read, follow what it writes, and one of them takes its
+ *                             place when it has gone
  *       000000000000002a.kv   a segment: header | record | record | ... | index, which is written when it is full
  *       000000000000002b.kv   the newest; it has no index yet
  *
@@ -122,6 +123,9 @@ void rn_cold_store_used(struct rn_cold_store *store, uint64_t handle);
  * this can be written. */
 void rn_cold_store_forget(struct rn_cold_store *store, uint64_t handle);
 
+/* As forget, for this store alone: nothing is written. */
+void rn_cold_store_let_go(struct rn_cold_store *store, uint64_t handle);
+
 /* All of a salt. Returns how many records went. */
 uint32_t rn_cold_store_forget_salt(struct rn_cold_store *store, struct rn_prefix_salt salt);
 
@@ -129,12 +133,15 @@ uint32_t rn_cold_store_forget_salt(struct rn_cold_store *store, struct rn_prefix
  * STATE: writing is off; IO, NO_MEMORY: some are not overwritten. */
 runnel_status rn_cold_store_wipe_salt(struct rn_cold_store *store, struct rn_prefix_salt salt, uint64_t *n);
 
-/* Another process has the lock, so there may be news. */
+/* There may be news: another process has the lock, or segments could not be read and are looked at again. */
 bool rn_cold_store_follows(const struct rn_cold_store *store);
 
 /* What the writer has appended since the last call, or some of it: looks at 64 heads at most, and tells of at most `most`
  * records (1 at least), parents first. Segments that the writer has removed are closed, and their records gone, but for
- * those that it has copied. *more: there may be more at once. *no_room: max_records is near, and there is news. Whatever
+ * those that it has copied.
+ * Where the writer has ended, this store takes the lock, reads the folder anew, which takes as long as opening it, and
+ * writes from now on; what it had not seen yet is told by this call and the next ones. Where the lock cannot be had
+ * for another reason, it stays a reader (rn_cold_store_error). *more: there may be more at once. *no_room: max_records is near, and there is news. Whatever
  * fails is looked at again the next time. Blocks on the disk. */
 void rn_cold_store_follow(struct rn_cold_store *store, uint32_t most, rn_cold_record_fn *on_record, void *user,
                           bool *more, bool *no_room);

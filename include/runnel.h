@@ -281,6 +281,7 @@ typedef struct runnel_metrics {
     /* Now. */
     uint64_t warm_bytes, cold_bytes;  /* that the tiers take */
     uint64_t shared_bytes;            /* of the blocks that are known to be in the shared tier */
+    uint64_t cold_writes;             /* models that write to their cache folder; others read what there is */
     uint64_t running, waiting;        /* requests that are admitted, and that are not yet */
     uint64_t queued_tokens;           /* of prompts that wait */
     uint64_t sessions;

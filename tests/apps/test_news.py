@@ -91,6 +91,40 @@ class Folder(News):
         self.assertGreater(reader.close(), 0)
         self.assertEqual(writer.close(), 0)
 
+    def records(self):
+        listed = common.run("cache", "ls", self.temporary.name + "/cache", "--json")
+        self.assertEqual(listed.returncode, 0, listed.stderr)
+        return sum(entry["records"] for entry in json.loads(listed.stdout)["entries"])
+
+    def begins_to_write(self, chat):
+        """It is alone with the folder, and sooner or later what it computes is there."""
+        before = self.records()
+        for attempt in range(TRIES):
+            prompt = self.prompt()
+            self.assertEqual(chat.ask(prompt)[0], self.plain.ask(prompt)[0])
+            time.sleep(min(0.4 + 0.2 * attempt, 3))
+            if self.records() > before:
+                return
+        self.fail(f"after {TRIES} prompts there are {before} records")
+
+    def test_writer_goes(self):
+        """A rolling restart: each process takes the place of the one before, killed or closed, and the next hears it."""
+        options = ("--cache-dir", self.temporary.name + "/cache")
+        before, after = self.chat(*options), self.chat(*options)
+        self.hears(after, before, "cold_tokens")
+        for killed in (True, False, True):
+            if killed:
+                before.process.kill()
+                before.process.wait()
+            else:
+                before.close()
+            self.begins_to_write(after)
+            before, after = after, self.chat(*options)
+            self.hears(after, before, "cold_tokens")
+        before.close()
+        verified = common.run("cache", "verify", self.temporary.name + "/cache")
+        self.assertEqual(verified.returncode, 0, verified.stdout)
+
 
 @unittest.skipIf(shutil.which("redis-server") is None, "there is no redis-server")
 class Shared(News):
