@@ -3,9 +3,9 @@
 # shared and with the static library, find_package, add_subdirectory; from C and C++. Then looks at the shared
 # library: exactly the functions of the public headers, versioned; a SONAME; nothing of jemalloc.
 #
-#   tests/install/check.sh BUILD SOURCE CC CXX GENERATOR
+#   tests/install/check.sh BUILD SOURCE CC CXX GENERATOR WERROR
 set -euo pipefail
-build=$1 source=$2 cc=$3 cxx=$4 generator=$5
+build=$1 source=$2 cc=$3 cxx=$4 generator=$5 werror=$6
 consumer=$source/tests/install/consumer
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -77,7 +77,8 @@ cmake_consumer() {
     done
 }
 cmake_consumer find_package -DCMAKE_PREFIX_PATH="$work/prefix" -DRUNNEL_EXPECT="$version"
-cmake_consumer add_subdirectory -DRUNNEL_SOURCE="$source"
+# With the flags of the build itself the compiler cache has the library.
+cmake_consumer add_subdirectory -DRUNNEL_SOURCE="$source" -DRUNNEL_WERROR="$werror"
 
 # 5. The shared library's face.
 readelf -d "$library" | grep -q "SONAME.*\[librunnel\.so\.${version%%.*}\]" || complain "no SONAME librunnel.so.${version%%.*}"
