@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "runnel_files.h"
+#include "tests/base/whole_file.h"
 #include "tests/model/shared.h"
 
 enum { TRAINED_BYTES = 60000, MOST_PROMPT = 1000 };
@@ -21,11 +22,7 @@ static size_t corpus_bytes;
 
 static void read_corpus(const char *path)
 {
-    FILE *file = fopen(path, "rb");
-
-    assert_non_null(file);
-    corpus_bytes = fread(corpus, 1, sizeof corpus - 1, file);
-    fclose(file);
+    corpus_bytes = read_whole(path, corpus, sizeof corpus);
     assert_true(corpus_bytes > TRAINED_BYTES + 2 * MOST_PROMPT);
 }
 

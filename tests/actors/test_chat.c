@@ -10,6 +10,7 @@
 
 #include "actors/engine.h"
 #include "fixture.h"
+#include "tests/sim/manual.h"
 
 /* ---- A backend that recites ---- */
 
@@ -57,9 +58,8 @@ static int setup(void **state)
     struct rn_model_parts parts = {.limits = limits, .n_vocab = N_BYTES, .backend = &reciter.backend};
 
     (void)state;
-    assert_int_equal(rn_engine_new(NULL, NULL, true, &engine, NULL), RUNNEL_OK);
-    parts.vocab = rn_vocab_new_bytes(&engine->heap);
-    assert_int_equal(rn_model_new_of_parts(engine, &parts, NULL, &model, NULL), RUNNEL_OK);
+    engine = manual_engine(NULL, NULL);
+    model = manual_model(engine, &parts, NULL);
     return 0;
 }
 
@@ -68,15 +68,6 @@ static int teardown(void **state)
     (void)state;
     runnel_engine_free(engine);
     return 0;
-}
-
-static void run_all(void)
-{
-    for (int i = 0; i < 50; i++) {
-        while (rn_runtime_runnable(&engine->runtime) > 0)
-            rn_runtime_step(&engine->runtime, 0, RN_ACTOR_BATCH);
-        runnel_engine_dispatch(engine, 0);
-    }
 }
 
 /* ---- Answers taken apart ---- */
@@ -167,7 +158,7 @@ static void recite(const runnel_chat *chat, const char *script, bool raw, struct
     request.user = record;
     request.raw_answer = raw;
     assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
-    run_all();
+    manual_settle(engine);
     assert_int_equal(record->capture.n_terminal, 1);
     assert_int_equal(record->capture.last.type, RUNNEL_EVENT_DONE);
     assert_int_equal(record->n_tokens, record->capture.last.usage.completion_tokens);
@@ -230,7 +221,7 @@ static void one_by_one(void **state)
     (void)state;
     assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
     do {
-        run_all();
+        manual_settle(engine);
         assert_int_equal(runnel_stream_next(engine, stream, 0, &event), RUNNEL_OK);
         record_event(&record, &event);
     } while (event.type < RUNNEL_EVENT_DONE);
@@ -250,7 +241,7 @@ static size_t read_behind(const runnel_chat *chat, uint32_t coalesce_bytes)
     request.coalesce_bytes = coalesce_bytes;
     assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
     do {
-        run_all();
+        manual_settle(engine);
         assert_int_equal(runnel_stream_next(engine, stream, 0, &event), RUNNEL_OK);
         record_event(&record, &event);
         n_tokens += event.n_tokens;
@@ -297,13 +288,13 @@ static void paused_between(void **state)
     request.on_event = pause_after_each;
     request.user = &record;
     assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
-    run_all();
+    manual_settle(engine);
     while (record.capture.n_terminal == 0) {
         before = record.n_events;
-        run_all();
+        manual_settle(engine);
         assert_int_equal(record.n_events, before);
         assert_int_equal(runnel_stream_resume(engine, stream), RUNNEL_OK);
-        run_all();
+        manual_settle(engine);
         assert_int_equal(record.n_events, before + 1);
     }
     assert_string_equal(record.text, PARTS);
@@ -418,7 +409,7 @@ static void failed_rendering(void **state)
         request.on_event = capture_event;
         request.user = &capture;
         assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
-        run_all();
+        manual_settle(engine);
         assert_int_equal(capture.n_terminal, 1);
         assert_int_equal(capture.last.type, RUNNEL_EVENT_FAILED);
         assert_int_equal(capture.last.status, statuses[i]);

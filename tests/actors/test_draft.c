@@ -13,7 +13,9 @@
 #include "actors/engine.h"
 #include "base/rng.h"
 #include "tests/actors/fixture.h"
+#include "tests/base/whole_file.h"
 #include "tests/model/shared.h"
+#include "tests/sim/manual.h"
 #include "tests/sim/told.h"
 
 #define STREAMS 8
@@ -123,11 +125,10 @@ static void start(const struct setting *s, bool drafts)
     options.max_streams = STREAMS;
     options.on_log = on_log;
     options.allocator = (runnel_allocator){count_alloc, count_free, NULL};
-    assert_int_equal(rn_engine_new(&options, &clock, true, &engine, NULL), RUNNEL_OK);
+    engine = manual_engine(&options, &clock);
     target = new_oracle(&limits, 0);
     drafter = NULL;
     parts.backend = &target->backend;
-    parts.vocab = rn_vocab_new_bytes(&engine->heap);
     if (drafts) {
         limits.n_blocks = s->draft_blocks;
         limits.max_seqs = limits.max_outs = STREAMS;
@@ -140,7 +141,7 @@ static void start(const struct setting *s, bool drafts)
     }
     for (uint32_t n = 1; drafts && n <= 64; n *= 2)
         rn_step_cost_note(&parts.cost, n, verify_us(n));
-    assert_int_equal(rn_model_new_of_parts(engine, &parts, NULL, &model, NULL), RUNNEL_OK);
+    model = manual_model(engine, &parts, NULL);
 }
 
 static void run_actors(void)
@@ -185,11 +186,9 @@ static void stop(void)
     while ((target->first != NULL || (drafter != NULL && drafter->first != NULL)) && step())
         ;
     runnel_engine_free(engine);
-    assert_null(target->breach);
-    oracle_free(target);
+    manual_oracle_free(target);
     if (drafter != NULL)
-        assert_null(drafter->breach);
-    oracle_free(drafter);
+        manual_oracle_free(drafter);
 }
 
 static runnel_request request_of(struct told *told, uint32_t seed, uint32_t n_prompt, int64_t max_tokens)
@@ -731,16 +730,12 @@ static void text_of_another_program(void **state)
     runnel_engine *threads;
     runnel_request request;
     size_t n;
-    FILE *file;
 
     (void)state;
     if (!shared_path("models/stories260K.gguf", path, sizeof path) ||
         !shared_path("oracles/stories260K.greedy.txt", oracle_path, sizeof oracle_path))
         skip();
-    file = fopen(oracle_path, "rb");
-    assert_non_null(file);
-    n = fread(wanted, 1, sizeof wanted, file);
-    fclose(file);
+    n = read_whole(oracle_path, wanted, sizeof wanted);
     threads = start_engine(NULL);
     request = make_request("Once upon a time", 150, &capture);
     request.draft = RUNNEL_DRAFT_MODEL;

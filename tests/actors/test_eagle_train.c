@@ -13,6 +13,7 @@
 
 #include "fixture.h"
 #include "runnel_files.h"
+#include "tests/base/whole_file.h"
 #include "tests/oracle/run_plan.h"
 #include "text/vocab.h"
 #include "train/head_file.h"
@@ -53,17 +54,6 @@ static runnel_training_state train(const runnel_eagle_options *options, size_t b
     return now.state;
 }
 
-static size_t read_all(const char *path, char *bytes, size_t room)
-{
-    FILE *file = fopen(path, "rb");
-    size_t n;
-
-    assert_non_null(file);
-    n = fread(bytes, 1, room, file);
-    fclose(file);
-    return n;
-}
-
 static void test_resume(void **state)
 {
     static char one[8 << 20], two[8 << 20];
@@ -81,9 +71,9 @@ static void test_resume(void **state)
     assert_int_equal(error.status, RUNNEL_STATE);
     assert_non_null(strstr(error.message, "another corpus"));
     assert_int_equal(train(&options, TRAINED_BYTES, other_path, 0, &error), RUNNEL_TRAINING_DONE);
-    n = read_all(head_path, one, sizeof one);
+    n = read_whole(head_path, one, sizeof one);
     assert_true(n > 100000 && n < sizeof one);
-    assert_int_equal(read_all(other_path, two, sizeof two), n);
+    assert_int_equal(read_whole(other_path, two, sizeof two), n);
     assert_memory_equal(one, two, n);
 }
 
@@ -217,7 +207,7 @@ int main(void)
 
     shared_or_skip();
     snprintf(model, sizeof model, "%s", shared_path("models/runnel-tiny-F16.gguf"));
-    corpus_bytes = read_all(shared_path("oracles/runnel-tiny.heldout.txt"), corpus, sizeof corpus);
+    corpus_bytes = read_whole(shared_path("oracles/runnel-tiny.heldout.txt"), corpus, sizeof corpus);
     snprintf(head_path, sizeof head_path, "/tmp/runnel-eagle-%d", (int)getpid());
     snprintf(other_path, sizeof other_path, "%s.other", head_path);
     snprintf(state_path, sizeof state_path, "%s.state", head_path);

@@ -13,6 +13,7 @@
 #include "embed_judge.h"
 #include "fixture.h"
 #include "tests/model/shared.h"
+#include "tests/sim/manual.h"
 
 /* ---- Against another program ---- */
 
@@ -126,21 +127,10 @@ static runnel_engine *engine_of_known(runnel_model **model, uint32_t n_features)
                                                     .block_tokens = 8, .context_tokens = 100};
     struct rn_model_parts parts = {.limits = limits, .n_vocab = N_VOCAB, .n_features = n_features, .row_features = n_features,
                                     .backend = &backend};
-    runnel_engine *engine = NULL;
+    runnel_engine *engine = manual_engine(NULL, NULL);
 
-    assert_int_equal(rn_engine_new(NULL, NULL, true, &engine, NULL), RUNNEL_OK);
-    parts.vocab = rn_vocab_new_bytes(&engine->heap);
-    assert_int_equal(rn_model_new_of_parts(engine, &parts, NULL, model, NULL), RUNNEL_OK);
+    *model = manual_model(engine, &parts, NULL);
     return engine;
-}
-
-static void run_all(runnel_engine *engine)
-{
-    for (int i = 0; i < 50; i++) {
-        while (rn_runtime_runnable(&engine->runtime) > 0)
-            rn_runtime_step(&engine->runtime, 0, RN_ACTOR_BATCH);
-        runnel_engine_dispatch(engine, 0);
-    }
 }
 
 /* n tokens 1, 2, 3 ... */
@@ -158,7 +148,7 @@ static void embed_known(runnel_engine *engine, runnel_model *model, uint32_t n, 
     request.n_tokens = n;
     request.dimensions = dimensions;
     embed_submit(model, &request, &stream);
-    run_all(engine);
+    manual_settle(engine);
     assert_int_equal(v->n_ended, 1);
 }
 
@@ -272,7 +262,7 @@ static void cancelled(void **state)
     (void)state;
     embed_submit(model, &request, &stream);
     assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
-    run_all(engine);
+    manual_settle(engine);
     assert_int_equal(v.n_ended, 1);
     assert_int_equal(v.last.type, RUNNEL_EVENT_CANCELLED);
     assert_int_equal(v.n_embeddings, 0);

@@ -11,6 +11,7 @@
 
 #include "actors/engine.h"
 #include "tests/actors/fixture.h"
+#include "tests/sim/manual.h"
 #include "tests/sim/told.h"
 
 enum { STREAMS = 8, LAYERS = 3, SALT = 41, STEP_US = 1000, PASS_US = 100 };
@@ -80,26 +81,21 @@ static void start(const struct setting *s)
     now_us = 1;
     runnel_engine_options_default(&options);
     options.max_streams = STREAMS;
-    assert_int_equal(rn_engine_new(&options, &clock, true, &engine, NULL), RUNNEL_OK);
+    engine = manual_engine(&options, &clock);
     target = new_oracle(&limits);
     parts.backend = &target->backend;
-    parts.vocab = rn_vocab_new_bytes(&engine->heap);
     new_layers(&limits, &parts.drafter);
     for (uint32_t n = 1; n <= 64; n *= 2)
         rn_step_cost_note(&parts.cost, n, STEP_US);
-    assert_int_equal(rn_model_new_of_parts(engine, &parts, NULL, &model, NULL), RUNNEL_OK);
+    model = manual_model(engine, &parts, NULL);
 }
 
 static void stop(void)
 {
     runnel_engine_free(engine);
-    assert_null(target->breach);
-    oracle_free(target);
-    for (uint32_t l = 0; l < setting.n_layers; l++) {
-        if (layers[l]->breach != NULL)
-            fail_msg("layer %u: %s", l, layers[l]->breach);
-        oracle_free(layers[l]);
-    }
+    manual_oracle_free(target);
+    for (uint32_t l = 0; l < setting.n_layers; l++)
+        manual_oracle_free(layers[l]);
 }
 
 /* ---- What decode has been told ---- */

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "fixture.h"
+#include "tests/base/whole_file.h"
 #include "tests/model/model_edit.h"
 #include "tests/model/shared.h"
 
@@ -338,28 +339,13 @@ static runnel_status fails(runnel_engine *engine, const char *path, runnel_model
     return status;
 }
 
-static char *read_whole(const char *path, size_t *n)
-{
-    FILE *file = fopen(path, "rb");
-    char *bytes;
-
-    assert_non_null(file);
-    fseek(file, 0, SEEK_END);
-    *n = (size_t)ftell(file);
-    rewind(file);
-    bytes = malloc(*n);
-    assert_int_equal(fread(bytes, 1, *n, file), *n);
-    fclose(file);
-    return bytes;
-}
-
 static void bad_files(void **state)
 {
     runnel_engine *engine = start_engine(NULL);
     runnel_model_options options;
     struct scratch scratch;
     size_t n;
-    char *bytes = read_whole(BUNDLED_MODEL, &n);
+    char *bytes = read_whole_new(BUNDLED_MODEL, &n);
 
     (void)state;
     runnel_model_options_default(&options);

@@ -11,6 +11,7 @@
 
 #include "fixture.h"
 #include "runnel_files.h"
+#include "tests/base/whole_file.h"
 #include "tests/sim/manual.h"
 
 #define BLOCK 8
@@ -245,27 +246,6 @@ static runnel_event send_file(runnel_session *session, bool exports, struct capt
     return capture->last;
 }
 
-static size_t read_whole(unsigned char *bytes, size_t capacity)
-{
-    FILE *f = fopen(path, "rb");
-    size_t n;
-
-    assert_non_null(f);
-    n = fread(bytes, 1, capacity, f);
-    fclose(f);
-    assert_true(n < capacity);
-    return n;
-}
-
-static void write_whole(const unsigned char *bytes, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
-}
-
 /* An error, and no session; never a crash. */
 static void assert_refused(void)
 {
@@ -291,7 +271,7 @@ static void never_came(void **state)
     (void)state;
     strcpy(path, "/tmp/runnel-test-XXXXXX");
     close(mkstemp(path));
-    write_whole((const unsigned char *)"rubbish", 7);
+    write_whole(path, "rubbish", 7);
     runnel_session_file_default(&file);
     file.path = path;
     file.on_event = capture_event;
@@ -330,19 +310,19 @@ static void mutated(void **state)
     capture_clear(&capture);
     end = send_file(&session, true, &capture);
     assert_int_equal(end.type, RUNNEL_EVENT_DONE);
-    n = read_whole(bytes, sizeof bytes);
+    n = read_whole(path, bytes, sizeof bytes);
     assert_int_equal(n, 128 + 4 * 22 + 4 + 3 * (BLOCK * 8 + 16));
     for (size_t i = 0; i < 8 * n; i++) {
         bytes[i / 8] ^= (unsigned char)(1 << i % 8);
-        write_whole(bytes, n);
+        write_whole(path, bytes, n);
         assert_refused();
         bytes[i / 8] ^= (unsigned char)(1 << i % 8);
     }
     for (size_t i = 0; i < n; i++) {
-        write_whole(bytes, i);
+        write_whole(path, bytes, i);
         assert_refused();
     }
-    write_whole(bytes, n + 1);
+    write_whole(path, bytes, n + 1);
     assert_refused();
     for (size_t i = 0; i < BLOCK * 8 + 16; i++) { /* two blocks change places */
         unsigned char *block = bytes + n - 3 * (BLOCK * 8 + 16) + i, kept = block[0];
@@ -350,7 +330,7 @@ static void mutated(void **state)
         block[0] = block[BLOCK * 8 + 16];
         block[BLOCK * 8 + 16] = kept;
     }
-    write_whole(bytes, n);
+    write_whole(path, bytes, n);
     assert_refused();
     unlink(path);
     assert_int_equal(runnel_session_free(model, session), RUNNEL_OK);

@@ -10,6 +10,7 @@
 #include "actors/engine.h"
 #include "tests/actors/fixture.h"
 #include "tests/sim/liar.h"
+#include "tests/sim/manual.h"
 #include "tests/sim/told.h"
 
 #define STREAMS 8
@@ -41,11 +42,10 @@ static void start_with(const struct rn_backend_limits *room, uint32_t percent)
     runnel_engine_options_default(&options);
     options.max_streams = STREAMS;
     liar = (struct liar_plan){.alphabet = alphabet, .salt = SALT, .percent = percent, .seed = percent};
-    assert_int_equal(rn_engine_new(&options, &clock, true, &engine, NULL), RUNNEL_OK);
+    engine = manual_engine(&options, &clock);
     oracle = oracle_new(&limits, &alphabet, SALT);
     parts.backend = &oracle->backend;
-    parts.vocab = rn_vocab_new_bytes(&engine->heap);
-    assert_int_equal(rn_model_new_of_parts(engine, &parts, NULL, &model, NULL), RUNNEL_OK);
+    model = manual_model(engine, &parts, NULL);
     step_us = 1000;
 }
 
@@ -57,27 +57,19 @@ static void start(uint32_t n_blocks, uint32_t block_tokens, uint32_t percent)
 
 static void stop(void)
 {
-    runnel_engine_free(engine);
-    assert_null(oracle->breach);
-    oracle_free(oracle);
-}
-
-static void run_actors(void)
-{
-    while (rn_runtime_runnable(&engine->runtime) > 0)
-        rn_runtime_step(&engine->runtime, 0, RN_ACTOR_BATCH);
+    manual_close(engine, oracle);
 }
 
 /* One step, which takes step_us whatever its rows, and all that follows. */
 static void step(void)
 {
-    run_actors();
+    manual_run(engine);
     now_us += step_us;
     if (oracle->first != NULL)
         oracle_complete(oracle, ORACLE_FAULT_NONE);
-    run_actors();
+    manual_run(engine);
     runnel_engine_dispatch(engine, 0);
-    run_actors();
+    manual_run(engine);
 }
 
 static runnel_request request_of(struct told *told, uint32_t seed, int64_t max_tokens)
@@ -257,7 +249,7 @@ static void dear_drafts_end(void **state)
     request = request_of(&told, 1, 110);
     told_submit(&told, model, &request);
     for (uint32_t i = 0; i < 400 && !told.ended; i++) {
-        run_actors();
+        manual_run(engine);
         step_us = oracle->first != NULL ? 1000 * oracle->first->n_rows : 1000;
         step();
     }

@@ -278,24 +278,3 @@ int cold_tear_down(void **state)
     cold_folder_remove(cold_folder);
     return rn_heap_blocks(&cold_heap) == 0 ? 0 : -1;
 }
-
-size_t cold_slurp(const char *path, uint8_t *bytes, size_t room)
-{
-    FILE *f = fopen(path, "rb");
-    size_t n;
-
-    assert_non_null(f);
-    n = fread(bytes, 1, room, f);
-    fclose(f);
-    assert_true(n < room);
-    return n;
-}
-
-void cold_spill(const char *path, const uint8_t *bytes, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    fclose(f);
-}

@@ -58,8 +58,4 @@ int cold_tear_down(void **state);
 void cold_folder_make(char *path, size_t n);
 void cold_folder_remove(const char *path);
 
-/* All bytes of a file, fewer than `room`; and a file of just these bytes. */
-size_t cold_slurp(const char *path, uint8_t *bytes, size_t room);
-void cold_spill(const char *path, const uint8_t *bytes, size_t n);
-
 #endif

@@ -18,6 +18,7 @@
 #include "cache/cold_format.h"
 #include "cache/sort.h"
 #include "runnel_files.h"
+#include "tests/base/whole_file.h"
 #include "tests/cache/cold_fixture.h"
 
 static struct rn_cold_id id_of(unsigned char model)
@@ -203,7 +204,7 @@ static void test_verify_each_byte(void **state)
     (void)state;
     fill(1, 1, 3);
     one_segment(path, sizeof path);
-    n = cold_slurp(path, bytes, sizeof bytes);
+    n = read_whole(path, bytes, sizeof bytes);
     mark_free(unchecked, 3, &index);
     assert_int_equal(n, index + 3 * (8 + 96 + 4 * COLD_B) + 48);
     for (size_t i = 0; i <= n; i++) {
@@ -211,7 +212,7 @@ static void test_verify_each_byte(void **state)
 
         if (i < n)
             bytes[i] ^= (uint8_t)(1 + i % 255);
-        cold_spill(path, bytes, n);
+        write_whole(path, bytes, n);
         assert_int_equal(runnel_cache_verify(cold_folder, NULL, on_damage, &damage, &totals, NULL), RUNNEL_OK);
         assert_int_equal(damage.n, totals.damaged);
         assert_int_equal(damage.n > 0, i < n && !unchecked[i]);
@@ -234,15 +235,15 @@ static void test_verify_without_index(void **state)
     (void)state;
     fill(1, 1, 3);
     one_segment(path, sizeof path);
-    cold_slurp(path, bytes, sizeof bytes);
+    read_whole(path, bytes, sizeof bytes);
     mark_free(unchecked, 3, &end);
     memset(bytes + end, 0, 96 + 4 * COLD_B);
     memset(bytes + end + 96 + 4 * COLD_B, 7, 50);
-    cold_spill(path, bytes, end + 96 + 4 * COLD_B + 50);
+    write_whole(path, bytes, end + 96 + 4 * COLD_B + 50);
     assert_int_equal(runnel_cache_verify(cold_folder, NULL, on_damage, &damage, &totals, NULL), RUNNEL_OK);
     assert_true(totals.damaged == 0 && totals.records == 3);
     bytes[256 + 20] ^= 1; /* the first head: the two behind it are still found */
-    cold_spill(path, bytes, end);
+    write_whole(path, bytes, end);
     assert_int_equal(runnel_cache_verify(cold_folder, NULL, on_damage, &damage, &totals, NULL), RUNNEL_OK);
     assert_true(totals.damaged == 1 && totals.records == 2 && damage.offset == 256);
     assert_true(cold_payload((struct cold_key){0, 0, 0}, payload) > 0);
@@ -259,7 +260,7 @@ static void test_behind_a_damaged_head(void **state)
     (void)state;
     fill(1, 3, 1);
     one_segment(path, sizeof path);
-    cold_slurp(path, bytes, sizeof bytes);
+    read_whole(path, bytes, sizeof bytes);
     for (uint32_t c = 0; c < 3; c++) {
         starts[c] = n;
         n += (head + cold_payload((struct cold_key){c, 0, c % 2}, payload) + 7) / 8 * 8;
@@ -267,12 +268,12 @@ static void test_behind_a_damaged_head(void **state)
     for (uint32_t c = 0; c < 3; c++) {
         for (size_t i = 0; i < head; i++) {
             bytes[starts[c] + i] ^= (uint8_t)(1 + i % 255);
-            cold_spill(path, bytes, n);
+            write_whole(path, bytes, n);
             assert_int_equal(readable(1), 2);
             bytes[starts[c] + i] ^= (uint8_t)(1 + i % 255);
         }
     }
-    cold_spill(path, bytes, n);
+    write_whole(path, bytes, n);
     assert_int_equal(readable(1), 3);
 }
 
@@ -288,7 +289,7 @@ static bool files_hold(unsigned char model, const void *bytes, size_t n)
     for (unsigned number = 1; number < 40; number++) {
         snprintf(path, sizeof path, "%s/%s/%016x.kv", cold_folder, hex, number);
         if (access(path, F_OK) == 0)
-            found |= memmem(file, cold_slurp(path, file, sizeof file), bytes, n) != NULL;
+            found |= memmem(file, read_whole(path, file, sizeof file), bytes, n) != NULL;
     }
     return found;
 }
@@ -457,13 +458,13 @@ static void put_foreign(const char *store)
     uint8_t byte = 1;
 
     snprintf(path, sizeof path, "%s/notes.txt", cold_folder);
-    cold_spill(path, &byte, 1);
+    write_whole(path, &byte, 1);
     snprintf(path, sizeof path, "%s/%032d", cold_folder, 7); /* a link to a fingerprint is none */
     assert_int_equal(symlink(store, path), 0);
     snprintf(path, sizeof path, "%s/%032d", cold_folder, 8); /* nor is a file */
-    cold_spill(path, &byte, 1);
+    write_whole(path, &byte, 1);
     snprintf(path, sizeof path, "%s/notes.txt", store);
-    cold_spill(path, &byte, 1);
+    write_whole(path, &byte, 1);
     snprintf(target, sizeof target, "%s/notes.txt", cold_folder);
     snprintf(path, sizeof path, "%s/%016x.kv", store, 0x70);
     assert_int_equal(symlink(target, path), 0);
@@ -523,7 +524,7 @@ static void test_errors(void **state)
     fill(1, 1, 1);
     assert_error(runnel_cache_ls("/nonexistent/x", NULL, NULL, &totals, &error), RUNNEL_IO, &error, "/nonexistent/x");
     snprintf(path, sizeof path, "%s/file", cold_folder);
-    cold_spill(path, &byte, 1);
+    write_whole(path, &byte, 1);
     assert_error(runnel_cache_verify(path, NULL, NULL, NULL, &totals, &error), RUNNEL_IO, &error, "ot a directory");
     assert_error(runnel_cache_ls(NULL, NULL, NULL, NULL, &error), RUNNEL_INVALID, &error, "no path");
     assert_error(runnel_cache_ls("", NULL, NULL, NULL, &error), RUNNEL_INVALID, &error, "no path");

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "cache/cold_format.h"
+#include "tests/base/whole_file.h"
 #include "tests/cache/cold_fixture.h"
 
 enum { MOST_CALLS = 100000 };
@@ -179,13 +180,13 @@ static void test_garbage(void **state)
     rn_cold_hex(&print, hex);
     append_chain(writer, 2, 6);
     snprintf(path, sizeof path, "%s/%s/%016x.kv", cold_folder, hex, 1);
-    n = cold_slurp(path, bytes, sizeof bytes);
+    n = read_whole(path, bytes, sizeof bytes);
     memset(bytes + n, 'x', 4000); /* behind the last record */
-    cold_spill(path, bytes, n + 4000);
+    write_whole(path, bytes, n + 4000);
     snprintf(path, sizeof path, "%s/%s/%016x.kv", cold_folder, hex, 2);
-    cold_spill(path, bytes, n); /* says that it is another */
+    write_whole(path, bytes, n); /* says that it is another */
     snprintf(path, sizeof path, "%s/%s/%016x.kv", cold_folder, hex, 3);
-    cold_spill(path, bytes, 100);
+    write_whole(path, bytes, 100);
     follow(reader, &told);
     assert_int_equal(told.n, 7);
     assert_int_equal(stats_of(reader).segments, 1);

@@ -21,6 +21,7 @@
 #include "base/rng.h"
 #include "cache/cold_format.h"
 #include "tests/base/refusing.h"
+#include "tests/base/whole_file.h"
 #include "tests/cache/cold_fixture.h"
 
 static struct rn_cold_store *open_with(const struct rn_cold_io *io, const struct rn_cold_limits *limits,
@@ -231,7 +232,7 @@ static size_t small_segment(bool with_index, char *path, size_t path_bytes, uint
     rn_cold_store_stats(store, &stats);
     rn_cold_store_close(store);
     segment_path(path, path_bytes);
-    n = cold_slurp(path, bytes, room);
+    n = read_whole(path, bytes, room);
     assert_true(n > stats.file_bytes);
     return with_index ? n : (size_t)stats.file_bytes;
 }
@@ -243,7 +244,7 @@ static size_t read_damaged(const char *path, const uint8_t *bytes, size_t n)
     struct rn_cold_store *store;
     size_t good;
 
-    cold_spill(path, bytes, n);
+    write_whole(path, bytes, n);
     store = open_with(NULL, &cold_roomy, &told);
     assert_true(told.n <= 3);
     good = cold_read_all(store, &told);
@@ -322,7 +323,7 @@ static void test_foreign_files(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(other, sizeof other, "%.*s/%s", (int)(strrchr(path, '/') - path), path, names[i]);
-        cold_spill(other, bytes, i % 2 == 0 ? n : i); /* the segment under another's number, or next to nothing */
+        write_whole(other, bytes, i % 2 == 0 ? n : i); /* the segment under another's number, or next to nothing */
     }
     snprintf(other, sizeof other, "%.*s/0000000000000007.kv", (int)(strrchr(path, '/') - path), path);
     assert_int_equal(mkfifo(other, 0600), 0);

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/base/whole_file.h"
+
 void w_free(struct writer *w)
 {
     free(w->bytes);
@@ -107,12 +109,7 @@ void w_tensor(struct writer *w, const char *name, uint32_t n_dims, const uint64_
 void w_save(const struct writer *w, const char *directory, const char *name)
 {
     char path[512];
-    FILE *file;
 
     snprintf(path, sizeof path, "%s/%s", directory, name);
-    file = fopen(path, "wb");
-    assert_non_null(file);
-    if (w->n > 0)
-        assert_int_equal(fwrite(w->bytes, 1, w->n, file), w->n);
-    assert_int_equal(fclose(file), 0);
+    write_whole(path, w->bytes, w->n);
 }

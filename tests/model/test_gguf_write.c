@@ -15,6 +15,7 @@
 #include "gguf_writer.h"
 #include "model/gguf_write.h"
 #include "tests/base/refusing.h"
+#include "tests/base/whole_file.h"
 
 static struct rn_heap heap;
 static char path[64];
@@ -41,7 +42,6 @@ static void test_bytes(void **state)
     static const uint32_t numbers[] = {7, 256};
     unsigned char bytes[sizeof expected + 1];
     struct rn_gguf_writer w;
-    FILE *file;
 
     (void)state;
     rn_gguf_writer_init(&w, &heap);
@@ -51,10 +51,7 @@ static void test_bytes(void **state)
     rn_gguf_put_tensor(&w, "y", RN_F32, 2, column, values);
     assert_int_equal(rn_gguf_writer_save(&w, path, NULL), RUNNEL_OK);
     rn_gguf_writer_fini(&w);
-    file = fopen(path, "rb");
-    assert_non_null(file);
-    assert_int_equal(fread(bytes, 1, sizeof bytes, file), sizeof expected);
-    fclose(file);
+    assert_int_equal(read_whole(path, bytes, sizeof bytes), sizeof expected);
     assert_memory_equal(bytes, expected, sizeof expected);
     assert_true(rn_heap_blocks(&heap) == 0);
 }
@@ -116,11 +113,9 @@ static void test_no_memory(void **state)
         struct refusing refusing = {.refuse_at = at};
         struct rn_heap small = refusing_heap(&refusing);
         struct rn_gguf_writer w;
-        FILE *file = fopen(path, "wb");
+        char now[4];
 
-        assert_non_null(file);
-        fputs("old", file);
-        fclose(file);
+        write_whole(path, "old", 3);
         rn_gguf_writer_init(&w, &small);
         fill(&w, values);
         status = rn_gguf_writer_save(&w, path, NULL);
@@ -129,9 +124,8 @@ static void test_no_memory(void **state)
         if (status == RUNNEL_OK)
             break;
         assert_int_equal(status, RUNNEL_NO_MEMORY);
-        file = fopen(path, "rb");
-        assert_true(file != NULL && fgetc(file) == 'o' && fgetc(file) == 'l');
-        fclose(file);
+        assert_int_equal(read_whole(path, now, sizeof now), 3);
+        assert_memory_equal(now, "old", 3);
         assert_true(at < 100);
     }
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/base/whole_file.h"
 #include "tests/oracle/run_plan.h"
 
 struct model {
@@ -277,15 +278,11 @@ static void greedy_text_is_the_published_one(void **state)
     const struct run_options options = options_of(RUNNEL_KV_F32);
     struct run_piece piece = {.n = 1, .last_only = true};
     char expected[4096], text[4096 + 64];
-    FILE *file = fopen(shared_path("oracles/stories260K.greedy.txt"), "rb");
     int32_t token = 1; /* BOS */
     struct run run;
-    size_t n = 0, wanted;
+    size_t n = 0, wanted = read_whole(shared_path("oracles/stories260K.greedy.txt"), expected, sizeof expected);
 
     (void)state;
-    assert_non_null(file);
-    wanted = fread(expected, 1, sizeof expected, file);
-    fclose(file);
     while (wanted > 0 && expected[wanted - 1] == '\n')
         wanted--;
     assert_true(wanted > 400);

@@ -16,21 +16,39 @@ struct oracle_alphabet manual_alphabet(uint32_t n)
     return alphabet;
 }
 
+runnel_engine *manual_engine(const runnel_engine_options *options, const struct rn_clock *clock)
+{
+    runnel_engine *engine = NULL;
+    runnel_error error;
+
+    if (rn_engine_new(options, clock, true, &engine, &error) != RUNNEL_OK)
+        fail_msg("engine: %s", error.message);
+    return engine;
+}
+
+runnel_model *manual_model(runnel_engine *engine, struct rn_model_parts *parts, const runnel_model_options *options)
+{
+    runnel_model *model = NULL;
+    runnel_error error;
+
+    parts->vocab = rn_vocab_new_bytes(&engine->heap);
+    if (rn_model_new_of_parts(engine, parts, options, &model, &error) != RUNNEL_OK)
+        fail_msg("model: %s", error.message);
+    return model;
+}
+
 void manual_open(const struct manual_plan *plan, runnel_engine **engine, runnel_model **model, struct oracle **oracle)
 {
     struct rn_model_parts parts = {.limits = plan->limits, .n_vocab = ORACLE_VOCAB, .cold_io = plan->cold_io,
                                    .cache_places = plan->cache_places};
     struct oracle_alphabet alphabet = manual_alphabet(plan->n_letters == 0 ? 2 : plan->n_letters);
-    runnel_error error;
 
-    assert_int_equal(rn_engine_new(plan->options, plan->clock, true, engine, NULL), RUNNEL_OK);
+    *engine = manual_engine(plan->options, plan->clock);
     *oracle = oracle_new(&plan->limits, &alphabet, 1);
     assert_non_null(*oracle);
     (*oracle)->submitted = plan->submitted;
     parts.backend = &(*oracle)->backend;
-    parts.vocab = rn_vocab_new_bytes(&(*engine)->heap);
-    if (rn_model_new_of_parts(*engine, &parts, plan->model, model, &error) != RUNNEL_OK)
-        fail_msg("%s", error.message);
+    *model = manual_model(*engine, &parts, plan->model);
 }
 
 void manual_close(runnel_engine *engine, struct oracle *oracle)
@@ -39,7 +57,13 @@ void manual_close(runnel_engine *engine, struct oracle *oracle)
     while (oracle->first != NULL)
         oracle_complete(oracle, ORACLE_FAULT_NONE);
     runnel_engine_free(engine);
-    assert_null(oracle->breach);
+    manual_oracle_free(oracle);
+}
+
+void manual_oracle_free(struct oracle *oracle)
+{
+    if (oracle->breach != NULL)
+        fail_msg("%s", oracle->breach);
     oracle_free(oracle);
 }
 

@@ -1,5 +1,6 @@
-/* An engine without threads that has the oracle model, for tests that drive it by hand: actors run when the test says
- * so, and a step of the model ends when the test lets it (oracle_complete). */
+/* An engine without threads, for tests that drive it by hand: actors run when the test says so, and a step of the model
+ * ends when the test lets it (oracle_complete). With the oracle model (manual_open), or with a model of the test's own
+ * parts (manual_engine, manual_model). What cannot be opened fails the test. */
 #ifndef RN_TESTS_SIM_MANUAL_H
 #define RN_TESTS_SIM_MANUAL_H
 
@@ -17,11 +18,21 @@ struct manual_plan {
     void (*submitted)(void *user, struct oracle *oracle); /* with each step; NULL: it waits */
 };
 
-/* The oracle has the salt 1. Fails the test where it cannot. */
+/* NULL: options as they are by default, the machine's clock. */
+runnel_engine *manual_engine(const runnel_engine_options *options, const struct rn_clock *clock);
+
+/* A model of these parts, with a token for each byte; of an engine with threads, too. options NULL: by default. */
+runnel_model *manual_model(runnel_engine *engine, struct rn_model_parts *parts, const runnel_model_options *options);
+
+/* An engine with one model, the oracle of salt 1. */
 void manual_open(const struct manual_plan *plan, runnel_engine **engine, runnel_model **model, struct oracle **oracle);
 
-/* Ends what a failed test may have left, frees both, and fails the test where the engine broke the backend's contract. */
+/* Ends what a failed test may have left, frees both, and fails the test where the engine broke the backend's
+ * contract. */
 void manual_close(runnel_engine *engine, struct oracle *oracle);
+
+/* Frees it, and fails the test where its contract was broken. */
+void manual_oracle_free(struct oracle *oracle);
 
 /* Runs actors until none can run; the host hears nothing. */
 void manual_run(runnel_engine *engine);

@@ -138,26 +138,6 @@ const char *shared_path(const char *name)
     return path;
 }
 
-char *read_whole(const char *path, size_t *n)
-{
-    FILE *file = fopen(path, "rb");
-    char *bytes;
-    long size;
-
-    assert_non_null(file);
-    assert_int_equal(fseek(file, 0, SEEK_END), 0);
-    size = ftell(file);
-    assert_true(size >= 0);
-    rewind(file);
-    bytes = malloc((size_t)size + 1);
-    assert_non_null(bytes);
-    *n = fread(bytes, 1, (size_t)size, file);
-    assert_int_equal(*n, size);
-    bytes[*n] = '\0';
-    fclose(file);
-    return bytes;
-}
-
 struct rn_vocab *vocab_of_file(struct rn_heap *heap, const char *path)
 {
     struct rn_gguf *gguf;

@@ -42,9 +42,6 @@ struct rn_vocab *made(struct rn_heap *heap, struct maker *maker);
 /* $RUNNEL_SHARED or ../shared followed by /name, in a static buffer; NULL where that is not there. */
 const char *shared_path(const char *name);
 
-/* Contents of a file, to be freed with free(); fails the test if it cannot be read. */
-char *read_whole(const char *path, size_t *n);
-
 /* The vocabulary of a file; fails the test if that does not load. */
 struct rn_vocab *vocab_of_file(struct rn_heap *heap, const char *path);
 

@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "fixture.h"
+#include "tests/base/whole_file.h"
 
 #define PART "\n__ggml_vocab_test__\n"
 
@@ -35,7 +36,7 @@ static char *oracle_text(const char *name, const char *ending)
     size_t n;
 
     snprintf(path, sizeof path, "oracles/tokenizers/ggml-vocab-%s.gguf.%s", name, ending);
-    return read_whole(shared_path(path), &n);
+    return read_whole_new(shared_path(path), &n);
 }
 
 /* One text against one line of ids; returns the start of the next line. */
@@ -161,7 +162,7 @@ static void check_file_round_trip(const char *model, const char *text_file)
 
     rn_heap_init(&heap, NULL);
     vocab = vocab_of_file(&heap, shared_path(model));
-    text = read_whole(shared_path(text_file), &n);
+    text = read_whole_new(shared_path(text_file), &n);
     check_round_trip(&heap, vocab, text, n);
     free(text);
     rn_vocab_free(vocab);

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "tests/sim/manual.h"
 
 enum { STREAMS = 64, PATIENCE_S = 600 };
 
@@ -26,12 +27,6 @@ static struct stream {
 static const struct oracle_alphabet alphabet = {8, {'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'}};
 
 /* ---- The engine ---- */
-
-static void complete_at_once(void *user, struct oracle *oracle)
-{
-    (void)user;
-    oracle_complete(oracle, ORACLE_FAULT_NONE);
-}
 
 static uint64_t now_us(void *user)
 {
@@ -72,17 +67,15 @@ void rig_open(struct rig *rig, const struct rig_plan *plan)
                                        .context_tokens = RIG_CONTEXT};
     struct rn_model_parts parts = {.n_vocab = ORACLE_VOCAB};
     runnel_model_options options;
-    runnel_error error;
 
     *rig = (struct rig){.plan = *plan};
     limits.n_blocks = plan->n_blocks == 0 ? 32 : plan->n_blocks;
     new_engine(rig);
     rig->oracle = oracle_new(&limits, &alphabet, plan->oracle_salt);
     assert_non_null(rig->oracle);
-    rig->oracle->submitted = complete_at_once;
+    rig->oracle->submitted = manual_complete_at_once;
     parts.limits = limits;
     parts.backend = &rig->oracle->backend;
-    parts.vocab = rn_vocab_new_bytes(&rig->engine->heap);
     parts.cold_io = plan->io;
     parts.cache_places = plan->places == 0 ? 512 : plan->places;
     runnel_model_options_default(&options);
@@ -92,15 +85,13 @@ void rig_open(struct rig *rig, const struct rig_plan *plan)
     options.cache_dir = plan->dir;
     options.cache_codec = plan->codec;
     options.cache_shared = plan->shared;
-    if (rn_model_new_of_parts(rig->engine, &parts, &options, &rig->model, &error) != RUNNEL_OK)
-        fail_msg("model: %s", error.message);
+    rig->model = manual_model(rig->engine, &parts, &options);
 }
 
 void rig_close(struct rig *rig)
 {
     runnel_engine_free(rig->engine);
-    assert_null(rig->oracle->breach);
-    oracle_free(rig->oracle);
+    manual_oracle_free(rig->oracle);
 }
 
 runnel_engine_stats rig_stats(const struct rig *rig)
@@ -121,8 +112,7 @@ static void run(struct rig *rig)
         runnel_engine_dispatch(rig->engine, 0);
         return;
     }
-    while (rn_runtime_runnable(&rig->engine->runtime) > 0)
-        rn_runtime_step(&rig->engine->runtime, 0, RN_ACTOR_BATCH);
+    manual_run(rig->engine);
     rn_runtime_look_at_clock(&rig->engine->runtime);
     runnel_engine_dispatch(rig->engine, 0);
 }

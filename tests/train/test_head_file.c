@@ -15,6 +15,7 @@
 
 #include "base/status.h"
 #include "model/quant.h"
+#include "tests/base/whole_file.h"
 #include "train/head_file.h"
 
 static struct rn_heap heap;
@@ -68,19 +69,14 @@ static runnel_status open_changed(const char *name, size_t skip, const void *byt
     runnel_status status;
     size_t length;
     char *at;
-    FILE *file;
 
     save(false, &trainer);
     rn_trainer_fini(&trainer);
-    file = fopen(path, "r+b");
-    assert_non_null(file);
-    length = fread(content, 1, sizeof content, file);
+    length = read_whole(path, content, sizeof content);
     at = memmem(content, length, name, strlen(name));
     assert_non_null(at);
     memcpy(at + strlen(name) + skip, bytes, n);
-    rewind(file);
-    assert_int_equal(fwrite(content, 1, length, file), length);
-    fclose(file);
+    write_whole(path, content, length);
     rn_error_clear(error);
     status = rn_head_open(&head, &heap, path, error);
     assert_true(status == RUNNEL_OK || head.weights == NULL);
