@@ -441,10 +441,8 @@ static void tell_out(struct rn_decode *decode, struct rn_batch *batch, const str
         item->position = out->position;
         item->logits = out->keep_logits;
     }
-    if (out->drawn) {
+    if (out->drawn)
         rn_note_token(decode, out->request);
-        rn_counter_add(&decode->model->engine->totals.tokens, 1);
-    }
     if (out->tells_token) {
         item = add_item(batch, out->request, RUNNEL_EVENT_TOKEN);
         item->token = out->pick.token;
@@ -575,7 +573,6 @@ static void tell(struct rn_decode *decode, struct rn_batch *batch)
         tell_part(decode, batch, &batch->parts[i], outs);
         outs += batch->parts[i].n_outs;
     }
-    rn_counter_add(&decode->model->engine->totals.steps, 1);
     send_lists(decode, batch); /* before the END of any of them: its RETIRE must come behind */
     for (uint32_t i = 0; i < batch->n_parts; i++)
         drop_if_done(decode, batch->parts[i].request);

@@ -472,7 +472,6 @@ static void add_chunk(struct rn_decode *decode, struct rn_request *request, uint
         add_row(decode, part, last && request->n_fill < request->n_limit, next_logits(decode, request));
     }
     request->last_chunk = part->last = request->n_done == request->n_fill;
-    rn_counter_add(&decode->model->engine->totals.prompt_tokens, n);
 }
 
 static void add_prompts_of(struct rn_decode *decode, int64_t level, uint32_t max_rows)

@@ -271,30 +271,32 @@ void runnel_engine_free(runnel_engine *engine)
 void runnel_engine_get_stats(runnel_engine *engine, runnel_engine_stats *stats)
 {
     const struct rn_totals *totals = &engine->totals;
+    const struct rn_metrics_list *metrics = &engine->metrics;
+    uint64_t hits = rn_metrics_sum(metrics, RN_COUNT_PREFIX_HITS); /* before what they are part of */
+    uint64_t queries = rn_metrics_sum(metrics, RN_COUNT_PREFIX_QUERIES);
+    int64_t asked = rn_counter_get(&totals->asked_blocks);
     runnel_engine_stats now = {
         .struct_size = stats->struct_size,
         .streams = (uint64_t)rn_counter_get(&totals->streams),
         .sessions = (uint64_t)rn_counter_get(&totals->sessions),
         .models = (uint64_t)rn_counter_get(&totals->models),
         .messages = rn_pool_taken(&engine->runtime.messages),
-        .blocks_used = (uint64_t)rn_counter_get(&totals->blocks_used),
-        .blocks_total = (uint64_t)rn_counter_get(&totals->blocks_total),
+        .blocks_used = rn_metrics_sum(metrics, RN_COUNT_BLOCKS_USED),
+        .blocks_total = rn_metrics_sum(metrics, RN_COUNT_BLOCKS_TOTAL),
         .heap_bytes = rn_heap_bytes(&engine->heap),
-        .steps = (uint64_t)rn_counter_get(&totals->steps),
-        .prompt_tokens = (uint64_t)rn_counter_get(&totals->prompt_tokens),
-        .tokens = (uint64_t)rn_counter_get(&totals->tokens),
-        .prefix_hit_tokens = (uint64_t)rn_counter_get(&totals->prefix_hit_tokens),
-        .prefix_missed_tokens = (uint64_t)rn_counter_get(&totals->prefix_missed_tokens),
-        .evicted_blocks = (uint64_t)rn_counter_get(&totals->evicted_blocks),
-        .preemptions = (uint64_t)rn_counter_get(&totals->preemptions),
+        .steps = rn_metrics_sum(metrics, RN_COUNT_STEPS),
+        .prompt_tokens = rn_metrics_sum(metrics, RN_COUNT_PROMPT_TOKENS),
+        .tokens = rn_metrics_sum(metrics, RN_COUNT_TOKENS),
+        .prefix_hit_tokens = hits,
+        .prefix_missed_tokens = queries > hits ? queries - hits : 0,
+        .evicted_blocks = rn_metrics_sum(metrics, RN_COUNT_EVICTED_BLOCKS),
+        .preemptions = rn_metrics_sum(metrics, RN_COUNT_PREEMPTIONS),
         .queued_tokens = (uint64_t)rn_counter_get(&totals->queued_tokens),
         .queued_bytes = (uint64_t)rn_counter_get(&totals->queued_bytes),
     };
-    int64_t asked = rn_counter_get(&totals->asked_blocks);
 
     if (asked > 0)
         now.prefix_ceiling = (double)rn_counter_get(&totals->known_blocks) / (double)asked;
-
     memcpy(stats, &now, stats->struct_size < sizeof now ? stats->struct_size : sizeof now);
 }
 

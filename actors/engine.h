@@ -27,10 +27,10 @@
 #define RN_MAX_MODELS 64
 #define RN_MODEL_ACTORS 8
 
-/* Counters of a whole engine; see runnel_engine_stats. */
+/* What is counted of the engine as a whole; what is a model's is counted in its metrics alone (actors/metrics.h). Written
+ * by whoever begins or ends one, read by any thread. */
 struct rn_totals {
-    struct rn_counter streams, sessions, models, loads, blocks_used, blocks_total, steps, prompt_tokens, tokens;
-    struct rn_counter prefix_hit_tokens, prefix_missed_tokens, evicted_blocks, preemptions;
+    struct rn_counter streams, sessions, models, loads;
     struct rn_counter queued_tokens, queued_bytes;
     struct rn_counter asked_blocks, known_blocks; /* of prompts: all, and those an endless cache would have had */
 };

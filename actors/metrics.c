@@ -238,6 +238,15 @@ void rn_metrics_fini(struct rn_metrics_list *list, struct rn_heap *heap)
     }
 }
 
+uint64_t rn_metrics_sum(const struct rn_metrics_list *list, enum rn_count which)
+{
+    uint64_t sum = 0;
+
+    for (const struct rn_metrics *m = rn_metrics_first(list); m != NULL; m = m->next)
+        sum += rn_metrics_value(m, which);
+    return sum;
+}
+
 /* ---- The struct ---- */
 
 static double shown(const struct rn_edges *edges, uint64_t value)

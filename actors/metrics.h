@@ -5,6 +5,7 @@
  * A model's metrics are found by its name (its file's, without folder and ".gguf") and live as long as the engine:
  * a model that is freed and loaded again goes on counting, and nothing that was counted is ever lost. Two loads of
  * one file share them. Values are whole numbers: microseconds of the engine's clock, or tokens, rows, sequences.
+ * Each event is counted here and nowhere else: runnel_engine_stats, too, is made of these.
  *
  * Nothing here orders anything, allocates (but rn_metrics_of) or waits. What is read while threads write is each
  * value by itself; a histogram's count is the sum of its buckets. */
@@ -165,5 +166,8 @@ static inline uint64_t rn_metrics_value(const struct rn_metrics *metrics, enum r
 
     return value > 0 ? (uint64_t)value : 0;
 }
+
+/* Of all models there have been: what rn_metrics_value is of each, added up. Any thread. */
+uint64_t rn_metrics_sum(const struct rn_metrics_list *list, enum rn_count which);
 
 #endif

@@ -765,7 +765,6 @@ runnel_status rn_tier_init(struct rn_tier *tier, struct runnel_model *model)
         goto fail_shelf;
     if (rn_tier_lease_init(tier) != RUNNEL_OK)
         goto fail_cache;
-    rn_counter_add(&engine->totals.blocks_total, model->parts.limits.n_blocks);
     rn_metrics_count(model->metrics, RN_COUNT_BLOCKS_TOTAL, model->parts.limits.n_blocks);
     rn_actor_init(&tier->actor, &engine->runtime, &tier_class,
                   (int32_t)(14 * engine->max_streams + 2 * engine->max_sessions + RN_COMPUTED_LISTS + RN_MOVES + 2));
@@ -783,7 +782,6 @@ fail_passages:
 
 void rn_tier_fini(struct rn_tier *tier)
 {
-    rn_counter_add(&tier->model->engine->totals.blocks_total, -(int64_t)tier->pool.n_blocks);
     rn_metrics_count(tier->model->metrics, RN_COUNT_BLOCKS_TOTAL, -(int64_t)tier->pool.n_blocks);
     rn_tier_lease_fini(tier);
     rn_tier_cache_fini(tier);

@@ -83,7 +83,6 @@ void rn_tier_cache_fini(struct rn_tier *tier)
 void rn_tier_count_used(struct rn_tier *tier, int64_t n)
 {
     tier->n_used += (uint32_t)n;
-    rn_counter_add(&tier->model->engine->totals.blocks_used, n);
     rn_note_blocks(tier->model, n);
 }
 
@@ -119,7 +118,6 @@ uint32_t rn_tier_evict(struct rn_tier *tier, uint32_t n)
 {
     uint32_t n_freed = rn_prefix_tree_evict(&tier->tree, n);
 
-    rn_counter_add(&tier->model->engine->totals.evicted_blocks, n_freed);
     rn_note_evicted(tier->model, n_freed);
     return n_freed;
 }
@@ -215,8 +213,6 @@ static void count_prompt(struct rn_tier *tier, const struct rn_request *request)
     uint64_t n_seen = tier->ceiling.n_seen;
     int64_t n_known;
 
-    rn_counter_add(&totals->prefix_hit_tokens, request->n_done);
-    rn_counter_add(&totals->prefix_missed_tokens, request->n_prompt - request->n_done);
     rn_hit_ceiling_add(&tier->ceiling, salt_of(request), request->tokens, request->n_prompt - 1, block_tokens(tier));
     n_known = (int64_t)(rn_hit_ceiling_rate(&tier->ceiling) * (double)tier->ceiling.n_seen);
     rn_counter_add(&totals->asked_blocks, (int64_t)(tier->ceiling.n_seen - n_seen));

@@ -180,7 +180,6 @@ static void preempt(struct rn_tier *tier, uint32_t slot)
 
     passage->preempting = true;
     tier->n_preempting++;
-    rn_counter_add(&tier->model->engine->totals.preemptions, 1);
     msg->stream = (struct rn_pay_stream){slot, passage->passed, 0};
     rn_actor_send(&tier->model->prefill.actor, msg);
 }

@@ -199,6 +199,8 @@ RUNNEL_API size_t runnel_engine_dispatch(runnel_engine *engine, size_t max_event
  * RUNNEL_OK or RUNNEL_TIMEOUT. For hosts without a loop: wait, dispatch, repeat. */
 RUNNEL_API runnel_status runnel_engine_wait(runnel_engine *engine, int64_t timeout_ms);
 
+/* What counts up does so as long as the engine lives, models that have been freed included: it is the sum of what
+ * runnel_metrics has of each. */
 typedef struct runnel_engine_stats {
     size_t struct_size;      /* set by the caller to sizeof(runnel_engine_stats) */
     uint64_t streams;        /* not yet ended, or ended with events not yet delivered */
