@@ -327,6 +327,8 @@ static void submitted(void *user, struct oracle *oracle)
     struct sim *sim = user;
 
     check_writes(sim, oracle);
+    sim->n_model_steps++;
+    sim->n_model_rows += oracle->last->n_rows;
     sim->n_copies += oracle->last->n_copies;
     sim->n_moves += oracle->last->n_moves;
     sim_encourage(sim, oracle);

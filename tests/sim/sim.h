@@ -204,7 +204,8 @@ struct sim {
     int32_t prompts[SIM_PROMPTS][SIM_PROMPT_TOKENS];
     uint64_t n_events, n_steps, n_checks, n_outcomes[3];
     uint64_t n_hit_tokens, n_waits, n_evicted; /* what the prefix cache came to */
-    uint64_t n_trace_steps, n_trace_queued, actor_end_ns; /* of the trace */
+    uint64_t n_trace_steps, n_trace_prompt, n_trace_queued, actor_end_ns; /* of the trace */
+    uint64_t n_model_steps, n_model_rows; /* submitted to models' backends, not to drafters' */
     uint64_t n_preempted, n_expired, n_busy, n_joined;
     uint64_t n_warm_tokens, n_cold_tokens;
     uint64_t n_adopted; /* blocks that another model has put into the folder */

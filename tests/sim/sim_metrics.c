@@ -78,6 +78,84 @@ static void expect(struct sim *sim, const char *what, uint64_t seen, uint64_t ex
                  (unsigned long long)expected);
 }
 
+/* What requests that were admitted had cached, as their ends said. */
+static void expect_cached(struct sim *sim, const runnel_metrics *m)
+{
+    uint64_t prompts = 0, cached = 0, told = 0, lower = 0;
+
+    for (uint32_t i = 0; i < sim->n_streams; i++) {
+        const struct sim_stream *s = &sim->streams[i];
+
+        if (s->kind != SIM_GENERATES)
+            continue;
+        told += s->usage.completion_tokens;
+        if (s->timings.admitted_us == 0)
+            continue;
+        prompts += s->usage.prompt_tokens;
+        cached += s->usage.cached_tokens;
+        lower += s->usage.warm_tokens + s->usage.cold_tokens + s->usage.shared_tokens;
+    }
+    expect(sim, "prefix_queries", m->prefix_queries, prompts);
+    expect(sim, "prefix_hits", m->prefix_hits, cached);
+    expect(sim, "hits of lower tiers", m->warm_hits + m->cold_hits + m->shared_hits, lower);
+    if (m->tokens < told)
+        sim_fail(sim, "metrics: %llu tokens, and %llu were told of", (unsigned long long)m->tokens,
+                 (unsigned long long)told);
+}
+
+/* What the models' backends have been given, those of models that are gone included. */
+static void expect_steps(struct sim *sim, const runnel_metrics *m)
+{
+    expect(sim, "steps", m->steps, sim->n_model_steps);
+    expect(sim, "step_s", m->step_s.count, sim->n_model_steps);
+    expect(sim, "step_sequences", m->step_sequences.count, sim->n_model_steps);
+    expect(sim, "rows", (uint64_t)m->step_rows.sum, sim->n_model_rows);
+    expect(sim, "first_token_s and inter_token_s", m->first_token_s.count + m->inter_token_s.count, m->tokens);
+    if (m->prompt_tokens > sim->n_model_rows)
+        sim_fail(sim, "metrics: more positions of prompts than rows");
+}
+
+/* The engine's sums are of the same counters. */
+static void expect_stats(struct sim *sim, const runnel_metrics *m)
+{
+    runnel_engine_stats stats = {.struct_size = sizeof stats};
+
+    runnel_engine_get_stats(sim->engine, &stats);
+    expect(sim, "tokens of stats", stats.tokens, m->tokens);
+    expect(sim, "prompt_tokens of stats", stats.prompt_tokens, m->prompt_tokens);
+    expect(sim, "steps of stats", stats.steps, m->steps);
+    expect(sim, "prefix_hit_tokens of stats", stats.prefix_hit_tokens, m->prefix_hits);
+    expect(sim, "prefix_missed_tokens of stats", stats.prefix_missed_tokens, m->prefix_queries - m->prefix_hits);
+    expect(sim, "evicted_blocks of stats", stats.evicted_blocks, m->evicted_blocks);
+    expect(sim, "preemptions of stats", stats.preemptions, m->preemptions);
+    expect(sim, "blocks_used of stats", stats.blocks_used, m->blocks_used);
+    expect(sim, "blocks_total of stats", stats.blocks_total, m->blocks_total);
+    expect(sim, "sessions", m->sessions, stats.sessions);
+}
+
+/* Blocks that there are, and, where no model has gone, those that the trees gave up. */
+static void expect_blocks(struct sim *sim, const runnel_metrics *m)
+{
+    uint64_t total = 0, evicted = 0;
+    bool all = true;
+
+    for (uint32_t i = 0; i < SIM_MODELS; i++) {
+        const struct sim_model *model = &sim->models[i];
+
+        all = all && model->n_lives == (model->handle != NULL);
+        if (model->handle == NULL) {
+            all = all && (model->oracle == NULL || model->oracle->freed);
+            continue;
+        }
+        total += model->handle->parts.limits.n_blocks;
+        evicted += rn_prefix_tree_stats(&model->handle->tier.tree).evicted;
+    }
+    if (!all)
+        return;
+    expect(sim, "blocks_total", m->blocks_total, total);
+    expect(sim, "evicted_blocks", m->evicted_blocks, evicted);
+}
+
 /* ---- The trace ---- */
 
 void sim_on_trace(void *user, const runnel_trace_event *event)
@@ -95,6 +173,7 @@ void sim_on_trace(void *user, const runnel_trace_event *event)
     }
     if (event->kind == RUNNEL_TRACE_STEP) {
         sim->n_trace_steps++;
+        sim->n_trace_prompt += event->prompt_tokens;
         return;
     }
     for (uint32_t i = sim->n_streams; i > 0 && stream == NULL; i--)
@@ -128,10 +207,8 @@ static void expect_phases(struct sim *sim)
 void sim_check_metrics(struct sim *sim)
 {
     runnel_metrics m = {.struct_size = sizeof m};
-    runnel_engine_stats stats = {.struct_size = sizeof stats};
 
     runnel_engine_metrics(sim->engine, &m);
-    runnel_engine_get_stats(sim->engine, &stats);
     expect(sim, "requests", m.requests, sim->n_streams - sim->n_jobs);
     expect(sim, "stopped + length", m.stopped + m.length, sim->n_outcomes[0]);
     expect(sim, "cancelled", m.cancelled, sim->n_outcomes[1]);
@@ -139,19 +216,11 @@ void sim_check_metrics(struct sim *sim)
     expect(sim, "refused", m.refused, sim->n_busy);
     expect(sim, "running", m.running, 0);
     expect(sim, "waiting", m.waiting, 0);
-    expect(sim, "tokens", m.tokens, stats.tokens);
-    expect(sim, "prompt_tokens", m.prompt_tokens, stats.prompt_tokens);
-    expect(sim, "steps", m.steps, stats.steps);
-    expect(sim, "step_s", m.step_s.count, stats.steps);
-    expect(sim, "step_sequences", m.step_sequences.count, stats.steps);
-    expect(sim, "first_token_s and inter_token_s", m.first_token_s.count + m.inter_token_s.count, stats.tokens);
-    expect(sim, "prefix_hits", m.prefix_hits, stats.prefix_hit_tokens);
-    expect(sim, "prefix_queries", m.prefix_queries, stats.prefix_hit_tokens + stats.prefix_missed_tokens);
     expect(sim, "queued_tokens", m.queued_tokens, 0);
-    expect(sim, "evicted_blocks", m.evicted_blocks, stats.evicted_blocks);
-    expect(sim, "blocks_used", m.blocks_used, stats.blocks_used);
-    expect(sim, "blocks_total", m.blocks_total, stats.blocks_total);
-    expect(sim, "sessions", m.sessions, stats.sessions);
+    expect_steps(sim, &m);
+    expect_cached(sim, &m);
+    expect_blocks(sim, &m);
+    expect_stats(sim, &m);
     expect_requests(sim, &m);
     sim->n_adopted = m.cache_adopted;
     sim->n_branches = m.draft_branches;
@@ -162,7 +231,8 @@ void sim_check_metrics(struct sim *sim)
         return;
     rn_tracer_drain(sim->engine->tracer);
     expect(sim, "trace_dropped", m.trace_dropped, 0);
-    expect(sim, "steps of the trace", sim->n_trace_steps, stats.steps);
+    expect(sim, "steps of the trace", sim->n_trace_steps, sim->n_model_steps);
+    expect(sim, "prompts of the trace", sim->n_trace_prompt, m.prompt_tokens);
     expect(sim, "waits of the trace", sim->n_trace_queued, m.requests + m.preemptions);
     expect_phases(sim);
 }

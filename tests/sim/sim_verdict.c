@@ -299,7 +299,7 @@ static void check_stuck(struct sim *sim)
 
 void sim_check_quiet(struct sim *sim)
 {
-    uint64_t used = 0;
+    uint64_t used = 0, counted;
     bool all = true;
 
     for (uint32_t i = 0; i < SIM_MODELS; i++) {
@@ -310,9 +310,10 @@ void sim_check_quiet(struct sim *sim)
             all = false;
         }
     }
-    if (all && (uint64_t)rn_counter_get(&sim->engine->totals.blocks_used) != used)
-        sim_fail(sim, "%llu blocks are counted and %llu are used",
-                 (unsigned long long)rn_counter_get(&sim->engine->totals.blocks_used), (unsigned long long)used);
+    counted = rn_metrics_sum(&sim->engine->metrics, RN_COUNT_BLOCKS_USED);
+    if (all && counted != used)
+        sim_fail(sim, "%llu blocks are counted and %llu are used", (unsigned long long)counted,
+                 (unsigned long long)used);
     check_stuck(sim);
 }
 
