@@ -9,6 +9,8 @@
  * Features are computed when they are needed, never kept: those of a corpus would be larger than the model. The
  * target's backend is the training's own, its weights the file's map, which the system shares with a loaded model.
  *
+ * An engine that is freed ends its trainings first; what is left of one is its handle, with an end to tell.
+ *
  * Threads: `state`, `step`, `loss`, `accepted`, `cancel` are words between the host and the thread; all else is the
  * thread's from its start until `state` says that it has ended, and then the host's. */
 #include <math.h>
@@ -28,7 +30,9 @@
 enum { STEP_ROWS = 32, BLOCK_TOKENS = 16, SAVE_STEPS = 50, LEAST_TEXT = 16, MOST_TEXT = 4096, LOWEST_PRIORITY = 19 };
 
 struct runnel_training {
-    struct runnel_engine *engine;
+    struct runnel_engine *engine; /* NULL: it was freed, and with it all that the training had but this */
+    struct rn_heap heap;          /* a copy of the engine's, for then */
+    uint32_t place;               /* in the engine's list */
     char *model, *head, *state_file, *corpus;
     size_t corpus_bytes;
     runnel_eagle_options options;
@@ -436,16 +440,53 @@ static void *training_main(void *arg)
 
 /* ---- The host's side ---- */
 
-static void drop(struct runnel_training *t)
+/* False: the engine has as many as it can. */
+static bool enter_list(struct runnel_training *t)
+{
+    for (t->place = 0; t->place < RN_MAX_TRAININGS; t->place++) {
+        struct runnel_training *none = NULL;
+
+        /* Release: who finds it there finds it whole; partner: the acquire in rn_trainings_end. */
+        if (atomic_compare_exchange_strong_explicit(&t->engine->trainings.at[t->place], &none, t, memory_order_release,
+                                                    memory_order_relaxed))
+            return true;
+    }
+    return false;
+}
+
+/* All but the handle itself; its thread has ended, or has never been. */
+static void leave_engine(struct runnel_training *t)
 {
     struct rn_heap *heap = &t->engine->heap;
 
-    rn_counter_add(&t->engine->trainings, -1);
     rn_free(heap, t->model);
     rn_free(heap, t->head);
     rn_free(heap, t->state_file);
     rn_free(heap, t->corpus);
-    rn_free(heap, t);
+    t->model = t->head = t->state_file = t->corpus = NULL;
+    t->heap = t->engine->heap;
+    /* Relaxed: what takes the place reads nothing of this one. */
+    atomic_store_explicit(&t->engine->trainings.at[t->place], NULL, memory_order_relaxed);
+}
+
+static void end(struct runnel_training *t)
+{
+    rn_word_set(&t->cancel, 1);
+    pthread_join(t->thread, NULL);
+    leave_engine(t);
+}
+
+void rn_trainings_end(struct runnel_engine *engine)
+{
+    for (uint32_t i = 0; i < RN_MAX_TRAININGS; i++) {
+        /* Acquire; partner: the release in enter_list. */
+        struct runnel_training *t = atomic_load_explicit(&engine->trainings.at[i], memory_order_acquire);
+
+        if (t == NULL)
+            continue;
+        end(t);
+        t->engine = NULL;
+    }
 }
 
 static char *copied(struct runnel_engine *engine, const char *text, size_t n, bool *ok)
@@ -480,7 +521,10 @@ runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const
     t->engine = engine;
     t->options = options;
     t->corpus_bytes = corpus_bytes;
-    rn_counter_add(&engine->trainings, 1);
+    if (!enter_list(t)) {
+        rn_free(&engine->heap, t);
+        return rn_error_set(error, RUNNEL_BUSY, "the engine has %u trainings, as many as it can", RN_MAX_TRAININGS);
+    }
     rn_wake_init(&t->wake);
     rn_wake_init(&t->pass_wake);
     t->model = copied(engine, model, strlen(model), &ok);
@@ -488,7 +532,8 @@ runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const
     t->state_file = copied(engine, options.state, options.state != NULL ? strlen(options.state) : 0, &ok);
     t->corpus = copied(engine, corpus, corpus_bytes, &ok);
     if (!ok || pthread_create(&t->thread, NULL, training_main, t) != 0) {
-        drop(t);
+        leave_engine(t);
+        rn_free(&engine->heap, t);
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory or thread for a training");
     }
     *out = t;
@@ -532,9 +577,17 @@ void runnel_training_cancel(runnel_training *t)
 
 void runnel_training_free(runnel_training *t)
 {
+    struct rn_heap heap;
+
     if (t == NULL)
         return;
-    rn_word_set(&t->cancel, 1);
-    pthread_join(t->thread, NULL);
-    drop(t);
+    if (t->engine != NULL) {
+        struct rn_heap *lasting = &t->engine->heap;
+
+        end(t);
+        rn_free(lasting, t);
+        return;
+    }
+    heap = t->heap;
+    rn_free(&heap, t);
 }

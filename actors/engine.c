@@ -246,8 +246,8 @@ void runnel_engine_free(runnel_engine *engine)
             rn_word_set(&engine->host.free_wanted, 1);
         return;
     }
-    RN_CHECK(rn_counter_get(&engine->trainings) == 0); /* they use its memory and threads */
     rn_word_set(&engine->closing, 1);
+    rn_trainings_end(engine);
     rn_host_stop_delivery(engine);
     cancel_all(engine);
     msg = rn_msg_new(&engine->runtime, RN_MSG_ENGINE_CLOSE);

@@ -3,6 +3,8 @@
 #ifndef RN_ACTORS_ENGINE_H
 #define RN_ACTORS_ENGINE_H
 
+#include <stdatomic.h>
+
 #include "actors/chat.h"
 #include "actors/decode_actor.h"
 #include "actors/draft_actor.h"
@@ -37,6 +39,12 @@ struct rn_totals {
 
 struct rn_team;
 
+/* A training of a head has a place here from its beginning until it is freed. Host threads alone read and write. */
+#define RN_MAX_TRAININGS 16
+struct rn_trainings {
+    _Atomic(struct runnel_training *) at[RN_MAX_TRAININGS]; /* NULL: free */
+};
+
 struct runnel_engine {
     struct rn_heap heap;
     struct rn_log log;
@@ -54,7 +62,7 @@ struct runnel_engine {
     struct rn_host host;
     struct rn_worker worker;
     struct rn_team *team;              /* NULL in manual mode */
-    struct rn_counter trainings;       /* that have not been freed */
+    struct rn_trainings trainings;     /* that have not been freed */
     struct rn_counter measuring;       /* 1 inside runnel_engine_measure */
     struct rn_pool session_slots;
     struct rn_session *sessions;       /* [max_sessions]; see tier_actor.h */
@@ -141,6 +149,9 @@ struct rn_backend *rn_engine_new_backend(struct runnel_engine *engine, const cha
 /* Another team of threads for a backend, and a backend on it. NULL on refusal; NULL is allowed in free. */
 struct rn_team *rn_engine_new_team(struct runnel_engine *engine, uint32_t n_threads);
 struct rn_backend *rn_engine_new_backend_on(struct runnel_engine *engine, struct rn_team *team, const char *device);
+/* eagle_train.c: cancels them, waits for their threads and frees all that is the engine's; the handles stay the host's. */
+void rn_trainings_end(struct runnel_engine *engine);
+
 void rn_engine_free_team(struct rn_team *team);
 
 /* Products of float matrices on the calling thread. */

@@ -175,10 +175,11 @@ RUNNEL_API void runnel_engine_options_default(runnel_engine_options *options);
 RUNNEL_API runnel_status runnel_engine_new(const runnel_engine_options *options, runnel_engine **engine,
                                            runnel_error *error);
 
-/* Cancels every stream and load, delivers their terminal events on this thread, joins the threads
- * and frees everything. Blocks for at most the step that is running. Inside a callback of this
- * engine it is carried out when the callback's dispatch returns; `engine` is invalid after either.
- * NULL is allowed. */
+/* Cancels every stream, load and training, delivers their terminal events on this thread, joins the
+ * threads and frees everything: its models, too, whose handles are invalid from then on, as the ids of
+ * sessions and streams are. Nothing has to be freed before it. Blocks for at most the step that is running,
+ * of a training one of learning. Inside a callback of this engine it is carried out when the callback's dispatch
+ * returns; `engine` is invalid after either. NULL is allowed. */
 RUNNEL_API void runnel_engine_free(runnel_engine *engine);
 
 /* Takes no more requests, for good: submits are refused with CLOSED. Blocks until every stream has ended and its end

@@ -171,7 +171,7 @@ RUNNEL_API void runnel_eagle_options_default(runnel_eagle_options *options);
  * (copied), and returns at once; the head's file appears at `head` when it is done. A thread of its own
  * runs at the lowest priority but for the model's passes, which go to the engine's compute threads in small pieces
  * between those of streams. The same file, corpus, options and machine give the same head. INVALID names the option;
- * IO: a path that cannot be opened; CLOSED. */
+ * IO: a path that cannot be opened; BUSY: 16 have not been freed; CLOSED. */
 RUNNEL_API runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const char *corpus,
                                             size_t corpus_bytes, const char *head, const runnel_eagle_options *options,
                                             runnel_training **training, runnel_error *error);
@@ -184,7 +184,9 @@ RUNNEL_API runnel_status runnel_training_wait(runnel_training *training, int64_t
 /* It ends soon, with its state kept. Any thread. */
 RUNNEL_API void runnel_training_cancel(runnel_training *training);
 
-/* Cancels what still runs and waits for it. Before the engine is freed. NULL is allowed. */
+/* Cancels what still runs and waits for it. If the engine is freed first it does so itself: a training that still ran
+ * is cancelled, its state kept; this handle is valid nevertheless until it is freed here, and so must the engine's
+ * allocator be. NULL is allowed. */
 RUNNEL_API void runnel_training_free(runnel_training *training);
 
 /* ---- Sessions in files ------------------------------------------------------------------- */

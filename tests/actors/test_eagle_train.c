@@ -13,6 +13,7 @@
 
 #include "fixture.h"
 #include "runnel_files.h"
+#include "tests/base/refusing.h"
 #include "tests/base/whole_file.h"
 #include "tests/oracle/run_plan.h"
 #include "text/vocab.h"
@@ -36,6 +37,13 @@ static runnel_eagle_options quick(uint32_t steps)
     options.unroll = 2;
     return options;
 }
+
+/* Under ThreadSanitizer and AddressSanitizer, where what a test computes takes many times as long. */
+#if defined(__SANITIZE_ADDRESS__)
+#define SLOW_ARITHMETIC true
+#else
+#define SLOW_ARITHMETIC UNLESS_SLOW(false, true)
+#endif
 
 /* Trains to the end, or until `stop` steps have been seen; returns how it ended. */
 static runnel_training_state train(const runnel_eagle_options *options, size_t bytes, const char *to, uint32_t stop,
@@ -106,6 +114,88 @@ static void test_refused(void **state)
     assert_int_equal(error.status, RUNNEL_IO);
 }
 
+static runnel_training *begin(runnel_engine *of, const char *to, const runnel_eagle_options *options)
+{
+    runnel_training *training = NULL;
+    runnel_error error;
+
+    if (runnel_eagle_train(of, model, corpus, TRAINED_BYTES, to, options, &training, &error) != RUNNEL_OK)
+        fail_msg("%s", error.message);
+    return training;
+}
+
+static runnel_training_progress progress_of(runnel_training *training, int64_t timeout_ms)
+{
+    runnel_training_progress now = {.struct_size = sizeof now};
+
+    runnel_training_wait(training, timeout_ms, &now, NULL);
+    return now;
+}
+
+/* One training has learnt, one has just begun, one has ended: the engine's end ends them, and each can tell how. */
+static void test_engine_first(void **state)
+{
+    runnel_eagle_options options = quick(1000), short_one = quick(1);
+    runnel_engine *own = start_engine(NULL);
+    runnel_training *learnt, *begun, *done;
+
+    (void)state;
+    unlink(other_path);
+    unlink(state_path);
+    done = begin(own, head_path, &short_one);
+    while (progress_of(done, 1000).state == RUNNEL_TRAINING_RUNNING)
+        ;
+    options.state = state_path;
+    learnt = begin(own, other_path, &options);
+    while (progress_of(learnt, 1000).step < 1)
+        ;
+    options.state = NULL;
+    begun = begin(own, other_path, &options);
+    runnel_engine_free(own);
+    assert_int_equal(progress_of(done, -1).state, RUNNEL_TRAINING_DONE);
+    assert_int_equal(progress_of(learnt, -1).state, RUNNEL_TRAINING_CANCELLED);
+    assert_true(progress_of(learnt, 0).step >= 1);
+    assert_int_equal(progress_of(begun, -1).state, RUNNEL_TRAINING_CANCELLED);
+    runnel_training_cancel(begun);
+    runnel_training_free(begun);
+    runnel_training_free(learnt);
+    runnel_training_free(done);
+    assert_int_not_equal(access(other_path, F_OK), 0);
+    assert_int_equal(access(state_path, F_OK), 0); /* what was learnt is kept */
+    unlink(state_path);
+}
+
+/* So many at once, each until it is freed, whether it runs or has failed; and the allocator has all back. */
+static void test_many(void **state)
+{
+    enum { MOST = 16 };
+    struct refusing counting = {0};
+    runnel_engine_options engine_options;
+    runnel_eagle_options options = quick(1);
+    runnel_training *trainings[MOST], *one_more = NULL;
+    runnel_engine *own;
+    runnel_error error;
+
+    (void)state;
+    runnel_engine_options_default(&engine_options);
+    engine_options.allocator = refusing_hook(&counting);
+    own = start_engine(&engine_options);
+    for (uint32_t i = 0; i < MOST; i++) /* 8 bytes are too few to learn from: each fails soon */
+        assert_int_equal(runnel_eagle_train(own, model, corpus, 8, other_path, &options, &trainings[i], &error),
+                         RUNNEL_OK);
+    assert_int_equal(runnel_eagle_train(own, model, corpus, 8, other_path, &options, &one_more, &error), RUNNEL_BUSY);
+    assert_null(one_more);
+    runnel_training_free(trainings[7]);
+    assert_int_equal(runnel_eagle_train(own, model, corpus, 8, other_path, &options, &trainings[7], &error),
+                     RUNNEL_OK);
+    for (uint32_t i = 0; i < MOST / 2; i++)
+        runnel_training_free(trainings[i]);
+    runnel_engine_free(own);
+    for (uint32_t i = MOST / 2; i < MOST; i++)
+        runnel_training_free(trainings[i]);
+    assert_true(atomic_load(&counting.live) == 0);
+}
+
 static uint32_t likeliest(const float *x, uint32_t n)
 {
     uint32_t best = 0;
@@ -163,8 +253,8 @@ static void test_better_than_lookup(void **state)
     size_t n, trained;
 
     (void)state;
-    if (UNLESS_SLOW(false, true))
-        skip(); /* it has no other threads than the tests before it, and much arithmetic */
+    if (SLOW_ARITHMETIC)
+        skip(); /* much of it, of code that the tests before this one and tests/train run too */
     runnel_eagle_options_default(&options);
     options.steps = 60, options.text_tokens = 64, options.unroll = 1, options.rate = 2e-3f;
     assert_int_equal(train(&options, TRAINED_BYTES, head_path, 0, &error), RUNNEL_TRAINING_DONE);
@@ -202,6 +292,7 @@ static void test_better_than_lookup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_resume), cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_engine_first), cmocka_unit_test(test_many),
                                        cmocka_unit_test(test_better_than_lookup)};
     int failed;
 
