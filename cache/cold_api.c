@@ -293,8 +293,10 @@ static runnel_status hold(struct job *job, struct held *held, bool by_salt)
 static runnel_status wipe(struct job *job, struct held *held, uint64_t salt, struct rn_cold_totals *gone)
 {
     struct rn_cold_stats before, after;
-    uint64_t n;
+    runnel_error why;
     runnel_status status;
+    bool wiped;
+    uint64_t n;
 
     if (held->store == NULL)
         return RUNNEL_OK;
@@ -302,15 +304,21 @@ static runnel_status wipe(struct job *job, struct held *held, uint64_t salt, str
     status = rn_cold_store_wipe_salt(held->store, (struct rn_prefix_salt){{salt, 0}}, &n);
     while (status == RUNNEL_OK && rn_cold_store_maintain(held->store, UINT64_MAX, NULL, NULL))
         continue;
+    wiped = status == RUNNEL_OK;
+    if (wiped)
+        status = rn_cold_store_compact(held->store);
     rn_cold_store_stats(held->store, &after);
     gone->records += before.records - after.records;
     gone->segments += before.segments - after.segments;
     gone->bytes += before.live_bytes - after.live_bytes;
-    if (rn_cold_store_error(held->store, job->error))
-        return RUNNEL_IO;
-    if (status != RUNNEL_OK)
-        return rn_error_set(job->error, status, "%s: %s", job->folder.path, runnel_status_text(status));
-    return RUNNEL_OK;
+    if (rn_cold_store_error(held->store, &why))
+        status = RUNNEL_IO;
+    else if (status != RUNNEL_OK)
+        rn_error_set(&why, status, "%s: %s", job->folder.path, runnel_status_text(status));
+    if (status == RUNNEL_OK)
+        return RUNNEL_OK;
+    return rn_error_set(job->error, status, "%s%s", why.message,
+                        wiped ? " (the records are gone; not all of their room is free)" : "");
 }
 
 /* All locks, then all the work. */

@@ -119,20 +119,6 @@ static void open_new(struct follow *follow)
 
 /* ---- Records ---- */
 
-/* The record lies elsewhere from now on. */
-static void move(struct rn_cold_store *store, struct rn_cold_entry *e, uint32_t slot, uint64_t at)
-{
-    uint64_t bytes = rn_cold_entry_bytes(store, e);
-
-    store->segments[e->segment].n_live--;
-    store->segments[e->segment].live_bytes -= bytes;
-    e->segment = slot;
-    e->offset = at;
-    e->nth = store->segments[slot].n - 1;
-    store->segments[slot].n_live++;
-    store->segments[slot].live_bytes += bytes;
-}
-
 /* Its head with the tokens is in store->head. */
 static void tell(struct follow *follow, const struct rn_cold_head *head)
 {
@@ -156,7 +142,7 @@ static void take(struct follow *follow, uint32_t slot, uint64_t at, const struct
 
     if (entry != RN_COLD_NONE && store->entries[entry].check == head->check &&
         store->entries[entry].payload_bytes == head->payload_bytes)
-        move(store, &store->entries[entry], slot, at);
+        rn_cold_index_move(store, entry, slot, at, store->segments[slot].n - 1);
     if (entry != RN_COLD_NONE || !head->alive || !rn_cold_find_parent(store, head, &parent))
         return;
     entry = rn_cold_index_take(store);

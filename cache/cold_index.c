@@ -120,6 +120,17 @@ bool rn_cold_find_parent(const struct rn_cold_store *store, const struct rn_cold
            rn_prefix_salt_same(p->salt, head->salt);
 }
 
+void rn_cold_index_move(struct rn_cold_store *store, uint32_t entry, uint32_t segment, uint64_t at, uint32_t nth)
+{
+    struct rn_cold_entry *e = &store->entries[entry];
+
+    count(store, e, -1);
+    e->segment = segment;
+    e->offset = at;
+    e->nth = nth;
+    count(store, e, 1);
+}
+
 /* One without children. */
 static void drop_leaf(struct rn_cold_store *store, uint32_t entry)
 {

@@ -2,7 +2,7 @@
  *
  * Of each segment the index is read, or its heads (cold_scan.h). Then all records by serial, which is parents before children;
  * one whose parent is not there is left out, and of two with the same serial (the writer was killed while it moved it)
- * the newer one counts, dead or alive. A writer gives each segment without one its index. cold_reload.c does it again
+ * the newer one counts, dead or alive, if it is whole. A writer gives each segment without one its index. cold_reload.c does it again
  * while the store is in use.
  *
  * Memory for the time of the call: the indexes, and 16 bytes per record. */
@@ -164,9 +164,8 @@ static bool collect(struct load *load)
     return true;
 }
 
-/* The entry's place must lie among the records of its segment. */
-static bool place_good(const struct rn_cold_store *store, const struct rn_cold_segment *segment, uint64_t place,
-                       uint32_t payload_bytes)
+bool rn_cold_place_good(const struct rn_cold_store *store, const struct rn_cold_segment *segment, uint64_t place,
+                        uint32_t payload_bytes)
 {
     uint64_t end = segment->index != 0 ? segment->index : segment->bytes;
     uint64_t bytes = rn_cold_record_bytes(store->id.block_tokens, payload_bytes);
@@ -195,6 +194,30 @@ static void bury(struct load *load, const struct found *found, uint64_t place)
         rn_cold_write_failed(store, "a copy of a block cannot be marked", status);
 }
 
+/* A record that is in two places: the newer one, which does not fit its check, is none. The power went while it was moved. */
+static bool is_torn_copy(const struct load *load, size_t nth)
+{
+    const struct rn_cold_store *store = load->store;
+    const struct found *found = &load->found[nth];
+    size_t head_bytes = rn_cold_head_bytes(store->id.block_tokens);
+    const unsigned char *bytes = entry_of(load, found);
+    struct rn_cold_head head;
+    unsigned char *record;
+    bool good;
+    int status;
+
+    if (nth + 1 == load->n_found || found[1].serial != found->serial || found->serial == 0 ||
+        !rn_cold_head_unpack(bytes + RN_COLD_PLACE_BYTES, store->seed, store->id.block_tokens, &head) || !head.alive)
+        return false;
+    record = rn_alloc(store->heap, head_bytes + head.payload_bytes, 1);
+    good = record != NULL && rn_cold_pread(store->io, store->segments[found->segment].fd, record,
+                                           head_bytes + head.payload_bytes,
+                                           rn_bytes_get(bytes, RN_COLD_PLACE_BYTES), &status) &&
+           rn_cold_record_fits(store, record, record + head_bytes, &head);
+    rn_free(store->heap, record);
+    return !good;
+}
+
 /* True: the record is known now. *no_entry: there is no room for it. */
 static bool add(struct load *load, const struct found *found, struct rn_cold_head *head, bool *no_entry)
 {
@@ -204,7 +227,7 @@ static bool add(struct load *load, const struct found *found, struct rn_cold_hea
     uint32_t parent, entry;
 
     if (!rn_cold_head_unpack(bytes + RN_COLD_PLACE_BYTES, store->seed, store->id.block_tokens, head) ||
-        !place_good(store, &store->segments[found->segment], place, head->payload_bytes)) {
+        !rn_cold_place_good(store, &store->segments[found->segment], place, head->payload_bytes)) {
         store->stats.damaged++;
         return false;
     }
@@ -236,6 +259,10 @@ static bool add_all(struct load *load, rn_cold_record_fn *on_record, void *user)
         bool no_entry = false;
         struct rn_cold_head head;
 
+        if (is_torn_copy(load, i)) {
+            store->stats.damaged++;
+            continue;
+        }
         if (add(load, found, &head, &no_entry) && on_record != NULL) {
             rn_cold_tokens_unpack(entry_of(load, found) + rn_cold_index_bytes(0), store->id.block_tokens, load->tokens);
             on_record(user, &(struct rn_cold_record){.handle = head.serial, .parent = head.parent, .salt = head.salt,

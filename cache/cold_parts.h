@@ -36,6 +36,7 @@ struct rn_cold_segment {
     uint64_t live_bytes;
     uint32_t n_live;
     bool ended;          /* follows: nothing comes behind its records any more */
+    bool wiped;          /* wipe_salt has taken something out of it */
 };
 
 /* Something that is tried again: after one call, two, four, up to RN_COLD_MOST_APART. All 0: at once. */
@@ -100,6 +101,9 @@ uint32_t rn_cold_index_find(const struct rn_cold_store *store, uint64_t serial);
 /* *parent: the entry that the head names, RN_COLD_NONE for the first of a prefix. False: it is not known, or another. */
 bool rn_cold_find_parent(const struct rn_cold_store *store, const struct rn_cold_head *head, uint32_t *parent);
 
+/* The known record lies elsewhere from now on: at `at`, the nth of that segment's. */
+void rn_cold_index_move(struct rn_cold_store *store, uint32_t entry, uint32_t segment, uint64_t at, uint32_t nth);
+
 /* The entry and all that build on it are gone. Returns how many. */
 uint32_t rn_cold_index_drop(struct rn_cold_store *store, uint32_t entry);
 
@@ -131,6 +135,10 @@ runnel_status rn_cold_seal_active(struct rn_cold_store *store);
 /* Closes the segment and removes its file. */
 void rn_cold_remove_segment(struct rn_cold_store *store, uint32_t slot);
 
+/* The bytes of a record's head with tokens, and its payload, are whole, alive, and those of *head. */
+bool rn_cold_record_fits(const struct rn_cold_store *store, const unsigned char *bytes, const void *payload,
+                         const struct rn_cold_head *head);
+
 /* The record's head with tokens to store->head + RN_COLD_PLACE_BYTES and its payload, checked against the entry.
  * False: it is not what it should be (it is dropped), or (*broken) the disk did not give it. */
 bool rn_cold_fetch(struct rn_cold_store *store, uint32_t entry, void *payload, bool *broken);
@@ -139,6 +147,10 @@ bool rn_cold_fetch(struct rn_cold_store *store, uint32_t entry, void *payload, b
 
 /* The file begins with a header of this store's with that number. *status: below 0 where the disk has failed. */
 bool rn_cold_header_fits(const struct rn_cold_store *store, int fd, uint64_t number, int *status);
+
+/* The place of a record with such a payload lies among the records of the segment. */
+bool rn_cold_place_good(const struct rn_cold_store *store, const struct rn_cold_segment *segment, uint64_t place,
+                        uint32_t payload_bytes);
 
 runnel_status rn_cold_load(struct rn_cold_store *store, rn_cold_record_fn *on_record, void *user, runnel_error *error);
 

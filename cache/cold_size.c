@@ -65,14 +65,8 @@ static bool copy(struct rn_cold_store *store, uint32_t entry, void *payload)
     offset = store->segments[store->active].bytes;
     if (rn_cold_write_record(store, payload, e->payload_bytes) != RUNNEL_OK)
         return false;
-    store->segments[e->segment].n_live--;
-    store->segments[e->segment].live_bytes -= bytes;
-    e->segment = store->active;
-    e->offset = offset;
-    e->nth = store->segments[store->active].n - 1;
+    rn_cold_index_move(store, entry, store->active, offset, store->segments[store->active].n - 1);
     e->used = false;
-    store->segments[e->segment].n_live++;
-    store->segments[e->segment].live_bytes += bytes;
     store->stats.copied_bytes += bytes;
     store->victim_copied += bytes;
     return true;

@@ -354,14 +354,26 @@ static bool damaged(struct rn_cold_store *store, uint32_t entry)
     return false;
 }
 
+bool rn_cold_record_fits(const struct rn_cold_store *store, const unsigned char *bytes, const void *payload,
+                         const struct rn_cold_head *head)
+{
+    struct rn_cold_head own;
+    struct rn_print check;
+
+    if (!rn_cold_head_unpack(bytes, store->seed, store->id.block_tokens, &own) || !own.alive ||
+        own.serial != head->serial || own.check != head->check || own.payload_bytes != head->payload_bytes)
+        return false;
+    check = rn_cold_payload_check(store->seed, own.serial, payload, own.payload_bytes);
+    return rn_print_same(&check, &own.payload_check);
+}
+
 bool rn_cold_fetch(struct rn_cold_store *store, uint32_t entry, void *payload, bool *broken)
 {
     const struct rn_cold_entry *e = &store->entries[entry];
     size_t head_bytes = rn_cold_head_bytes(store->id.block_tokens);
     unsigned char *bytes = store->head + RN_COLD_PLACE_BYTES;
     int fd = store->segments[e->segment].fd, status;
-    struct rn_cold_head head;
-    struct rn_print check;
+    const struct rn_cold_head head = {.serial = e->serial, .check = e->check, .payload_bytes = e->payload_bytes};
 
     *broken = false;
     if (!rn_cold_pread(store->io, fd, bytes, head_bytes, e->offset, &status) ||
@@ -374,13 +386,7 @@ bool rn_cold_fetch(struct rn_cold_store *store, uint32_t entry, void *payload, b
     }
     store->failed_reads = 0;
     store->stats.bytes_read += head_bytes + e->payload_bytes;
-    if (!rn_cold_head_unpack(bytes, store->seed, store->id.block_tokens, &head) || !head.alive ||
-        head.serial != e->serial || head.check != e->check || head.payload_bytes != e->payload_bytes)
-        return damaged(store, entry);
-    check = rn_cold_payload_check(store->seed, e->serial, payload, e->payload_bytes);
-    if (!rn_print_same(&check, &head.payload_check))
-        return damaged(store, entry);
-    return true;
+    return rn_cold_record_fits(store, bytes, payload, &head) || damaged(store, entry);
 }
 
 static bool tokens_are(const struct rn_cold_store *store, const int32_t *tokens)

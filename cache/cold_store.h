@@ -133,6 +133,11 @@ uint32_t rn_cold_store_forget_salt(struct rn_cold_store *store, struct rn_prefix
  * STATE: writing is off; IO, NO_MEMORY: some are not overwritten. */
 runnel_status rn_cold_store_wipe_salt(struct rn_cold_store *store, struct rn_prefix_salt salt, uint64_t *n);
 
+/* Writes the segments from which wipe_salt has taken something anew, without what is dead in them, so that their room is
+ * free. One that cannot be moved stays as it is. Up to a segment's bytes are needed meanwhile. IO: the disk has failed
+ * or is full, and some are left (rn_cold_store_error). NO_MEMORY. STATE: writing is off. */
+runnel_status rn_cold_store_compact(struct rn_cold_store *store);
+
 /* There may be news: another process has the lock, or segments could not be read and are looked at again. */
 bool rn_cold_store_follows(const struct rn_cold_store *store);
 

@@ -1,6 +1,7 @@
 /* Taking a salt's records out of the files: they are not only marked as dead, their tokens and payloads are overwritten
- * with zeros, in the records and in the indexes. Their heads stay, with checks that fit. A writer that is killed
- * meanwhile leaves some of them overwritten in part: these fit no check, and are misses. */
+ * with zeros, in the records and in the indexes. Their heads stay, with checks that fit, until the segment is compacted
+ * (cold_compact.c). A writer that is killed meanwhile leaves some of them overwritten in part: these fit no check, and
+ * are misses. */
 #include "cache/bytes.h"
 #include "cache/cold_parts.h"
 
@@ -37,7 +38,7 @@ static bool check_of_zeros(struct wipe *wipe, const struct rn_cold_head *head, s
 
 /* The record at `at`, and its entry of the index at entry_at. Payload first: what is left has a check that fits no
  * more. */
-static runnel_status wipe_record(struct wipe *wipe, const struct rn_cold_segment *segment, struct rn_cold_head *head,
+static runnel_status wipe_record(struct wipe *wipe, struct rn_cold_segment *segment, struct rn_cold_head *head,
                                  uint64_t at, uint64_t entry_at)
 {
     struct rn_cold_store *store = wipe->store;
@@ -57,10 +58,11 @@ static runnel_status wipe_record(struct wipe *wipe, const struct rn_cold_segment
     if (status < 0)
         return failed(store, status);
     wipe->n++;
+    segment->wiped = true;
     return RUNNEL_OK;
 }
 
-static runnel_status wipe_segment(struct wipe *wipe, const struct rn_cold_segment *segment)
+static runnel_status wipe_segment(struct wipe *wipe, struct rn_cold_segment *segment)
 {
     struct rn_cold_store *store = wipe->store;
     size_t one = rn_cold_index_bytes(store->id.block_tokens);
@@ -74,8 +76,11 @@ static runnel_status wipe_segment(struct wipe *wipe, const struct rn_cold_segmen
         if (!rn_cold_pread(store->io, segment->fd, store->head, one, entry_at, &error))
             return failed(store, error);
         at = rn_bytes_get(store->head, RN_COLD_PLACE_BYTES);
-        if (!rn_cold_head_unpack(store->head + RN_COLD_PLACE_BYTES, store->seed, store->id.block_tokens, &head) ||
-            head.salt.word[0] != wipe->salt.word[0] || head.salt.word[1] != wipe->salt.word[1] ||
+        if (!rn_cold_head_unpack(store->head + RN_COLD_PLACE_BYTES, store->seed, store->id.block_tokens, &head)) {
+            segment->wiped = true; /* perhaps by a wipe that was killed: compacting takes it away */
+            continue;
+        }
+        if (head.salt.word[0] != wipe->salt.word[0] || head.salt.word[1] != wipe->salt.word[1] ||
             at < RN_COLD_HEADER_BYTES || at > segment->index ||
             rn_cold_record_bytes(store->id.block_tokens, head.payload_bytes) > segment->index - at)
             continue;

@@ -105,7 +105,7 @@ typedef struct runnel_cache_totals {
 typedef struct runnel_cache_purge_options {
     size_t struct_size;
     const char *fingerprint;
-    uint8_t by_salt;          /* 1: the records of `salt`, whose bytes are overwritten */
+    uint8_t by_salt;          /* 1: the records of `salt`: overwritten, and their room given back */
     uint64_t salt;
     uint64_t keep_bytes;      /* else: the oldest segments of each fingerprint, until so many bytes are left */
 } runnel_cache_purge_options;
@@ -126,7 +126,8 @@ RUNNEL_API runnel_status runnel_cache_verify(const char *path, const char *finge
 
 RUNNEL_API void runnel_cache_purge_options_default(runnel_cache_purge_options *options);
 
-/* BUSY: an engine writes one of them; then nothing has been done. */
+/* BUSY: an engine writes one of them; then nothing has been done. IO: the disk failed or is full; nothing is lost but what
+ * was to go, and another call goes on. */
 RUNNEL_API runnel_status runnel_cache_purge(const char *path, const runnel_cache_purge_options *options,
                                             runnel_cache_totals *totals, runnel_error *error);
 

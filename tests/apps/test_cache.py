@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -11,6 +12,7 @@ import common
 from common import run
 
 MAKE = os.environ["RUNNEL_MAKE_CACHE"]
+POINTS = int(os.environ.get("RUNNEL_PURGE_POINTS", "60"))  # of the writes at which a purge is killed, about
 CHAINS, DEPTH, TOKENS = 12, 3, 4  # TOKENS: of a block
 
 
@@ -25,7 +27,8 @@ class Cache(unittest.TestCase):
 
     def json(self, *args, code=0):
         done = run("cache", *args, "--json")
-        self.assertEqual(done.returncode, code, done.stderr)
+        if code is not None:
+            self.assertEqual(done.returncode, code, done.stderr)
         return json.loads(done.stdout)
 
     def entry(self):
@@ -91,6 +94,63 @@ class Cache(unittest.TestCase):
         self.json("purge", self.path, "--all")
         self.assertEqual(self.segments(), [])
         self.assertEqual(run("cache", "ls", self.path).stdout, b"nothing is kept here\n")
+
+    def disk_bytes(self):
+        return sum(p.stat().st_size for p in self.whole())
+
+    def whole(self):
+        """The segments but for those that were killed while they got their header."""
+        return [p for p in self.segments() if p.stat().st_size >= 256]
+
+    def needed(self, records):
+        """What these records take, with a header and a trailer for each segment."""
+        return len(self.whole()) * (256 + 48) + sum((96 + 4 * TOKENS + n + 7) // 8 * 8 + 8 + 96 + 4 * TOKENS
+                                                    for n in records.values())
+
+    def records(self):
+        return {(r["tokens"][0], r["tokens"][1]): r["bytes"]
+                for r in self.json("ls", self.path, "--fingerprint", self.entry()["fingerprint"])}
+
+    def test_purge_room(self):
+        """What is purged is no longer in the files: they are as long as what is left needs."""
+        for salt, left in ((1, (0, 2)), (0, (2,))):
+            self.json("purge", self.path, "--salt", str(salt), "--fingerprint", self.entry()["fingerprint"][:6])
+            records = self.records()
+            self.assertEqual(set(records), {(c, d) for c in range(CHAINS) if c % 3 in left for d in range(DEPTH)})
+            self.assertEqual(self.disk_bytes(), self.needed(records))
+            self.assertEqual(self.json("verify", self.path)["damaged"], 0)
+
+    def test_purge_killed(self):
+        """At each write to a file: the other salts have all that they had, and another purge comes to the same end."""
+        def purge(crash_at, count=""):
+            environment = {**os.environ, "LD_PRELOAD": os.environ["RUNNEL_CRASH_POINT"], "CRASH_AT": str(crash_at),
+                           "CRASH_COUNT": count,
+                           "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+            return subprocess.run([common.program, "cache", "purge", self.path, "--salt", "1"], env=environment,
+                                  capture_output=True, timeout=common.PATIENCE, check=False)
+
+        before = {key: n for key, n in self.records().items() if key[0] % 3 != 1}
+        kept = pathlib.Path(self.temporary.name) / "kept"
+        shutil.copytree(self.path, kept)
+        counted = pathlib.Path(self.temporary.name) / "count"
+        done = purge(0, str(counted))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        n_points = int(counted.read_text())
+        self.assertGreater(n_points, CHAINS // 3 * DEPTH * 3)
+        for point in range(1, n_points + 1, max(1, n_points // POINTS)):
+            shutil.rmtree(self.path)
+            shutil.copytree(kept, self.path)
+            self.assertEqual(purge(point).returncode, -9)
+            records = self.records()
+            self.assertEqual({key: n for key, n in records.items() if key[0] % 3 != 1}, before, point)
+            damage = self.json("verify", self.path, code=None)["damaged"]
+            self.assertLessEqual(damage, 3, point)  # a record of that salt, its entry in the index, a header
+            self.json("purge", self.path, "--salt", "1")
+            self.assertEqual(self.records(), before)
+            verified = self.json("verify", self.path, code=None)
+            self.assertEqual(verified["records"], len(before))
+            self.assertEqual(verified["damaged"], len(self.segments()) - len(self.whole()))
+            self.assertEqual(self.disk_bytes(), self.needed(before))
 
     def test_writer(self):
         with subprocess.Popen([MAKE, self.path, "1", "1", "hold"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as w:
