@@ -6,12 +6,14 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include <cmocka.h>
 
 #include "cache/cold_format.h"
+#include "tests/base/whole_file.h"
 #include "tests/cache/cold_fixture.h"
 
 enum { SALTS = 3, CHAINS = 30, DEPTH = 4, N = CHAINS * DEPTH, MOST_CALLS = 3000 };
@@ -258,8 +260,7 @@ static void test_torn_copy(void **state)
     struct rn_cold_store *store;
     struct rn_cold_id id = cold_id();
     struct rn_print print = rn_cold_fingerprint(&id);
-    char hex[RN_COLD_HEX + 1], path[500];
-    static uint8_t bytes[1 << 16];
+    char hex[RN_COLD_HEX + 1], path[500], *bytes;
     uint32_t n_segments;
     size_t n;
 
@@ -273,9 +274,10 @@ static void test_torn_copy(void **state)
     rn_cold_store_close(store);
     rn_cold_hex(&print, hex);
     snprintf(path, sizeof path, "%s/%s/%016x.kv", cold_folder, hex, n_segments + 1);
-    n = cold_slurp(path, bytes, sizeof bytes);
+    bytes = read_whole_new(path, &n);
     memset(bytes + 256 + 96 + 4 * COLD_B, 0, 4); /* of the first payload */
-    cold_spill(path, bytes, n);
+    write_whole(path, bytes, n);
+    free(bytes);
     assert_left(1, 0, 0);
     assert_left(1, 0, 0); /* and when it has been opened by a writer */
     cold_told_free(&told);
