@@ -11,10 +11,11 @@
 #define PROMPT_FEATURES 512u /* of so many positions at its end */
 #define TRIAL 2u          /* guesses that a stream waits for when it tries again */
 #define TRIAL_ACCEPTANCE 0.9f /* what it would have to find */
-#define FAR 64u           /* tokens that have come while a stream did not draft: it begins anew ... */
-#define TAIL 32u          /* ... with these last ones */
 #define PATIENCE 4u       /* so many times what a wait should take ... */
 #define PATIENCE_US 2000u /* ... and this are waited at most */
+#define READ_SHARE 0.5f   /* of a purse, for what is to be read: the other half finds out whether that was of use */
+#define READ_PROMPT 0.03125f /* of the time that the model takes for a prompt */
+#define READ_BESIDE 16.0f /* steps, where nobody waits for it but its own first guess */
 #define LEAD 4u           /* steps of a rest, the last ones, whose features are wanted: a head needs little of the past */
 
 static struct rn_draft_lane *lane_of(const struct rn_decode *decode, const struct rn_request *request)
@@ -147,6 +148,7 @@ static void take_guesses(struct rn_drafting *drafting, const struct rn_drafts *i
     if (lane->generation != item->generation || !lane->begun)
         return;
     lane->state = item->state;
+    lane->read_us += item->read_us;
     memcpy(lane->lines, item->lines, sizeof lane->lines);
 }
 
@@ -226,7 +228,8 @@ static void pay(struct rn_decode *decode)
 {
     struct rn_drafting *drafting = &decode->drafting;
     uint64_t us = rn_now_us(&decode->model->engine->clock) - drafting->asked_us;
-    uint64_t most = (uint64_t)2 * drafting->passes * drafting->pass_us; /* the rest was spent on what it had to read */
+    uint64_t read_us = (uint64_t)(drafting->drafter->row_us * (float)(RN_DRAFT_LAG * drafting->n_waiting));
+    uint64_t most = (uint64_t)2 * drafting->passes * drafting->pass_us + read_us; /* beyond it was held up */
     float price = (float)drafting->n_rows * (float)(us < most ? us : most) /
                   rn_step_cost_of(&decode->cost, drafting->n_rows);
 
@@ -316,6 +319,47 @@ bool rn_drafting_holds(struct rn_decode *decode)
     return true;
 }
 
+/* ---- What may be read ---- */
+
+/* What the model itself is still to compute of what the request begins with. */
+static float prompt_us(const struct rn_decode *decode, const struct rn_request *request)
+{
+    uint32_t rows = request->n_fill > request->n_done ? request->n_fill - request->n_done : 0;
+    uint32_t most = decode->model->parts.limits.max_rows, chunk = rows < most ? rows : most;
+
+    return rows == 0 ? 0 : rn_step_cost_of(&decode->cost, chunk) * (float)rows / (float)chunk;
+}
+
+/* What a token is worth, in time: all running streams wait while one's past is read. */
+static float token_us(const struct rn_decode *decode)
+{
+    uint32_t n = decode->n_running > 0 ? decode->n_running : 1;
+
+    return rn_step_cost_of(&decode->cost, n) / (float)n;
+}
+
+/* What reading the rest of the request's past may cost now. */
+static float may_read_us(const struct rn_decode *decode, const struct rn_request *request)
+{
+    float purse = request->model_speculation.purse;
+
+    if (decode->drafting.drafter->concurrent)
+        return READ_BESIDE * rn_step_cost_of(&decode->cost, 1) + prompt_us(decode, request);
+    return lane_of(decode, request)->free_us + (purse > 0 ? READ_SHARE * purse * token_us(decode) : 0);
+}
+
+/* For what was read. */
+static void pay_reading(struct rn_decode *decode, struct rn_request *request)
+{
+    struct rn_draft_lane *lane = lane_of(decode, request);
+    float us = lane->read_us < lane->free_us ? 0 : lane->read_us - lane->free_us;
+
+    lane->free_us -= lane->read_us - us;
+    lane->read_us = 0;
+    if (us > 0 && !decode->drafting.drafter->concurrent)
+        request->model_speculation.purse -= us / token_us(decode);
+}
+
 /* ---- News ---- */
 
 /* The step writes its features into a list of its own. */
@@ -363,6 +407,8 @@ void rn_drafting_step(struct rn_decode *decode)
         lane->leaves = part->leaves;
         lane->want = part->request->model_speculation.rest > 0 ? 0 : part->request->draft_max;
         lane->waits = lane->waited = false;
+        if (lane->read_us > 0)
+            pay_reading(decode, part->request);
         /* one that takes turns needs to know nothing while nobody waits, once it is through with the past */
         lane->changed |= drafting->drafter->concurrent || lane->state != RN_DRAFTS_READY || drafting->pass_us == 0;
     }
@@ -397,10 +443,6 @@ static void add_news(struct rn_decode *decode, struct rn_news_list *list, const 
     }
     news = &list->items[list->n++];
     begins = !lane->told;
-    if (lane->told && !lane->telling && request->n_tokens - lane->n_told > FAR) {
-        begins = true;
-        lane->n_told = request->n_tokens - TAIL;
-    }
     n = request->n_tokens - lane->n_told;
     n = n < list->token_capacity - list->n_tokens ? n : list->token_capacity - list->n_tokens;
     *news = (struct rn_news){
@@ -414,12 +456,16 @@ static void add_news(struct rn_decode *decode, struct rn_news_list *list, const 
         news->features = list->features + (size_t)lane->features * decode->model->parts.row_features;
     lane->n_positions = 0;
     lane->told = true;
-    if (begins)
+    if (begins) {
         news->sampling = rn_sampler_plain(request->sampler);
+        news->salt = request->cache_salt;
+        lane->free_us = READ_PROMPT * prompt_us(decode, request);
+    }
+    news->read_us = may_read_us(decode, request);
     memcpy(list->tokens + list->n_tokens, request->tokens + lane->n_told, n * sizeof list->tokens[0]);
     list->n_tokens += n;
     lane->n_told += n;
-    lane->changed = lane->telling = lane->n_told < request->n_tokens;
+    lane->changed = news->more = lane->n_told < request->n_tokens;
 }
 
 static void send(struct rn_decode *decode, struct rn_news_list *list)

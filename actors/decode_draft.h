@@ -31,8 +31,9 @@ struct rn_draft_lane {
     bool changed;         /* it is to be told */
     bool ending;          /* its end is to be told */
     bool told;            /* the draft actor knows of it ... */
-    uint32_t n_told;      /* ... and so many of its tokens ... */
-    bool telling;         /* ... and the others are to follow in the next lists */
+    uint32_t n_told;      /* ... and so many of its tokens */
+    float free_us;        /* reading its past may take so long for nothing; what it takes more is paid for ... */
+    float read_us;        /* ... when the next step begins: this is still to be paid */
     uint32_t want, n_flying, leaves;
     bool flying, waits;
     bool waited;          /* for the next step */

@@ -31,10 +31,12 @@ static struct rn_seat *find(struct rn_draft_actor *draft, const struct rn_news *
 /* Nothing that is in a pass can be freed before it is back. */
 static void end_seat(struct rn_draft_actor *draft, struct rn_seat *seat)
 {
-    if (rn_draft_in_pass(seat))
+    if (rn_draft_in_pass(seat)) {
         seat->ended = true;
-    else
-        rn_draft_free_seat(draft, seat);
+        return;
+    }
+    rn_past_keep(draft, seat);
+    rn_draft_free_seat(draft, seat);
 }
 
 /* Without memory the stream has a seat that is off; without a seat, none: then nothing is told, and none waits. */
@@ -56,6 +58,7 @@ static struct rn_seat *begin_seat(struct rn_draft_actor *draft, const struct rn_
                              .capacity = capacity,
                              .max_blocks = (capacity + limits->block_tokens - 1) / limits->block_tokens,
                              .sampling = news->sampling,
+                             .salt = news->salt,
                              .n_valid = UINT32_MAX};
     seat->tokens = rn_alloc(heap, capacity, sizeof seat->tokens[0]);
     seat->blocks = rn_alloc(heap, seat->max_blocks, sizeof seat->blocks[0]);
@@ -74,20 +77,6 @@ static struct rn_seat *begin_seat(struct rn_draft_actor *draft, const struct rn_
         rn_draft_switch_off(draft, seat);
     seat->changed = true;
     return seat;
-}
-
-/* Begins anew in the memory that it has, if that is enough: nothing is allocated while a stream runs. What a pass in
- * flight computes for it counts no longer. */
-static bool begin_again(struct rn_draft_actor *draft, struct rn_seat *seat, const struct rn_news *news)
-{
-    if (news->first >= news->n_limit || news->n_limit - news->first > seat->capacity || seat->state == RN_DRAFTS_OFF)
-        return false;
-    rn_branch_drop(draft, seat);
-    seat->base = news->first;
-    seat->n_known = seat->n_tokens = seat->n_valid = 0;
-    rn_seat_reset(seat);
-    seat->sampling = news->sampling;
-    return true;
 }
 
 /* Where something else was guessed, all behind it was in vain, but for a branch that says so. */
@@ -131,7 +120,7 @@ static void take_news(struct rn_draft_actor *draft, const struct rn_news *news)
     struct rn_seat *seat = find(draft, news);
     uint32_t first;
 
-    if (seat != NULL && (news->ended || (news->begins && !begin_again(draft, seat, news)))) {
+    if (seat != NULL && (news->ended || news->begins)) {
         end_seat(draft, seat);
         seat = NULL;
     }
@@ -156,6 +145,8 @@ static void take_news(struct rn_draft_actor *draft, const struct rn_news *news)
     seat->leaves = news->leaves;
     seat->odds = news->odds;
     seat->want = news->want;
+    seat->more = news->more;
+    seat->may_read_us = news->read_us;
     seat->waits = news->waits;
     seat->changed |= news->waits;
     rn_draft_look_at(seat);
@@ -206,6 +197,8 @@ static void add_item(struct rn_drafts_list *list, struct rn_seat *seat)
     item->slot = seat->slot;
     item->generation = seat->generation;
     item->state = seat->state;
+    item->read_us = seat->read_us;
+    seat->read_us = 0;
     for (uint32_t l = 0; l < RN_GUESS_LINES; l++)
         item->lines[l].first = seat->base + seat->n_known;
     line->n = n < RN_GUESS_MOST ? n : RN_GUESS_MOST;
@@ -330,7 +323,7 @@ runnel_status rn_draft_actor_init(struct rn_draft_actor *draft, struct runnel_mo
     struct rn_drafter *drafter = &model->parts.drafter;
 
     *draft = (struct rn_draft_actor){.model = model, .drafter = drafter->kind != RN_DRAFTER_NONE ? drafter : NULL,
-                                     .guess_us = drafter->pass_us};
+                                     .guess_us = drafter->pass_us, .row_us = drafter->row_us};
     if (draft->drafter != NULL && take_pass(draft, &model->engine->heap) != RUNNEL_OK) {
         rn_draft_actor_fini(draft);
         return RUNNEL_NO_MEMORY;
@@ -348,6 +341,8 @@ void rn_draft_actor_fini(struct rn_draft_actor *draft)
     for (uint32_t i = 0; draft->seats != NULL && draft->pool.references != NULL && i < draft->n_seats; i++)
         if (draft->seats[i].generation != 0)
             rn_draft_free_seat(draft, &draft->seats[i]);
+    if (draft->pool.references != NULL)
+        rn_past_fini(draft);
     rn_block_pool_fini(&draft->pool);
     rn_free(heap, draft->seats);
     rn_free(heap, draft->seat_of);
@@ -366,10 +361,14 @@ void rn_draft_actor_fini(struct rn_draft_actor *draft)
 
 bool rn_draft_actor_check(const struct rn_draft_actor *draft)
 {
-    uint32_t n_blocks = 0;
+    uint64_t n_blocks = 0, n_references = 0;
 
     if (draft->drafter == NULL)
         return true;
+    for (uint32_t i = 0; i < RN_DRAFT_PASTS; i++)
+        n_blocks += draft->pasts[i].n_blocks;
+    for (uint32_t b = 0; b < draft->pool.n_blocks; b++)
+        n_references += rn_block_pool_references(&draft->pool, b);
     for (uint32_t i = 0; i < draft->n_seats; i++) {
         const struct rn_seat *seat = &draft->seats[i];
 
@@ -382,5 +381,5 @@ bool rn_draft_actor_check(const struct rn_draft_actor *draft)
                                         !rn_branch_check(seat, draft->drafter->limits.block_tokens))
             return false;
     }
-    return n_blocks + draft->pool.n_free == draft->pool.n_blocks;
+    return n_blocks == n_references;
 }

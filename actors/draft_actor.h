@@ -20,11 +20,13 @@
  * waits for it, but for the prompt: that is computed in small chunks, which pass between the target's steps.
  *
  * Memory: the drafter's KV blocks, taken as a stream grows; one that finds none drafts no more. A seat's tokens are
- * taken from the heap when it begins. */
+ * taken from the heap when it begins. What a draft model knows of streams that have ended stays for who goes on from
+ * there, and how much of a long past is read is a matter of price: draft_past.h. */
 #ifndef RN_ACTORS_DRAFT_ACTOR_H
 #define RN_ACTORS_DRAFT_ACTOR_H
 
 #include "actors/draft_branch.h"
+#include "actors/draft_past.h"
 #include "actors/drafter.h"
 #include "actors/runtime.h"
 #include "cache/block_pool.h"
@@ -48,6 +50,11 @@ struct rn_seat {
     struct rn_odds odds;       /* as told */
     uint32_t n_flying, leaves, want; /* likewise */
     bool flying, waits;
+    uint64_t salt;             /* shares what it has computed with seats of the same alone */
+    bool more;                 /* as told: the rest of its past comes with the next news */
+    float may_read_us, read_us;/* likewise, what may be spent on reading; what was, and decode does not know of yet */
+    uint32_t n_past;           /* while in_pass: rows of its past that are read there */
+    bool looked, caught_up;    /* what is there of its past was taken over; all of it has been computed once */
     bool in_pass, ended;       /* its line has rows in the pass */
     bool changed;              /* decode does not know all of it */
     struct rn_seat_layer {
@@ -85,6 +92,8 @@ struct rn_draft_actor {
     struct rn_seat *seats;       /* [n_seats]: twice as many as draft at once, since one that has ended waits for its
                                     pass */
     uint32_t n_seats, cursor;
+    struct rn_draft_past pasts[RN_DRAFT_PASTS];
+    uint64_t clock;              /* of their use */
     struct rn_sampler_scratch *scratch;
     struct rn_step pass;
     struct rn_seat **seat_of;    /* [max_seqs]: of the pass's sequences */
@@ -138,6 +147,9 @@ void rn_draft_look_at(struct rn_seat *seat);
 
 /* draft_pass.c: another step of the target: a drafter that was too slow may be so no longer. */
 void rn_draft_look_at_time(struct rn_draft_actor *draft);
+
+/* Rows that one pass may make up for a seat and still be one of guesses: more than drafts are. */
+#define RN_DRAFT_LAG 40u
 
 /* draft_pass.c: no guesses any more for this stream. */
 void rn_draft_switch_off(struct rn_draft_actor *draft, struct rn_seat *seat);

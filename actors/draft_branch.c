@@ -148,23 +148,22 @@ static bool has_all(const struct rn_seat *seat)
 }
 
 /* For a row more. */
-static bool has_block(const struct rn_draft_actor *draft, const struct rn_branch *branch)
+static bool has_block(struct rn_draft_actor *draft, const struct rn_branch *branch)
 {
     uint32_t held = branch->n_blocks * draft->drafter->limits.block_tokens;
 
-    return draft->pool.n_free > 0 || (branch->at != 0 && branch->n_tokens <= held);
+    return (branch->at != 0 && branch->n_tokens <= held) || rn_past_make_room(draft);
 }
 
-bool rn_branch_goes_first(const struct rn_draft_actor *draft, const struct rn_seat *seat)
+bool rn_branch_goes_first(struct rn_draft_actor *draft, const struct rn_seat *seat)
 {
     float chance;
 
     if (!draft->has_time || seat->branch.blocks == NULL || seat->branch.in_pass || seat->in_pass || seat->ended ||
-        seat->state != RN_DRAFTS_READY || !seat->flying || seat->want == 0 || has_all(seat) ||
-        !has_block(draft, &seat->branch))
+        seat->state != RN_DRAFTS_READY || !seat->flying || seat->want == 0 || has_all(seat))
         return false;
     chance = chance_of(seat);
-    return chance >= LEAST_CHANCE && chance > BY_FAR * chance_of_line(draft, seat);
+    return chance >= LEAST_CHANCE && chance > BY_FAR * chance_of_line(draft, seat) && has_block(draft, &seat->branch);
 }
 
 /* ---- Its rows ---- */

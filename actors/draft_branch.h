@@ -65,7 +65,7 @@ void rn_branch_drop(struct rn_draft_actor *draft, struct rn_seat *seat);
 
 /* While a pass is composed: is the seat's next guess rather the branch's, and is there a block for it? Its row joins
  * the pass: behind a yes, with nothing in between. */
-bool rn_branch_goes_first(const struct rn_draft_actor *draft, const struct rn_seat *seat);
+bool rn_branch_goes_first(struct rn_draft_actor *draft, const struct rn_seat *seat);
 void rn_branch_compose(struct rn_draft_actor *draft, struct rn_seat *seat);
 
 /* The pass is back, and the seat stays: what its row says. */

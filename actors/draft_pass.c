@@ -13,7 +13,6 @@
 #include "base/check.h"
 
 #define SMOOTHING 0.25f /* weight of the newest pass */
-#define LAG 40u         /* rows that one pass may make up for a seat and still be one of guesses: more than drafts are */
 #define LEAST_CHUNK 16u /* rows of the past of one seat */
 #define FORGET_STEPS 1024u /* of the target, after which a drafter that was too slow may try again */
 #define JUMP 8          /* so many times what is usual a pass may count: others may have had the cores */
@@ -102,7 +101,7 @@ static uint32_t goal(const struct rn_draft_actor *draft, const struct rn_seat *s
 static bool is_behind(const struct rn_seat *seat)
 {
     for (uint32_t l = 0; l < RN_DRAFT_LAYERS; l++)
-        if (rn_seat_pending(seat, l) > LAG && (l == 0 || seat->layers[l].features != NULL))
+        if (rn_seat_pending(seat, l) > RN_DRAFT_LAG && (l == 0 || seat->layers[l].features != NULL))
             return true;
     return false;
 }
@@ -134,9 +133,11 @@ bool rn_draft_is_sated(const struct rn_draft_actor *draft, const struct rn_seat 
 
 /* ---- Composing ---- */
 
-/* A line that finds no block takes those of branches; the pass has none of these yet. */
+/* A line that finds no block takes those of streams that have ended, and then of branches; the pass has none of these
+ * yet. */
 static bool take_block(struct rn_draft_actor *draft, uint32_t *block)
 {
+    rn_past_make_room(draft);
     for (uint32_t i = 0; draft->pool.n_free == 0 && i < draft->n_seats; i++)
         rn_branch_drop(draft, &draft->seats[i]);
     return rn_block_pool_take(&draft->pool, 1, block);
@@ -244,11 +245,11 @@ static uint32_t past_of(const struct rn_draft_actor *draft, const struct rn_seat
     for (uint32_t l = draft->drafter->n_layers; l-- > 0;) {
         uint32_t n = rn_seat_pending(seat, l), rows;
 
-        if (n <= (l == 0 ? LAG : LAG / 2) || !is_of(draft, l))
+        if (n <= (l == 0 ? RN_DRAFT_LAG : RN_DRAFT_LAG / 2) || !is_of(draft, l))
             continue;
         rows = rn_seat_rows(draft, seat, l, n - 1 < most ? n - 1 : most); /* not its last: that is a guess's row */
         *layer = l;
-        if (rows > (l == 0 ? 0 : LAG / 2) || (rows > 0 && n > LAG))
+        if (rows > (l == 0 ? 0 : RN_DRAFT_LAG / 2) || (rows > 0 && n > RN_DRAFT_LAG))
             return rows;
     }
     return 0;
@@ -261,7 +262,7 @@ static void add_past(struct rn_draft_actor *draft)
         struct rn_seat *seat = &draft->seats[(draft->cursor + i) % draft->n_seats];
         uint32_t layer, n;
 
-        if (!is_open(seat) || seat->in_pass)
+        if (!is_open(seat) || seat->in_pass || seat->more)
             continue;
         if (is_full(draft, 1))
             return;
@@ -272,6 +273,7 @@ static void add_past(struct rn_draft_actor *draft)
         draft->cursor = (draft->cursor + i + 1) % draft->n_seats;
         add_seat(draft, seat, n);
         draft->guesses = false;
+        seat->n_past = n;
         return;
     }
 }
@@ -316,6 +318,9 @@ void rn_draft_begin_pass(struct rn_draft_actor *draft)
     pass->n_rows = pass->n_seqs = pass->n_outs = pass->n_features = pass->n_copies = 0;
     draft->guesses = true;
     draft->has_time = has_time(draft);
+    for (uint32_t i = 0; i < draft->n_seats; i++)
+        if (is_open(&draft->seats[i]))
+            rn_past_settle(draft, &draft->seats[i]);
     add_guesses(draft);
     add_past(draft);
     add_branches(draft);
@@ -399,7 +404,13 @@ static void settle_seat(struct rn_draft_actor *draft, struct rn_seat *seat, cons
     bool branch = seat->branch.in_pass;
 
     seat->in_pass = seat->branch.in_pass = false;
+    if (seat->n_past > 0)
+        rn_past_note(draft, seat);
+    if (seat->n_valid < layer->n_done)
+        layer->n_done = seat->n_valid > layer->shift ? seat->n_valid : layer->shift;
     if (seat->ended) {
+        if (!draft->failed)
+            rn_past_keep(draft, seat);
         rn_draft_free_seat(draft, seat);
         return;
     }
@@ -413,8 +424,6 @@ static void settle_seat(struct rn_draft_actor *draft, struct rn_seat *seat, cons
         rn_branch_settle(draft, seat, logits);
         return;
     }
-    if (seat->n_valid < layer->n_done)
-        layer->n_done = seat->n_valid > layer->shift ? seat->n_valid : layer->shift;
     rn_seat_keep(draft, seat, draft->layer, seat->from, end, features);
     if (last->out >= 0)
         take_guess(draft, seat, end, logits);

@@ -12,6 +12,7 @@
 
 #define EXIT "exit:"
 #define PASSES 4u /* until its time is known */
+#define READS 3u  /* likewise of reading a past */
 #define MOST_ROWS 64u /* of a step that is measured: as many as decode together */
 #define MEASURE_US 1000000u /* of a load */
 #define ROWS 128u /* of a pass: a prompt is read as fast as the device can, and nothing is held up long */
@@ -126,7 +127,7 @@ static void on_pass_done(struct rn_step *pass)
     rn_wake_notify(done);
 }
 
-/* Steps of rows of one sequence, each with logits. */
+/* Steps of rows of one sequence. */
 struct trial {
     struct rn_backend *backend;
     const struct rn_clock *clock;
@@ -160,7 +161,7 @@ static struct trial *new_trial(struct runnel_model *model, struct rn_backend *ba
     trial->inputs = rn_calloc(heap, model->parts.drafter.n_features + 1, sizeof(float));
     rn_wake_init(&trial->done);
     for (uint32_t i = 0; i < MOST_ROWS; i++) {
-        trial->rows[i] = (struct rn_step_row){.position = i, .out = (int32_t)i};
+        trial->rows[i] = (struct rn_step_row){.position = i};
         trial->blocks[i] = i;
     }
     if (trial->logits != NULL && trial->inputs != NULL)
@@ -169,14 +170,16 @@ static struct trial *new_trial(struct runnel_model *model, struct rn_backend *ba
     return NULL;
 }
 
-/* What a step of n rows takes, in microseconds; 0: it has failed. */
-static uint64_t time_step(struct trial *trial, uint32_t n, uint32_t block_tokens)
+/* What a step of n rows takes, the last n_outs of them with logits, in microseconds; 0: it has failed. */
+static uint64_t time_step(struct trial *trial, uint32_t n, uint32_t n_outs, uint32_t block_tokens)
 {
     uint32_t ticket = rn_wake_ticket(&trial->done);
     uint64_t begin_us = rn_now_us(trial->clock), us;
 
+    for (uint32_t i = 0; i < n; i++)
+        trial->rows[i].out = (int32_t)(i + n_outs) - (int32_t)n < 0 ? -1 : (int32_t)(i + n_outs - n);
     trial->seq = (struct rn_step_seq){.blocks = trial->blocks, .n_blocks = (n + block_tokens - 1) / block_tokens};
-    trial->step = (struct rn_step){.n_rows = n, .n_seqs = 1, .n_outs = n, .rows = trial->rows, .seqs = &trial->seq,
+    trial->step = (struct rn_step){.n_rows = n, .n_seqs = 1, .n_outs = n_outs, .rows = trial->rows, .seqs = &trial->seq,
                                    .logits = trial->logits, .inputs = trial->inputs, .on_done = on_pass_done,
                                    .user = &trial->done};
     trial->backend->ops->submit_async(trial->backend, &trial->step);
@@ -184,6 +187,27 @@ static uint64_t time_step(struct trial *trial, uint32_t n, uint32_t block_tokens
         ;
     us = rn_now_us(trial->clock) - begin_us;
     return trial->step.status != RUNNEL_OK ? 0 : us > 0 ? us : 1;
+}
+
+/* What a row of a past takes: the fastest of a few passes with one guess, since that is how a past is read. Of a head
+ * nobody asks. False: a pass has failed. */
+static bool measure_reading(struct rn_drafter *drafter, struct trial *trial)
+{
+    const struct rn_backend_limits *limits = &drafter->limits;
+    uint64_t most = (uint64_t)limits->n_blocks * limits->block_tokens, us;
+    uint32_t n = most < MOST_ROWS ? (uint32_t)most : MOST_ROWS;
+
+    n = n < limits->context_tokens ? n : limits->context_tokens;
+    for (uint32_t i = 0; i < READS && drafter->kind == RN_DRAFTER_TOKENS && n > 1; i++) {
+        float row_us;
+
+        us = time_step(trial, n, 1, limits->block_tokens);
+        if (us == 0)
+            return false;
+        row_us = us > drafter->pass_us ? (float)(us - drafter->pass_us) / (float)(n - 1) : 0;
+        drafter->row_us = i == 0 || row_us < drafter->row_us ? row_us : drafter->row_us;
+    }
+    return true;
 }
 
 /* What a guess takes: the fastest of a few passes of one row. The first brings the weights into memory. */
@@ -196,13 +220,15 @@ static runnel_status measure(struct runnel_model *model, runnel_error *error)
     if (trial == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory to measure %s", model->draft_path);
     for (uint32_t i = 0; i < PASSES && status == RUNNEL_OK; i++) {
-        uint64_t us = time_step(trial, 1, drafter->limits.block_tokens);
+        uint64_t us = time_step(trial, 1, 1, drafter->limits.block_tokens);
 
         if (us == 0)
             status = rn_error_set(error, RUNNEL_DEVICE, "%s: a pass failed", model->draft_path);
         else if (i == 1 || (i > 1 && us < drafter->pass_us))
             drafter->pass_us = us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
     }
+    if (status == RUNNEL_OK && !measure_reading(drafter, trial))
+        status = rn_error_set(error, RUNNEL_DEVICE, "%s: a pass failed", model->draft_path);
     free_trial(model, trial);
     return status;
 }
@@ -219,9 +245,9 @@ runnel_status rn_drafter_measure_model(struct runnel_model *model, runnel_error 
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory to measure %s", model->path);
     most = most < limits->max_outs ? most : limits->max_outs;
     most = most < limits->context_tokens ? most : limits->context_tokens;
-    time_step(trial, 1, limits->block_tokens); /* brings the weights into memory */
+    time_step(trial, 1, 1, limits->block_tokens); /* brings the weights into memory */
     for (uint32_t n = 1; n <= most && us > 0 && 2 * us < left_us; n *= 2) {
-        us = time_step(trial, n, limits->block_tokens);
+        us = time_step(trial, n, n, limits->block_tokens);
         left_us -= us < left_us ? us : left_us;
         rn_step_cost_note(&model->parts.cost, n, us);
     }

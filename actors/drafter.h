@@ -68,6 +68,7 @@ struct rn_drafter {
     struct rn_backend_limits limits; /* max_seqs: streams that can draft at once */
     struct rn_team *team;      /* of its own; NULL: the engine's */
     uint32_t pass_us;          /* of one row, measured when it was loaded; 0: not known, and it is never waited for */
+    float row_us;              /* of TOKENS: what a row more of a past takes, likewise */
     uint32_t n_features;       /* FEATURES: width of what the target gives for a position; else 0 */
 };
 
@@ -103,8 +104,10 @@ struct rn_news {
     uint32_t slot, generation;
     bool ended;               /* it needs no drafts any more; nothing else counts */
     bool waits;               /* decode holds its step back for these drafts */
-    bool begins;              /* from here on: what was told before counts no longer. Of a long sequence that has not
-                                 drafted for a while only the end is told: reading all of it would cost too much */
+    bool begins;              /* what was told of another stream in this slot counts no longer */
+    bool more;                /* the list was full: more tokens come with the next */
+    uint64_t salt;            /* cache_salt; where it begins only */
+    float read_us;            /* so long may be spent on what is still to be read of its past */
     uint32_t n_limit;         /* the sequence gets no longer; where it begins only */
     uint32_t first, n_tokens; /* tokens [first, first + n_tokens) of the sequence */
     const int32_t *tokens;    /* [n_tokens]; the list's */
@@ -152,6 +155,7 @@ struct rn_guess_line {
 struct rn_drafts {
     uint32_t slot, generation;
     enum rn_drafts_state state;
+    float read_us;            /* what was spent on reading its past since this was last told */
     struct rn_guess_line lines[RN_GUESS_LINES];
 };
 

@@ -397,7 +397,8 @@ typedef struct runnel_model_options {
                                  that was trained for this very file (runnel_eagle_train); "mtp": the file's own
                                  prediction layers; "exit:N": the model's first N blocks. Not with chunk_mean */
     uint64_t draft_kv_bytes;  /* memory for its KV blocks; 0: room for as many positions as the model has, at most an
-                                 eighth of the machine's memory. Streams for which there is none do not draft */
+                                 eighth of the machine's memory. Streams for which there is none do not draft; what
+                                 they do not need holds what was read for sessions' next turns and the like */
     uint32_t draft_threads;   /* 0: it takes turns with the model on the compute threads. Else it has so many threads of
                                  its own and guesses ahead while the model computes: for a machine with cores to
                                  spare */

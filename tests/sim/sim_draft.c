@@ -42,6 +42,8 @@ bool sim_new_drafter(struct sim *sim, struct sim_model *model, struct rn_model_p
                                          .backend = &model->drafter->backend, .limits = limits,
                                          .pass_us = 1 + sim_pick(sim, sim->plan.most_latency_us / 4 + 1)};
     parts->drafter.kind = RN_DRAFTER_TOKENS;
+    if (sim_chance(sim, 30)) /* not all pasts are read */
+        parts->drafter.row_us = (float)sim_pick(sim, sim->plan.most_latency_us / 4 + 1);
     if (sim_chance(sim, 40)) {
         parts->drafter.kind = RN_DRAFTER_FEATURES;
         parts->drafter.n_features = parts->row_features = ORACLE_FEATURES;
