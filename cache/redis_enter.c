@@ -8,7 +8,8 @@
 
 #include <hiredis/hiredis.h>
 
-#define BESIDE_MS 50u /* an engine that runs waits so long for a connection that is made anew: a few trips on a LAN */
+#define BESIDE_MS 50u     /* an engine that runs waits so long for a connection that is made anew: a few trips on a LAN */
+#define ALLOWED_MS 5000u  /* and gives it so long: a step each half second, with the mover's looks for news, on a far way */
 
 /* ---- Steps ---- */
 
@@ -23,7 +24,11 @@ static enum rn_redis_io begin(struct rn_redis_link *link)
     }
     now = rn_now_us(&link->clock); /* a name may have taken its time */
     link->made_by_us = now + ((uint64_t)link->connect_ms + link->command_ms) * 1000;
-    link->stays_until_us = link->was_tried ? now + BESIDE_MS * 1000 : UINT64_MAX;
+    link->stays_until_us = link->made_by_us;
+    if (link->was_tried) {
+        link->stays_until_us = now + BESIDE_MS * 1000;
+        link->made_by_us = now + ALLOWED_MS * 1000;
+    }
     return RN_REDIS_DONE;
 }
 

@@ -6,8 +6,8 @@
  *     └── whatever goes wrong; not again before 1 s, 2 s, 4 s ... 60 s have passed
  *
  * The first time begin waits until it is up, or has failed. Later it waits for 50 ms and then goes on with its caller's
- * work, as if the server were away; each begin takes it a step further. So a server that hangs in a handshake costs a
- * running engine that once for each attempt. hiredis knows the protocol; sockets, times and TLS are ours
+ * work, as if the server were away; each begin takes it a step further, for five seconds at most. So a server that hangs
+ * in a handshake costs a running engine 50 ms once for each attempt. hiredis knows the protocol; sockets, times and TLS are ours
  * (docs/RATIONALE.md).
  *
  * One owner, any thread; calls block for as long as they are told. */
@@ -49,7 +49,7 @@ struct rn_redis_link {
     runnel_error error;           /* the first */
 };
 
-/* url, and what files names, are borrowed. connect_ms: to be connected; command_ms: for TLS and entering, and for an
+/* url, and what files names, are borrowed. connect_ms + command_ms: for the first connection; command_ms: for an
  * answer. */
 void rn_redis_link_init(struct rn_redis_link *link, const struct rn_redis_url *url,
                         const struct rn_redis_tls_files *files, struct rn_clock clock, uint32_t connect_ms,
