@@ -211,6 +211,8 @@ class Tls(unittest.TestCase):
         os.environ["SSL_CERT_FILE"] = self.folder + "/ca.pem"
         self.addCleanup(os.environ.pop, "SSL_CERT_FILE")
         self.shares(server, "--cache-shared", url)
+        fails(self, ["certificate is refused"], "--cache-shared", url, "--cache-shared-ca",
+              self.folder + "/stranger.pem")  # who names authorities trusts no others
 
     def test_refused(self):
         """Nothing of a prompt and no password goes to a server that is not who it should be."""
