@@ -7,9 +7,9 @@
  *   - The name is sent to the server (SNI). TLS 1.2 at least. `cert` and `key` say who we are, where the server asks.
  *   - The files are PEM, and read anew for each connection, so that certificates can be renewed while an engine runs.
  *
- * OpenSSL takes its memory past the heap's hook, some 100 KB for a connection. One owner, any thread; nothing here
- * waits, prints, asks for a passphrase or raises SIGPIPE. In a build without OpenSSL check says so, and there is no more
- * to call. */
+ * OpenSSL initialises itself, once in a process and for whoever uses it, and takes its memory past the heap's hook, some
+ * 100 KB for a connection. One owner, any thread; nothing here waits, prints, asks for a passphrase or raises SIGPIPE.
+ * In a build without OpenSSL check says so, and there is no more to call. */
 #ifndef RN_CACHE_REDIS_TLS_H
 #define RN_CACHE_REDIS_TLS_H
 

@@ -158,11 +158,13 @@ static void test_none(void **state)
 
 static void test_names(void **state)
 {
-    struct rn_redis_url url = {.host = "no.such.name.invalid", .port = 6379};
+    char label[80] = ""; /* longer than 63, so that no server is asked */
+    struct rn_redis_url url = {.host = label, .port = 6379};
     struct rn_redis_dial dial;
     int fd = -1;
 
     (void)state;
+    memset(label, 'x', sizeof label - 1);
     assert_false(rn_redis_dial_begin(&dial, &url));
     assert_non_null(strstr(dial.why, "name"));
     rn_redis_dial_end(&dial);
