@@ -98,7 +98,8 @@ static bool can_draft(const struct rn_request *request)
     return request->proposer != NULL || request->draft_model;
 }
 
-/* Where old positions become means the row that ends a chunk stores one, for which there must be room: no draft does. */
+/* Where old positions become means the row that ends a chunk stores one, for which there must be room: no draft
+ * does. */
 static uint32_t chunk_room(const struct rn_backend_limits *limits, const struct rn_request *request)
 {
     return limits->mean_window == 0 ? UINT32_MAX : RN_CHUNK - 1 - request->n_tokens % RN_CHUNK;

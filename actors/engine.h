@@ -29,8 +29,8 @@
 #define RN_MAX_MODELS 64
 #define RN_MODEL_ACTORS 8
 
-/* What is counted of the engine as a whole; what is a model's is counted in its metrics alone (actors/metrics.h). Written
- * by whoever begins or ends one, read by any thread. */
+/* What is counted of the engine as a whole; what is a model's is counted in its metrics alone (actors/metrics.h).
+ * Written by whoever begins or ends one, read by any thread. */
 struct rn_totals {
     struct rn_counter streams, sessions, models, loads;
     struct rn_counter queued_tokens, queued_bytes;
@@ -149,7 +149,8 @@ struct rn_backend *rn_engine_new_backend(struct runnel_engine *engine, const cha
 /* Another team of threads for a backend, and a backend on it. NULL on refusal; NULL is allowed in free. */
 struct rn_team *rn_engine_new_team(struct runnel_engine *engine, uint32_t n_threads);
 struct rn_backend *rn_engine_new_backend_on(struct runnel_engine *engine, struct rn_team *team, const char *device);
-/* eagle_train.c: cancels them, waits for their threads and frees all that is the engine's; the handles stay the host's. */
+/* eagle_train.c: cancels them, waits for their threads and frees all that is the engine's; the handles stay the
+ * host's. */
 void rn_trainings_end(struct runnel_engine *engine);
 
 void rn_engine_free_team(struct rn_team *team);

@@ -69,7 +69,8 @@ const struct rn_count_info rn_count_infos[RN_COUNTS] = {
                               "Guessed tokens that were right, by their place in the pass.", AT(accepted_at[0]),
                               false},
     LATER_PLACES(ACCEPTED_AT, "spec_decode_num_accepted_tokens_per_pos_total", accepted_at)
-    [RN_COUNT_DRAFT_PASSES] = {"spec_decode_draft_passes_total", NULL, "Passes of the drafter.", AT(draft_passes), false},
+    [RN_COUNT_DRAFT_PASSES] = {"spec_decode_draft_passes_total", NULL, "Passes of the drafter.", AT(draft_passes),
+                               false},
     [RN_COUNT_DRAFT_US] = {"spec_decode_draft_microseconds_total", NULL, "Time of the drafter's passes.", AT(draft_us),
                            false},
     [RN_COUNT_DRAFT_BESIDE_US] = {"spec_decode_draft_beside_microseconds_total", NULL,

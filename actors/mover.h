@@ -14,11 +14,11 @@
  * that has changed hands finds another number there and does nothing. What a tier has lost is told with the next
  * answer, as much as it holds; `more` says that there is more to be told or done, and is answered with a TEND.
  *
- * What others write into a tier is news. One move, LISTEN, stays with the mover, which looks for news from time to time:
- * after other moves, and when there are none. What it finds goes to the tier with that move, which comes back at once
- * with the numbers. Looking takes at most 1/50 of a processor and 1/5 of the mover's time, however much there is, and is
- * done every RN_NEWS_US when there is nothing. A look may find that the writer of a folder has gone, and take its place:
- * then the tier is told that it can be written into. RECALL brings the LISTEN back, before the end.
+ * What others write into a tier is news. One move, LISTEN, stays with the mover, which looks for news from time to
+ * time: after other moves, and when there are none. What it finds goes to the tier with that move, which comes back at
+ * once with the numbers. Looking takes at most 1/50 of a processor and 1/5 of the mover's time, however much there is,
+ * and is done every RN_NEWS_US when there is nothing. A look may find that the writer of a folder has gone, and take
+ * its place: then the tier is told that it can be written into. RECALL brings the LISTEN back, before the end.
  *
  * Any failure is a miss: blocks that did not arrive are computed. The first error of each tier is told to the log. */
 #ifndef RN_ACTORS_MOVER_H
@@ -40,8 +40,8 @@ enum rn_move_kind { RN_MOVE_DOWN, RN_MOVE_UP, RN_MOVE_FORGET, RN_MOVE_TEND, RN_M
 #define RN_MOVE_NO_BLOCK UINT32_MAX
 #define RN_MOVE_NO_ITEM UINT32_MAX
 
-/* LISTEN: to the tier, a record that another has put into the tier `from`, behind the block `parent` or the item `behind`;
- * back, its number in `shelf` (0: it is not taken), and in `idle` whether the tier counts on it already. */
+/* LISTEN: to the tier, a record that another has put into the tier `from`, behind the block `parent` or the item
+ * `behind`; back, its number in `shelf` (0: it is not taken), and in `idle` whether the tier counts on it already. */
 struct rn_move_item {
     uint64_t shelf, parent; /* numbers; parent 0: it is the first of its prefix, or the one before has none */
     uint32_t behind;        /* news: item of the same move; RN_MOVE_NO_ITEM: `parent` says what is before it */

@@ -55,7 +55,8 @@ void rn_note_step_begun(const struct rn_decode *decode, struct rn_batch *batch);
 void rn_note_step_done(struct rn_batch *batch, struct runnel_model *model);
 
 /* The draft actor: a pass of the drafter is about to be submitted. The backend's thread: it is done. The draft actor
- * again: how long it took, in microseconds; where drafter and model take turns, without what it waited for the model. */
+ * again: how long it took, in microseconds; where drafter and model take turns, without what it waited for the
+ * model. */
 void rn_note_draft_begun(struct rn_draft_actor *draft);
 void rn_note_draft_done(struct rn_draft_actor *draft);
 uint64_t rn_note_drafted(const struct rn_draft_actor *draft);

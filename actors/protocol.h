@@ -95,53 +95,74 @@ struct rn_pay_none {
 };
 
 /* kind, payload, sender, receiver, bound of the edge, what it means and who owns what afterwards */
-#define RN_MESSAGES(X)                                                                                                   \
-    X(SUBMIT, request, "host", "router", "S", "A request that runnel_generate accepted; the router enters it in its directory") \
-    X(CANCEL, stream, "host, router, tier, prefill", "router, tier, prefill, decode", "2 S", "Ends the stream wherever its request is") \
-    X(CREDIT, stream, "host, router", "router, decode", "2 S", "The host has consumed n events of the stream")             \
-    X(SESSION_NEW, session, "host, router, tokenizer", "router, tokenizer, tier", "N", "The tier of the model enters the session in its list")    \
-    X(SESSION_FREE, session, "host, router, tokenizer", "router, tokenizer, tier", "N", "Frees a session once its request has ended") \
-    X(SESSION_FORK, fork, "host, router, tokenizer", "router, tokenizer, tier", "N", "As SESSION_NEW; it becomes what another is once the turns in front of it have ended") \
-    X(MODEL_NEW, model, "host", "router", "M", "A load begins; the router keeps the model in its list")                    \
-    X(MODEL_LOADED, model, "loader", "router", "M", "A load has ended, well or not; the router owns the model")            \
-    X(MODEL_FREE, model, "host", "router", "M", "The host gives its handle back; the router cancels and, when quiet, frees") \
-    X(MODEL_FREED, model, "loader", "router", "M", "The model's parts are freed; only its address is left")                \
-    X(ENGINE_CLOSE, none, "host", "router", "1", "Frees every model, then reports to the host bridge")                     \
-    X(ENCODE, request, "router", "tokenizer", "S", "Text becomes tokens; the tokenizer owns the request")                  \
-    X(ADMIT, request, "tokenizer", "tier", "S", "Waits for its session and for blocks; the tier owns the request")         \
-    X(JOB_DONE, job, "worker", "tier", "S", "A session's file is written or read, or could not be; the tier owns job and request") \
-    X(MOVE, move, "tier", "mover", "moves", "Blocks to carry down or up, or to forget; or it stays until there is news; the mover owns the move") \
-    X(MOVED, move, "mover", "tier", "moves", "What came of it; the tier owns the move again")                               \
-    X(PREFILL, request, "tier", "prefill", "S", "Blocks are leased; the prefill actor owns the request")                   \
-    X(OFFER, request, "prefill", "decode", "lanes and shorts", "A prompt whose turn it is; decode owns the request until it ends")    \
-    X(LANE_FREE, lanes, "decode", "prefill", "lanes and shorts", "Prompts are computed, or gone; as many may be offered")                    \
-    X(STEP_DONE, batch, "backend", "sampler", "1", "A forward pass is done; the sampler owns the batch")                   \
-    X(SAMPLED, batch, "sampler", "decode", "1", "Each wanted row has its token; decode owns the batch again")              \
-    X(TOKENS, tokens, "decode", "detokenizer", "token lists", "The events of one step; the detokenizer owns the list")     \
-    X(TOKENS_BACK, tokens, "detokenizer", "decode", "token lists", "The list is empty; decode owns it again")              \
-    X(COMPUTED, computed, "decode", "tier", "computed lists", "Prompts whose next blocks are full and computed; the tier owns the list") \
-    X(COMPUTED_BACK, computed, "tier", "decode", "computed lists", "The tier has published them; decode owns the list again")  \
-    X(NEWS, news, "decode", "draft", "news lists", "What streams that draft have now, what they want, or their end; the draft actor owns the list") \
+#define RN_MESSAGES(X)                                                                                                 \
+    X(SUBMIT, request, "host", "router", "S",                                                                          \
+      "A request that runnel_generate accepted; the router enters it in its directory")                                \
+    X(CANCEL, stream, "host, router, tier, prefill", "router, tier, prefill, decode", "2 S",                           \
+      "Ends the stream wherever its request is")                                                                       \
+    X(CREDIT, stream, "host, router", "router, decode", "2 S", "The host has consumed n events of the stream")         \
+    X(SESSION_NEW, session, "host, router, tokenizer", "router, tokenizer, tier", "N",                                 \
+      "The tier of the model enters the session in its list")                                                          \
+    X(SESSION_FREE, session, "host, router, tokenizer", "router, tokenizer, tier", "N",                                \
+      "Frees a session once its request has ended")                                                                    \
+    X(SESSION_FORK, fork, "host, router, tokenizer", "router, tokenizer, tier", "N",                                   \
+      "As SESSION_NEW; it becomes what another is once the turns in front of it have ended")                           \
+    X(MODEL_NEW, model, "host", "router", "M", "A load begins; the router keeps the model in its list")                \
+    X(MODEL_LOADED, model, "loader", "router", "M", "A load has ended, well or not; the router owns the model")        \
+    X(MODEL_FREE, model, "host", "router", "M",                                                                        \
+      "The host gives its handle back; the router cancels and, when quiet, frees")                                     \
+    X(MODEL_FREED, model, "loader", "router", "M", "The model's parts are freed; only its address is left")            \
+    X(ENGINE_CLOSE, none, "host", "router", "1", "Frees every model, then reports to the host bridge")                 \
+    X(ENCODE, request, "router", "tokenizer", "S", "Text becomes tokens; the tokenizer owns the request")              \
+    X(ADMIT, request, "tokenizer", "tier", "S", "Waits for its session and for blocks; the tier owns the request")     \
+    X(JOB_DONE, job, "worker", "tier", "S",                                                                            \
+      "A session's file is written or read, or could not be; the tier owns job and request")                           \
+    X(MOVE, move, "tier", "mover", "moves",                                                                            \
+      "Blocks to carry down or up, or to forget; or it stays until there is news; the mover owns the move")            \
+    X(MOVED, move, "mover", "tier", "moves", "What came of it; the tier owns the move again")                          \
+    X(PREFILL, request, "tier", "prefill", "S", "Blocks are leased; the prefill actor owns the request")               \
+    X(OFFER, request, "prefill", "decode", "lanes and shorts",                                                         \
+      "A prompt whose turn it is; decode owns the request until it ends")                                              \
+    X(LANE_FREE, lanes, "decode", "prefill", "lanes and shorts",                                                       \
+      "Prompts are computed, or gone; as many may be offered")                                                         \
+    X(STEP_DONE, batch, "backend", "sampler", "1", "A forward pass is done; the sampler owns the batch")               \
+    X(SAMPLED, batch, "sampler", "decode", "1", "Each wanted row has its token; decode owns the batch again")          \
+    X(TOKENS, tokens, "decode", "detokenizer", "token lists", "The events of one step; the detokenizer owns the list") \
+    X(TOKENS_BACK, tokens, "detokenizer", "decode", "token lists", "The list is empty; decode owns it again")          \
+    X(COMPUTED, computed, "decode", "tier", "computed lists",                                                          \
+      "Prompts whose next blocks are full and computed; the tier owns the list")                                       \
+    X(COMPUTED_BACK, computed, "tier", "decode", "computed lists",                                                     \
+      "The tier has published them; decode owns the list again")                                                       \
+    X(NEWS, news, "decode", "draft", "news lists",                                                                     \
+      "What streams that draft have now, what they want, or their end; the draft actor owns the list")                 \
     X(NEWS_BACK, news, "draft", "decode", "news lists", "The draft actor has taken it in; decode owns the list again") \
-    X(DRAFTED, none, "drafter's backend", "draft", "1", "A pass of the drafter is done")                                    \
-    X(DRAFTS, drafts, "draft", "decode", "drafts lists", "Guesses of what follows; decode owns the list")                  \
-    X(DRAFTS_BACK, drafts, "decode", "draft", "drafts lists", "Decode has taken them; the draft actor owns the list again") \
-    X(STOPPED, stream, "detokenizer, decode, tier, prefill", "decode, tier, prefill", "S", "A stop string was found: no more tokens are needed; follows a preempted request") \
-    X(TICK, none, "runtime", "router", "1", "The time that was set with rn_runtime_alarm has come")                         \
-    X(EXPIRE, stream, "router, tier, prefill", "tier, prefill, decode", "2 S", "The stream's deadline has passed: its request fails wherever it is") \
-    X(CACHE_DUE, stream, "router", "tier", "2 S", "The stream has waited for lower tiers as long as it wanted")             \
-    X(GROW, stream, "decode", "tier", "S", "The sequence nears the end of its lease and wants n more blocks")              \
-    X(GRANT, grant, "tier", "decode", "S", "n blocks for the sequence")                                                    \
-    X(UNGRANT, grant, "decode", "tier", "S", "The sequence has gone meanwhile; the tier takes them back")                  \
-    X(PREEMPT, stream, "tier, prefill", "prefill, decode", "2 S", "Its blocks are needed by another: whoever owns the request sends it back") \
-    X(PREEMPTED, request, "prefill, decode", "tier", "S", "The request comes back with what it has; the tier owns it again") \
-    X(READY, stream, "decode", "tier", "2 S", "The reader of a sequence that was given back has read on")                  \
-    X(SHORT, shortage, "tier", "decode", "1", "From now on, or no longer, sequences whose readers are behind are given back") \
-    X(SHORT_BACK, shortage, "decode", "tier", "1", "Heard; those that stall now have been given back")                                     \
-    X(END, request, "router, tier, prefill, decode", "detokenizer", "S", "The request has its outcome; the detokenizer completes the text") \
-    X(RETIRE, request, "detokenizer", "tier", "S", "Blocks go back or stay with the session; the tier frees the request")  \
-    X(ENDED, ended, "tier", "router", "2 S", "Nothing of the stream is left in the model's actors")                         \
-    X(CLOSE, model, "router", "every actor of a model", "1", "No request is left; the actor's last message")               \
+    X(DRAFTED, none, "drafter's backend", "draft", "1", "A pass of the drafter is done")                               \
+    X(DRAFTS, drafts, "draft", "decode", "drafts lists", "Guesses of what follows; decode owns the list")              \
+    X(DRAFTS_BACK, drafts, "decode", "draft", "drafts lists",                                                          \
+      "Decode has taken them; the draft actor owns the list again")                                                    \
+    X(STOPPED, stream, "detokenizer, decode, tier, prefill", "decode, tier, prefill", "S",                             \
+      "A stop string was found: no more tokens are needed; follows a preempted request")                               \
+    X(TICK, none, "runtime", "router", "1", "The time that was set with rn_runtime_alarm has come")                    \
+    X(EXPIRE, stream, "router, tier, prefill", "tier, prefill, decode", "2 S",                                         \
+      "The stream's deadline has passed: its request fails wherever it is")                                            \
+    X(CACHE_DUE, stream, "router", "tier", "2 S", "The stream has waited for lower tiers as long as it wanted")        \
+    X(GROW, stream, "decode", "tier", "S", "The sequence nears the end of its lease and wants n more blocks")          \
+    X(GRANT, grant, "tier", "decode", "S", "n blocks for the sequence")                                                \
+    X(UNGRANT, grant, "decode", "tier", "S", "The sequence has gone meanwhile; the tier takes them back")              \
+    X(PREEMPT, stream, "tier, prefill", "prefill, decode", "2 S",                                                      \
+      "Its blocks are needed by another: whoever owns the request sends it back")                                      \
+    X(PREEMPTED, request, "prefill, decode", "tier", "S",                                                              \
+      "The request comes back with what it has; the tier owns it again")                                               \
+    X(READY, stream, "decode", "tier", "2 S", "The reader of a sequence that was given back has read on")              \
+    X(SHORT, shortage, "tier", "decode", "1",                                                                          \
+      "From now on, or no longer, sequences whose readers are behind are given back")                                  \
+    X(SHORT_BACK, shortage, "decode", "tier", "1", "Heard; those that stall now have been given back")                 \
+    X(END, request, "router, tier, prefill, decode", "detokenizer", "S",                                               \
+      "The request has its outcome; the detokenizer completes the text")                                               \
+    X(RETIRE, request, "detokenizer", "tier", "S",                                                                     \
+      "Blocks go back or stay with the session; the tier frees the request")                                           \
+    X(ENDED, ended, "tier", "router", "2 S", "Nothing of the stream is left in the model's actors")                    \
+    X(CLOSE, model, "router", "every actor of a model", "1", "No request is left; the actor's last message")           \
     X(GONE, model, "runtime", "router", "actors of M models", "The actor has been touched for the last time")
 
 enum rn_message_kind {

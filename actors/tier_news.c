@@ -59,8 +59,8 @@ static uint64_t number_of(struct rn_tier *tier, struct rn_prefix_ref node)
     return number;
 }
 
-/* What there is of it in other tiers, or here, is not touched: should the mover have lost or got something meanwhile, it
- * says so with an answer of its own (rn_mover_will_tell). */
+/* What there is of it in other tiers, or here, is not touched: should the mover have lost or got something meanwhile,
+ * it says so with an answer of its own (rn_mover_will_tell). */
 static uint64_t adopt_item(struct rn_tier *tier, const struct rn_move *move, struct rn_move_item *item)
 {
     uint64_t parent = item->behind != RN_MOVE_NO_ITEM ? move->items[item->behind].shelf : item->parent;

@@ -1,9 +1,10 @@
-/* Blocks that others have put into lower tiers, for the tier alone: into the shared one, or into a folder that this engine
- * reads and another writes. They become nodes of the prefix tree without a block, like those that were evicted: what was
- * there when the model was loaded (rn_tier_adopt), and what comes later, which the mover hears of (mover.h, LISTEN).
+/* Blocks that others have put into lower tiers, for the tier alone: into the shared one, or into a folder that this
+ * engine reads and another writes. They become nodes of the prefix tree without a block, like those that were evicted:
+ * what was there when the model was loaded (rn_tier_adopt), and what comes later, which the mover hears of (mover.h,
+ * LISTEN).
  *
- * A block that is here already, or in another tier, gets one more tier that has it. One that somebody computes just now,
- * or whose parent is not known, is not taken. News take only nodes and numbers that nobody uses. */
+ * A block that is here already, or in another tier, gets one more tier that has it. One that somebody computes just
+ * now, or whose parent is not known, is not taken. News take only nodes and numbers that nobody uses. */
 #ifndef RN_ACTORS_TIER_NEWS_H
 #define RN_ACTORS_TIER_NEWS_H
 

@@ -1,6 +1,6 @@
-/* Prefixes that a host has asked to keep, for the tier alone: their blocks stay in the tree. At most RN_PINS of them; one
- * more takes the place of the oldest. They are let go of on request, and the oldest one where a request that could run
- * has no room otherwise: so pins never keep anybody from coming to an end. */
+/* Prefixes that a host has asked to keep, for the tier alone: their blocks stay in the tree. At most RN_PINS of them;
+ * one more takes the place of the oldest. They are let go of on request, and the oldest one where a request that could
+ * run has no room otherwise: so pins never keep anybody from coming to an end. */
 #ifndef RN_ACTORS_TIER_PIN_H
 #define RN_ACTORS_TIER_PIN_H
 

@@ -1,6 +1,6 @@
-/* What copies into lower tiers may cost those who compute. A copy is packed and written by the mover, on a processor that
- * a step could use; most copies are never asked for again. So they are paid from a purse, in microseconds of the mover's
- * processor time:
+/* What copies into lower tiers may cost those who compute. A copy is packed and written by the mover, on a processor
+ * that a step could use; most copies are never asked for again. So they are paid from a purse, in microseconds of the
+ * mover's processor time:
  *
  *   comes in   1/100 of the time that passes while somebody computes, as long as that does not fill it beyond MOST
  *              1/2 of the time that hits in lower tiers have saved, as long as that does not fill it beyond MOST_SAVED
@@ -9,8 +9,8 @@
  *   all that was spent  <=  FIRST + busy / 100 + saved / 2 + what the last move took beyond what there was
  *
  * A move is begun if the purse has what one is expected to cost (or is half full, should one cost more). What cannot be
- * paid is not copied: an eviction drops it. So a storm of prefixes that never come again costs little more than 1/100 of
- * the time, 1/50 where a step of two threads waits for the one whose processor a copy has; and tiers that are asked
+ * paid is not copied: an eviction drops it. So a storm of prefixes that never come again costs little more than 1/100
+ * of the time, 1/50 where a step of two threads waits for the one whose processor a copy has; and tiers that are asked
  * earn what their copies cost.
  *
  * Pure: the tier actor's. */

@@ -11,9 +11,9 @@
  * Copies are made ahead of need, so that an eviction never waits for one: of the blocks that would be evicted next,
  * into the warm tier, when less than half of the pool is free; and of prefixes that have come a second time, are long,
  * or are wanted, into the tiers that last. One move down is under way at a time, and has at most an eighth of the pool.
- * While anybody computes, copies are paid for (tier_purse.h). A block that is evicted before its turn is computed again.
- * Of a prefix the first blocks are copied first: should there be no time or no money for the rest, they are of use by
- * themselves.
+ * While anybody computes, copies are paid for (tier_purse.h). A block that is evicted before its turn is computed
+ * again. Of a prefix the first blocks are copied first: should there be no time or no money for the rest, they are of
+ * use by themselves.
  *
  * Into a tier that lasts goes only what has proved good: a block that a request computed, once that request has left
  * without a failed step. Else a process that is killed before it could take it back would leave it to be trusted.

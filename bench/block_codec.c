@@ -89,7 +89,8 @@ int main(int argc, char **argv)
     static const struct {
         enum rn_codec_method method;
         int level;
-    } methods[] = {{RN_CODEC_NONE, 1}, {RN_CODEC_BITS, 1}, {RN_CODEC_LZ4, 1}, {RN_CODEC_ZSTD, 1}, {RN_CODEC_ZSTD, 3}, {RN_CODEC_ZSTD, 9}};
+    } methods[] = {{RN_CODEC_NONE, 1}, {RN_CODEC_BITS, 1}, {RN_CODEC_LZ4, 1},
+                   {RN_CODEC_ZSTD, 1}, {RN_CODEC_ZSTD, 3}, {RN_CODEC_ZSTD, 9}};
     struct blocks blocks;
     uint32_t unit;
 

@@ -297,7 +297,8 @@ static void measure_rest(struct bench *b)
 static bool open_bench(struct bench *b, const char *path, uint32_t threads, const struct rn_level *level)
 {
     struct rn_backend_limits limits = {.max_rows = ROWS, .max_seqs = 1, .max_outs = MOST_OUTS,
-                                       .n_blocks = CONTEXT / BLOCK, .block_tokens = BLOCK, .context_tokens = CONTEXT, .kv_type = RUNNEL_KV_F16};
+                                       .n_blocks = CONTEXT / BLOCK, .block_tokens = BLOCK, .context_tokens = CONTEXT,
+                                       .kv_type = RUNNEL_KV_F16};
     runnel_error error = {0};
     struct rn_gguf *gguf;
     struct rn_plan *plan;

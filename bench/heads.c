@@ -67,8 +67,8 @@ static void run_window(struct rn_backend *backend, const int32_t *tokens, float 
     struct rn_step_seq seq = {.blocks = blocks, .n_blocks = WINDOW / BLOCK};
     struct rn_step_row rows[WINDOW];
     bool done = false;
-    struct rn_step step = {.n_rows = WINDOW, .n_seqs = 1, .n_outs = WINDOW, .rows = rows, .seqs = &seq, .logits = logits,
-                           .features = features, .on_done = on_done, .user = &done};
+    struct rn_step step = {.n_rows = WINDOW, .n_seqs = 1, .n_outs = WINDOW, .rows = rows, .seqs = &seq,
+                           .logits = logits, .features = features, .on_done = on_done, .user = &done};
 
     for (uint32_t i = 0; i < WINDOW; i++)
         rows[i] = (struct rn_step_row){.token = tokens[i], .position = i, .out = (int32_t)i};

@@ -13,7 +13,8 @@
  *                   [--threads N] [--csv]
  *
  * Variants go in turn, round by round, so that the machine's moods meet all of them; a figure is the median of the
- * rounds' ratios, least and most beside it. The grid's prompts are short, so that all streams soon run at once. Everything runs on one host thread; greedy. */
+ * rounds' ratios, least and most beside it. The grid's prompts are short, so that all streams soon run at once.
+ * Everything runs on one host thread; greedy. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

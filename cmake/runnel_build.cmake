@@ -32,15 +32,7 @@ if(RN_TOP)
 endif()
 set(RN_ROOT ${CMAKE_CURRENT_SOURCE_DIR})
 
-# Flags of every target of ours. No -ffast-math, no -march: SIMD files carry their own flags. No
-# contraction: the same expression gives the same bits in every function it is inlined into.
-add_library(rn_flags INTERFACE)
-target_include_directories(rn_flags INTERFACE ${RN_ROOT} ${RN_ROOT}/include)
-target_compile_options(rn_flags INTERFACE
-    $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -ffp-contract=off>)
-if(RUNNEL_WERROR)
-    target_compile_options(rn_flags INTERFACE -Werror)
-endif()
+include(runnel_rooms)
 # -g1: files and lines, which is what a report shows. Where variables are, too, costs the kernels three times as long to
 # compile.
 if(RUNNEL_SANITIZE)
@@ -50,19 +42,6 @@ if(RUNNEL_SANITIZE)
         add_compile_options(-fno-sanitize-recover=undefined)
     endif()
 endif()
-
-# rn_room(name SOURCE...): the objects of one room; they go into both libraries.
-function(rn_room name)
-    add_library(rn_${name} OBJECT ${ARGN})
-    target_link_libraries(rn_${name} PRIVATE rn_flags)
-    set_property(GLOBAL APPEND PROPERTY RN_ROOMS ${name})
-endfunction()
-
-# rn_simd(SOURCE FLAG...): flags of one SIMD file.
-function(rn_simd source)
-    string(JOIN " " flags ${ARGN})
-    set_source_files_properties(${source} PROPERTIES COMPILE_FLAGS "${flags}")
-endfunction()
 
 # The two libraries. The static one may carry jemalloc; the shared one takes the host's allocator
 # through the hook, because Debian's libjemalloc cannot be loaded by dlopen (static TLS).
@@ -141,7 +120,8 @@ function(rn_test name)
     cmake_parse_arguments(T "" "" "LABELS;LIBS;ARGS" ${ARGN})
     list(APPEND T_LABELS ${RN_TEST_LABELS})
     add_executable(test_${name} ${T_UNPARSED_ARGUMENTS})
-    target_link_libraries(test_${name} PRIVATE rn_flags runnel_static PkgConfig::CMOCKA PkgConfig::LIBUV Threads::Threads m ${T_LIBS})
+    target_link_libraries(test_${name} PRIVATE rn_flags runnel_static PkgConfig::CMOCKA PkgConfig::LIBUV
+        Threads::Threads m ${T_LIBS})
     add_test(NAME ${name} COMMAND test_${name} ${T_ARGS} WORKING_DIRECTORY ${RN_ROOT})
     set_tests_properties(${name} PROPERTIES LABELS "${T_LABELS}" SKIP_RETURN_CODE 77)
 endfunction()

@@ -17,8 +17,8 @@
  * 32. So the 32 of an A are in the order 0, 16, 1, 17 .., which is what two vectors become without a shuffle.
  *
  * Law 5: an element of C depends on its row of A and its column of B. Each row of the step takes every product of
- * every tile that it looks at, with weights of 0 outside its span; a tile of values that holds NaN or infinity, where rows
- * have different spans, is taken row by row, so that a row never meets what it must not see. Bits are not those of
+ * every tile that it looks at, with weights of 0 outside its span; a tile of values that holds NaN or infinity, where
+ * rows have different spans, is taken row by row, so that a row never meets what it must not see. Bits are not those of
  * the vectors' sums.
  *
  * The unit flushes what is below 2^-126 to 0, parts too: of numbers below 2^-110 the third part, and later the second,

@@ -97,10 +97,10 @@ void rn_fast_means_store(struct rn_fast *fast, const struct rn_op *op, uint32_t 
 void rn_fast_means_attend(const struct rn_attention *attention, const struct rn_attend *t,
                           const struct rn_step_seq *seq, const struct rn_chunk_span *span, float *parts);
 
-/* tree.c. blocks: what one worker needs of blocks besides the cache's. ready: part of rn_fast_ready. place: the position
- * at whose place a row stores. in_line: it sees what lies at the places of its positions, as do those before it. see:
- * the blocks of t, which is as for such a row, become those that the row sees, in one head of keys; t->from and t->to
- * say where it looks. move: one worker's part of a step's moves. */
+/* tree.c. blocks: what one worker needs of blocks besides the cache's. ready: part of rn_fast_ready. place: the
+ * position at whose place a row stores. in_line: it sees what lies at the places of its positions, as do those before
+ * it. see: the blocks of t, which is as for such a row, become those that the row sees, in one head of keys; t->from
+ * and t->to say where it looks. move: one worker's part of a step's moves. */
 uint32_t rn_fast_tree_blocks(const struct rn_backend_limits *limits);
 void rn_fast_tree_ready(struct rn_fast *fast);
 static inline uint32_t rn_fast_place(const struct rn_fast *fast, uint32_t row)

@@ -1,5 +1,5 @@
-/* runnel: work on files, beside the engine. A look into a model file; what a prefix cache has left in a folder; training
- * of a head that drafts; sessions that are kept. The rules of runnel.h hold here too. */
+/* runnel: work on files, beside the engine. A look into a model file; what a prefix cache has left in a folder;
+ * training of a head that drafts; sessions that are kept. The rules of runnel.h hold here too. */
 #ifndef RUNNEL_FILES_H
 #define RUNNEL_FILES_H
 
@@ -111,7 +111,8 @@ typedef struct runnel_cache_purge_options {
 } runnel_cache_purge_options;
 
 /* on_entry and totals may be NULL, as in the calls below. Reads the indexes alone. */
-RUNNEL_API runnel_status runnel_cache_ls(const char *path, void (*on_entry)(void *user, const runnel_cache_entry *entry),
+RUNNEL_API runnel_status runnel_cache_ls(const char *path,
+                                         void (*on_entry)(void *user, const runnel_cache_entry *entry),
                                          void *user, runnel_cache_totals *totals, runnel_error *error);
 
 /* Tells of each record of one fingerprint, parents first. */

@@ -45,7 +45,8 @@ static inline void rn_word_set(struct rn_word *word, uint32_t value)
 
 static inline uint32_t rn_word_get(const struct rn_word *word)
 {
-    return atomic_load_explicit(&((struct rn_word *)(uintptr_t)word)->value, memory_order_acquire); /* partner: rn_word_set */
+    /* partner: rn_word_set */
+    return atomic_load_explicit(&((struct rn_word *)(uintptr_t)word)->value, memory_order_acquire);
 }
 
 /* Replaces `from` by `to`; true when this call did it. */

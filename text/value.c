@@ -115,7 +115,8 @@ const struct rn_str *rn_str_borrow(struct rn_arena *arena, const char *bytes, si
 
     RN_ASSERT(origin != RN_ORIGIN_MIXED);
     *string = (struct rn_str){
-        .bytes = n > 0 ? bytes : "", .n = n, .chars = count_chars(bytes, n), .origin = n == 0 ? RN_ORIGIN_TRUSTED : origin};
+        .bytes = n > 0 ? bytes : "", .n = n, .chars = count_chars(bytes, n),
+        .origin = n == 0 ? RN_ORIGIN_TRUSTED : origin};
     return string;
 }
 

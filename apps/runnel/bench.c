@@ -264,7 +264,8 @@ static void read_metrics(struct bench *bench, runnel_metrics *metrics)
 }
 
 /* Adds what the engine has counted since `before` was read. */
-static void add_drafts(struct bench *bench, struct bench_drafts *drafts, const runnel_metrics *before, uint64_t begin_us)
+static void add_drafts(struct bench *bench, struct bench_drafts *drafts, const runnel_metrics *before,
+                       uint64_t begin_us)
 {
     runnel_metrics now;
 

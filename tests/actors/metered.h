@@ -1,5 +1,5 @@
-/* Models whose time is the test's: a step takes a millisecond and a pass of the drafter a twentieth of it, by a clock that
- * only they advance, so that the policy of drafts decides alike on a machine of any speed under any load. */
+/* Models whose time is the test's: a step takes a millisecond and a pass of the drafter a twentieth of it, by a clock
+ * that only they advance, so that the policy of drafts decides alike on a machine of any speed under any load. */
 #ifndef RN_TESTS_ACTORS_METERED_H
 #define RN_TESTS_ACTORS_METERED_H
 

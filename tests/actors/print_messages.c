@@ -11,7 +11,8 @@ int main(void)
          "mailboxes have room for their sum: no send between actors is refused. The one place that refuses is\n"
          "`runnel_generate`, which returns BUSY when all S streams are taken. The receiver owns what the message carries.\n\n"
          "| message | carries | from | to | at once | meaning |\n|---|---|---|---|---|---|");
-#define X(kind, payload, from, to, bound, meaning) puts("| " #kind " | " #payload " | " from " | " to " | " bound " | " meaning " |");
+#define X(kind, payload, from, to, bound, meaning) \
+    puts("| " #kind " | " #payload " | " from " | " to " | " bound " | " meaning " |");
     RN_MESSAGES(X)
 #undef X
     return 0;

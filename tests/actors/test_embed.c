@@ -125,8 +125,8 @@ static runnel_engine *engine_of_known(runnel_model **model, uint32_t n_features)
     static struct rn_backend backend = {&ops};
     static const struct rn_backend_limits limits = {.max_rows = 7, .max_seqs = 4, .max_outs = 2, .n_blocks = 16,
                                                     .block_tokens = 8, .context_tokens = 100};
-    struct rn_model_parts parts = {.limits = limits, .n_vocab = N_VOCAB, .n_features = n_features, .row_features = n_features,
-                                    .backend = &backend};
+    struct rn_model_parts parts = {.limits = limits, .n_vocab = N_VOCAB, .n_features = n_features,
+                                    .row_features = n_features, .backend = &backend};
     runnel_engine *engine = manual_engine(NULL, NULL);
 
     *model = manual_model(engine, &parts, NULL);

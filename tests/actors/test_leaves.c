@@ -1,7 +1,7 @@
-/* Heads and prediction layers whose runners-up are leaves of trees, in closed form. The oracle model's features are what
- * a row has come to, and its heads go on from those: so whatever is guessed, and what is guessed second, follows from
- * the text alone, as far as each layer was given the features of the rows that were right. Everything that decode is
- * told is compared with that, by up to three layers, one stream and many. One thread, logical time. */
+/* Heads and prediction layers whose runners-up are leaves of trees, in closed form. The oracle model's features are
+ * what a row has come to, and its heads go on from those: so whatever is guessed, and what is guessed second, follows
+ * from the text alone, as far as each layer was given the features of the rows that were right. Everything that decode
+ * is told is compared with that, by up to three layers, one stream and many. One thread, logical time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* A file with three prediction layers as a drafter. Each guess that was made is compared with what the layers give when
- * their plans are run over the finished text, one after the other: the guess j places behind the last token, where those
- * before it were right, is the likeliest token of layer j - 1 there, and its runner-up the second likeliest. Guesses are
- * read off the rows of the model's steps. So those behind a runner-up that was right must have been made from its row's
- * features, and from nothing that belongs to the guess in whose place it came.
+ * their plans are run over the finished text, one after the other: the guess j places behind the last token, where
+ * those before it were right, is the likeliest token of layer j - 1 there, and its runner-up the second likeliest.
+ * Guesses are read off the rows of the model's steps. So those behind a runner-up that was right must have been made
+ * from its row's features, and from nothing that belongs to the guess in whose place it came.
  *
  * The layers are a head that is trained here on what stands before the final norm, with norms that undo what the layers
  * read behind it. So guesses are often right, and chains of them are seen. */
@@ -350,8 +350,8 @@ static void decode(const struct rn_gguf *gguf, const char *name, float *out)
     rn_type(tensor->type)->decode(tensor->data, out, tensor->elements);
 }
 
-/* hnorm of a layer that reads norm(x) where the head has read x: its own weights over those of the norm in between, with
- * their mean square put back. */
+/* hnorm of a layer that reads norm(x) where the head has read x: its own weights over those of the norm in between,
+ * with their mean square put back. */
 static float *undo(const struct rn_gguf *head, const struct rn_gguf *gguf, const char *name, uint32_t width)
 {
     float *hnorm = calloc(width, sizeof *hnorm), *between = calloc(width, sizeof *between);

@@ -1,5 +1,5 @@
-/* What copies into lower tiers may cost (tier_purse.h), against its closed form: all that was spent is within what came in
- * at any moment, whatever comes; what comes in is spent. */
+/* What copies into lower tiers may cost (tier_purse.h), against its closed form: all that was spent is within what came
+ * in at any moment, whatever comes; what comes in is spent. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -79,8 +79,8 @@ static void test_bound(void **state)
     assert_true(n_copies > 10000);
 }
 
-/* Where copies are always wanted and nothing is saved, what is spent is 1/100 of the time and what there was at first, to
- * one move: neither more nor less. */
+/* Where copies are always wanted and nothing is saved, what is spent is 1/100 of the time and what there was at first,
+ * to one move: neither more nor less. */
 static void test_exact(void **state)
 {
     (void)state;

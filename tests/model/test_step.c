@@ -175,7 +175,8 @@ static void means_have_their_blocks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(breaches_are_caught), cmocka_unit_test(no_logits_need_no_room),
-                                       cmocka_unit_test(means_have_their_blocks), cmocka_unit_test(trees_are_looked_at)};
+                                       cmocka_unit_test(means_have_their_blocks),
+                                       cmocka_unit_test(trees_are_looked_at)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,8 +12,8 @@
  * logit stands so far above the rest that temperature and penalties cannot change the choice. A small
  * alphabet makes texts in which stop strings and broken UTF-8 are frequent.
  *
- * Its features are what a row has come to: KV[i], S[i] and i. A head's oracle reads those of the position before beside a
- * row's token, so that it goes on exactly as the model does; and it knows what it stored for the row before: that the
+ * Its features are what a row has come to: KV[i], S[i] and i. A head's oracle reads those of the position before beside
+ * a row's token, so that it goes on exactly as the model does; and it knows what it stored for the row before: that the
  * input goes on from there is looked at with each row. One feature of another row, and the two differ.
  *
  * Steps are kept until the simulation completes them: oracle_complete runs the oldest one then, so

@@ -1,5 +1,5 @@
-/* A file system that is full, a true one: a tmpfs of a few kilobytes in a mount namespace of the test's own. What does not
- * fit is a miss, that is told once, and no answer changes (rig.h judges each by the closed form). */
+/* A file system that is full, a true one: a tmpfs of a few kilobytes in a mount namespace of the test's own. What does
+ * not fit is a miss, that is told once, and no answer changes (rig.h judges each by the closed form). */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
-/* A true redis-server that hangs, is back, is lost with all it had: nothing that it still has is forgotten, and each answer
- * is right (rig.h judges each by the closed form). */
+/* A true redis-server that hangs, is back, is lost with all it had: nothing that it still has is forgotten, and each
+ * answer is right (rig.h judges each by the closed form). */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
