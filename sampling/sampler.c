@@ -236,23 +236,19 @@ static void put_logprobs(struct rn_sampler_scratch *scratch, const float *logits
         pick->top[pick->n_top++] = (runnel_logprob){token, (float)((double)logits[token] - (double)best - norm)};
 }
 
-/* A token of the walk, and its weight. */
+/* A token, and its share of the weights. */
 struct stop {
     int32_t token;
-    double weight;
+    double share;
 };
 
-/* The neighbour at the nearer end of the interval [from, to) that the coin fell into. */
-static void put_neighbour(struct rn_second *second, struct stop before, struct stop after, double from, double target,
-                          double to)
+/* best: the likeliest of all, or, where that was picked, the next one; -1: there is none. Where the coin fell behind the
+ * likeliest that is the pick of another only if it is likelier for it, by as much as the rest leaves. */
+static void put_other(struct rn_second *second, struct stop best, bool is_first)
 {
-    bool down = after.token < 0 || (before.token >= 0 && target - from < to - target);
-    struct stop nearer = down ? before : after;
-    double distance = down ? target - from : to - target;
-
-    second->token = nearer.token;
-    if (nearer.token >= 0 && nearer.weight > 0)
-        second->share = (float)(0.5 * nearer.weight / (nearer.weight + (distance > 0 ? distance : 0)));
+    second->token = best.token;
+    if (best.token >= 0)
+        second->share = (float)(is_first ? best.share * (1 - best.share) : best.share);
 }
 
 /* Those behind `best`, which is the picked one's logit; the weights of what is far below do not count. */
@@ -275,26 +271,26 @@ static void put_next_best(struct rn_second *second, const float *logits, uint32_
 /* Without filters: the coin against the whole vocabulary, which is walked only as far as the coin reaches. */
 static int32_t draw_from_all(struct rn_order *order, double coin, struct rn_second *second)
 {
-    double target = coin * total_weight(order->logits, order->n_vocab, order->best, order->temperature), sum = 0;
-    struct stop before = {-1, 0}, picked = {-1, 0}, after = {-1, 0};
-    int32_t token;
+    double total = total_weight(order->logits, order->n_vocab, order->best, order->temperature);
+    double target = coin * total, sum = 0, w;
+    int32_t token, first = -1, picked = -1;
 
     while (rn_order_next(order, &token)) {
-        double w = weight(order->logits[token], order->best, order->temperature);
-
+        w = weight(order->logits[token], order->best, order->temperature);
         if (w == 0)
             break; /* the two sums differ by rounding, and the coin fell between them */
         sum += w;
-        before = picked;
-        picked = (struct stop){token, w};
+        picked = token;
+        first = first < 0 ? token : first;
         if (sum > target)
             break;
     }
-    if (second != NULL && rn_order_next(order, &token))
-        after = (struct stop){token, weight(order->logits[token], order->best, order->temperature)};
-    if (second != NULL)
-        put_neighbour(second, before, after, sum - picked.weight, target, sum);
-    return picked.token;
+    if (second != NULL && picked != first)
+        put_other(second, (struct stop){first, 1 / total}, true);
+    else if (second != NULL && rn_order_next(order, &token) && order->logits[token] > -INFINITY)
+        put_other(second, (struct stop){token, weight(order->logits[token], order->best, order->temperature) / total},
+                  false);
+    return picked;
 }
 
 /* Takes tokens off the order until it ends, or their weights sum to `enough`, or the next is below
@@ -337,18 +333,13 @@ static uint32_t trim(const double *weights, uint32_t n, double enough, double le
     return i;
 }
 
-/* Of n kept tokens; i may be one off either end. */
-static struct stop stop_at(const struct rn_sampler_scratch *kept, uint32_t n, uint32_t i)
-{
-    return i < n ? (struct stop){kept->tokens[i], kept->weights[i]} : (struct stop){-1, 0};
-}
-
 static int32_t draw(const struct rn_sampler *s, struct rn_sampler_scratch *kept, const float *logits, float best,
                     double coin)
 {
     const runnel_sampling *p = &s->params;
     bool top_k = p->top_k > 0 && p->top_k < s->n_vocab, top_p = p->top_p < 1;
-    double temperature = (double)p->temperature, least = (double)p->min_p, share = (double)p->top_p, target, sum = 0;
+    double temperature = (double)p->temperature, least = (double)p->min_p, share = (double)p->top_p;
+    double total, target, sum = 0;
     struct rn_order order;
     uint32_t n, i = 0;
 
@@ -361,15 +352,15 @@ static int32_t draw(const struct rn_sampler *s, struct rn_sampler_scratch *kept,
     } else {
         n = keep(&order, kept, top_p ? share * total_weight(logits, s->n_vocab, best, temperature) : INFINITY, least);
     }
-    target = coin * sum_of(kept->weights, n);
+    total = sum_of(kept->weights, n);
+    target = coin * total;
     for (; i < n - 1; i++) {
         if (sum + kept->weights[i] > target)
             break;
         sum += kept->weights[i];
     }
-    if (kept->second != NULL)
-        put_neighbour(kept->second, stop_at(kept, n, i - 1), stop_at(kept, n, i + 1), sum, target,
-                      sum + kept->weights[i]);
+    if (kept->second != NULL && n > 1)
+        put_other(kept->second, (struct stop){kept->tokens[i == 0], kept->weights[i == 0] / total}, i > 0);
     return kept->tokens[i];
 }
 

@@ -64,9 +64,9 @@ struct rn_second {
 };
 
 /* The same with parameters of rn_sampler_plain and no state. second: NULL, or where the runner-up goes. At temperature
- * 0 that is the token of the next best logit, and its share its probability. Else it is the neighbour, in the order in
- * which the coin walks the tokens, at the nearer end of the picked one's interval: with weight w, d away from the coin,
- * its share is w / (w + d) / 2. */
+ * 0 that is the token of the next best logit, and its share its probability q. Else it is the likeliest one but the
+ * picked one, among those that the filters keep, and its share is q, or, where it is the likeliest of all and the coin
+ * fell behind it, q (1 - q). */
 runnel_status rn_sampler_pick_plain(const runnel_sampling *params, uint32_t n_vocab, struct rn_sampler_scratch *scratch,
                                     const float *logits, uint64_t position, struct rn_pick *pick,
                                     struct rn_second *second);

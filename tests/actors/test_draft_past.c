@@ -386,9 +386,10 @@ static void dialogues_say_the_same(void **state)
         spoken.drafted = spoken.accepted = 0;
         speak(threads, pair, way < 2 ? 0 : 0.8f, RUNNEL_DRAFT_NONE, false);
         speak(threads, pair, way < 2 ? 0 : 0.8f, RUNNEL_DRAFT_MODEL, true);
-        printf("temperature %s, %s: %llu drafts in later turns, %llu right\n", way < 2 ? "0" : "0.8",
-               way % 2 == 0 ? "all of the past" : "the end of it", (unsigned long long)spoken.drafted,
-               (unsigned long long)spoken.accepted);
+        printf("temperature %s, %s: %llu drafts in later turns, %llu right; runners-up in all, %llu, %llu right\n",
+               way < 2 ? "0" : "0.8", way % 2 == 0 ? "all of the past" : "the end of it",
+               (unsigned long long)spoken.drafted, (unsigned long long)spoken.accepted,
+               (unsigned long long)metrics_of(threads).branched, (unsigned long long)metrics_of(threads).branched_right);
         assert_true(spoken.drafted > UNLESS_SLOW(20, 4) && 3 * spoken.accepted > spoken.drafted);
         runnel_model_free(pair);
         await_models(threads, 0);

@@ -70,17 +70,36 @@ static void greedy_is_the_second_best(void **state)
     }
 }
 
-/* The place of the coin in the order, over the n tokens that are kept: whose interval it is, and how far its ends. */
-static void sampled_is_the_neighbour(void **state)
+/* The weights of the n tokens that are kept, by rank; what they sum to. */
+static double weigh(uint32_t n, double temperature, double *weights)
+{
+    double sum = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        sum += weights[i] = exp(((double)logits[order[i]] - (double)logits[order[0]]) / temperature);
+    return sum;
+}
+
+/* The rank that the coin falls on. */
+static uint32_t rank_of(const double *weights, uint32_t n, double target)
+{
+    uint32_t at = 0;
+
+    for (double from = weights[0]; at + 1 < n && from <= target; at++)
+        from += weights[at + 1];
+    return at;
+}
+
+static void sampled_is_the_likeliest_other(void **state)
 {
     static const uint32_t kept[] = {0, 7};
     struct rn_sampler_scratch *scratch = *state;
-    uint32_t n_up = 0, n_down = 0;
+    uint32_t n_first = 0, n_next = 0;
     uint64_t random = 2;
 
     for (uint32_t round = 0; round < 400; round++) {
-        uint32_t n = kept[round % 2] == 0 ? VOCAB : kept[round % 2], at = 0;
-        double weights[VOCAB + 1] = {0}, sum = 0, target, from = 0, left, right;
+        uint32_t n = kept[round % 2] == 0 ? VOCAB : kept[round % 2], at;
+        double weights[VOCAB], sum, share;
         runnel_request request;
         struct rn_second second;
         int32_t picked;
@@ -91,23 +110,62 @@ static void sampled_is_the_neighbour(void **state)
         request.sampling.seed = 9;
         new_logits(&random);
         second = second_of(&request.sampling, scratch, round, &picked);
-        for (uint32_t i = 0; i < n; i++)
-            sum += weights[i] = exp(((double)logits[order[i]] - (double)logits[order[0]]) / 1.5);
-        target = rn_coin(9, round) * sum;
-        while (at + 1 < n && from + weights[at] <= target)
-            from += weights[at++];
+        sum = weigh(n, 1.5, weights);
+        at = rank_of(weights, n, rn_coin(9, round) * sum);
         assert_int_equal(picked, order[at]);
-        left = at > 0 ? target - from : INFINITY;
-        right = at + 1 < n ? from + weights[at] - target : INFINITY;
-        if (fabs(left - right) < 1e-9)
-            continue;
-        assert_int_equal(second.token, order[left < right ? at - 1 : at + 1]);
-        sum = weights[left < right ? at - 1 : at + 1];
-        assert_true(fabs((double)second.share - sum / (sum + (left < right ? left : right)) / 2) < 1e-5);
-        n_up += left >= right;
-        n_down += left < right;
+        assert_int_equal(second.token, order[at == 0 ? 1 : 0]);
+        share = at == 0 ? weights[1] / sum : weights[0] / sum * (1 - weights[0] / sum);
+        assert_true(fabs((double)second.share - share) < 1e-5);
+        n_first += at > 0;
+        n_next += at == 0;
     }
-    assert_true(n_up > 50 && n_down > 50);
+    assert_true(n_first > 50 && n_next > 50);
+}
+
+/* Somebody whose logits differ a little draws with the same coin: runners-up are its pick about as often as they were
+ * told to be, of those that were told to be likely and of all, whether one token is by far the likeliest or many are
+ * alike. */
+static void shares_come_true(void **state)
+{
+    struct rn_sampler_scratch *scratch = *state;
+    uint64_t random = 3;
+
+    for (uint32_t way = 0; way < 6; way++) {
+        double told = 0, told_likely = 0, right = 0, right_likely = 0, noise = way % 2 == 0 ? 0.3 : 0.8;
+
+        for (uint32_t round = 0; round < 20000; round++) {
+            double weights[VOCAB], sum;
+            runnel_request request;
+            struct rn_second second;
+            int32_t picked;
+            bool is;
+
+            runnel_request_default(&request);
+            request.sampling.temperature = (float)(0.5 + 0.5 * (way / 2));
+            request.sampling.seed = 4;
+            new_logits(&random);
+            for (uint32_t i = 0; round % 2 == 0 && i < VOCAB; i++)
+                logits[i] = i < 4 ? 6 + logits[i] / 10 : logits[i] / 4;
+            second = second_of(&request.sampling, scratch, round, &picked);
+            for (uint32_t i = 0; i < VOCAB; i++) { /* three uniform numbers: nearly a Gaussian one */
+                for (uint32_t k = 0; k < 3; k++)
+                    logits[i] += (float)(noise * 2 * ((double)(rn_splitmix64(&random) >> 11) * 0x1p-53 - 0.5));
+                order[i] = (int32_t)i;
+            }
+            qsort(order, VOCAB, sizeof order[0], by_logit);
+            sum = weigh(VOCAB, 0.5 + 0.5 * (way / 2), weights);
+            is = second.token == order[rank_of(weights, VOCAB, rn_coin(4, round) * sum)];
+            told += (double)second.share;
+            right += is;
+            told_likely += second.share > 0.2f ? (double)second.share : 0;
+            right_likely += second.share > 0.2f && is;
+        }
+        print_message("temperature %g, noise %g: %.0f told, %.0f right; likely ones %.0f, %.0f\n", 0.5 + 0.5 * (way / 2),
+                      noise, told, right, told_likely, right_likely);
+        assert_true(told > 1000 && told_likely > 200);
+        assert_true(right > 0.5 * told && right < 2 * told);
+        assert_true(right_likely > 0.5 * told_likely && right_likely < 2 * told_likely);
+    }
 }
 
 static void one_token_has_none(void **state)
@@ -144,7 +202,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(greedy_is_the_second_best),
-        cmocka_unit_test(sampled_is_the_neighbour),
+        cmocka_unit_test(sampled_is_the_likeliest_other),
+        cmocka_unit_test(shares_come_true),
         cmocka_unit_test(one_token_has_none),
     };
 
