@@ -1,12 +1,12 @@
-/* Giving back the room of what wipe_salt has taken out: each segment that lost something is written anew, without what is
- * dead in it, and then its file goes. For a tool that has the folder for itself; it reads and writes all of such a
+/* Giving back the room of what wipe_salt has taken out: each segment that lost something is written anew, without what
+ * is dead in it, and then its file goes. For a tool that has the folder for itself; it reads and writes all of such a
  * segment at once.
  *
  *   old   header | record | dead | record | dead | index          ──▶   gone, when the new one is on the disk
  *   new   header | record | record | index
  *
  * What is alive in the file is kept, known to the store or not: the segment with its parent may be one that the disk
- * does not give just now. Records keep their serials. One that fits its checks no more goes, as a read would have found.
+ * does not give just now. Records keep their serials. One that fits its checks no more goes.
  *
  * A process that is killed meanwhile leaves some records in both files: the next one to open the folder takes the newer
  * one if it is whole. Where the disk fails or is full the new file is removed, and the old one stays as it was. At most

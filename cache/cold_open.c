@@ -194,7 +194,7 @@ static void bury(struct load *load, const struct found *found, uint64_t place)
         rn_cold_write_failed(store, "a copy of a block cannot be marked", status);
 }
 
-/* A record that is in two places: the newer one, which does not fit its check, is none. The power went while it was moved. */
+/* A record that is in two places, and the newer one does not fit its check: the power went while it was moved. */
 static bool is_torn_copy(const struct load *load, size_t nth)
 {
     const struct rn_cold_store *store = load->store;

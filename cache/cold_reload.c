@@ -1,5 +1,5 @@
-/* The folder read anew while the store is in use: for a reader that takes the place of a writer that has gone, and where
- * the disk gives a segment that it did not give before.
+/* The folder read anew while the store is in use: for a reader that takes the place of a writer that has gone, and
+ * where the disk gives a segment that it did not give before.
  *
  *   writer    closes, or is killed: the lock is free
  *   reader    at its next look for news has the lock, alone; reads all of the folder as at a start, into lists of its

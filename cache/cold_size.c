@@ -5,8 +5,8 @@
  * until half of the victim's bytes have been copied; the rest goes with the file, and what builds on it. Using a
  * record uses all before it, so what is kept has its parents.
  *
- * While the disk does not give some segment, others may seem emptier than they are: what they hold may build on it. Then
- * only the oldest goes, and only for room. */
+ * While the disk does not give some segment, others may seem emptier than they are: what they hold may build on it.
+ * Then only the oldest goes, and only for room. */
 #include "base/check.h"
 #include "cache/cold_parts.h"
 

@@ -122,7 +122,7 @@ static runnel_status new_segment(struct rn_cold_store *store)
     if (slot == RN_COLD_NONE)
         return RUNNEL_NO_MEMORY;
     if (store->io->same(store->io->user, store->lock_fd, rn_cold_path(store, RN_COLD_LOCK)) == 0) {
-        rn_cold_write_failed(store, "the folder has been removed", -ENOENT); /* another may have been made, and its writer */
+        rn_cold_write_failed(store, "the folder has been removed", -ENOENT); /* perhaps another has been made */
         return RUNNEL_IO;
     }
     rn_cold_segment_name(store->next_number, name);

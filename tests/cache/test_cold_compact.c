@@ -40,7 +40,8 @@ static void fill(void)
 
     for (uint32_t d = 0; d < DEPTH; d++)
         for (uint32_t c = 0; c < CHAINS; c++)
-            assert_int_equal(cold_append(store, (struct cold_key){c, d, c % SALTS}, handles[c], &handles[c]), RUNNEL_OK);
+            assert_int_equal(cold_append(store, (struct cold_key){c, d, c % SALTS}, handles[c], &handles[c]),
+                             RUNNEL_OK);
     rn_cold_store_close(store);
     cold_told_free(&told);
 }
@@ -199,8 +200,8 @@ static void test_killed(void **state)
     assert_in_range(fail_at, 300, MOST_CALLS - 1);
 }
 
-/* No room but what is freed on the way: an error that says so, the salt is gone, the rest is there, and nothing takes more
- * than before. With room for all that is moved it works. */
+/* No room but what is freed on the way: an error that says so, the salt is gone, the rest is there, and nothing takes
+ * more than before. With room for all that is moved it works. */
 static void test_full(void **state)
 {
     uint32_t n_good = 0, n_bad = 0;

@@ -196,8 +196,8 @@ static void test_race(void **state)
     cold_told_free(&told[0]);
 }
 
-/* The writer's calls end in the middle of each of its calls in turn, and its lock is free: what had a handle is there, the
- * reader writes, and behind it a third finds all. */
+/* The writer's calls end in the middle of each of its calls in turn, and its lock is free: what had a handle is there,
+ * the reader writes, and behind it a third finds all. */
 static void test_torn(void **state)
 {
     bool ended = true;
@@ -368,8 +368,8 @@ static void test_removed(void **state)
     cold_told_free(&told);
 }
 
-/* What the last writer has forgotten is gone, what it has copied is read at its new place, and what was used by the reader
- * outlives segments of its own time as a writer. */
+/* What the last writer has forgotten is gone, what it has copied is read at its new place, and what was used by the
+ * reader outlives segments of its own time as a writer. */
 static void test_forgotten(void **state)
 {
     struct cold_told of_writer = {.n = 0}, told = {.n = 0};
@@ -379,7 +379,7 @@ static void test_forgotten(void **state)
     append_chain(writer, 1, 3, &of_writer);
     append_chain(writer, 2, 3, &of_writer);
     reader = open_store(NULL, &small, &told);
-    rn_cold_store_forget(writer, of_writer.records[4].handle); /* the second of the second chain, and what builds on it */
+    rn_cold_store_forget(writer, of_writer.records[4].handle); /* the second of the second chain, and the third */
     rn_cold_store_used(reader, of_writer.records[2].handle);
     follow(reader, &told);
     assert_int_equal(stats_of(reader).records, 6); /* a reader looks at a head once */

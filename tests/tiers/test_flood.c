@@ -56,7 +56,7 @@ static void test_pool(void **state)
     }
 }
 
-/* Where the flood alone fills the pool between two uses, without other tiers nothing is left: so the test above can fail. */
+/* Where the flood alone fills the pool between two uses, without other tiers nothing is left. */
 static void test_too_many(void **state)
 {
     struct rig_plan plan = {.n_blocks = 4 * LENT};

@@ -91,8 +91,8 @@ static void test_own_blocks(void **state)
     rig_close(&reader);
 }
 
-/* By seed, on a disk in memory: two engines on one folder, of which one dies now and then in whatever it is doing; a new
- * one comes in its place. After the last death the one that is left is the writer, and what it writes stays. */
+/* By seed, on a disk in memory: two engines on one folder, of which one dies now and then in whatever it is doing; a
+ * new one comes in its place. After the last death the one that is left is the writer, and what it writes stays. */
 static void test_seeds(void **state)
 {
     uint64_t n_cold = 0, n_taken = 0;
