@@ -446,7 +446,7 @@ static bool enter_list(struct runnel_training *t)
     for (t->place = 0; t->place < RN_MAX_TRAININGS; t->place++) {
         struct runnel_training *none = NULL;
 
-        /* Release: who finds it there finds it whole; partner: the acquire in rn_trainings_end. */
+        /* Release: who finds it there finds it whole; partner: the acquire in training_at. */
         if (atomic_compare_exchange_strong_explicit(&t->engine->trainings.at[t->place], &none, t, memory_order_release,
                                                     memory_order_relaxed))
             return true;
@@ -476,17 +476,25 @@ static void end(struct runnel_training *t)
     leave_engine(t);
 }
 
+static struct runnel_training *training_at(struct runnel_engine *engine, uint32_t place)
+{
+    /* Acquire; partner: the release in enter_list. */
+    return atomic_load_explicit(&engine->trainings.at[place], memory_order_acquire);
+}
+
+/* All are told before one is waited for: each ends with the step that it is in. */
 void rn_trainings_end(struct runnel_engine *engine)
 {
-    for (uint32_t i = 0; i < RN_MAX_TRAININGS; i++) {
-        /* Acquire; partner: the release in enter_list. */
-        struct runnel_training *t = atomic_load_explicit(&engine->trainings.at[i], memory_order_acquire);
+    struct runnel_training *t;
 
-        if (t == NULL)
-            continue;
-        end(t);
-        t->engine = NULL;
-    }
+    for (uint32_t i = 0; i < RN_MAX_TRAININGS; i++)
+        if ((t = training_at(engine, i)) != NULL)
+            runnel_training_cancel(t);
+    for (uint32_t i = 0; i < RN_MAX_TRAININGS; i++)
+        if ((t = training_at(engine, i)) != NULL) {
+            end(t);
+            t->engine = NULL;
+        }
 }
 
 static char *copied(struct runnel_engine *engine, const char *text, size_t n, bool *ok)
