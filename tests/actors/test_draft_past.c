@@ -28,6 +28,8 @@ static struct oracle *target, *drafter;
 static bool concurrent;
 static uint32_t drafter_row_us;
 static uint64_t now_us, n_rows; /* of the drafter */
+static uint64_t n_passes, fails_at; /* likewise: the pass of that number fails; 0: none */
+static bool branch_died;            /* a second branch was in it */
 
 static uint64_t clock_now(void *user)
 {
@@ -66,7 +68,8 @@ static void start(bool beside, uint32_t n_blocks, uint32_t draft_blocks, uint32_
 
     concurrent = beside;
     now_us = 1;
-    n_rows = 0;
+    n_rows = n_passes = fails_at = 0;
+    branch_died = false;
     drafter_row_us = row_us;
     runnel_engine_options_default(&options);
     options.max_streams = 8;
@@ -93,6 +96,16 @@ static void run_actors(void)
     }
 }
 
+/* Does it fail, and who is in it? */
+static bool fails(const struct oracle *oracle)
+{
+    if (oracle != drafter || ++n_passes != fails_at)
+        return false;
+    for (uint32_t i = 0; i < model->draft.n_seats; i++)
+        branch_died |= model->draft.seats[i].branch.in_pass;
+    return true;
+}
+
 static void step(void)
 {
     struct oracle *next = target;
@@ -102,7 +115,7 @@ static void step(void)
         next = drafter;
     if (next->first != NULL) {
         now_us = now_us > next->due_us ? now_us : next->due_us;
-        oracle_complete(next, ORACLE_FAULT_NONE);
+        oracle_complete(next, fails(next) ? ORACLE_FAULT_DEVICE : ORACLE_FAULT_NONE);
     }
     run_actors();
     runnel_engine_dispatch(engine, 0);
@@ -326,6 +339,38 @@ static void the_past_is_read_at_its_price(void **state)
     }
 }
 
+/* A drafter with a second branch in the pass that fails drafts no more, and what that pass did not compute is kept for
+ * nobody: the streams that run, and those that come with the same prompts, are told what they should be. */
+static void one_that_dies_in_a_branch_is_left(void **state)
+{
+    uint32_t n_branches = 0;
+
+    (void)state;
+    for (uint32_t at = 4; at < UNLESS_SLOW(64, 24); at++) {
+        static struct told told[2];
+
+        start(true, 400, 400, 0);
+        drafter->wrong_percent = 50;
+        drafter->second_percent = 90;
+        fails_at = at;
+        for (uint32_t turn = 0; turn < 2; turn++) {
+            for (uint32_t i = 0; i < 2; i++) {
+                runnel_request request = request_of(&told[i], i, 60, 80);
+
+                told_submit(&told[i], model, &request);
+            }
+            run(told, 2);
+            for (uint32_t i = 0; i < 2; i++)
+                told_assert_text(&told[i], &alphabet, SALT, 60, 80);
+        }
+        assert_true(n_passes == fails_at && told[1].last.usage.drafted_tokens == 0);
+        n_branches += branch_died;
+        stop();
+    }
+    printf("%u of them died in a branch\n", n_branches);
+    assert_true(n_branches > 0);
+}
+
 /* ---- A trained pair ---- */
 
 static struct {
@@ -405,6 +450,7 @@ int main(void)
         cmocka_unit_test(pasts_give_way),
         cmocka_unit_test(who_was_taken_back_goes_on),
         cmocka_unit_test(the_past_is_read_at_its_price),
+        cmocka_unit_test(one_that_dies_in_a_branch_is_left),
         cmocka_unit_test(dialogues_say_the_same),
     };
 
