@@ -31,7 +31,7 @@ enum { STEP_ROWS = 32, BLOCK_TOKENS = 16, SAVE_STEPS = 50, LEAST_TEXT = 16, MOST
 
 struct runnel_training {
     struct runnel_engine *engine; /* NULL: it was freed, and with it all that the training had but this */
-    struct rn_heap heap;          /* a copy of the engine's, for then */
+    struct rn_heap heap;          /* with the engine's allocator: what the handle is from */
     uint32_t place;               /* in the engine's list */
     char *model, *head, *state_file, *corpus;
     size_t corpus_bytes;
@@ -464,7 +464,6 @@ static void leave_engine(struct runnel_training *t)
     rn_free(heap, t->state_file);
     rn_free(heap, t->corpus);
     t->model = t->head = t->state_file = t->corpus = NULL;
-    t->heap = t->engine->heap;
     /* Relaxed: what takes the place reads nothing of this one. */
     atomic_store_explicit(&t->engine->trainings.at[t->place], NULL, memory_order_relaxed);
 }
@@ -505,6 +504,28 @@ static char *copied(struct runnel_engine *engine, const char *text, size_t n, bo
     return copy;
 }
 
+static struct runnel_training *new_handle(struct runnel_engine *engine)
+{
+    struct runnel_training *t;
+    struct rn_heap heap;
+
+    rn_heap_init(&heap, &engine->heap.hook);
+    t = rn_alloc_aligned(&heap, sizeof *t, alignof(struct runnel_training));
+    if (t == NULL)
+        return NULL;
+    memset(t, 0, sizeof *t);
+    t->engine = engine;
+    t->heap = heap;
+    return t;
+}
+
+static void free_handle(struct runnel_training *t)
+{
+    struct rn_heap heap = t->heap;
+
+    rn_free(&heap, t);
+}
+
 runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const char *corpus, size_t corpus_bytes,
                                  const char *head, const runnel_eagle_options *given, runnel_training **out,
                                  runnel_error *error)
@@ -522,15 +543,13 @@ runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const
         return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened", model == NULL ? "(no path)" : model);
     if (rn_word_get(&engine->closing) != 0 || engine->team == NULL)
         return rn_error_set(error, RUNNEL_CLOSED, "the engine has no compute threads, or is being freed");
-    t = rn_alloc_aligned(&engine->heap, sizeof *t, alignof(struct runnel_training));
+    t = new_handle(engine);
     if (t == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a training");
-    memset(t, 0, sizeof *t);
-    t->engine = engine;
     t->options = options;
     t->corpus_bytes = corpus_bytes;
     if (!enter_list(t)) {
-        rn_free(&engine->heap, t);
+        free_handle(t);
         return rn_error_set(error, RUNNEL_BUSY, "the engine has %u trainings, as many as it can", RN_MAX_TRAININGS);
     }
     rn_wake_init(&t->wake);
@@ -541,7 +560,7 @@ runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const
     t->corpus = copied(engine, corpus, corpus_bytes, &ok);
     if (!ok || pthread_create(&t->thread, NULL, training_main, t) != 0) {
         leave_engine(t);
-        rn_free(&engine->heap, t);
+        free_handle(t);
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory or thread for a training");
     }
     *out = t;
@@ -585,17 +604,9 @@ void runnel_training_cancel(runnel_training *t)
 
 void runnel_training_free(runnel_training *t)
 {
-    struct rn_heap heap;
-
     if (t == NULL)
         return;
-    if (t->engine != NULL) {
-        struct rn_heap *lasting = &t->engine->heap;
-
+    if (t->engine != NULL)
         end(t);
-        rn_free(lasting, t);
-        return;
-    }
-    heap = t->heap;
-    rn_free(&heap, t);
+    free_handle(t);
 }
