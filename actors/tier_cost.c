@@ -1,6 +1,8 @@
 /* Compute or bring up: see tier_cost.h. */
 #include "actors/tier_cost.h"
 
+#include "cache/prefix_tree.h"
+
 #define WEIGHT 0.125f /* of the newest measurement */
 #define FORGIVE 0.9f  /* for a tier that was passed over: after 22 times it counts as ten times as fast */
 
@@ -74,4 +76,17 @@ uint64_t rn_tier_cost_of_computing(const struct rn_tier_cost *cost, uint32_t pos
     for (uint32_t i = 0; i < n; i++)
         us += token_us(cost, position + i * block_tokens) * block_tokens;
     return (uint64_t)us;
+}
+
+uint32_t rn_tier_cost_reload(const struct rn_tier_cost *cost, uint32_t block_tokens)
+{
+    uint64_t computing_us = rn_tier_cost_of_computing(cost, 0, 1, block_tokens);
+    float slowest_us = 0, quarters;
+
+    for (unsigned kind = 0; kind < RN_LOWERS; kind++)
+        slowest_us = cost->block_us[kind] > slowest_us ? cost->block_us[kind] : slowest_us;
+    if (computing_us == 0 || slowest_us == 0)
+        return RN_PREFIX_QUARTERS;
+    quarters = RN_PREFIX_QUARTERS * slowest_us / (float)computing_us;
+    return quarters >= RN_PREFIX_QUARTERS ? RN_PREFIX_QUARTERS : 1u + (uint32_t)quarters;
 }

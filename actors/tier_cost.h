@@ -34,4 +34,8 @@ uint32_t rn_tier_cost_choose(struct rn_tier_cost *cost, const uint8_t *kinds, ui
 uint64_t rn_tier_cost_of_computing(const struct rn_tier_cost *cost, uint32_t position, uint32_t n,
                                    uint32_t block_tokens);
 
+/* What it takes to bring a block back from the slowest tier that blocks have come from, in quarters of computing one of
+ * the first: 1..RN_PREFIX_QUARTERS. Not known: as dear as computing. */
+uint32_t rn_tier_cost_reload(const struct rn_tier_cost *cost, uint32_t block_tokens);
+
 #endif

@@ -282,6 +282,7 @@ static void learn(struct rn_tier *tier, const struct rn_move *move, uint32_t n_g
         n[move->items[i].from]++;
     for (unsigned kind = 0; kind < RN_LOWERS; kind++)
         rn_tier_cost_moved(&tier->shelf.cost, kind, n[kind], move->us[kind]);
+    rn_prefix_tree_set_reload(&tier->tree, rn_tier_cost_reload(&tier->shelf.cost, block_tokens(tier)));
 }
 
 /* What was saved, as if those that run had shared the time of computing it. */

@@ -175,7 +175,7 @@ static bool check_heap(const struct rn_prefix_tree *tree)
         n_idle += idle;
         if (idle != (n->place != NONE) || (idle && (n->place >= tree->n_idle || tree->idle[n->place] != i)))
             return false;
-        if (idle && n->place > 0 && n->last_use < tree->nodes[tree->idle[(n->place - 1) / 2]].last_use)
+        if (idle && n->place > 0 && rn_prefix_before(tree, i, tree->idle[(n->place - 1) / 2]))
             return false;
     }
     return n_idle == tree->n_idle;

@@ -110,9 +110,11 @@ void rn_prefix_table_prefetch(const struct rn_prefix_tree *tree, const uint64_t 
 
 /* ---- The heap ----------------------------------------------------------------------------- */
 
-static bool older(const struct rn_prefix_tree *tree, uint32_t a, uint32_t b)
+bool rn_prefix_before(const struct rn_prefix_tree *tree, uint32_t a, uint32_t b)
 {
-    return tree->nodes[a].last_use < tree->nodes[b].last_use;
+    const struct rn_prefix_node *x = &tree->nodes[a], *y = &tree->nodes[b];
+
+    return x->rank != y->rank ? x->rank < y->rank : x->last_use < y->last_use;
 }
 
 static void put(struct rn_prefix_tree *tree, uint32_t place, uint32_t node)
@@ -123,7 +125,7 @@ static void put(struct rn_prefix_tree *tree, uint32_t place, uint32_t node)
 
 static void sift_up(struct rn_prefix_tree *tree, uint32_t place, uint32_t node)
 {
-    while (place > 0 && older(tree, node, tree->idle[(place - 1) / 2])) {
+    while (place > 0 && rn_prefix_before(tree, node, tree->idle[(place - 1) / 2])) {
         put(tree, place, tree->idle[(place - 1) / 2]);
         place = (place - 1) / 2;
     }
@@ -135,9 +137,9 @@ static void sift_down(struct rn_prefix_tree *tree, uint32_t place, uint32_t node
     uint32_t child;
 
     while ((child = 2 * place + 1) < tree->n_idle) {
-        if (child + 1 < tree->n_idle && older(tree, tree->idle[child + 1], tree->idle[child]))
+        if (child + 1 < tree->n_idle && rn_prefix_before(tree, tree->idle[child + 1], tree->idle[child]))
             child++;
-        if (!older(tree, tree->idle[child], node))
+        if (!rn_prefix_before(tree, tree->idle[child], node))
             break;
         put(tree, place, tree->idle[child]);
         place = child;
@@ -147,7 +149,7 @@ static void sift_down(struct rn_prefix_tree *tree, uint32_t place, uint32_t node
 
 static void resift(struct rn_prefix_tree *tree, uint32_t place, uint32_t node)
 {
-    if (place > 0 && older(tree, node, tree->idle[(place - 1) / 2]))
+    if (place > 0 && rn_prefix_before(tree, node, tree->idle[(place - 1) / 2]))
         sift_up(tree, place, node);
     else
         sift_down(tree, place, node);

@@ -78,7 +78,15 @@ static void unlist_cold(struct rn_prefix_tree *tree, uint32_t node)
 
 /* ---- States -------------------------------------------------------------------------------- */
 
-/* The parent has one warm child more or fewer; a child that cools leaves it the time of its last use. */
+static void inherit(struct rn_prefix_node *parent, const struct rn_prefix_node *n)
+{
+    if (parent->last_use < n->last_use)
+        parent->last_use = n->last_use;
+    if (parent->rank < n->rank)
+        parent->rank = n->rank;
+}
+
+/* The parent has one warm child more or fewer; a child that cools leaves it its rank and the time of its last use. */
 static void tell_parent(struct rn_prefix_tree *tree, const struct rn_prefix_node *n, bool was_warm, bool is_warm)
 {
     struct rn_prefix_node *parent = &tree->nodes[n->parent];
@@ -86,8 +94,8 @@ static void tell_parent(struct rn_prefix_tree *tree, const struct rn_prefix_node
     if (was_warm == is_warm)
         return;
     parent->n_warm += is_warm ? 1 : UINT32_MAX;
-    if (was_warm && parent->state != RN_PREFIX_ROOT && parent->last_use < n->last_use)
-        parent->last_use = n->last_use;
+    if (was_warm && parent->state != RN_PREFIX_ROOT)
+        inherit(parent, n);
     rn_prefix_settle(tree, n->parent);
 }
 

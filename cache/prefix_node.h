@@ -3,9 +3,9 @@
  *
  *   table   slot = (upper half of the hash, node), linear probing from the upper bits, removal by shifting back;
  *           a slot's home is in its own upper half, so that neither needs to look at nodes
- *   heap    idle[] by last_use; a node knows its place. Only evictable nodes are in it, so that eviction never
- *           searches. A leaf's last_use is exact: a use is noted at the deepest node alone, and a node that stops
- *           to be ready leaves its own to its parent
+ *   heap    idle[] by rank, then last_use; a node knows its place. Only evictable nodes are in it, so that eviction
+ *           never searches. A leaf's rank and last_use are exact: a use is noted at the deepest node alone, and a node
+ *           that stops to be ready leaves its own to its parent
  *   family  children are a ring; ready and pending ones in front, cold ones behind
  *   lists   list_next, list_prev: the claims of a path (pending) by depth; the cold ones, oldest first, which puts
  *           every one behind what is below it; the free ones */
@@ -27,6 +27,7 @@ struct rn_prefix_node {
         struct {
             uint64_t last_use;
             uint64_t handle;
+            uint64_t rank;
         };
         struct rn_prefix_salt salt; /* a root's */
     };
@@ -41,8 +42,11 @@ struct rn_prefix_node {
     uint32_t holds;  /* paths that stand on it */
     uint32_t place;  /* in the heap; NONE */
     uint32_t generation;
+    uint32_t hits; /* of prompts whose known prefix ended with it; RN_PREFIX_MOST_HITS at most */
     enum rn_prefix_state state;
 };
+
+#define RN_PREFIX_MOST_HITS 3u
 
 static inline int32_t *rn_prefix_tokens(const struct rn_prefix_tree *tree, uint32_t node)
 {
@@ -83,6 +87,9 @@ void rn_prefix_table_prefetch(const struct rn_prefix_tree *tree, const uint64_t 
 
 /* Brings the node's place in the heap up to date with its state, its counts and its last_use. */
 void rn_prefix_settle(struct rn_prefix_tree *tree, uint32_t node);
+
+/* Of two nodes of the heap, the first goes earlier. */
+bool rn_prefix_before(const struct rn_prefix_tree *tree, uint32_t a, uint32_t b);
 
 /* True when the node is ready and nothing keeps it from eviction. */
 bool rn_prefix_is_idle(const struct rn_prefix_tree *tree, uint32_t node);

@@ -35,7 +35,8 @@ runnel_status rn_prefix_tree_init(struct rn_prefix_tree *tree, struct rn_heap *h
         return RUNNEL_INVALID;
     while ((UINT64_C(1) << bits) < 2 * (uint64_t)max_nodes)
         bits++;
-    *tree = (struct rn_prefix_tree){.heap = heap, .pool = pool, .options = *options, .slot_bits = bits};
+    *tree = (struct rn_prefix_tree){.heap = heap, .pool = pool, .options = *options, .slot_bits = bits,
+                                   .reload = RN_PREFIX_QUARTERS};
     tree->first_free = tree->first_cold = tree->last_cold = NONE;
     if (tree->options.hash == NULL)
         tree->options.hash = xxh3;
@@ -84,8 +85,25 @@ void rn_prefix_tree_fini(struct rn_prefix_tree *tree)
 
 static void use(struct rn_prefix_tree *tree, uint32_t node)
 {
-    tree->nodes[node].last_use = tree->now;
+    struct rn_prefix_node *n = &tree->nodes[node];
+    uint64_t worth = n->handle != 0 ? tree->reload : RN_PREFIX_QUARTERS;
+    uint64_t rank = tree->tide + RN_PREFIX_QUARTERS + n->hits * worth;
+
+    n->last_use = tree->now;
+    n->rank = n->rank < rank ? rank : n->rank;
     rn_prefix_settle(tree, node);
+}
+
+static void hit(struct rn_prefix_tree *tree, uint32_t node)
+{
+    struct rn_prefix_node *n = &tree->nodes[node];
+
+    n->hits += n->hits < RN_PREFIX_MOST_HITS;
+}
+
+void rn_prefix_tree_set_reload(struct rn_prefix_tree *tree, uint32_t quarters)
+{
+    tree->reload = quarters < RN_PREFIX_QUARTERS ? quarters : RN_PREFIX_QUARTERS;
 }
 
 static void hold(struct rn_prefix_tree *tree, struct rn_prefix_path *path, uint32_t node)
@@ -371,6 +389,8 @@ void rn_prefix_tree_enter(struct rn_prefix_tree *tree, struct rn_prefix_path *pa
         at = NONE;
     path->state = RN_PATH_ENTERED;
     path->n_ready = at != NONE ? found->n_ready : 0;
+    if (path->n_ready > 0)
+        hit(tree, at);
     path->n_claims = 0;
     path->first_claim = path->last_claim = NONE;
     path->at = rn_prefix_ref_to(tree, NONE);
@@ -549,10 +569,11 @@ uint32_t rn_prefix_tree_evict(struct rn_prefix_tree *tree, uint32_t n)
 
     for (; done < n && tree->n_idle > 0; done++) {
         uint32_t node = tree->idle[0];
-        struct rn_prefix_node *oldest = &tree->nodes[node];
+        struct rn_prefix_node *first = &tree->nodes[node];
 
+        tree->tide = tree->tide < first->rank ? first->rank : tree->tide;
         if (tree->options.evicted != NULL)
-            oldest->handle = tree->options.evicted(tree->options.user, tree, rn_prefix_ref_to(tree, node));
+            first->handle = tree->options.evicted(tree->options.user, tree, rn_prefix_ref_to(tree, node));
         drop_block(tree, node);
         cool(tree, node);
     }

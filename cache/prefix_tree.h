@@ -38,8 +38,19 @@
  * released through rn_prefix_tree_ref and _unref, which also tell the tree when a block falls idle. A block can be
  * evicted when it is ready, nobody but the tree has a reference, no child is ready or pending, and neither a pin
  * nor a path that stands on it holds it. Pins and paths hold a whole prefix by its last node alone, because what
- * is above a ready node is never a leaf. Eviction takes the least recently used such block, exactly: a use of a
- * node (match, publish, unref) is a use of all nodes above it.
+ * is above a ready node is never a leaf.
+ *
+ * What goes first. Recency, frequency and cost make one number, a node's rank (GreedyDual, Young 1994, with frequency:
+ * Cherkasova 1998), and of equal rank the least recently used goes:
+ *
+ *   at a use      rank = tide + 4 + 4 hits          hits: of prompts that found it last, 3 at most; kept while it is cold
+ *                 ... + reload hits                 instead, if a colder tier has it too: reload is what bringing it back
+ *                                                   costs, in quarters of computing it
+ *   at eviction   tide = the rank of what goes
+ *
+ * A use of a node (match, publish, unref) is a use of all nodes above it: their rank is the highest that one of those
+ * below them has had. The tide rises by 4 while the pool turns over once: what came only once stays for one turnover, in
+ * the order of its last use, what was found h times for h to h + 1 of them since its last use, and nothing for ever.
  *
  * Copy on write. KV may be written into block b only while its writer has the only reference. A sequence that is
  * forked (a session's fork, n > 1 samples of one prompt) refs all blocks of its parent, the partially filled last
@@ -172,13 +183,15 @@ struct rn_prefix_tree {
     int32_t *tokens;               /* [max_nodes][B] */
     struct rn_prefix_slot *slots;  /* [1 << slot_bits]: the table, at most half full */
     uint32_t slot_bits;
-    uint32_t *idle;                /* [n_idle]: evictable nodes, a binary heap with the oldest on top */
+    uint32_t *idle;                /* [n_idle]: evictable nodes, a binary heap, what goes next on top */
     uint32_t n_idle;
     uint32_t *node_of;             /* [pool->n_blocks]: the ready node whose block it is */
     uint32_t n_touched;            /* nodes from here on were never used */
     uint32_t first_free;           /* a list of those that were */
     uint32_t first_cold, last_cold; /* in the order in which they became cold */
     uint64_t now;                  /* counts uses */
+    uint64_t tide;                 /* the highest rank of what was evicted */
+    uint32_t reload;               /* 0..RN_PREFIX_QUARTERS */
     uint32_t count[RN_PREFIX_STATES];
     struct rn_prefix_stats totals; /* its uint64_t part */
 };
@@ -189,6 +202,11 @@ runnel_status rn_prefix_tree_init(struct rn_prefix_tree *tree, struct rn_heap *h
 
 /* Gives the tree's references back. Every path must have left (RN_CHECK). Harmless on a zeroed tree. */
 void rn_prefix_tree_fini(struct rn_prefix_tree *tree);
+
+#define RN_PREFIX_QUARTERS 4u /* as dear to bring back as to compute; so it is taken to be until it is known better */
+
+/* What it costs to bring a block back from a colder tier, in quarters of computing it. For uses from now on. */
+void rn_prefix_tree_set_reload(struct rn_prefix_tree *tree, uint32_t quarters);
 
 /* The longest known prefix of tokens[n_tokens], in whole blocks: n_tokens / B at most. blocks[n_tokens / B] gets the
  * numbers of the n_ready first ones (NULL: not wanted). Takes no references: they may be evicted by the next

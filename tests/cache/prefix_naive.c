@@ -42,8 +42,12 @@ uint32_t naive_children(struct world *w, const struct entry *parent, bool only_w
 
 void naive_touch(struct world *w, struct entry *e)
 {
-    for (; e != NULL && e->depth > 0; e = parent_of(w, e))
+    uint64_t rank = e == NULL ? 0 : w->tide + 4 + (uint64_t)e->hits * (e->handle != 0 ? w->reload : 4);
+
+    for (; e != NULL && e->depth > 0; e = parent_of(w, e)) {
         e->last_use = w->now;
+        e->rank = e->rank > rank ? e->rank : rank;
+    }
 }
 
 void naive_forget(struct world *w, struct entry *e)
@@ -121,7 +125,8 @@ struct entry *naive_victim(struct world *w)
     for (uint32_t i = 0; i < w->max_nodes; i++) {
         struct entry *e = &w->entries[i];
 
-        if (may_be_evicted(w, e) && (oldest == NULL || e->last_use < oldest->last_use))
+        if (may_be_evicted(w, e) && (oldest == NULL || e->rank < oldest->rank ||
+                                     (e->rank == oldest->rank && e->last_use < oldest->last_use)))
             oldest = e;
     }
     return oldest;

@@ -22,7 +22,8 @@ struct entry {
     int32_t tokens[DEPTH * B];
     uint32_t block, pins, holds;
     int claimer; /* sequence; -1 */
-    uint64_t handle, last_use, cooled, joined;
+    uint64_t handle, last_use, rank, cooled, joined;
+    uint32_t hits;
 };
 
 struct sequence {
@@ -45,7 +46,8 @@ struct world {
     struct rn_heap heap;
     struct rn_block_pool pool;
     struct rn_prefix_tree tree;
-    uint64_t rng, now, order, handles;
+    uint64_t rng, now, order, handles, tide;
+    uint32_t reload;
     uint32_t max_nodes, cold_chance;
     struct entry entries[NODES_MOST];
     struct sequence sequences[SEQUENCES];

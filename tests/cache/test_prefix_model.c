@@ -40,6 +40,7 @@ static uint64_t on_evicted(void *user, const struct rn_prefix_tree *tree, struct
     assert_int_equal(salt.word[1], salt_of(victim->salt).word[1]);
     assert_memory_equal(tokens, victim->tokens, victim->depth * B * sizeof *tokens);
     assert_memory_equal(view.tokens, victim->tokens + (victim->depth - 1) * B, B * sizeof *tokens);
+    w->tide = victim->rank > w->tide ? victim->rank : w->tide;
     victim->handle = chance(w, 4) < w->cold_chance ? ++w->handles : 0;
     w->n_evicted++;
     /* naive_cool may clear the entry */
@@ -204,6 +205,7 @@ static void enter(struct world *w, struct sequence *s, const struct rn_prefix_ma
     w->n_short += at == NULL;
     if (at == NULL)
         return;
+    at->hits += found->n_ready > 0 && at->hits < 3;
     at->holds++;
     for (uint32_t d = found->n_ready + 1; d <= s->n_tokens / B; d++) {
         struct entry *e = naive_find(w, s->salt, s->tokens, d);
@@ -484,8 +486,12 @@ static void one_operation(struct world *w)
         unpin(w);
         break;
     case 3:
-        if (chance(w, 6) == 0)
+        if (chance(w, 6) == 0) {
             purge(w, chance(w, SALTS));
+        } else if (chance(w, 6) == 0) {
+            w->reload = chance(w, 5);
+            rn_prefix_tree_set_reload(&w->tree, w->reload);
+        }
         break;
     case 4:
         set_handle(w);
@@ -524,6 +530,7 @@ static void world_init(struct world *w, uint64_t seed, uint32_t max_nodes, uint3
     w->rng = seed;
     w->max_nodes = max_nodes;
     w->cold_chance = cold_chance;
+    w->reload = 4;
     for (uint32_t i = 0; i < SEQUENCES; i++)
         w->sequences[i].path.owner = &w->sequences[i];
     rn_heap_init(&w->heap, NULL);

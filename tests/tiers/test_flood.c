@@ -1,7 +1,7 @@
 /* A flood of prompts that nobody asks for again, and a few that are asked for again and again: what these find cached is
  * counted against a model of the pool that knows no tree, and what the flood leaves in files.
  *
- * The model: blocks leave in the order of their last use. A prompt is 13 blocks and is lent two more (RIG_ANSWER), so
+ * The model, of prompts that nobody has found yet: blocks leave in the order of their last use. A prompt is 13 blocks and is lent two more (RIG_ANSWER), so
  * between two uses of a hot prompt f others of the flood take at most 15 f blocks, and itself 15: it stays whole if
  * 15 (f + 1) + 13 are not more than the pool has, and none of it is left if f others alone fill the pool. */
 #include <setjmp.h>
@@ -73,6 +73,31 @@ static void test_too_many(void **state)
     rig_close(&rig);
 }
 
+/* What was found three times stays for three turnovers of the pool at least, where one that came once stays for one; and
+ * then it goes. A turnover: the blocks that neither the hot prompt has nor the one that runs. */
+static void test_found_often(void **state)
+{
+    enum { POOL = 10 * LENT + HELD, TURNOVER = POOL - 2 * LENT, FITS = 3 * TURNOVER / LENT, GONE = 5 * POOL / HELD + 1 };
+    struct rig_plan plan = {.n_blocks = POOL};
+    uint32_t next = 100;
+    struct rig rig;
+
+    (void)state;
+    assert_true(FITS > 2 * POOL / LENT); /* without ranks it would be gone at half of that */
+    rig_open(&rig, &plan);
+    for (uint32_t found = 0; found <= 3; found++)
+        assert_true((rig_ask(&rig, one(0)).cached_tokens >= FULL) == (found > 0));
+    for (uint32_t round = 0; round < UNLESS_SLOW(20, 2); round++) {
+        for (uint32_t i = 0; i < FITS; i++)
+            assert_true(rig_ask(&rig, one(next++)).cached_tokens < RIG_BLOCK);
+        assert_true(rig_ask(&rig, one(0)).cached_tokens >= FULL);
+    }
+    for (uint32_t i = 0; i < GONE; i++)
+        rig_ask(&rig, one(next++));
+    assert_true(rig_ask(&rig, one(0)).cached_tokens < RIG_BLOCK);
+    rig_close(&rig);
+}
+
 /* With files: what has come twice is there for good, however long the flood; of the flood, which came once, next to
  * nothing is written (the filter takes a few for known, doorkeeper.h). After a restart too. */
 static void test_files(void **state)
@@ -114,6 +139,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pool),
         cmocka_unit_test(test_too_many),
+        cmocka_unit_test(test_found_often),
         cmocka_unit_test_setup_teardown(test_files, cold_set_up, cold_tear_down),
     };
 
