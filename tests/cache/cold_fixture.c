@@ -278,3 +278,15 @@ int cold_tear_down(void **state)
     cold_folder_remove(cold_folder);
     return rn_heap_blocks(&cold_heap) == 0 ? 0 : -1;
 }
+
+struct rn_cold_store *cold_open(const struct rn_cold_io *io, const struct rn_cold_limits *limits,
+                                struct cold_told *told)
+{
+    struct rn_cold_id id = cold_id();
+    struct rn_cold_store *store;
+    runnel_error error;
+
+    assert_int_equal(rn_cold_store_open(&cold_heap, io, cold_folder, &id, limits, cold_on_record, told, &store, &error),
+                     RUNNEL_OK);
+    return store;
+}

@@ -46,13 +46,17 @@ struct cold_disk {
 };
 void cold_disk_init(struct cold_disk *disk);
 
-/* What a test of the store stands in: set_up makes the heap and a fresh folder; tear_down removes it, and fails the test
- * where the heap still holds something. */
+/* What a test of the store stands in: set_up makes the heap and a fresh folder; tear_down removes it, and fails the
+ * test where the heap still holds something. */
 extern struct rn_heap cold_heap;
 extern char cold_folder[100];
 extern const struct rn_cold_limits cold_roomy; /* limits that are not met */
 int cold_set_up(void **state);
 int cold_tear_down(void **state);
+
+/* A store of cold_id in cold_folder. io NULL: the machine's. */
+struct rn_cold_store *cold_open(const struct rn_cold_io *io, const struct rn_cold_limits *limits,
+                                struct cold_told *told);
 
 /* A fresh folder under /dev/shm or /tmp; and it, with all in it, gone again. */
 void cold_folder_make(char *path, size_t n);

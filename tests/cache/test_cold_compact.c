@@ -20,22 +20,11 @@ enum { SALTS = 3, CHAINS = 30, DEPTH = 4, N = CHAINS * DEPTH, MOST_CALLS = 3000 
 
 static const struct rn_cold_limits small = {.max_bytes = 256 << 10, .segment_bytes = 4 << 10};
 
-static struct rn_cold_store *open_store(const struct rn_cold_io *io, struct cold_told *told)
-{
-    struct rn_cold_id id = cold_id();
-    struct rn_cold_store *store;
-    runnel_error error;
-
-    assert_int_equal(rn_cold_store_open(&cold_heap, io, cold_folder, &id, &small, cold_on_record, told, &store, &error),
-                     RUNNEL_OK);
-    return store;
-}
-
 /* Chains of all salts side by side, block by block. */
 static void fill(void)
 {
     struct cold_told told = {.n = 0};
-    struct rn_cold_store *store = open_store(NULL, &told);
+    struct rn_cold_store *store = cold_open(NULL, &small, &told);
     uint64_t handles[CHAINS] = {0};
 
     for (uint32_t d = 0; d < DEPTH; d++)
@@ -113,7 +102,7 @@ static void assert_left(uint32_t first, size_t least_others, size_t most_others)
 {
     const size_t kept = (size_t)N / SALTS * (SALTS - first);
     struct cold_told told = {.n = 0};
-    struct rn_cold_store *store = open_store(NULL, &told);
+    struct rn_cold_store *store = cold_open(NULL, &small, &told);
     size_t n = 0;
 
     for (size_t i = 0; i < told.n; i++) {
@@ -143,7 +132,7 @@ static void test_room(void **state)
     assert_true(n_before > 6);
     for (uint32_t salt = 0; salt < SALTS; salt++) {
         struct cold_told told = {.n = 0};
-        struct rn_cold_store *store = open_store(NULL, &told);
+        struct rn_cold_store *store = cold_open(NULL, &small, &told);
         struct rn_cold_stats stats;
 
         assert_int_equal(purge(store, salt), RUNNEL_OK);
@@ -178,7 +167,7 @@ static void test_killed(void **state)
 
         fill();
         cold_disk_init(&disk);
-        store = open_store(&disk.io, &told);
+        store = cold_open(&disk.io, &small, &told);
         disk.fail_at = disk.calls + fail_at;
         disk.for_good = true;
         disk.error = fail_at % 2 ? EIO : 0;
@@ -188,7 +177,7 @@ static void test_killed(void **state)
         assert_int_equal(disk.n_open, 0);
         assert_left(1, 0, N / SALTS);
         told.n = 0;
-        store = open_store(NULL, &told);
+        store = cold_open(NULL, &small, &told);
         assert_int_equal(purge(store, 0), RUNNEL_OK);
         rn_cold_store_close(store);
         assert_left(1, 0, 0);
@@ -220,7 +209,7 @@ static void test_full(void **state)
         fill();
         before = folder_bytes(&n_segments);
         cold_disk_init(&disk);
-        store = open_store(&disk.io, &told);
+        store = cold_open(&disk.io, &small, &told);
         assert_int_equal(rn_cold_store_wipe_salt(store, cold_salt((struct cold_key){.salt = 0}), &n), RUNNEL_OK);
         disk.room = room; /* of new bytes: what is overwritten needs none */
         status = rn_cold_store_compact(store);
@@ -269,7 +258,7 @@ static void test_torn_copy(void **state)
     fill();
     folder_bytes(&n_segments);
     io.unlink = no_unlink;
-    store = open_store(&io, &told);
+    store = cold_open(&io, &small, &told);
     assert_int_equal(purge(store, 0), RUNNEL_IO);
     assert_true(n_unlinks > 0);
     rn_cold_store_close(store);

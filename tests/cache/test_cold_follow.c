@@ -15,18 +15,6 @@ enum { MOST_CALLS = 100000 };
 
 static const struct rn_cold_limits small = {.max_bytes = 64 << 10, .segment_bytes = 4 << 10};
 
-static struct rn_cold_store *open_store(const struct rn_cold_io *io, const struct rn_cold_limits *limits,
-                                        struct cold_told *told)
-{
-    struct rn_cold_id id = cold_id();
-    struct rn_cold_store *store;
-    runnel_error error;
-
-    assert_int_equal(rn_cold_store_open(&cold_heap, io, cold_folder, &id, limits, cold_on_record, told, &store, &error),
-                     RUNNEL_OK);
-    return store;
-}
-
 static uint64_t append_chain(struct rn_cold_store *store, uint32_t chain, uint32_t n)
 {
     uint64_t handle = 0;
@@ -63,11 +51,11 @@ static struct rn_cold_stats stats_of(const struct rn_cold_store *store)
 static void test_followed(void **state)
 {
     struct cold_told of_writer = {.n = 0}, told = {.n = 0};
-    struct rn_cold_store *writer = open_store(NULL, &cold_roomy, &of_writer), *reader;
+    struct rn_cold_store *writer = cold_open(NULL, &cold_roomy, &of_writer), *reader;
 
     (void)state;
     append_chain(writer, 1, 5);
-    reader = open_store(NULL, &cold_roomy, &told);
+    reader = cold_open(NULL, &cold_roomy, &told);
     assert_true(rn_cold_store_follows(reader) && !rn_cold_store_follows(writer));
     assert_int_equal(told.n, 5);
     append_chain(writer, 2, 100);
@@ -77,7 +65,7 @@ static void test_followed(void **state)
     follow(reader, &told);
     assert_int_equal(told.n, 105); /* once each */
     rn_cold_store_close(writer); /* it writes the index */
-    writer = open_store(NULL, &cold_roomy, &of_writer);
+    writer = cold_open(NULL, &cold_roomy, &of_writer);
     append_chain(writer, 3, 20); /* into a new segment */
     follow(reader, &told);
     assert_int_equal(told.n, 125);
@@ -93,13 +81,13 @@ static void test_dropped(void **state)
 {
     struct cold_told of_writer = {.n = 0}, told = {.n = 0};
     struct cold_disk disk;
-    struct rn_cold_store *writer = open_store(NULL, &small, &of_writer), *reader;
+    struct rn_cold_store *writer = cold_open(NULL, &small, &of_writer), *reader;
     uint64_t used = append_chain(writer, 0, 3);
     size_t good = 0;
 
     (void)state;
     cold_disk_init(&disk);
-    reader = open_store(&disk.io, &small, &told);
+    reader = cold_open(&disk.io, &small, &told);
     for (uint32_t chain = 1; chain < 600; chain++) {
         append_chain(writer, chain, 2);
         rn_cold_store_used(writer, used);
@@ -132,7 +120,7 @@ static void test_dropped(void **state)
 static void test_faults(void **state)
 {
     struct cold_told of_writer = {.n = 0};
-    struct rn_cold_store *writer = open_store(NULL, &small, &of_writer);
+    struct rn_cold_store *writer = cold_open(NULL, &small, &of_writer);
     bool more = true, no_room;
 
     (void)state;
@@ -142,7 +130,7 @@ static void test_faults(void **state)
         struct cold_disk disk;
 
         cold_disk_init(&disk);
-        reader = open_store(&disk.io, &small, &told);
+        reader = cold_open(&disk.io, &small, &told);
         append_chain(writer, 1000 + (uint32_t)fail_at, 12);
         while (rn_cold_store_maintain(writer, 1 << 20, NULL, NULL))
             continue;
@@ -167,7 +155,7 @@ static void test_faults(void **state)
 static void test_garbage(void **state)
 {
     struct cold_told of_writer = {.n = 0}, told = {.n = 0};
-    struct rn_cold_store *writer = open_store(NULL, &cold_roomy, &of_writer), *reader;
+    struct rn_cold_store *writer = cold_open(NULL, &cold_roomy, &of_writer), *reader;
     struct rn_cold_id id = cold_id();
     struct rn_print print = rn_cold_fingerprint(&id);
     char path[300], hex[RN_COLD_HEX + 1];
@@ -176,7 +164,7 @@ static void test_garbage(void **state)
 
     (void)state;
     append_chain(writer, 1, 1);
-    reader = open_store(NULL, &cold_roomy, &told);
+    reader = cold_open(NULL, &cold_roomy, &told);
     rn_cold_hex(&print, hex);
     append_chain(writer, 2, 6);
     snprintf(path, sizeof path, "%s/%s/%016x.kv", cold_folder, hex, 1);

@@ -27,18 +27,6 @@ enum { MOST_CALLS = 100000 };
 
 static const struct rn_cold_limits small = {.max_bytes = 64 << 10, .segment_bytes = 4 << 10};
 
-static struct rn_cold_store *open_store(const struct rn_cold_io *io, const struct rn_cold_limits *limits,
-                                        struct cold_told *told)
-{
-    struct rn_cold_id id = cold_id();
-    struct rn_cold_store *store;
-    runnel_error error;
-
-    assert_int_equal(rn_cold_store_open(&cold_heap, io, cold_folder, &id, limits, cold_on_record, told, &store, &error),
-                     RUNNEL_OK);
-    return store;
-}
-
 static struct rn_cold_stats stats_of(const struct rn_cold_store *store)
 {
     struct rn_cold_stats stats;
@@ -112,7 +100,7 @@ static void assert_found(size_t n)
 {
     const struct rn_cold_limits look = {.max_bytes = UINT64_MAX, .max_records = 1 << 20, .read_only = true};
     struct cold_told told = {.n = 0};
-    struct rn_cold_store *store = open_store(NULL, &look, &told);
+    struct rn_cold_store *store = cold_open(NULL, &look, &told);
 
     assert_int_equal(told.n, n);
     assert_int_equal(cold_read_all(store, &told), n);
@@ -129,8 +117,8 @@ static void test_back_and_forth(void **state)
     struct rn_cold_store *stores[2];
 
     (void)state;
-    stores[0] = open_store(NULL, &cold_roomy, &told[0]);
-    stores[1] = open_store(NULL, &cold_roomy, &told[1]);
+    stores[0] = cold_open(NULL, &cold_roomy, &told[0]);
+    stores[1] = cold_open(NULL, &cold_roomy, &told[1]);
     for (uint32_t turn = 0; turn < 20; turn++) {
         uint32_t one = turn % 2, other = 1 - one;
 
@@ -146,7 +134,7 @@ static void test_back_and_forth(void **state)
         assert_int_equal(told[other].n, 17 * (turn + 1));
         assert_told_once(&told[other]);
         assert_int_equal(cold_read_all(stores[other], &told[other]), told[other].n);
-        stores[one] = open_store(NULL, &cold_roomy, &told[one]);
+        stores[one] = cold_open(NULL, &cold_roomy, &told[one]);
         assert_int_equal(told[one].n, 17 * (turn + 1));
     }
     rn_cold_store_close(stores[0]);
@@ -166,7 +154,7 @@ static void test_race(void **state)
 
     (void)state;
     for (unsigned i = 0; i <= READERS; i++)
-        stores[i] = open_store(NULL, &cold_roomy, &told[i]);
+        stores[i] = cold_open(NULL, &cold_roomy, &told[i]);
     for (unsigned alive = READERS; alive > 0; alive--) {
         unsigned n_writers = 0, writer = 0;
 
@@ -210,8 +198,8 @@ static void test_torn(void **state)
         uint64_t handle = 0, n = 0;
 
         cold_disk_init(&disk);
-        writer = open_store(&disk.io, &small, &of_writer);
-        reader = open_store(NULL, &small, &told);
+        writer = cold_open(&disk.io, &small, &of_writer);
+        reader = cold_open(NULL, &small, &told);
         disk.fail_at = disk.calls + fail_at;
         disk.for_good = true;
         while (n < 60 && cold_append(writer, (struct cold_key){(uint32_t)fail_at, (uint32_t)n, 0}, handle, &handle) ==
@@ -245,13 +233,13 @@ static void test_faults(void **state)
     (void)state;
     for (; more; fail_at++) {
         struct cold_told of_writer = {.n = 0}, told = {.n = 0};
-        struct rn_cold_store *writer = open_store(NULL, &small, &of_writer), *reader;
+        struct rn_cold_store *writer = cold_open(NULL, &small, &of_writer), *reader;
         struct cold_disk disk;
         runnel_error error;
 
         cold_disk_init(&disk);
         append_chain(writer, 1, 40, NULL);
-        reader = open_store(&disk.io, &small, &told);
+        reader = cold_open(&disk.io, &small, &told);
         append_chain(writer, 2, 40, NULL);
         rn_cold_store_close(writer);
         disk.fail_at = disk.calls + fail_at;
@@ -303,11 +291,11 @@ static void test_refused(void **state)
     (void)state;
     io.lock = odd_lock;
     for (int later = 0; later < 2; later++) {
-        struct rn_cold_store *writer = open_store(NULL, &cold_roomy, &of_writer), *reader;
+        struct rn_cold_store *writer = cold_open(NULL, &cold_roomy, &of_writer), *reader;
 
         n_locks = 0;
         lock_says = later ? -EWOULDBLOCK : -ENOLCK;
-        reader = open_store(&io, &cold_roomy, &told);
+        reader = cold_open(&io, &cold_roomy, &told);
         lock_says = -ENOLCK;
         for (uint32_t i = 0; i < 10; i++) {
             append_chain(writer, 10 * (uint32_t)later + i, 4, NULL);
@@ -333,18 +321,18 @@ static void test_refused(void **state)
 static void test_removed(void **state)
 {
     struct cold_told of_writer = {.n = 0}, of_third = {.n = 0}, told = {.n = 0};
-    struct rn_cold_store *writer = open_store(NULL, &small, &of_writer), *reader, *third;
+    struct rn_cold_store *writer = cold_open(NULL, &small, &of_writer), *reader, *third;
     uint64_t handle;
     runnel_error error;
 
     (void)state;
     append_chain(writer, 1, 6, NULL);
-    reader = open_store(NULL, &small, &told);
+    reader = cold_open(NULL, &small, &told);
     cold_folder_remove(cold_folder);
     follow(reader, &told);
     assert_false(writes(reader));
     assert_int_equal(cold_read_all(reader, &told), 6);
-    third = open_store(NULL, &small, &of_third);
+    third = cold_open(NULL, &small, &of_third);
     assert_true(writes(third));
     append_chain(third, 2, 70, &of_third);
     while (cold_append(writer, (struct cold_key){3, 0, 0}, 0, &handle) == RUNNEL_OK) /* until it needs a new segment */
@@ -373,12 +361,12 @@ static void test_removed(void **state)
 static void test_forgotten(void **state)
 {
     struct cold_told of_writer = {.n = 0}, told = {.n = 0};
-    struct rn_cold_store *writer = open_store(NULL, &small, &of_writer), *reader;
+    struct rn_cold_store *writer = cold_open(NULL, &small, &of_writer), *reader;
 
     (void)state;
     append_chain(writer, 1, 3, &of_writer);
     append_chain(writer, 2, 3, &of_writer);
-    reader = open_store(NULL, &small, &told);
+    reader = cold_open(NULL, &small, &told);
     rn_cold_store_forget(writer, of_writer.records[4].handle); /* the second of the second chain, and the third */
     rn_cold_store_used(reader, of_writer.records[2].handle);
     follow(reader, &told);
@@ -434,7 +422,7 @@ static void test_unread(void **state)
 {
     struct cold_told of_writer = {.n = 0};
     struct rn_cold_io io = rn_cold_io_machine;
-    struct rn_cold_store *writer = open_store(NULL, &small, &of_writer);
+    struct rn_cold_store *writer = cold_open(NULL, &small, &of_writer);
 
     (void)state;
     append_chain(writer, 1, 70, NULL);
@@ -451,7 +439,7 @@ static void test_unread(void **state)
             rn_cold_store_close(writer);
         bad.n_tries = 0;
         rn_cold_segment_name(2, bad.name);
-        store = open_store(&io, &small, &told);
+        store = cold_open(&io, &small, &told);
         before = told.n;
         assert_true(writes(store) == (as_writer == 1) && rn_cold_store_follows(store));
         assert_in_range(before, 1, 60);
@@ -497,7 +485,7 @@ struct ledger {
 _Noreturn static void live(struct ledger *ledger, uint32_t life)
 {
     struct cold_told told = {.n = 0};
-    struct rn_cold_store *store = open_store(NULL, &cold_roomy, &told);
+    struct rn_cold_store *store = cold_open(NULL, &cold_roomy, &told);
     uint64_t handle = 0;
 
     while (!writes(store)) {
