@@ -56,14 +56,6 @@ static bool read_names(struct follow *follow)
     return true;
 }
 
-static bool is_named(const struct rn_cold_store *store, uint64_t number)
-{
-    for (uint32_t i = 0; i < store->names.n; i++)
-        if (store->names.numbers[i] == number)
-            return true;
-    return false;
-}
-
 static bool is_known(const struct rn_cold_store *store, uint64_t number)
 {
     for (uint32_t i = 0; i < store->n_segments; i++)
@@ -108,7 +100,8 @@ static void open_new(struct follow *follow)
     struct rn_cold_store *store = follow->store;
 
     for (uint32_t i = 0; i < store->names.n; i++) {
-        if (is_known(store, store->names.numbers[i]) || rn_cold_is_unread(store, store->names.numbers[i]))
+        if (is_known(store, store->names.numbers[i]) ||
+            rn_cold_numbers_has(&store->unread, store->names.numbers[i]))
             continue;
         if (follow->n_opened == OPENED || !open_segment(follow, store->names.numbers[i])) {
             follow->more = true;
@@ -228,7 +221,7 @@ static void look_at_ends(struct rn_cold_store *store)
 
         if (segment->fd < 0)
             continue;
-        if (!is_named(store, segment->number))
+        if (!rn_cold_numbers_has(&store->names, segment->number))
             let_go(store, slot);
         else
             segment->ended |= segment->number < store->names.numbers[store->names.n - 1];
@@ -294,7 +287,7 @@ static bool is_replaced(struct rn_cold_store *store)
         const struct rn_cold_segment *segment = &store->segments[slot];
         char name[32];
 
-        if (segment->fd < 0 || !is_named(store, segment->number))
+        if (segment->fd < 0 || !rn_cold_numbers_has(&store->names, segment->number))
             continue;
         rn_cold_segment_name(segment->number, name);
         if (store->io->same(store->io->user, segment->fd, rn_cold_path(store, name)) == 0) {

@@ -162,7 +162,6 @@ int rn_cold_lock(struct rn_cold_store *store, int flags);
 
 /* The segment is to be looked at again later. */
 void rn_cold_unread(struct rn_cold_store *store, uint64_t number);
-bool rn_cold_is_unread(const struct rn_cold_store *store, uint64_t number);
 
 /* What it is time for: takes the lock if the writer has gone, looks again at segments that could not be read; and reads
  * the folder anew where there is reason to. */

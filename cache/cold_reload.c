@@ -41,18 +41,10 @@ static void put_off(struct rn_cold_pause *pause)
     pause->left = pause->apart - 1;
 }
 
-bool rn_cold_is_unread(const struct rn_cold_store *store, uint64_t number)
-{
-    for (size_t i = 0; i < store->unread.n; i++)
-        if (store->unread.numbers[i] == number)
-            return true;
-    return false;
-}
-
 /* Without memory it is not looked at again before the next load. */
 void rn_cold_unread(struct rn_cold_store *store, uint64_t number)
 {
-    if (!rn_cold_is_unread(store, number))
+    if (!rn_cold_numbers_has(&store->unread, number))
         rn_cold_numbers_add(&store->unread, store->heap, number);
 }
 

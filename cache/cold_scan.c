@@ -26,6 +26,14 @@ bool rn_cold_numbers_add(struct rn_cold_numbers *of, struct rn_heap *heap, uint6
     return true;
 }
 
+bool rn_cold_numbers_has(const struct rn_cold_numbers *of, uint64_t number)
+{
+    for (size_t i = 0; i < of->n; i++)
+        if (of->numbers[i] == number)
+            return true;
+    return false;
+}
+
 static int by_number(const void *a, const void *b)
 {
     const uint64_t *x = a, *y = b;

@@ -33,6 +33,8 @@ struct rn_cold_numbers {
 /* False: no memory, and nothing has changed. */
 bool rn_cold_numbers_add(struct rn_cold_numbers *of, struct rn_heap *heap, uint64_t number);
 
+bool rn_cold_numbers_has(const struct rn_cold_numbers *of, uint64_t number);
+
 /* From the oldest to the newest. */
 void rn_cold_numbers_sort(struct rn_cold_numbers *of);
 
