@@ -9,14 +9,14 @@
 
 #include "base/alloc.h"
 #include "runnel.h"
-#include "text/answer.h"
-#include "text/template.h"
+#include "text/answer/answer.h"
+#include "text/template/template.h"
 #include "text/vocab.h"
 
 /* One template of a model's file. */
 struct rn_chat_template {
-    char *name;                /* "" for tokenizer.chat_template, "tool_use" for tokenizer.chat_template.tool_use */
-    struct rn_template *parsed;/* NULL: error says why */
+    char *name;                 /* "" for tokenizer.chat_template, "tool_use" for tokenizer.chat_template.tool_use */
+    struct rn_template *parsed; /* NULL: error says why */
     runnel_error error;
     const struct rn_answer_format *format;
 };
@@ -39,10 +39,10 @@ struct rn_chat {
     const struct rn_template *tmpl;
     struct rn_template *own; /* tmpl, when the chat brought it */
     const struct rn_answer_format *format;
-    char *context;           /* [context_bytes] */
+    char *context; /* [context_bytes] */
     size_t context_bytes;
-    char *tools;             /* NUL-terminated, or NULL */
-    int64_t now_s;           /* never 0 */
+    char *tools;   /* NUL-terminated, or NULL */
+    int64_t now_s; /* never 0 */
 };
 
 /* Checks a chat and copies what it needs. `given` is read up to its struct_size. INVALID, NOT_FOUND, FORMAT,

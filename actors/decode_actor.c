@@ -670,8 +670,7 @@ static runnel_status take_batches(struct rn_decode *decode, struct rn_heap *heap
     decode->parents = rn_alloc(heap, limits->max_rows, sizeof decode->parents[0]);
     step->logits = rn_alloc(heap, (size_t)limits->max_outs * decode->model->parts.n_vocab, sizeof(float));
     step->feature_rows = decode->feature_rows = rn_alloc(heap, limits->max_rows, sizeof decode->feature_rows[0]);
-    decode->features =
-        rn_alloc(heap, (size_t)limits->max_rows * decode->model->parts.row_features + 1, sizeof(float));
+    decode->features = rn_alloc(heap, (size_t)limits->max_rows * decode->model->parts.row_features + 1, sizeof(float));
     step->features = decode->features;
     decode->batches[1].step = *step;
     decode->batch = &decode->batches[0];

@@ -40,7 +40,7 @@
 #include "actors/draft_share.h"
 #include "actors/pace.h"
 #include "actors/request.h"
-#include "actors/runtime.h"
+#include "actors/runtime/runtime.h"
 #include "actors/tier_actor.h"
 #include "model/backend.h"
 #include "sampling/sampler.h"
@@ -62,15 +62,15 @@ struct rn_batch_out {
     bool sample;                /* draw the token of position + 1 */
     bool want_logprobs;
     uint32_t n_top;
-    float *keep_logits;         /* copy the logits here; NULL: no */
-    bool follows;               /* the row's token is a draft: it counts if its parent has drawn `draft` ... */
-    uint32_t behind;            /* ... which is the row so many outs before ... */
+    float *keep_logits; /* copy the logits here; NULL: no */
+    bool follows;       /* the row's token is a draft: it counts if its parent has drawn `draft` ... */
+    uint32_t behind;    /* ... which is the row so many outs before ... */
     int32_t draft;
-    bool refuted;               /* ... and has not */
-    struct rn_second second;    /* of a draft of the chain: its runner-up, row or not; token -1: none is known */
-    uint32_t strayed;           /* of a leaf: the position at whose place it stores; 0: at its own */
+    bool refuted;            /* ... and has not */
+    struct rn_second second; /* of a draft of the chain: its runner-up, row or not; token -1: none is known */
+    uint32_t strayed;        /* of a leaf: the position at whose place it stores; 0: at its own */
     runnel_status status;
-    bool drawn;                 /* the request has taken its token ... */
+    bool drawn;                     /* the request has taken its token ... */
     bool tells_token, tells_logits; /* ... and its reader is told of it, or of the logits */
     struct rn_pick pick;
 };
@@ -81,17 +81,17 @@ struct rn_batch_part {
     uint32_t n_rows;
     uint32_t n_outs;
     uint32_t features, n_features; /* of the step's: the first, and how many are its own */
-    struct rn_embed *embed; /* the request's, lent to the sampler; or NULL */
-    runnel_status status;   /* of its embedding: the sampler's */
-    bool prompt;     /* a chunk of its prompt */
-    bool last;       /* and its end */
-    uint32_t n_done; /* the request's, with this step */
+    struct rn_embed *embed;        /* the request's, lent to the sampler; or NULL */
+    runnel_status status;          /* of its embedding: the sampler's */
+    bool prompt;                   /* a chunk of its prompt */
+    bool last;                     /* and its end */
+    uint32_t n_done;               /* the request's, with this step */
     bool tells_progress, tells_computed, tells_embedding;
     uint32_t n_drafts, n_branches, n_accepted; /* of the chain, runners-up; of all, those that were right */
-    uint32_t leaves;  /* bit i: the runner-up of the chain's draft i is one of its rows */
+    uint32_t leaves;                           /* bit i: the runner-up of the chain's draft i is one of its rows */
     uint32_t strayed; /* not 0: the last true row is a leaf, with so many rows of the part before it */
     bool moves;       /* what strayed in the step before is moved */
-    bool by_model;   /* the drafts are the drafter's, not the proposer's */
+    bool by_model;    /* the drafts are the drafter's, not the proposer's */
 };
 
 struct rn_batch {
@@ -100,13 +100,13 @@ struct rn_batch {
     struct rn_batch_out *outs;   /* [limits.max_outs] */
     struct rn_batch_part *parts; /* [limits.max_seqs] */
     uint32_t n_parts;
-    uint32_t n_answer_rows;      /* rows of running sequences, the first ones */
-    bool read_along;             /* one of them is not of the background */
-    uint32_t n_drafts, n_spare;  /* drafts it has, runners-up included, and for which there is still room */
-    uint32_t n_branches;         /* runners-up */
-    uint64_t begin_ns, end_ns;   /* of the step: submit, and its end on the backend's thread */
-    bool waited;                 /* for a pass of the drafter: its time says nothing of its cost */
-    struct rn_token_list *list;  /* for its events */
+    uint32_t n_answer_rows;     /* rows of running sequences, the first ones */
+    bool read_along;            /* one of them is not of the background */
+    uint32_t n_drafts, n_spare; /* drafts it has, runners-up included, and for which there is still room */
+    uint32_t n_branches;        /* runners-up */
+    uint64_t begin_ns, end_ns;  /* of the step: submit, and its end on the backend's thread */
+    bool waited;                /* for a pass of the drafter: its time says nothing of its cost */
+    struct rn_token_list *list; /* for its events */
     struct rn_computed_list *computed;
 };
 
@@ -120,23 +120,23 @@ struct rn_credit {
 struct rn_decode {
     struct rn_actor actor; /* first */
     struct runnel_model *model;
-    struct rn_request **running;  /* [max_streams] */
+    struct rn_request **running; /* [max_streams] */
     uint32_t n_running, cursor;
     struct rn_request_queue prompts;
-    struct rn_credit *credits;    /* [max_streams] */
-    struct rn_batch batches[2];   /* one in flight, and one that is taken apart */
-    struct rn_batch *batch;       /* the one that is composed, or in flight */
-    uint32_t *feature_rows;       /* [max_rows]: of the step that is composed, or in flight */
-    int32_t *parents;             /* [max_rows]: likewise */
-    float *features;              /* [max_rows, row_features]: likewise, but where a drafter reads them */
+    struct rn_credit *credits;  /* [max_streams] */
+    struct rn_batch batches[2]; /* one in flight, and one that is taken apart */
+    struct rn_batch *batch;     /* the one that is composed, or in flight */
+    uint32_t *feature_rows;     /* [max_rows]: of the step that is composed, or in flight */
+    int32_t *parents;           /* [max_rows]: likewise */
+    float *features;            /* [max_rows, row_features]: likewise, but where a drafter reads them */
     struct rn_pace pace;
     struct rn_step_cost cost;
     struct rn_draft_share share;
     bool in_flight;
-    uint64_t now_us;              /* when the batch that is taken apart came back */
+    uint64_t now_us; /* when the batch that is taken apart came back */
     struct rn_drafting drafting;
-    struct rn_msg *close;         /* CLOSE, until the draft actor is quiet */
-    bool shortage;                /* the tier wants back what stalls */
+    struct rn_msg *close; /* CLOSE, until the draft actor is quiet */
+    bool shortage;        /* the tier wants back what stalls */
     struct rn_token_list lists[RN_TOKEN_LISTS];
     struct rn_token_list *free_lists;
     struct rn_computed_list computed_lists[RN_COMPUTED_LISTS];

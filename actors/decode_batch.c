@@ -234,9 +234,9 @@ static void add_guessed(struct rn_decode *decode, struct rn_batch_part *part, ui
     n = guesses.n < room ? guesses.n : room;
     for (uint32_t i = 0; i < n; i++)
         shares[i] = is_second(decode, &guesses, i) ? guesses.seconds[i].share : 0;
-    shape = rn_speculation_shape(speculation, &decode->cost, decode->n_running + decode->batch->n_drafts,
-                                 decode->n_running, speculation->rest > 0 ? room : n, branches ? room : n,
-                                 branches ? shares : NULL);
+    shape =
+        rn_speculation_shape(speculation, &decode->cost, decode->n_running + decode->batch->n_drafts, decode->n_running,
+                             speculation->rest > 0 ? room : n, branches ? room : n, branches ? shares : NULL);
     rn_speculation_share(speculation, &decode->drafting.fund);
     part->by_model = shape.n_chain > 0;
     add_those(decode, part, guesses.tokens, shape.n_chain);
@@ -350,8 +350,8 @@ static void grow(struct rn_decode *decode, struct rn_request *request)
         return;
     request->growing = true;
     msg = rn_msg_new(decode->actor.runtime, RN_MSG_GROW);
-    msg->stream = (struct rn_pay_stream){request->slot, request->generation,
-                                         needed < RN_LEASE_BLOCKS ? needed : RN_LEASE_BLOCKS};
+    msg->stream =
+        (struct rn_pay_stream){request->slot, request->generation, needed < RN_LEASE_BLOCKS ? needed : RN_LEASE_BLOCKS};
     rn_actor_send(&decode->model->tier.actor, msg);
 }
 

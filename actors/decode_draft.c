@@ -7,16 +7,16 @@
 #include "actors/engine.h"
 #include "base/check.h"
 
-#define NEWS_TOKENS 4096u /* of one list: a long prompt goes in several */
-#define PROMPT_FEATURES 512u /* of so many positions at its end */
-#define TRIAL 2u          /* guesses that a stream waits for when it tries again */
+#define NEWS_TOKENS 4096u     /* of one list: a long prompt goes in several */
+#define PROMPT_FEATURES 512u  /* of so many positions at its end */
+#define TRIAL 2u              /* guesses that a stream waits for when it tries again */
 #define TRIAL_ACCEPTANCE 0.9f /* what it would have to find */
-#define PATIENCE 4u       /* so many times what a wait should take ... */
-#define PATIENCE_US 2000u /* ... and this are waited at most */
-#define READ_SHARE 0.5f   /* of a purse, for what is to be read: the other half finds out whether that was of use */
-#define READ_PROMPT 0.03125f /* of the time that the model takes for a prompt */
-#define READ_BESIDE 16.0f /* steps, where nobody waits for it but its own first guess */
-#define LEAD 4u           /* steps of a rest, the last ones, whose features are wanted: a head needs little of the past */
+#define PATIENCE 4u           /* so many times what a wait should take ... */
+#define PATIENCE_US 2000u     /* ... and this are waited at most */
+#define READ_SHARE 0.5f       /* of a purse, for what is to be read: the other half finds out whether that was of use */
+#define READ_PROMPT 0.03125f  /* of the time that the model takes for a prompt */
+#define READ_BESIDE 16.0f     /* steps, where nobody waits for it but its own first guess */
+#define LEAD 4u /* steps of a rest, the last ones, whose features are wanted: a head needs little of the past */
 
 static struct rn_draft_lane *lane_of(const struct rn_decode *decode, const struct rn_request *request)
 {
@@ -230,8 +230,8 @@ static void pay(struct rn_decode *decode)
     uint64_t us = rn_now_us(&decode->model->engine->clock) - drafting->asked_us;
     uint64_t read_us = (uint64_t)(drafting->drafter->row_us * (float)(RN_DRAFT_LAG * drafting->n_waiting));
     uint64_t most = (uint64_t)2 * drafting->passes * drafting->pass_us + read_us; /* beyond it was held up */
-    float price = (float)drafting->n_rows * (float)(us < most ? us : most) /
-                  rn_step_cost_of(&decode->cost, drafting->n_rows);
+    float price =
+        (float)drafting->n_rows * (float)(us < most ? us : most) / rn_step_cost_of(&decode->cost, drafting->n_rows);
 
     drafting->unpaid = false;
     for (uint32_t i = 0; i < decode->n_running; i++)
@@ -299,8 +299,12 @@ bool rn_drafting_holds(struct rn_decode *decode)
         n = look_at(decode, decode->running[i], n, &n_plain);
     if (n == 0)
         return false;
-    wait = (struct rn_wait){.streams = drafting->outlooks, .n_streams = n, .n_plain = n_plain, .cost = &decode->cost,
-                            .pass_us = drafting->pass_us, .beside = drafting->drafter->concurrent};
+    wait = (struct rn_wait){.streams = drafting->outlooks,
+                            .n_streams = n,
+                            .n_plain = n_plain,
+                            .cost = &decode->cost,
+                            .pass_us = drafting->pass_us,
+                            .beside = drafting->drafter->concurrent};
     wait.most_passes = affordable(decode, n + n_plain);
     bound_rows(decode, n, n_plain);
     passes = rn_wait_passes(&wait);
@@ -445,13 +449,22 @@ static void add_news(struct rn_decode *decode, struct rn_news_list *list, const 
     begins = !lane->told;
     n = request->n_tokens - lane->n_told;
     n = n < list->token_capacity - list->n_tokens ? n : list->token_capacity - list->n_tokens;
-    *news = (struct rn_news){
-        .slot = request->slot, .generation = request->generation, .waits = lane->waits, .begins = begins,
-        .n_limit = request->n_limit,
-        .first = lane->n_told, .n_tokens = n, .tokens = list->tokens + list->n_tokens, .n_flying = lane->n_flying,
-        .leaves = lane->leaves, .flying = lane->flying, .want = lane->want,
-        .odds = rn_odds_of(&request->model_speculation), .features_at = lane->features_at,
-        .n_positions = lane->n_positions, .strayed = lane->strayed};
+    *news = (struct rn_news){.slot = request->slot,
+                             .generation = request->generation,
+                             .waits = lane->waits,
+                             .begins = begins,
+                             .n_limit = request->n_limit,
+                             .first = lane->n_told,
+                             .n_tokens = n,
+                             .tokens = list->tokens + list->n_tokens,
+                             .n_flying = lane->n_flying,
+                             .leaves = lane->leaves,
+                             .flying = lane->flying,
+                             .want = lane->want,
+                             .odds = rn_odds_of(&request->model_speculation),
+                             .features_at = lane->features_at,
+                             .n_positions = lane->n_positions,
+                             .strayed = lane->strayed};
     if (news->n_positions > 0)
         news->features = list->features + (size_t)lane->features * decode->model->parts.row_features;
     lane->n_positions = 0;

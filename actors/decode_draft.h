@@ -18,27 +18,28 @@
 
 #include "actors/drafter.h"
 #include "actors/request.h"
-#include "actors/runtime.h"
+#include "actors/runtime/runtime.h"
 #include "sampling/wait.h"
 
 struct rn_decode;
 struct runnel_model;
 
 struct rn_draft_lane {
-    uint32_t generation;  /* of the stream that has it; 0: none */
+    uint32_t generation; /* of the stream that has it; 0: none */
     enum rn_drafts_state state;
-    bool begun;           /* the draft actor has been told of it, or will be */
-    bool changed;         /* it is to be told */
-    bool ending;          /* its end is to be told */
-    bool told;            /* the draft actor knows of it ... */
-    uint32_t n_told;      /* ... and so many of its tokens */
-    float free_us;        /* reading its past may take so long for nothing; what it takes more is paid for ... */
-    float read_us;        /* ... when the next step begins: this is still to be paid */
+    bool begun;      /* the draft actor has been told of it, or will be */
+    bool changed;    /* it is to be told */
+    bool ending;     /* its end is to be told */
+    bool told;       /* the draft actor knows of it ... */
+    uint32_t n_told; /* ... and so many of its tokens */
+    float free_us;   /* reading its past may take so long for nothing; what it takes more is paid for ... */
+    float read_us;   /* ... when the next step begins: this is still to be paid */
     uint32_t want, n_flying, leaves;
     bool flying, waits;
-    bool waited;          /* for the next step */
-    uint32_t features_at, n_positions, features; /* to be told: positions; the first one's row of those of the list ... */
-    uint32_t strayed;     /* ... and not 0: the last one's is so many behind it */
+    bool waited; /* for the next step */
+    uint32_t features_at, n_positions,
+        features;     /* to be told: positions; the first one's row of those of the list ... */
+    uint32_t strayed; /* ... and not 0: the last one's is so many behind it */
     struct rn_guess_line lines[RN_GUESS_LINES];
 };
 
@@ -52,18 +53,18 @@ struct rn_drafting {
     struct rn_news_list lists[RN_NEWS_LISTS];
     struct rn_news_list *free_lists;
     struct rn_news_list *filling, *full; /* with features: that of the step in flight, and of one that is settled */
-    uint32_t pass_us;            /* a guess more; 0: not known */
-    uint32_t serial, answered;   /* of waits */
+    uint32_t pass_us;                    /* a guess more; 0: not known */
+    uint32_t serial, answered;           /* of waits */
     uint32_t patience_us;
-    uint64_t asked_us;           /* when the last wait began ... */
-    uint32_t passes;             /* ... for so many ... */
-    uint32_t n_rows, n_waiting;  /* ... for a step of so many rows and streams that wait ... */
-    bool unpaid;                 /* ... which have not paid for it */
-    float money;                 /* of those that could wait: what their purses hold (sampling/speculate.h) */
-    float fund;                  /* of all requests that draft with it: see rn_speculation_share */
-    uint64_t ends_us;            /* of the step in flight: when it should end; 0: not known */
-    bool must_tell;              /* the serial is still to be told */
-    bool waited;                 /* for the step that is to begin */
+    uint64_t asked_us;          /* when the last wait began ... */
+    uint32_t passes;            /* ... for so many ... */
+    uint32_t n_rows, n_waiting; /* ... for a step of so many rows and streams that wait ... */
+    bool unpaid;                /* ... which have not paid for it */
+    float money;                /* of those that could wait: what their purses hold (sampling/speculate.h) */
+    float fund;                 /* of all requests that draft with it: see rn_speculation_share */
+    uint64_t ends_us;           /* of the step in flight: when it should end; 0: not known */
+    bool must_tell;             /* the serial is still to be told */
+    bool waited;                /* for the step that is to begin */
     bool failed, closing, closed;
 };
 

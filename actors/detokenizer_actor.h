@@ -4,7 +4,7 @@
 #ifndef RN_ACTORS_DETOKENIZER_ACTOR_H
 #define RN_ACTORS_DETOKENIZER_ACTOR_H
 
-#include "actors/runtime.h"
+#include "actors/runtime/runtime.h"
 #include "runnel.h"
 
 struct runnel_model;
@@ -16,8 +16,8 @@ struct rn_token_item {
     int32_t token;
     float logprob;
     uint32_t n_top;
-    bool joined;            /* on the way back: it became part of another event, and its credit is free */
-    const float *logits;    /* LOGITS: a row of the outlet's buffer, held by the stream's credit */
+    bool joined;         /* on the way back: it became part of another event, and its credit is free */
+    const float *logits; /* LOGITS: a row of the outlet's buffer, held by the stream's credit */
     uint64_t position;
     uint64_t prompt_done, prompt_total;
     runnel_logprob top[RUNNEL_MAX_TOP_LOGPROBS];

@@ -322,8 +322,10 @@ runnel_status rn_draft_actor_init(struct rn_draft_actor *draft, struct runnel_mo
 {
     struct rn_drafter *drafter = &model->parts.drafter;
 
-    *draft = (struct rn_draft_actor){.model = model, .drafter = drafter->kind != RN_DRAFTER_NONE ? drafter : NULL,
-                                     .guess_us = drafter->pass_us, .row_us = drafter->row_us};
+    *draft = (struct rn_draft_actor){.model = model,
+                                     .drafter = drafter->kind != RN_DRAFTER_NONE ? drafter : NULL,
+                                     .guess_us = drafter->pass_us,
+                                     .row_us = drafter->row_us};
     if (draft->drafter != NULL && take_pass(draft, &model->engine->heap) != RUNNEL_OK) {
         rn_draft_actor_fini(draft);
         return RUNNEL_NO_MEMORY;
@@ -373,12 +375,12 @@ bool rn_draft_actor_check(const struct rn_draft_actor *draft)
         const struct rn_seat *seat = &draft->seats[i];
 
         n_blocks += seat->n_blocks + rn_branch_own(seat);
-        if (seat->generation == 0 ? seat->n_blocks != 0 || seat->tokens != NULL
-                                  : seat->n_known > seat->n_tokens || seat->n_tokens > seat->capacity ||
-                                        seat->layers[0].n_done - seat->layers[0].shift >
-                                            seat->n_blocks * draft->drafter->limits.block_tokens ||
-                                        seat->n_blocks > seat->max_blocks ||
-                                        !rn_branch_check(seat, draft->drafter->limits.block_tokens))
+        if (seat->generation == 0
+                ? seat->n_blocks != 0 || seat->tokens != NULL
+                : seat->n_known > seat->n_tokens || seat->n_tokens > seat->capacity ||
+                      seat->layers[0].n_done - seat->layers[0].shift >
+                          seat->n_blocks * draft->drafter->limits.block_tokens ||
+                      seat->n_blocks > seat->max_blocks || !rn_branch_check(seat, draft->drafter->limits.block_tokens))
             return false;
     }
     return n_blocks == n_references;

@@ -28,7 +28,7 @@
 #include "actors/draft_branch.h"
 #include "actors/draft_past.h"
 #include "actors/drafter.h"
-#include "actors/runtime.h"
+#include "actors/runtime/runtime.h"
 #include "cache/block_pool.h"
 #include "sampling/sampler.h"
 
@@ -38,32 +38,32 @@ struct rn_seat {
     uint32_t slot, generation; /* of the stream; generation 0: free */
     uint32_t base;             /* of the sequence, where the seat's positions begin */
     uint32_t capacity;
-    int32_t *tokens;           /* [capacity] */
+    int32_t *tokens; /* [capacity] */
     uint32_t n_known, n_tokens;
     struct rn_second seconds[RN_GUESS_MOST]; /* the runner-up of the guess of index i at i % RN_GUESS_MOST */
-    uint32_t n_valid;          /* while in_pass: tokens before this one are what they were when the pass began */
-    uint32_t from;             /* while in_pass: the token of its first row */
-    uint32_t *blocks;          /* [n_blocks] of [max_blocks] */
+    uint32_t n_valid; /* while in_pass: tokens before this one are what they were when the pass began */
+    uint32_t from;    /* while in_pass: the token of its first row */
+    uint32_t *blocks; /* [n_blocks] of [max_blocks] */
     uint32_t n_blocks, max_blocks;
     struct rn_branch branch;
     runnel_sampling sampling;
-    struct rn_odds odds;       /* as told */
+    struct rn_odds odds;             /* as told */
     uint32_t n_flying, leaves, want; /* likewise */
     bool flying, waits;
-    uint64_t salt;             /* shares what it has computed with seats of the same alone */
-    bool more;                 /* as told: the rest of its past comes with the next news */
-    float may_read_us, read_us;/* likewise, what may be spent on reading; what was, and decode does not know of yet */
-    uint32_t n_past;           /* while in_pass: rows of its past that are read there */
-    bool looked, caught_up;    /* what is there of its past was taken over; all of it has been computed once */
-    bool in_pass, ended;       /* its line has rows in the pass */
-    bool changed;              /* decode does not know all of it */
+    uint64_t salt;              /* shares what it has computed with seats of the same alone */
+    bool more;                  /* as told: the rest of its past comes with the next news */
+    float may_read_us, read_us; /* likewise, what may be spent on reading; what was, and decode does not know of yet */
+    uint32_t n_past;            /* while in_pass: rows of its past that are read there */
+    bool looked, caught_up;     /* what is there of its past was taken over; all of it has been computed once */
+    bool in_pass, ended;        /* its line has rows in the pass */
+    bool changed;               /* decode does not know all of it */
     struct rn_seat_layer {
-        uint32_t n_done;       /* tokens whose rows are computed, those of the pass in flight included */
-        uint32_t shift;        /* rows begin with this token: that of index i lies at position i - shift. See below */
+        uint32_t n_done;         /* tokens whose rows are computed, those of the pass in flight included */
+        uint32_t shift;          /* rows begin with this token: that of index i lies at position i - shift. See below */
         uint32_t f_first, f_end; /* inputs of rows (f_first, f_end] are there ... */
-        float *features;       /* ... [RN_SEAT_FEATURES][n_features]: that of row p + 1 at p % RN_SEAT_FEATURES */
-    } layers[RN_DRAFT_LAYERS]; /* of the drafter; all but FEATURES have one */
-    float *own;                /* [n_features]: what the last layer's row of token own_at gave; 0: none */
+        float *features;         /* ... [RN_SEAT_FEATURES][n_features]: that of row p + 1 at p % RN_SEAT_FEATURES */
+    } layers[RN_DRAFT_LAYERS];   /* of the drafter; all but FEATURES have one */
+    float *own;                  /* [n_features]: what the last layer's row of token own_at gave; 0: none */
     uint32_t own_at;
     enum rn_drafts_state state;
 };
@@ -87,37 +87,37 @@ struct rn_seat {
 struct rn_draft_actor {
     struct rn_actor actor; /* first */
     struct runnel_model *model;
-    struct rn_drafter *drafter;  /* the model's; NULL: it has none */
+    struct rn_drafter *drafter; /* the model's; NULL: it has none */
     struct rn_block_pool pool;
-    struct rn_seat *seats;       /* [n_seats]: twice as many as draft at once, since one that has ended waits for its
-                                    pass */
+    struct rn_seat *seats; /* [n_seats]: twice as many as draft at once, since one that has ended waits for its
+                              pass */
     uint32_t n_seats, cursor;
     struct rn_draft_past pasts[RN_DRAFT_PASTS];
-    uint64_t clock;              /* of their use */
+    uint64_t clock; /* of their use */
     struct rn_sampler_scratch *scratch;
     struct rn_step pass;
-    struct rn_seat **seat_of;    /* [max_seqs]: of the pass's sequences */
-    uint32_t layer;              /* of the pass */
-    uint32_t *feature_rows;      /* [max_rows]: of the last layer the last row of each seat, else all rows */
-    float *inputs;               /* [max_rows, n_features] */
-    struct rn_msg *msg;          /* becomes DRAFTED */
+    struct rn_seat **seat_of; /* [max_seqs]: of the pass's sequences */
+    uint32_t layer;           /* of the pass */
+    uint32_t *feature_rows;   /* [max_rows]: of the last layer the last row of each seat, else all rows */
+    float *inputs;            /* [max_rows, n_features] */
+    struct rn_msg *msg;       /* becomes DRAFTED */
     bool in_flight, failed;
-    bool guesses;                /* the pass in flight is one of guesses alone: its time is what a guess costs */
-    bool waited;                 /* the target had a step in flight when the pass began */
-    uint64_t begin_ns, end_ns;   /* of the pass ... */
+    bool guesses;              /* the pass in flight is one of guesses alone: its time is what a guess costs */
+    bool waited;               /* the target had a step in flight when the pass began */
+    uint64_t begin_ns, end_ns; /* of the pass ... */
     int64_t begin_verified_ns, end_verified_ns; /* ... and how long the target had computed by then */
-    uint32_t guess_us;           /* smoothed: of a pass of guesses; 0: not known */
-    float row_us;                /* likewise: what a row of a prompt takes more */
-    uint32_t target_us;          /* as told; 0: not known */
-    uint32_t n_idle;             /* steps of the target since the drafter was too slow */
-    uint32_t serial, answered;   /* of waits: the last asked, the last answered */
+    uint32_t guess_us;                          /* smoothed: of a pass of guesses; 0: not known */
+    float row_us;                               /* likewise: what a row of a prompt takes more */
+    uint32_t target_us;                         /* as told; 0: not known */
+    uint32_t n_idle;                            /* steps of the target since the drafter was too slow */
+    uint32_t serial, answered;                  /* of waits: the last asked, the last answered */
     uint64_t patience_until_us;
-    uint64_t ends_us;            /* as told: of the target's step in flight; 0: none */
-    bool has_time;               /* for a pass that ends before that step: as it is while one is composed */
+    uint64_t ends_us; /* as told: of the target's step in flight; 0: none */
+    bool has_time;    /* for a pass that ends before that step: as it is while one is composed */
     struct rn_drafts_list lists[RN_DRAFTS_LISTS];
     struct rn_drafts_list *free_lists;
-    struct rn_msg *last_news;    /* with the closing list: goes back when nothing is in flight */
-    bool said_last;              /* decode has its last word */
+    struct rn_msg *last_news; /* with the closing list: goes back when nothing is in flight */
+    bool said_last;           /* decode has its last word */
 };
 
 runnel_status rn_draft_actor_init(struct rn_draft_actor *draft, struct runnel_model *model);
@@ -133,8 +133,8 @@ void rn_draft_end_pass(struct rn_draft_actor *draft);
 bool rn_draft_is_sated(const struct rn_draft_actor *draft, const struct rn_seat *seat);
 
 /* draft_pass.c: draws the seat's guess for token index i. False: these logits have none, and the seat is off now. */
-bool rn_draft_guess(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t i, const float *logits,
-                    int32_t *token, struct rn_second *second);
+bool rn_draft_guess(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t i, const float *logits, int32_t *token,
+                    struct rn_second *second);
 
 /* Has the seat rows in the pass in flight, of its line or its branch? */
 bool rn_draft_in_pass(const struct rn_seat *seat);

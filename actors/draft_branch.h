@@ -36,17 +36,17 @@ struct rn_draft_actor;
 struct rn_seat;
 
 struct rn_branch {
-    uint32_t at;                /* its first token's index, at which the line has another one; 0: there is no branch */
-    uint32_t n_tokens;          /* tokens [at, n_tokens) are its own; those before the line's */
+    uint32_t at;       /* its first token's index, at which the line has another one; 0: there is no branch */
+    uint32_t n_tokens; /* tokens [at, n_tokens) are its own; those before the line's */
     int32_t tokens[RN_GUESS_MOST];
     struct rn_second seconds[RN_GUESS_MOST]; /* likewise */
-    float chance;               /* that guesses behind its first token are of use, as it was when it began */
-    bool leaf;                  /* that token is a row of the step in flight */
-    uint32_t n_done, from;      /* as the seat's */
-    uint32_t *blocks;           /* [n_blocks] of [max_blocks], the first n_shared of which are the line's; NULL: this
-                                   drafter has no branches */
+    float chance;          /* that guesses behind its first token are of use, as it was when it began */
+    bool leaf;             /* that token is a row of the step in flight */
+    uint32_t n_done, from; /* as the seat's */
+    uint32_t *blocks;      /* [n_blocks] of [max_blocks], the first n_shared of which are the line's; NULL: this
+                              drafter has no branches */
     uint32_t n_shared, n_blocks;
-    bool in_pass;               /* its rows are in the pass; then the line's are not */
+    bool in_pass; /* its rows are in the pass; then the line's are not */
 };
 
 /* Memory for a branch, if the drafter has them; false on refusal. free: it is in no pass. */

@@ -168,8 +168,8 @@ static uint32_t rows_from(const struct rn_draft_actor *draft, const struct rn_se
         return 0;
     if (!is_last) /* what the next layer has not read yet stays */
         most = least(most, room(layer + 1));
-    while (n < most && (has_input(layer, first + n) ||
-                        (is_last && n == 0 && seat->own_at > 0 && seat->own_at + 1 == first)))
+    while (n < most &&
+           (has_input(layer, first + n) || (is_last && n == 0 && seat->own_at > 0 && seat->own_at + 1 == first)))
         n++;
     return n;
 }

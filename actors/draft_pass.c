@@ -12,10 +12,10 @@
 #include "actors/note.h"
 #include "base/check.h"
 
-#define SMOOTHING 0.25f /* weight of the newest pass */
-#define LEAST_CHUNK 16u /* rows of the past of one seat */
+#define SMOOTHING 0.25f    /* weight of the newest pass */
+#define LEAST_CHUNK 16u    /* rows of the past of one seat */
 #define FORGET_STEPS 1024u /* of the target, after which a drafter that was too slow may try again */
-#define JUMP 8          /* so many times what is usual a pass may count: others may have had the cores */
+#define JUMP 8             /* so many times what is usual a pass may count: others may have had the cores */
 
 bool rn_draft_in_pass(const struct rn_seat *seat)
 {
@@ -369,8 +369,8 @@ static void note_time(struct rn_draft_actor *draft, uint64_t us)
         draft->row_us += SMOOTHING * (row_us - draft->row_us);
 }
 
-bool rn_draft_guess(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t i, const float *logits,
-                    int32_t *token, struct rn_second *second)
+bool rn_draft_guess(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t i, const float *logits, int32_t *token,
+                    struct rn_second *second)
 {
     struct rn_pick pick;
 

@@ -6,9 +6,9 @@
 #include "actors/draft_actor.h"
 #include "actors/engine.h"
 
-#define AGAIN 0.25f    /* of what may be spent on a past, on what was missed at rest: there may be many of those */
-#define TAIL 32u       /* tokens that are read where all are too dear: a pass of guesses may make up for so many ... */
-#define LEAST_TAIL 8u  /* ... and where they are dear too no fewer than this, hardly worse: docs/RATIONALE.md */
+#define AGAIN 0.25f   /* of what may be spent on a past, on what was missed at rest: there may be many of those */
+#define TAIL 32u      /* tokens that are read where all are too dear: a pass of guesses may make up for so many ... */
+#define LEAST_TAIL 8u /* ... and where they are dear too no fewer than this, hardly worse: docs/RATIONALE.md */
 
 static uint32_t least(uint32_t a, uint32_t b)
 {

@@ -28,12 +28,12 @@ struct rn_seat;
 #define RN_DRAFT_PASTS 64u
 
 struct rn_draft_past {
-    uint64_t salt, used;  /* used: when it last was, by a clock of the actor's */
-    uint32_t base;        /* of its stream, where it begins */
-    uint32_t n_tokens;    /* whole blocks of them; 0: the place is free */
+    uint64_t salt, used; /* used: when it last was, by a clock of the actor's */
+    uint32_t base;       /* of its stream, where it begins */
+    uint32_t n_tokens;   /* whole blocks of them; 0: the place is free */
     uint32_t n_blocks;
-    int32_t *tokens;      /* [n_tokens] */
-    uint32_t *blocks;     /* [n_blocks], with a reference to each */
+    int32_t *tokens;  /* [n_tokens] */
+    uint32_t *blocks; /* [n_blocks], with a reference to each */
 };
 
 /* The seat's stream has ended, and the seat is in no pass: what it has computed of it is remembered, if there is memory

@@ -20,7 +20,7 @@ struct rn_draft_share {
     struct rn_draft_place {
         struct rn_ngram_store *store; /* NULL: not yet made */
         uint64_t tenant, salt;
-        uint64_t used;                /* when a request last came; 0: never */
+        uint64_t used; /* when a request last came; 0: never */
         uint32_t n_users;
     } places[RN_DRAFT_SHARES];
     uint64_t clock;

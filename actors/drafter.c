@@ -7,15 +7,15 @@
 
 #include "actors/engine.h"
 #include "base/status.h"
-#include "cache/session_print.h"
+#include "cache/store/session_print.h"
 #include "model/head.h"
 
 #define EXIT "exit:"
-#define PASSES 4u /* until its time is known */
-#define READS 3u  /* likewise of reading a past */
-#define MOST_ROWS 64u /* of a step that is measured: as many as decode together */
+#define PASSES 4u           /* until its time is known */
+#define READS 3u            /* likewise of reading a past */
+#define MOST_ROWS 64u       /* of a step that is measured: as many as decode together */
 #define MEASURE_US 1000000u /* of a load */
-#define ROWS 128u /* of a pass: a prompt is read as fast as the device can, and nothing is held up long */
+#define ROWS 128u           /* of a pass: a prompt is read as fast as the device can, and nothing is held up long */
 
 /* Same tokens: same bytes, same kinds. Ids mean the same to both, so guesses need no translation. */
 static runnel_status compare_vocabs(const struct rn_vocab *ours, const struct rn_vocab *other, const char *path,
@@ -60,8 +60,7 @@ static runnel_status choose_limits(struct runnel_model *model, const char *path,
 {
     const struct rn_backend_limits *target = &model->parts.limits;
     struct rn_drafter *drafter = &model->parts.drafter;
-    uint64_t block_bytes =
-        rn_plan_kv_bytes(drafter->plan, target->kv_type) * target->block_tokens * drafter->n_layers;
+    uint64_t block_bytes = rn_plan_kv_bytes(drafter->plan, target->kv_type) * target->block_tokens * drafter->n_layers;
     uint64_t machine_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t bytes = model->options.draft_kv_bytes > 0 ? model->options.draft_kv_bytes : machine_bytes / 8;
     uint64_t n = bytes / block_bytes;
@@ -96,8 +95,8 @@ static runnel_status prepare(struct runnel_model *model, const char *path, runne
         drafter->team = rn_engine_new_team(engine, model->options.draft_threads);
     }
     if (drafter->team != NULL || !drafter->concurrent)
-        drafter->backend = rn_engine_new_backend_on(engine, drafter->concurrent ? drafter->team : engine->team,
-                                                    model->device);
+        drafter->backend =
+            rn_engine_new_backend_on(engine, drafter->concurrent ? drafter->team : engine->team, model->device);
     if (drafter->backend == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the backend of %s", path);
     return drafter->backend->ops->prepare(drafter->backend, drafter->plan, &drafter->limits, on_progress, model, error);
@@ -179,8 +178,14 @@ static uint64_t time_step(struct trial *trial, uint32_t n, uint32_t n_outs, uint
     for (uint32_t i = 0; i < n; i++)
         trial->rows[i].out = (int32_t)(i + n_outs) - (int32_t)n < 0 ? -1 : (int32_t)(i + n_outs - n);
     trial->seq = (struct rn_step_seq){.blocks = trial->blocks, .n_blocks = (n + block_tokens - 1) / block_tokens};
-    trial->step = (struct rn_step){.n_rows = n, .n_seqs = 1, .n_outs = n_outs, .rows = trial->rows, .seqs = &trial->seq,
-                                   .logits = trial->logits, .inputs = trial->inputs, .on_done = on_pass_done,
+    trial->step = (struct rn_step){.n_rows = n,
+                                   .n_seqs = 1,
+                                   .n_outs = n_outs,
+                                   .rows = trial->rows,
+                                   .seqs = &trial->seq,
+                                   .logits = trial->logits,
+                                   .inputs = trial->inputs,
+                                   .on_done = on_pass_done,
                                    .user = &trial->done};
     trial->backend->ops->submit_async(trial->backend, &trial->step);
     while (!rn_wake_wait(&trial->done, ticket, -1, 0))
@@ -236,8 +241,8 @@ static runnel_status measure(struct runnel_model *model, runnel_error *error)
 runnel_status rn_drafter_measure_model(struct runnel_model *model, runnel_error *error)
 {
     const struct rn_backend_limits *limits = &model->parts.limits;
-    uint32_t most = limits->n_blocks < MOST_ROWS / limits->block_tokens ? limits->n_blocks * limits->block_tokens
-                                                                        : MOST_ROWS;
+    uint32_t most =
+        limits->n_blocks < MOST_ROWS / limits->block_tokens ? limits->n_blocks * limits->block_tokens : MOST_ROWS;
     struct trial *trial = new_trial(model, model->parts.backend);
     uint64_t us = 1, left_us = MEASURE_US;
 

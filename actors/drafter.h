@@ -55,21 +55,21 @@ enum rn_drafter_kind {
 
 struct rn_drafter {
     enum rn_drafter_kind kind;
-    bool concurrent;           /* its steps run on units of their own beside the target's: it guesses ahead while the
-                                  target verifies. false: they take turns on the same threads */
-    struct rn_gguf *gguf;      /* NULL: without a file */
-    struct rn_plan *plan;      /* NULL for a backend that needs none */
-    struct rn_backend *backend;/* its KV blocks are its own */
-    uint32_t n_layers;         /* of FEATURES: prediction layers, one behind the other (model/head.h); else 1 */
+    bool concurrent;            /* its steps run on units of their own beside the target's: it guesses ahead while the
+                                   target verifies. false: they take turns on the same threads */
+    struct rn_gguf *gguf;       /* NULL: without a file */
+    struct rn_plan *plan;       /* NULL for a backend that needs none */
+    struct rn_backend *backend; /* its KV blocks are its own */
+    uint32_t n_layers;          /* of FEATURES: prediction layers, one behind the other (model/head.h); else 1 */
     struct rn_drafter_layer {
         struct rn_plan *plan;
-        struct rn_backend *backend; /* blocks have the same numbers for all of them */
-    } deeper[RN_DRAFT_LAYERS - 1]; /* [n_layers - 1]: those behind the first, which is the two above */
+        struct rn_backend *backend;  /* blocks have the same numbers for all of them */
+    } deeper[RN_DRAFT_LAYERS - 1];   /* [n_layers - 1]: those behind the first, which is the two above */
     struct rn_backend_limits limits; /* max_seqs: streams that can draft at once */
-    struct rn_team *team;      /* of its own; NULL: the engine's */
-    uint32_t pass_us;          /* of one row, measured when it was loaded; 0: not known, and it is never waited for */
-    float row_us;              /* of TOKENS: what a row more of a past takes, likewise */
-    uint32_t n_features;       /* FEATURES: width of what the target gives for a position; else 0 */
+    struct rn_team *team;            /* of its own; NULL: the engine's */
+    uint32_t pass_us;    /* of one row, measured when it was loaded; 0: not known, and it is never waited for */
+    float row_us;        /* of TOKENS: what a row more of a past takes, likewise */
+    uint32_t n_features; /* FEATURES: width of what the target gives for a position; else 0 */
 };
 
 struct runnel_model;
@@ -111,7 +111,8 @@ struct rn_news {
     uint32_t n_limit;         /* the sequence gets no longer; where it begins only */
     uint32_t first, n_tokens; /* tokens [first, first + n_tokens) of the sequence */
     const int32_t *tokens;    /* [n_tokens]; the list's */
-    uint32_t features_at, n_positions; /* FEATURES: the target's of positions [features_at, features_at + n_positions) ... */
+    uint32_t features_at,
+        n_positions;          /* FEATURES: the target's of positions [features_at, features_at + n_positions) ... */
     const float *features;    /* ... [n_positions] rows of the step, of which the first
                                  n_features of row_features (engine.h) are for it; the list's */
     uint32_t strayed;         /* not 0: the last position's is the row so many behind the first one: a leaf's */
@@ -126,21 +127,21 @@ struct rn_news {
 struct rn_news_list {
     struct rn_news_list *next; /* decode's free ones */
     uint32_t n, capacity;
-    struct rn_news *items;     /* [capacity] */
+    struct rn_news *items; /* [capacity] */
     uint32_t n_tokens, token_capacity;
-    int32_t *tokens;           /* [token_capacity] */
-    float *features;           /* [rows of a step, row_features] of a FEATURES drafter, else NULL */
-    uint32_t step_us;          /* what a step of the target takes now; 0: not known */
-    uint64_t ends_us;          /* when the step in flight should end, by the engine's clock; 0: none is, or not known */
-    uint32_t serial;           /* not 0: some of it wait; a DRAFTS that answers this number ends the wait ... */
-    uint32_t patience_us;      /* ... after so long with what there is by then */
-    bool closing;              /* the last one: it comes back when no step of the drafter is in flight */
+    int32_t *tokens;      /* [token_capacity] */
+    float *features;      /* [rows of a step, row_features] of a FEATURES drafter, else NULL */
+    uint32_t step_us;     /* what a step of the target takes now; 0: not known */
+    uint64_t ends_us;     /* when the step in flight should end, by the engine's clock; 0: none is, or not known */
+    uint32_t serial;      /* not 0: some of it wait; a DRAFTS that answers this number ends the wait ... */
+    uint32_t patience_us; /* ... after so long with what there is by then */
+    bool closing;         /* the last one: it comes back when no step of the drafter is in flight */
 };
 
 enum rn_drafts_state {
     RN_DRAFTS_BEHIND = 0, /* it is still to compute the stream's past: no guesses, and not soon */
     RN_DRAFTS_READY,
-    RN_DRAFTS_OFF         /* none for this stream any more: no room, or the backend has failed */
+    RN_DRAFTS_OFF /* none for this stream any more: no room, or the backend has failed */
 };
 
 /* Guesses in a row. */
@@ -155,17 +156,17 @@ struct rn_guess_line {
 struct rn_drafts {
     uint32_t slot, generation;
     enum rn_drafts_state state;
-    float read_us;            /* what was spent on reading its past since this was last told */
+    float read_us; /* what was spent on reading its past since this was last told */
     struct rn_guess_line lines[RN_GUESS_LINES];
 };
 
 struct rn_drafts_list {
     struct rn_drafts_list *next; /* the draft actor's free ones */
     uint32_t n;
-    struct rn_drafts *items;     /* [max_seqs] */
-    uint32_t step_us;            /* what one guess more of each stream takes, smoothed; 0: not known */
-    uint32_t answers;            /* the last serial whose streams have what they wait for, or will not get it */
-    bool failed;                 /* the backend is broken: no stream drafts any more */
+    struct rn_drafts *items; /* [max_seqs] */
+    uint32_t step_us;        /* what one guess more of each stream takes, smoothed; 0: not known */
+    uint32_t answers;        /* the last serial whose streams have what they wait for, or will not get it */
+    bool failed;             /* the backend is broken: no stream drafts any more */
 };
 
 #endif

@@ -23,7 +23,7 @@
 #include "actors/engine.h"
 #include "base/check.h"
 #include "base/status.h"
-#include "cache/session_print.h"
+#include "cache/store/session_print.h"
 #include "runnel_files.h"
 #include "train/head_file.h"
 
@@ -48,9 +48,9 @@ struct runnel_training {
     struct rn_backend *backend;
     struct rn_backend_limits limits;
     uint32_t *blocks;
-    float *output;               /* [vocab, width] */
+    float *output; /* [vocab, width] */
     const struct rn_weight *embedding;
-    int32_t *tokens;             /* of the corpus */
+    int32_t *tokens; /* of the corpus */
     size_t n_tokens;
 
     /* One text. */
@@ -161,8 +161,12 @@ static runnel_status prepare_target(struct runnel_training *t)
     uint32_t n = (t->options.text_tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
     size_t tokens = t->text_tokens;
 
-    t->limits = (struct rn_backend_limits){.max_rows = STEP_ROWS, .max_seqs = 1, .max_outs = STEP_ROWS, .n_blocks = n,
-                                           .block_tokens = BLOCK_TOKENS, .context_tokens = t->options.text_tokens,
+    t->limits = (struct rn_backend_limits){.max_rows = STEP_ROWS,
+                                           .max_seqs = 1,
+                                           .max_outs = STEP_ROWS,
+                                           .n_blocks = n,
+                                           .block_tokens = BLOCK_TOKENS,
+                                           .context_tokens = t->options.text_tokens,
                                            .kv_type = RUNNEL_KV_F32};
     t->blocks = rn_alloc(heap, n, sizeof *t->blocks);
     t->embeddings = rn_alloc(heap, tokens * t->plan->embedding, sizeof(float));
@@ -189,10 +193,15 @@ static runnel_status run_pass(struct runnel_training *t, struct rn_step_seq *seq
 {
     for (uint32_t i = 0; i < n; i++)
         t->rows[i] = (struct rn_step_row){.token = tokens[first + i], .position = first + i, .out = (int32_t)i};
-    t->pass = (struct rn_step){.n_rows = n, .n_seqs = 1, .n_outs = n, .rows = t->rows, .seqs = seq,
+    t->pass = (struct rn_step){.n_rows = n,
+                               .n_seqs = 1,
+                               .n_outs = n,
+                               .rows = t->rows,
+                               .seqs = seq,
                                .logits = t->wanted + (size_t)first * t->plan->n_vocab,
                                .features = t->features + (size_t)first * t->plan->features_width,
-                               .on_done = on_pass_done, .user = t};
+                               .on_done = on_pass_done,
+                               .user = t};
     rn_word_set(&t->pass_done, 0);
     t->backend->ops->submit_async(t->backend, &t->pass);
     for (;;) {

@@ -18,11 +18,11 @@ struct rn_embed {
     struct rn_heap *heap;
     runnel_pooling pooling; /* not DEFAULT */
     bool raw;
-    uint32_t width, n_out;  /* of features; of the embedding, at most as many */
-    uint32_t next;          /* the first position that was not asked for yet: decode's */
-    uint32_t n;             /* rows added */
-    float *out;             /* [n_out]: the outlet's */
-    double sum[];           /* [width] */
+    uint32_t width, n_out; /* of features; of the embedding, at most as many */
+    uint32_t next;         /* the first position that was not asked for yet: decode's */
+    uint32_t n;            /* rows added */
+    float *out;            /* [n_out]: the outlet's */
+    double sum[];          /* [width] */
 };
 
 /* NULL on refusal. */

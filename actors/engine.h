@@ -9,7 +9,7 @@
 #include "actors/decode_actor.h"
 #include "actors/draft_actor.h"
 #include "actors/detokenizer_actor.h"
-#include "actors/host.h"
+#include "actors/host/host.h"
 #include "actors/metrics.h"
 #include "actors/mover.h"
 #include "actors/prefill_actor.h"
@@ -18,8 +18,8 @@
 #include "actors/session_job.h"
 #include "actors/tier_actor.h"
 #include "actors/tokenizer_actor.h"
-#include "actors/trace.h"
-#include "actors/worker.h"
+#include "actors/runtime/trace.h"
+#include "actors/runtime/worker.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "model/backend.h"
@@ -51,44 +51,44 @@ struct runnel_engine {
     struct rn_clock clock;
     struct rn_totals totals;
     struct rn_metrics_list metrics;
-    struct rn_tracer *tracer;          /* NULL: nothing is traced */
+    struct rn_tracer *tracer; /* NULL: nothing is traced */
     struct rn_word closing;
-    struct rn_word draining;           /* 1: no more requests are taken */
-    struct rn_word retry_us;           /* the router's: between two ends of streams, smoothed; 0: not known */
+    struct rn_word draining; /* 1: no more requests are taken */
+    struct rn_word retry_us; /* the router's: between two ends of streams, smoothed; 0: not known */
     uint64_t max_queued_tokens, max_queued_bytes; /* UINT64_MAX: no limit */
     uint32_t max_streams, max_sessions;
     struct rn_runtime runtime;
     struct rn_router router;
     struct rn_host host;
     struct rn_worker worker;
-    struct rn_team *team;              /* NULL in manual mode */
-    struct rn_trainings trainings;     /* that have not been freed */
-    struct rn_counter measuring;       /* 1 inside runnel_engine_measure */
+    struct rn_team *team;          /* NULL in manual mode */
+    struct rn_trainings trainings; /* that have not been freed */
+    struct rn_counter measuring;   /* 1 inside runnel_engine_measure */
     struct rn_pool session_slots;
-    struct rn_session *sessions;       /* [max_sessions]; see tier_actor.h */
+    struct rn_session *sessions; /* [max_sessions]; see tier_actor.h */
 };
 
 enum rn_model_state { RN_MODEL_LOADING = 0, RN_MODEL_READY = 1, RN_MODEL_FAILED = 2, RN_MODEL_CANCELLED = 3 };
 
 /* What a loaded model consists of. The model owns all of it. */
 struct rn_model_parts {
-    struct rn_gguf *gguf;        /* NULL for a model without a file */
+    struct rn_gguf *gguf; /* NULL for a model without a file */
     struct rn_vocab *vocab;
     struct rn_chat_templates templates;
-    struct rn_plan *plan;        /* NULL for a backend that needs none, or vocab_only */
-    struct rn_backend *backend;  /* NULL: vocab_only */
+    struct rn_plan *plan;       /* NULL for a backend that needs none, or vocab_only */
+    struct rn_backend *backend; /* NULL: vocab_only */
     struct rn_backend_limits limits;
-    uint32_t n_vocab;            /* width of the logits */
+    uint32_t n_vocab;                                                      /* width of the logits */
     struct rn_proposer *(*new_proposer)(void *user, struct rn_heap *heap); /* instead of the one that a request asks
-                                    for: tests put liars in. NULL: none */
+                                                                              for: tests put liars in. NULL: none */
     void *proposer_user;
     const struct rn_cold_io *cold_io; /* the cold tier's disk; NULL: the machine's */
-    uint32_t cache_places;       /* blocks that a lower tier can have, at most; 0: by its size. For tests */
-    uint64_t news_us;            /* between two looks for what others put into lower tiers; 0: RN_NEWS_US. For tests */
-    uint32_t n_features;         /* of a row, to make embeddings of; 0: there are none. The last ones of ... */
-    uint32_t row_features;       /* ... what a step writes for a row; a drafter's are the first ones */
-    struct rn_drafter drafter;   /* kind NONE: none */
-    struct rn_step_cost cost;    /* of the model's steps, as far as the load has measured them */
+    uint32_t cache_places;            /* blocks that a lower tier can have, at most; 0: by its size. For tests */
+    uint64_t news_us;          /* between two looks for what others put into lower tiers; 0: RN_NEWS_US. For tests */
+    uint32_t n_features;       /* of a row, to make embeddings of; 0: there are none. The last ones of ... */
+    uint32_t row_features;     /* ... what a step writes for a row; a drafter's are the first ones */
+    struct rn_drafter drafter; /* kind NONE: none */
+    struct rn_step_cost cost;  /* of the model's steps, as far as the load has measured them */
 };
 
 struct runnel_model {
@@ -97,27 +97,27 @@ struct runnel_model {
     /* The load: written by runnel_model_load, then by the loader's thread alone until `state` is set. */
     char *path;
     char *device;
-    char *draft_path;                 /* NULL: none */
+    char *draft_path; /* NULL: none */
     char *cache_dir, *cache_shared, *cache_shared_ca, *cache_shared_cert, *cache_shared_key;
     runnel_model_options options;
-    runnel_error error;               /* of a failed load */
+    runnel_error error; /* of a failed load */
     struct rn_model_parts parts;
-    struct rn_work work;              /* load, later free */
+    struct rn_work work; /* load, later free */
 
     /* Shared words. */
-    struct rn_word state;             /* enum rn_model_state; publishes everything above */
-    struct rn_word cancel;            /* 1: the host wants the load to end */
-    struct rn_word fraction;          /* bits of a float */
-    struct rn_word references;        /* 2: the engine, and the load events until the terminal one is delivered */
-    struct rn_wake wake;              /* for runnel_model_wait */
+    struct rn_word state;      /* enum rn_model_state; publishes everything above */
+    struct rn_word cancel;     /* 1: the host wants the load to end */
+    struct rn_word fraction;   /* bits of a float */
+    struct rn_word references; /* 2: the engine, and the load events until the terminal one is delivered */
+    struct rn_wake wake;       /* for runnel_model_wait */
 
     /* Load events on their way to the host; see host.c. */
     struct rn_message load_node;
     struct rn_edge load_edge;
-    bool load_told;                   /* the terminal load event was delivered; the dispatcher's */
+    bool load_told; /* the terminal load event was delivered; the dispatcher's */
 
-    struct rn_metrics *metrics;       /* the engine's, by name; set before the model is READY, if it can generate */
-    struct rn_session_prints prints;  /* the worker's */
+    struct rn_metrics *metrics;      /* the engine's, by name; set before the model is READY, if it can generate */
+    struct rn_session_prints prints; /* the worker's */
 
     struct rn_tokenizer tokenizer;
     struct rn_tier tier;
@@ -127,7 +127,7 @@ struct runnel_model {
     struct rn_draft_actor draft;
     struct rn_counter verify_ns, verify_begin_ns; /* the target's steps: their time in all; when the one in flight
                                                      began, 0: none is. See note.c */
-    struct rn_counter passes_in_flight; /* of the drafter: 0 or 1 */
+    struct rn_counter passes_in_flight;           /* of the drafter: 0 or 1 */
     struct rn_sampler_actor sampler;
     struct rn_detokenizer detokenizer;
 

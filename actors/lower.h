@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 #include "base/alloc.h"
-#include "cache/cold_store.h"
+#include "cache/store/cold_store.h"
 
 struct rn_redis_options;
 
@@ -62,7 +62,7 @@ struct rn_lower_ops {
     bool (*tend)(struct rn_lower *lower); /* a little of what is to be done besides; true: there is more. NULL: never */
     bool (*writes)(const struct rn_lower *lower);
     bool (*error)(struct rn_lower *lower, runnel_error *error); /* the first, once. NULL: none ever */
-    uint64_t (*bytes)(const struct rn_lower *lower); /* that it takes now */
+    uint64_t (*bytes)(const struct rn_lower *lower);            /* that it takes now */
     void (*close)(struct rn_lower *lower);
 };
 

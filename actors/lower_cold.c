@@ -1,4 +1,4 @@
-/* The cold tier as a lower one: cache/cold_store.h behind actors/lower.h. */
+/* The cold tier as a lower one: cache/store/cold_store.h behind actors/lower.h. */
 #include "actors/lower.h"
 
 #define TEND_BYTES (1u << 20) /* what one call may read and write: a few milliseconds */

@@ -1,7 +1,7 @@
-/* The shared tier as a lower one: cache/redis_store.h behind actors/lower.h. */
+/* The shared tier as a lower one: cache/store/redis_store.h behind actors/lower.h. */
 #include "actors/lower.h"
 
-#include "cache/redis_store.h"
+#include "cache/store/redis_store.h"
 
 static struct rn_redis_store *store_of(const struct rn_lower *lower)
 {

@@ -1,6 +1,6 @@
-/* The warm tier as a lower one: cache/warm_store.h behind actors/lower.h. Its handles are the shelf's. */
+/* The warm tier as a lower one: cache/store/warm_store.h behind actors/lower.h. Its handles are the shelf's. */
 #include "actors/lower.h"
-#include "cache/warm_store.h"
+#include "cache/store/warm_store.h"
 
 static struct rn_warm_store *store_of(const struct rn_lower *lower)
 {

@@ -16,36 +16,41 @@
 #define S 1000000ull
 
 static const struct rn_edges first_token_edges = {
-    22, true, {1 * MS,   5 * MS,   10 * MS, 20 * MS,   40 * MS, 60 * MS,   80 * MS, 100 * MS,
-               250 * MS, 500 * MS, 750 * MS, 1 * S,    2500 * MS, 5 * S,   7500 * MS, 10 * S,
-               20 * S,   40 * S,   80 * S,  160 * S,   640 * S, 2560 * S}};
-static const struct rn_edges inter_token_edges = {
-    19, true, {10 * MS,  25 * MS, 50 * MS,  75 * MS,   100 * MS, 150 * MS,  200 * MS, 300 * MS, 400 * MS, 500 * MS,
-               750 * MS, 1 * S,   2500 * MS, 5 * S, 7500 * MS, 10 * S, 20 * S,   40 * S,   80 * S}};
+    22, true, {1 * MS,   5 * MS,   10 * MS,  20 * MS, 40 * MS,   60 * MS, 80 * MS,   100 * MS,
+               250 * MS, 500 * MS, 750 * MS, 1 * S,   2500 * MS, 5 * S,   7500 * MS, 10 * S,
+               20 * S,   40 * S,   80 * S,   160 * S, 640 * S,   2560 * S}};
+static const struct rn_edges inter_token_edges = {19,
+                                                  true,
+                                                  {10 * MS, 25 * MS, 50 * MS, 75 * MS, 100 * MS, 150 * MS, 200 * MS,
+                                                   300 * MS, 400 * MS, 500 * MS, 750 * MS, 1 * S, 2500 * MS, 5 * S,
+                                                   7500 * MS, 10 * S, 20 * S, 40 * S, 80 * S}};
 static const struct rn_edges request_edges = {
-    21, true, {300 * MS, 500 * MS, 800 * MS, 1 * S,  1500 * MS, 2 * S,   2500 * MS, 5 * S,   10 * S,  15 * S,  20 * S,
+    21, true, {300 * MS, 500 * MS, 800 * MS, 1 * S,  1500 * MS, 2 * S,   2500 * MS, 5 * S,   10 * S,   15 * S,  20 * S,
                30 * S,   40 * S,   50 * S,   60 * S, 120 * S,   240 * S, 480 * S,   960 * S, 1920 * S, 7680 * S}};
 static const struct rn_edges iteration_edges = {
     13, false, {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}};
 static const struct rn_edges request_tokens_edges = {
-    19, false, {1,    2,    5,     10,    20,    50,     100,    200,    500,    1000,
-                2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000}};
+    19,
+    false,
+    {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000}};
 /* Ours: a step is between a small model's on a GPU and a large one's on a slow CPU. */
-static const struct rn_edges step_edges = {
-    17, true, {100,      200,      500,      1 * MS,   2 * MS,   5 * MS, 10 * MS, 20 * MS, 50 * MS,
-               100 * MS, 200 * MS, 500 * MS, 1 * S,    2 * S,    5 * S,  10 * S,  20 * S}};
+static const struct rn_edges step_edges = {17,
+                                           true,
+                                           {100, 200, 500, 1 * MS, 2 * MS, 5 * MS, 10 * MS, 20 * MS, 50 * MS, 100 * MS,
+                                            200 * MS, 500 * MS, 1 * S, 2 * S, 5 * S, 10 * S, 20 * S}};
 static const struct rn_edges sequences_edges = {13, false, {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096}};
 
 #define AT(field) offsetof(runnel_metrics, field)
 
-#define PLACE(count, name, field, i) \
-    [RN_COUNT_##count + i] = {name, "position=\"" #i "\"", NULL, AT(field[i]), false},
+#define PLACE(count, name, field, i) [RN_COUNT_##count + i] = {name, "position=\"" #i "\"", NULL, AT(field[i]), false},
+/* clang-format off */
 #define LATER_PLACES(count, name, field)                                                                 \
     PLACE(count, name, field, 1) PLACE(count, name, field, 2) PLACE(count, name, field, 3)               \
     PLACE(count, name, field, 4) PLACE(count, name, field, 5) PLACE(count, name, field, 6)               \
     PLACE(count, name, field, 7) PLACE(count, name, field, 8) PLACE(count, name, field, 9)               \
     PLACE(count, name, field, 10) PLACE(count, name, field, 11) PLACE(count, name, field, 12)            \
     PLACE(count, name, field, 13) PLACE(count, name, field, 14) PLACE(count, name, field, 15)
+/* clang-format on */
 
 const struct rn_count_info rn_count_infos[RN_COUNTS] = {
     [RN_COUNT_TOKENS] = {"generation_tokens_total", NULL, "Tokens generated.", AT(tokens), false},
@@ -64,13 +69,13 @@ const struct rn_count_info rn_count_infos[RN_COUNTS] = {
                          AT(drafts), false},
     [RN_COUNT_DRAFTED_AT] = {"spec_decode_num_draft_tokens_per_pos_total", "position=\"0\"",
                              "Tokens guessed and verified, by their place in the pass.", AT(drafted_at[0]), false},
-    LATER_PLACES(DRAFTED_AT, "spec_decode_num_draft_tokens_per_pos_total", drafted_at)
-    [RN_COUNT_ACCEPTED_AT] = {"spec_decode_num_accepted_tokens_per_pos_total", "position=\"0\"",
-                              "Guessed tokens that were right, by their place in the pass.", AT(accepted_at[0]),
-                              false},
-    LATER_PLACES(ACCEPTED_AT, "spec_decode_num_accepted_tokens_per_pos_total", accepted_at)
-    [RN_COUNT_DRAFT_PASSES] = {"spec_decode_draft_passes_total", NULL, "Passes of the drafter.", AT(draft_passes),
-                               false},
+    LATER_PLACES(DRAFTED_AT, "spec_decode_num_draft_tokens_per_pos_total",
+                 drafted_at)[RN_COUNT_ACCEPTED_AT] = {"spec_decode_num_accepted_tokens_per_pos_total", "position=\"0\"",
+                                                      "Guessed tokens that were right, by their place in the pass.",
+                                                      AT(accepted_at[0]), false},
+    LATER_PLACES(ACCEPTED_AT, "spec_decode_num_accepted_tokens_per_pos_total",
+                 accepted_at)[RN_COUNT_DRAFT_PASSES] = {"spec_decode_draft_passes_total", NULL,
+                                                        "Passes of the drafter.", AT(draft_passes), false},
     [RN_COUNT_DRAFT_US] = {"spec_decode_draft_microseconds_total", NULL, "Time of the drafter's passes.", AT(draft_us),
                            false},
     [RN_COUNT_DRAFT_BESIDE_US] = {"spec_decode_draft_beside_microseconds_total", NULL,
@@ -78,11 +83,11 @@ const struct rn_count_info rn_count_infos[RN_COUNTS] = {
     [RN_COUNT_DRAFT_BRANCHES] = {"spec_decode_draft_branches_total", NULL,
                                  "Second lines of guesses that the drafter began beside the likeliest.",
                                  AT(draft_branches), false},
-    [RN_COUNT_DRAFT_BRANCHES_RIGHT] = {"spec_decode_accepted_draft_branches_total", NULL,
-                                       "Those that came true.", AT(draft_branches_right), false},
+    [RN_COUNT_DRAFT_BRANCHES_RIGHT] = {"spec_decode_accepted_draft_branches_total", NULL, "Those that came true.",
+                                       AT(draft_branches_right), false},
     [RN_COUNT_REQUESTS] = {"requests_total", NULL, "Requests accepted.", AT(requests), false},
-    [RN_COUNT_STOPPED] = {"request_success_total", "finished_reason=\"stop\"",
-                          "Requests that have ended, by reason.", AT(stopped), false},
+    [RN_COUNT_STOPPED] = {"request_success_total", "finished_reason=\"stop\"", "Requests that have ended, by reason.",
+                          AT(stopped), false},
     [RN_COUNT_LENGTH] = {"request_success_total", "finished_reason=\"length\"", NULL, AT(length), false},
     [RN_COUNT_CANCELLED] = {"request_success_total", "finished_reason=\"abort\"", NULL, AT(cancelled), false},
     [RN_COUNT_FAILED] = {"request_success_total", "finished_reason=\"error\"", NULL, AT(failed), false},
@@ -112,16 +117,16 @@ const struct rn_count_info rn_count_infos[RN_COUNTS] = {
     [RN_COUNT_COLD_OUT] = {"cache_tier_bytes_out_total", "tier=\"cold\"", NULL, AT(cold_bytes_out), false},
     [RN_COUNT_SHARED_OUT] = {"cache_tier_bytes_out_total", "tier=\"shared\"", NULL, AT(shared_bytes_out), false},
     [RN_COUNT_CACHE_DROPPED] = {"cache_dropped_blocks_total", NULL,
-                                "KV blocks that left the cache although no lower tier had them yet.",
-                                AT(cache_dropped), false},
+                                "KV blocks that left the cache although no lower tier had them yet.", AT(cache_dropped),
+                                false},
     [RN_COUNT_CACHE_UNPAID] = {"cache_unpaid_blocks_total", NULL,
                                "Of the dropped KV blocks, those whose copy would have cost others too much.",
                                AT(cache_unpaid), false},
     [RN_COUNT_CACHE_COPY_US] = {"cache_copy_microseconds_total", NULL,
                                 "Processor time of copies into lower tiers of the cache.", AT(cache_copy_us), false},
     [RN_COUNT_CACHE_SKIPPED] = {"cache_skipped_blocks_total", NULL,
-                                "KV blocks that were not fetched, since computing them was faster.",
-                                AT(cache_skipped), false},
+                                "KV blocks that were not fetched, since computing them was faster.", AT(cache_skipped),
+                                false},
     [RN_COUNT_CACHE_ERRORS] = {"cache_errors_total", NULL, "KV blocks that could not be moved between tiers.",
                                AT(cache_errors), false},
     [RN_COUNT_CACHE_ADOPTED] = {"cache_adopted_blocks_total", NULL,
@@ -155,11 +160,11 @@ const struct rn_timing_info rn_timing_infos[RN_TIMINGS] = {
                            AT(prefill_s)},
     [RN_TIMING_DECODE] = {"request_decode_time_seconds", "Time from the first token to the last one.", &request_edges,
                           AT(decode_s)},
-    [RN_TIMING_INFERENCE] = {"request_inference_time_seconds", "Time from admission to the last token.",
-                             &request_edges, AT(inference_s)},
+    [RN_TIMING_INFERENCE] = {"request_inference_time_seconds", "Time from admission to the last token.", &request_edges,
+                             AT(inference_s)},
     [RN_TIMING_E2E] = {"e2e_request_latency_seconds", "Time from submit to the end.", &request_edges, AT(request_s)},
-    [RN_TIMING_PER_TOKEN] = {"request_time_per_output_token_seconds",
-                             "Mean time between the tokens of a request.", &inter_token_edges, AT(per_token_s)},
+    [RN_TIMING_PER_TOKEN] = {"request_time_per_output_token_seconds", "Mean time between the tokens of a request.",
+                             &inter_token_edges, AT(per_token_s)},
     [RN_TIMING_PROMPT_TOKENS] = {"request_prompt_tokens", "Tokens of a prompt.", &request_tokens_edges,
                                  AT(request_prompt_tokens)},
     [RN_TIMING_COMPUTED_TOKENS] = {"request_prefill_kv_computed_tokens", "Tokens of a prompt that were not cached.",

@@ -15,9 +15,9 @@
 #define MIN_BATCH 8
 #define MAX_BATCH 8192
 #define MAX_MEAN_WINDOW (1u << 28) /* as many positions as a plan can have */
-#define MIN_COLD_BYTES (4 << 20) /* four of the smallest segments */
-#define MAX_OUTS 64        /* sequences that decode in one step */
-#define DEFAULT_CONTEXTS 8 /* full contexts that the default KV memory holds */
+#define MIN_COLD_BYTES (4 << 20)   /* four of the smallest segments */
+#define MAX_OUTS 64                /* sequences that decode in one step */
+#define DEFAULT_CONTEXTS 8         /* full contexts that the default KV memory holds */
 
 void runnel_model_options_default(runnel_model_options *options)
 {
@@ -61,8 +61,8 @@ static runnel_status read_options(const runnel_model_options *given, runnel_mode
                             (unsigned long long)options->cache_cold_bytes, MIN_COLD_BYTES);
     if (options->cache_codec != NULL && (options->cache_codec = known_codec(options->cache_codec)) == NULL)
         return rn_error_set(error, RUNNEL_INVALID, "model options: cache_codec is not none, bits, lz4 or zstd");
-    if (options->cache_shared == NULL && (options->cache_shared_ca != NULL || options->cache_shared_cert != NULL ||
-                                          options->cache_shared_key != NULL))
+    if (options->cache_shared == NULL &&
+        (options->cache_shared_ca != NULL || options->cache_shared_cert != NULL || options->cache_shared_key != NULL))
         return rn_error_set(error, RUNNEL_INVALID, "model options: certificates without cache_shared");
     if (!rn_engine_has_device(options->device))
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "device \"%s\" is not there: use \"cpu\" or \"reference\"",
@@ -205,9 +205,8 @@ static void free_parts(struct runnel_model *model)
 /* For the trace. */
 static void name_actors(struct runnel_model *model)
 {
-    struct rn_actor *actors[RN_MODEL_ACTORS] = {&model->tokenizer.actor, &model->tier.actor,
-                                                &model->prefill.actor,   &model->decode.actor,
-                                                &model->draft.actor,     &model->sampler.actor,
+    struct rn_actor *actors[RN_MODEL_ACTORS] = {&model->tokenizer.actor,   &model->tier.actor,  &model->prefill.actor,
+                                                &model->decode.actor,      &model->draft.actor, &model->sampler.actor,
                                                 &model->detokenizer.actor, &model->mover.actor};
 
     for (uint32_t i = 0; i < RN_MODEL_ACTORS; i++)

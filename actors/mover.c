@@ -78,8 +78,8 @@ static uint8_t has(const struct rn_mover_place *place)
 /* The place of the number, NULL when it is another's now. */
 static struct rn_mover_place *find_place(struct rn_mover *mover, uint64_t shelf)
 {
-    struct rn_mover_place *place = shelf != 0 && place_of(shelf) < mover->n_places
-                                       ? &mover->places[place_of(shelf)] : NULL;
+    struct rn_mover_place *place =
+        shelf != 0 && place_of(shelf) < mover->n_places ? &mover->places[place_of(shelf)] : NULL;
 
     return place != NULL && place->shelf == shelf ? place : NULL;
 }
@@ -239,8 +239,8 @@ static bool carry_from(struct rn_mover *mover, struct rn_move *move, const struc
     struct rn_lower_key key = {place->at[kind].parent, item->salt, item->tokens};
     uint64_t begin = rn_now_us(&mover->model->engine->clock), handle = place->at[kind].handle;
     size_t n = lower->ops->payload_bytes(lower, handle);
-    runnel_status status = n == 0 || n > mover->payload_bytes ? RUNNEL_NOT_FOUND
-                                                              : lower->ops->get(lower, handle, &key, mover->payload);
+    runnel_status status =
+        n == 0 || n > mover->payload_bytes ? RUNNEL_NOT_FOUND : lower->ops->get(lower, handle, &key, mover->payload);
 
     if (status == RUNNEL_OK)
         status = rn_block_codec_unpack(&mover->codec, mover->payload, n, mover->block);

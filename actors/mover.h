@@ -25,7 +25,7 @@
 #define RN_ACTORS_MOVER_H
 
 #include "actors/lower.h"
-#include "actors/runtime.h"
+#include "actors/runtime/runtime.h"
 #include "cache/block_codec.h"
 
 struct runnel_model;
@@ -52,14 +52,14 @@ struct rn_move_item {
     uint8_t has;            /* answer: bits of the tiers that have it */
     uint8_t from;           /* answer to up: enum rn_lower_kind; RN_LOWERS: it did not arrive, nor those behind it */
     struct rn_prefix_salt salt;
-    int32_t *tokens;        /* [block_tokens], the move's own memory */
+    int32_t *tokens; /* [block_tokens], the move's own memory */
 };
 
 struct rn_move {
-    struct rn_move *next;    /* the tier's free ones */
+    struct rn_move *next; /* the tier's free ones */
     enum rn_move_kind kind;
-    uint32_t n, errand;      /* errand: the tier's, what the move is part of */
-    uint32_t pause_us;       /* TEND: the mover lets so much time pass first, if it has a thread of its own */
+    uint32_t n, errand; /* errand: the tier's, what the move is part of */
+    uint32_t pause_us;  /* TEND: the mover lets so much time pass first, if it has a thread of its own */
     struct rn_move_item items[RN_MOVE_BLOCKS];
     /* FORGET: numbers, and whether what they stand for is not to be trusted (1) or only to make room (0). Answer: of
      * those that tiers have lost since the last one, and the bits that are left. */
@@ -68,14 +68,14 @@ struct rn_move {
     uint8_t left[RN_MOVE_TOLD];
     /* Answer. */
     bool more;
-    uint8_t writes;          /* bits of the tiers into which can be written */
-    uint64_t us[RN_LOWERS];  /* up: time that the blocks of each took */
-    uint64_t spent_us;       /* processor time of all of it; while the mover is at it, when it began */
-    uint64_t bytes[RN_LOWERS];  /* packed bytes moved, to or from it */
-    uint64_t takes[RN_LOWERS];  /* bytes that the tier takes now */
-    uint32_t n_errors;       /* blocks that could not be put or did not arrive */
-    uint8_t refused;         /* bits of the tiers into which one could not be put */
-    uint8_t no_room;         /* LISTEN: bits of the tiers that can hardly keep more in mind */
+    uint8_t writes;            /* bits of the tiers into which can be written */
+    uint64_t us[RN_LOWERS];    /* up: time that the blocks of each took */
+    uint64_t spent_us;         /* processor time of all of it; while the mover is at it, when it began */
+    uint64_t bytes[RN_LOWERS]; /* packed bytes moved, to or from it */
+    uint64_t takes[RN_LOWERS]; /* bytes that the tier takes now */
+    uint32_t n_errors;         /* blocks that could not be put or did not arrive */
+    uint8_t refused;           /* bits of the tiers into which one could not be put */
+    uint8_t no_room;           /* LISTEN: bits of the tiers that can hardly keep more in mind */
 };
 
 /* Of the block with the number `shelf` (0: none yet): each tier's own handle (0: not there) and its parent's. */
@@ -93,7 +93,7 @@ struct rn_mover_find {
     struct rn_mover_slot {
         uint64_t handle; /* 0: free */
         uint32_t place;
-    } *slots;
+    } * slots;
     uint32_t bits, n;
 };
 
@@ -102,22 +102,22 @@ struct rn_mover {
     struct rn_lone *lone;  /* NULL: no tier is there, or a manual engine */
     struct runnel_model *model;
     struct rn_lower lowers[RN_LOWERS];
-    bool told[RN_LOWERS];            /* an error of it is in the log */
+    bool told[RN_LOWERS]; /* an error of it is in the log */
     struct rn_block_codec codec;
     size_t block_bytes, payload_bytes;
-    void *block;                     /* [block_bytes] */
-    void *payload;                   /* [payload_bytes]: the most that packing makes */
-    struct rn_mover_place *places;   /* [n_places] */
+    void *block;                   /* [block_bytes] */
+    void *payload;                 /* [payload_bytes]: the most that packing makes */
+    struct rn_mover_place *places; /* [n_places] */
     uint32_t n_places;
     struct rn_mover_find find[RN_LOWERS];
     uint32_t first_lost;
-    struct rn_move *listener;        /* LISTEN, while it stays here; NULL */
-    uint64_t listen_at_us;           /* not before */
-    uint64_t news_us;                /* RN_NEWS_US, or a test's */
-    unsigned first_heard;            /* the tier that is asked first next time */
+    struct rn_move *listener; /* LISTEN, while it stays here; NULL */
+    uint64_t listen_at_us;    /* not before */
+    uint64_t news_us;         /* RN_NEWS_US, or a test's */
+    unsigned first_heard;     /* the tier that is asked first next time */
     struct {
         uint64_t handle, parent;
-    } heard[RN_MOVE_BLOCKS];         /* of the items of the LISTEN: the tiers' own */
+    } heard[RN_MOVE_BLOCKS]; /* of the items of the LISTEN: the tiers' own */
 };
 
 /* A record that a tier had when it was opened: the tier actor gives it a number, perhaps one that it has given already

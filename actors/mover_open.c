@@ -2,16 +2,16 @@
 #include <string.h>
 
 #include "actors/engine.h"
-#include "actors/lone.h"
+#include "actors/runtime/lone.h"
 #include "actors/mover.h"
 #include "base/status.h"
-#include "cache/redis_store.h"
+#include "cache/store/redis_store.h"
 #include "model/kv.h"
 
 #define COLD_BYTES ((uint64_t)8 << 30) /* where there is a folder and no size is given */
 #define MOST_PLACES (1u << 18)         /* some 100 bytes each in mover, tier and tree, and their tokens */
 #define LEAST_PLACES 64u
-#define SHARED_PLACES (1u << 15)       /* of a shared tier: a million tokens */
+#define SHARED_PLACES (1u << 15) /* of a shared tier: a million tokens */
 #define SMALLER_WARM 4u /* times that packing makes a block smaller at most, for the number of places; else the ... */
 #define SMALLER_COLD 2u /* ... tier holds fewer than its bytes would */
 

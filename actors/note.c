@@ -7,8 +7,8 @@
 
 static void trace_phase(const struct rn_actor *actor, const struct rn_request *request, uint64_t now_us)
 {
-    static const char *const names[] = {[RN_PHASE_QUEUED] = "queued", [RN_PHASE_PREFILL] = "prefill",
-                                        [RN_PHASE_DECODE] = "decode"};
+    static const char *const names[] = {
+        [RN_PHASE_QUEUED] = "queued", [RN_PHASE_PREFILL] = "prefill", [RN_PHASE_DECODE] = "decode"};
     const runnel_trace_event event = {
         .kind = RUNNEL_TRACE_REQUEST,
         .name = names[request->phase],
@@ -174,10 +174,10 @@ void rn_note_ended(struct rn_actor *detokenizer, struct rn_request *request)
 {
     struct rn_metrics *metrics = request->model->metrics;
     bool done = request->outcome == RN_OUTCOME_DONE;
-    enum rn_count which = request->outcome == RN_OUTCOME_CANCELLED       ? RN_COUNT_CANCELLED
-                          : !done                                       ? RN_COUNT_FAILED
-                          : request->finish == RUNNEL_FINISH_LENGTH     ? RN_COUNT_LENGTH
-                                                                        : RN_COUNT_STOPPED;
+    enum rn_count which = request->outcome == RN_OUTCOME_CANCELLED  ? RN_COUNT_CANCELLED
+                          : !done                                   ? RN_COUNT_FAILED
+                          : request->finish == RUNNEL_FINISH_LENGTH ? RN_COUNT_LENGTH
+                                                                    : RN_COUNT_STOPPED;
 
     rn_metrics_count(metrics, which, 1);
     if (done)

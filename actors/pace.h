@@ -19,10 +19,10 @@
 #define RN_PACE_STEPS 16      /* with prompts in a row at most, before one without */
 
 struct rn_pace {
-    float slowdown;       /* > 1; infinity: no bound */
-    float plain_us;       /* 0: not known */
-    float row_us;         /* 0: not known */
-    uint32_t n_mixed;     /* steps with prompts since the last without */
+    float slowdown;   /* > 1; infinity: no bound */
+    float plain_us;   /* 0: not known */
+    float row_us;     /* 0: not known */
+    uint32_t n_mixed; /* steps with prompts since the last without */
 };
 
 void rn_pace_init(struct rn_pace *pace, float slowdown);

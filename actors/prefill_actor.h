@@ -10,7 +10,7 @@
 #define RN_ACTORS_PREFILL_ACTOR_H
 
 #include "actors/request.h"
-#include "actors/runtime.h"
+#include "actors/runtime/runtime.h"
 #include "actors/turns.h"
 
 /* Prompts computed side by side: enough that short ones pass a long one, few enough that each advances. */

@@ -169,7 +169,7 @@ enum rn_message_kind {
 #define X(kind, payload, from, to, bound, meaning) RN_MSG_##kind,
     RN_MESSAGES(X)
 #undef X
-    RN_MSG_KINDS
+        RN_MSG_KINDS
 };
 
 struct rn_msg {

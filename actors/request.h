@@ -37,21 +37,21 @@ struct rn_request {
     struct runnel_model *model;
     uint32_t slot, generation; /* its stream */
     struct rn_session_job
-        *job; /* NULL: it generates. Else it writes or reads a session's file, and much below is unused */
-    uint64_t order;          /* of arrival at the tier: the older of two of one priority has the memory */
+        *job;       /* NULL: it generates. Else it writes or reads a session's file, and much below is unused */
+    uint64_t order; /* of arrival at the tier: the older of two of one priority has the memory */
     struct {
         struct rn_request *previous;
         uint64_t tag, cost;
-    } turn;                  /* its place among those that wait; see turns.h */
+    } turn; /* its place among those that wait; see turns.h */
 
     /* What was asked: constant after submit. */
-    char *text;              /* [text_bytes]; freed once it is tokens; NULL when tokens or a chat were given */
+    char *text; /* [text_bytes]; freed once it is tokens; NULL when tokens or a chat were given */
     size_t text_bytes;
     uint32_t tokenize_flags;
-    struct rn_chat *chat;    /* freed once it is tokens */
-    struct rn_answer *answer;/* the outlet's, until the prompt is tokens: it wants to see the prompt's end. Or NULL */
-    bool whole;              /* the tokens are the whole conversation, not what follows the session's */
-    bool first_bos;          /* tokens[0] is a BOS that was added: dropped when the session has a past */
+    struct rn_chat *chat;     /* freed once it is tokens */
+    struct rn_answer *answer; /* the outlet's, until the prompt is tokens: it wants to see the prompt's end. Or NULL */
+    bool whole;               /* the tokens are the whole conversation, not what follows the session's */
+    bool first_bos;           /* tokens[0] is a BOS that was added: dropped when the session has a past */
     bool ignore_eos, want_logprobs, want_progress, want_logits;
     uint32_t n_top;
     int64_t max_tokens;
@@ -60,59 +60,59 @@ struct rn_request {
     uint32_t session, session_generation; /* generation 0: none */
     uint64_t cache_salt, tenant;
     int32_t priority;
-    uint32_t deadline_ms;    /* 0: none */
-    uint8_t pin_prefix;      /* 1: keep, 2: let go */
-    uint8_t cache_wait;      /* runnel_cache_wait */
+    uint32_t deadline_ms; /* 0: none */
+    uint8_t pin_prefix;   /* 1: keep, 2: let go */
+    uint8_t cache_wait;   /* runnel_cache_wait */
     uint32_t cache_wait_ms;
-    uint64_t n_queued;       /* tokens for which it counts in the engine's limit until its turn comes */
-    uint64_t n_bytes;        /* memory for which it counts until it is freed */
+    uint64_t n_queued; /* tokens for which it counts in the engine's limit until its turn comes */
+    uint64_t n_bytes;  /* memory for which it counts until it is freed */
     struct rn_sampler *sampler;
-    float *logits;           /* [n_logits_rows][n_vocab]: the outlet's, lent under the stream's credits */
+    float *logits; /* [n_logits_rows][n_vocab]: the outlet's, lent under the stream's credits */
     uint32_t n_logits_rows;
     struct rn_proposer *proposer; /* NULL: none that guesses its next tokens from what it has */
     bool draft_model;             /* the drafter that was loaded with the model guesses for it */
     uint32_t draft_max;
-    bool draft_share;             /* the proposer reads its tenant's other answers, and its own becomes one ... */
-    uint32_t draft_place;         /* ... in this place of decode's, counted from 1; 0: none */
-    struct rn_embed *embed;  /* NULL: it generates */
+    bool draft_share;       /* the proposer reads its tenant's other answers, and its own becomes one ... */
+    uint32_t draft_place;   /* ... in this place of decode's, counted from 1; 0: none */
+    struct rn_embed *embed; /* NULL: it generates */
 
     /* The sequence. */
-    int32_t *tokens;         /* [capacity]; of them n_tokens are known */
+    int32_t *tokens; /* [capacity]; of them n_tokens are known */
     uint32_t n_tokens, capacity;
-    uint32_t n_history;      /* the session's, in front */
-    uint32_t n_prompt;       /* history and prompt */
-    uint32_t n_fill; /* tokens to compute before it draws the next: the prompt, and after a preemption all there are */
-    uint32_t n_done;         /* positions computed, those of the step in flight included, but not of drafts */
-    uint32_t n_limit;        /* n_tokens stays at or below; 0: it was never admitted */
-    uint32_t n_scored;       /* the next position whose logits are wanted */
-    uint32_t n_reported;     /* positions of the last PROGRESS */
-    uint32_t *blocks;        /* [n_blocks], with room for n_limit tokens */
-    uint32_t n_blocks;       /* leased so far */
-    uint32_t n_gone;         /* of them, behind the sinks: they have gone on to the end (model/room.h) */
-    uint32_t *means;         /* [n_means]: blocks of the means of chunks; NULL without a mean window */
+    uint32_t n_history; /* the session's, in front */
+    uint32_t n_prompt;  /* history and prompt */
+    uint32_t n_fill;  /* tokens to compute before it draws the next: the prompt, and after a preemption all there are */
+    uint32_t n_done;  /* positions computed, those of the step in flight included, but not of drafts */
+    uint32_t n_limit; /* n_tokens stays at or below; 0: it was never admitted */
+    uint32_t n_scored;   /* the next position whose logits are wanted */
+    uint32_t n_reported; /* positions of the last PROGRESS */
+    uint32_t *blocks;    /* [n_blocks], with room for n_limit tokens */
+    uint32_t n_blocks;   /* leased so far */
+    uint32_t n_gone;     /* of them, behind the sinks: they have gone on to the end (model/room.h) */
+    uint32_t *means;     /* [n_means]: blocks of the means of chunks; NULL without a mean window */
     uint32_t n_means;
-    uint32_t n_shared;       /* of them, the first ones that it found full and computed */
-    uint32_t n_told; /* positions of the prompt that the tier knows to be computed; UINT32_MAX: it wants to hear
-                        nothing */
-    bool apart;              /* its KV came out of a file: others share nothing of it */
+    uint32_t n_shared; /* of them, the first ones that it found full and computed */
+    uint32_t n_told;   /* positions of the prompt that the tier knows to be computed; UINT32_MAX: it wants to hear
+                          nothing */
+    bool apart;        /* its KV came out of a file: others share nothing of it */
     enum rn_copy copy;
-    uint32_t copy_from;      /* a block */
-    uint32_t copy_at;        /* index of blocks */
+    uint32_t copy_from; /* a block */
+    uint32_t copy_at;   /* index of blocks */
 
     /* Decode's. */
-    bool in_step;            /* its rows are in the step in flight */
-    bool last_chunk;         /* that step computes the end of the prompt */
-    enum rn_lane lane;       /* while its prompt is computed */
-    bool growing;            /* it has asked for more blocks */
-    bool preempted;          /* it goes back to the tier as soon as no step reads it */
-    bool resumed;            /* it was preempted once: what is done only once has been done */
-    bool stalled;            /* it went back because its reader is behind: it waits until that has read on */
-    struct rn_speculation speculation;       /* of the proposer ... */
+    bool in_step;                      /* its rows are in the step in flight */
+    bool last_chunk;                   /* that step computes the end of the prompt */
+    enum rn_lane lane;                 /* while its prompt is computed */
+    bool growing;                      /* it has asked for more blocks */
+    bool preempted;                    /* it goes back to the tier as soon as no step reads it */
+    bool resumed;                      /* it was preempted once: what is done only once has been done */
+    bool stalled;                      /* it went back because its reader is behind: it waits until that has read on */
+    struct rn_speculation speculation; /* of the proposer ... */
     struct rn_speculation model_speculation; /* ... and of the drafter */
     uint64_t n_drafted, n_accepted;
-    uint32_t strayed;        /* not 0: what position n_done - 1 has stored lies at the place of this one still */
-    bool draft_chain;        /* no runners-up */
-    bool suspect; /* a step of it failed, or gave logits that are not numbers: nobody else may use its blocks */
+    uint32_t strayed; /* not 0: what position n_done - 1 has stored lies at the place of this one still */
+    bool draft_chain; /* no runners-up */
+    bool suspect;     /* a step of it failed, or gave logits that are not numbers: nobody else may use its blocks */
 
     /* The outcome, once there is one. */
     enum rn_outcome outcome;
@@ -123,7 +123,7 @@ struct rn_request {
     uint64_t submitted_us, admitted_us, first_token_us, end_us; /* of the engine's clock; 0: not reached */
     uint64_t last_token_us;
     enum rn_phase phase;
-    uint64_t phase_us;       /* since when */
+    uint64_t phase_us; /* since when */
 };
 
 /* A request with nothing in it; NULL on refusal. */

@@ -22,10 +22,9 @@ static struct runnel_model *model_of(struct rn_router *router, const struct rn_p
  * answers what the tier has sent. False: all are gone. */
 static bool close_next_actor(struct rn_router *router, struct runnel_model *model)
 {
-    struct rn_actor *actors[RN_MODEL_ACTORS] = {&model->tokenizer.actor, &model->prefill.actor,
-                                                &model->decode.actor,    &model->draft.actor,
-                                                &model->sampler.actor,   &model->detokenizer.actor,
-                                                &model->tier.actor,      &model->mover.actor};
+    struct rn_actor *actors[RN_MODEL_ACTORS] = {
+        &model->tokenizer.actor, &model->prefill.actor,     &model->decode.actor, &model->draft.actor,
+        &model->sampler.actor,   &model->detokenizer.actor, &model->tier.actor,   &model->mover.actor};
     struct rn_msg *msg;
 
     if (model->n_gone == RN_MODEL_ACTORS)

@@ -5,7 +5,7 @@
 #ifndef RN_ACTORS_ROUTER_ACTOR_H
 #define RN_ACTORS_ROUTER_ACTOR_H
 
-#include "actors/runtime.h"
+#include "actors/runtime/runtime.h"
 
 struct runnel_engine;
 
@@ -35,8 +35,8 @@ struct rn_router {
     struct rn_deadline *deadlines; /* [4 * max_streams] */
     uint32_t n_deadlines;
 
-    uint64_t last_end_us;  /* when a stream ended last; 0: none has */
-    uint64_t interval_us;  /* between ends, smoothed: how soon there is room again */
+    uint64_t last_end_us; /* when a stream ended last; 0: none has */
+    uint64_t interval_us; /* between ends, smoothed: how soon there is room again */
 };
 
 runnel_status rn_router_init(struct rn_router *router, struct runnel_engine *engine, int32_t credits);

@@ -4,7 +4,7 @@
 #ifndef RN_ACTORS_SAMPLER_ACTOR_H
 #define RN_ACTORS_SAMPLER_ACTOR_H
 
-#include "actors/runtime.h"
+#include "actors/runtime/runtime.h"
 #include "sampling/sampler.h"
 
 struct runnel_model;

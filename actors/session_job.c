@@ -151,8 +151,7 @@ static runnel_status check_head(struct rn_session_job *job)
         return rn_error_set(&job->error, RUNNEL_UNSUPPORTED, "%s: a session of another model", job->path);
     if (!rn_print_same(&head->vocab, &prints->vocab))
         return rn_error_set(&job->error, RUNNEL_UNSUPPORTED, "%s: a session of another vocabulary", job->path);
-    if (head->n_tokens > limits->context_tokens ||
-        head->n_tokens > rn_room_positions(limits))
+    if (head->n_tokens > limits->context_tokens || head->n_tokens > rn_room_positions(limits))
         return rn_error_set(&job->error, RUNNEL_CONTEXT, "%s: the session has %u tokens, %u fit", job->path,
                             head->n_tokens, limits->context_tokens);
     job->fits = limits->mean_window == 0 && has_blocks(model->parts.backend) && rn_print_same(&head->kv, &prints->kv) &&

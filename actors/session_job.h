@@ -8,9 +8,9 @@
 #ifndef RN_ACTORS_SESSION_JOB_H
 #define RN_ACTORS_SESSION_JOB_H
 
-#include "actors/worker.h"
+#include "actors/runtime/worker.h"
 #include "actors/tier_actor.h"
-#include "cache/session_file.h"
+#include "cache/store/session_file.h"
 
 enum rn_job_kind { RN_JOB_EXPORT, RN_JOB_IMPORT };
 
@@ -24,19 +24,19 @@ struct rn_session_job {
     struct rn_work work;         /* first */
     struct rn_session_job *next; /* the tier's list of those with the worker */
     enum rn_job_kind kind;
-    struct rn_request *request;  /* owns the job; export: tokens and blocks; import: tokens are put there */
+    struct rn_request *request; /* owns the job; export: tokens and blocks; import: tokens are put there */
     struct rn_heap *heap;
     char *path;
-    void *note;                  /* [note_bytes], of an export */
+    void *note; /* [note_bytes], of an export */
     size_t note_bytes;
-    struct rn_snapshot wish;     /* of an export, while it waits */
+    struct rn_snapshot wish; /* of an export, while it waits */
     struct rn_word cancel;
-    runnel_error error;          /* OK: well so far */
+    runnel_error error; /* OK: well so far */
     /* Import. */
     struct rn_session_reader reader;
-    bool opened;                 /* the tokens are there */
-    bool leased;                 /* so are blocks for their KV */
-    bool fits;                   /* its blocks are of this cache's kind */
+    bool opened; /* the tokens are there */
+    bool leased; /* so are blocks for their KV */
+    bool fits;   /* its blocks are of this cache's kind */
 };
 
 /* NULL on refusal. The caller gives it to its request. */

@@ -31,7 +31,7 @@
 
 #include "actors/prefill_actor.h"
 #include "actors/request.h"
-#include "actors/runtime.h"
+#include "actors/runtime/runtime.h"
 #include "actors/tier_pin.h"
 #include "actors/tier_shelf.h"
 #include "actors/turns.h"
@@ -43,10 +43,10 @@ struct runnel_model;
 
 /* A wish for what a session is once the turns that came before the wish have ended: of a fork or an export. */
 struct rn_snapshot {
-    struct rn_snapshot *next;   /* the tier's list, oldest first */
-    uint32_t slot, generation;  /* of the session */
-    uint64_t order;             /* of arrival, among requests */
-    struct rn_session *copy;    /* a fork; NULL: `request` exports */
+    struct rn_snapshot *next;  /* the tier's list, oldest first */
+    uint32_t slot, generation; /* of the session */
+    uint64_t order;            /* of arrival, among requests */
+    struct rn_session *copy;   /* a fork; NULL: `request` exports */
     struct rn_request *request;
 };
 
@@ -57,18 +57,18 @@ struct rn_session {
     /* Relaxed: published and taken with the generation; one that reads it while the place changes hands gets either. */
     _Atomic(struct runnel_model *) model;
     /* The rest belongs to the tier actor of `model`. */
-    struct rn_session *next;   /* the tier's list */
-    int32_t *tokens;           /* [n_tokens] */
+    struct rn_session *next; /* the tier's list */
+    int32_t *tokens;         /* [n_tokens] */
     uint32_t n_tokens;
-    uint32_t n_computed;       /* positions whose KV is in blocks */
-    uint32_t *blocks;          /* [n_blocks] */
+    uint32_t n_computed; /* positions whose KV is in blocks */
+    uint32_t *blocks;    /* [n_blocks] */
     uint32_t n_blocks;
-    uint64_t salt;             /* under which the blocks were computed */
-    bool busy; /* a turn runs, or it is still to become what it was made for: a copy, or a file's session */
+    uint64_t salt; /* under which the blocks were computed */
+    bool busy;     /* a turn runs, or it is still to become what it was made for: a copy, or a file's session */
     bool free_wanted;
-    bool foreign;              /* its KV came out of a file */
-    runnel_status lost;        /* it could not become a copy, or come out of a file: why. RUNNEL_OK else */
-    struct rn_snapshot becomes;/* a fork's, while it waits */
+    bool foreign;               /* its KV came out of a file */
+    runnel_status lost;         /* it could not become a copy, or come out of a file: why. RUNNEL_OK else */
+    struct rn_snapshot becomes; /* a fork's, while it waits */
     uint64_t last_use;
 };
 
@@ -81,21 +81,21 @@ struct rn_passage {
     uint32_t place;     /* while it has passed: in tier->inside */
     int32_t priority;   /* likewise */
     uint64_t order;
-    uint32_t n_wanted;  /* GROW: blocks that it waits for */
-    bool preempting;    /* PREEMPT was sent */
-    bool promoted;      /* a promotion was begun for its admission */
+    uint32_t n_wanted;              /* GROW: blocks that it waits for */
+    bool preempting;                /* PREEMPT was sent */
+    bool promoted;                  /* a promotion was begun for its admission */
     struct rn_promotion *promotion; /* that one, while it is under way */
-    uint32_t n_from[RN_LOWERS]; /* blocks that it has brought up */
-    uint32_t n_timed;   /* positions known to be computed, and when that was told: for tier_cost.h */
+    uint32_t n_from[RN_LOWERS];     /* blocks that it has brought up */
+    uint32_t n_timed;               /* positions known to be computed, and when that was told: for tier_cost.h */
     uint64_t timed_us;
-    bool timed;         /* it has been told of before: what lies between was spent computing */
+    bool timed; /* it has been told of before: what lies between was spent computing */
     struct rn_prefix_path path;
-    int32_t *prompt;    /* [n_blocks * block_tokens + n_tail]; NULL: nothing is published before the request retires */
-    uint32_t *blocks;   /* [n_blocks], and one more if there is a tail */
-    uint32_t n_blocks;  /* whole ones of the prompt */
-    uint32_t n_tail;    /* tokens behind them */
+    int32_t *prompt;   /* [n_blocks * block_tokens + n_tail]; NULL: nothing is published before the request retires */
+    uint32_t *blocks;  /* [n_blocks], and one more if there is a tail */
+    uint32_t n_blocks; /* whole ones of the prompt */
+    uint32_t n_tail;   /* tokens behind them */
     struct rn_prefix_ref tail_at; /* the node before the tail, once its KV is there; see tier_tail.h */
-    bool has_tail;      /* it is */
+    bool has_tail;                /* it is */
 };
 
 /* So many positions of a stream's prompt are computed: it has another full block, or is through. */
@@ -122,26 +122,26 @@ struct rn_tier {
     struct rn_hit_ceiling ceiling;
     struct rn_shelf shelf;
     struct rn_pins pins;
-    bool shares;                     /* false: the tree stays empty */
-    bool woke;                       /* a wait for another's blocks has ended: look through the waiting again */
-    bool full;                       /* the first that waits for blocks found none, and none have come back since */
+    bool shares; /* false: the tree stays empty */
+    bool woke;   /* a wait for another's blocks has ended: look through the waiting again */
+    bool full;   /* the first that waits for blocks found none, and none have come back since */
     struct rn_session *sessions;
-    struct rn_turns waiting;         /* for blocks, their session, another's blocks or their reader */
-    struct rn_passage *passages;     /* [max_streams] */
-    uint32_t *inside;                /* [n_inside] of [max_streams]: slots whose request has passed */
+    struct rn_turns waiting;     /* for blocks, their session, another's blocks or their reader */
+    struct rn_passage *passages; /* [max_streams] */
+    uint32_t *inside;            /* [n_inside] of [max_streams]: slots whose request has passed */
     uint32_t n_inside, n_wanting, n_preempting;
-    uint32_t n_used;                 /* blocks that a request or a session holds */
+    uint32_t n_used; /* blocks that a request or a session holds */
     struct {
-        bool told;                   /* what decode was told last */
-        bool asked;                  /* its answer is on the way */
+        bool told;  /* what decode was told last */
+        bool asked; /* its answer is on the way */
     } shortage;
-    int32_t *tokens;                 /* [context_tokens]: of the request that is looked at */
-    uint32_t tails[RN_TAILS];        /* slots by the number of the node that tail_at names */
-    uint32_t *found;                 /* [context_tokens / block_tokens]: blocks that the tree has for it */
-    struct rn_snapshot *snapshots;   /* still to be taken, oldest first */
-    struct rn_session_job *jobs;     /* with the worker */
+    int32_t *tokens;               /* [context_tokens]: of the request that is looked at */
+    uint32_t tails[RN_TAILS];      /* slots by the number of the node that tail_at names */
+    uint32_t *found;               /* [context_tokens / block_tokens]: blocks that the tree has for it */
+    struct rn_snapshot *snapshots; /* still to be taken, oldest first */
+    struct rn_session_job *jobs;   /* with the worker */
     uint64_t uses, orders;
-    int64_t known_blocks;            /* as told to the engine's totals */
+    int64_t known_blocks; /* as told to the engine's totals */
 };
 
 runnel_status rn_tier_init(struct rn_tier *tier, struct runnel_model *model);

@@ -12,7 +12,7 @@
 #include "base/check.h"
 
 #define LONG_TOKENS 512 /* computed by one request: seconds on a CPU, and a tenth of that to write and read once */
-#define MORE_NODES 64 /* roots of salts that are in use, besides one per stream */
+#define MORE_NODES 64   /* roots of salts that are in use, besides one per stream */
 
 static uint32_t block_tokens(const struct rn_tier *tier)
 {
@@ -21,8 +21,7 @@ static uint32_t block_tokens(const struct rn_tier *tier)
 
 static bool shares(const struct rn_tier *tier, const struct rn_request *request)
 {
-    bool needs_all = request->want_logits ||
-                     (request->embed != NULL && request->embed->pooling != RUNNEL_POOLING_LAST);
+    bool needs_all = request->want_logits || (request->embed != NULL && request->embed->pooling != RUNNEL_POOLING_LAST);
 
     return tier->shares && !needs_all && !request->apart;
 }
@@ -43,7 +42,9 @@ static runnel_status init_tree(struct rn_tier *tier, struct rn_heap *heap)
         .user = tier,
         .evicted = tier->shelf.n > 0 ? rn_tier_evicted : NULL,
         .forgotten = tier->shelf.n > 0 ? rn_tier_forgotten : NULL,
-        .max_nodes = !tier->shares ? 2 : nodes < 1u << 30 ? (uint32_t)nodes : 1u << 30,
+        .max_nodes = !tier->shares      ? 2
+                     : nodes < 1u << 30 ? (uint32_t)nodes
+                                        : 1u << 30,
     };
 
     /* Without it prompts could be made to collide, which would cost time and nothing else. */

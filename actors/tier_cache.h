@@ -17,14 +17,14 @@
 /* How a request can begin. */
 struct rn_fit {
     struct rn_prefix_match found;
-    uint32_t n_done;   /* positions that need no computing */
-    uint32_t n_kept;   /* blocks that it takes over: the tree's, tier->found, or the session's first ones */
+    uint32_t n_done; /* positions that need no computing */
+    uint32_t n_kept; /* blocks that it takes over: the tree's, tier->found, or the session's first ones */
     bool from_tree;
-    bool copies;       /* n_done - 1 lies in the block behind those, which is shared: a copy of `source` is written
-                          into */
-    uint32_t source;   /* the session's, which goes with the request; or, from_tree, one of which it needs a
-                          reference */
-    bool pending;      /* what comes next is being computed, or comes up from a lower tier: wait for `found` */
+    bool copies;     /* n_done - 1 lies in the block behind those, which is shared: a copy of `source` is written
+                        into */
+    uint32_t source; /* the session's, which goes with the request; or, from_tree, one of which it needs a
+                        reference */
+    bool pending;    /* what comes next is being computed, or comes up from a lower tier: wait for `found` */
 };
 
 /* NO_MEMORY: nothing is held. The pool is there. */

@@ -28,8 +28,7 @@ static bool is_patient(const struct rn_tier *tier, const struct rn_request *requ
     case RUNNEL_CACHE_WAIT:
         return true;
     case RUNNEL_CACHE_DEADLINE:
-        return rn_now_us(&tier->model->engine->clock) - request->submitted_us <
-               (uint64_t)request->cache_wait_ms * 1000;
+        return rn_now_us(&tier->model->engine->clock) - request->submitted_us < (uint64_t)request->cache_wait_ms * 1000;
     default:
         return false;
     }

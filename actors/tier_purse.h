@@ -20,8 +20,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RN_PURSE_FIRST_US 50000.0       /* so that a first long prompt can be kept */
-#define RN_PURSE_MOST_US 100000.0       /* of time that has passed; a busy hour does not buy a busy second */
+#define RN_PURSE_FIRST_US 50000.0 /* so that a first long prompt can be kept */
+#define RN_PURSE_MOST_US 100000.0 /* of time that has passed; a busy hour does not buy a busy second */
 #define RN_PURSE_MOST_SAVED_US 5000000.0
 #define RN_PURSE_BUSY_PART 100u
 #define RN_PURSE_SAVED_PART 2u

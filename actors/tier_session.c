@@ -27,8 +27,7 @@ static bool is_ready(const struct rn_tier *tier, const struct rn_snapshot *snaps
     if (session->busy)
         return false;
     for (const struct rn_request *r = tier->waiting.first; r != NULL; r = r->next)
-        if (r->session == snapshot->slot && r->session_generation == snapshot->generation &&
-            r->order < snapshot->order)
+        if (r->session == snapshot->slot && r->session_generation == snapshot->generation && r->order < snapshot->order)
             return false;
     return true;
 }
@@ -36,8 +35,7 @@ static bool is_ready(const struct rn_tier *tier, const struct rn_snapshot *snaps
 bool rn_tier_is_behind_snapshot(const struct rn_tier *tier, const struct rn_request *request)
 {
     for (const struct rn_snapshot *s = tier->snapshots; s != NULL; s = s->next)
-        if (s->slot == request->session && s->generation == request->session_generation &&
-            s->order < request->order)
+        if (s->slot == request->session && s->generation == request->session_generation && s->order < request->order)
             return true;
     return false;
 }

@@ -12,9 +12,9 @@
 #include "base/check.h"
 
 #define NONE UINT32_MAX
-#define OLDEST 32u /* of the blocks that can be evicted, those that are looked at for a copy ... */
+#define OLDEST 32u    /* of the blocks that can be evicted, those that are looked at for a copy ... */
 #define REST_US 2000u /* without a request: the next one is not about to come */
-#define LOOKS 256u /* ... as long as there were not so many with those before them: some microseconds */
+#define LOOKS 256u    /* ... as long as there were not so many with those before them: some microseconds */
 
 /* ---- Numbers ---- */
 
@@ -140,8 +140,9 @@ struct rn_move *rn_tier_shelf_move(struct rn_tier *tier, enum rn_move_kind kind)
 {
     struct rn_shelf *shelf = &tier->shelf;
     struct rn_move *move = shelf->free;
-    bool taken = kind == RN_MOVE_DOWN ? shelf->down_out : kind == RN_MOVE_UP ? shelf->n_ups == RN_MOVES - 3
-                                                                             : shelf->tend_out;
+    bool taken = kind == RN_MOVE_DOWN ? shelf->down_out
+                 : kind == RN_MOVE_UP ? shelf->n_ups == RN_MOVES - 3
+                                      : shelf->tend_out;
 
     if (taken)
         return NULL;
@@ -278,7 +279,7 @@ static uint32_t lacking(struct rn_tier *tier, struct rn_prefix_ref node, uint8_t
 
 static uint8_t lasting(const struct rn_shelf *shelf)
 {
-    return shelf->tiers & shelf->writes & (uint8_t)~(RN_LOWER_BIT(RN_LOWER_WARM) | shelf->refused);
+    return shelf->tiers & shelf->writes & (uint8_t) ~(RN_LOWER_BIT(RN_LOWER_WARM) | shelf->refused);
 }
 
 static uint32_t depth_of(const struct rn_tier *tier, struct rn_prefix_ref node)
@@ -328,8 +329,8 @@ static void send_wanted(struct rn_tier *tier)
         struct rn_wanted *wanted = wanted_at(shelf, 0);
         struct rn_prefix_ref nodes[RN_MOVE_BLOCKS];
         bool waits = false;
-        uint32_t n = lasting(shelf) == 0 ? 0 : lacking(tier, wanted->node, lasting(shelf), nodes, most_lent(tier),
-                                                       &waits);
+        uint32_t n =
+            lasting(shelf) == 0 ? 0 : lacking(tier, wanted->node, lasting(shelf), nodes, most_lent(tier), &waits);
 
         /* each of its blocks once: a tier that is too small for them would lose the first ones to the last */
         if (n > 0 && wanted->n_copied < depth_of(tier, wanted->node)) {
@@ -667,8 +668,8 @@ static bool take_memory(struct rn_tier *tier)
 
     shelf->places = rn_alloc(heap, shelf->n, sizeof shelf->places[0]);
     shelf->moves = rn_calloc(heap, RN_MOVES, sizeof shelf->moves[0]);
-    shelf->move_tokens = rn_alloc(heap, (size_t)RN_MOVES * RN_MOVE_BLOCKS * limits->block_tokens,
-                                  sizeof shelf->move_tokens[0]);
+    shelf->move_tokens =
+        rn_alloc(heap, (size_t)RN_MOVES * RN_MOVE_BLOCKS * limits->block_tokens, sizeof shelf->move_tokens[0]);
     shelf->chain = rn_alloc(heap, limits->context_tokens / limits->block_tokens + 1, sizeof shelf->chain[0]);
     shelf->unproven = rn_calloc(heap, tier->pool.n_blocks, sizeof shelf->unproven[0]);
     return shelf->unproven != NULL && shelf->places != NULL && shelf->moves != NULL && shelf->move_tokens != NULL &&

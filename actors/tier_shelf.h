@@ -33,8 +33,8 @@ struct rn_tier;
 struct rn_request;
 struct rn_passage;
 
-#define RN_SHELF_WANTED 64u     /* prefixes that wait for the tiers that last */
-#define RN_PROMOTIONS 4u        /* prefixes that come up at once */
+#define RN_SHELF_WANTED 64u /* prefixes that wait for the tiers that last */
+#define RN_PROMOTIONS 4u    /* prefixes that come up at once */
 
 enum rn_shelf_state { RN_SHELF_FREE, RN_SHELF_USED, RN_SHELF_LEAVING };
 
@@ -56,42 +56,42 @@ struct rn_shelf_place {
 /* A prefix that shall be in the tiers that last. */
 struct rn_wanted {
     struct rn_prefix_ref node;
-    uint32_t n_copied;   /* of its blocks */
-    bool asked_for;      /* a host has said so: paid for whatever it costs */
+    uint32_t n_copied; /* of its blocks */
+    bool asked_for;    /* a host has said so: paid for whatever it costs */
 };
 
 /* A prefix on its way up; see tier_promote.h. */
 struct rn_promotion {
-    struct rn_prefix_path path;  /* its owner is the promotion */
-    struct rn_passage *passage;  /* of the request that it is for; NULL: of none any more */
+    struct rn_prefix_path path; /* its owner is the promotion */
+    struct rn_passage *passage; /* of the request that it is for; NULL: of none any more */
     bool busy, failed;
-    uint32_t n_before;           /* blocks of the prefix that were here */
-    uint32_t n, n_sent, n_back;  /* blocks to come, asked for, answered */
-    int32_t *tokens;             /* [(n_before + n) × block_tokens] */
-    uint32_t *blocks;            /* [n_before + n]: those to come are taken from the pool */
-    uint64_t *numbers;           /* [n] */
+    uint32_t n_before;          /* blocks of the prefix that were here */
+    uint32_t n, n_sent, n_back; /* blocks to come, asked for, answered */
+    int32_t *tokens;            /* [(n_before + n) × block_tokens] */
+    uint32_t *blocks;           /* [n_before + n]: those to come are taken from the pool */
+    uint64_t *numbers;          /* [n] */
     struct rn_prefix_salt salt;
     uint64_t began_us;
 };
 
 struct rn_shelf {
-    uint8_t tiers, writes;       /* bits: those that are there; those that can be written into */
-    bool down_out, tend_out;     /* under way */
-    bool down_wanted;            /* that move down is of the first of `wanted` */
-    bool more;                   /* the mover has more to do or to tell */
-    bool distrusting;            /* what the tree forgets now is not to be trusted */
-    bool closed;                 /* nothing is sent any more; what the tree forgets stays in its tiers */
-    struct rn_msg *closing;      /* the CLOSE that waits for the last answer */
-    uint32_t n_lent;             /* blocks that could be had if the mover had them not: to read, or to fill */
-    uint32_t n_ups, n_out;       /* moves up, all moves under way */
+    uint8_t tiers, writes;         /* bits: those that are there; those that can be written into */
+    bool down_out, tend_out;       /* under way */
+    bool down_wanted;              /* that move down is of the first of `wanted` */
+    bool more;                     /* the mover has more to do or to tell */
+    bool distrusting;              /* what the tree forgets now is not to be trusted */
+    bool closed;                   /* nothing is sent any more; what the tree forgets stays in its tiers */
+    struct rn_msg *closing;        /* the CLOSE that waits for the last answer */
+    uint32_t n_lent;               /* blocks that could be had if the mover had them not: to read, or to fill */
+    uint32_t n_ups, n_out;         /* moves up, all moves under way */
     struct rn_shelf_place *places; /* [n] */
     uint32_t n, n_touched, first_free;
-    bool full;                   /* a number was wanted, and there was none */
+    bool full; /* a number was wanted, and there was none */
     uint32_t first_leaving, last_leaving;
     struct rn_move *moves, *free; /* [RN_MOVES] */
-    struct rn_move *listener;    /* one of them: LISTEN */
-    bool listens, recalled;      /* the mover has it; is asked for it */
-    uint64_t look_at_us;         /* without threads: when the mover is to look for news */
+    struct rn_move *listener;     /* one of them: LISTEN */
+    bool listens, recalled;       /* the mover has it; is asked for it */
+    uint64_t look_at_us;          /* without threads: when the mover is to look for news */
     int32_t *move_tokens;
     struct rn_wanted wanted[RN_SHELF_WANTED]; /* a ring */
     uint32_t first_wanted, n_wanted, n_asked_for;
@@ -102,12 +102,12 @@ struct rn_shelf {
     struct rn_tier_cost cost;
     struct rn_tier_purse purse;
     enum rn_shelf_rest rest;
-    uint64_t n_requests;         /* of all models, ever: when that was looked at last */
-    bool down_at_rest;           /* the move down was sent AT_REST */
-    bool unpaid;                 /* there was something to copy, and no money */
-    bool *unproven;              /* [blocks of the pool]: computed by a request that has not left */
+    uint64_t n_requests; /* of all models, ever: when that was looked at last */
+    bool down_at_rest;   /* the move down was sent AT_REST */
+    bool unpaid;         /* there was something to copy, and no money */
+    bool *unproven;      /* [blocks of the pool]: computed by a request that has not left */
     struct rn_doorkeeper door;
-    uint64_t taken[RN_LOWERS];   /* bytes of the tiers, as told to the metrics */
+    uint64_t taken[RN_LOWERS]; /* bytes of the tiers, as told to the metrics */
 };
 
 /* NO_MEMORY: nothing is held. n_places 0: there are no lower tiers. Before the tree. */

@@ -2,7 +2,7 @@
 #ifndef RN_ACTORS_TOKENIZER_ACTOR_H
 #define RN_ACTORS_TOKENIZER_ACTOR_H
 
-#include "actors/runtime.h"
+#include "actors/runtime/runtime.h"
 
 struct runnel_model;
 

@@ -44,8 +44,8 @@ void rn_turns_enter(struct rn_turns *turns, struct rn_request *request, uint64_t
 
     while (own != NULL && (own->tenant != request->tenant || own->priority != request->priority))
         own = own->turn.previous;
-    request->turn.tag = own != NULL && own->turn.tag + own->turn.cost > turns->served ? own->turn.tag + own->turn.cost
-                                                                                      : turns->served;
+    request->turn.tag =
+        own != NULL && own->turn.tag + own->turn.cost > turns->served ? own->turn.tag + own->turn.cost : turns->served;
     request->turn.cost = cost;
     insert(turns, request);
 }

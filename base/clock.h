@@ -8,7 +8,7 @@
 struct rn_clock {
     uint64_t (*now_us)(void *user); /* monotonic microseconds; any thread */
     void *user;
-    uint64_t (*now_ns)(void *user); /* the same clock, finer; NULL: it has nothing finer */
+    uint64_t (*now_ns)(void *user);   /* the same clock, finer; NULL: it has nothing finer */
     uint64_t (*spent_us)(void *user); /* processor time of the calling thread; NULL: all that passes is taken for it */
 };
 

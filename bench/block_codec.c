@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "cache/block_codec.h"
-#include "cache/session_file.h"
+#include "cache/store/session_file.h"
 
 #define RUNS 5
 

@@ -18,7 +18,7 @@
 
 #include "base/check.h"
 #include "base/rng.h"
-#include "cache/cold_store.h"
+#include "cache/store/cold_store.h"
 
 enum { TOKENS = 32, PAYLOAD = 80000, PIECE = 1 << 20, AHEAD = 8, MANY = 100000, SMALL = 64, CHAIN = 125 };
 

@@ -144,8 +144,8 @@ int main(int argc, char **argv)
 {
     static float q[MAX_LANES * DIM], out[MAX_LANES * DIM];
     const struct rn_level *level = argc > 1 ? rn_level_named(argv[1]) : rn_level_best();
-    struct rn_attend t = {.q = q, .out = out, .k_dim = DIM, .v_dim = DIM, .to = UINT32_MAX, .scale = 0.125f,
-                          .block_shift = 5};
+    struct rn_attend t = {
+        .q = q, .out = out, .k_dim = DIM, .v_dim = DIM, .to = UINT32_MAX, .scale = 0.125f, .block_shift = 5};
     uint8_t *keys, *values;
     struct rn_heap heap;
     uint32_t i;

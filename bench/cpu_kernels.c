@@ -6,7 +6,7 @@
  * One product of the shape of a feed-forward layer, 5632 x 2048 weights, on a team of threads that take
  * rows as the backend does. GB/s counts weight bytes, over as many copies of the matrix as exceed the
  * caches; GFLOP/s counts two per weight and input. Percent: of the read bandwidth, and of the level's peak in
- * products of bytes (of floats for F32, F16, BF16), both measured on the same team: see cpu/peak.h. */
+ * products of bytes (of floats for F32, F16, BF16), both measured on the same team: see cpu/levels/peak.h. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "cpu/kernels.h"
-#include "cpu/peak.h"
+#include "cpu/levels/peak.h"
 #include "cpu/team.h"
 
 enum { ROWS = 5632, COLS = 2048, MAX_N = 256, BATCH = 256, ROUNDS = 2000000 };
@@ -208,9 +208,9 @@ static struct machine measure_machine(struct rn_team *team, struct work *w)
 
 int main(int argc, char **argv)
 {
-    static const uint32_t types[] = {RN_F32,    RN_F16,   RN_BF16,  RN_Q8_0,   RN_Q4_0,   RN_Q4_1,  RN_Q5_0,
-                                     RN_Q5_1,   RN_Q4_K,  RN_Q5_K,  RN_Q6_K,   RN_Q2_K,   RN_Q3_K,  RN_IQ4_NL,
-                                     RN_IQ4_XS, RN_MXFP4, RN_NVFP4, RN_IQ3_S,  RN_IQ3_XXS, RN_IQ2_S, RN_IQ2_XS,
+    static const uint32_t types[] = {RN_F32,     RN_F16,   RN_BF16,  RN_Q8_0,  RN_Q4_0,    RN_Q4_1,  RN_Q5_0,
+                                     RN_Q5_1,    RN_Q4_K,  RN_Q5_K,  RN_Q6_K,  RN_Q2_K,    RN_Q3_K,  RN_IQ4_NL,
+                                     RN_IQ4_XS,  RN_MXFP4, RN_NVFP4, RN_IQ3_S, RN_IQ3_XXS, RN_IQ2_S, RN_IQ2_XS,
                                      RN_IQ2_XXS, RN_IQ1_M, RN_IQ1_S, RN_TQ1_0, RN_TQ2_0};
     static float a[COLS];
     const struct rn_level *level = argc > 2 ? rn_level_named(argv[2]) : rn_level_best();

@@ -128,8 +128,8 @@ static void make_step(struct bench *b, uint32_t context, uint32_t n)
     uint32_t i;
 
     for (i = 0; i < n; i++)
-        b->rows[i] = (struct rn_step_row){(int32_t)((context + i) * 7 % b->plan->n_vocab), context + i, 0,
-                                          i + 1 == n ? 0 : -1};
+        b->rows[i] =
+            (struct rn_step_row){(int32_t)((context + i) * 7 % b->plan->n_vocab), context + i, 0, i + 1 == n ? 0 : -1};
     b->step.n_rows = n;
     b->step.n_seqs = b->step.n_outs = 1;
 }
@@ -177,14 +177,26 @@ static double bytes_of_step(const struct bench *b, uint32_t context)
 
 static void phases(struct bench *b, uint32_t context, uint32_t n)
 {
-    static const char *const names[KINDS] = {
-        [RN_OP_EMBED] = "embed",         [RN_OP_RMS_NORM] = "rms norm",     [RN_OP_LAYER_NORM] = "layer norm",
-        [RN_OP_MATMUL] = "matmul",       [RN_OP_ADD] = "add",               [RN_OP_SCALE] = "scale",
-        [RN_OP_SOFTCAP] = "softcap",     [RN_OP_ACTIVATE] = "activate",     [RN_OP_GATE] = "gate",
-        [RN_OP_ROPE] = "rope",           [RN_OP_KV_STORE] = "kv store",     [RN_OP_ATTENTION] = "attention",
-        [RN_OP_ROUTE] = "route",         [RN_OP_EXPERT_MATMUL] = "experts", [RN_OP_EXPERT_SUM] = "expert sum",
-        [RN_OP_SELECT] = "select",       [RN_OP_TAP] = "tap",            [RN_OP_INPUT] = "input",
-        [RN_OP_CONCAT] = "concat",               [RN_OP_KINDS] = "quantise"};
+    static const char *const names[KINDS] = {[RN_OP_EMBED] = "embed",
+                                             [RN_OP_RMS_NORM] = "rms norm",
+                                             [RN_OP_LAYER_NORM] = "layer norm",
+                                             [RN_OP_MATMUL] = "matmul",
+                                             [RN_OP_ADD] = "add",
+                                             [RN_OP_SCALE] = "scale",
+                                             [RN_OP_SOFTCAP] = "softcap",
+                                             [RN_OP_ACTIVATE] = "activate",
+                                             [RN_OP_GATE] = "gate",
+                                             [RN_OP_ROPE] = "rope",
+                                             [RN_OP_KV_STORE] = "kv store",
+                                             [RN_OP_ATTENTION] = "attention",
+                                             [RN_OP_ROUTE] = "route",
+                                             [RN_OP_EXPERT_MATMUL] = "experts",
+                                             [RN_OP_EXPERT_SUM] = "expert sum",
+                                             [RN_OP_SELECT] = "select",
+                                             [RN_OP_TAP] = "tap",
+                                             [RN_OP_INPUT] = "input",
+                                             [RN_OP_CONCAT] = "concat",
+                                             [RN_OP_KINDS] = "quantise"};
     struct task t = {.sink = 0};
     uint64_t sum = 0;
     uint32_t i;
@@ -296,8 +308,12 @@ static void measure_rest(struct bench *b)
 
 static bool open_bench(struct bench *b, const char *path, uint32_t threads, const struct rn_level *level)
 {
-    struct rn_backend_limits limits = {.max_rows = ROWS, .max_seqs = 1, .max_outs = MOST_OUTS,
-                                       .n_blocks = CONTEXT / BLOCK, .block_tokens = BLOCK, .context_tokens = CONTEXT,
+    struct rn_backend_limits limits = {.max_rows = ROWS,
+                                       .max_seqs = 1,
+                                       .max_outs = MOST_OUTS,
+                                       .n_blocks = CONTEXT / BLOCK,
+                                       .block_tokens = BLOCK,
+                                       .context_tokens = CONTEXT,
                                        .kv_type = RUNNEL_KV_F16};
     runnel_error error = {0};
     struct rn_gguf *gguf;

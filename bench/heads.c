@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cache/session_print.h"
+#include "cache/store/session_print.h"
 #include "cpu/cpu.h"
 #include "cpu/team.h"
 #include "model/backend.h"
@@ -67,8 +67,15 @@ static void run_window(struct rn_backend *backend, const int32_t *tokens, float 
     struct rn_step_seq seq = {.blocks = blocks, .n_blocks = WINDOW / BLOCK};
     struct rn_step_row rows[WINDOW];
     bool done = false;
-    struct rn_step step = {.n_rows = WINDOW, .n_seqs = 1, .n_outs = WINDOW, .rows = rows, .seqs = &seq,
-                           .logits = logits, .features = features, .on_done = on_done, .user = &done};
+    struct rn_step step = {.n_rows = WINDOW,
+                           .n_seqs = 1,
+                           .n_outs = WINDOW,
+                           .rows = rows,
+                           .seqs = &seq,
+                           .logits = logits,
+                           .features = features,
+                           .on_done = on_done,
+                           .user = &done};
 
     for (uint32_t i = 0; i < WINDOW; i++)
         rows[i] = (struct rn_step_row){.token = tokens[i], .position = i, .out = (int32_t)i};
@@ -105,9 +112,13 @@ static int tell_print(const char *path)
 
 int main(int argc, char **argv)
 {
-    const struct rn_backend_limits limits = {.max_rows = WINDOW, .max_seqs = 1, .max_outs = WINDOW,
-                                             .n_blocks = WINDOW / BLOCK, .block_tokens = BLOCK,
-                                             .context_tokens = WINDOW, .kv_type = RUNNEL_KV_F32};
+    const struct rn_backend_limits limits = {.max_rows = WINDOW,
+                                             .max_seqs = 1,
+                                             .max_outs = WINDOW,
+                                             .n_blocks = WINDOW / BLOCK,
+                                             .block_tokens = BLOCK,
+                                             .context_tokens = WINDOW,
+                                             .kv_type = RUNNEL_KV_F32};
     struct rn_eagle_score score = {0};
     runnel_error error = {0};
     size_t n_bytes, n;

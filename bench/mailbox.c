@@ -33,9 +33,9 @@
 #include "mailbox/wake.h"
 
 #define PRODUCERS_MAX 4
-#define ROOM 1024         /* messages that fit into each kind */
-#define NODES (4 * ROOM)  /* of each producer: a node is used again only long after it was received */
-#define PAUSES 200        /* before a yield, about 3 µs */
+#define ROOM 1024        /* messages that fit into each kind */
+#define NODES (4 * ROOM) /* of each producer: a node is used again only long after it was received */
+#define PAUSES 200       /* before a yield, about 3 µs */
 #define WAKE_SPIN_US 20
 #define RUNS_MAX 101
 
@@ -428,15 +428,17 @@ struct loops {
     thread_fn stream_produce, stream_consume, client, server, alone;
 };
 
-#define LOOP(loop, name)                                \
-    static void *name##_##loop(void *user)              \
-    {                                                   \
+#define LOOP(loop, name)                                  \
+    static void *name##_##loop(void *user)                \
+    {                                                     \
         return loop(&name##_kind, (struct thread *)user); \
     }
 #define LOOPS(name) \
     LOOP(stream_produce, name) LOOP(stream_consume, name) LOOP(client, name) LOOP(server, name) LOOP(alone, name)
-#define ENTRY(name) \
-    {&name##_kind, name##_stream_produce, name##_stream_consume, name##_client, name##_server, name##_alone}
+#define ENTRY(name)                                                                                            \
+    {                                                                                                          \
+        &name##_kind, name##_stream_produce, name##_stream_consume, name##_client, name##_server, name##_alone \
+    }
 
 LOOPS(mailbox)
 LOOPS(wake)

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "cache/redis_store.h"
+#include "cache/store/redis_store.h"
 
 enum { TOKENS = 32, AT_ONCE = 8, MOST_BLOCKS = 4096 };
 
@@ -55,7 +55,8 @@ static void put_all(struct rn_redis_store *store, uint32_t round, uint32_t n, si
     for (uint32_t i = 0; i < n; i++) {
         name_block(round, i);
         memcpy(noise, &i, sizeof i);
-        if (rn_redis_store_put(store, i == 0 ? 0 : handles[i - 1], salt, tokens, noise, bytes, &handles[i]) != RUNNEL_OK)
+        if (rn_redis_store_put(store, i == 0 ? 0 : handles[i - 1], salt, tokens, noise, bytes, &handles[i]) !=
+            RUNNEL_OK)
             die("a put has failed");
     }
 }
@@ -77,7 +78,10 @@ static void read_all(struct rn_redis_store *store, uint32_t round, uint32_t n, s
 
 static struct rn_redis_store *open_at(struct rn_heap *heap, const char *url, const char *ca, size_t bytes)
 {
-    struct rn_redis_options options = {.url = url, .files = {.ca = ca}, .payload_bytes = bytes, .command_ms = 5000,
+    struct rn_redis_options options = {.url = url,
+                                       .files = {.ca = ca},
+                                       .payload_bytes = bytes,
+                                       .command_ms = 5000,
                                        .id = {.block_tokens = TOKENS, .block_bytes = bytes}};
     struct rn_redis_store *store;
     runnel_error error = {0};

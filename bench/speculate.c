@@ -49,8 +49,13 @@ static struct {
     uint32_t streams[8], n_streams, n_chances, n_tokens, n_rounds, draft_max, threads;
     double chances[8];
     bool csv;
-} arguments = {.streams = {1, 4, 16, 64}, .n_streams = 4, .chances = {0, 0.4, 0.8, 1, -1}, .n_chances = 5,
-               .n_tokens = 96, .n_rounds = 5, .test = "grid"};
+} arguments = {.streams = {1, 4, 16, 64},
+               .n_streams = 4,
+               .chances = {0, 0.4, 0.8, 1, -1},
+               .n_chances = 5,
+               .n_tokens = 96,
+               .n_rounds = 5,
+               .test = "grid"};
 
 static runnel_engine *engine;
 static runnel_model *model;
@@ -226,8 +231,8 @@ static bool cell(uint32_t n, double with_chance)
     else
         printf("%3u streams, right %5.2f: plain %7.1f, drafting %7.1f tokens/s; ratio %.3f (%.3f to %.3f); "
                "drafted %llu, accepted %llu%s\n",
-               n, with_chance, plain, drafting, median, ratios[0], ratios[rounds - 1],
-               (unsigned long long)drafted, (unsigned long long)accepted, median < 0.98 ? "  BELOW 0.98" : "");
+               n, with_chance, plain, drafting, median, ratios[0], ratios[rounds - 1], (unsigned long long)drafted,
+               (unsigned long long)accepted, median < 0.98 ? "  BELOW 0.98" : "");
     return median >= 0.98;
 }
 

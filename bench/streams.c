@@ -75,8 +75,12 @@ static struct host_options device_options(uint32_t n_streams, uint32_t context)
     uint32_t blocks = n_streams * ((context + 31) / 32);
 
     return (struct host_options){
-        .limits = {.max_rows = 256 > n_streams ? 256 : n_streams, .max_seqs = n_streams + 8, .max_outs = 2 * n_streams,
-                   .n_blocks = blocks, .block_tokens = 32, .context_tokens = context},
+        .limits = {.max_rows = 256 > n_streams ? 256 : n_streams,
+                   .max_seqs = n_streams + 8,
+                   .max_outs = 2 * n_streams,
+                   .n_blocks = blocks,
+                   .block_tokens = 32,
+                   .context_tokens = context},
         .max_streams = n_streams + 8,
     };
 }
@@ -411,8 +415,11 @@ static uint64_t kv_bytes_of(const char *path, uint64_t tokens)
 
 static struct host_options file_options(uint32_t n_streams, uint32_t context, uint64_t kv_tokens)
 {
-    return (struct host_options){.path = arguments.model, .max_streams = n_streams + 64, .context_tokens = context,
-                                 .threads = arguments.threads, .kv_bytes = kv_bytes_of(arguments.model, kv_tokens)};
+    return (struct host_options){.path = arguments.model,
+                                 .max_streams = n_streams + 64,
+                                 .context_tokens = context,
+                                 .threads = arguments.threads,
+                                 .kv_bytes = kv_bytes_of(arguments.model, kv_tokens)};
 }
 
 /* p99 over so many seconds, in each of which a long prompt arrives, or none does. */
@@ -574,7 +581,7 @@ static const struct test {
     void (*run)(void);
     bool needs_model, takes_model;
 } tests[] = {
-    {"overhead", overhead, false, false}, {"idle", idle, false, false},       {"open", open_streams, false, false},
+    {"overhead", overhead, false, false}, {"idle", idle, false, false},           {"open", open_streams, false, false},
     {"arrivals", arrivals, false, true},  {"throughput", throughput, true, true}, {"shared", shared, true, true},
 };
 

@@ -104,8 +104,7 @@ static void free_backend(struct rn_backend *backend)
     (void)backend; /* device_free does */
 }
 
-static const struct rn_backend_ops device_ops = {
-    .name = "device", .submit_async = submit_async, .free = free_backend};
+static const struct rn_backend_ops device_ops = {.name = "device", .submit_async = submit_async, .free = free_backend};
 
 struct device *device_new(const struct rn_backend_limits *limits)
 {

@@ -23,7 +23,7 @@ struct device {
     struct rn_wake wake;
     struct rn_step *step;
     unsigned long thread;
-    int32_t *hot;              /* [max_outs]: the logit that is not 0 in its row; -1: the row was not cleared yet */
+    int32_t *hot; /* [max_outs]: the logit that is not 0 in its row; -1: the row was not cleared yet */
     uint32_t max_outs;
     /* Written by the submitter and the device's thread in turn; read when it is at rest. */
     uint64_t submitted_ns, done_ns; /* of the last step; done_ns 0: it has just been reset */

@@ -27,12 +27,12 @@ struct host {
     runnel_model *model;
     struct device *device; /* NULL: a file */
     uint32_t n_vocab;
-    struct user *users;    /* [USERS_MOST] */
+    struct user *users;                /* [USERS_MOST] */
     uint32_t n_users, n_live, n_first; /* n_first: streams that have had their first token */
     uint64_t n_tokens;
     uint64_t rng;
     bool ending;
-    double *gaps;          /* [n_gaps]: milliseconds between tokens of timed users */
+    double *gaps; /* [n_gaps]: milliseconds between tokens of timed users */
     size_t n_gaps, gaps_capacity;
 };
 

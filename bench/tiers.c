@@ -286,7 +286,7 @@ static void serve(const char *path, const char *dir, uint32_t n)
 
 /* ---- beside ---- */
 
-struct time_of { /* of all threads of a name */
+struct time_of {            /* of all threads of a name */
     double run_ms, wait_ms; /* wait: ready to run, but others did */
 };
 
@@ -361,9 +361,10 @@ static void turn(struct beside *beside, uint32_t n, double rate, unsigned round)
     beside->with[round] = with;
     beside->ratio[round] = with / alone;
     printf("%-4s alone %6.2f tokens/s, beside %2u %6.2f, %5.1f %%; the mover ran %5.1f ms and waited %5.1f for each, "
-           "the team ran %5.0f and waited %5.1f in all\n", beside->name, alone, n_moves, with, 100 * with / alone,
-           (mover_after.run_ms - mover.run_ms) / n_moves, (mover_after.wait_ms - mover.wait_ms) / n_moves,
-           team_after.run_ms - team.run_ms, team_after.wait_ms - team.wait_ms);
+           "the team ran %5.0f and waited %5.1f in all\n",
+           beside->name, alone, n_moves, with, 100 * with / alone, (mover_after.run_ms - mover.run_ms) / n_moves,
+           (mover_after.wait_ms - mover.wait_ms) / n_moves, team_after.run_ms - team.run_ms,
+           team_after.wait_ms - team.wait_ms);
     fflush(stdout);
 }
 
@@ -412,8 +413,8 @@ struct order {
 
 struct report {
     double seconds;
-    uint64_t cached, warm, cold;                     /* tokens */
-    uint64_t evicted, dropped, unpaid, copy_us;      /* so far */
+    uint64_t cached, warm, cold;                /* tokens */
+    uint64_t evicted, dropped, unpaid, copy_us; /* so far */
 };
 
 struct child {
@@ -534,13 +535,12 @@ static void print_round(struct child *child, const struct child *plain, const do
     for (uint32_t i = 0; i < n_blocks; i++)
         child->rates[i] /= plain_rates[i];
     printf("%-8s round %u: %8.1f prompts/s, %7.0f tokens/s, %6.3f of no cache, blocks' median %6.3f; cached %5.1f %%, "
-           "warm %5.1f %%, cold %5.1f %%", child->name, round + 1, rate, rate * n,
-           plain->sum.seconds / child->sum.seconds, median(child->rates, n_blocks),
-           100.0 * (double)child->sum.cached / tokens, 100.0 * (double)child->sum.warm / tokens,
-           100.0 * (double)child->sum.cold / tokens);
+           "warm %5.1f %%, cold %5.1f %%",
+           child->name, round + 1, rate, rate * n, plain->sum.seconds / child->sum.seconds,
+           median(child->rates, n_blocks), 100.0 * (double)child->sum.cached / tokens,
+           100.0 * (double)child->sum.warm / tokens, 100.0 * (double)child->sum.cold / tokens);
     printf("; evicted %llu, dropped %llu, of them unpaid %llu; copies %.2f %% of the time\n",
-           (unsigned long long)evicted, (unsigned long long)dropped,
-           (unsigned long long)(now->unpaid - before->unpaid),
+           (unsigned long long)evicted, (unsigned long long)dropped, (unsigned long long)(now->unpaid - before->unpaid),
            (double)(now->copy_us - before->copy_us) / child->sum.seconds / 1e4);
     fflush(stdout);
 }
@@ -566,8 +566,8 @@ static void storm_round(struct child *children, unsigned round, uint32_t n_prefi
 static void storm(const char *path, const char *dir, uint32_t n_prefixes, uint32_t n, uint32_t tenths, uint32_t block,
                   unsigned n_rounds)
 {
-    static struct child children[CONFIGS] = {{.name = "no cache"}, {.name = "hot"}, {.name = "and warm"},
-                                             {.name = "and cold"}};
+    static struct child children[CONFIGS] = {
+        {.name = "no cache"}, {.name = "hot"}, {.name = "and warm"}, {.name = "and cold"}};
     struct order stop = {0, 0, 1};
     runnel_model_options options;
     uint64_t need;

@@ -104,8 +104,8 @@ static size_t longest(const struct rn_vocab *vocab, bool special, char *out, siz
 
     for (i = 0; i < rn_vocab_count(vocab); i++) {
         struct rn_view piece = rn_vocab_piece(vocab, (int32_t)i, true);
-        bool is_special = rn_vocab_kind(vocab, (int32_t)i) == RN_TOKEN_CONTROL ||
-                          rn_vocab_kind(vocab, (int32_t)i) == RN_TOKEN_USER;
+        bool is_special =
+            rn_vocab_kind(vocab, (int32_t)i) == RN_TOKEN_CONTROL || rn_vocab_kind(vocab, (int32_t)i) == RN_TOKEN_USER;
 
         if (is_special != special || piece.n <= best || piece.n > capacity || !rn_utf8_valid(piece.bytes, piece.n))
             continue;

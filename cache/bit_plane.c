@@ -10,7 +10,7 @@
 
 enum { GROUP = RN_BIT_GROUP, WORDS = GROUP / 8, BIT_BYTES = GROUP / 8, RAW = 8, PIECE = 16 * GROUP, SAMPLE = 4 };
 
-#define EACH(byte) ((uint64_t)(byte) * UINT64_C(0x0101010101010101))
+#define EACH(byte) ((uint64_t)(byte)*UINT64_C(0x0101010101010101))
 
 /* Sixteen bytes in one register, where the machine has such. */
 typedef uint64_t lanes __attribute__((vector_size(16)));

@@ -16,7 +16,7 @@
 
 #include "base/check.h"
 #include "cache/bit_plane.h"
-#include "cache/bytes.h"
+#include "base/bytes.h"
 
 enum place { AT_MAGIC = 0, AT_VERSION = 1, AT_UNIT = 2, AT_ZERO = 3, AT_BLOCK_BYTES = 4, AT_PLANES = 8 };
 
@@ -161,8 +161,8 @@ static runnel_status start_packer(struct rn_block_codec *codec)
     const struct {
         ZSTD_cParameter name;
         unsigned value;
-    } set[] = {{ZSTD_c_windowLog, p.windowLog}, {ZSTD_c_chainLog, p.chainLog},   {ZSTD_c_hashLog, p.hashLog},
-               {ZSTD_c_searchLog, p.searchLog}, {ZSTD_c_minMatch, p.minMatch},   {ZSTD_c_targetLength, p.targetLength},
+    } set[] = {{ZSTD_c_windowLog, p.windowLog}, {ZSTD_c_chainLog, p.chainLog}, {ZSTD_c_hashLog, p.hashLog},
+               {ZSTD_c_searchLog, p.searchLog}, {ZSTD_c_minMatch, p.minMatch}, {ZSTD_c_targetLength, p.targetLength},
                {ZSTD_c_strategy, p.strategy},   {ZSTD_c_contentSizeFlag, 0}};
 
     codec->packer_memory = rn_alloc(codec->heap, bytes, 1);

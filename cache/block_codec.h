@@ -38,8 +38,8 @@ struct rn_codec_options {
 struct rn_block_codec {
     struct rn_heap *heap;
     struct rn_codec_options options;
-    unsigned char *planes;     /* [block_bytes] */
-    void *packer, *unpacker;   /* zstd's contexts; all methods can be unpacked, whatever the own one */
+    unsigned char *planes;   /* [block_bytes] */
+    void *packer, *unpacker; /* zstd's contexts; all methods can be unpacked, whatever the own one */
     void *packer_memory, *unpacker_memory, *lz4;
 };
 

@@ -18,7 +18,7 @@
 
 struct rn_doorkeeper {
     uint64_t seen[2][(1u << RN_DOOR_BITS) / 64]; /* 0: the younger */
-    uint32_t n; /* blocks in it */
+    uint32_t n;                                  /* blocks in it */
 };
 
 /* Notes each block of tokens[n_blocks × block_tokens], known by all tokens up to its end and the salt. Returns how

@@ -26,8 +26,8 @@
 
 struct rn_hit_ceiling {
     uint64_t n_seen;
-    double n_unique;   /* estimate of U */
-    uint64_t chance;   /* p times RN_CEILING_REGISTERS, in units of 2^-31: exact */
+    double n_unique; /* estimate of U */
+    uint64_t chance; /* p times RN_CEILING_REGISTERS, in units of 2^-31: exact */
     uint32_t words[RN_CEILING_WORDS];
 };
 

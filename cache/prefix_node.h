@@ -39,8 +39,8 @@ struct rn_prefix_node {
     uint32_t n_warm; /* children that are ready or pending */
     uint32_t block;
     uint32_t pins;
-    uint32_t holds;  /* paths that stand on it */
-    uint32_t place;  /* in the heap; NONE */
+    uint32_t holds; /* paths that stand on it */
+    uint32_t place; /* in the heap; NONE */
     uint32_t generation;
     uint32_t hits; /* of prompts whose known prefix ended with it; RN_PREFIX_MOST_HITS at most */
     enum rn_prefix_state state;

@@ -35,8 +35,8 @@ runnel_status rn_prefix_tree_init(struct rn_prefix_tree *tree, struct rn_heap *h
         return RUNNEL_INVALID;
     while ((UINT64_C(1) << bits) < 2 * (uint64_t)max_nodes)
         bits++;
-    *tree = (struct rn_prefix_tree){.heap = heap, .pool = pool, .options = *options, .slot_bits = bits,
-                                   .reload = RN_PREFIX_QUARTERS};
+    *tree = (struct rn_prefix_tree){
+        .heap = heap, .pool = pool, .options = *options, .slot_bits = bits, .reload = RN_PREFIX_QUARTERS};
     tree->first_free = tree->first_cold = tree->last_cold = NONE;
     if (tree->options.hash == NULL)
         tree->options.hash = xxh3;

@@ -104,9 +104,9 @@ struct rn_prefix_tree;
 typedef uint64_t rn_prefix_hash_fn(uint64_t previous, const int32_t *tokens, uint32_t n);
 
 struct rn_prefix_options {
-    uint32_t block_tokens; /* B: a power of two, at most 65536 */
-    uint32_t max_nodes;    /* roots included, [2, 2^30]; the pool's blocks plus roots, pending and cold nodes */
-    uint64_t seed;         /* of the hash; random, so that nobody can prepare prompts that collide */
+    uint32_t block_tokens;   /* B: a power of two, at most 65536 */
+    uint32_t max_nodes;      /* roots included, [2, 2^30]; the pool's blocks plus roots, pending and cold nodes */
+    uint64_t seed;           /* of the hash; random, so that nobody can prepare prompts that collide */
     rn_prefix_hash_fn *hash; /* NULL: XXH3 */
 
     /* The colder tier. They may look into the tree and take references of blocks from the pool, but must not change
@@ -121,10 +121,10 @@ struct rn_prefix_options {
 };
 
 struct rn_prefix_stats {
-    uint32_t roots, pending, ready, cold; /* nodes of each kind; each ready one has a block */
-    uint32_t idle;                        /* of the ready ones: leaves that may be evicted now */
-    uint64_t hit_tokens, missed_tokens;   /* of the prompts that entered */
-    uint64_t twins;                       /* blocks computed although another was first */
+    uint32_t roots, pending, ready, cold;   /* nodes of each kind; each ready one has a block */
+    uint32_t idle;                          /* of the ready ones: leaves that may be evicted now */
+    uint64_t hit_tokens, missed_tokens;     /* of the prompts that entered */
+    uint64_t twins;                         /* blocks computed although another was first */
     uint64_t evicted, abandoned, inherited; /* inherited: abandoned, but its computation goes on (see leave) */
 };
 
@@ -136,11 +136,11 @@ enum rn_prefix_path_state { RN_PATH_OUT, RN_PATH_WAITING, RN_PATH_TOLD, RN_PATH_
 struct rn_prefix_path {
     void *owner; /* the caller's */
     enum rn_prefix_path_state state;
-    uint32_t n_ready;                  /* blocks of the sequence that are known to be ready, from its start */
-    uint32_t n_claims;                 /* nodes it has claimed and not published */
-    uint32_t first_claim, last_claim;  /* a list by depth */
-    struct rn_prefix_ref at;           /* entered: the last of the n_ready, or the root; held */
-    uint32_t waits_for;                /* waiting: the node */
+    uint32_t n_ready;                   /* blocks of the sequence that are known to be ready, from its start */
+    uint32_t n_claims;                  /* nodes it has claimed and not published */
+    uint32_t first_claim, last_claim;   /* a list by depth */
+    struct rn_prefix_ref at;            /* entered: the last of the n_ready, or the root; held */
+    uint32_t waits_for;                 /* waiting: the node */
     struct rn_prefix_path *next, *prev; /* waiting: a ring of those who wait for it. Told: the list */
 };
 
@@ -152,10 +152,10 @@ struct rn_prefix_woken {
 struct rn_prefix_path *rn_prefix_woken_pop(struct rn_prefix_woken *woken);
 
 struct rn_prefix_match {
-    uint32_t n_ready;   /* blocks, from the start */
-    uint32_t n_pending; /* behind them */
-    uint32_t n_cold;    /* behind those, each with a handle */
-    struct rn_prefix_ref ready;   /* the last of each kind. Where n_ready is 0: the root, if the salt has one */
+    uint32_t n_ready;           /* blocks, from the start */
+    uint32_t n_pending;         /* behind them */
+    uint32_t n_cold;            /* behind those, each with a handle */
+    struct rn_prefix_ref ready; /* the last of each kind. Where n_ready is 0: the root, if the salt has one */
     struct rn_prefix_ref pending;
     struct rn_prefix_ref cold;
     struct rn_prefix_path *computing; /* the path that claimed the last pending one; NULL: none is pending */
@@ -167,7 +167,7 @@ struct rn_prefix_view {
     uint32_t n_blocks; /* of the prefix that ends here; 0: a root */
     uint32_t block;    /* RN_PREFIX_NO_BLOCK unless ready */
     uint32_t pins;
-    uint64_t handle;   /* the colder tier's; 0: none */
+    uint64_t handle; /* the colder tier's; 0: none */
     const int32_t *tokens;
     struct rn_prefix_ref parent;
 };
@@ -179,19 +179,19 @@ struct rn_prefix_tree {
     struct rn_heap *heap;
     struct rn_block_pool *pool;
     struct rn_prefix_options options;
-    struct rn_prefix_node *nodes;  /* [max_nodes] */
-    int32_t *tokens;               /* [max_nodes][B] */
-    struct rn_prefix_slot *slots;  /* [1 << slot_bits]: the table, at most half full */
+    struct rn_prefix_node *nodes; /* [max_nodes] */
+    int32_t *tokens;              /* [max_nodes][B] */
+    struct rn_prefix_slot *slots; /* [1 << slot_bits]: the table, at most half full */
     uint32_t slot_bits;
-    uint32_t *idle;                /* [n_idle]: evictable nodes, a binary heap, what goes next on top */
+    uint32_t *idle; /* [n_idle]: evictable nodes, a binary heap, what goes next on top */
     uint32_t n_idle;
-    uint32_t *node_of;             /* [pool->n_blocks]: the ready node whose block it is */
-    uint32_t n_touched;            /* nodes from here on were never used */
-    uint32_t first_free;           /* a list of those that were */
+    uint32_t *node_of;              /* [pool->n_blocks]: the ready node whose block it is */
+    uint32_t n_touched;             /* nodes from here on were never used */
+    uint32_t first_free;            /* a list of those that were */
     uint32_t first_cold, last_cold; /* in the order in which they became cold */
-    uint64_t now;                  /* counts uses */
-    uint64_t tide;                 /* the highest rank of what was evicted */
-    uint32_t reload;               /* 0..RN_PREFIX_QUARTERS */
+    uint64_t now;                   /* counts uses */
+    uint64_t tide;                  /* the highest rank of what was evicted */
+    uint32_t reload;                /* 0..RN_PREFIX_QUARTERS */
     uint32_t count[RN_PREFIX_STATES];
     struct rn_prefix_stats totals; /* its uint64_t part */
 };

@@ -14,8 +14,8 @@
 enum {
     LINE = 64,
     HUGE_PAGE = 1 << 21,
-    LANES = 32,             /* queries of a group: its state and a tile of the cache fit the first-level cache */
-    SPLIT_PER_THREAD = 8    /* attentions per thread up to which they are cut into segments */
+    LANES = 32,          /* queries of a group: its state and a tile of the cache fit the first-level cache */
+    SPLIT_PER_THREAD = 8 /* attentions per thread up to which they are cut into segments */
 };
 
 /* ---- Steps ---- */
@@ -237,8 +237,8 @@ static bool take_scratch(struct rn_fast *fast)
         if (fast->limits.mean_window > 0)
             fast->scratch[i].means = take_bytes(fast, RN_MEANS_PARTS, needs.part * sizeof(float), &ok);
         if (fast->tree_blocks > 0)
-            fast->scratch[i].blocks = take_bytes(
-                fast, fast->limits.context_tokens / fast->limits.block_tokens + 2, sizeof(uint32_t), &ok);
+            fast->scratch[i].blocks =
+                take_bytes(fast, fast->limits.context_tokens / fast->limits.block_tokens + 2, sizeof(uint32_t), &ok);
         fast->scratch[i].panel = take_bytes(fast, needs.panel, 1, &ok);
         fast->scratch[i].attend = take_bytes(fast, needs.attend, sizeof(float), &ok);
         fast->scratch[i].order = take_bytes(fast, rows, (size_t)needs.used * sizeof(uint32_t), &ok);

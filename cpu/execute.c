@@ -95,8 +95,7 @@ static void kv_store(const struct context *c, const struct rn_op *op, uint32_t r
     for (h = 0; h < layer->kv_heads; h++) {
         c->fast->level->rows->key_store(layer->keys + block * layer->key_block + h * layer->key_head +
                                             (size_t)in_block * unit,
-                                        k + (size_t)h * layer->k_dim, layer->k_dim, c->fast->limits.block_tokens,
-                                        type);
+                                        k + (size_t)h * layer->k_dim, layer->k_dim, c->fast->limits.block_tokens, type);
         c->fast->level->rows->kv_store(layer->values + block * layer->value_block + h * layer->value_head +
                                            in_block * value_bytes,
                                        v + (size_t)h * layer->v_dim, layer->v_dim, type);
@@ -268,12 +267,12 @@ struct product {
     const struct rn_kernel *kernel;
     const struct rn_weight *weight;
     const uint8_t *matrix;
-    const float *bias;      /* [rows] or NULL */
-    const char *inputs;     /* entry e reads inputs + e / share * input_bytes, and writes out + e * out_width */
+    const float *bias;  /* [rows] or NULL */
+    const char *inputs; /* entry e reads inputs + e / share * input_bytes, and writes out + e * out_width */
     size_t input_bytes;
     float *out;
     uint32_t out_width;
-    const uint32_t *entries;/* NULL: 0, 1, 2 ... */
+    const uint32_t *entries; /* NULL: 0, 1, 2 ... */
     uint32_t n, share;
 };
 
@@ -680,7 +679,7 @@ static void make_groups(struct rn_fast *fast)
             else
                 fast->groups[starts[class]++] = (struct rn_fast_group){i, n};
         }
-        for (class = 0; class < CLASSES && pass == 0; class++)
+        for (class = 0; class < CLASSES && pass == 0; class ++)
             starts[class + 1] += starts[class];
     }
     fast->n_groups = starts[CLASSES];

@@ -30,13 +30,13 @@ struct rn_fast_place {
 
 /* One worker's own memory. */
 struct rn_fast_scratch {
-    void *panel;        /* of the kernels */
+    void *panel; /* of the kernels */
     float *attend;
-    float *means;       /* [RN_MEANS_PARTS][rn_attend_part of the widest]; NULL without a mean window */
-    uint32_t *blocks;   /* [blocks of the longest context]: a table of the row of a tree; NULL without trees */
-    uint32_t *order;    /* [max_rows * used]: entries (row, j), sorted by expert */
-    uint32_t *starts;   /* [experts + 1] */
-    uint32_t *active;   /* [experts]: those that have entries */
+    float *means;     /* [RN_MEANS_PARTS][rn_attend_part of the widest]; NULL without a mean window */
+    uint32_t *blocks; /* [blocks of the longest context]: a table of the row of a tree; NULL without trees */
+    uint32_t *order;  /* [max_rows * used]: entries (row, j), sorted by expert */
+    uint32_t *starts; /* [experts + 1] */
+    uint32_t *active; /* [experts]: those that have entries */
 };
 
 struct rn_fast {
@@ -49,35 +49,35 @@ struct rn_fast {
     uint32_t block_shift;
 
     struct rn_program program;
-    float **slots;                     /* [n_slots][max_rows or max_outs][width]; NULL for the logits: the step's */
-    void *inputs[RN_INPUT_KINDS];      /* quantised rows */
-    float **vectors;                   /* [n_weights]: norm weights and biases as floats, NULL for matrices */
-    struct rn_fast_layer *layers;      /* [n_kv_layers] */
-    char layout[32];                   /* how a block's bytes are arranged, and who computed them */
-    float **angles;                    /* [n_ropes][max_rows][dims]: cosines, then sines of a row's position */
-    struct rn_fast_scratch *scratch;   /* [threads] */
-    uint32_t least_kv_heads;           /* over the layers */
-    uint32_t group_rows;               /* rows of a group at most */
+    float **slots;                   /* [n_slots][max_rows or max_outs][width]; NULL for the logits: the step's */
+    void *inputs[RN_INPUT_KINDS];    /* quantised rows */
+    float **vectors;                 /* [n_weights]: norm weights and biases as floats, NULL for matrices */
+    struct rn_fast_layer *layers;    /* [n_kv_layers] */
+    char layout[32];                 /* how a block's bytes are arranged, and who computed them */
+    float **angles;                  /* [n_ropes][max_rows][dims]: cosines, then sines of a row's position */
+    struct rn_fast_scratch *scratch; /* [threads] */
+    uint32_t least_kv_heads;         /* over the layers */
+    uint32_t group_rows;             /* rows of a group at most */
     uint32_t n_groups;
-    struct rn_fast_group *groups;      /* [max_rows]: of the step, those with the longest contexts first */
-    uint32_t max_split;                /* attentions (group, head of keys) up to which their segments are split */
-    float *parts;                      /* [max_split][RN_ATTEND_SEGMENTS][rn_attend_part of the widest] */
-    _Atomic uint32_t *parts_done;      /* [max_split]: segments of each; 0 between attentions */
-    struct rn_fast_place *places;      /* [max_rows]: of a step with a tree; NULL without trees */
-    uint32_t tree_blocks;              /* blocks behind the cache's own, of each worker, for what a row of a tree sees */
-    uint32_t *mean_rows;               /* [max_rows]: of the step, those with which a chunk ends */
+    struct rn_fast_group *groups; /* [max_rows]: of the step, those with the longest contexts first */
+    uint32_t max_split;           /* attentions (group, head of keys) up to which their segments are split */
+    float *parts;                 /* [max_split][RN_ATTEND_SEGMENTS][rn_attend_part of the widest] */
+    _Atomic uint32_t *parts_done; /* [max_split]: segments of each; 0 between attentions */
+    struct rn_fast_place *places; /* [max_rows]: of a step with a tree; NULL without trees */
+    uint32_t tree_blocks;         /* blocks behind the cache's own, of each worker, for what a row of a tree sees */
+    uint32_t *mean_rows;          /* [max_rows]: of the step, those with which a chunk ends */
     uint32_t n_mean_rows;
-    uint32_t *selected_rows;           /* [max_rows]: the rows behind SELECT: first those with logits, in order */
+    uint32_t *selected_rows; /* [max_rows]: the rows behind SELECT: first those with logits, in order */
     uint32_t n_selected;
     bool has_features;
-    int32_t *features_of;              /* [max_rows]: index of a row's features, -1: not wanted. Set where any are */
-    _Atomic uint32_t *pieces;          /* [instructions]: the next piece of a shared one */
+    int32_t *features_of;     /* [max_rows]: index of a row's features, -1: not wanted. Set where any are */
+    _Atomic uint32_t *pieces; /* [instructions]: the next piece of a shared one */
 
     struct rn_job job;
-    struct rn_step *step;              /* the one that runs; belongs to whoever holds the job */
-    struct rn_step *queue;             /* oldest first, the job holder's */
-    _Atomic(struct rn_step *) inbox;   /* newest first; pushed by submit, emptied by the job holder */
-    _Atomic uint32_t pending;          /* steps submitted and not done; the job is held while it is not 0 */
+    struct rn_step *step;            /* the one that runs; belongs to whoever holds the job */
+    struct rn_step *queue;           /* oldest first, the job holder's */
+    _Atomic(struct rn_step *) inbox; /* newest first; pushed by submit, emptied by the job holder */
+    _Atomic uint32_t pending;        /* steps submitted and not done; the job is held while it is not 0 */
 };
 
 /* Reads all weights of the plan on the team, so that no step waits for the disk. Sleeps meanwhile; progress is called

@@ -35,8 +35,8 @@
 /* How a kernel wants its input rows. */
 enum rn_input {
     RN_INPUT_F32,
-    RN_INPUT_Q8,  /* blocks of 32: see struct rn_q8 */
-    RN_INPUT_Q8K, /* blocks of 256: see struct rn_q8k */
+    RN_INPUT_Q8,    /* blocks of 32: see struct rn_q8 */
+    RN_INPUT_Q8K,   /* blocks of 256: see struct rn_q8k */
     RN_INPUT_LINES, /* blocks of 32, each a cache line: see struct rn_line */
     RN_INPUT_KINDS
 };
@@ -48,25 +48,25 @@ enum { RN_MAX_INPUTS = 16, RN_MAX_TILE = 32, RN_STREAM_AHEAD = 512 };
  * With few inputs, memory sets the pace: tiles of rows far apart (step > 1), taken one after the other, make
  * each row of the tile a stream through memory that the processor fetches ahead by itself. */
 struct rn_matmul {
-    const uint8_t *weights;    /* first weight row */
-    size_t row_bytes;          /* from one row to the next */
-    uint32_t rows;             /* 1..kernel tile */
-    uint32_t step;             /* 1, but for direct products */
+    const uint8_t *weights; /* first weight row */
+    size_t row_bytes;       /* from one row to the next */
+    uint32_t rows;          /* 1..kernel tile */
+    uint32_t step;          /* 1, but for direct products */
     uint32_t cols;
-    const struct rn_type *type;/* for the kernel of all other formats */
-    void *panel;               /* [panel_bytes(cols)], aligned to 64 */
-    uint32_t n;                /* 1..RN_MAX_INPUTS */
+    const struct rn_type *type; /* for the kernel of all other formats */
+    void *panel;                /* [panel_bytes(cols)], aligned to 64 */
+    uint32_t n;                 /* 1..RN_MAX_INPUTS */
     const void *inputs[RN_MAX_INPUTS];
     float *out[RN_MAX_INPUTS]; /* of the first row */
 };
 
 struct rn_kernel {
     enum rn_input input;
-    uint32_t tile;      /* weight rows handled together */
-    uint32_t pack_from; /* from so many input rows on: pack once, then packed; below: direct */
+    uint32_t tile;        /* weight rows handled together */
+    uint32_t pack_from;   /* from so many input rows on: pack once, then packed; below: direct */
     uint32_t direct_tile; /* so many rows at once for few inputs: fewer rows, each a longer stream; 0: tile */
-    uint32_t few;       /* how many inputs are few */
-    uint32_t step;      /* the best rn_matmul.step of direct; measured */
+    uint32_t few;         /* how many inputs are few */
+    uint32_t step;        /* the best rn_matmul.step of direct; measured */
     size_t (*panel_bytes)(uint32_t cols);
     void (*direct)(const struct rn_matmul *m);
     void (*pack)(const struct rn_matmul *m);   /* weights → panel; inputs and outputs are not looked at */
@@ -95,33 +95,35 @@ struct rn_attend_place {
 /* Attention of all queries that share one head of keys and values, for a few rows of one sequence. How many they are
  * may decide on how a level sums, how many rows there are may not (law 5). */
 struct rn_attend {
-    const float *q;         /* [rows][queries, k_dim]; row i begins i * q_stride floats on */
-    float *out;             /* [rows][queries, v_dim]; likewise */
+    const float *q; /* [rows][queries, k_dim]; row i begins i * q_stride floats on */
+    float *out;     /* [rows][queries, v_dim]; likewise */
     size_t q_stride, out_stride;
     uint32_t rows, queries, k_dim, v_dim;
-    uint32_t last, window;  /* row i looks at position last + i and those before it; at the last `window`; 0: all */
-    uint32_t segment;       /* rn_attend_segment() of every row */
-    uint32_t from, to;      /* only the segments that meet [from, to); whole: 0, UINT32_MAX */
+    uint32_t last, window; /* row i looks at position last + i and those before it; at the last `window`; 0: all */
+    uint32_t segment;      /* rn_attend_segment() of every row */
+    uint32_t from, to;     /* only the segments that meet [from, to); whole: 0, UINT32_MAX */
     float scale, softcap;
     const uint32_t *blocks;
-    uint32_t block_shift;   /* log2 of positions per block */
+    uint32_t block_shift; /* log2 of positions per block */
     runnel_kv_type kv_type;
-    const uint8_t *keys;    /* of block 0: [k_dim, block_tokens], of the grouped formats (model/kv.h) [bytes of a row,
-                               block_tokens]; block b lies b * key_stride bytes on */
-    const uint8_t *values;  /* of block 0: [block_tokens, v_dim], or [block_tokens, bytes of a row] */
+    const uint8_t *keys;   /* of block 0: [k_dim, block_tokens], of the grouped formats (model/kv.h) [bytes of a row,
+                              block_tokens]; block b lies b * key_stride bytes on */
+    const uint8_t *values; /* of block 0: [block_tokens, v_dim], or [block_tokens, bytes of a row] */
     size_t key_stride, value_stride;
-    struct rn_attend_place next; /* what the caller attends to next, to be asked for in time; it begins where a tile does.
-                                    keys NULL: nothing */
-    float *scratch;         /* rn_attend_floats(...) floats, aligned to 64 */
-    float *part;            /* NULL: out is written. Else one row, one segment, whose state goes here instead:
-                               rn_attend_part() floats */
+    struct rn_attend_place
+        next;       /* what the caller attends to next, to be asked for in time; it begins where a tile does.
+                       keys NULL: nothing */
+    float *scratch; /* rn_attend_floats(...) floats, aligned to 64 */
+    float *part;    /* NULL: out is written. Else one row, one segment, whose state goes here instead:
+                       rn_attend_part() floats */
 };
 
 enum {
-    RN_ATTEND_TILE = 32,      /* positions looked at together; tiles begin at multiples of it */
-    RN_ATTEND_SEGMENT = 512,  /* the shortest segment */
-    RN_ATTEND_AMX_QUERIES = 6,/* from so many queries on that share a head of keys the AMX level uses the matrix unit */
-    RN_ATTEND_SEGMENTS = 17   /* the most that a row meets: 16, and one more where a window begins inside one */
+    RN_ATTEND_TILE = 32,     /* positions looked at together; tiles begin at multiples of it */
+    RN_ATTEND_SEGMENT = 512, /* the shortest segment */
+    RN_ATTEND_AMX_QUERIES =
+        6,                  /* from so many queries on that share a head of keys the AMX level uses the matrix unit */
+    RN_ATTEND_SEGMENTS = 17 /* the most that a row meets: 16, and one more where a window begins inside one */
 };
 
 /* Positions per segment for a row that looks at `span` positions. A power of two, and a matter of the row
@@ -146,7 +148,7 @@ static inline size_t rn_attend_part(uint32_t queries, uint32_t v_dim)
 }
 
 /* Of that what the sums of a level need for themselves, at most: queries, or with a matrix unit the parts of queries,
- * weights, keys and values (cpu/attend_amx.c). */
+ * weights, keys and values (cpu/levels/attend_amx.c). */
 static inline size_t rn_attend_own(uint32_t rows, uint32_t queries, uint32_t k_dim, uint32_t v_dim)
 {
     size_t lanes = (size_t)rows * queries, k_deep = (k_dim + 31) & ~(size_t)31;
@@ -244,12 +246,12 @@ struct rn_q8k {
  * fma(RN_MAGIC + S, d, -magic_d) is S·d rounded once: the conversion to float costs nothing. A block with NaN,
  * infinity or a magnitude above 2^110 has d = NaN or infinity and q = 0: every product with it is NaN. */
 struct rn_line {
-    int8_t q[32];        /* |q| <= 127; value = d * q */
+    int8_t q[32]; /* |q| <= 127; value = d * q */
     float d;
-    float magic_d;       /* RN_MAGIC * d */
-    int32_t start;       /* bits of RN_MAGIC, less 128 times the sum of q */
-    float d_sum;         /* d * the sum of q */
-    int32_t start16[2];  /* as start and d_sum, of the first and the second 16 */
+    float magic_d;      /* RN_MAGIC * d */
+    int32_t start;      /* bits of RN_MAGIC, less 128 times the sum of q */
+    float d_sum;        /* d * the sum of q */
+    int32_t start16[2]; /* as start and d_sum, of the first and the second 16 */
     float d_sum16[2];
 };
 

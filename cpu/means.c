@@ -15,9 +15,9 @@
 
 /* A cache of one head: `unit` bytes of a row lie together, and the next ones `stride` bytes on. */
 struct rows {
-    uint8_t *at;      /* of block 0 */
-    size_t block;     /* bytes from one block to the next */
-    size_t position;  /* ... from one position to the next */
+    uint8_t *at;     /* of block 0 */
+    size_t block;    /* bytes from one block to the next */
+    size_t position; /* ... from one position to the next */
     size_t stride;
     uint32_t unit, dim;
 };
@@ -44,8 +44,9 @@ static void mean_of(const struct rn_fast *fast, const struct rows *rows, const s
     memset(sums, 0, rows->dim * sizeof *sums);
     for (j = 0; j < RN_CHUNK; j++) {
         position = chunk * RN_CHUNK + j;
-        gather(rows, rows->at + seq->blocks[position >> fast->block_shift] * rows->block +
-                         (position & in_block) * rows->position,
+        gather(rows,
+               rows->at + seq->blocks[position >> fast->block_shift] * rows->block +
+                   (position & in_block) * rows->position,
                rn_kv_row_bytes(type, rows->dim), bytes);
         rn_kv_decode(type, bytes, rows->dim, mean);
         for (i = 0; i < rows->dim; i++)
@@ -66,10 +67,18 @@ static void store(const struct rn_fast *fast, const struct rn_fast_layer *layer,
     uint32_t unit = rn_kv_unit_bytes(type), chunk = row->position / RN_CHUNK;
     uint32_t most = layer->k_dim > layer->v_dim ? layer->k_dim : layer->v_dim;
     size_t block = seq->means[chunk >> fast->block_shift], at = chunk & (fast->limits.block_tokens - 1);
-    struct rows keys = {layer->keys + head * layer->key_head, layer->key_block, unit,
-                        (size_t)fast->limits.block_tokens * unit, unit, layer->k_dim};
-    struct rows values = {layer->values + head * layer->value_head, layer->value_block,
-                          rn_kv_row_bytes(type, layer->v_dim), unit, unit, layer->v_dim};
+    struct rows keys = {layer->keys + head * layer->key_head,
+                        layer->key_block,
+                        unit,
+                        (size_t)fast->limits.block_tokens * unit,
+                        unit,
+                        layer->k_dim};
+    struct rows values = {layer->values + head * layer->value_head,
+                          layer->value_block,
+                          rn_kv_row_bytes(type, layer->v_dim),
+                          unit,
+                          unit,
+                          layer->v_dim};
     double *sums = (double *)scratch;
     float *mean = scratch + 2 * (size_t)most;
     uint8_t *bytes = (uint8_t *)(mean + most);

@@ -99,8 +99,8 @@ static void append(struct rn_program *program, const struct rn_plan *plan, const
                    const struct rn_op *op, struct held *held)
 {
     const struct rn_kernel *kernel = kernel_of(level, plan, op);
-    struct rn_instruction in = {.op = op, .kernel = kernel, .selected = rows_of(plan, op)->selected,
-                                .logits = rows_of(plan, op)->logits};
+    struct rn_instruction in = {
+        .op = op, .kernel = kernel, .selected = rows_of(plan, op)->selected, .logits = rows_of(plan, op)->logits};
     uint32_t cols = kernel == NULL ? 0 : plan->weights[op->weight].cols, kind;
     size_t bytes;
 

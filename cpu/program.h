@@ -15,23 +15,23 @@
 #include "cpu/kernels.h"
 
 struct rn_instruction {
-    const struct rn_op *op;          /* NULL: quantise slot `from` into the input buffer of kind `input` */
-    const struct rn_kernel *kernel;  /* of MATMUL and EXPERT_MATMUL, else NULL */
-    enum rn_input input;             /* what the kernel reads, or what quantising makes */
+    const struct rn_op *op;         /* NULL: quantise slot `from` into the input buffer of kind `input` */
+    const struct rn_kernel *kernel; /* of MATMUL and EXPERT_MATMUL, else NULL */
+    enum rn_input input;            /* what the kernel reads, or what quantising makes */
     int16_t from;
-    uint32_t cols;                   /* quantise: a row of the slot is width / cols rows of this many values */
+    uint32_t cols; /* quantise: a row of the slot is width / cols rows of this many values */
     uint32_t phase;
     bool by_rows;
-    bool selected;                   /* over the wanted rows, else over all */
-    bool logits;                     /* over those with wanted logits alone */
+    bool selected; /* over the wanted rows, else over all */
+    bool logits;   /* over those with wanted logits alone */
 };
 
 struct rn_program {
     struct rn_heap *heap;
-    struct rn_instruction *list;     /* [n], sorted by phase */
+    struct rn_instruction *list; /* [n], sorted by phase */
     uint32_t n, n_phases;
-    uint32_t *starts;                /* [n_phases + 1] */
-    size_t input_bytes[RN_INPUT_KINDS];      /* of one plan row, largest over the program */
+    uint32_t *starts;                   /* [n_phases + 1] */
+    size_t input_bytes[RN_INPUT_KINDS]; /* of one plan row, largest over the program */
 };
 
 /* NO_MEMORY leaves *program empty. The plan must outlive it. */

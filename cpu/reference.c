@@ -16,13 +16,25 @@
 #include "model/kv.h"
 
 static const char *const op_names[RN_OP_KINDS] = {
-    [RN_OP_EMBED] = "EMBED",           [RN_OP_RMS_NORM] = "RMS_NORM",           [RN_OP_LAYER_NORM] = "LAYER_NORM",
-    [RN_OP_MATMUL] = "MATMUL",         [RN_OP_ADD] = "ADD",                     [RN_OP_SCALE] = "SCALE",
-    [RN_OP_SOFTCAP] = "SOFTCAP",       [RN_OP_ACTIVATE] = "ACTIVATE",           [RN_OP_GATE] = "GATE",
-    [RN_OP_ROPE] = "ROPE",             [RN_OP_KV_STORE] = "KV_STORE",           [RN_OP_ATTENTION] = "ATTENTION",
-    [RN_OP_ROUTE] = "ROUTE",           [RN_OP_EXPERT_MATMUL] = "EXPERT_MATMUL", [RN_OP_EXPERT_SUM] = "EXPERT_SUM",
-    [RN_OP_SELECT] = "SELECT",         [RN_OP_TAP] = "TAP",
-    [RN_OP_INPUT] = "INPUT",           [RN_OP_CONCAT] = "CONCAT",
+    [RN_OP_EMBED] = "EMBED",
+    [RN_OP_RMS_NORM] = "RMS_NORM",
+    [RN_OP_LAYER_NORM] = "LAYER_NORM",
+    [RN_OP_MATMUL] = "MATMUL",
+    [RN_OP_ADD] = "ADD",
+    [RN_OP_SCALE] = "SCALE",
+    [RN_OP_SOFTCAP] = "SOFTCAP",
+    [RN_OP_ACTIVATE] = "ACTIVATE",
+    [RN_OP_GATE] = "GATE",
+    [RN_OP_ROPE] = "ROPE",
+    [RN_OP_KV_STORE] = "KV_STORE",
+    [RN_OP_ATTENTION] = "ATTENTION",
+    [RN_OP_ROUTE] = "ROUTE",
+    [RN_OP_EXPERT_MATMUL] = "EXPERT_MATMUL",
+    [RN_OP_EXPERT_SUM] = "EXPERT_SUM",
+    [RN_OP_SELECT] = "SELECT",
+    [RN_OP_TAP] = "TAP",
+    [RN_OP_INPUT] = "INPUT",
+    [RN_OP_CONCAT] = "CONCAT",
 };
 
 static struct rn_reference *self(struct rn_backend *backend)
@@ -183,8 +195,8 @@ static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *p
     ref->plan = plan;
     ref->limits = *limits;
     if (!take_slots(ref) || !take_caches(ref) || !take_scratch(ref))
-        status = rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the activations and %u KV blocks",
-                              limits->n_blocks);
+        status =
+            rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the activations and %u KV blocks", limits->n_blocks);
     else if (progress != NULL && !progress(user, 1))
         status = rn_error_set(error, RUNNEL_CANCELLED, "loading was cancelled");
     if (status != RUNNEL_OK)

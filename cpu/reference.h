@@ -9,24 +9,24 @@
 #include "model/backend.h"
 
 struct rn_reference {
-    struct rn_backend base;          /* first: the contract's pointer is this */
+    struct rn_backend base; /* first: the contract's pointer is this */
     struct rn_heap *heap;
     struct rn_team *team;
-    const struct rn_plan *plan;      /* NULL before prepare */
+    const struct rn_plan *plan; /* NULL before prepare */
     struct rn_backend_limits limits;
 
     /* Memory of prepare. */
-    void **slots;                    /* [plan->n_slots]: float or int32_t [rows, width] */
-    unsigned char **k, **v;          /* [plan->n_kv_layers]: [n_blocks * block_tokens, kv_heads] rows
-                                        of limits.kv_type (model/kv.h) */
-    uint32_t *selected;              /* [max_rows]: the rows of the step behind SELECT ... */
-    uint32_t n_selected;             /* ... and how many */
-    float *row;                      /* one decoded row of a weight */
-    float *bias;                     /* one decoded bias */
-    double *scores;                  /* [context_tokens] of one head of one row, in the order in which it looks */
-    double *sums;                    /* [widest head] */
-    double *query;                   /* [widest head]: as the keys are rotated */
-    float *head;                     /* [widest head]: a key or a value as stored */
+    void **slots;           /* [plan->n_slots]: float or int32_t [rows, width] */
+    unsigned char **k, **v; /* [plan->n_kv_layers]: [n_blocks * block_tokens, kv_heads] rows
+                               of limits.kv_type (model/kv.h) */
+    uint32_t *selected;     /* [max_rows]: the rows of the step behind SELECT ... */
+    uint32_t n_selected;    /* ... and how many */
+    float *row;             /* one decoded row of a weight */
+    float *bias;            /* one decoded bias */
+    double *scores;         /* [context_tokens] of one head of one row, in the order in which it looks */
+    double *sums;           /* [widest head] */
+    double *query;          /* [widest head]: as the keys are rotated */
+    float *head;            /* [widest head]: a key or a value as stored */
 
     /* The queue. */
     struct rn_job job;               /* one for all steps: it is in the team's hands while pending > 0 */

@@ -417,7 +417,9 @@ static struct sight sight_of(const struct rn_reference *ref, const struct rn_op 
                              uint32_t row)
 {
     uint32_t position = step->rows[row].position;
-    struct sight sight = {.step = step, .row = row, .seq = &step->seqs[step->rows[row].seq],
+    struct sight sight = {.step = step,
+                          .row = row,
+                          .seq = &step->seqs[step->rows[row].seq],
                           .span = rn_chunk_span(ref->limits.mean_window, position, op->window)};
     const struct rn_chunk_span *span = &sight.span;
 
@@ -435,8 +437,7 @@ static size_t look(const struct rn_reference *ref, const struct sight *sight, ui
         return place(ref, sight->seq, span->sink + i);
     i -= span->sink_end - span->sink;
     if (i >= span->to - span->from)
-        return place(ref, sight->seq,
-                     seen_place(sight->step, sight->row, span->first + i - (span->to - span->from)));
+        return place(ref, sight->seq, seen_place(sight->step, sight->row, span->first + i - (span->to - span->from)));
     *more = RN_CHUNK_LOG;
     return mean_place(ref, sight->seq, span->from + i);
 }
@@ -583,13 +584,25 @@ static void expert_sum(struct rn_reference *ref, const struct rn_op *op, const s
 typedef void (*op_fn)(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
 
 static const op_fn table[RN_OP_KINDS] = {
-    [RN_OP_EMBED] = embed,           [RN_OP_RMS_NORM] = norm,           [RN_OP_LAYER_NORM] = norm,
-    [RN_OP_MATMUL] = matmul,         [RN_OP_ADD] = elementwise,         [RN_OP_SCALE] = elementwise,
-    [RN_OP_SOFTCAP] = elementwise,   [RN_OP_ACTIVATE] = elementwise,    [RN_OP_GATE] = elementwise,
-    [RN_OP_ROPE] = rope_rows,        [RN_OP_KV_STORE] = kv_store,       [RN_OP_ATTENTION] = attention,
-    [RN_OP_ROUTE] = route,           [RN_OP_EXPERT_MATMUL] = expert_matmul, [RN_OP_EXPERT_SUM] = expert_sum,
-    [RN_OP_SELECT] = select_rows,    [RN_OP_TAP] = tap,
-    [RN_OP_INPUT] = input,           [RN_OP_CONCAT] = concat,
+    [RN_OP_EMBED] = embed,
+    [RN_OP_RMS_NORM] = norm,
+    [RN_OP_LAYER_NORM] = norm,
+    [RN_OP_MATMUL] = matmul,
+    [RN_OP_ADD] = elementwise,
+    [RN_OP_SCALE] = elementwise,
+    [RN_OP_SOFTCAP] = elementwise,
+    [RN_OP_ACTIVATE] = elementwise,
+    [RN_OP_GATE] = elementwise,
+    [RN_OP_ROPE] = rope_rows,
+    [RN_OP_KV_STORE] = kv_store,
+    [RN_OP_ATTENTION] = attention,
+    [RN_OP_ROUTE] = route,
+    [RN_OP_EXPERT_MATMUL] = expert_matmul,
+    [RN_OP_EXPERT_SUM] = expert_sum,
+    [RN_OP_SELECT] = select_rows,
+    [RN_OP_TAP] = tap,
+    [RN_OP_INPUT] = input,
+    [RN_OP_CONCAT] = concat,
 };
 
 void rn_reference_op(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)

@@ -38,9 +38,9 @@
 
 enum {
     MAX_THREADS = 1024,
-    LINE = 128,          /* two cache lines: neighbours are fetched in pairs */
-    BARRIER_SPINS = 2000,/* of one pause each, 20..50 ns: about the imbalance of one phase of a step */
-    IDLE_SPINS = 500,    /* between jobs: the threads that make the next step want these cores now */
+    LINE = 128,           /* two cache lines: neighbours are fetched in pairs */
+    BARRIER_SPINS = 2000, /* of one pause each, 20..50 ns: about the imbalance of one phase of a step */
+    IDLE_SPINS = 500,     /* between jobs: the threads that make the next step want these cores now */
     LEAST_SPINS = 16
 };
 
@@ -59,7 +59,7 @@ struct worker {
     _Alignas(LINE) struct rn_team *team;
     pthread_t thread;
     uint32_t index;
-    struct patience barrier, idle;   /* the worker's own */
+    struct patience barrier, idle; /* the worker's own */
 };
 
 struct rn_team {
@@ -67,14 +67,14 @@ struct rn_team {
     uint32_t n_threads;
     struct worker *workers;
 
-    struct event submitted;          /* a job was pushed, or stop was set; the leader waits */
-    _Atomic(struct rn_job *) inbox;  /* pushed by submit, emptied by the leader */
+    struct event submitted;         /* a job was pushed, or stop was set; the leader waits */
+    _Atomic(struct rn_job *) inbox; /* pushed by submit, emptied by the leader */
     _Atomic bool stop;
 
-    struct event round;              /* the leader has set `job`; the followers wait */
-    struct rn_job *job;              /* written by the leader between rounds; NULL: go home */
+    struct event round; /* the leader has set `job`; the followers wait */
+    struct rn_job *job; /* written by the leader between rounds; NULL: go home */
 
-    struct event phase;              /* the last worker has arrived at the barrier */
+    struct event phase; /* the last worker has arrived at the barrier */
     _Alignas(LINE) _Atomic uint32_t arrived;
 };
 

@@ -17,7 +17,7 @@ struct reading {
     struct rn_job job; /* first */
     const char *bytes;
     size_t n;
-    _Atomic size_t next;    /* relaxed: it only shares out */
+    _Atomic size_t next; /* relaxed: it only shares out */
     _Atomic uint32_t sink;
     sem_t done;
 };

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cpu/peak.h"
+#include "cpu/levels/peak.h"
 #include "cpu/team.h"
 
 enum { READ_PASSES = 5, PEAK_PASSES = 5, SHARE_UNIT = 4096 };

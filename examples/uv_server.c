@@ -516,7 +516,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "uv_server: %s\n", error.message);
         return 1;
     }
-    signal(SIGPIPE, SIG_IGN); /* a write to a client that has gone is an error, not the end */
+    signal(SIGPIPE, SIG_IGN);                       /* a write to a client that has gone is an error, not the end */
     uv_loop_configure(&loop, UV_METRICS_IDLE_TIME); /* for --watch */
     server.loop = &loop;
     start(&server, argv[1]);

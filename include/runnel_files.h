@@ -29,10 +29,10 @@ typedef struct runnel_file_info {
 RUNNEL_API void runnel_file_get_info(const runnel_file *file, runnel_file_info *info);
 
 typedef struct runnel_metadata {
-    const char *key;        /* valid while the file is open */
+    const char *key; /* valid while the file is open */
     size_t key_bytes;
-    const char *type;       /* "u32", "string", "array of f32", ... */
-    uint64_t count;         /* elements of an array, else 1 */
+    const char *type; /* "u32", "string", "array of f32", ... */
+    uint64_t count;   /* elements of an array, else 1 */
 } runnel_metadata;
 RUNNEL_API runnel_status runnel_file_metadata(const runnel_file *file, uint64_t index, runnel_metadata *metadata);
 
@@ -42,14 +42,14 @@ RUNNEL_API runnel_status runnel_file_metadata_text(const runnel_file *file, uint
                                                    char *text, size_t capacity, size_t *text_bytes);
 
 typedef struct runnel_tensor {
-    const char *name;       /* valid while the file is open */
+    const char *name; /* valid while the file is open */
     size_t name_bytes;
-    const char *type;       /* "Q4_K" */
+    const char *type; /* "Q4_K" */
     uint32_t n_dims;
-    uint64_t dims[4];       /* fastest first; 1 beyond n_dims */
+    uint64_t dims[4]; /* fastest first; 1 beyond n_dims */
     uint64_t bytes;
-    uint32_t part;          /* of a split file */
-    uint64_t offset;        /* in that part's file */
+    uint32_t part;   /* of a split file */
+    uint64_t offset; /* in that part's file */
 } runnel_tensor;
 RUNNEL_API runnel_status runnel_file_tensor(const runnel_file *file, uint64_t index, runnel_tensor *tensor);
 
@@ -67,33 +67,33 @@ RUNNEL_API runnel_status runnel_file_kv_bytes_per_token(const runnel_file *file,
  * counted as foreign and left alone. */
 typedef struct runnel_cache_entry {
     size_t struct_size;
-    const char *fingerprint;  /* 32 hexadecimal digits: of model, KV format and adapter */
-    const char *model;        /* its name, for people; "" if no file says it */
+    const char *fingerprint; /* 32 hexadecimal digits: of model, KV format and adapter */
+    const char *model;       /* its name, for people; "" if no file says it */
     uint32_t block_tokens;
-    uint64_t block_bytes;     /* of KV, unpacked */
+    uint64_t block_bytes; /* of KV, unpacked */
     uint64_t segments, records, salts;
-    uint64_t prefixes;        /* of different first blocks */
-    uint64_t longest_tokens;  /* of a prefix */
+    uint64_t prefixes;                 /* of different first blocks */
+    uint64_t longest_tokens;           /* of a prefix */
     uint64_t file_bytes, record_bytes; /* of the files; of the records that can be used */
-    uint64_t damaged;         /* segments and records that a glance finds not whole; see runnel_cache_verify */
+    uint64_t damaged;                  /* segments and records that a glance finds not whole; see runnel_cache_verify */
 } runnel_cache_entry;
 
 typedef struct runnel_cache_record {
     size_t struct_size;
-    uint64_t id, parent;      /* parent: the record of the block before it, told before; 0: none */
-    uint64_t salt;            /* cache_salt */
-    uint32_t depth;           /* blocks before it */
-    const int32_t *tokens;    /* [n_tokens] */
+    uint64_t id, parent;   /* parent: the record of the block before it, told before; 0: none */
+    uint64_t salt;         /* cache_salt */
+    uint32_t depth;        /* blocks before it */
+    const int32_t *tokens; /* [n_tokens] */
     uint32_t n_tokens;
-    uint32_t bytes;           /* packed */
+    uint32_t bytes; /* packed */
 } runnel_cache_record;
 
 typedef struct runnel_cache_damage {
     size_t struct_size;
     const char *fingerprint;
-    const char *file;         /* in its folder */
-    uint64_t offset, bytes;   /* where */
-    const char *what;         /* a sentence */
+    const char *file;       /* in its folder */
+    uint64_t offset, bytes; /* where */
+    const char *what;       /* a sentence */
 } runnel_cache_damage;
 
 typedef struct runnel_cache_totals {
@@ -105,15 +105,15 @@ typedef struct runnel_cache_totals {
 typedef struct runnel_cache_purge_options {
     size_t struct_size;
     const char *fingerprint;
-    uint8_t by_salt;          /* 1: the records of `salt`: overwritten, and their room given back */
+    uint8_t by_salt; /* 1: the records of `salt`: overwritten, and their room given back */
     uint64_t salt;
-    uint64_t keep_bytes;      /* else: the oldest segments of each fingerprint, until so many bytes are left */
+    uint64_t keep_bytes; /* else: the oldest segments of each fingerprint, until so many bytes are left */
 } runnel_cache_purge_options;
 
 /* on_entry and totals may be NULL, as in the calls below. Reads the indexes alone. */
 RUNNEL_API runnel_status runnel_cache_ls(const char *path,
-                                         void (*on_entry)(void *user, const runnel_cache_entry *entry),
-                                         void *user, runnel_cache_totals *totals, runnel_error *error);
+                                         void (*on_entry)(void *user, const runnel_cache_entry *entry), void *user,
+                                         runnel_cache_totals *totals, runnel_error *error);
 
 /* Tells of each record of one fingerprint, parents first. */
 RUNNEL_API runnel_status runnel_cache_inspect(const char *path, const char *fingerprint,
@@ -140,16 +140,16 @@ typedef struct runnel_training runnel_training;
 
 typedef struct runnel_eagle_options {
     size_t struct_size;
-    uint32_t steps;          /* of learning; 0: 600 */
-    uint32_t text_tokens;    /* tokens of one text, at least 16; 0: 128 */
-    uint32_t texts;          /* texts that one step learns from; 0: 4 */
-    uint32_t unroll;         /* drafts in a row that it is trained for, at most 8; 0: 4 */
-    uint32_t layers[8];      /* blocks to read, from 0, ascending */
-    uint32_t n_layers;       /* 0: three of them, near the beginning, the middle and the end */
-    float rate;              /* of learning, at its peak; 0: 0.001 */
-    uint64_t seed;           /* of starting weights and of which texts come when */
-    uint8_t resume;          /* 1: go on from `state`, if it is there */
-    const char *state;       /* a file that keeps the training as it goes; NULL: none */
+    uint32_t steps;       /* of learning; 0: 600 */
+    uint32_t text_tokens; /* tokens of one text, at least 16; 0: 128 */
+    uint32_t texts;       /* texts that one step learns from; 0: 4 */
+    uint32_t unroll;      /* drafts in a row that it is trained for, at most 8; 0: 4 */
+    uint32_t layers[8];   /* blocks to read, from 0, ascending */
+    uint32_t n_layers;    /* 0: three of them, near the beginning, the middle and the end */
+    float rate;           /* of learning, at its peak; 0: 0.001 */
+    uint64_t seed;        /* of starting weights and of which texts come when */
+    uint8_t resume;       /* 1: go on from `state`, if it is there */
+    const char *state;    /* a file that keeps the training as it goes; NULL: none */
 } runnel_eagle_options;
 
 typedef enum runnel_training_state {
@@ -163,8 +163,8 @@ typedef struct runnel_training_progress {
     size_t struct_size;
     runnel_training_state state;
     uint32_t step, steps;
-    float loss;              /* of the last step: cross-entropy of the first draft, in nats */
-    float accepted;          /* of the last step: how often the first draft is the model's likeliest token, 0 to 1 */
+    float loss;     /* of the last step: cross-entropy of the first draft, in nats */
+    float accepted; /* of the last step: how often the first draft is the model's likeliest token, 0 to 1 */
 } runnel_training_progress;
 
 RUNNEL_API void runnel_eagle_options_default(runnel_eagle_options *options);
@@ -197,8 +197,8 @@ RUNNEL_API void runnel_training_free(runnel_training *training);
 typedef struct runnel_session_file {
     size_t struct_size;
     const char *path;
-    const void *note;         /* export: [note_bytes] of the host's own, kept with the session; see
-                                 runnel_session_read_note */
+    const void *note; /* export: [note_bytes] of the host's own, kept with the session; see
+                         runnel_session_read_note */
     size_t note_bytes;
     uint64_t cache_salt;      /* import: that of the turns to come. It is not in the file */
     runnel_event_fn on_event; /* NULL: the stream is read with runnel_stream_next */

@@ -140,8 +140,7 @@ static bool park(struct rn_wake *wake, uint32_t ticket, int64_t timeout_us)
     if (timeout_us >= 0)
         due = in_us((uint64_t)timeout_us);
     while (ck_ec32_value(event_count(wake)) == ticket && timed_out == 0)
-        timed_out =
-            ck_ec32_wait_pred(event_count(wake), &many_notifiers, ticket, sleep_until_due, &due, &due);
+        timed_out = ck_ec32_wait_pred(event_count(wake), &many_notifiers, ticket, sleep_until_due, &due, &due);
     return ck_ec32_value(event_count(wake)) != ticket;
 }
 

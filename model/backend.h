@@ -28,9 +28,9 @@ struct rn_backend_limits {
     uint32_t block_tokens;   /* positions per block, a power of two */
     uint32_t context_tokens; /* positions are below this */
     runnel_kv_type kv_type;
-    uint32_t mean_window;    /* chunk-mean (chunk.h): a multiple of RN_CHUNK; 0: off */
-    uint32_t tree_depth;     /* a row of a tree stands at most so many positions behind its sequence's first row; 0:
-                                steps have no trees */
+    uint32_t mean_window; /* chunk-mean (chunk.h): a multiple of RN_CHUNK; 0: off */
+    uint32_t tree_depth;  /* a row of a tree stands at most so many positions behind its sequence's first row; 0:
+                             steps have no trees */
 };
 
 /* Rows of one sequence stand together, at ascending consecutive positions; or, with rn_step.parents, as a tree of
@@ -80,24 +80,24 @@ struct rn_step_move {
 /* One forward pass. Owned by the submitter before submit and after on_done, by the backend between. */
 struct rn_step {
     uint32_t n_rows, n_seqs, n_outs, n_copies, n_features, n_moves;
-    struct rn_step_copy *copies;    /* [n_copies] */
-    struct rn_step_move *moves;     /* [n_moves] */
-    const int32_t *parents;         /* [n_rows]: a row, -1 for the first one of a sequence; NULL: each row's is the one
-                                       before it, and places are positions */
-    struct rn_step_row *rows;       /* [n_rows], n_rows >= 1 */
-    struct rn_step_seq *seqs;       /* [n_seqs] */
-    float *logits;                  /* [n_outs, n_vocab], written by the backend */
-    const uint32_t *feature_rows;   /* [n_features], ascending: the rows whose features are wanted, logits or not;
-                                       NULL: all */
-    float *features;                /* [n_features or n_rows, features_width], written by the backend; NULL: not
-                                       wanted */
-    bool early_features;            /* of features only those before rn_plan.normed_at are wanted, the rest need not be
-                                       written: no row is computed further for them. Of plans where that is not 0 */
-    const float *inputs;            /* [n_rows, inputs_width]; of plans without INPUT: not looked at */
-    runnel_status status;           /* set before on_done: OK, DEVICE, CANCELLED (the backend is being freed) */
+    struct rn_step_copy *copies;  /* [n_copies] */
+    struct rn_step_move *moves;   /* [n_moves] */
+    const int32_t *parents;       /* [n_rows]: a row, -1 for the first one of a sequence; NULL: each row's is the one
+                                     before it, and places are positions */
+    struct rn_step_row *rows;     /* [n_rows], n_rows >= 1 */
+    struct rn_step_seq *seqs;     /* [n_seqs] */
+    float *logits;                /* [n_outs, n_vocab], written by the backend */
+    const uint32_t *feature_rows; /* [n_features], ascending: the rows whose features are wanted, logits or not;
+                                     NULL: all */
+    float *features;              /* [n_features or n_rows, features_width], written by the backend; NULL: not
+                                     wanted */
+    bool early_features;          /* of features only those before rn_plan.normed_at are wanted, the rest need not be
+                                     written: no row is computed further for them. Of plans where that is not 0 */
+    const float *inputs;          /* [n_rows, inputs_width]; of plans without INPUT: not looked at */
+    runnel_status status;         /* set before on_done: OK, DEVICE, CANCELLED (the backend is being freed) */
     void (*on_done)(struct rn_step *step); /* called once, on a thread of the backend; must not block */
-    void *user;                     /* the submitter's */
-    struct rn_step *next;           /* the backend's, while in flight */
+    void *user;                            /* the submitter's */
+    struct rn_step *next;                  /* the backend's, while in flight */
 };
 
 /* Fraction in [0, 1]; false cancels. */

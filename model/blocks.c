@@ -153,8 +153,7 @@ int16_t rn_build_attention(struct rn_build *b, int16_t normed, const struct rn_a
     rn_build_release(b, q);
     rn_build_release(b, k);
     rn_build_release(b, v);
-    if (b->layer == b->last &&
-        (b->n_taps == 0 || b->taps[b->n_taps - 1] != (uint32_t)b->layer)) {
+    if (b->layer == b->last && (b->n_taps == 0 || b->taps[b->n_taps - 1] != (uint32_t)b->layer)) {
         mixed = rn_build_select(b, mixed);
         *residual = rn_build_select(b, *residual);
     }

@@ -66,7 +66,13 @@ bool rn_build_has(struct rn_build *b, const char *name)
 static bool computable(uint32_t type)
 {
     switch (type) {
-    case RN_I8: case RN_I16: case RN_I32: case RN_I64: case RN_F64: case RN_Q8_1: case RN_Q8_K:
+    case RN_I8:
+    case RN_I16:
+    case RN_I32:
+    case RN_I64:
+    case RN_F64:
+    case RN_Q8_1:
+    case RN_Q8_K:
         return false;
     default:
         return rn_type(type) != NULL;
@@ -98,8 +104,12 @@ static int32_t add_weight(struct rn_build *b, const struct rn_tensor *tensor, co
     if (!grow(b, (void **)&plan->weights, plan->n_weights, &b->weights_room, sizeof *plan->weights))
         return 0;
     weight = &plan->weights[plan->n_weights];
-    *weight = (struct rn_weight){.tensor = tensor, .type = rn_type(tensor->type), .type_id = tensor->type, .cols = cols,
-                                 .rows = rows, .experts = experts};
+    *weight = (struct rn_weight){.tensor = tensor,
+                                 .type = rn_type(tensor->type),
+                                 .type_id = tensor->type,
+                                 .cols = cols,
+                                 .rows = rows,
+                                 .experts = experts};
     weight->row_bytes = rn_type_bytes(weight->type, cols);
     b->n_foreign += b->source != plan->gguf;
     plan->parameters += tensor->elements;
@@ -133,8 +143,7 @@ int32_t rn_build_vector(struct rn_build *b, const char *name, uint32_t n, bool o
 
 static bool fits(const struct rn_slot *slot, uint32_t width, bool is_i32, const struct rn_build *b)
 {
-    return slot->width == width && slot->is_i32 == is_i32 && slot->selected == b->selected &&
-           slot->logits == b->logits;
+    return slot->width == width && slot->is_i32 == is_i32 && slot->selected == b->selected && slot->logits == b->logits;
 }
 
 int16_t rn_build_slot(struct rn_build *b, uint32_t width, bool is_i32)
@@ -157,8 +166,8 @@ int16_t rn_build_slot(struct rn_build *b, uint32_t width, bool is_i32)
     if (!grow(b, (void **)&plan->slots, plan->n_slots, &room, sizeof *plan->slots) ||
         !grow(b, (void **)&b->slot_free, plan->n_slots, &b->slots_room, sizeof *b->slot_free))
         return 0;
-    plan->slots[plan->n_slots] = (struct rn_slot){
-        .width = width, .is_i32 = is_i32, .selected = b->selected, .logits = b->logits};
+    plan->slots[plan->n_slots] =
+        (struct rn_slot){.width = width, .is_i32 = is_i32, .selected = b->selected, .logits = b->logits};
     b->slot_free[plan->n_slots] = false;
     return (int16_t)plan->n_slots++;
 }
@@ -181,8 +190,8 @@ static uint32_t width_of(const struct rn_build *b, int16_t slot)
 
 struct rn_op rn_build_empty(const struct rn_build *b, enum rn_op_kind kind)
 {
-    return (struct rn_op){.kind = kind, .out = -1, .out2 = -1, .a = -1, .b = -1, .weight = -1, .bias = -1,
-                          .layer = b->layer, .scale = 1};
+    return (struct rn_op){
+        .kind = kind, .out = -1, .out2 = -1, .a = -1, .b = -1, .weight = -1, .bias = -1, .layer = b->layer, .scale = 1};
 }
 
 void rn_build_op(struct rn_build *b, const struct rn_op *op)

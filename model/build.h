@@ -21,25 +21,25 @@ struct rn_build {
     runnel_status status;
     runnel_error *error;
     uint32_t ops_room, slots_room, weights_room, ropes_room, kv_room;
-    bool *slot_free;               /* [slots_room] */
-    bool selected;                 /* SELECT has been placed: new slots hold wanted rows only */
-    bool logits;                   /* new slots hold rows with wanted logits only */
-    int32_t layer;                 /* block being built, -1 outside; part of tensor names and ops */
-    uint32_t n_blocks;             /* to be built: blocks [0, n_blocks) ... */
-    int32_t last;                  /* ... and the one behind which only wanted rows go on */
-    uint32_t exit;                 /* so many blocks instead of all; 0: all */
-    bool only_nextn;               /* a prediction layer alone is built ... */
-    uint32_t nextn;                /* ... its number */
-    bool partial;                  /* tensors of the file may be left out */
-    bool with_norm;                /* beside taps, the final norm's output becomes features, too */
-    const uint32_t *taps;          /* [n_taps] blocks */
+    bool *slot_free;      /* [slots_room] */
+    bool selected;        /* SELECT has been placed: new slots hold wanted rows only */
+    bool logits;          /* new slots hold rows with wanted logits only */
+    int32_t layer;        /* block being built, -1 outside; part of tensor names and ops */
+    uint32_t n_blocks;    /* to be built: blocks [0, n_blocks) ... */
+    int32_t last;         /* ... and the one behind which only wanted rows go on */
+    uint32_t exit;        /* so many blocks instead of all; 0: all */
+    bool only_nextn;      /* a prediction layer alone is built ... */
+    uint32_t nextn;       /* ... its number */
+    bool partial;         /* tensors of the file may be left out */
+    bool with_norm;       /* beside taps, the final norm's output becomes features, too */
+    const uint32_t *taps; /* [n_taps] blocks */
     uint32_t n_taps;
-    int16_t tapped;                /* slot with those so far, where they are to be fused */
-    const struct rn_gguf *fuse;    /* the head's file whose fc.weight makes one feature of several taps; or NULL */
-    const struct rn_gguf *target;  /* of a head that is built: the file of the model it drafts for; or NULL */
-    const struct rn_gguf *source;  /* where tensors are looked for: the plan's file, or one of the other two */
-    uint32_t n_foreign;            /* weights from one of those */
-    uint32_t n_rope_tensors;       /* of the file: read while building, not weights of any op */
+    int16_t tapped;               /* slot with those so far, where they are to be fused */
+    const struct rn_gguf *fuse;   /* the head's file whose fc.weight makes one feature of several taps; or NULL */
+    const struct rn_gguf *target; /* of a head that is built: the file of the model it drafts for; or NULL */
+    const struct rn_gguf *source; /* where tensors are looked for: the plan's file, or one of the other two */
+    uint32_t n_foreign;           /* weights from one of those */
+    uint32_t n_rope_tensors;      /* of the file: read while building, not weights of any op */
 };
 
 /* Keeps the first failure. */
@@ -102,8 +102,8 @@ bool rn_build_is_divisors(struct rn_view name);
 
 struct rn_attention_style {
     uint32_t rope;
-    uint32_t window;   /* 0: all */
-    float softcap;     /* 0: off */
+    uint32_t window; /* 0: all */
+    float softcap;   /* 0: off */
 };
 
 /* q, k, v from `normed`, rotation, cache, softmax, output projection. *residual is what the caller adds
@@ -141,8 +141,8 @@ runnel_status rn_plan_arch(const struct rn_gguf *gguf, const struct rn_arch **ar
 /* ---- The table (arch.c) ---- */
 
 struct rn_arch {
-    const char *name;                  /* as in general.architecture */
-    bool neox;                         /* pairs of the rotation: see rn_rope */
+    const char *name; /* as in general.architecture */
+    bool neox;        /* pairs of the rotation: see rn_rope */
     void (*build)(struct rn_build *b, const struct rn_arch *arch);
 };
 

@@ -110,14 +110,12 @@ void runnel_file_get_info(const runnel_file *file, runnel_file_info *info)
 /* "u32", "array of f32": both lists are in the order of enum rn_gguf_type. */
 static const char *type_name(const struct rn_gguf_entry *entry)
 {
-    static const char *const scalars[] = {
-        "u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "string", "array", "u64", "i64", "f64"
-    };
-    static const char *const arrays[] = {
-        "array of u8", "array of i8", "array of u16", "array of i16", "array of u32", "array of i32",
-        "array of f32", "array of bool", "array of string", "array of array", "array of u64", "array of i64",
-        "array of f64"
-    };
+    static const char *const scalars[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
+                                          "bool", "string", "array", "u64", "i64", "f64"};
+    static const char *const arrays[] = {"array of u8",     "array of i8",    "array of u16", "array of i16",
+                                         "array of u32",    "array of i32",   "array of f32", "array of bool",
+                                         "array of string", "array of array", "array of u64", "array of i64",
+                                         "array of f64"};
 
     return entry->type == RN_GGUF_ARRAY ? arrays[entry->item] : scalars[entry->type];
 }

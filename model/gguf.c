@@ -193,8 +193,10 @@ static bool is_kind(uint32_t type, uint32_t wanted)
 
 static const char *kind_name(uint32_t wanted)
 {
-    return is_integer(wanted) ? "an integer" : is_float(wanted) ? "a float" : wanted == RN_GGUF_BOOL ? "a truth value"
-                                                                                                     : "a string";
+    return is_integer(wanted)       ? "an integer"
+           : is_float(wanted)       ? "a float"
+           : wanted == RN_GGUF_BOOL ? "a truth value"
+                                    : "a string";
 }
 
 static runnel_status bad_key(const struct rn_gguf *gguf, const char *key, const char *sentence, runnel_error *error)
@@ -298,12 +300,12 @@ runnel_status rn_gguf_get_array(const struct rn_gguf *gguf, const char *key, boo
     return RUNNEL_OK;
 }
 
-#define ITEM(tag, ctype)                                        \
-    case tag: {                                                 \
-        ctype v;                                                \
-                                                                \
-        memcpy(&v, entry->data + index * sizeof v, sizeof v);   \
-        return v;                                               \
+#define ITEM(tag, ctype)                                      \
+    case tag: {                                               \
+        ctype v;                                              \
+                                                              \
+        memcpy(&v, entry->data + index * sizeof v, sizeof v); \
+        return v;                                             \
     }
 
 int64_t rn_gguf_item_i64(const struct rn_gguf_entry *entry, uint64_t index)

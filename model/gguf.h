@@ -19,8 +19,19 @@
 #include "base/status.h"
 
 enum rn_gguf_type {
-    RN_GGUF_U8 = 0, RN_GGUF_I8 = 1, RN_GGUF_U16 = 2, RN_GGUF_I16 = 3, RN_GGUF_U32 = 4, RN_GGUF_I32 = 5, RN_GGUF_F32 = 6,
-    RN_GGUF_BOOL = 7, RN_GGUF_STRING = 8, RN_GGUF_ARRAY = 9, RN_GGUF_U64 = 10, RN_GGUF_I64 = 11, RN_GGUF_F64 = 12
+    RN_GGUF_U8 = 0,
+    RN_GGUF_I8 = 1,
+    RN_GGUF_U16 = 2,
+    RN_GGUF_I16 = 3,
+    RN_GGUF_U32 = 4,
+    RN_GGUF_I32 = 5,
+    RN_GGUF_F32 = 6,
+    RN_GGUF_BOOL = 7,
+    RN_GGUF_STRING = 8,
+    RN_GGUF_ARRAY = 9,
+    RN_GGUF_U64 = 10,
+    RN_GGUF_I64 = 11,
+    RN_GGUF_F64 = 12
 };
 
 /* A borrowed piece of the file: not NUL-terminated. */
@@ -31,23 +42,23 @@ struct rn_view {
 
 struct rn_gguf_entry {
     struct rn_view key;
-    uint32_t type;     /* enum rn_gguf_type */
-    uint32_t item;     /* element type of an array, else = type */
-    uint64_t count;    /* elements of an array, else 1 */
-    const char *data;  /* first element, unaligned, little-endian; strings: u64 length + bytes each */
+    uint32_t type;    /* enum rn_gguf_type */
+    uint32_t item;    /* element type of an array, else = type */
+    uint64_t count;   /* elements of an array, else 1 */
+    const char *data; /* first element, unaligned, little-endian; strings: u64 length + bytes each */
     size_t data_bytes;
 };
 
 struct rn_tensor {
     struct rn_view name;
-    uint32_t type;     /* ggml type id; rn_type() of it is never NULL */
-    uint32_t n_dims;   /* 1..4 */
-    uint64_t dims[4];  /* fastest first, each >= 1; 1 beyond n_dims */
+    uint32_t type;    /* ggml type id; rn_type() of it is never NULL */
+    uint32_t n_dims;  /* 1..4 */
+    uint64_t dims[4]; /* fastest first, each >= 1; 1 beyond n_dims */
     uint64_t elements;
-    uint64_t bytes;    /* elements / block elements * block bytes */
-    uint32_t part;     /* of a split file, from 0 */
-    uint64_t offset;   /* from the start of that part's file */
-    const void *data;  /* [bytes], mapped; aligned to the file's general.alignment, which may be 1 */
+    uint64_t bytes;   /* elements / block elements * block bytes */
+    uint32_t part;    /* of a split file, from 0 */
+    uint64_t offset;  /* from the start of that part's file */
+    const void *data; /* [bytes], mapped; aligned to the file's general.alignment, which may be 1 */
 };
 
 struct rn_gguf; /* opaque */

@@ -116,8 +116,7 @@ static runnel_status trim_header(struct rn_gguf *gguf, runnel_error *error)
     return RUNNEL_OK;
 }
 
-static runnel_status check_unchanged(const struct rn_gguf *gguf, int fd, const struct stat *before,
-                                     runnel_error *error)
+static runnel_status check_unchanged(const struct rn_gguf *gguf, int fd, const struct stat *before, runnel_error *error)
 {
     struct stat now;
 
@@ -191,8 +190,7 @@ static runnel_status expect(const struct rn_gguf *part, const char *key, uint64_
 
     if (status == RUNNEL_OK && got != wanted)
         status = rn_error_set(error, RUNNEL_FORMAT, "%s: key %s: it is %llu, but %llu is wanted here",
-                              rn_shown_path(part->path).text, key, (unsigned long long)got,
-                              (unsigned long long)wanted);
+                              rn_shown_path(part->path).text, key, (unsigned long long)got, (unsigned long long)wanted);
     return status;
 }
 
@@ -201,8 +199,7 @@ static runnel_status take_tensors(struct rn_gguf *first, struct rn_gguf *part, u
                                   runnel_error *error)
 {
     if (part->n_tensors > total - first->n_tensors)
-        return rn_error_set(error, RUNNEL_FORMAT,
-                            "%s: key split.tensors.count: it is %llu, but the parts hold more",
+        return rn_error_set(error, RUNNEL_FORMAT, "%s: key split.tensors.count: it is %llu, but the parts hold more",
                             rn_shown_path(part->path).text, (unsigned long long)total);
     for (uint64_t i = 0; i < part->n_tensors; i++) {
         void *grown = rn_gguf_grow(first->heap, first->tensors, first->n_tensors, &first->tensor_capacity, total,

@@ -58,10 +58,10 @@ bool rn_utf8_name_check(struct rn_view name);
 struct rn_gguf {
     struct rn_heap *heap;
     char *path;
-    const char *header;    /* [have] from the start of the file */
+    const char *header; /* [have] from the start of the file */
     uint64_t have;
-    char *header_copy;     /* = header where it is owned, else NULL */
-    const char *data;      /* the whole file: the map, or the bytes given to rn_gguf_parse */
+    char *header_copy; /* = header where it is owned, else NULL */
+    const char *data;  /* the whole file: the map, or the bytes given to rn_gguf_parse */
     uint64_t file_bytes;
     void *map;             /* NULL or [file_bytes] */
     uint64_t need;         /* after BUSY from rn_gguf_parse_header: bytes it must have at least */

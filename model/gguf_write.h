@@ -23,7 +23,7 @@ struct rn_gguf_bytes {
 };
 
 struct rn_gguf_pending {
-    const float *values;   /* borrowed until save */
+    const float *values; /* borrowed until save */
     uint32_t type;
     uint64_t elements;
 };

@@ -147,9 +147,10 @@ static void build_nextn(struct rn_build *b, const struct rn_arch *arch)
     b->layer = b->last = (int32_t)(b->n_blocks + b->nextn);
     own = rn_build_matrix(b, "blk.%d.nextn.embed_tokens.weight", width, n_vocab, 0, true);
     h = layer(b, own >= 0 ? own : embedding, arch->neox);
-    normed = rn_build_rms_norm(b, h, rn_build_has(b, "blk.%d.nextn.shared_head_norm.weight")
-                                         ? "blk.%d.nextn.shared_head_norm.weight"
-                                         : "output_norm.weight");
+    normed = rn_build_rms_norm(b, h,
+                               rn_build_has(b, "blk.%d.nextn.shared_head_norm.weight")
+                                   ? "blk.%d.nextn.shared_head_norm.weight"
+                                   : "output_norm.weight");
     rn_build_release(b, h);
     rn_build_features(b, normed);
     output = rn_build_matrix(b, "output.weight", width, n_vocab, 0, true);
@@ -186,8 +187,9 @@ runnel_status rn_plan_new_nextn(struct rn_heap *heap, const struct rn_gguf *gguf
     if (status != RUNNEL_OK)
         return status;
     if (n <= which)
-        return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s has %u prediction layers (key %s.nextn_predict_layers), not %u",
-                            rn_gguf_path(gguf), n, row->name, which + 1);
+        return rn_error_set(error, RUNNEL_UNSUPPORTED,
+                            "%s has %u prediction layers (key %s.nextn_predict_layers), not %u", rn_gguf_path(gguf), n,
+                            row->name, which + 1);
     arch = (struct rn_arch){row->name, row->neox, build_nextn};
     return rn_plan_make(&b, heap, gguf, &arch, context_tokens, out);
 }

@@ -43,9 +43,9 @@ enum { RN_HEAD_TAPS = 8 };
 
 /* What a head's file says of its target. */
 struct rn_head_facts {
-    unsigned char target[16];        /* print of its file */
-    uint32_t taps[RN_HEAD_TAPS];     /* blocks, ascending */
-    uint32_t n_taps;                 /* 1 and more */
+    unsigned char target[16];    /* print of its file */
+    uint32_t taps[RN_HEAD_TAPS]; /* blocks, ascending */
+    uint32_t n_taps;             /* 1 and more */
 };
 
 /* True for a file whose general.architecture is RN_HEAD_ARCH. */

@@ -49,8 +49,8 @@ static bool has(const struct reader *r, const char *rest)
 
 static runnel_status bad(const struct reader *r, runnel_status status, const char *rest, const char *why)
 {
-    return rn_error_set(r->error, status, "%s: key %s.%s %s", rn_gguf_path(r->gguf), r->hparams->architecture,
-                        rest, why);
+    return rn_error_set(r->error, status, "%s: key %s.%s %s", rn_gguf_path(r->gguf), r->hparams->architecture, rest,
+                        why);
 }
 
 /* One value for all layers or an array of one for each; `offset` is the field in rn_layer_hparams. */
@@ -153,7 +153,7 @@ static runnel_status read_scaling(const struct reader *r, struct rn_rope_hparams
     static const struct {
         const char *name;
         enum rn_rope_scaling scaling;
-    } names[] = {{"none", RN_ROPE_PLAIN},   {"linear", RN_ROPE_LINEAR},     {"yarn", RN_ROPE_YARN},
+    } names[] = {{"none", RN_ROPE_PLAIN},    {"linear", RN_ROPE_LINEAR},     {"yarn", RN_ROPE_YARN},
                  {"llama3", RN_ROPE_LLAMA3}, {"longrope", RN_ROPE_LONGROPE}, {"su", RN_ROPE_LONGROPE}};
     struct rn_view name = {"linear", 6}; /* what a file means that says nothing; its factor is then 1 */
     char key[RN_KEY_BYTES];
@@ -222,8 +222,14 @@ static runnel_status read_rope(const struct reader *r, struct rn_hparams *h)
     uint32_t original = h->trained_tokens;
     runnel_status status;
 
-    *rope = (struct rn_rope_hparams){.dims = h->k_dim, .base = 10000, .attention_factor = 1, .ext_factor = 1,
-                                     .beta_fast = 32, .beta_slow = 1, .low_factor = 1, .high_factor = 4};
+    *rope = (struct rn_rope_hparams){.dims = h->k_dim,
+                                     .base = 10000,
+                                     .attention_factor = 1,
+                                     .ext_factor = 1,
+                                     .beta_fast = 32,
+                                     .beta_slow = 1,
+                                     .low_factor = 1,
+                                     .high_factor = 4};
     status = get_u32(r, "rope.dimension_count", false, 2, h->k_dim, &rope->dims);
     if (status == RUNNEL_OK && rope->dims % 2 != 0)
         status = bad(r, RUNNEL_FORMAT, "rope.dimension_count", "is odd");

@@ -17,8 +17,8 @@
 
 enum {
     RN_MAX_LAYERS = 4096,
-    RN_MAX_CONTEXT = 1 << 28,    /* positions; 256 Mi, above every published model */
-    RN_MAX_WIDTH = 1 << 24,      /* of any activation row */
+    RN_MAX_CONTEXT = 1 << 28, /* positions; 256 Mi, above every published model */
+    RN_MAX_WIDTH = 1 << 24,   /* of any activation row */
     RN_MAX_HEADS = 4096,
     RN_MAX_HEAD_DIM = 1 << 16,
     RN_MAX_EXPERTS = 4096,
@@ -30,15 +30,15 @@ enum rn_rope_scaling { RN_ROPE_PLAIN, RN_ROPE_LINEAR, RN_ROPE_YARN, RN_ROPE_LLAM
 /* What rope.* says; see rope.h for what it means. */
 struct rn_rope_hparams {
     enum rn_rope_scaling scaling;
-    uint32_t dims;                   /* dimension_count, even, <= key_length; default key_length */
-    double base;                     /* freq_base; default 10000 */
-    double factor;                   /* scaling.factor (older: scale_linear); 1: none */
-    double original_tokens;          /* scaling.original_context_length; default context_length */
-    double attention_factor;         /* scaling.attn_factor * scaling.yarn_attn_factor; default 1 */
-    double ext_factor;               /* scaling.yarn_ext_factor; default 1 */
-    double beta_fast, beta_slow;     /* scaling.yarn_beta_*; default 32 and 1 turns */
-    double log_multiplier;           /* scaling.yarn_log_multiplier; 0: absent */
-    double low_factor, high_factor;  /* scaling.low_freq_factor, high_freq_factor (llama3); default 1 and 4 */
+    uint32_t dims;                  /* dimension_count, even, <= key_length; default key_length */
+    double base;                    /* freq_base; default 10000 */
+    double factor;                  /* scaling.factor (older: scale_linear); 1: none */
+    double original_tokens;         /* scaling.original_context_length; default context_length */
+    double attention_factor;        /* scaling.attn_factor * scaling.yarn_attn_factor; default 1 */
+    double ext_factor;              /* scaling.yarn_ext_factor; default 1 */
+    double beta_fast, beta_slow;    /* scaling.yarn_beta_*; default 32 and 1 turns */
+    double log_multiplier;          /* scaling.yarn_log_multiplier; 0: absent */
+    double low_factor, high_factor; /* scaling.low_freq_factor, high_freq_factor (llama3); default 1 and 4 */
 };
 
 /* What may differ from block to block: each is a scalar in the file or an array of block_count. */
@@ -49,16 +49,16 @@ struct rn_layer_hparams {
 };
 
 struct rn_hparams {
-    const char *architecture;        /* borrowed from the table row */
-    uint32_t n_layers;               /* block_count */
-    uint32_t n_nextn;                /* of them, the last ones: nextn_predict_layers, which predict tokens further on */
-    uint32_t trained_tokens;         /* context_length */
-    uint32_t embedding;              /* embedding_length */
-    uint32_t k_dim, v_dim;           /* attention.key_length, value_length; default embedding / heads */
-    double rms_eps, layer_eps;       /* attention.layer_norm_rms_epsilon, layer_norm_epsilon; -1: absent */
-    double attention_scale;          /* attention.scale; default 1 / sqrt(k_dim) */
-    uint32_t experts, experts_used;  /* expert_count, expert_used_count; 0 for dense models */
-    uint32_t expert_feed_forward;    /* expert_feed_forward_length; 0 where absent */
+    const char *architecture;       /* borrowed from the table row */
+    uint32_t n_layers;              /* block_count */
+    uint32_t n_nextn;               /* of them, the last ones: nextn_predict_layers, which predict tokens further on */
+    uint32_t trained_tokens;        /* context_length */
+    uint32_t embedding;             /* embedding_length */
+    uint32_t k_dim, v_dim;          /* attention.key_length, value_length; default embedding / heads */
+    double rms_eps, layer_eps;      /* attention.layer_norm_rms_epsilon, layer_norm_epsilon; -1: absent */
+    double attention_scale;         /* attention.scale; default 1 / sqrt(k_dim) */
+    uint32_t experts, experts_used; /* expert_count, expert_used_count; 0 for dense models */
+    uint32_t expert_feed_forward;   /* expert_feed_forward_length; 0 where absent */
     struct rn_rope_hparams rope;
     struct rn_layer_hparams *layers; /* [n_layers] */
 };

@@ -34,7 +34,7 @@
 
 enum {
     RN_KV_GROUP = 32,
-    RN_KV_PIECE = 256,            /* numbers encoded together; a multiple of the group and of every rotation */
+    RN_KV_PIECE = 256, /* numbers encoded together; a multiple of the group and of every rotation */
     RN_KV_PIECE_BYTES = 4 * RN_KV_PIECE,
     RN_KV_SCALE_BYTES = 2
 };

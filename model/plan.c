@@ -31,8 +31,7 @@ runnel_status rn_plan_arch(const struct rn_gguf *gguf, const struct rn_arch **ar
 static runnel_status read_vocab(struct rn_build *b)
 {
     const struct rn_gguf *gguf = b->plan->gguf;
-    const struct rn_tensor *embedding =
-        rn_gguf_find_tensor(b->target != NULL ? b->target : gguf, "token_embd.weight");
+    const struct rn_tensor *embedding = rn_gguf_find_tensor(b->target != NULL ? b->target : gguf, "token_embd.weight");
     const struct rn_gguf_entry *tokens = rn_gguf_find(gguf, "tokenizer.ggml.tokens");
     char key[RN_KEY_BYTES];
     uint64_t n;
@@ -190,8 +189,8 @@ runnel_status rn_plan_make(struct rn_build *b, struct rn_heap *heap, const struc
     return RUNNEL_OK;
 }
 
-static runnel_status make(struct rn_build *b, struct rn_heap *heap, const struct rn_gguf *gguf,
-                          uint32_t context_tokens, struct rn_plan **out)
+static runnel_status make(struct rn_build *b, struct rn_heap *heap, const struct rn_gguf *gguf, uint32_t context_tokens,
+                          struct rn_plan **out)
 {
     const struct rn_arch *arch;
     runnel_status status = rn_plan_arch(gguf, &arch, b->error);

@@ -30,28 +30,28 @@
 #include "model/quant.h"
 
 enum rn_op_kind {
-    RN_OP_EMBED,          /* out[r] = weight.row[token[r]] * scale */
-    RN_OP_RMS_NORM,       /* out[r] = a[r] / sqrt(mean(a[r]^2) + eps) * weight. Per group of `group` values where
-                             group != width (per-head norms): the weight has `group` values */
-    RN_OP_LAYER_NORM,     /* out[r] = (a[r] - mean) / sqrt(variance + eps) * weight + bias */
-    RN_OP_MATMUL,         /* out[r] = weight · a[r] (+ bias) */
-    RN_OP_ADD,            /* out[r] = a[r] + b[r] */
-    RN_OP_SCALE,          /* out[r] = a[r] * scale */
-    RN_OP_SOFTCAP,        /* out[r] = scale * tanh(a[r] / scale) */
-    RN_OP_ACTIVATE,       /* out[r] = act(a[r]) */
-    RN_OP_GATE,           /* out[r] = act(a[r]) * b[r] */
-    RN_OP_ROPE,           /* out[r] = rotate(a[r], position[r]); a is [heads, head_dim]; out may be a */
-    RN_OP_KV_STORE,       /* cache of `layer` at (sequence, position) of row r = a[r] (keys), b[r] (values) */
-    RN_OP_ATTENTION,      /* out[r] = softmax(scale * a[r]·K^T, causal within the sequence)·V, a = queries */
-    RN_OP_ROUTE,          /* out (I32)[r] = ids of the `used` best of a[r]'s experts, best first (ties: lower id);
-                             out2[r] = their weights */
-    RN_OP_EXPERT_MATMUL,  /* out[r][j] = weight[b[r][j]] · a[r] (or a[r][j] where per_expert_input) (+ bias[b[r][j]]);
-                             b = ids from ROUTE */
-    RN_OP_EXPERT_SUM,     /* out[r] = sum over j, in order, of b[r][j] * a[r][j] */
-    RN_OP_SELECT,         /* out[i] = a[r] for the i-th row r whose logits or features are wanted */
-    RN_OP_TAP,            /* features[f][group ...] = a[r] where row r's features are the f-th; no out */
-    RN_OP_INPUT,          /* out[r] = rn_step.inputs[r], all of it */
-    RN_OP_CONCAT,         /* out[r] = a[r], then b[r] where there is one */
+    RN_OP_EMBED,         /* out[r] = weight.row[token[r]] * scale */
+    RN_OP_RMS_NORM,      /* out[r] = a[r] / sqrt(mean(a[r]^2) + eps) * weight. Per group of `group` values where
+                            group != width (per-head norms): the weight has `group` values */
+    RN_OP_LAYER_NORM,    /* out[r] = (a[r] - mean) / sqrt(variance + eps) * weight + bias */
+    RN_OP_MATMUL,        /* out[r] = weight · a[r] (+ bias) */
+    RN_OP_ADD,           /* out[r] = a[r] + b[r] */
+    RN_OP_SCALE,         /* out[r] = a[r] * scale */
+    RN_OP_SOFTCAP,       /* out[r] = scale * tanh(a[r] / scale) */
+    RN_OP_ACTIVATE,      /* out[r] = act(a[r]) */
+    RN_OP_GATE,          /* out[r] = act(a[r]) * b[r] */
+    RN_OP_ROPE,          /* out[r] = rotate(a[r], position[r]); a is [heads, head_dim]; out may be a */
+    RN_OP_KV_STORE,      /* cache of `layer` at (sequence, position) of row r = a[r] (keys), b[r] (values) */
+    RN_OP_ATTENTION,     /* out[r] = softmax(scale * a[r]·K^T, causal within the sequence)·V, a = queries */
+    RN_OP_ROUTE,         /* out (I32)[r] = ids of the `used` best of a[r]'s experts, best first (ties: lower id);
+                            out2[r] = their weights */
+    RN_OP_EXPERT_MATMUL, /* out[r][j] = weight[b[r][j]] · a[r] (or a[r][j] where per_expert_input) (+ bias[b[r][j]]);
+                            b = ids from ROUTE */
+    RN_OP_EXPERT_SUM,    /* out[r] = sum over j, in order, of b[r][j] * a[r][j] */
+    RN_OP_SELECT,        /* out[i] = a[r] for the i-th row r whose logits or features are wanted */
+    RN_OP_TAP,           /* features[f][group ...] = a[r] where row r's features are the f-th; no out */
+    RN_OP_INPUT,         /* out[r] = rn_step.inputs[r], all of it */
+    RN_OP_CONCAT,        /* out[r] = a[r], then b[r] where there is one */
     RN_OP_KINDS
 };
 
@@ -60,9 +60,9 @@ enum rn_activation { RN_ACT_SILU, RN_ACT_GELU_TANH, RN_ACT_GELU_ERF, RN_ACT_RELU
 /* A slot holds one value of `width` elements for each row. */
 struct rn_slot {
     uint32_t width;
-    bool is_i32;    /* else f32 */
-    bool selected;  /* one per wanted row, behind SELECT; else one per row */
-    bool logits;    /* selected, and only of rows whose logits are wanted: an op reads the first of its input's rows */
+    bool is_i32;   /* else f32 */
+    bool selected; /* one per wanted row, behind SELECT; else one per row */
+    bool logits;   /* selected, and only of rows whose logits are wanted: an op reads the first of its input's rows */
 };
 
 /* A weight: a matrix [rows, cols] (cols run fastest), or `experts` of them, or a vector (rows = 1). */
@@ -79,10 +79,10 @@ struct rn_weight {
 /* Rotation by angle position * inv_freq[i] of the pair i, both halves scaled by `magnitude`. All
  * scalings (linear, YaRN, llama3, longrope, rope_freqs) are folded into the table. */
 struct rn_rope {
-    uint32_t dims;         /* rotated dimensions of each head, even; the rest passes through */
-    bool neox;             /* pairs (i, i + dims/2); else (2i, 2i + 1) */
+    uint32_t dims; /* rotated dimensions of each head, even; the rest passes through */
+    bool neox;     /* pairs (i, i + dims/2); else (2i, 2i + 1) */
     double magnitude;
-    double *inv_freq;      /* [dims / 2] */
+    double *inv_freq; /* [dims / 2] */
 };
 
 struct rn_op {
@@ -93,16 +93,16 @@ struct rn_op {
     float scale;
     double eps;
     enum rn_activation act;
-    uint32_t group;          /* RMS_NORM; TAP: where in the features */
-    uint32_t rope;           /* index of rn_plan.ropes */
-    uint32_t heads, kv_heads;/* ATTENTION, ROPE (heads of a) */
-    uint32_t k_dim, v_dim;   /* per head: ATTENTION; ROPE: k_dim = head_dim */
-    uint32_t window;         /* ATTENTION: the last so many positions, itself included; 0: all */
-    float softcap;           /* ATTENTION: scores = softcap * tanh(scores / softcap); 0: off */
-    uint32_t experts, used;  /* ROUTE, EXPERT_* */
-    bool sigmoid;            /* ROUTE: sigmoid instead of softmax over all experts */
-    bool normalise;          /* ROUTE: weights of the chosen divided by their sum */
-    bool per_expert_input;   /* EXPERT_MATMUL */
+    uint32_t group;           /* RMS_NORM; TAP: where in the features */
+    uint32_t rope;            /* index of rn_plan.ropes */
+    uint32_t heads, kv_heads; /* ATTENTION, ROPE (heads of a) */
+    uint32_t k_dim, v_dim;    /* per head: ATTENTION; ROPE: k_dim = head_dim */
+    uint32_t window;          /* ATTENTION: the last so many positions, itself included; 0: all */
+    float softcap;            /* ATTENTION: scores = softcap * tanh(scores / softcap); 0: off */
+    uint32_t experts, used;   /* ROUTE, EXPERT_* */
+    bool sigmoid;             /* ROUTE: sigmoid instead of softmax over all experts */
+    bool normalise;           /* ROUTE: weights of the chosen divided by their sum */
+    bool per_expert_input;    /* EXPERT_MATMUL */
 };
 
 struct rn_kv_layer {
@@ -112,26 +112,26 @@ struct rn_kv_layer {
 
 struct rn_plan {
     struct rn_heap *heap;
-    const struct rn_gguf *gguf;    /* borrowed: must outlive the plan, as must a head's or a target's (head.h) */
-    const char *architecture;      /* static string of the table row */
+    const struct rn_gguf *gguf; /* borrowed: must outlive the plan, as must a head's or a target's (head.h) */
+    const char *architecture;   /* static string of the table row */
     uint32_t n_vocab, embedding, n_layers;
-    uint32_t trained_tokens;       /* context the model was trained for */
-    uint32_t context_tokens;       /* longest position + 1 that will be run */
+    uint32_t trained_tokens; /* context the model was trained for */
+    uint32_t context_tokens; /* longest position + 1 that will be run */
     uint32_t n_ops, n_slots, n_weights, n_ropes, n_kv_layers;
     struct rn_op *ops;
     struct rn_slot *slots;
     struct rn_weight *weights;
     struct rn_rope *ropes;
     struct rn_kv_layer *kv_layers;
-    int16_t logits_slot;           /* [n_vocab], selected, logits */
-    uint32_t features_width;       /* of a row: what the TAPs give, side by side: that of chosen blocks, and of the
-                                      final norm */
-    uint32_t normed_at;            /* where the latter's begin; 0 where they are all there is, or are not */
-    bool taps_selected;            /* there is a TAP behind SELECT */
-    uint32_t inputs_width;         /* floats that a step brings for each row beside its token; 0: none */
-    uint32_t n_nextn;              /* prediction layers that the file has behind its n_layers blocks */
-    uint32_t pooling;              /* key pooling_type: 0 none, 1 mean, 2 first, 3 last, 4 rank; 0 where there is no
-                                      key */
+    int16_t logits_slot;     /* [n_vocab], selected, logits */
+    uint32_t features_width; /* of a row: what the TAPs give, side by side: that of chosen blocks, and of the
+                                final norm */
+    uint32_t normed_at;      /* where the latter's begin; 0 where they are all there is, or are not */
+    bool taps_selected;      /* there is a TAP behind SELECT */
+    uint32_t inputs_width;   /* floats that a step brings for each row beside its token; 0: none */
+    uint32_t n_nextn;        /* prediction layers that the file has behind its n_layers blocks */
+    uint32_t pooling;        /* key pooling_type: 0 none, 1 mean, 2 first, 3 last, 4 rank; 0 where there is no
+                                key */
     uint64_t parameters, weight_bytes;
 };
 

@@ -86,9 +86,8 @@ static bool attention_ok(const struct checker *c, const struct rn_op *op, bool s
 {
     const struct rn_plan *plan = c->plan;
 
-    return op->layer >= 0 && (uint32_t)op->layer < c->stored && op->kv_heads > 0 &&
-           op->k_dim > 0 && op->v_dim > 0 && op->heads > 0 && op->heads % op->kv_heads == 0 &&
-           plan->kv_layers[op->layer].kv_heads == op->kv_heads &&
+    return op->layer >= 0 && (uint32_t)op->layer < c->stored && op->kv_heads > 0 && op->k_dim > 0 && op->v_dim > 0 &&
+           op->heads > 0 && op->heads % op->kv_heads == 0 && plan->kv_layers[op->layer].kv_heads == op->kv_heads &&
            plan->kv_layers[op->layer].k_width == (uint64_t)op->kv_heads * op->k_dim &&
            plan->kv_layers[op->layer].v_width == (uint64_t)op->kv_heads * op->v_dim &&
            reads(c, op->a, (uint64_t)op->heads * op->k_dim, false) && !selected &&

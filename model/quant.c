@@ -11,18 +11,39 @@
 #define TYPE(id, decoder, block_elements, block_bytes) \
     [RN_##id] = {#id, block_elements, block_bytes, rn_decode_##decoder}
 
-static const struct rn_type types[] = {
-    TYPE(F32, f32, 1, 4), TYPE(F16, f16, 1, 2), TYPE(BF16, bf16, 1, 2), TYPE(F64, f64, 1, 8),
-    TYPE(I8, i8, 1, 1), TYPE(I16, i16, 1, 2), TYPE(I32, i32, 1, 4), TYPE(I64, i64, 1, 8),
-    TYPE(Q4_0, q4_0, 32, 18), TYPE(Q4_1, q4_1, 32, 20), TYPE(Q5_0, q5_0, 32, 22), TYPE(Q5_1, q5_1, 32, 24),
-    TYPE(Q8_0, q8_0, 32, 34), TYPE(Q8_1, q8_1, 32, 36),
-    TYPE(Q2_K, q2_k, 256, 84), TYPE(Q3_K, q3_k, 256, 110), TYPE(Q4_K, q4_k, 256, 144), TYPE(Q5_K, q5_k, 256, 176),
-    TYPE(Q6_K, q6_k, 256, 210), TYPE(Q8_K, q8_k, 256, 292),
-    TYPE(IQ1_S, iq1_s, 256, 50), TYPE(IQ1_M, iq1_m, 256, 56), TYPE(IQ2_XXS, iq2_xxs, 256, 66),
-    TYPE(IQ2_XS, iq2_xs, 256, 74), TYPE(IQ2_S, iq2_s, 256, 82), TYPE(IQ3_XXS, iq3_xxs, 256, 98),
-    TYPE(IQ3_S, iq3_s, 256, 110), TYPE(IQ4_NL, iq4_nl, 32, 18), TYPE(IQ4_XS, iq4_xs, 256, 136),
-    TYPE(TQ1_0, tq1_0, 256, 54), TYPE(TQ2_0, tq2_0, 256, 66), TYPE(MXFP4, mxfp4, 32, 17), TYPE(NVFP4, nvfp4, 64, 36)
-};
+static const struct rn_type types[] = {TYPE(F32, f32, 1, 4),
+                                       TYPE(F16, f16, 1, 2),
+                                       TYPE(BF16, bf16, 1, 2),
+                                       TYPE(F64, f64, 1, 8),
+                                       TYPE(I8, i8, 1, 1),
+                                       TYPE(I16, i16, 1, 2),
+                                       TYPE(I32, i32, 1, 4),
+                                       TYPE(I64, i64, 1, 8),
+                                       TYPE(Q4_0, q4_0, 32, 18),
+                                       TYPE(Q4_1, q4_1, 32, 20),
+                                       TYPE(Q5_0, q5_0, 32, 22),
+                                       TYPE(Q5_1, q5_1, 32, 24),
+                                       TYPE(Q8_0, q8_0, 32, 34),
+                                       TYPE(Q8_1, q8_1, 32, 36),
+                                       TYPE(Q2_K, q2_k, 256, 84),
+                                       TYPE(Q3_K, q3_k, 256, 110),
+                                       TYPE(Q4_K, q4_k, 256, 144),
+                                       TYPE(Q5_K, q5_k, 256, 176),
+                                       TYPE(Q6_K, q6_k, 256, 210),
+                                       TYPE(Q8_K, q8_k, 256, 292),
+                                       TYPE(IQ1_S, iq1_s, 256, 50),
+                                       TYPE(IQ1_M, iq1_m, 256, 56),
+                                       TYPE(IQ2_XXS, iq2_xxs, 256, 66),
+                                       TYPE(IQ2_XS, iq2_xs, 256, 74),
+                                       TYPE(IQ2_S, iq2_s, 256, 82),
+                                       TYPE(IQ3_XXS, iq3_xxs, 256, 98),
+                                       TYPE(IQ3_S, iq3_s, 256, 110),
+                                       TYPE(IQ4_NL, iq4_nl, 32, 18),
+                                       TYPE(IQ4_XS, iq4_xs, 256, 136),
+                                       TYPE(TQ1_0, tq1_0, 256, 54),
+                                       TYPE(TQ2_0, tq2_0, 256, 66),
+                                       TYPE(MXFP4, mxfp4, 32, 17),
+                                       TYPE(NVFP4, nvfp4, 64, 36)};
 
 const struct rn_type *rn_type(uint32_t id)
 {

@@ -33,14 +33,14 @@ static void block_bf16(const uint8_t *b, float *out)
 RN_DECODER(bf16, 1, 2)
 
 /* Numbers that C itself converts. */
-#define NUMBER(name, type)                                  \
-    static void block_##name(const uint8_t *b, float *out)  \
-    {                                                       \
-        type v;                                             \
-                                                            \
-        memcpy(&v, b, sizeof v);                            \
-        *out = (float)v;                                    \
-    }                                                       \
+#define NUMBER(name, type)                                 \
+    static void block_##name(const uint8_t *b, float *out) \
+    {                                                      \
+        type v;                                            \
+                                                           \
+        memcpy(&v, b, sizeof v);                           \
+        *out = (float)v;                                   \
+    }                                                      \
     RN_DECODER(name, 1, sizeof(type))
 NUMBER(f64, double)
 NUMBER(i8, int8_t)

@@ -86,9 +86,9 @@ static bool tree_ok(const struct rn_step *step, const struct rn_backend_limits *
         if (r == 0 || row->seq != row[-1].seq)
             first = r;
         place = step->rows[first].position + (r - first);
-        if (r == first ? parent != -1
-                       : parent < (int32_t)first || parent >= (int32_t)r ||
-                             row->position != step->rows[parent].position + 1)
+        if (r == first
+                ? parent != -1
+                : parent < (int32_t)first || parent >= (int32_t)r || row->position != step->rows[parent].position + 1)
             return false;
         if ((parent != (int32_t)r - 1 && row->position - step->rows[first].position > limits->tree_depth) ||
             place >= limits->context_tokens || place / limits->block_tokens >= step->seqs[row->seq].n_blocks)

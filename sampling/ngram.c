@@ -11,9 +11,9 @@ struct ngram {
     struct rn_proposer proposer; /* first */
     struct rn_heap *heap;
     const struct rn_ngram_store *store; /* or NULL */
-    uint32_t n_indexed; /* tokens whose n-grams are in the table: those that end before it */
+    uint32_t n_indexed;                 /* tokens whose n-grams are in the table: those that end before it */
     uint32_t mask;
-    uint32_t slots[];   /* [mask + 1]; 0: empty */
+    uint32_t slots[]; /* [mask + 1]; 0: empty */
 };
 
 static uint32_t *slot_of(struct ngram *ngram, const int32_t *tokens, uint32_t n)

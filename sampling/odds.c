@@ -3,8 +3,8 @@
 
 struct rn_odds rn_odds_of(const struct rn_speculation *speculation)
 {
-    return (struct rn_odds){.first = speculation->first, .later = speculation->later,
-                            .second = speculation->seconds / speculation->shares};
+    return (struct rn_odds){
+        .first = speculation->first, .later = speculation->later, .second = speculation->seconds / speculation->shares};
 }
 
 float rn_odds_reach(const struct rn_odds *odds, uint32_t n)

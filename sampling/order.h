@@ -19,12 +19,12 @@
 
 struct rn_order {
     const float *logits;
-    uint64_t *keys;   /* [n_keys] gathered: a heap with the greatest at 0, or sorted with the greatest last */
-    uint64_t *spare;  /* [n_vocab] for the radix sort */
+    uint64_t *keys;  /* [n_keys] gathered: a heap with the greatest at 0, or sorted with the greatest last */
+    uint64_t *spare; /* [n_vocab] for the radix sort */
     uint32_t n_vocab;
     uint32_t n_keys;
-    uint32_t most;    /* so many will be asked for */
-    uint32_t band;    /* the next one to gather */
+    uint32_t most; /* so many will be asked for */
+    uint32_t band; /* the next one to gather */
     bool sorted;
     float ceiling; /* logits below it have not been gathered */
     float best;

@@ -32,10 +32,10 @@ struct rn_sampler {
 struct rn_sampler_scratch {
     struct rn_heap *heap;
     uint32_t n_vocab;
-    float *adjusted; /* [n_vocab] logits after biases and penalties */
-    uint64_t *keys;  /* [2 × n_vocab] for rn_order */
-    int32_t *tokens; /* [n_vocab] what the filters have kept so far, best first */
-    double *weights; /* [n_vocab] its weights */
+    float *adjusted;          /* [n_vocab] logits after biases and penalties */
+    uint64_t *keys;           /* [2 × n_vocab] for rn_order */
+    int32_t *tokens;          /* [n_vocab] what the filters have kept so far, best first */
+    double *weights;          /* [n_vocab] its weights */
     struct rn_second *second; /* of the pick that is made; NULL: nobody asks */
 };
 
@@ -122,7 +122,7 @@ static int32_t folded(int32_t bits)
 }
 
 #define SECOND_DEPTH 10.0f /* below the best: a weight of e^-10 */
-#define CHUNK 1024u /* tokens; a search for the best one is over this many */
+#define CHUNK 1024u        /* tokens; a search for the best one is over this many */
 
 /* The greatest logit in *best, and in *chunk where the first of its value lies, or where to begin the search
  * for it. NUMERIC when a logit is NaN or +inf, or all are -inf.

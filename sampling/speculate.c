@@ -3,36 +3,43 @@
 
 #include <stddef.h>
 
-#define DRAFT_SMOOTHING 0.0833f   /* of the newest draft: the last dozen or so count */
-#define FIRST_ACCEPTANCE 0.6f     /* taken for granted, with the weight of three drafts */
+#define DRAFT_SMOOTHING 0.0833f /* of the newest draft: the last dozen or so count */
+#define FIRST_ACCEPTANCE 0.6f   /* taken for granted, with the weight of three drafts */
 #define FIRST_SEEN 3u
-#define FIRST_PURSE 0.6f          /* tokens */
-#define GRANT 0.010f              /* or so many for each token that is to come ... */
-#define GRANT_MOST 1.5f           /* ... up to this: an answer may end long before its limit */
-#define INCOME 0.003f             /* for each step */
-#define MOST_PURSE 4.0f           /* no past luck pays for more */
-#define CREDIT 0.004f             /* for each token that is to come ... */
-#define CREDIT_MOST 0.6f          /* ... up to this */
-#define ENOUGH 0.4f               /* for a trial of a few drafts */
-#define FUND_MOST 2.0f            /* no past luck pays for many */
+#define FIRST_PURSE 0.6f /* tokens */
+#define GRANT 0.010f     /* or so many for each token that is to come ... */
+#define GRANT_MOST 1.5f  /* ... up to this: an answer may end long before its limit */
+#define INCOME 0.003f    /* for each step */
+#define MOST_PURSE 4.0f  /* no past luck pays for more */
+#define CREDIT 0.004f    /* for each token that is to come ... */
+#define CREDIT_MOST 0.6f /* ... up to this */
+#define ENOUGH 0.4f      /* for a trial of a few drafts */
+#define FUND_MOST 2.0f   /* no past luck pays for many */
 #define FIRST_PAUSE 16u
 #define MOST_PAUSE 256u
-#define TRIAL 3u                  /* drafts of a trial */
-#define GAIN 1.03f                /* less than this is noise */
-#define MARGIN 1.5f               /* standard errors that are paid for: then about one price in fifteen is too low */
-#define SECOND_SEEN 1.0f          /* runners-up that were right and expected, taken for granted */
-#define SECOND_MEMORY 16.0f       /* expected ones that are remembered */
-#define SECOND_FROM 8u            /* drafts are looked at before a runner-up is a row: by then it is known for nothing
-                                     what those are worth, and the money was for the drafts */
+#define TRIAL 3u            /* drafts of a trial */
+#define GAIN 1.03f          /* less than this is noise */
+#define MARGIN 1.5f         /* standard errors that are paid for: then about one price in fifteen is too low */
+#define SECOND_SEEN 1.0f    /* runners-up that were right and expected, taken for granted */
+#define SECOND_MEMORY 16.0f /* expected ones that are remembered */
+#define SECOND_FROM \
+    8u /* drafts are looked at before a runner-up is a row: by then it is known for nothing
+          what those are worth, and the money was for the drafts */
 
 /* ---- Lengths ---- */
 
 void rn_speculation_init(struct rn_speculation *speculation)
 {
-    *speculation = (struct rn_speculation){
-        .acceptance = FIRST_ACCEPTANCE, .first = FIRST_ACCEPTANCE, .later = FIRST_ACCEPTANCE, .purse = FIRST_PURSE,
-        .seen = FIRST_SEEN, .seen_first = FIRST_SEEN, .seen_later = FIRST_SEEN, .pause = FIRST_PAUSE,
-        .seconds = SECOND_SEEN, .shares = SECOND_SEEN};
+    *speculation = (struct rn_speculation){.acceptance = FIRST_ACCEPTANCE,
+                                           .first = FIRST_ACCEPTANCE,
+                                           .later = FIRST_ACCEPTANCE,
+                                           .purse = FIRST_PURSE,
+                                           .seen = FIRST_SEEN,
+                                           .seen_first = FIRST_SEEN,
+                                           .seen_later = FIRST_SEEN,
+                                           .pause = FIRST_PAUSE,
+                                           .seconds = SECOND_SEEN,
+                                           .shares = SECOND_SEEN};
 }
 
 void rn_speculation_grant(struct rn_speculation *speculation, uint64_t n_tokens)
@@ -87,10 +94,10 @@ static float price_of(const struct step *step, uint32_t length)
 /* What candidates there are. */
 struct choice {
     const struct rn_speculation *speculation;
-    const float *shares;  /* NULL: no runners-up */
-    uint32_t most;        /* of the chain */
-    struct rn_shape shape;/* what is taken of them */
-    float reach;          /* that the whole chain is right */
+    const float *shares;   /* NULL: no runners-up */
+    uint32_t most;         /* of the chain */
+    struct rn_shape shape; /* what is taken of them */
+    float reach;           /* that the whole chain is right */
 };
 
 static struct choice choice_of(const struct rn_speculation *speculation, const float *shares, uint32_t most)

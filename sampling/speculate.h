@@ -49,17 +49,17 @@
 
 #include "sampling/step_cost.h"
 
-#define RN_DRAFT_MOST 16u     /* drafts of a sequence in a step */
+#define RN_DRAFT_MOST 16u /* drafts of a sequence in a step */
 #define RN_DRAFT_DEFAULT 8u
 
 struct rn_speculation {
-    float acceptance; /* of all drafts that were looked at */
-    float first, later; /* of the first of a pass; of the others */
-    float purse;     /* tokens */
+    float acceptance;                      /* of all drafts that were looked at */
+    float first, later;                    /* of the first of a pass; of the others */
+    float purse;                           /* tokens */
     uint32_t seen, seen_first, seen_later; /* how many these shares stand for, up to a few */
-    uint32_t rest;   /* steps without drafts still to come */
-    uint32_t pause;  /* how long the next rest is */
-    uint32_t trial;  /* 1: the next drafts are taken whatever is expected of them */
+    uint32_t rest;                         /* steps without drafts still to come */
+    uint32_t pause;                        /* how long the next rest is */
+    uint32_t trial;                        /* 1: the next drafts are taken whatever is expected of them */
     uint32_t n_drafted, n_rows; /* of the last step: drafts that are not paid yet, its rows without them ... */
     uint32_t n_streams;         /* ... its streams ... */
     float tokens;               /* ... and what it was worth */

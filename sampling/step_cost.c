@@ -3,16 +3,16 @@
 
 #include <math.h>
 
-#define SMOOTHING 0.04f           /* weight of the newest step, once there were many */
+#define SMOOTHING 0.04f /* weight of the newest step, once there were many */
 #define MOST_SEEN 25u
-#define OUTLIER 1.5f              /* a step that took longer than so many times what it should was held up */
-#define FEW 4u                    /* of fewer steps one that was held up counts for much */
-#define DUE 10u                   /* steps for each try to measure a size again of which there is one measurement */
-#define DRIFT 0.03125f            /* how far the other sizes follow */
-#define CAPS 4u                   /* larger sizes that bound one */
-#define MORE_ROWS 4.0f            /* in the guess beyond what is known: a row costs a fifth of a step of one */
-#define SPREAD 0.0025f            /* a twentieth, taken for granted ... */
-#define SPREAD_SEEN 4u            /* ... with the weight of so many steps */
+#define OUTLIER 1.5f   /* a step that took longer than so many times what it should was held up */
+#define FEW 4u         /* of fewer steps one that was held up counts for much */
+#define DUE 10u        /* steps for each try to measure a size again of which there is one measurement */
+#define DRIFT 0.03125f /* how far the other sizes follow */
+#define CAPS 4u        /* larger sizes that bound one */
+#define MORE_ROWS 4.0f /* in the guess beyond what is known: a row costs a fifth of a step of one */
+#define SPREAD 0.0025f /* a twentieth, taken for granted ... */
+#define SPREAD_SEEN 4u /* ... with the weight of so many steps */
 #define SPREAD_SMOOTHING 0.03f
 
 static uint32_t size_of(uint32_t n_rows)

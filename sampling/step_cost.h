@@ -18,15 +18,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RN_COST_EXACT 16u     /* steps of so many rows have a measurement of their own ... */
-#define RN_COST_SIZES 48u     /* ... larger ones four for each doubling */
+#define RN_COST_EXACT 16u /* steps of so many rows have a measurement of their own ... */
+#define RN_COST_SIZES 48u /* ... larger ones four for each doubling */
 
 /* All 0: nothing is known. */
 struct rn_step_cost {
     float us[RN_COST_SIZES];
-    float rows[RN_COST_SIZES];   /* of the steps of a size, on average */
-    uint8_t n[RN_COST_SIZES];    /* how many there were, up to a few; 0: us and rows say nothing */
-    float spread;                /* v; says nothing before the first note */
+    float rows[RN_COST_SIZES]; /* of the steps of a size, on average */
+    uint8_t n[RN_COST_SIZES];  /* how many there were, up to a few; 0: us and rows say nothing */
+    float spread;              /* v; says nothing before the first note */
     uint32_t n_notes;
 };
 

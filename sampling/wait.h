@@ -37,7 +37,7 @@ struct rn_wait {
     uint32_t n_streams, n_plain;
     const struct rn_step_cost *cost;
     uint32_t pass_us, most_passes;
-    bool beside;                /* the drafter works while the model does */
+    bool beside; /* the drafter works while the model does */
 };
 
 /* How many passes to wait for; 0: go on with what there is. Nothing is waited for before a step's time is known. Takes

@@ -68,8 +68,7 @@ bool rn_scratch_cells(struct rn_scratch *scratch, size_t count, size_t size)
 {
     size_t bytes;
 
-    return rn_mul_size(count, size, &bytes) &&
-           renew(scratch->heap, &scratch->cells, &scratch->cell_bytes, bytes, 1);
+    return rn_mul_size(count, size, &bytes) && renew(scratch->heap, &scratch->cells, &scratch->cell_bytes, bytes, 1);
 }
 
 bool rn_tokens_reserve(struct rn_tokens *tokens, size_t more)

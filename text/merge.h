@@ -17,7 +17,7 @@
 #include "base/alloc.h"
 #include "text/vocab_impl.h"
 
-#define RN_NO_RANK UINT32_MAX  /* does not merge with the next symbol */
+#define RN_NO_RANK UINT32_MAX /* does not merge with the next symbol */
 #define RN_NO_SYMBOL UINT32_MAX
 
 struct rn_symbol {
@@ -70,7 +70,7 @@ bool rn_merge_word(const struct rn_vocab *vocab, struct rn_scratch *scratch, con
 
 /* The same by nothing but merging, from bytes (any) or characters (well-formed UTF-8). */
 bool rn_merge_symbols(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *word, size_t n,
-                   struct rn_tokens *tokens);
+                      struct rn_tokens *tokens);
 
 /* Appends the tokens of text[n], 0 < n < 2^31, by the vocabulary's model; each is in a file of its name. after_special:
  * nothing or a special token stands before the text, so that a space prefix is due. False: refused. */

@@ -24,11 +24,11 @@ struct rn_piece_stream {
     const char *stops[RUNNEL_MAX_STOPS]; /* borrowed; valid UTF-8, 1..RUNNEL_MAX_STOP_BYTES bytes each */
     uint32_t stop_bytes[RUNNEL_MAX_STOPS];
     uint32_t n_stops;
-    bool strip_space; /* the next byte of text, if a space, is dropped (SentencePiece's first) */
-    bool stopped;     /* a stop string was found; everything after it is ignored */
+    bool strip_space;  /* the next byte of text, if a space, is dropped (SentencePiece's first) */
+    bool stopped;      /* a stop string was found; everything after it is ignored */
     uint8_t n_partial; /* bytes of an incomplete character */
     char partial[4];
-    uint32_t n_held;   /* whole characters that may begin a stop string */
+    uint32_t n_held; /* whole characters that may begin a stop string */
     char held[RN_PIECE_HELD_BYTES];
 };
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "text/template.h"
+#include "text/range.h"
 #include "text/trie.h"
 #include "text/vocab.h"
 

@@ -12,8 +12,8 @@
 struct rn_special_matcher {
     uint32_t *ids; /* [n] sorted by text, no two alike */
     uint32_t n;
-    uint32_t first[257];  /* ids[first[b]..first[b + 1]) begin with byte b */
-    uint8_t starts[256];  /* bit 0: a user-defined token begins with this byte; bit 1: any does */
+    uint32_t first[257];     /* ids[first[b]..first[b + 1]) begin with byte b */
+    uint8_t starts[256];     /* bit 0: a user-defined token begins with this byte; bit 1: any does */
     uint32_t shortest_bytes; /* UINT32_MAX: no token */
 };
 

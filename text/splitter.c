@@ -5,10 +5,22 @@
 
 #include "text/splitter_passes.h"
 
-#define SET(set, most, flags) {rn_next_set, set, most, flags}
-#define WORDS(digits, flags) {rn_next_words, NULL, digits, flags}
-#define CASED(digits, flags) {rn_next_cased, NULL, digits, flags}
-#define BY_HAND(next) {next, NULL, 0, 0}
+#define SET(set, most, flags)         \
+    {                                 \
+        rn_next_set, set, most, flags \
+    }
+#define WORDS(digits, flags)               \
+    {                                      \
+        rn_next_words, NULL, digits, flags \
+    }
+#define CASED(digits, flags)               \
+    {                                      \
+        rn_next_cased, NULL, digits, flags \
+    }
+#define BY_HAND(next)    \
+    {                    \
+        next, NULL, 0, 0 \
+    }
 #define GPT2 BY_HAND(rn_next_gpt2)
 #define DIGIT SET(rn_set_number, 1, 0)
 #define DIGITS_3 SET(rn_set_number, 3, 0)
@@ -18,21 +30,30 @@
 #define DEEPSEEK_CJK SET(rn_set_deepseek_cjk, RN_MANY, 0)
 #define CJK_KANA SET(rn_set_cjk_kana, RN_MANY, 0)
 #define BLOOM SET(rn_set_bloom, RN_MANY, RN_PASS_BLANK)
-#define DEEPSEEK {rn_next_deepseek, NULL, 0, 0}
+#define DEEPSEEK                     \
+    {                                \
+        rn_next_deepseek, NULL, 0, 0 \
+    }
 
 static const struct rn_pre table[] = {
-    {"default",
-     {SET(rn_set_default_punct, RN_MANY, 0), GPT2, NUMBER, BY_HAND(rn_next_three)}, 4, 0},
+    {"default", {SET(rn_set_default_punct, RN_MANY, 0), GPT2, NUMBER, BY_HAND(rn_next_three)}, 4, 0},
     {"gpt-2 phi-2 mpt olmo jais exaone4 gigachat a.x-4.0 mellum trillion granite-docling jina-es jina-de jina-v2-es "
-     "jina-v2-de modern-bert jina-v1-en jina-v2-code roberta-bpe", {GPT2}, 1, 0},
+     "jina-v2-de modern-bert jina-v1-en jina-v2-code roberta-bpe",
+     {GPT2},
+     1,
+     0},
     {"llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
-     {WORDS(3, 0)}, 1, RN_PRE_WHOLE_WORDS | RN_PRE_ADD_BOS},
+     {WORDS(3, 0)},
+     1,
+     RN_PRE_WHOLE_WORDS | RN_PRE_ADD_BOS},
     {"dbrx smaug-bpe chatglm-bpe", {WORDS(3, 0)}, 1, 0},
     {"glm4 glm5", {WORDS(3, 0)}, 1, RN_PRE_WHOLE_WORDS},
     {"jais-2", {WORDS(3, RN_PASS_CASCADE)}, 1, 0},
     {"minicpm5", {DIGITS_3, WORDS(RN_MANY, 0)}, 2, RN_PRE_WHOLE_WORDS},
     {"qwen2 stablelm2 deepseek-r1-qwen kormo f2llmv2 megrez hunyuan solar-open grok-2 bailingmoe bailingmoe2 llada-moe",
-     {WORDS(1, 0)}, 1, 0},
+     {WORDS(1, 0)},
+     1,
+     0},
     {"qwen35", {WORDS(1, RN_PASS_MARKS)}, 1, 0},
     {"seed-coder", {WORDS(1, RN_PASS_NO_TAIL)}, 1, 0},
     {"ufakzeka", {WORDS(1, RN_PASS_NO_SHORT)}, 1, 0},
@@ -41,11 +62,15 @@ static const struct rn_pre table[] = {
     {"starcoder refact smollm command-r codeshell exaone minerva-7b mellum2", {DIGIT, GPT2}, 2, 0},
     {"falcon", {SET(rn_set_falcon_punct, RN_MANY, 0), GPT2, BY_HAND(rn_next_three)}, 3, 0},
     {"deepseek-llm",
-     {LINE_END, SET(rn_set_deepseek_letter, RN_MANY, RN_PASS_SPACE),
-      SET(rn_set_deepseek_punct, RN_MANY, RN_PASS_SPACE), BY_HAND(rn_next_trailing), DEEPSEEK_CJK, NUMBER}, 6, 0},
+     {LINE_END, SET(rn_set_deepseek_letter, RN_MANY, RN_PASS_SPACE), SET(rn_set_deepseek_punct, RN_MANY, RN_PASS_SPACE),
+      BY_HAND(rn_next_trailing), DEEPSEEK_CJK, NUMBER},
+     6,
+     0},
     {"deepseek-coder",
      {LINE_END, SET(rn_set_letter, RN_MANY, RN_PASS_SPACE), SET(rn_set_punct, RN_MANY, RN_PASS_SPACE), DEEPSEEK_CJK,
-      DIGIT}, 5, 0},
+      DIGIT},
+     5,
+     0},
     {"deepseek-v3 hunyuan-dense joyai-llm hy_v4", {DIGITS_3, CJK_KANA, DEEPSEEK}, 3, 0},
     {"spark2_5", {DIGIT, CJK_KANA, {rn_next_deepseek, NULL, 0, RN_PASS_NO_TAIL}}, 3, 0},
     {"afmoe", {BY_HAND(rn_next_number), SET(rn_set_afmoe, RN_MANY, 0), DEEPSEEK}, 3, 0},
@@ -59,9 +84,13 @@ static const struct rn_pre table[] = {
     {"poro-chat bloom gpt3-finnish", {BLOOM}, 1, 0},
     {"viking", {BLOOM, DIGIT}, 2, 0},
     {"chameleon",
-     {BY_HAND(rn_next_sentinel), BY_HAND(rn_next_image), BY_HAND(rn_next_indent), DIGIT,
-      SET(rn_set_chameleon, 1, 0), GPT2}, 6, RN_PRE_ADD_BOS},
-    {"gemma4 granite-embed-multi-311m", {LINE}, 1,
+     {BY_HAND(rn_next_sentinel), BY_HAND(rn_next_image), BY_HAND(rn_next_indent), DIGIT, SET(rn_set_chameleon, 1, 0),
+      GPT2},
+     6,
+     RN_PRE_ADD_BOS},
+    {"gemma4 granite-embed-multi-311m",
+     {LINE},
+     1,
      RN_PRE_TEXT | RN_PRE_BLOCKS | RN_PRE_NEWLINES | RN_PRE_ADD_BOS | RN_PRE_MUST_ADD_BOS},
     {"sarvam-moe", {LINE}, 1, RN_PRE_TEXT | RN_PRE_BLOCKS},
     {"whitespace", {SET(rn_set_not_space, RN_MANY, 0)}, 1, RN_PRE_TEXT},

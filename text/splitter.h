@@ -47,11 +47,11 @@ struct rn_pre {
 };
 
 enum rn_pre_flag {
-    RN_PRE_WHOLE_WORDS = 1, /* a word that is a token is that token, whatever the merges say */
-    RN_PRE_ADD_BOS = 2,     /* unless the file says otherwise */
-    RN_PRE_TEXT = 4,        /* merges characters, not bytes in GPT-2's alphabet; bytes are <0xNN> */
-    RN_PRE_BLOCKS = 8,      /* with RN_PRE_TEXT: U+2581 stands for a space in the tokens */
-    RN_PRE_NEWLINES = 16,   /* with RN_PRE_TEXT: a run of newlines that is a token is that token */
+    RN_PRE_WHOLE_WORDS = 1,  /* a word that is a token is that token, whatever the merges say */
+    RN_PRE_ADD_BOS = 2,      /* unless the file says otherwise */
+    RN_PRE_TEXT = 4,         /* merges characters, not bytes in GPT-2's alphabet; bytes are <0xNN> */
+    RN_PRE_BLOCKS = 8,       /* with RN_PRE_TEXT: U+2581 stands for a space in the tokens */
+    RN_PRE_NEWLINES = 16,    /* with RN_PRE_TEXT: a run of newlines that is a token is that token */
     RN_PRE_MUST_ADD_BOS = 32 /* whatever the file says */
 };
 

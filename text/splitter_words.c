@@ -113,7 +113,7 @@ size_t rn_next_gpt2(const struct rn_pass *pass, const char *text, size_t from, s
 size_t rn_next_words(const struct rn_pass *pass, const char *text, size_t from, size_t at, size_t end)
 {
     uint16_t letters = RN_CHAR_LETTER | (pass->flags & RN_PASS_MARKS ? RN_CHAR_MARK : 0);
-    uint16_t others = (uint16_t)~(SPOKEN | letters);
+    uint16_t others = (uint16_t) ~(SPOKEN | letters);
     size_t form = pass->flags & RN_PASS_NO_SHORT ? 0 : short_form(text, at, end, true);
     uint32_t n, n_next;
     uint16_t class;
@@ -246,7 +246,7 @@ static size_t deepseek_gap(const char *text, size_t at, size_t end)
     for (;;) {
         rn_peek(text, at, end, &n);
         at += n;
-        if (at == end || !(rn_peek(text, at, end, &n) & not) ||
+        if (at == end || !(rn_peek(text, at, end, &n) & not ) ||
             (rn_peek(text, at + n, end, &n_next) & (RN_CHAR_LETTER | RN_CHAR_MARK)))
             return at;
     }

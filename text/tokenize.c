@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "text/merge.h"
-#include "text/template.h"
+#include "text/range.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 #include "text/vocab_impl.h"
@@ -115,10 +115,12 @@ static runnel_status tokenize(const struct rn_vocab *vocab, struct rn_heap *heap
 runnel_status rn_tokenize(const struct rn_vocab *vocab, struct rn_heap *heap, const char *text, size_t n,
                           uint32_t flags, int32_t **tokens, size_t *count, runnel_error *error)
 {
-    struct rn_special_search search = {
-        .matcher = &vocab->special, .texts = &vocab->texts, .kinds = vocab->kinds, .text = text, .n = n,
-        .all = (flags & RUNNEL_TOKENIZE_SPECIAL) != 0
-    };
+    struct rn_special_search search = {.matcher = &vocab->special,
+                                       .texts = &vocab->texts,
+                                       .kinds = vocab->kinds,
+                                       .text = text,
+                                       .n = n,
+                                       .all = (flags & RUNNEL_TOKENIZE_SPECIAL) != 0};
 
     return tokenize(vocab, heap, &search, (flags & RUNNEL_TOKENIZE_BOS) != 0, tokens, count, error);
 }
@@ -127,10 +129,14 @@ runnel_status rn_tokenize_marked(const struct rn_vocab *vocab, struct rn_heap *h
                                  uint32_t flags, const struct rn_range *data, size_t n_data, int32_t **tokens,
                                  size_t *count, runnel_error *error)
 {
-    struct rn_special_search search = {
-        .matcher = &vocab->special, .texts = &vocab->texts, .kinds = vocab->kinds, .text = text, .n = n, .all = true,
-        .data = data, .n_data = n_data
-    };
+    struct rn_special_search search = {.matcher = &vocab->special,
+                                       .texts = &vocab->texts,
+                                       .kinds = vocab->kinds,
+                                       .text = text,
+                                       .n = n,
+                                       .all = true,
+                                       .data = data,
+                                       .n_data = n_data};
 
     return tokenize(vocab, heap, &search, (flags & RUNNEL_TOKENIZE_BOS) != 0, tokens, count, error);
 }

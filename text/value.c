@@ -114,9 +114,10 @@ const struct rn_str *rn_str_borrow(struct rn_arena *arena, const char *bytes, si
     struct rn_str *string = rn_arena_take(arena, 1, sizeof *string);
 
     RN_ASSERT(origin != RN_ORIGIN_MIXED);
-    *string = (struct rn_str){
-        .bytes = n > 0 ? bytes : "", .n = n, .chars = count_chars(bytes, n),
-        .origin = n == 0 ? RN_ORIGIN_TRUSTED : origin};
+    *string = (struct rn_str){.bytes = n > 0 ? bytes : "",
+                              .n = n,
+                              .chars = count_chars(bytes, n),
+                              .origin = n == 0 ? RN_ORIGIN_TRUSTED : origin};
     return string;
 }
 

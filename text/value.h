@@ -21,7 +21,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
-#include "text/template.h"
+#include "text/range.h"
 
 #define RN_JSON_DEPTH 200                /* of arrays and objects within each other */
 #define RN_JSON_BYTES ((size_t)64 << 20) /* of a text: bounds the parser's own memory, which no heap counts */
@@ -107,11 +107,7 @@ struct rn_value {
     };
 };
 
-enum rn_origin {
-    RN_ORIGIN_TRUSTED,
-    RN_ORIGIN_DATA,
-    RN_ORIGIN_MIXED
-};
+enum rn_origin { RN_ORIGIN_TRUSTED, RN_ORIGIN_DATA, RN_ORIGIN_MIXED };
 
 struct rn_str {
     const char *bytes; /* [n] well-formed UTF-8, not NUL-terminated; never NULL */

@@ -15,8 +15,12 @@
 #include "model/gguf.h"
 
 enum rn_token_kind { /* tokenizer.ggml.token_type */
-    RN_TOKEN_NORMAL = 1, RN_TOKEN_UNKNOWN = 2, RN_TOKEN_CONTROL = 3, RN_TOKEN_USER = 4, RN_TOKEN_UNUSED = 5,
-    RN_TOKEN_BYTE = 6
+                     RN_TOKEN_NORMAL = 1,
+                     RN_TOKEN_UNKNOWN = 2,
+                     RN_TOKEN_CONTROL = 3,
+                     RN_TOKEN_USER = 4,
+                     RN_TOKEN_UNUSED = 5,
+                     RN_TOKEN_BYTE = 6
 };
 
 struct rn_vocab; /* opaque */
@@ -32,8 +36,8 @@ struct rn_vocab *rn_vocab_new_bytes(struct rn_heap *heap);
 void rn_vocab_free(struct rn_vocab *vocab);
 
 uint32_t rn_vocab_count(const struct rn_vocab *vocab);
-int32_t rn_vocab_bos(const struct rn_vocab *vocab);     /* -1: none */
-int32_t rn_vocab_eos(const struct rn_vocab *vocab);     /* -1: none */
+int32_t rn_vocab_bos(const struct rn_vocab *vocab); /* -1: none */
+int32_t rn_vocab_eos(const struct rn_vocab *vocab); /* -1: none */
 bool rn_vocab_add_bos(const struct rn_vocab *vocab);
 bool rn_vocab_add_eos(const struct rn_vocab *vocab);
 enum rn_token_kind rn_vocab_kind(const struct rn_vocab *vocab, int32_t token);

@@ -16,7 +16,13 @@
 #define RN_VOCAB_MAX_TOKENS (1u << 24)
 
 enum rn_vocab_model {
-    RN_VOCAB_NONE, RN_VOCAB_BYTES, RN_VOCAB_SPM, RN_VOCAB_BPE, RN_VOCAB_UNIGRAM, RN_VOCAB_WORDPIECE, RN_VOCAB_RWKV,
+    RN_VOCAB_NONE,
+    RN_VOCAB_BYTES,
+    RN_VOCAB_SPM,
+    RN_VOCAB_BPE,
+    RN_VOCAB_UNIGRAM,
+    RN_VOCAB_WORDPIECE,
+    RN_VOCAB_RWKV,
     RN_VOCAB_PLAMO
 };
 
@@ -36,10 +42,10 @@ struct rn_vocab {
     enum rn_vocab_model model;
     bool (*encode)(const struct rn_vocab *, struct rn_scratch *, const char *, size_t, bool, struct rn_tokens *);
     uint32_t n;
-    uint8_t *kinds; /* [n] enum rn_token_kind; NULL for RN_VOCAB_NONE */
-    uint8_t *flags; /* [n] */
-    struct rn_strings texts;  /* [n] as stored */
-    struct rn_strings pieces; /* [n] as raw bytes, names of control tokens included */
+    uint8_t *kinds;                 /* [n] enum rn_token_kind; NULL for RN_VOCAB_NONE */
+    uint8_t *flags;                 /* [n] */
+    struct rn_strings texts;        /* [n] as stored */
+    struct rn_strings pieces;       /* [n] as raw bytes, names of control tokens included */
     struct rn_token_index by_text;  /* all but empty ones */
     struct rn_token_index by_piece; /* BPE, SPM: normal tokens, the ones that merging can give */
     struct rn_trie trie;            /* the other models: the pieces that text can become */
@@ -51,7 +57,7 @@ struct rn_vocab {
     struct rn_special_matcher special;
     struct rn_charsmap charsmap; /* Unigram */
     double unknown_score;        /* Unigram: of a character that is no token */
-    int32_t byte_token[256]; /* -1: none */
+    int32_t byte_token[256];     /* -1: none */
     int32_t bos, eos, sep, unknown;
     int32_t dna_open, dna_close, dna_other; /* dna.c; dna_other -1: the vocabulary has no such pieces */
     bool add_bos, add_eos, add_sep, space_prefix;

@@ -288,8 +288,8 @@ static runnel_status load_model(struct rn_vocab *vocab, const struct rn_gguf *gg
         return load_bert(vocab, gguf, error);
     case RN_VOCAB_SPM:
         status = load_scores(vocab, gguf, error);
-        return status != RUNNEL_OK
-                   ? status : rn_gguf_get_bool(gguf, KEY "add_space_prefix", false, &vocab->space_prefix, error);
+        return status != RUNNEL_OK ? status
+                                   : rn_gguf_get_bool(gguf, KEY "add_space_prefix", false, &vocab->space_prefix, error);
     case RN_VOCAB_UNIGRAM:
         status = load_scores(vocab, gguf, error);
         return status != RUNNEL_OK ? status : load_normaliser(vocab, gguf, error);
@@ -306,14 +306,13 @@ runnel_status rn_vocab_load(struct rn_vocab *vocab, const struct rn_gguf *gguf, 
 
     vocab->space_prefix = vocab->model == RN_VOCAB_SPM;
     vocab->by_characters = vocab->model == RN_VOCAB_SPM;
-    vocab->blocks = vocab->model == RN_VOCAB_SPM || vocab->model == RN_VOCAB_UNIGRAM ||
-                    vocab->model == RN_VOCAB_WORDPIECE;
+    vocab->blocks =
+        vocab->model == RN_VOCAB_SPM || vocab->model == RN_VOCAB_UNIGRAM || vocab->model == RN_VOCAB_WORDPIECE;
     if ((status = load_tokens(vocab, gguf, error)) != RUNNEL_OK)
         return status;
     if (vocab->model == RN_VOCAB_BPE && (status = load_pre(vocab, gguf, error)) != RUNNEL_OK)
         return status;
-    if ((status = load_kinds(vocab, gguf, error)) != RUNNEL_OK ||
-        (status = index_texts(vocab, error)) != RUNNEL_OK ||
+    if ((status = load_kinds(vocab, gguf, error)) != RUNNEL_OK || (status = index_texts(vocab, error)) != RUNNEL_OK ||
         (status = rn_vocab_load_specials(vocab, gguf, error)) != RUNNEL_OK)
         return status;
     return load_model(vocab, gguf, error);

@@ -11,13 +11,13 @@
 #include <stdint.h>
 
 struct rn_attend {
-    uint32_t rows;             /* positions 0..rows-1 of each step */
+    uint32_t rows; /* positions 0..rows-1 of each step */
     uint32_t heads, kv_heads, head_dim;
-    float **q, **k, **v;       /* of each step [rows, heads or kv_heads, head_dim], rotated; rows below the step
-                                  unused */
-    float **out;               /* [rows, heads, head_dim] */
-    float **norms;             /* [rows, heads]: log of the sum of exp(s) */
-    float *scores;             /* [rows] */
+    float **q, **k, **v; /* of each step [rows, heads or kv_heads, head_dim], rotated; rows below the step
+                            unused */
+    float **out;         /* [rows, heads, head_dim] */
+    float **norms;       /* [rows, heads]: log of the sum of exp(s) */
+    float *scores;       /* [rows] */
 };
 
 /* Fills out and norms of a step. */

@@ -30,8 +30,8 @@ struct rn_eagle {
     float *memory, *scratch, *turns, *fused, *scores;
     struct step steps[RN_EAGLE_MAX_UNROLL];
     float *dk[RN_EAGLE_MAX_UNROLL], *dv[RN_EAGLE_MAX_UNROLL], *dh[RN_EAGLE_MAX_UNROLL];
-    float *d_wide, *d_gate, *d_heads, *dq, *d_width, *d_y;     /* on the way back; d_wide [2 * width] */
-    float *logits, *final, *d_final, *r_final;                 /* [CHUNK, ...] */
+    float *d_wide, *d_gate, *d_heads, *dq, *d_width, *d_y; /* on the way back; d_wide [2 * width] */
+    float *logits, *final, *d_final, *r_final;             /* [CHUNK, ...] */
 
     /* Of the pass that runs. */
     const float *weights;
@@ -47,10 +47,10 @@ static bool shape_fits(const struct rn_eagle_shape *s)
     const uint32_t most = 1u << 20;
 
     return s->width > 0 && s->width <= most && s->vocab > 0 && s->vocab <= 1u << 26 && s->taps > 0 &&
-           s->taps <= RN_EAGLE_MAX_TAPS && s->kv_heads > 0 && s->kv_heads <= s->heads &&
-           s->heads % s->kv_heads == 0 && s->head_dim > 0 && s->head_dim % 2 == 0 && s->feed_forward > 0 &&
-           s->feed_forward <= most && (uint64_t)s->heads * s->head_dim <= most && s->heads <= most &&
-           s->head_dim <= most && s->eps > 0 && s->rope_base > 1;
+           s->taps <= RN_EAGLE_MAX_TAPS && s->kv_heads > 0 && s->kv_heads <= s->heads && s->heads % s->kv_heads == 0 &&
+           s->head_dim > 0 && s->head_dim % 2 == 0 && s->feed_forward > 0 && s->feed_forward <= most &&
+           (uint64_t)s->heads * s->head_dim <= most && s->heads <= most && s->head_dim <= most && s->eps > 0 &&
+           s->rope_base > 1;
 }
 
 size_t rn_eagle_layout(const struct rn_eagle_shape *s, struct rn_eagle_span spans[RN_EAGLE_TENSORS])
@@ -255,8 +255,8 @@ static struct rn_attend attention(struct rn_eagle *e, float **lists[5])
         lists[3][j] = e->steps[j].out;
         lists[4][j] = e->steps[j].norms;
     }
-    return (struct rn_attend){e->rows,  e->shape.heads, e->shape.kv_heads, e->shape.head_dim, lists[0], lists[1],
-                              lists[2], lists[3],       lists[4],          e->scores};
+    return (struct rn_attend){e->rows,  e->shape.heads, e->shape.kv_heads, e->shape.head_dim, lists[0],
+                              lists[1], lists[2],       lists[3],          lists[4],          e->scores};
 }
 
 /* The features that step j begins with: row j, and on. */
@@ -434,8 +434,8 @@ static void back_join(struct rn_eagle *e, uint32_t j)
         linear_back(e, n, e->text->features, RN_EAGLE_FUSE, into, NULL, false);
 }
 
-void rn_eagle_pass(struct rn_eagle *e, const float *weights, const struct rn_eagle_text *text, float decay,
-                   float scale, float *gradients, struct rn_eagle_score *score)
+void rn_eagle_pass(struct rn_eagle *e, const float *weights, const struct rn_eagle_text *text, float decay, float scale,
+                   float *gradients, struct rn_eagle_score *score)
 {
     size_t kv = (size_t)e->shape.kv_heads * e->shape.head_dim;
     uint32_t steps;

@@ -31,31 +31,36 @@
 enum { RN_EAGLE_MAX_UNROLL = 8, RN_EAGLE_MAX_TAPS = 8 };
 
 struct rn_eagle_shape {
-    uint32_t width, vocab;         /* the target's */
-    uint32_t taps;                 /* blocks whose residual streams are read; 1: there is no fuse */
+    uint32_t width, vocab; /* the target's */
+    uint32_t taps;         /* blocks whose residual streams are read; 1: there is no fuse */
     uint32_t heads, kv_heads, head_dim, feed_forward;
-    float eps;                     /* of the norms */
-    float rope_base;               /* pairs (2i, 2i + 1) of a head at position p turn by p * base^(-2i / head_dim) */
+    float eps;       /* of the norms */
+    float rope_base; /* pairs (2i, 2i + 1) of a head at position p turn by p * base^(-2i / head_dim) */
 };
 
 /* What is trained, in one array of floats. Matrices are [outputs, inputs]. */
 enum rn_eagle_tensor {
-    RN_EAGLE_FUSE,          /* [width, taps * width]; of no rows where taps is 1 */
-    RN_EAGLE_EMBED_NORM,    /* [width] */
-    RN_EAGLE_FEATURE_NORM,  /* [width] */
-    RN_EAGLE_JOIN,          /* [width, 2 * width]: embedding, then feature */
-    RN_EAGLE_ATTN_NORM,     /* [width] */
-    RN_EAGLE_Q, RN_EAGLE_K, RN_EAGLE_V, RN_EAGLE_O,
-    RN_EAGLE_FFN_NORM,      /* [width] */
-    RN_EAGLE_GATE, RN_EAGLE_UP, RN_EAGLE_DOWN,
-    RN_EAGLE_OUT_NORM,      /* [width] */
+    RN_EAGLE_FUSE,         /* [width, taps * width]; of no rows where taps is 1 */
+    RN_EAGLE_EMBED_NORM,   /* [width] */
+    RN_EAGLE_FEATURE_NORM, /* [width] */
+    RN_EAGLE_JOIN,         /* [width, 2 * width]: embedding, then feature */
+    RN_EAGLE_ATTN_NORM,    /* [width] */
+    RN_EAGLE_Q,
+    RN_EAGLE_K,
+    RN_EAGLE_V,
+    RN_EAGLE_O,
+    RN_EAGLE_FFN_NORM, /* [width] */
+    RN_EAGLE_GATE,
+    RN_EAGLE_UP,
+    RN_EAGLE_DOWN,
+    RN_EAGLE_OUT_NORM, /* [width] */
     RN_EAGLE_TENSORS
 };
 
 struct rn_eagle_span {
-    const char *name;       /* as in the file */
-    uint32_t rows, cols;    /* rows 1: a norm's vector */
-    size_t offset;          /* floats from the start */
+    const char *name;    /* as in the file */
+    uint32_t rows, cols; /* rows 1: a norm's vector */
+    size_t offset;       /* floats from the start */
 };
 
 /* The spans of a shape, in the order of the enum; returns the number of floats in all. 0: the shape has a zero
@@ -68,16 +73,16 @@ void rn_eagle_start(const struct rn_eagle_shape *shape, uint64_t seed, float *we
 
 /* A sequence of n tokens as the target saw it; all borrowed. Row i belongs to token i. */
 struct rn_eagle_text {
-    uint32_t n;                /* >= 2: there are n - 1 rows to learn from */
-    const float *embeddings;   /* [n, width] */
-    const float *features;     /* [n, taps * width] */
-    const float *wanted;       /* [n, vocab]: the target's distribution of token i + 1 */
+    uint32_t n;              /* >= 2: there are n - 1 rows to learn from */
+    const float *embeddings; /* [n, width] */
+    const float *features;   /* [n, taps * width] */
+    const float *wanted;     /* [n, vocab]: the target's distribution of token i + 1 */
 };
 
 /* What a pass found, summed over the rows of step j. */
 struct rn_eagle_score {
-    double loss[RN_EAGLE_MAX_UNROLL];   /* cross-entropy in nats */
-    double hits[RN_EAGLE_MAX_UNROLL];   /* rows whose likeliest token is the target's likeliest */
+    double loss[RN_EAGLE_MAX_UNROLL];    /* cross-entropy in nats */
+    double hits[RN_EAGLE_MAX_UNROLL];    /* rows whose likeliest token is the target's likeliest */
     double seconds[RN_EAGLE_MAX_UNROLL]; /* of the others, whose second likeliest is */
     double rows[RN_EAGLE_MAX_UNROLL];
 };

@@ -20,15 +20,15 @@
 struct rn_trainer_options {
     uint32_t steps, warm_steps; /* steps >= 1 */
     uint32_t unroll;
-    float decay;                /* of the steps' weights in the loss; 0 < decay <= 1 */
+    float decay; /* of the steps' weights in the loss; 0 < decay <= 1 */
     float rate, weight_decay, clip;
     uint64_t seed;
 };
 
 /* Whose head this is: compared when training is resumed and when a head is used. */
 struct rn_trainer_origin {
-    unsigned char target[16];   /* fingerprint of the target's file */
-    unsigned char corpus[16];   /* of what is learned from; zeros: not known */
+    unsigned char target[16];           /* fingerprint of the target's file */
+    unsigned char corpus[16];           /* of what is learned from; zeros: not known */
     uint32_t tapped[RN_EAGLE_MAX_TAPS]; /* blocks; [shape.taps] of them */
 };
 
@@ -38,10 +38,10 @@ struct rn_trainer {
     struct rn_eagle_span spans[RN_EAGLE_TENSORS];
     struct rn_trainer_options options;
     struct rn_trainer_origin origin;
-    size_t n;                   /* floats */
-    float *weights, *m, *v;     /* [n], one block from weights on */
-    float *gradients;           /* [n] */
-    uint32_t step;              /* steps done */
+    size_t n;                                                        /* floats */
+    float *weights, *m, *v;                                          /* [n], one block from weights on */
+    float *gradients;                                                /* [n] */
+    uint32_t step;                                                   /* steps done */
     double loss[RN_EAGLE_MAX_UNROLL], accepted[RN_EAGLE_MAX_UNROLL]; /* of the last step: means over the rows */
 };
 

@@ -13,7 +13,7 @@
 /* Without holes: it is written and compared as bytes. */
 struct head {
     char magic[16];
-    uint32_t order;     /* 0x01020304 */
+    uint32_t order; /* 0x01020304 */
     uint32_t step;
     uint64_t n;
     struct rn_eagle_shape shape;

@@ -13,7 +13,7 @@ enum { BATCH_MAX_STREAMS = 1024 };
 
 struct batch {
     struct app app;
-    const char *model_name;       /* of the file, without its directories */
+    const char *model_name; /* of the file, without its directories */
     struct app_text template_text;
     struct batch_input input;
     struct batch_journal *journal;
@@ -21,11 +21,11 @@ struct batch {
     struct batch_job job;
     struct batch_line *lines[BATCH_MAX_STREAMS]; /* [n_lines] in flight, by number; owned */
     size_t n_lines;
-    size_t line_bytes;            /* of the lines in flight, as they were read */
-    size_t n_running;             /* streams that have not ended */
+    size_t line_bytes; /* of the lines in flight, as they were read */
+    size_t n_running;  /* streams that have not ended */
     bool input_ended;
-    bool changed;                 /* the input is not the one that the journal knows */
-    int code;                     /* why the job stops early; APP_OK: it does not */
+    bool changed; /* the input is not the one that the journal knows */
+    int code;     /* why the job stops early; APP_OK: it does not */
     uint64_t now_us, began_us, retry_us, committed_us, flushed_us, flush_cost_us, shown_us;
     /* of this run */
     uint64_t done_lines, first_offset; /* first_offset: where the first line that was not done before begins */

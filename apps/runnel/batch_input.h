@@ -19,11 +19,11 @@ struct batch_input {
 
 struct batch_raw {
     uint64_t number;
-    uint64_t hash;   /* XXH3-64 of the line without its newline */
-    char *bytes;     /* [n], owned by the caller; NULL: too long, or blank */
-    size_t n;        /* the whole length, also of what was not kept */
+    uint64_t hash; /* XXH3-64 of the line without its newline */
+    char *bytes;   /* [n], owned by the caller; NULL: too long, or blank */
+    size_t n;      /* the whole length, also of what was not kept */
     bool too_long, blank;
-    uint64_t end;    /* offset behind the line in the file */
+    uint64_t end; /* offset behind the line in the file */
 };
 
 enum batch_read { BATCH_LINE, BATCH_END, BATCH_ERROR };

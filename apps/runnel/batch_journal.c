@@ -12,7 +12,21 @@
 #define FORMAT "1"
 
 enum statement {
-    FIND, CLAIM, NAME, NAMED, ANSWER, KEEP, SET, GET, VISIT, WRITTEN, COUNT, KNOWN, BEGIN, COMMIT, N_STATEMENTS
+    FIND,
+    CLAIM,
+    NAME,
+    NAMED,
+    ANSWER,
+    KEEP,
+    SET,
+    GET,
+    VISIT,
+    WRITTEN,
+    COUNT,
+    KNOWN,
+    BEGIN,
+    COMMIT,
+    N_STATEMENTS
 };
 
 static const char *const texts[N_STATEMENTS] = {

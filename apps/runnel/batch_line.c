@@ -74,7 +74,8 @@ static bool no_others(struct batch_line *line, const json_t *root)
     const char *name = NULL;
     const json_t *value = NULL;
 
-    json_object_foreach((json_t *)(uintptr_t)root, name, value) {
+    json_object_foreach((json_t *)(uintptr_t)root, name, value)
+    {
         bool found = false;
 
         for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)

@@ -30,13 +30,13 @@ struct batch_line {
     char *custom_id;            /* [custom_id_bytes], owned; NULL: none */
     size_t custom_id_bytes;
     enum batch_fault fault;
-    struct openai_error error;  /* where there is a fault */
-    size_t fault_at;            /* the choice it is of */
+    struct openai_error error; /* where there is a fault */
+    size_t fault_at;           /* the choice it is of */
     struct openai_request request;
     struct openai_choice *choices; /* [n_choices], owned, of which n_open are open */
     struct batch_stream *streams;  /* [n_choices], owned */
     size_t n_choices, n_open, n_submitted, n_ended;
-    uint64_t answer_bytes;      /* of all choices, about */
+    uint64_t answer_bytes; /* of all choices, about */
     bool too_large;
 };
 

@@ -11,7 +11,7 @@
 
 struct batch_output {
     const char *path;
-    FILE *file;            /* NULL: not open */
+    FILE *file; /* NULL: not open */
     bool ordered;
     struct batch_job *job; /* out_bytes, tail_hash and next are kept here */
 };

@@ -14,16 +14,16 @@
 #include "batch.h"
 
 enum {
-    READ_AT_ONCE = 256,             /* lines, before the engine is looked at again */
-    LINE_BYTES = 64 << 20,          /* of all lines in flight */
-    ANSWER_BYTES = 128 << 20,       /* of all choices of a line, before they are written as JSON */
-    LOGPROB_BYTES = 64,             /* what one log-probability costs of that */
+    READ_AT_ONCE = 256,       /* lines, before the engine is looked at again */
+    LINE_BYTES = 64 << 20,    /* of all lines in flight */
+    ANSWER_BYTES = 128 << 20, /* of all choices of a line, before they are written as JSON */
+    LOGPROB_BYTES = 64,       /* what one log-probability costs of that */
     COMMIT_US = 20 * 1000,
-    FLUSH_US = 100 * 1000,          /* and twenty times what the last one has taken */
-    RETRY_MS = 10,                  /* where the engine does not say when */
-    PRIORITY = -10,                 /* whoever waits for an answer goes first */
-    NUMBER_BYTES = 16,              /* of an embedding, as a float and as text */
-    COALESCE_BYTES = 4096           /* only text counts, and a while at the disk should stop no stream */
+    FLUSH_US = 100 * 1000, /* and twenty times what the last one has taken */
+    RETRY_MS = 10,         /* where the engine does not say when */
+    PRIORITY = -10,        /* whoever waits for an answer goes first */
+    NUMBER_BYTES = 16,     /* of an embedding, as a float and as text */
+    COALESCE_BYTES = 4096  /* only text counts, and a while at the disk should stop no stream */
 };
 
 static const char TOO_LARGE[] = "the answers are larger than 128 MiB together";

@@ -25,17 +25,17 @@ struct stream_log {
 struct bench {
     struct app app;
     const struct app_options *options;
-    struct app_ids text;       /* empty: random tokens */
-    uint64_t random;           /* state of the generator */
+    struct app_ids text; /* empty: random tokens */
+    uint64_t random;     /* state of the generator */
     size_t text_at;
-    struct stream_log *logs;   /* [most_streams] */
-    int32_t *prompt;           /* [most_prompt] */
+    struct stream_log *logs; /* [most_streams] */
+    int32_t *prompt;         /* [most_prompt] */
     uint32_t most_streams, most_prompt;
-    runnel_session *sessions;  /* [most_streams]; id 0: none */
-    uint32_t *positions;       /* [most_streams]: filled, of each session */
+    runnel_session *sessions; /* [most_streams]; id 0: none */
+    uint32_t *positions;      /* [most_streams]: filled, of each session */
     uint32_t n_running;
-    int code;                  /* of the first failure */
-    size_t done, total;        /* runs, for the progress bar */
+    int code;           /* of the first failure */
+    size_t done, total; /* runs, for the progress bar */
 };
 
 static uint64_t now_us(void)
@@ -350,8 +350,7 @@ static uint32_t most(const struct app_list *list)
 /* Every test that the lists ask for; *n of them. NULL when memory is short. */
 static struct bench_result *list_tests(const struct app_options *o, size_t *n)
 {
-    struct bench_result *results =
-        calloc(o->streams.n * (o->prompts.n + o->depths.n * o->answers.n), sizeof *results);
+    struct bench_result *results = calloc(o->streams.n * (o->prompts.n + o->depths.n * o->answers.n), sizeof *results);
 
     *n = 0;
     for (size_t p = 0; results != NULL && p < o->prompts.n; p++)
@@ -361,9 +360,9 @@ static struct bench_result *list_tests(const struct app_options *o, size_t *n)
     for (size_t d = 0; results != NULL && d < o->depths.n; d++)
         for (size_t a = 0; a < o->answers.n; a++)
             for (size_t s = 0; o->answers.values[a] > 0 && s < o->streams.n; s++)
-                results[(*n)++].test = (struct bench_test){true, (uint32_t)o->answers.values[a],
-                                                           (uint32_t)o->streams.values[s],
-                                                           (uint32_t)o->depths.values[d]};
+                results[(*n)++].test =
+                    (struct bench_test){true, (uint32_t)o->answers.values[a], (uint32_t)o->streams.values[s],
+                                        (uint32_t)o->depths.values[d]};
     return results;
 }
 

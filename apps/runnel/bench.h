@@ -6,8 +6,8 @@
 #include "common.h"
 
 struct bench_test {
-    bool decode;      /* else prefill */
-    uint32_t tokens;  /* of a prompt, or of an answer */
+    bool decode;     /* else prefill */
+    uint32_t tokens; /* of a prompt, or of an answer */
     uint32_t streams, depth;
 };
 
@@ -35,8 +35,8 @@ struct bench_result {
 struct bench_cost {
     char architecture[64], format[16];
     uint64_t file_bytes;
-    double bytes;               /* read by every step, experts apart */
-    double expert_bytes;        /* of all experts */
+    double bytes;        /* read by every step, experts apart */
+    double expert_bytes; /* of all experts */
     double experts, experts_used;
     double integer_ops, float_ops;           /* of one position, in block formats and in floats; without the head */
     double head_integer_ops, head_float_ops; /* of one row of logits */
@@ -55,13 +55,13 @@ struct bench_model {
     char name[128]; /* of the file, without folder and ".gguf" */
     struct bench_cost cost;
     runnel_model_info info;
-    uint32_t threads;           /* 0: chosen by the library, and not told because nothing was measured */
+    uint32_t threads; /* 0: chosen by the library, and not told because nothing was measured */
     uint32_t batch_tokens;
     double load_s;
-    uint64_t peak_rss_bytes;    /* 0: not known */
+    uint64_t peak_rss_bytes; /* 0: not known */
     bool measured;
     runnel_machine machine;
-    runnel_metrics metrics;     /* of all its runs, those that warm up too */
+    runnel_metrics metrics;       /* of all its runs, those that warm up too */
     struct bench_result *results; /* [n_results]; owned */
     size_t n_results;
 };

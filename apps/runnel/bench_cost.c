@@ -65,8 +65,8 @@ static void add_tensor(struct bench_cost *cost, const runnel_tensor *tensor, boo
     bool is_embedding = is_named(tensor, "token_embd.weight");
     bool is_head = is_embedding ? !own_head : is_named(tensor, "output.weight");
     bool is_expert = memmem(tensor->name, tensor->name_bytes, "_exps.", 6) != NULL;
-    double ops = 2.0 * (double)tensor->dims[0] * (double)tensor->dims[1] * (double)tensor->dims[2] *
-                 (double)tensor->dims[3];
+    double ops =
+        2.0 * (double)tensor->dims[0] * (double)tensor->dims[1] * (double)tensor->dims[2] * (double)tensor->dims[3];
 
     if ((is_embedding && own_head) || is_table(tensor))
         return;

@@ -20,8 +20,8 @@ static struct share share_of(const struct bench_model *model, const struct bench
     if (!model->measured)
         return share;
     share.bandwidth_percent = 100 * result->rate.median * need.bytes / m->read_bytes_per_s;
-    share.peak_percent = 100 * result->rate.median *
-                         (need.integer_ops / m->integer_ops_per_s + need.float_ops / m->float_ops_per_s);
+    share.peak_percent =
+        100 * result->rate.median * (need.integer_ops / m->integer_ops_per_s + need.float_ops / m->float_ops_per_s);
     share.limit_percent = fmax(share.bandwidth_percent, share.peak_percent);
     return share;
 }
@@ -191,8 +191,8 @@ static void print_head(const struct bench_model *model)
     fputs(": ", stdout);
     app_escaped(stdout, model->cost.architecture, strlen(model->cost.architecture), 0);
     printf(", mostly %s, loaded in %.2f s; memory at most %.0f MiB (file %.0f, keys and values %.0f)\n",
-           model->cost.format, model->load_s, (double)model->peak_rss_bytes * mib,
-           (double)model->cost.file_bytes * mib, (double)model->info.kv_bytes * mib);
+           model->cost.format, model->load_s, (double)model->peak_rss_bytes * mib, (double)model->cost.file_bytes * mib,
+           (double)model->info.kv_bytes * mib);
     if (model->measured)
         printf("%s, %s, %u threads: reads %.1f GB/s (median %.1f), computes %.0f Gop/s in 8 bits, %.0f in floats\n",
                m->cpu, m->level, (unsigned)m->compute_threads, m->read_bytes_per_s * 1e-9,

@@ -75,8 +75,7 @@ static void on_record(void *user, const runnel_cache_record *r)
         printf("%" PRIu64 "\t%" PRIu64 "\t%u\t%" PRIu64 "\t%u\t", r->id, r->parent, (unsigned)r->depth, r->salt,
                (unsigned)r->bytes);
     } else {
-        printf("{\"id\":%" PRIu64 ",\"parent\":%" PRIu64 ",\"depth\":%u,\"salt\":%" PRIu64
-               ",\"bytes\":%u,\"tokens\":[",
+        printf("{\"id\":%" PRIu64 ",\"parent\":%" PRIu64 ",\"depth\":%u,\"salt\":%" PRIu64 ",\"bytes\":%u,\"tokens\":[",
                r->id, r->parent, (unsigned)r->depth, r->salt, (unsigned)r->bytes);
     }
     for (uint32_t i = 0; i < r->n_tokens; i++)

@@ -12,8 +12,8 @@
 #include "common.h"
 
 enum {
-    MAX_CALLS = 32,  /* of one answer */
-    MAX_ASIDE = 16   /* copies set aside */
+    MAX_CALLS = 32, /* of one answer */
+    MAX_ASIDE = 16  /* copies set aside */
 };
 
 /* A text that grows, as a stream to print to. */
@@ -49,14 +49,14 @@ struct chat {
     struct aside aside[MAX_ASIDE];
     unsigned n_aside;
     struct app_text tools, template_text;
-    bool plain;           /* no template: PLAIN */
-    struct buffer messages;/* members of the array, without its brackets */
+    bool plain;             /* no template: PLAIN */
+    struct buffer messages; /* members of the array, without its brackets */
     struct answer answer;
     /* input */
-    EditLine *editor;     /* NULL: standard input is no terminal */
+    EditLine *editor; /* NULL: standard input is no terminal */
     History *history;
     const char *prompt;
-    char *line;           /* owned */
+    char *line; /* owned */
     size_t line_capacity;
 };
 
@@ -642,7 +642,8 @@ static bool on_command(struct chat *chat, const char *line, size_t n, int *code)
         fputs("/clear      forget the conversation\n/fork       set it aside and go on with a copy\n"
               "/back       drop it for the one set aside last\n/save FILE  keep it in a file\n"
               "/load FILE  go on with the one in the file\n/exit       leave; so does Ctrl-D\n"
-              "/help       this text\nCtrl-C      stop the answer\n", stderr);
+              "/help       this text\nCtrl-C      stop the answer\n",
+              stderr);
     else
         app_error("'%.*s' is not a command; see /help", (int)(n < 80 ? n : 80), line);
     return true;

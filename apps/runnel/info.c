@@ -160,7 +160,10 @@ static void print_tensor(const runnel_tensor *tensor, uint64_t index, bool json)
     int n = 0;
 
     for (uint32_t d = 0; d < tensor->n_dims && d < 4; d++)
-        n += snprintf(shape + n, sizeof shape - (size_t)n, "%s%llu", d == 0 ? "" : json ? "," : " x ",
+        n += snprintf(shape + n, sizeof shape - (size_t)n, "%s%llu",
+                      d == 0 ? ""
+                      : json ? ","
+                             : " x ",
                       (unsigned long long)tensor->dims[d]);
     if (n == 0)
         shape[0] = '\0';
@@ -255,8 +258,8 @@ static void print_memory(const struct memory *memory, const char *kv_type)
 static void print_memory_json(const struct memory *memory, const char *kv_type)
 {
     uint64_t kv = 0;
-    bool known = memory->error.status == RUNNEL_OK &&
-                 !__builtin_mul_overflow(memory->kv_bytes_per_token, memory->context, &kv);
+    bool known =
+        memory->error.status == RUNNEL_OK && !__builtin_mul_overflow(memory->kv_bytes_per_token, memory->context, &kv);
 
     printf("\"memory\":{\"context_tokens\":%llu,\"kv_type\":\"%s\",\"weight_bytes\":%llu,",
            (unsigned long long)memory->context, kv_type, (unsigned long long)memory->weight_bytes);

@@ -213,7 +213,7 @@ int main(int argc, char **argv)
     const struct command *command = NULL;
     const char *word = argc > 1 ? argv[1] : "";
 
-    setlocale(LC_CTYPE, ""); /* for the line editor; numbers stay in the C locale */
+    setlocale(LC_CTYPE, "");  /* for the line editor; numbers stay in the C locale */
     signal(SIGPIPE, SIG_IGN); /* a reader that goes away is an error of the next write */
     if (argc < 2) {
         help(stderr);

@@ -69,8 +69,8 @@ static bool echo(struct openai_choice *choice, const struct openai_prompt *promp
     if (runnel_detokenize(choice->model, prompt->tokens, prompt->n_tokens, 1, NULL, 0, &n) != RUNNEL_OK)
         return true; /* ids that do not exist: the submit will say so */
     text = malloc(n + 1);
-    good = text != NULL &&
-           runnel_detokenize(choice->model, prompt->tokens, prompt->n_tokens, 1, text, n, &n) == RUNNEL_OK;
+    good =
+        text != NULL && runnel_detokenize(choice->model, prompt->tokens, prompt->n_tokens, 1, text, n, &n) == RUNNEL_OK;
     if (good)
         put(choice, &choice->content, text, n);
     free(text);

@@ -33,11 +33,11 @@ struct openai_choice {
     uint64_t n_entries, characters;
     struct openai_call **calls; /* [n_calls], owned */
     size_t n_calls;
-    float *embedding;           /* [n_embedding], owned */
+    float *embedding; /* [n_embedding], owned */
     size_t n_embedding;
-    bool failed;                /* memory was short */
+    bool failed; /* memory was short */
     /* from the terminal event */
-    runnel_event_type end;      /* 0: not yet */
+    runnel_event_type end; /* 0: not yet */
     runnel_finish finish;
     runnel_usage usage;
     runnel_status status;
@@ -45,9 +45,9 @@ struct openai_choice {
 };
 
 struct openai_head {
-    char id[48];      /* of the answer */
+    char id[48]; /* of the answer */
     int64_t created;
-    const char *model;/* where the body names none */
+    const char *model; /* where the body names none */
 };
 
 /* Begins a choice; `request` and `model` are borrowed until it is closed. False when memory is short: close it all

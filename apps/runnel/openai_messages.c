@@ -42,7 +42,8 @@ static json_t *join_parts(const json_t *parts, const char *where, struct openai_
 
     if (to == NULL)
         return NULL;
-    json_array_foreach(parts, i, part) {
+    json_array_foreach(parts, i, part)
+    {
         text = part_text(part, where, i, error);
         if (text == NULL)
             break;
@@ -80,7 +81,8 @@ static bool fix_calls(json_t *calls, const char *where, struct openai_error *err
 
     if (!openai_expect(error, where, calls, JSON_ARRAY))
         return false;
-    json_array_foreach(calls, i, call) {
+    json_array_foreach(calls, i, call)
+    {
         json_t *function = json_object_get(call, "function");
 
         snprintf(param, sizeof param, "%.50s[%zu].function", where, i);
@@ -145,7 +147,8 @@ json_t *openai_messages(const json_t *messages, struct openai_error *error)
         return NULL;
     }
     copy = json_deep_copy(messages);
-    json_array_foreach(copy, i, message) {
+    json_array_foreach(copy, i, message)
+    {
         if (!fix_message(message, i, error)) {
             json_decref(copy);
             return NULL;
@@ -162,7 +165,8 @@ bool openai_tools_check(const json_t *tools, struct openai_error *error)
 
     if (!openai_expect(error, "tools", tools, JSON_ARRAY))
         return false;
-    json_array_foreach(tools, i, tool) {
+    json_array_foreach(tools, i, tool)
+    {
         const char *type = json_string_value(json_object_get(tool, "type"));
 
         snprintf(param, sizeof param, "tools[%zu].type", i);

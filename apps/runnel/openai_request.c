@@ -19,12 +19,12 @@ struct reader {
 };
 
 enum kind {
-    NUMBER,      /* float at `at` in [min, max] */
-    INTEGER,     /* int64_t at `at` in [min, max] */
-    IGNORED,     /* known, and of no meaning here */
-    REFUSED,     /* known, and not supported */
-    FALSE_ONLY,  /* a boolean that must be false */
-    SPECIAL      /* `read` */
+    NUMBER,     /* float at `at` in [min, max] */
+    INTEGER,    /* int64_t at `at` in [min, max] */
+    IGNORED,    /* known, and of no meaning here */
+    REFUSED,    /* known, and not supported */
+    FALSE_ONLY, /* a boolean that must be false */
+    SPECIAL     /* `read` */
 };
 
 struct field {
@@ -52,7 +52,7 @@ bool openai_refuse(struct openai_error *error, const char *code, const char *par
 
 static const char *type_name(json_type type)
 {
-    static const char *const names[] = {"an object", "an array", "a string",  "an integer",
+    static const char *const names[] = {"an object", "an array",  "a string",  "an integer",
                                         "a number",  "a boolean", "a boolean", "null"};
 
     return names[type];
@@ -263,7 +263,8 @@ static bool read_biases(struct reader *reader, const char *name, const json_t *v
     sampling->biases = biases;
     if (biases == NULL)
         return no_memory(reader->error);
-    json_object_foreach((json_t *)(uintptr_t)value, key, bias) {
+    json_object_foreach((json_t *)(uintptr_t)value, key, bias)
+    {
         double number = json_number_value(bias);
         int32_t token = bias_token(key);
 
@@ -529,7 +530,8 @@ static bool read_fields(struct reader *reader, const json_t *body)
     const char *name = NULL;
     const json_t *value = NULL;
 
-    json_object_foreach((json_t *)(uintptr_t)body, name, value) {
+    json_object_foreach((json_t *)(uintptr_t)body, name, value)
+    {
         const struct field *field = find_field(name, reader->r->endpoint);
 
         if (field == NULL)

@@ -42,17 +42,17 @@ struct openai_prompt {
 
 struct openai_request {
     enum openai_endpoint endpoint;
-    char *model;       /* as the body names it; NULL: it does not. Owned, like all below */
-    int64_t n;         /* answers per prompt */
-    bool echo;         /* completions: the text begins with the prompt */
+    char *model; /* as the body names it; NULL: it does not. Owned, like all below */
+    int64_t n;   /* answers per prompt */
+    bool echo;   /* completions: the text begins with the prompt */
     bool logprobs;
-    bool one_call;     /* at most one tool call in an answer */
+    bool one_call; /* at most one tool call in an answer */
     bool has_seed;
     runnel_sampling sampling;
     int64_t max_tokens; /* -1: until the context is full */
     int64_t top_logprobs;
-    int64_t dimensions; /* embeddings: 0: all */
-    bool base64;        /* embeddings: little-endian floats in base64, not a list of numbers */
+    int64_t dimensions;                 /* embeddings: 0: all */
+    bool base64;                        /* embeddings: little-endian floats in base64, not a list of numbers */
     char *messages, *tools, *variables; /* JSON; tools and variables may be NULL */
     struct openai_prompt *prompts;      /* [n_prompts]; completions, and the inputs of embeddings */
     size_t n_prompts;                   /* 1 for a chat */

@@ -27,7 +27,7 @@ enum kind {
 };
 
 #define ALL (~0u)
-#define LOADING \
+#define LOADING                                                                                               \
     (APP_RUN | APP_CHAT | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY | APP_BENCH | APP_TEMPLATE | APP_BATCH | \
      APP_EMBED | APP_CACHE)
 #define COMPUTING (APP_RUN | APP_CHAT | APP_LOGITS | APP_PERPLEXITY | APP_BATCH | APP_EMBED | APP_CACHE)
@@ -224,11 +224,20 @@ static const struct option {
 
 void app_options_default(struct app_options *options)
 {
-    *options = (struct app_options){.max_tokens = -1, .top_p = 1, .repetition_penalty = 1, .logprobs = -1,
-                                    .prompts = {{512}, 1}, .answers = {{64}, 1}, .streams = {{1}, 1},
-                                    .depths = {{0}, 1}, .repeats = 5, .kv_type = "f16", .device = "cpu",
+    *options = (struct app_options){.max_tokens = -1,
+                                    .top_p = 1,
+                                    .repetition_penalty = 1,
+                                    .logprobs = -1,
+                                    .prompts = {{512}, 1},
+                                    .answers = {{64}, 1},
+                                    .streams = {{1}, 1},
+                                    .depths = {{0}, 1},
+                                    .repeats = 5,
+                                    .kv_type = "f16",
+                                    .device = "cpu",
                                     .draft = "none",
-                                    .batch_streams = 32, .max_line_bytes = 16 << 20};
+                                    .batch_streams = 32,
+                                    .max_line_bytes = 16 << 20};
 }
 
 void app_options_fini(struct app_options *options)
@@ -573,11 +582,11 @@ bool app_options_parse(struct app_options *options, const char *name, unsigned c
     if (options->help || options->n_operands >= least)
         return true;
     app_error("%s is missing; see runnel %s --help",
-              command == APP_CACHE        ? options->n_operands == 0 ? "what to do (ls, verify, purge or warm)" : "DIR"
-              : options->n_operands == 0  ? "MODEL"
-              : command != APP_BATCH      ? "FILE"
+              command == APP_CACHE       ? options->n_operands == 0 ? "what to do (ls, verify, purge or warm)" : "DIR"
+              : options->n_operands == 0 ? "MODEL"
+              : command != APP_BATCH     ? "FILE"
               : options->n_operands == 1 ? "IN.jsonl"
-                                          : "OUT.jsonl",
+                                         : "OUT.jsonl",
               name);
     return false;
 }

@@ -54,7 +54,7 @@ struct app_options {
     const char *prompt, *file, *out, *system;
     const char *session_file;
     const char *tools_file, *template_file, *template_name, *variables, *context_file;
-    int64_t now_s; /* 0: the clock */
+    int64_t now_s;   /* 0: the clock */
     int32_t *tokens; /* --tokens; owned */
     size_t n_tokens;
     bool json, quiet, ids, special, bos, show, raw;
@@ -71,13 +71,13 @@ struct app_options {
     int32_t stop_tokens[APP_MAX_STOP_TOKENS];
     size_t n_stop_tokens;
     bool ignore_eos;
-    int64_t logprobs; /* -1: none */
+    int64_t logprobs;  /* -1: none */
     double deadline_s; /* 0: none */
     const char *draft; /* "none", or "ngram" and a file, with a comma between, or one of them */
     int64_t draft_max; /* 0: the library's */
     bool draft_share, draft_chain;
     int64_t draft_threads;
-    bool speculate;    /* bench: as --draft ngram */
+    bool speculate; /* bench: as --draft ngram */
     /* what is measured */
     struct app_list prompts, answers, streams, depths;
     int64_t repeats;

@@ -100,8 +100,8 @@ static int print_score(const struct app_options *options, const struct score *sc
         app_json_number(stdout, perplexity * error);
         fputs("}\n", stdout);
     } else {
-        printf("tokens      %llu\nmean NLL    %.6f ± %.6f\nperplexity  %.5f ± %.5f\n",
-               (unsigned long long)score->count, mean, error, perplexity, perplexity * error);
+        printf("tokens      %llu\nmean NLL    %.6f ± %.6f\nperplexity  %.5f ± %.5f\n", (unsigned long long)score->count,
+               mean, error, perplexity, perplexity * error);
     }
     return app_output_code();
 }

@@ -30,10 +30,10 @@ struct capture {
     size_t n_tokens;
     size_t n_events, n_progress, n_logits;
     unsigned n_terminal;
-    runnel_event last;            /* the terminal event; its pointers are not valid */
+    runnel_event last; /* the terminal event; its pointers are not valid */
     char error[RUNNEL_ERROR_BYTES];
     size_t n_after_terminal;
-    bool paused;                  /* set by the test: an event while it is set counts as a breach */
+    bool paused; /* set by the test: an event while it is set counts as a breach */
     size_t n_while_paused;
     void (*hook)(struct capture *, const runnel_event *); /* called after each event is noted */
     void *hook_user;

@@ -82,8 +82,11 @@ static const char *layout_metered(const struct rn_backend *backend)
 
 static struct rn_backend *meter(struct metered *m, struct rn_backend *inner, uint64_t us)
 {
-    static const struct rn_backend_ops ops = {.name = "metered", .submit_async = submit_metered, .free = free_metered,
-                                              .block_bytes = bytes_metered, .layout = layout_metered};
+    static const struct rn_backend_ops ops = {.name = "metered",
+                                              .submit_async = submit_metered,
+                                              .free = free_metered,
+                                              .block_bytes = bytes_metered,
+                                              .layout = layout_metered};
 
     *m = (struct metered){.backend = {&ops}, .inner = inner, .us = us};
     return &m->backend;

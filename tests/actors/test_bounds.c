@@ -21,8 +21,8 @@ static int setup(void **state)
 {
     runnel_engine_options options;
     const struct manual_plan plan = {
-        .limits = {.max_rows = 16, .max_seqs = 10, .max_outs = 8, .n_blocks = 16, .block_tokens = 16,
-                   .context_tokens = 64},
+        .limits =
+            {.max_rows = 16, .max_seqs = 10, .max_outs = 8, .n_blocks = 16, .block_tokens = 16, .context_tokens = 64},
         .options = &options,
         .submitted = manual_complete_at_once,
     };

@@ -53,8 +53,8 @@ static runnel_model *model;
 
 static int setup(void **state)
 {
-    static const struct rn_backend_limits limits = {.max_rows = 64, .max_seqs = 10, .max_outs = 8, .n_blocks = 256,
-                                                    .block_tokens = 16, .context_tokens = 2048};
+    static const struct rn_backend_limits limits = {
+        .max_rows = 64, .max_seqs = 10, .max_outs = 8, .n_blocks = 256, .block_tokens = 16, .context_tokens = 2048};
     struct rn_model_parts parts = {.limits = limits, .n_vocab = N_BYTES, .backend = &reciter.backend};
 
     (void)state;
@@ -73,15 +73,18 @@ static int teardown(void **state)
 /* ---- Answers taken apart ---- */
 
 #define END "\x01" /* stop string of all scripts: the model ends the answer itself */
-#define HERMES                                                                                                          \
-    "{%- if tools %}<tools>{% for t in tools %}{{ t | tojson }}{% endfor %}</tools> Return calls within "               \
-    "<tool_call></tool_call>: <tool_call>\n{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>" \
-    "{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning_content %}<think>\n"                 \
-    "{{ m.reasoning_content }}\n</think>\n\n{% endif %}{{ m.content }}{% if m.tool_calls %}{% for c in m.tool_calls %}" \
-    "\n<tool_call>\n{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}\n</tool_call>" \
+#define HERMES                                                                                                        \
+    "{%- if tools %}<tools>{% for t in tools %}{{ t | tojson }}{% endfor %}</tools> Return calls within "             \
+    "<tool_call></tool_call>: <tool_call>\n{\"name\": <function-name>, \"arguments\": "                               \
+    "<args-json-object>}\n</tool_call>"                                                                               \
+    "{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning_content %}<think>\n"               \
+    "{{ m.reasoning_content }}\n</think>\n\n{% endif %}{{ m.content }}{% if m.tool_calls %}{% for c in m.tool_calls " \
+    "%}"                                                                                                              \
+    "\n<tool_call>\n{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson "           \
+    "}}}\n</tool_call>"                                                                                               \
     "{% endfor %}{% endif %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-#define TOOLS                                                                                                  \
-    "[{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"parameters\": {\"type\": \"object\", "  \
+#define TOOLS                                                                                                 \
+    "[{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"parameters\": {\"type\": \"object\", " \
     "\"properties\": {\"city\": {\"type\": \"string\"}}}}}]"
 
 /* All that came, in order, as one text: T(...) for content, R reasoning, C call, I id, A arguments, E end of a call;
@@ -165,8 +168,8 @@ static void recite(const runnel_chat *chat, const char *script, bool raw, struct
     capture_clear(&record->capture);
 }
 
-#define SCRIPT                                                                                                      \
-    "<think>\nA city.\n</think>\n\nLet me see.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": "     \
+#define SCRIPT                                                                                                   \
+    "<think>\nA city.\n</think>\n\nLet me see.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": " \
     "\"K\xc3\xb6ln\"}}\n</tool_call>\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {}}\n</tool_call>" END
 #define PARTS "RA city.TLet me see.CweatherA{\"city\": \"K\xc3\xb6ln\"}ECweatherA{}E"
 
@@ -326,9 +329,10 @@ static void messages_become_text(void **state)
 
     (void)state;
     apply(&chat, text, sizeof text);
-    assert_string_equal(text, "<|im_start|>system\nBe \"brief\".\n<|im_end|>\n<|im_start|>user\n\x01 tab\t and "
-                              "\xf0\x9f\x98\x80<|im_end|>\n<|im_start|>assistant\n<think>\nhm\n</think>\n\nSo<|im_end|>\n"
-                              "<|im_start|>assistant\n");
+    assert_string_equal(text,
+                        "<|im_start|>system\nBe \"brief\".\n<|im_end|>\n<|im_start|>user\n\x01 tab\t and "
+                        "\xf0\x9f\x98\x80<|im_end|>\n<|im_start|>assistant\n<think>\nhm\n</think>\n\nSo<|im_end|>\n"
+                        "<|im_start|>assistant\n");
     chat = make_chat(NULL, 0, NULL);
     chat.messages_json = "[{\"role\":\"system\",\"content\":\"Be \\\"brief\\\".\\n\"},{\"role\":\"user\",\"content\":"
                          "\"\\u0001 tab\\t and \\ud83d\\ude00\"},{\"role\":\"assistant\",\"content\":\"So\","
@@ -451,8 +455,9 @@ static size_t prompt_of(runnel_model *m, const char *messages, int32_t *tokens, 
     runnel_chat_default(&chat);
     chat.messages_json = messages;
     assert_int_equal(runnel_apply_template(m, &chat, text, sizeof text, &n_text, NULL), RUNNEL_OK);
-    assert_int_equal(runnel_tokenize(m, text, n_text, RUNNEL_TOKENIZE_BOS | RUNNEL_TOKENIZE_SPECIAL, tokens, capacity, &n),
-                     RUNNEL_OK);
+    assert_int_equal(
+        runnel_tokenize(m, text, n_text, RUNNEL_TOKENIZE_BOS | RUNNEL_TOKENIZE_SPECIAL, tokens, capacity, &n),
+        RUNNEL_OK);
     assert_true(n <= capacity);
     return n;
 }

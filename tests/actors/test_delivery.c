@@ -500,10 +500,10 @@ static void cancel_paused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pulled),           cmocka_unit_test(threaded),         cmocka_unit_test(libuv),
-        cmocka_unit_test(one_by_one),       cmocka_unit_test(inside_callbacks), cmocka_unit_test(free_inside_callback),
-        cmocka_unit_test(free_under_load),  cmocka_unit_test(pause_resume),     cmocka_unit_test(cancel_paused),
-        cmocka_unit_test(paused_joins),     cmocka_unit_test(slow_reader_joins), cmocka_unit_test(bad_joins),
+        cmocka_unit_test(pulled),          cmocka_unit_test(threaded),          cmocka_unit_test(libuv),
+        cmocka_unit_test(one_by_one),      cmocka_unit_test(inside_callbacks),  cmocka_unit_test(free_inside_callback),
+        cmocka_unit_test(free_under_load), cmocka_unit_test(pause_resume),      cmocka_unit_test(cancel_paused),
+        cmocka_unit_test(paused_joins),    cmocka_unit_test(slow_reader_joins), cmocka_unit_test(bad_joins),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -28,17 +28,17 @@ static const struct oracle_alphabet alphabet = {5, {'a', 'b', 'c', 'd', 'e'}};
 struct setting {
     bool concurrent;
     uint32_t right_percent;
-    uint32_t pass_us;      /* of the drafter; a step of the target takes VERIFY_US, whatever its rows */
+    uint32_t pass_us; /* of the drafter; a step of the target takes VERIFY_US, whatever its rows */
     uint32_t n_blocks, draft_blocks, block_tokens;
-    uint32_t fails_at;     /* the drafter's pass of that number fails; 0: none */
+    uint32_t fails_at;        /* the drafter's pass of that number fails; 0: none */
     uint32_t target_fails_at; /* likewise the model's step of that number */
-    uint32_t jams_at;      /* from that pass on it takes a hundred times as long; 0: never */
-    uint32_t second_percent; /* not 0: where the drafter is wrong its second choice is right so often */
-    uint32_t row_us;       /* not 0: what each row of the target takes besides VERIFY_US */
-    bool chain;            /* the model cannot verify trees */
-    bool asks_chain;       /* or the requests want none */
-    uint32_t draft_max;    /* of the requests; 0: as many as they like */
-    uint32_t first_seed;   /* of their prompts */
+    uint32_t jams_at;         /* from that pass on it takes a hundred times as long; 0: never */
+    uint32_t second_percent;  /* not 0: where the drafter is wrong its second choice is right so often */
+    uint32_t row_us;          /* not 0: what each row of the target takes besides VERIFY_US */
+    bool chain;               /* the model cannot verify trees */
+    bool asks_chain;          /* or the requests want none */
+    uint32_t draft_max;       /* of the requests; 0: as many as they like */
+    uint32_t first_seed;      /* of their prompts */
 };
 
 static struct setting setting;
@@ -111,8 +111,12 @@ static struct oracle *new_oracle(const struct rn_backend_limits *limits, uint32_
 
 static void start(const struct setting *s, bool drafts)
 {
-    struct rn_backend_limits limits = {.max_rows = 128, .max_seqs = 16, .max_outs = 120, .n_blocks = s->n_blocks,
-                                       .block_tokens = s->block_tokens, .context_tokens = 1400,
+    struct rn_backend_limits limits = {.max_rows = 128,
+                                       .max_seqs = 16,
+                                       .max_outs = 120,
+                                       .n_blocks = s->n_blocks,
+                                       .block_tokens = s->block_tokens,
+                                       .context_tokens = 1400,
                                        .tree_depth = s->chain ? 0 : RN_DRAFT_MOST};
     struct rn_model_parts parts = {.limits = limits, .n_vocab = ORACLE_VOCAB};
     struct rn_clock clock = {.now_us = clock_now};
@@ -136,8 +140,12 @@ static void start(const struct setting *s, bool drafts)
         limits.tree_depth = 0;
         drafter = new_oracle(&limits, 100 - s->right_percent);
         drafter->second_percent = s->second_percent;
-        parts.drafter = (struct rn_drafter){.kind = RN_DRAFTER_TOKENS, .n_layers = 1, .concurrent = s->concurrent,
-                                            .backend = &drafter->backend, .limits = limits, .pass_us = s->pass_us};
+        parts.drafter = (struct rn_drafter){.kind = RN_DRAFTER_TOKENS,
+                                            .n_layers = 1,
+                                            .concurrent = s->concurrent,
+                                            .backend = &drafter->backend,
+                                            .limits = limits,
+                                            .pass_us = s->pass_us};
     }
     for (uint32_t n = 1; drafts && n <= 64; n *= 2)
         rn_step_cost_note(&parts.cost, n, verify_us(n));
@@ -244,8 +252,12 @@ static uint64_t run_streams(const struct setting *s, bool drafts, uint32_t n, in
 
 static struct setting plain_setting(bool concurrent, uint32_t right_percent)
 {
-    return (struct setting){.concurrent = concurrent, .right_percent = right_percent, .pass_us = VERIFY_US / 5,
-                            .n_blocks = 800, .draft_blocks = 800, .block_tokens = 16};
+    return (struct setting){.concurrent = concurrent,
+                            .right_percent = right_percent,
+                            .pass_us = VERIFY_US / 5,
+                            .n_blocks = 800,
+                            .draft_blocks = 800,
+                            .block_tokens = 16};
 }
 
 static void texts_are_the_same(void **state)
@@ -298,8 +310,8 @@ static void trees_gain_where_they_pay(void **state)
         s.chain = s.asks_chain = false;
         tree = run_streams(&s, true, 1, 1000, &accepted);
         print_message("%s, a row %u us: %.3f x chain, %llu runners-up, %llu right\n",
-                      s.concurrent ? "beside" : "in turn", s.row_us, (double)chain / (double)tree, (unsigned long long)n_branched,
-                      (unsigned long long)n_branched_right);
+                      s.concurrent ? "beside" : "in turn", s.row_us, (double)chain / (double)tree,
+                      (unsigned long long)n_branched, (unsigned long long)n_branched_right);
         assert_true((double)chain > (s.row_us == 0 ? 1.05 : 0.97) * (double)tree);
     }
 }

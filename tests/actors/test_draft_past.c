@@ -27,7 +27,7 @@ static runnel_model *model;
 static struct oracle *target, *drafter;
 static bool concurrent;
 static uint32_t drafter_row_us;
-static uint64_t now_us, n_rows; /* of the drafter */
+static uint64_t now_us, n_rows;     /* of the drafter */
 static uint64_t n_passes, fails_at; /* likewise: the pass of that number fails; 0: none */
 static bool branch_died;            /* a second branch was in it */
 
@@ -60,8 +60,12 @@ static struct oracle *new_oracle(const struct rn_backend_limits *limits)
 
 static void start(bool beside, uint32_t n_blocks, uint32_t draft_blocks, uint32_t row_us)
 {
-    struct rn_backend_limits limits = {.max_rows = 128, .max_seqs = 16, .max_outs = 120, .n_blocks = n_blocks,
-                                       .block_tokens = BLOCK, .context_tokens = 1400};
+    struct rn_backend_limits limits = {.max_rows = 128,
+                                       .max_seqs = 16,
+                                       .max_outs = 120,
+                                       .n_blocks = n_blocks,
+                                       .block_tokens = BLOCK,
+                                       .context_tokens = 1400};
     struct rn_model_parts parts = {.limits = limits, .n_vocab = ORACLE_VOCAB};
     struct rn_clock clock = {.now_us = clock_now};
     runnel_engine_options options;
@@ -80,8 +84,12 @@ static void start(bool beside, uint32_t n_blocks, uint32_t draft_blocks, uint32_
     drafter = new_oracle(&limits);
     parts.backend = &target->backend;
     parts.vocab = rn_vocab_new_bytes(&engine->heap);
-    parts.drafter = (struct rn_drafter){.kind = RN_DRAFTER_TOKENS, .n_layers = 1, .concurrent = beside,
-                                        .backend = &drafter->backend, .limits = limits, .pass_us = PASS_US,
+    parts.drafter = (struct rn_drafter){.kind = RN_DRAFTER_TOKENS,
+                                        .n_layers = 1,
+                                        .concurrent = beside,
+                                        .backend = &drafter->backend,
+                                        .limits = limits,
+                                        .pass_us = PASS_US,
                                         .row_us = (float)row_us};
     for (uint32_t n = 1; n <= 64; n *= 2)
         rn_step_cost_note(&parts.cost, n, STEP_US);
@@ -434,7 +442,8 @@ static void dialogues_say_the_same(void **state)
         printf("temperature %s, %s: %llu drafts in later turns, %llu right; runners-up in all, %llu, %llu right\n",
                way < 2 ? "0" : "0.8", way % 2 == 0 ? "all of the past" : "the end of it",
                (unsigned long long)spoken.drafted, (unsigned long long)spoken.accepted,
-               (unsigned long long)metrics_of(threads).branched, (unsigned long long)metrics_of(threads).branched_right);
+               (unsigned long long)metrics_of(threads).branched,
+               (unsigned long long)metrics_of(threads).branched_right);
         assert_true(spoken.drafted > UNLESS_SLOW(20, 4) && 3 * spoken.accepted > spoken.drafted);
         runnel_model_free(pair);
         await_models(threads, 0);

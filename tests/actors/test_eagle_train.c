@@ -186,8 +186,7 @@ static void test_many(void **state)
     assert_int_equal(runnel_eagle_train(own, model, corpus, 8, other_path, &options, &one_more, &error), RUNNEL_BUSY);
     assert_null(one_more);
     runnel_training_free(trainings[7]);
-    assert_int_equal(runnel_eagle_train(own, model, corpus, 8, other_path, &options, &trainings[7], &error),
-                     RUNNEL_OK);
+    assert_int_equal(runnel_eagle_train(own, model, corpus, 8, other_path, &options, &trainings[7], &error), RUNNEL_OK);
     for (uint32_t i = 0; i < MOST / 2; i++)
         runnel_training_free(trainings[i]);
     runnel_engine_free(own);
@@ -230,8 +229,7 @@ static void compare(struct run *run, struct rn_eagle *eagle, const struct rn_hea
     for (uint32_t i = 0; i < WINDOW; i++) {
         memcpy(embeddings + i * width, embedding + (size_t)tokens[i] * width, width * sizeof *embeddings);
         if (i + 1 < WINDOW) /* the token behind tokens[i + 1], as the head is asked for */
-            *lookup_hits += lookup(all, at + i + 2) ==
-                            (int32_t)likeliest(run->logits + (size_t)(i + 1) * vocab, vocab);
+            *lookup_hits += lookup(all, at + i + 2) == (int32_t)likeliest(run->logits + (size_t)(i + 1) * vocab, vocab);
     }
     rn_eagle_pass(eagle, head->weights, &text, 1.0f, 1.0f, NULL,
                   &score); /* logits serve as `wanted`: only hits count */
@@ -266,8 +264,7 @@ static void test_better_than_lookup(void **state)
     run_open(&run, model, &run_options);
     assert_int_equal(rn_head_open(&head, &run.heap, head_path, &error), RUNNEL_OK);
     assert_int_equal(rn_vocab_new(&run.heap, run.gguf, run.plan->n_vocab, &vocab, &error), RUNNEL_OK);
-    assert_int_equal(rn_tokenize(vocab, &run.heap, corpus, TRAINED_BYTES, 0, &tokens, &trained, NULL),
-                     RUNNEL_OK);
+    assert_int_equal(rn_tokenize(vocab, &run.heap, corpus, TRAINED_BYTES, 0, &tokens, &trained, NULL), RUNNEL_OK);
     rn_free(&run.heap, tokens);
     assert_int_equal(rn_tokenize(vocab, &run.heap, corpus, corpus_bytes, 0, &tokens, &n, NULL), RUNNEL_OK);
     embedding = rn_alloc(&run.heap, (size_t)head.shape.vocab * head.shape.width, sizeof *embedding);

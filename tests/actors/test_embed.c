@@ -120,13 +120,15 @@ static void free_backend(struct rn_backend *backend)
 
 static runnel_engine *engine_of_known(runnel_model **model, uint32_t n_features)
 {
-    static const struct rn_backend_ops ops = {
-        .name = "known", .submit_async = submit_async, .free = free_backend};
+    static const struct rn_backend_ops ops = {.name = "known", .submit_async = submit_async, .free = free_backend};
     static struct rn_backend backend = {&ops};
-    static const struct rn_backend_limits limits = {.max_rows = 7, .max_seqs = 4, .max_outs = 2, .n_blocks = 16,
-                                                    .block_tokens = 8, .context_tokens = 100};
-    struct rn_model_parts parts = {.limits = limits, .n_vocab = N_VOCAB, .n_features = n_features,
-                                    .row_features = n_features, .backend = &backend};
+    static const struct rn_backend_limits limits = {
+        .max_rows = 7, .max_seqs = 4, .max_outs = 2, .n_blocks = 16, .block_tokens = 8, .context_tokens = 100};
+    struct rn_model_parts parts = {.limits = limits,
+                                   .n_vocab = N_VOCAB,
+                                   .n_features = n_features,
+                                   .row_features = n_features,
+                                   .backend = &backend};
     runnel_engine *engine = manual_engine(NULL, NULL);
 
     *model = manual_model(engine, &parts, NULL);
@@ -272,8 +274,11 @@ static void cancelled(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_another_program), cmocka_unit_test(bits_do_not_change),
-        cmocka_unit_test(pooled_in_closed_form), cmocka_unit_test(not_numbers), cmocka_unit_test(bad_input),
+        cmocka_unit_test(as_another_program),
+        cmocka_unit_test(bits_do_not_change),
+        cmocka_unit_test(pooled_in_closed_form),
+        cmocka_unit_test(not_numbers),
+        cmocka_unit_test(bad_input),
         cmocka_unit_test(cancelled),
     };
 

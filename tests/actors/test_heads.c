@@ -319,8 +319,8 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(head_says_the_same),       cmocka_unit_test(exit_says_the_same),
-        cmocka_unit_test(nextn_says_the_same),      cmocka_unit_test(head_is_right_more_often),
+        cmocka_unit_test(head_says_the_same),           cmocka_unit_test(exit_says_the_same),
+        cmocka_unit_test(nextn_says_the_same),          cmocka_unit_test(head_is_right_more_often),
         cmocka_unit_test(what_does_not_fit_is_refused), cmocka_unit_test(embeddings_are_the_models),
     };
 

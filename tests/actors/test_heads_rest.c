@@ -91,8 +91,8 @@ static void a_head_at_rest_costs_nothing(void **state)
             n_poor++;
         }
     }
-    print_message("%u steps at rest, %u before a try, %u drafts behind rests, %u steps without money\n", n_rests, n_leads,
-                  n_drafts, n_poor);
+    print_message("%u steps at rest, %u before a try, %u drafts behind rests, %u steps without money\n", n_rests,
+                  n_leads, n_drafts, n_poor);
     assert_true(n_rests >= REST - LEAD - 4 && n_leads >= LEAD && n_drafts > 0 && n_poor > 0);
     assert_int_equal(plain.text_bytes, fast.text_bytes);
     assert_memory_equal(plain.text, fast.text, plain.text_bytes);

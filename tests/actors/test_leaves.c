@@ -71,8 +71,13 @@ static void new_layers(const struct rn_backend_limits *model_limits, struct rn_d
 
 static void start(const struct setting *s)
 {
-    const struct rn_backend_limits limits = {.max_rows = 128, .max_seqs = 16, .max_outs = 120, .n_blocks = 800,
-                                             .block_tokens = 16, .context_tokens = 1400, .tree_depth = RN_DRAFT_MOST};
+    const struct rn_backend_limits limits = {.max_rows = 128,
+                                             .max_seqs = 16,
+                                             .max_outs = 120,
+                                             .n_blocks = 800,
+                                             .block_tokens = 16,
+                                             .context_tokens = 1400,
+                                             .tree_depth = RN_DRAFT_MOST};
     struct rn_model_parts parts = {.limits = limits, .n_vocab = ORACLE_VOCAB, .row_features = ORACLE_FEATURES};
     const struct rn_clock clock = {.now_us = clock_now};
     runnel_engine_options options;
@@ -182,8 +187,8 @@ static void guesses_are_of_what_came_true(void **state)
     (void)state;
     for (uint32_t n_layers = 1; n_layers <= LAYERS; n_layers++)
         for (uint32_t c = 0; c < 3; c++) {
-            const struct setting s = {.n_layers = n_layers, .right_percent = 50, .second_percent = 90, .seqs = STREAMS,
-                                      .blocks = 800};
+            const struct setting s = {
+                .n_layers = n_layers, .right_percent = 50, .second_percent = 90, .seqs = STREAMS, .blocks = 800};
             uint64_t right;
 
             n_compared = 0;
@@ -201,8 +206,8 @@ static void leaves_save_steps(void **state)
 {
     (void)state;
     for (uint32_t n_layers = 1; n_layers <= LAYERS; n_layers++) {
-        struct setting s = {.n_layers = n_layers, .right_percent = 50, .second_percent = 90, .seqs = STREAMS,
-                            .blocks = 800};
+        struct setting s = {
+            .n_layers = n_layers, .right_percent = 50, .second_percent = 90, .seqs = STREAMS, .blocks = 800};
         uint64_t tree, chain;
 
         tree = run_streams(&s, 1, 20, 1000);
@@ -223,8 +228,11 @@ static void who_knows_no_features_is_not_waited_for(void **state)
 {
     (void)state;
     for (uint32_t way = 0; way < 12; way++) {
-        const struct setting s = {.n_layers = 1 + way % LAYERS, .right_percent = 90, .second_percent = 50,
-                                  .seqs = 1 + way / 6, .blocks = way % 2 == 0 ? 800 : 6};
+        const struct setting s = {.n_layers = 1 + way % LAYERS,
+                                  .right_percent = 90,
+                                  .second_percent = 50,
+                                  .seqs = 1 + way / 6,
+                                  .blocks = way % 2 == 0 ? 800 : 6};
 
         run_streams(&s, 2 + way % 4, 2, 30 + 10 * way);
         stop();

@@ -665,7 +665,7 @@ static void variations(void **state)
         runnel_kv_type kv_type;
         bool same_text;
     } cases[] = {
-        {0, 8, RUNNEL_KV_F16, true},    {64, 0, RUNNEL_KV_F16, true},    {64, 8, RUNNEL_KV_F16, true},
+        {0, 8, RUNNEL_KV_F16, true},    {64, 0, RUNNEL_KV_F16, true},     {64, 8, RUNNEL_KV_F16, true},
         {512, 97, RUNNEL_KV_F16, true}, {128, 512, RUNNEL_KV_F32, false}, {128, 16, RUNNEL_KV_BF16, false},
     };
     struct capture usual = {0};
@@ -691,10 +691,10 @@ static void variations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(progress),     cmocka_unit_test(cancelled),            cmocka_unit_test(cancelled_in_callback),
-        cmocka_unit_test(engine_freed), cmocka_unit_test(bad_files),            cmocka_unit_test(unknown_architecture),
-        cmocka_unit_test(bad_options),  cmocka_unit_test(all_architectures),    cmocka_unit_test(not_ready),
-        cmocka_unit_test(vocab_only),   cmocka_unit_test(too_many),             cmocka_unit_test(side_by_side),
+        cmocka_unit_test(progress),     cmocka_unit_test(cancelled),         cmocka_unit_test(cancelled_in_callback),
+        cmocka_unit_test(engine_freed), cmocka_unit_test(bad_files),         cmocka_unit_test(unknown_architecture),
+        cmocka_unit_test(bad_options),  cmocka_unit_test(all_architectures), cmocka_unit_test(not_ready),
+        cmocka_unit_test(vocab_only),   cmocka_unit_test(too_many),          cmocka_unit_test(side_by_side),
         cmocka_unit_test(split_file),   cmocka_unit_test(variations),
     };
 

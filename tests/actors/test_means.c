@@ -211,8 +211,13 @@ static void bad_options_are_refused(void **state)
 enum { POSITIONS = 100000, ANSWER = 40 };
 
 /* rows 256, window 256: 21 blocks of positions; 100,040 / 64 means are in 49. */
-static const struct rn_backend_limits limits = {.max_rows = 256, .max_seqs = 12, .max_outs = 12, .n_blocks = 70,
-                                                .block_tokens = 32, .context_tokens = 131072, .mean_window = 256};
+static const struct rn_backend_limits limits = {.max_rows = 256,
+                                                .max_seqs = 12,
+                                                .max_outs = 12,
+                                                .n_blocks = 70,
+                                                .block_tokens = 32,
+                                                .context_tokens = 131072,
+                                                .mean_window = 256};
 
 struct told {
     int32_t tokens[ANSWER];
@@ -291,10 +296,10 @@ static void long_streams_fit_small_pools(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(short_sequences_lose_nothing), cmocka_unit_test(text_does_not_depend_on_the_schedule),
-        cmocka_unit_test(sessions_go_on), cmocka_unit_test(bad_options_are_refused),
-        cmocka_unit_test(long_streams_fit_small_pools)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(short_sequences_lose_nothing),
+                                       cmocka_unit_test(text_does_not_depend_on_the_schedule),
+                                       cmocka_unit_test(sessions_go_on), cmocka_unit_test(bad_options_are_refused),
+                                       cmocka_unit_test(long_streams_fit_small_pools)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,11 @@ static void start(bool traced)
     const struct rn_clock clock = {.now_us = now_us};
     runnel_engine_options options;
     const struct manual_plan plan = {
-        .limits = {.max_rows = 16, .max_seqs = 10, .max_outs = 8, .n_blocks = 16, .block_tokens = BLOCK,
+        .limits = {.max_rows = 16,
+                   .max_seqs = 10,
+                   .max_outs = 8,
+                   .n_blocks = 16,
+                   .block_tokens = BLOCK,
                    .context_tokens = 256},
         .options = &options,
         .clock = &clock,
@@ -277,8 +281,10 @@ static void names(void **state)
     static const struct {
         const char *path, *name;
     } list[] = {
-        {"dir/x.gguf", "x"}, {"x", "x"}, {".gguf", ".gguf"}, {NULL, "model"}, {"a\xff.gguf", "a?"},
-        {"caf\xc3\xa9.gguf", "caf\xc3\xa9"}, {STRANGE_PATH, STRANGE_NAME},
+        {"dir/x.gguf", "x"},          {"x", "x"},
+        {".gguf", ".gguf"},           {NULL, "model"},
+        {"a\xff.gguf", "a?"},         {"caf\xc3\xa9.gguf", "caf\xc3\xa9"},
+        {STRANGE_PATH, STRANGE_NAME},
     };
     struct rn_metrics_list all = {NULL};
     struct rn_heap heap;
@@ -608,8 +614,8 @@ static int print_text(void)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_request), cmocka_unit_test(other_ends), cmocka_unit_test(struct_sizes),
-        cmocka_unit_test(names),       cmocka_unit_test(text_form),  cmocka_unit_test(trace),
+        cmocka_unit_test(one_request),    cmocka_unit_test(other_ends), cmocka_unit_test(struct_sizes),
+        cmocka_unit_test(names),          cmocka_unit_test(text_form),  cmocka_unit_test(trace),
         cmocka_unit_test(trace_overflow), cmocka_unit_test(threads),
     };
 

@@ -26,8 +26,7 @@
 #include "taught.h"
 #include "tests/model/model_edit.h"
 
-enum { LAYERS = 3, TOKENS = UNLESS_SLOW(120, 40), CONTEXT = 512, BLOCK = 16, MOST_SEEN = 4096,
-       PROMPTS = 8 };
+enum { LAYERS = 3, TOKENS = UNLESS_SLOW(120, 40), CONTEXT = 512, BLOCK = 16, MOST_SEEN = 4096, PROMPTS = 8 };
 
 static char file_path[2][64]; /* of one layer, of three */
 
@@ -36,7 +35,7 @@ static char file_path[2][64]; /* of one layer, of three */
 struct guess {
     uint32_t position, place; /* the guess is the token of `position`, the place-th behind the last known */
     int32_t token;
-    bool leaf;                /* a runner-up */
+    bool leaf; /* a runner-up */
 };
 
 static struct {
@@ -109,8 +108,11 @@ static struct foretold likeliest(const float *logits, uint32_t n)
 static void run(struct rn_heap *heap, struct rn_plan *plan, const int32_t *tokens, uint32_t n, const float *inputs,
                 float *out, struct foretold *best)
 {
-    const struct rn_backend_limits limits = {.max_rows = CONTEXT, .max_seqs = 1, .max_outs = CONTEXT,
-                                             .n_blocks = CONTEXT / BLOCK, .block_tokens = BLOCK,
+    const struct rn_backend_limits limits = {.max_rows = CONTEXT,
+                                             .max_seqs = 1,
+                                             .max_outs = CONTEXT,
+                                             .n_blocks = CONTEXT / BLOCK,
+                                             .block_tokens = BLOCK,
                                              .context_tokens = CONTEXT};
     static struct rn_step_row rows[CONTEXT];
     uint32_t blocks[CONTEXT / BLOCK];
@@ -120,8 +122,16 @@ static void run(struct rn_heap *heap, struct rn_plan *plan, const int32_t *token
     float *logits = calloc((size_t)n * plan->n_vocab, sizeof *logits);
     float *features = calloc((size_t)n * plan->features_width, sizeof *features);
     bool done = false;
-    struct rn_step step = {.n_rows = n, .n_seqs = 1, .n_outs = n, .rows = rows, .seqs = &seq, .logits = logits,
-                           .features = features, .inputs = inputs, .on_done = on_done, .user = &done};
+    struct rn_step step = {.n_rows = n,
+                           .n_seqs = 1,
+                           .n_outs = n,
+                           .rows = rows,
+                           .seqs = &seq,
+                           .logits = logits,
+                           .features = features,
+                           .inputs = inputs,
+                           .on_done = on_done,
+                           .user = &done};
 
     for (uint32_t i = 0; i < CONTEXT / BLOCK; i++)
         blocks[i] = i;
@@ -177,10 +187,10 @@ struct tally {
 
 /* A step's guesses, as far as they have been looked at. */
 struct progress {
-    uint32_t root;     /* position of its first row */
+    uint32_t root; /* position of its first row */
     uint32_t n_chain, n_right;
-    uint32_t leaf_at;  /* of the leaf that was right; 0: none */
-    bool fresh;        /* all were made for this step: the one before has refuted what was left */
+    uint32_t leaf_at; /* of the leaf that was right; 0: none */
+    bool fresh;       /* all were made for this step: the one before has refuted what was left */
 };
 
 /* The next step that has guesses. */
@@ -379,7 +389,7 @@ static void add_copy(struct model_edit *edit, const struct model_edit *from, con
 /* The head as layer d of n behind the model's blocks. */
 static void add_layer(struct model_edit *edit, struct model_edit *head, uint32_t d, float *hnorm, uint32_t width)
 {
-    static const char *const names[] = {"nextn.enorm", "nextn.eh_proj", "attn_norm", "attn_q",   "attn_k",  "attn_v",
+    static const char *const names[] = {"nextn.enorm", "nextn.eh_proj", "attn_norm", "attn_q", "attn_k",  "attn_v",
                                         "attn_output", "ffn_norm",      "ffn_gate",  "ffn_up", "ffn_down"};
     char from[64], as[64];
 

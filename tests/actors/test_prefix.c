@@ -212,8 +212,8 @@ static void on_step(void *user, struct oracle *of)
         const struct rn_step_row *row = &step->rows[i];
         uint32_t block = step->seqs[row->seq].blocks[row->position / BLOCK];
 
-        wrote_shared |= rn_block_pool_references(&model->tier.pool, block) != 1 &&
-                        !is_behind_tail(block, row->position % BLOCK);
+        wrote_shared |=
+            rn_block_pool_references(&model->tier.pool, block) != 1 && !is_behind_tail(block, row->position % BLOCK);
         for (uint32_t k = 0; k < step->n_copies; k++)
             n_copied_written += step->copies[k].from == block;
     }
@@ -223,7 +223,11 @@ static int setup(void **state)
 {
     runnel_engine_options options;
     const struct manual_plan plan = {
-        .limits = {.max_rows = 16, .max_seqs = 10, .max_outs = 8, .n_blocks = BLOCKS, .block_tokens = BLOCK,
+        .limits = {.max_rows = 16,
+                   .max_seqs = 10,
+                   .max_outs = 8,
+                   .n_blocks = BLOCKS,
+                   .block_tokens = BLOCK,
                    .context_tokens = 128},
         .n_letters = 4,
         .options = &options,

@@ -53,8 +53,8 @@ static void start(uint64_t max_queued_tokens, uint64_t max_queued_bytes)
     const struct rn_clock clock = {.now_us = clock_now};
     runnel_engine_options options;
     const struct manual_plan plan = {
-        .limits = {.max_rows = 16, .max_seqs = 12, .max_outs = 12, .n_blocks = 16, .block_tokens = 4,
-                   .context_tokens = 64},
+        .limits =
+            {.max_rows = 16, .max_seqs = 12, .max_outs = 12, .n_blocks = 16, .block_tokens = 4, .context_tokens = 64},
         .options = &options,
         .clock = &clock,
     };

@@ -689,13 +689,19 @@ static void killed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forks),         cmocka_unit_test(forks_of_running),
-        cmocka_unit_test(fork_limits),   cmocka_unit_test(there_and_back),
-        cmocka_unit_test(between_turns), cmocka_unit_test(without_kv),
+        cmocka_unit_test(forks),
+        cmocka_unit_test(forks_of_running),
+        cmocka_unit_test(fork_limits),
+        cmocka_unit_test(there_and_back),
+        cmocka_unit_test(between_turns),
+        cmocka_unit_test(without_kv),
         cmocka_unit_test(little_room),
-        cmocka_unit_test(not_shared),    cmocka_unit_test(refused),
-        cmocka_unit_test(another_model), cmocka_unit_test(turns_of_a_failed_import),
-        cmocka_unit_test(cancelled),     cmocka_unit_test(pulled_and_noted),
+        cmocka_unit_test(not_shared),
+        cmocka_unit_test(refused),
+        cmocka_unit_test(another_model),
+        cmocka_unit_test(turns_of_a_failed_import),
+        cmocka_unit_test(cancelled),
+        cmocka_unit_test(pulled_and_noted),
         cmocka_unit_test(killed),
     };
 

@@ -29,8 +29,8 @@ static void on_step(void *user, struct oracle *of)
 
     (void)user;
     for (uint32_t i = 0; i < step->n_rows; i++)
-        assert_int_equal(rn_block_pool_references(&model->tier.pool, step->seqs[step->rows[i].seq]
-                                                                         .blocks[step->rows[i].position / BLOCK]),
+        assert_int_equal(rn_block_pool_references(&model->tier.pool,
+                                                  step->seqs[step->rows[i].seq].blocks[step->rows[i].position / BLOCK]),
                          1);
     if (at_once)
         oracle_complete(of, ORACLE_FAULT_NONE);
@@ -40,7 +40,11 @@ static void open_engine(uint32_t n_blocks)
 {
     runnel_engine_options options;
     const struct manual_plan plan = {
-        .limits = {.max_rows = 16, .max_seqs = 10, .max_outs = 8, .n_blocks = n_blocks, .block_tokens = BLOCK,
+        .limits = {.max_rows = 16,
+                   .max_seqs = 10,
+                   .max_outs = 8,
+                   .n_blocks = n_blocks,
+                   .block_tokens = BLOCK,
                    .context_tokens = MAX_TOKENS},
         .n_letters = 4,
         .options = &options,

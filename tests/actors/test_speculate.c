@@ -31,11 +31,15 @@ static uint64_t clock_now(void *user)
 
 static void start_with(const struct rn_backend_limits *room, uint32_t percent)
 {
-    struct rn_backend_limits limits = {.max_rows = 48, .max_seqs = 16, .max_outs = 40, .n_blocks = room->n_blocks,
-                                       .block_tokens = room->block_tokens, .context_tokens = room->context_tokens,
+    struct rn_backend_limits limits = {.max_rows = 48,
+                                       .max_seqs = 16,
+                                       .max_outs = 40,
+                                       .n_blocks = room->n_blocks,
+                                       .block_tokens = room->block_tokens,
+                                       .context_tokens = room->context_tokens,
                                        .mean_window = room->mean_window};
-    struct rn_model_parts parts = {.limits = limits, .n_vocab = ORACLE_VOCAB, .new_proposer = liar_new,
-                                   .proposer_user = &liar};
+    struct rn_model_parts parts = {
+        .limits = limits, .n_vocab = ORACLE_VOCAB, .new_proposer = liar_new, .proposer_user = &liar};
     struct rn_clock clock = {.now_us = clock_now};
     runnel_engine_options options;
 
@@ -171,8 +175,10 @@ static void drafts_stay_out_of_means(void **state)
 
     (void)state;
     for (uint32_t p = 0; p < 3; p++) {
-        start_with(&(struct rn_backend_limits){.n_blocks = 80, .block_tokens = 8, .context_tokens = 800,
-                                               .mean_window = RN_CHUNK}, percents[p]);
+        start_with(
+            &(struct rn_backend_limits){
+                .n_blocks = 80, .block_tokens = 8, .context_tokens = 800, .mean_window = RN_CHUNK},
+            percents[p]);
         for (uint32_t i = 0; i < 2; i++) {
             runnel_request request = request_of(&told[i], i, 600);
 

@@ -282,8 +282,9 @@ static void stale_handles(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prompts), cmocka_unit_test(context_boundary), cmocka_unit_test(sampling),
-        cmocka_unit_test(limits),  cmocka_unit_test(busy),             cmocka_unit_test(stale_handles),
+        cmocka_unit_test(prompts),  cmocka_unit_test(context_boundary),
+        cmocka_unit_test(sampling), cmocka_unit_test(limits),
+        cmocka_unit_test(busy),     cmocka_unit_test(stale_handles),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -415,10 +415,16 @@ static void session_context(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stop_strings),        cmocka_unit_test(stop_tokens),        cmocka_unit_test(seeds),
-        cmocka_unit_test(logprobs_and_logits), cmocka_unit_test(progress),           cmocka_unit_test(session_turns),
-        cmocka_unit_test(session_after_stop),  cmocka_unit_test(sessions_under_pressure),
-        cmocka_unit_test(session_queue),       cmocka_unit_test(session_context),
+        cmocka_unit_test(stop_strings),
+        cmocka_unit_test(stop_tokens),
+        cmocka_unit_test(seeds),
+        cmocka_unit_test(logprobs_and_logits),
+        cmocka_unit_test(progress),
+        cmocka_unit_test(session_turns),
+        cmocka_unit_test(session_after_stop),
+        cmocka_unit_test(sessions_under_pressure),
+        cmocka_unit_test(session_queue),
+        cmocka_unit_test(session_context),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -191,9 +191,9 @@ static void unbounded_where_nobody_reads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_tenant_by_arrival), cmocka_unit_test(priorities_first),
-        cmocka_unit_test(crowds_hold_nobody_up), cmocka_unit_test(equal_shares),
-        cmocka_unit_test(put_back_and_again),    cmocka_unit_test(keeps_the_bound),
+        cmocka_unit_test(one_tenant_by_arrival),        cmocka_unit_test(priorities_first),
+        cmocka_unit_test(crowds_hold_nobody_up),        cmocka_unit_test(equal_shares),
+        cmocka_unit_test(put_back_and_again),           cmocka_unit_test(keeps_the_bound),
         cmocka_unit_test(unbounded_where_nobody_reads),
     };
 

@@ -47,9 +47,16 @@ static runnel_status slow_read(struct rn_backend *backend, uint32_t block, uint3
 void tiered_begin(const struct tiered_plan *plan)
 {
     static const struct rn_clock clock = {.now_us = now_us};
-    struct manual_plan manual = {.limits = {.max_rows = 16, .max_seqs = 10, .max_outs = 8, .n_blocks = TIERED_BLOCKS,
-                                            .block_tokens = TIERED_BLOCK, .context_tokens = 128},
-                                 .n_letters = N_LETTERS, .clock = &clock, .cold_io = plan->io, .cache_places = 256};
+    struct manual_plan manual = {.limits = {.max_rows = 16,
+                                            .max_seqs = 10,
+                                            .max_outs = 8,
+                                            .n_blocks = TIERED_BLOCKS,
+                                            .block_tokens = TIERED_BLOCK,
+                                            .context_tokens = 128},
+                                 .n_letters = N_LETTERS,
+                                 .clock = &clock,
+                                 .cold_io = plan->io,
+                                 .cache_places = 256};
     runnel_engine_options options;
     runnel_model_options model_options;
 

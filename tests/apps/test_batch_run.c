@@ -17,10 +17,10 @@ enum { MAX_PLAYED = 64 };
 
 /* What the played engine does, and what it has seen. */
 static struct {
-    runnel_status refusal;   /* of the next `refusals` submits */
+    runnel_status refusal;     /* of the next `refusals` submits */
     unsigned refusals, spared; /* spared: submits that go well before */
     uint32_t retry_ms;
-    runnel_event_type end;   /* how streams end */
+    runnel_event_type end; /* how streams end */
     runnel_status failure;
     unsigned submits, good, most_at_once;
     int32_t priority;
@@ -156,8 +156,10 @@ static void begin(struct job *job, unsigned n_lines)
     file = fopen(job->paths[0], "w");
     assert_non_null(file);
     for (unsigned i = 0; i < n_lines; i++)
-        fprintf(file, "{\"custom_id\":\"%u\",\"method\":\"POST\",\"url\":\"/v1/completions\","
-                      "\"body\":{\"prompt\":\"a\"}}\n", i);
+        fprintf(file,
+                "{\"custom_id\":\"%u\",\"method\":\"POST\",\"url\":\"/v1/completions\","
+                "\"body\":{\"prompt\":\"a\"}}\n",
+                i);
     fclose(file);
     job->batch = calloc(1, sizeof *job->batch);
     assert_non_null(job->batch);

@@ -10,12 +10,12 @@
 #include "base/alloc.h"
 
 struct refusing {
-    _Atomic(uint64_t) calls;   /* to allocate, since refusing_allow or since the test set it to 0 */
-    uint64_t refuse_at;        /* this call is refused, from 1; 0: none */
-    bool for_good;             /* and those after it */
+    _Atomic(uint64_t) calls; /* to allocate, since refusing_allow or since the test set it to 0 */
+    uint64_t refuse_at;      /* this call is refused, from 1; 0: none */
+    bool for_good;           /* and those after it */
     _Atomic(uint64_t) refused;
-    _Atomic(int64_t) live;     /* pieces that were not given back */
-    _Atomic(void *) newest;    /* piece */
+    _Atomic(int64_t) live;                     /* pieces that were not given back */
+    _Atomic(void *) newest;                    /* piece */
     void (*before)(uint64_t call, void *user); /* each allocation; NULL: nothing */
     void *user;
 };

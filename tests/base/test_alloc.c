@@ -228,9 +228,9 @@ static void test_default_heap(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts),   cmocka_unit_test(test_zero_is_a_block),
-        cmocka_unit_test(test_alignment), cmocka_unit_test(test_refusal),
-        cmocka_unit_test(test_overflow), cmocka_unit_test(test_realloc_keeps_content),
+        cmocka_unit_test(test_counts),       cmocka_unit_test(test_zero_is_a_block),
+        cmocka_unit_test(test_alignment),    cmocka_unit_test(test_refusal),
+        cmocka_unit_test(test_overflow),     cmocka_unit_test(test_realloc_keeps_content),
         cmocka_unit_test(test_default_heap),
     };
 

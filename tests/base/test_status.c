@@ -85,9 +85,9 @@ static void test_names_and_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sets_code_and_sentence),    cmocka_unit_test(test_null_error),
-        cmocka_unit_test(test_first_error_stays),         cmocka_unit_test(test_control_bytes_are_escaped),
-        cmocka_unit_test(test_never_overflows),           cmocka_unit_test(test_names_and_texts),
+        cmocka_unit_test(test_sets_code_and_sentence), cmocka_unit_test(test_null_error),
+        cmocka_unit_test(test_first_error_stays),      cmocka_unit_test(test_control_bytes_are_escaped),
+        cmocka_unit_test(test_never_overflows),        cmocka_unit_test(test_names_and_texts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

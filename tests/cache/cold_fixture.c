@@ -233,10 +233,10 @@ static int disk_list(void *user, const char *path, void (*name)(void *to, const 
 
 void cold_disk_init(struct cold_disk *disk)
 {
-    *disk = (struct cold_disk){
-        .io = {disk, disk_open, disk_close, disk_pread, disk_pwrite, disk_size, disk_truncate, disk_sync,
-               disk_write_out, disk_will_read, disk_lock, disk_same, disk_mkdir, disk_unlink, disk_rmdir, disk_list},
-        .room = UINT64_MAX};
+    *disk = (struct cold_disk){.io = {disk, disk_open, disk_close, disk_pread, disk_pwrite, disk_size, disk_truncate,
+                                      disk_sync, disk_write_out, disk_will_read, disk_lock, disk_same, disk_mkdir,
+                                      disk_unlink, disk_rmdir, disk_list},
+                               .room = UINT64_MAX};
 }
 
 /* ---- Folders ---- */

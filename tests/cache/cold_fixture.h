@@ -3,7 +3,7 @@
 #ifndef TESTS_CACHE_COLD_FIXTURE_H
 #define TESTS_CACHE_COLD_FIXTURE_H
 
-#include "cache/cold_store.h"
+#include "cache/store/cold_store.h"
 
 enum { COLD_B = 4, COLD_MOST_PAYLOAD = 200 };
 
@@ -25,7 +25,7 @@ struct cold_told {
     struct cold_record {
         struct cold_key key;
         uint64_t handle, parent;
-    } *records; /* [n] */
+    } * records; /* [n] */
     size_t n, room;
 };
 void cold_on_record(void *user, const struct rn_cold_record *record);
@@ -36,12 +36,12 @@ void cold_told_free(struct cold_told *told);
 
 /* The machine's disk with a plan of faults. */
 struct cold_disk {
-    struct rn_cold_io io;     /* user is this */
-    uint64_t calls, fail_at;  /* the fail_at-th call fails, from 1; 0: none */
-    bool for_good;            /* and all later ones */
-    int error;                /* as what; 0: a read or write is short by half instead */
-    uint64_t room;            /* bytes that can still be written; UINT64_MAX */
-    int64_t n_open;           /* descriptors */
+    struct rn_cold_io io;    /* user is this */
+    uint64_t calls, fail_at; /* the fail_at-th call fails, from 1; 0: none */
+    bool for_good;           /* and all later ones */
+    int error;               /* as what; 0: a read or write is short by half instead */
+    uint64_t room;           /* bytes that can still be written; UINT64_MAX */
+    int64_t n_open;          /* descriptors */
     uint64_t n_pread;
 };
 void cold_disk_init(struct cold_disk *disk);

@@ -125,8 +125,8 @@ struct entry *naive_victim(struct world *w)
     for (uint32_t i = 0; i < w->max_nodes; i++) {
         struct entry *e = &w->entries[i];
 
-        if (may_be_evicted(w, e) && (oldest == NULL || e->rank < oldest->rank ||
-                                     (e->rank == oldest->rank && e->last_use < oldest->last_use)))
+        if (may_be_evicted(w, e) &&
+            (oldest == NULL || e->rank < oldest->rank || (e->rank == oldest->rank && e->last_use < oldest->last_use)))
             oldest = e;
     }
     return oldest;

@@ -44,11 +44,22 @@ struct rn_redis_tls_files redis_files(const struct redis_server *server)
 
 static void exec_server(const struct redis_server *server, const char *const *options)
 {
-    const char *words[32 + MOST_OPTIONS] = {"redis-server", "--unixsocket", server->socket, "--port", "0", "--save", "",
-                                            "--appendonly", "no", "--dir", server->folder};
+    const char *words[32 + MOST_OPTIONS] = {
+        "redis-server", "--unixsocket", server->socket, "--port",      "0", "--save", "",
+        "--appendonly", "no",           "--dir",        server->folder};
     char port[16], key[140];
-    const char *const tls[] = {"--tls-port", port, "--bind", "127.0.0.1", "--tls-cert-file", server->ca,
-                               "--tls-key-file", key, "--tls-ca-cert-file", server->ca, "--tls-auth-clients", "no"};
+    const char *const tls[] = {"--tls-port",
+                               port,
+                               "--bind",
+                               "127.0.0.1",
+                               "--tls-cert-file",
+                               server->ca,
+                               "--tls-key-file",
+                               key,
+                               "--tls-ca-cert-file",
+                               server->ca,
+                               "--tls-auth-clients",
+                               "no"};
     int n = 11, null = open("/dev/null", O_WRONLY);
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -114,7 +125,8 @@ static void certify(struct redis_server *server)
     snprintf(server->ca, sizeof server->ca, "%s/cert", server->folder);
     snprintf(command, sizeof command,
              "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=test -addext "
-             "subjectAltName=IP:127.0.0.1 -keyout %s/key -out %s 2>/dev/null", server->folder, server->ca);
+             "subjectAltName=IP:127.0.0.1 -keyout %s/key -out %s 2>/dev/null",
+             server->folder, server->ca);
     assert_int_equal(system(command), 0);
     choose_port(server);
 }

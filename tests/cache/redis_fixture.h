@@ -7,11 +7,11 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "cache/redis_tls.h"
+#include "cache/store/redis_tls.h"
 
 struct redis_server {
     char folder[100], socket[140], url[160]; /* url: for stores */
-    char ca[140]; /* who vouches for the server; "": it has no TLS */
+    char ca[140];                            /* who vouches for the server; "": it has no TLS */
     unsigned port;
     pid_t pid;
 };

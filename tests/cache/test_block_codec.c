@@ -325,10 +325,10 @@ static void test_damage(void **state)
 
 static void test_options(void **state)
 {
-    static const struct rn_codec_options bad[] = {
-        {RN_CODEC_METHODS, 1, 1, 8}, {RN_CODEC_ZSTD, -1, 1, 8}, {RN_CODEC_ZSTD, 20, 1, 8}, {RN_CODEC_ZSTD, 1, 0, 8},
-        {RN_CODEC_ZSTD, 1, 3, 8},    {RN_CODEC_ZSTD, 1, 8, 8},  {RN_CODEC_ZSTD, 1, 1, 0},
-        {RN_CODEC_ZSTD, 1, 1, (size_t)1 << 30}};
+    static const struct rn_codec_options bad[] = {{RN_CODEC_METHODS, 1, 1, 8}, {RN_CODEC_ZSTD, -1, 1, 8},
+                                                  {RN_CODEC_ZSTD, 20, 1, 8},   {RN_CODEC_ZSTD, 1, 0, 8},
+                                                  {RN_CODEC_ZSTD, 1, 3, 8},    {RN_CODEC_ZSTD, 1, 8, 8},
+                                                  {RN_CODEC_ZSTD, 1, 1, 0},    {RN_CODEC_ZSTD, 1, 1, (size_t)1 << 30}};
     struct rn_block_codec codec;
 
     (void)state;

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "cache/cold_format.h"
+#include "cache/store/cold_format.h"
 #include "tests/base/whole_file.h"
 #include "tests/cache/cold_fixture.h"
 

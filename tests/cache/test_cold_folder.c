@@ -15,8 +15,8 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "cache/cold_format.h"
-#include "cache/sort.h"
+#include "cache/store/cold_format.h"
+#include "cache/store/sort.h"
 #include "runnel_files.h"
 #include "tests/base/whole_file.h"
 #include "tests/cache/cold_fixture.h"
@@ -572,9 +572,16 @@ static void test_sort(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_look),        TEST(test_verify_each_byte), TEST(test_verify_without_index),
-        TEST(test_behind_a_damaged_head), TEST(test_purge_salt), TEST(test_purge_files),
-        TEST(test_two_processes), TEST(test_foreign), TEST(test_errors), TEST(test_sort),
+        TEST(test_look),
+        TEST(test_verify_each_byte),
+        TEST(test_verify_without_index),
+        TEST(test_behind_a_damaged_head),
+        TEST(test_purge_salt),
+        TEST(test_purge_files),
+        TEST(test_two_processes),
+        TEST(test_foreign),
+        TEST(test_errors),
+        TEST(test_sort),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "cache/cold_format.h"
+#include "cache/store/cold_format.h"
 #include "tests/base/whole_file.h"
 #include "tests/cache/cold_fixture.h"
 
@@ -64,7 +64,7 @@ static void test_followed(void **state)
     assert_int_equal(cold_read_all(reader, &told), 105);
     follow(reader, &told);
     assert_int_equal(told.n, 105); /* once each */
-    rn_cold_store_close(writer); /* it writes the index */
+    rn_cold_store_close(writer);   /* it writes the index */
     writer = cold_open(NULL, &cold_roomy, &of_writer);
     append_chain(writer, 3, 20); /* into a new segment */
     follow(reader, &told);

@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "cache/cold_format.h"
+#include "cache/store/cold_format.h"
 #include "tests/base/refusing.h"
 #include "tests/base/whole_file.h"
 #include "tests/cache/cold_fixture.h"
@@ -315,7 +315,7 @@ static void test_cuts(void **state)
 static void test_foreign_files(void **state)
 {
     static const char *const names[] = {"0000000000000009.kv", "0000000000000000.kv", "ffffffffffffffff.kv",
-                                        "notes.txt", "000000000000000g.kv", "0000000000000008.kvx"};
+                                        "notes.txt",           "000000000000000g.kv", "0000000000000008.kvx"};
     uint8_t bytes[4096];
     char path[300], other[400];
     size_t n = small_segment(true, path, sizeof path, bytes, sizeof bytes);

@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "cache/cold_format.h"
+#include "cache/store/cold_format.h"
 #include "tests/actors/fixture.h" /* UNLESS_SLOW */
 #include "tests/cache/cold_fixture.h"
 
@@ -82,8 +82,12 @@ static void append_chain(struct rn_cold_store *store, uint32_t chain, uint32_t n
         assert_int_equal(cold_append(store, key, parent, &handle), RUNNEL_OK);
         cold_tokens(key, tokens);
         if (told != NULL)
-            cold_on_record(told, &(struct rn_cold_record){.handle = handle, .parent = parent, .salt = cold_salt(key),
-                                                          .tokens = tokens, .depth = d, .payload_bytes = 1});
+            cold_on_record(told, &(struct rn_cold_record){.handle = handle,
+                                                          .parent = parent,
+                                                          .salt = cold_salt(key),
+                                                          .tokens = tokens,
+                                                          .depth = d,
+                                                          .payload_bytes = 1});
     }
 }
 
@@ -393,7 +397,7 @@ static void test_forgotten(void **state)
 /* ---- Segments that the disk gives later ---- */
 
 static struct {
-    char name[32];  /* of files with this name nothing can be read */
+    char name[32]; /* of files with this name nothing can be read */
     int fds[64];
     uint64_t n_tries;
 } bad;

@@ -522,8 +522,13 @@ static void world_init(struct world *w, uint64_t seed, uint32_t max_nodes, uint3
                        rn_prefix_hash_fn *hash)
 {
     struct rn_prefix_options options = {
-        .block_tokens = B, .max_nodes = max_nodes, .seed = seed, .hash = hash, .user = w,
-        .evicted = on_evicted, .forgotten = on_forgotten,
+        .block_tokens = B,
+        .max_nodes = max_nodes,
+        .seed = seed,
+        .hash = hash,
+        .user = w,
+        .evicted = on_evicted,
+        .forgotten = on_forgotten,
     };
 
     memset(w, 0, sizeof *w);

@@ -311,11 +311,11 @@ static void a_child_leaves_its_last_use_to_its_parent(void **state)
 
     (void)state;
     open_tree(&f, 32);
-    compute(&f, salt, text, 8);           /* blocks 0 1 */
-    compute(&f, other_salt, text, 4);     /* block 2, used later */
+    compute(&f, salt, text, 8);       /* blocks 0 1 */
+    compute(&f, other_salt, text, 4); /* block 2, used later */
     match(&f, &b, other_salt, text, 4);
     assert_true(rn_prefix_tree_pin(&f.tree, b.found.ready));
-    match(&f, &a, salt, text, 8);         /* 0 and 1 are used later still */
+    match(&f, &a, salt, text, 8); /* 0 and 1 are used later still */
     assert_int_equal(rn_prefix_tree_evict(&f.tree, 1), 1);
     assert_int_equal(f.evicted[0], 1);
     rn_prefix_tree_unpin(&f.tree, b.found.ready);

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "cache/redis_dial.h"
+#include "cache/store/redis_dial.h"
 
 #define MOST 12
 
@@ -38,7 +38,9 @@ static int listen_at(struct sockaddr_in *at, int backlog)
 static void add(const struct sockaddr_in *at)
 {
     where[n_listed] = *at;
-    list[n_listed] = (struct addrinfo){.ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_addrlen = sizeof *at,
+    list[n_listed] = (struct addrinfo){.ai_family = AF_INET,
+                                       .ai_socktype = SOCK_STREAM,
+                                       .ai_addrlen = sizeof *at,
                                        .ai_addr = (struct sockaddr *)&where[n_listed]};
     if (n_listed > 0)
         list[n_listed - 1].ai_next = &list[n_listed];

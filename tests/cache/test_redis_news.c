@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "cache/redis_store.h"
+#include "cache/store/redis_store.h"
 #include "tests/cache/cold_fixture.h"
 #include "tests/cache/redis_fixture.h"
 
@@ -51,10 +51,16 @@ static int tear_down(void **state)
 
 static struct rn_redis_store *open_as(const char *url, uint8_t model)
 {
-    struct rn_redis_options options = {.url = url, .files = redis_files(&server), .id = cold_id(),
-                                       .payload_bytes = COLD_MOST_PAYLOAD, .retry_ms = 1, .list_ms = 5000,
-                                       .command_ms = 5000, .relist_ms = 1,
-                                       .max_records = max_records, .clock = {.now_us = now_us}};
+    struct rn_redis_options options = {.url = url,
+                                       .files = redis_files(&server),
+                                       .id = cold_id(),
+                                       .payload_bytes = COLD_MOST_PAYLOAD,
+                                       .retry_ms = 1,
+                                       .list_ms = 5000,
+                                       .command_ms = 5000,
+                                       .relist_ms = 1,
+                                       .max_records = max_records,
+                                       .clock = {.now_us = now_us}};
     struct rn_redis_store *store;
     runnel_error error = {0};
 
@@ -78,9 +84,9 @@ static void put_chain(struct rn_redis_store *store, uint32_t chain, uint32_t n)
         int32_t tokens[COLD_B];
 
         cold_tokens(key, tokens);
-        assert_int_equal(rn_redis_store_put(store, parent, cold_salt(key), tokens, payload, cold_payload(key, payload),
-                                            &parent),
-                         RUNNEL_OK);
+        assert_int_equal(
+            rn_redis_store_put(store, parent, cold_salt(key), tokens, payload, cold_payload(key, payload), &parent),
+            RUNNEL_OK);
     }
 }
 
@@ -251,11 +257,13 @@ static void test_parents(void **state)
 
 static void test_garbage(void **state)
 {
-    static const char *const words[] = {
-        "XADD %s * x y", "XADD %s * 0123456789abcdef zz", "XADD %s * a b c d", "XADD %s * 0123456789abcdef 00",
-        "XADD %s * 0123456789abcdef 0000000000000000000000000000000g",
-        "XADD %s * 0123456789abcdef ABCDEFABCDEFABCDEFABCDEFABCDEFAB",
-        "XADD %s * 0123456789abcde 00000000000000000000000000000001"};
+    static const char *const words[] = {"XADD %s * x y",
+                                        "XADD %s * 0123456789abcdef zz",
+                                        "XADD %s * a b c d",
+                                        "XADD %s * 0123456789abcdef 00",
+                                        "XADD %s * 0123456789abcdef 0000000000000000000000000000000g",
+                                        "XADD %s * 0123456789abcdef ABCDEFABCDEFABCDEFABCDEFABCDEFAB",
+                                        "XADD %s * 0123456789abcde 00000000000000000000000000000001"};
     struct rn_redis_store *a = open_store(), *b = open_store(), *other = open_as(server.url, 1);
     struct cold_told told = {.n = 0};
     redisContext *c = beside();
@@ -435,9 +443,14 @@ static void test_replaced(void **state)
 /* A server that was away when the store was opened is listed when it is back. */
 static void test_away_at_first(void **state)
 {
-    const struct rn_redis_options options = {.url = server.url, .files = redis_files(&server), .id = cold_id(),
-                                             .payload_bytes = COLD_MOST_PAYLOAD, .connect_ms = 50, .command_ms = 200,
-                                             .retry_ms = 1, .relist_ms = 1};
+    const struct rn_redis_options options = {.url = server.url,
+                                             .files = redis_files(&server),
+                                             .id = cold_id(),
+                                             .payload_bytes = COLD_MOST_PAYLOAD,
+                                             .connect_ms = 50,
+                                             .command_ms = 200,
+                                             .retry_ms = 1,
+                                             .relist_ms = 1};
     struct rn_redis_store *a = open_store(), *b;
     struct cold_told told = {.n = 0};
     runnel_error error;

@@ -18,9 +18,10 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "cache/bytes.h"
-#include "cache/cold_format.h"
-#include "cache/redis_store.h"
+#include "base/bytes.h"
+#include "cache/store/print_hash.h"
+#include "cache/store/cold_format.h"
+#include "cache/store/redis_store.h"
 #include "tests/cache/cold_fixture.h"
 #include "tests/cache/redis_fixture.h"
 
@@ -53,8 +54,12 @@ static int tear_down(void **state)
 
 static struct rn_redis_store *open_at(const char *url, struct cold_told *told)
 {
-    struct rn_redis_options options = {.url = url, .id = cold_id(), .payload_bytes = COLD_MOST_PAYLOAD,
-                                       .retry_ms = 1, .list_ms = 5000, .command_ms = 5000};
+    struct rn_redis_options options = {.url = url,
+                                       .id = cold_id(),
+                                       .payload_bytes = COLD_MOST_PAYLOAD,
+                                       .retry_ms = 1,
+                                       .list_ms = 5000,
+                                       .command_ms = 5000};
     struct rn_redis_store *store;
     runnel_error error = {0};
 
@@ -203,8 +208,13 @@ static void test_key_and_value(void **state)
     rn_cold_hex(&chain, hex);
     strcat(key, hex);
     n = cold_payload(second, payload);
-    head = (struct rn_cold_head){.serial = 2, .parent = 1, .parent_check = rn_bytes_get(text + 16, 8), .depth = 1,
-                                 .salt = cold_salt(second), .payload_bytes = (uint32_t)n, .alive = true,
+    head = (struct rn_cold_head){.serial = 2,
+                                 .parent = 1,
+                                 .parent_check = rn_bytes_get(text + 16, 8),
+                                 .depth = 1,
+                                 .salt = cold_salt(second),
+                                 .payload_bytes = (uint32_t)n,
+                                 .alive = true,
                                  .payload_check = rn_cold_payload_check(seed, 2, payload, n)};
     rn_cold_head_pack(&head, seed, tokens, COLD_B, value);
     memcpy(value + 96 + 4 * COLD_B, payload, n);
@@ -234,12 +244,10 @@ static void test_get_compares(void **state)
     assert_int_equal(rn_redis_store_read(store, handles[1], handles[2], cold_salt(key), tokens, got), RUNNEL_NOT_FOUND);
     assert_int_equal(rn_redis_store_read(store, handles[2], handles[0], cold_salt(key), tokens, got), RUNNEL_NOT_FOUND);
     key.salt = 1;
-    assert_int_equal(rn_redis_store_read(store, handles[1], handles[0], cold_salt(key), tokens, got),
-                     RUNNEL_NOT_FOUND);
+    assert_int_equal(rn_redis_store_read(store, handles[1], handles[0], cold_salt(key), tokens, got), RUNNEL_NOT_FOUND);
     key.salt = 0;
     tokens[3]++;
-    assert_int_equal(rn_redis_store_read(store, handles[1], handles[0], cold_salt(key), tokens, got),
-                     RUNNEL_NOT_FOUND);
+    assert_int_equal(rn_redis_store_read(store, handles[1], handles[0], cold_salt(key), tokens, got), RUNNEL_NOT_FOUND);
     assert_int_equal(rn_redis_store_read(store, 12345, handles[0], cold_salt(key), tokens, got), RUNNEL_NOT_FOUND);
     assert_int_equal(read_one(store, key, handles[0], handles[1]), 1);
     assert_int_equal(put(store, (struct cold_key){1, 3, 0}, 999, &none), RUNNEL_NOT_FOUND);
@@ -324,8 +332,8 @@ static void test_garbage(void **state)
         else if (i == bytes + 2)
             freeReplyObject(redisCommand(c, "SET %s %s", keys->element[0]->str, ""));
         else
-            freeReplyObject(redisCommand(c, "SET %s %b", keys->element[0]->str, value->str,
-                                         i == bytes + 3 ? bytes - 1 : bytes));
+            freeReplyObject(
+                redisCommand(c, "SET %s %b", keys->element[0]->str, value->str, i == bytes + 3 ? bytes - 1 : bytes));
         store = open_at(server.url, &told);
         if (i != bytes)
             missed += read_told(store, &told) == 0;
@@ -415,8 +423,11 @@ static uint64_t fake_now(void *user)
 
 static void test_retry(void **state)
 {
-    struct rn_redis_options options = {.url = "unix:/nonexistent/socket", .id = cold_id(), .payload_bytes = 100,
-                                       .retry_ms = 1000, .clock = {.now_us = fake_now}};
+    struct rn_redis_options options = {.url = "unix:/nonexistent/socket",
+                                       .id = cold_id(),
+                                       .payload_bytes = 100,
+                                       .retry_ms = 1000,
+                                       .clock = {.now_us = fake_now}};
     struct rn_redis_store *store;
     struct rn_redis_stats stats;
     uint64_t none, tried_at = 0, wait = 1000000;
@@ -567,8 +578,8 @@ static uint64_t real_ms(void)
 /* Everything is a miss; how long it took. */
 static uint64_t ask_in_vain(void (*act)(int fd))
 {
-    struct rn_redis_options options = {.id = cold_id(), .payload_bytes = COLD_MOST_PAYLOAD, .command_ms = 50,
-                                       .connect_ms = 1000, .retry_ms = 1};
+    struct rn_redis_options options = {
+        .id = cold_id(), .payload_bytes = COLD_MOST_PAYLOAD, .command_ms = 50, .connect_ms = 1000, .retry_ms = 1};
     struct rn_redis_store *store;
     runnel_error error = {0};
     uint64_t none, took, began;
@@ -620,8 +631,8 @@ static uint64_t put_beside(struct rn_redis_store *store)
 
 static void test_hangs_beside(void **state)
 {
-    struct rn_redis_options options = {.id = cold_id(), .payload_bytes = COLD_MOST_PAYLOAD, .connect_ms = 1,
-                                       .command_ms = 1000, .retry_ms = 1};
+    struct rn_redis_options options = {
+        .id = cold_id(), .payload_bytes = COLD_MOST_PAYLOAD, .connect_ms = 1, .command_ms = 1000, .retry_ms = 1};
     struct rn_redis_store *store;
     uint64_t least = UINT64_MAX;
 
@@ -631,7 +642,8 @@ static void test_hangs_beside(void **state)
     for (int tries = 0; tries < 5 && least >= 900; tries++) { /* the machine may stand still */
         uint64_t took;
 
-        assert_int_equal(rn_redis_store_open(&heap, &options, NULL, NULL, &store, NULL), RUNNEL_OK); /* waits a second */
+        assert_int_equal(rn_redis_store_open(&heap, &options, NULL, NULL, &store, NULL),
+                         RUNNEL_OK); /* waits a second */
         usleep(5000);
         took = put_beside(store);
         least = took < least ? took : least;
@@ -659,8 +671,8 @@ static void act_far(int fd)
 /* A connection that takes longer than a call may wait is made all the same, by calls that wait for nothing. */
 static void test_far(void **state)
 {
-    struct rn_redis_options options = {.id = cold_id(), .payload_bytes = COLD_MOST_PAYLOAD, .connect_ms = 20,
-                                       .command_ms = 50, .retry_ms = 1};
+    struct rn_redis_options options = {
+        .id = cold_id(), .payload_bytes = COLD_MOST_PAYLOAD, .connect_ms = 20, .command_ms = 50, .retry_ms = 1};
     struct rn_redis_stats stats = {.up = false};
     struct rn_redis_store *store;
     bool more, no_room;
@@ -685,10 +697,10 @@ static void test_far(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ALONE(test_retry), ALONE(test_no_server), ALONE(test_hangs_beside), ALONE(test_far), TEST(test_two_stores),
-        TEST(test_key_and_value),
-        TEST(test_get_compares), TEST(test_forget), TEST(test_ttl), TEST(test_garbage), TEST(test_damaged_value),
-        TEST(test_killed), TEST(test_full), TEST(test_password),
+        ALONE(test_retry),     ALONE(test_no_server),    ALONE(test_hangs_beside), ALONE(test_far),
+        TEST(test_two_stores), TEST(test_key_and_value), TEST(test_get_compares),  TEST(test_forget),
+        TEST(test_ttl),        TEST(test_garbage),       TEST(test_damaged_value), TEST(test_killed),
+        TEST(test_full),       TEST(test_password),
     };
 
     if (!redis_is_installed()) {

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "cache/redis_url.h"
+#include "cache/store/redis_url.h"
 
 static struct rn_heap heap;
 
@@ -87,27 +87,65 @@ static void test_bad(void **state)
     static const struct {
         const char *url, *words;
     } bad[] = {
-        {"", "redis://"}, {"localhost", "redis://"}, {"http://x", "redis://"}, {"redis:/x", "redis://"},
-        {"REDIS://x", "redis://"}, {"redissss://x", "redis://"}, {"unixx:/", "redis://"},
-        {"redis://", "host is missing"}, {"rediss://", "host is missing"}, {"redis://:6379", "host is missing"},
-        {"redis:///1", "host is missing"}, {"redis://:secret@", "host is missing"}, {"redis://[]:1", "host is missing"},
-        {"redis://x:0", "port"}, {"redis://x:65536", "port"}, {"redis://x:1x", "port"}, {"redis://x:", "port"},
-        {"redis://x:-1", "port"}, {"redis://x: 1", "port"}, {"redis://x:99999999999999999999", "port"},
-        {"redis://x/y", "database"}, {"redis://x/65536", "database"}, {"redis://x/1/2", "database"},
-        {"redis://x/-1", "database"}, {"redis://x/1?db=1", "two databases"},
-        {"redis://secret@x", "password is missing"}, {"redis://@x", "password is missing"},
-        {"redis://:@x", "password is empty"}, {"redis://me:@x", "password is empty"},
-        {"redis://:%zz@x", "hexadecimal"}, {"redis://:%00@x", "hexadecimal"}, {"redis://:secret%@x", "hexadecimal"},
-        {"redis://:secret%4@x", "hexadecimal"}, {"redis://%:secret@x", "hexadecimal"}, {"redis://x%2", "hexadecimal"},
-        {"redis://[::1", "bracket"}, {"redis://[::1]x", "bracket"}, {"redis://[::1]x:5", "bracket"},
-        {"redis://::1", "brackets"}, {"redis://2001:db8::7:6379", "brackets"},
-        {"redis://x?ttl=0", "ttl"}, {"redis://x?ttl=abc", "ttl"}, {"redis://x?ttl=4294967296", "ttl"},
-        {"redis://x?ttl=1&ttl=2", "ttl"}, {"redis://x?size=3", "ttl"}, {"redis://x?", "ttl"},
-        {"redis://x?ttl=1&", "ttl"}, {"redis://x?&ttl=1", "ttl"}, {"redis://x?db=1&db=1", "db"},
-        {"redis://x?db=", "db"}, {"redis://x?db=65536", "db"},
-        {"redis://x?password=secret", "ttl"}, {"unix:relative", "begin with /"}, {"unix:", "begin with /"},
-        {"unix://", "begin with /"}, {"unix://relative", "begin with /"}, {"unix://secret@/x", "password is missing"},
-        {"unix:/%0", "hexadecimal"}, {"unix:/x?db=x", "db"},
+        {"", "redis://"},
+        {"localhost", "redis://"},
+        {"http://x", "redis://"},
+        {"redis:/x", "redis://"},
+        {"REDIS://x", "redis://"},
+        {"redissss://x", "redis://"},
+        {"unixx:/", "redis://"},
+        {"redis://", "host is missing"},
+        {"rediss://", "host is missing"},
+        {"redis://:6379", "host is missing"},
+        {"redis:///1", "host is missing"},
+        {"redis://:secret@", "host is missing"},
+        {"redis://[]:1", "host is missing"},
+        {"redis://x:0", "port"},
+        {"redis://x:65536", "port"},
+        {"redis://x:1x", "port"},
+        {"redis://x:", "port"},
+        {"redis://x:-1", "port"},
+        {"redis://x: 1", "port"},
+        {"redis://x:99999999999999999999", "port"},
+        {"redis://x/y", "database"},
+        {"redis://x/65536", "database"},
+        {"redis://x/1/2", "database"},
+        {"redis://x/-1", "database"},
+        {"redis://x/1?db=1", "two databases"},
+        {"redis://secret@x", "password is missing"},
+        {"redis://@x", "password is missing"},
+        {"redis://:@x", "password is empty"},
+        {"redis://me:@x", "password is empty"},
+        {"redis://:%zz@x", "hexadecimal"},
+        {"redis://:%00@x", "hexadecimal"},
+        {"redis://:secret%@x", "hexadecimal"},
+        {"redis://:secret%4@x", "hexadecimal"},
+        {"redis://%:secret@x", "hexadecimal"},
+        {"redis://x%2", "hexadecimal"},
+        {"redis://[::1", "bracket"},
+        {"redis://[::1]x", "bracket"},
+        {"redis://[::1]x:5", "bracket"},
+        {"redis://::1", "brackets"},
+        {"redis://2001:db8::7:6379", "brackets"},
+        {"redis://x?ttl=0", "ttl"},
+        {"redis://x?ttl=abc", "ttl"},
+        {"redis://x?ttl=4294967296", "ttl"},
+        {"redis://x?ttl=1&ttl=2", "ttl"},
+        {"redis://x?size=3", "ttl"},
+        {"redis://x?", "ttl"},
+        {"redis://x?ttl=1&", "ttl"},
+        {"redis://x?&ttl=1", "ttl"},
+        {"redis://x?db=1&db=1", "db"},
+        {"redis://x?db=", "db"},
+        {"redis://x?db=65536", "db"},
+        {"redis://x?password=secret", "ttl"},
+        {"unix:relative", "begin with /"},
+        {"unix:", "begin with /"},
+        {"unix://", "begin with /"},
+        {"unix://relative", "begin with /"},
+        {"unix://secret@/x", "password is missing"},
+        {"unix:/%0", "hexadecimal"},
+        {"unix:/x?db=x", "db"},
         {"unix:/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
          "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
          "longer than 107"},
@@ -161,9 +199,9 @@ static bool parse(const char *text)
 static void test_garbage(void **state)
 {
     static const char whole[] = "rediss://user:geheim%41@[fe80::7%25e]:6380/12?ttl=77";
-    static const char *const pieces[] = {"redis://", "rediss://", "unix:", "//", "/", ":", "@", "@/", "[", "]", "?",
-                                         "&", "ttl=", "db=", "%", "%4", "%41", "%00", "7", "65536", "x", "geheim",
-                                         "\x01\xff", "::1"};
+    static const char *const pieces[] = {
+        "redis://", "rediss://", "unix:", "//", "/",   ":",   "@", "@/",    "[", "]",      "?",        "&",
+        "ttl=",     "db=",       "%",     "%4", "%41", "%00", "7", "65536", "x", "geheim", "\x01\xff", "::1"};
     size_t n_pieces = sizeof pieces / sizeof *pieces, n_good = 0;
     uint64_t random = 20261122;
     char text[400];

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "cache/warm_store.h"
+#include "cache/store/warm_store.h"
 #include "tests/base/refusing.h"
 
 enum { B = 4, PAYLOAD = 10000, MOST = 4000 };
@@ -41,8 +41,8 @@ struct list {
     struct known known[MOST];
     uint32_t n;
     uint64_t clock;
-    bool forgetting;      /* what leaves is not chosen by age */
-    uint32_t gone;        /* since the last call */
+    bool forgetting; /* what leaves is not chosen by age */
+    uint32_t gone;   /* since the last call */
 };
 
 static struct rn_prefix_salt salt_of(uint32_t salt)
@@ -112,8 +112,11 @@ static void on_gone(void *user, uint64_t handle)
 
 static struct rn_warm_store *open_store(struct list *list, uint64_t max_bytes)
 {
-    struct rn_warm_options options = {.max_bytes = max_bytes, .block_tokens = B, .payload_bytes = PAYLOAD,
-                                      .user = list, .gone = list == NULL ? NULL : on_gone};
+    struct rn_warm_options options = {.max_bytes = max_bytes,
+                                      .block_tokens = B,
+                                      .payload_bytes = PAYLOAD,
+                                      .user = list,
+                                      .gone = list == NULL ? NULL : on_gone};
     struct rn_warm_store *store;
     runnel_error error = {0};
 
@@ -464,8 +467,8 @@ static void test_damage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_model_all_fits), TEST(test_model_crowded),  TEST(test_limit_is_used),  TEST(test_small_payloads),
-        TEST(test_options),        TEST(test_get_compares),   TEST(test_put_refuses),    TEST(test_beginnings_stay),
+        TEST(test_model_all_fits), TEST(test_model_crowded), TEST(test_limit_is_used), TEST(test_small_payloads),
+        TEST(test_options),        TEST(test_get_compares),  TEST(test_put_refuses),   TEST(test_beginnings_stay),
         TEST(test_refused_memory), TEST(test_damage),
     };
 

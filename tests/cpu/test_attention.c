@@ -196,8 +196,7 @@ static void attend_split(const struct rn_level *level, const struct shape *s, co
     float *parts = rn_alloc_aligned(&heap, n * floats * sizeof(float), 64);
 
     assert_true(n <= RN_ATTEND_SEGMENTS);
-    t.scratch =
-        rn_alloc_aligned(&heap, rn_attend_floats(1, s->queries, s->k_dim, s->v_dim) * sizeof(float), 64);
+    t.scratch = rn_alloc_aligned(&heap, rn_attend_floats(1, s->queries, s->k_dim, s->v_dim) * sizeof(float), 64);
     for (i = n; i-- > 0;) {
         t.from = (first + i) * t.segment;
         t.to = t.from + 1;
@@ -223,8 +222,8 @@ static void attend_all(const struct rn_level *level, const struct shape *s, cons
     struct part part = {.queries = s->queries};
 
     for (; part.row < s->rows; part.row += part.rows) {
-        for (part.rows = 1; part.row + part.rows < s->rows &&
-                            segment_of(s, part.row + part.rows) == segment_of(s, part.row);)
+        for (part.rows = 1;
+             part.row + part.rows < s->rows && segment_of(s, part.row + part.rows) == segment_of(s, part.row);)
             part.rows++;
         attend(level, s, c, &part, q, scale, out);
     }
@@ -407,8 +406,8 @@ static void test_stores(void **state)
 static void test_small_weights(void **state)
 {
     static const struct shape shapes[] = {
-        {30, 0, 1, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 3}, {30, 0, 8, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 3},
-        {63, 0, 8, 64, 64, 16, 0, RUNNEL_KV_F32, 3, 4}, {300, 0, 9, 96, 48, 32, 0, RUNNEL_KV_BF16, 3, 5},
+        {30, 0, 1, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 3},   {30, 0, 8, 64, 64, 32, 0, RUNNEL_KV_F16, 3, 3},
+        {63, 0, 8, 64, 64, 16, 0, RUNNEL_KV_F32, 3, 4},   {300, 0, 9, 96, 48, 32, 0, RUNNEL_KV_BF16, 3, 5},
         {300, 40, 6, 64, 64, 32, 0, RUNNEL_KV_FP8, 3, 5}, {700, 0, 8, 128, 128, 32, 0, RUNNEL_KV_Q8, 9, 4},
     };
     float *q = rn_alloc(&heap, MAX_LANES * MAX_DIM, 4), *out = rn_alloc(&heap, MAX_LANES * MAX_DIM, 4);

@@ -345,8 +345,8 @@ static void run_tail(struct runner *r, const int32_t *tokens, uint32_t at, uint3
 {
     struct rn_step_row rows[MAX_ROWS];
     struct rn_step_seq seq = {.blocks = blocks, .n_blocks = N_BLOCKS / 4};
-    struct rn_step step = {.rows = rows, .seqs = &seq, .n_seqs = 1, .n_outs = 1, .logits = logits, .copies = copies,
-                           .n_copies = n_copies};
+    struct rn_step step = {
+        .rows = rows, .seqs = &seq, .n_seqs = 1, .n_outs = 1, .logits = logits, .copies = copies, .n_copies = n_copies};
 
     for (; at < n; at++)
         rows[step.n_rows++] = (struct rn_step_row){tokens[at], at, 0, at + 1 == n ? 0 : -1};

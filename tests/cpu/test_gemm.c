@@ -52,8 +52,8 @@ static void check(const struct rn_gemm *gemm, size_t m, size_t n, size_t depth, 
 
 static void check_all(const struct rn_gemm *gemm)
 {
-    static const size_t sizes[][3] = {{1, 1, 1}, {6, 16, 3}, {7, 17, 5}, {97, 33, 40}, {100, 530, 4}, {13, 20, 257},
-                                      {5, 8, 600}, {4, 3, 0}, {0, 5, 5}, {5, 0, 5}};
+    static const size_t sizes[][3] = {{1, 1, 1},     {6, 16, 3},  {7, 17, 5}, {97, 33, 40}, {100, 530, 4},
+                                      {13, 20, 257}, {5, 8, 600}, {4, 3, 0},  {0, 5, 5},    {5, 0, 5}};
 
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int turned = 0; turned < 4; turned++)

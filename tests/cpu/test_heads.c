@@ -41,9 +41,9 @@ struct fixture {
     struct rn_team *team;
     char path[64];
     float embeddings[VOCAB][WIDTH], output[VOCAB * WIDTH];
-    float of_tokens[N][WIDTH];     /* embeddings */
-    float raw[N][2 * WIDTH];       /* streams behind both blocks */
-    double weights[40000];         /* the head's, as they stand in the file */
+    float of_tokens[N][WIDTH]; /* embeddings */
+    float raw[N][2 * WIDTH];   /* streams behind both blocks */
+    double weights[40000];     /* the head's, as they stand in the file */
 };
 
 static struct fixture f;
@@ -74,7 +74,7 @@ struct run {
     struct rn_plan *plan;
     struct rn_backend *backend;
     struct rn_backend_limits limits;
-    bool done, early;           /* early: rn_step.early_features, and logits of the last row alone */
+    bool done, early; /* early: rn_step.early_features, and logits of the last row alone */
     float logits[N * VOCAB], features[N * 2 * WIDTH];
 };
 
@@ -86,11 +86,15 @@ static struct run *begin(const char *level, struct rn_plan *plan)
     assert_non_null(run);
     assert_true(rn_plan_check(plan));
     run->plan = plan;
-    run->limits = (struct rn_backend_limits){.max_rows = N, .max_seqs = 1, .max_outs = N, .n_blocks = BLOCKS,
-                                             .block_tokens = BLOCK, .context_tokens = plan->context_tokens,
+    run->limits = (struct rn_backend_limits){.max_rows = N,
+                                             .max_seqs = 1,
+                                             .max_outs = N,
+                                             .n_blocks = BLOCKS,
+                                             .block_tokens = BLOCK,
+                                             .context_tokens = plan->context_tokens,
                                              .kv_type = RUNNEL_KV_F32};
-    run->backend = strcmp(level, "fast") == 0 ? rn_cpu_backend_new(&f.heap, f.team)
-                                              : rn_cpu_reference_new(&f.heap, f.team);
+    run->backend =
+        strcmp(level, "fast") == 0 ? rn_cpu_backend_new(&f.heap, f.team) : rn_cpu_reference_new(&f.heap, f.team);
     ok(run->backend->ops->prepare(run->backend, plan, &run->limits, NULL, NULL, &error), &error);
     return run;
 }
@@ -112,9 +116,17 @@ static void step(struct run *run, const int32_t *text, uint32_t first, uint32_t 
 {
     struct rn_step_row rows[N];
     struct rn_step_seq seq = {.blocks = blocks, .n_blocks = BLOCKS};
-    struct rn_step s = {.n_rows = n, .n_seqs = 1, .n_outs = n, .rows = rows, .seqs = &seq, .logits = run->logits,
-                        .features = run->plan->features_width > 0 ? run->features : NULL, .inputs = inputs,
-                        .early_features = run->early, .on_done = on_done, .user = &run->done};
+    struct rn_step s = {.n_rows = n,
+                        .n_seqs = 1,
+                        .n_outs = n,
+                        .rows = rows,
+                        .seqs = &seq,
+                        .logits = run->logits,
+                        .features = run->plan->features_width > 0 ? run->features : NULL,
+                        .inputs = inputs,
+                        .early_features = run->early,
+                        .on_done = on_done,
+                        .user = &run->done};
 
     for (uint32_t i = 0; i < n; i++)
         rows[i] = (struct rn_step_row){.token = text[i], .position = first + i, .out = run->early ? -1 : (int32_t)i};
@@ -352,12 +364,18 @@ static void add_nextn(struct model *model, bool own_norm)
     static const struct {
         enum rn_eagle_tensor tensor;
         const char *name;
-    } names[] = {{RN_EAGLE_EMBED_NORM, "nextn.enorm"}, {RN_EAGLE_FEATURE_NORM, "nextn.hnorm"},
-                 {RN_EAGLE_JOIN, "nextn.eh_proj"},     {RN_EAGLE_ATTN_NORM, "attn_norm"},
-                 {RN_EAGLE_Q, "attn_q"},               {RN_EAGLE_K, "attn_k"},
-                 {RN_EAGLE_V, "attn_v"},               {RN_EAGLE_O, "attn_output"},
-                 {RN_EAGLE_FFN_NORM, "ffn_norm"},      {RN_EAGLE_GATE, "ffn_gate"},
-                 {RN_EAGLE_UP, "ffn_up"},              {RN_EAGLE_DOWN, "ffn_down"},
+    } names[] = {{RN_EAGLE_EMBED_NORM, "nextn.enorm"},
+                 {RN_EAGLE_FEATURE_NORM, "nextn.hnorm"},
+                 {RN_EAGLE_JOIN, "nextn.eh_proj"},
+                 {RN_EAGLE_ATTN_NORM, "attn_norm"},
+                 {RN_EAGLE_Q, "attn_q"},
+                 {RN_EAGLE_K, "attn_k"},
+                 {RN_EAGLE_V, "attn_v"},
+                 {RN_EAGLE_O, "attn_output"},
+                 {RN_EAGLE_FFN_NORM, "ffn_norm"},
+                 {RN_EAGLE_GATE, "ffn_gate"},
+                 {RN_EAGLE_UP, "ffn_up"},
+                 {RN_EAGLE_DOWN, "ffn_down"},
                  {RN_EAGLE_OUT_NORM, "nextn.shared_head_norm"}};
     char name[64];
 
@@ -494,7 +512,8 @@ static void test_nextn_refused(void **state)
     edit_drop_tensor(&model.edit, "blk.2.nextn.hnorm.weight");
     refuse_nextn(&model, RUNNEL_FORMAT, "tensor blk.2.nextn.hnorm.weight is missing", false);
     edit_tensor(&model.edit, "blk.2.nextn.eh_proj.weight")->dims[0] = WIDTH;
-    refuse_nextn(&model, RUNNEL_FORMAT, "tensor blk.2.nextn.eh_proj.weight is [32, 32, 1, 1], not [64, 32, 1, 1]", false);
+    refuse_nextn(&model, RUNNEL_FORMAT, "tensor blk.2.nextn.eh_proj.weight is [32, 32, 1, 1], not [64, 32, 1, 1]",
+                 false);
     edit_tensor(&model.edit, "blk.2.nextn.enorm.weight")->type = RN_I32;
     refuse_nextn(&model, RUNNEL_UNSUPPORTED, "tensor blk.2.nextn.enorm.weight: type I32", false);
     edit_add_tensor(&model.edit, "blk.2.nextn.embed_tokens.weight", WIDTH, VOCAB - 1, f.embeddings[0]);
@@ -591,10 +610,10 @@ static void test_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_target),       cmocka_unit_test(test_head),
-                                       cmocka_unit_test(test_nextn),        cmocka_unit_test(test_nextn_target),
-                                       cmocka_unit_test(test_nextn_refused),
-                                       cmocka_unit_test(test_exit),         cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_target),        cmocka_unit_test(test_head),
+                                       cmocka_unit_test(test_nextn),         cmocka_unit_test(test_nextn_target),
+                                       cmocka_unit_test(test_nextn_refused), cmocka_unit_test(test_exit),
+                                       cmocka_unit_test(test_refused)};
 
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -217,11 +217,8 @@ static void test_stream(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_elementwise),
-        cmocka_unit_test(test_nan_spreads),
-        cmocka_unit_test(test_norms),
-        cmocka_unit_test(test_rope),
-        cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_elementwise), cmocka_unit_test(test_nan_spreads), cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_rope),        cmocka_unit_test(test_stream),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

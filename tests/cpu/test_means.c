@@ -60,10 +60,16 @@ static void set_hand(uint32_t window, uint32_t layer_window, runnel_kv_type type
     hand.slots[2].width = HEADS * DIM;
     hand.ks[0] = hand.kc;
     hand.vs[0] = hand.vc;
-    hand.ref = (struct rn_reference){.plan = &hand.plan, .slots = hand.slot_memory, .k = hand.ks, .v = hand.vs,
-                                     .scores = hand.scores, .sums = hand.sums, .query = hand.query, .head = hand.head};
-    hand.ref.limits = (struct rn_backend_limits){.block_tokens = PER_BLOCK, .n_blocks = 40, .context_tokens = POSITIONS,
-                                                 .kv_type = type, .mean_window = window};
+    hand.ref = (struct rn_reference){.plan = &hand.plan,
+                                     .slots = hand.slot_memory,
+                                     .k = hand.ks,
+                                     .v = hand.vs,
+                                     .scores = hand.scores,
+                                     .sums = hand.sums,
+                                     .query = hand.query,
+                                     .head = hand.head};
+    hand.ref.limits = (struct rn_backend_limits){
+        .block_tokens = PER_BLOCK, .n_blocks = 40, .context_tokens = POSITIONS, .kv_type = type, .mean_window = window};
     for (i = 0; i < 24; i++)
         hand.blocks[i] = (i * 7 + 3) % 40;
     hand.means[0] = (24 * 7 + 3) % 40;
@@ -85,9 +91,20 @@ static void set_hand(uint32_t window, uint32_t layer_window, runnel_kv_type type
 static void run_hand(uint32_t window, uint32_t layer_window, float softcap, runnel_kv_type type)
 {
     struct rn_op store = {.kind = RN_OP_KV_STORE, .out = -1, .out2 = -1, .a = 0, .b = 1, .weight = -1, .bias = -1};
-    struct rn_op attend = {.kind = RN_OP_ATTENTION, .out = 2, .out2 = -1, .a = 0, .b = -1, .weight = -1, .bias = -1,
-                           .scale = 0.7f, .heads = HEADS, .kv_heads = KV_HEADS, .k_dim = DIM, .v_dim = DIM,
-                           .window = layer_window, .softcap = softcap};
+    struct rn_op attend = {.kind = RN_OP_ATTENTION,
+                           .out = 2,
+                           .out2 = -1,
+                           .a = 0,
+                           .b = -1,
+                           .weight = -1,
+                           .bias = -1,
+                           .scale = 0.7f,
+                           .heads = HEADS,
+                           .kv_heads = KV_HEADS,
+                           .k_dim = DIM,
+                           .v_dim = DIM,
+                           .window = layer_window,
+                           .softcap = softcap};
 
     set_hand(window, layer_window, type);
     rn_reference_op(&hand.ref, &store, &hand.step);

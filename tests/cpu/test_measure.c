@@ -12,7 +12,7 @@
 #include "actors/engine.h"
 #include "base/clock.h"
 #include "cpu/kernels.h"
-#include "cpu/peak.h"
+#include "cpu/levels/peak.h"
 
 static runnel_engine *engine;
 
@@ -216,9 +216,12 @@ static void test_amid_a_stream(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plausible), cmocka_unit_test(test_short_struct),
-        cmocka_unit_test(test_refused),                  cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_loops_of_every_level),     cmocka_unit_test(test_amid_a_stream),
+        cmocka_unit_test(test_plausible),
+        cmocka_unit_test(test_short_struct),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_loops_of_every_level),
+        cmocka_unit_test(test_amid_a_stream),
     };
 
     return cmocka_run_group_tests(tests, start, stop);

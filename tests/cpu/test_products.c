@@ -29,12 +29,12 @@ struct format {
 };
 
 static const struct format formats[] = {
-    {RN_F32, {-1, -1}},  {RN_F16, {-1, -1}},   {RN_BF16, {-1, -1}},  {RN_Q4_0, {0, -1}},   {RN_Q4_1, {0, 2}},
-    {RN_Q5_0, {0, -1}},  {RN_Q5_1, {0, 2}},    {RN_Q8_0, {0, -1}},   {RN_IQ4_NL, {0, -1}}, {RN_MXFP4, {-1, -1}},
-    {RN_NVFP4, {-1, -1}}, {RN_Q2_K, {80, 82}}, {RN_Q3_K, {108, -1}}, {RN_Q4_K, {0, 2}},    {RN_Q5_K, {0, 2}},
-    {RN_Q6_K, {208, -1}}, {RN_TQ1_0, {52, -1}}, {RN_TQ2_0, {64, -1}}, {RN_IQ4_XS, {0, -1}}, {RN_IQ3_S, {0, -1}},
-    {RN_IQ3_XXS, {0, -1}}, {RN_IQ2_S, {0, -1}}, {RN_IQ2_XS, {0, -1}}, {RN_IQ2_XXS, {0, -1}}, {RN_IQ1_M, {-1, -1}},
-    {RN_IQ1_S, {0, -1}}, {RN_Q8_1, {0, -1}},
+    {RN_F32, {-1, -1}},    {RN_F16, {-1, -1}},   {RN_BF16, {-1, -1}},  {RN_Q4_0, {0, -1}},    {RN_Q4_1, {0, 2}},
+    {RN_Q5_0, {0, -1}},    {RN_Q5_1, {0, 2}},    {RN_Q8_0, {0, -1}},   {RN_IQ4_NL, {0, -1}},  {RN_MXFP4, {-1, -1}},
+    {RN_NVFP4, {-1, -1}},  {RN_Q2_K, {80, 82}},  {RN_Q3_K, {108, -1}}, {RN_Q4_K, {0, 2}},     {RN_Q5_K, {0, 2}},
+    {RN_Q6_K, {208, -1}},  {RN_TQ1_0, {52, -1}}, {RN_TQ2_0, {64, -1}}, {RN_IQ4_XS, {0, -1}},  {RN_IQ3_S, {0, -1}},
+    {RN_IQ3_XXS, {0, -1}}, {RN_IQ2_S, {0, -1}},  {RN_IQ2_XS, {0, -1}}, {RN_IQ2_XXS, {0, -1}}, {RN_IQ1_M, {-1, -1}},
+    {RN_IQ1_S, {0, -1}},   {RN_Q8_1, {0, -1}},
 };
 enum { N_FORMATS = sizeof formats / sizeof *formats };
 
@@ -483,8 +483,8 @@ static void test_not_finite(void **state)
             product(kernel, AS_MEANT, &formats[i], cols, b.weights, MAX_ROWS, b.inputs, 8, b.panel, b.alone);
             for (k = 0; k < 3; k++) {
                 b.a[2 * cols + cols / 2] = values[k];
-                quantise(level, kernel->input, b.a + 2 * cols, cols,
-                         b.inputs + 2 * rn_input_bytes(kernel->input, cols), b.values);
+                quantise(level, kernel->input, b.a + 2 * cols, cols, b.inputs + 2 * rn_input_bytes(kernel->input, cols),
+                         b.values);
                 for (way = DIRECT; way < WAYS; way++) {
                     if (!has_way(kernel, way))
                         continue;
@@ -624,9 +624,9 @@ static void test_lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),     cmocka_unit_test(test_odd_rows), cmocka_unit_test(test_long_rows),
-        cmocka_unit_test(test_extremes),     cmocka_unit_test(test_not_finite), cmocka_unit_test(test_levels_agree),
-        cmocka_unit_test(test_own_kernels),  cmocka_unit_test(test_quantise), cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_products),    cmocka_unit_test(test_odd_rows),   cmocka_unit_test(test_long_rows),
+        cmocka_unit_test(test_extremes),    cmocka_unit_test(test_not_finite), cmocka_unit_test(test_levels_agree),
+        cmocka_unit_test(test_own_kernels), cmocka_unit_test(test_quantise),   cmocka_unit_test(test_lines),
     };
     int failed;
 

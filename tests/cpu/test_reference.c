@@ -83,8 +83,15 @@ static void prepare_step(struct ordered *o, uint32_t position, const uint32_t *b
     memset(o, 0, sizeof *o);
     o->row = (struct rn_step_row){.token = (int32_t)(position * 5 % VOCAB), .position = position};
     o->seq = (struct rn_step_seq){.blocks = blocks, .n_blocks = 4};
-    o->step = (struct rn_step){.n_rows = 1, .n_seqs = 1, .n_outs = 1, .rows = &o->row, .seqs = &o->seq,
-                               .logits = o->logits, .status = RUNNEL_DEVICE, .on_done = on_done, .user = o};
+    o->step = (struct rn_step){.n_rows = 1,
+                               .n_seqs = 1,
+                               .n_outs = 1,
+                               .rows = &o->row,
+                               .seqs = &o->seq,
+                               .logits = o->logits,
+                               .status = RUNNEL_DEVICE,
+                               .on_done = on_done,
+                               .user = o};
 }
 
 static void await(uint32_t n)

@@ -44,16 +44,30 @@ static int setup(void **state)
 
     (void)state;
     memset(&b, 0, sizeof b);
-    b.plan = (struct rn_plan){.n_slots = SLOTS, .slots = b.slots, .n_weights = 2, .weights = b.weights, .n_ropes = 1,
-                              .ropes = &b.rope, .n_kv_layers = 1, .kv_layers = &b.layer};
+    b.plan = (struct rn_plan){.n_slots = SLOTS,
+                              .slots = b.slots,
+                              .n_weights = 2,
+                              .weights = b.weights,
+                              .n_ropes = 1,
+                              .ropes = &b.rope,
+                              .n_kv_layers = 1,
+                              .kv_layers = &b.layer};
     for (i = 0; i < SLOTS; i++)
         b.slot_memory[i] = b.f[i];
     b.slot_memory[3] = b.ids;
     b.ks[0] = b.k;
     b.vs[0] = b.v;
     b.rope.inv_freq = b.inv_freq;
-    b.ref = (struct rn_reference){.plan = &b.plan, .slots = b.slot_memory, .k = b.ks, .v = b.vs, .row = b.row,
-                                  .bias = b.bias, .scores = b.scores, .sums = b.sums, .query = b.query, .head = b.head,
+    b.ref = (struct rn_reference){.plan = &b.plan,
+                                  .slots = b.slot_memory,
+                                  .k = b.ks,
+                                  .v = b.vs,
+                                  .row = b.row,
+                                  .bias = b.bias,
+                                  .scores = b.scores,
+                                  .sums = b.sums,
+                                  .query = b.query,
+                                  .head = b.head,
                                   .selected = b.selected};
     b.ref.limits = (struct rn_backend_limits){.max_rows = CONTEXT,
                                               .max_seqs = 2,
@@ -89,8 +103,8 @@ static void put(uint32_t slot, uint32_t n, ...)
 static void weight(uint32_t index, uint32_t type, uint32_t cols, uint32_t rows, uint32_t experts, const void *data)
 {
     b.tensors[index] = (struct rn_tensor){.type = type, .data = data};
-    b.weights[index] = (struct rn_weight){&b.tensors[index], rn_type(type), type, cols, rows, experts,
-                                          rn_type_bytes(rn_type(type), cols)};
+    b.weights[index] = (struct rn_weight){
+        &b.tensors[index], rn_type(type), type, cols, rows, experts, rn_type_bytes(rn_type(type), cols)};
 }
 
 /* Slot 0 (and 1) to slot 2. */
@@ -526,9 +540,8 @@ int main(void)
         cmocka_unit_test_setup(matmul, setup),      cmocka_unit_test_setup(sums_are_in_double, setup),
         cmocka_unit_test_setup(elementwise, setup), cmocka_unit_test_setup(rope, setup),
         cmocka_unit_test_setup(attention, setup),   cmocka_unit_test_setup(caches_round, setup),
-        cmocka_unit_test_setup(features, setup),
-        cmocka_unit_test_setup(route, setup),       cmocka_unit_test_setup(experts, setup),
-        cmocka_unit_test_setup(select_rows, setup),
+        cmocka_unit_test_setup(features, setup),    cmocka_unit_test_setup(route, setup),
+        cmocka_unit_test_setup(experts, setup),     cmocka_unit_test_setup(select_rows, setup),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -334,8 +334,8 @@ static void test_cores(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_barriers), cmocka_unit_test(test_order),   cmocka_unit_test(test_many_submitters),
-        cmocka_unit_test(test_parked),   cmocka_unit_test(test_refusal), cmocka_unit_test(test_cores),
+        cmocka_unit_test(test_barriers),  cmocka_unit_test(test_order),   cmocka_unit_test(test_many_submitters),
+        cmocka_unit_test(test_parked),    cmocka_unit_test(test_refusal), cmocka_unit_test(test_cores),
         cmocka_unit_test(test_two_teams),
     };
 

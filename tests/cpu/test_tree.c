@@ -35,7 +35,7 @@ struct run {
     struct rn_team *team;
     struct rn_backend *backend;
     struct rn_backend_limits limits;
-    uint32_t *blocks;   /* [2 * SEQS][per_seq]: of the trees' sequences, and of plain ones */
+    uint32_t *blocks; /* [2 * SEQS][per_seq]: of the trees' sequences, and of plain ones */
     uint32_t per_seq;
     bool done;
     float logits[ROWS * VOCAB];
@@ -43,7 +43,7 @@ struct run {
 
 /* A sequence: its text, a tree behind it, and a branch that is taken. */
 struct text {
-    uint32_t n;                  /* computed before the tree */
+    uint32_t n; /* computed before the tree */
     int32_t tokens[CONTEXT];
     uint32_t n_tree;
     int32_t parents[TREE], candidates[TREE]; /* parents within the tree; the first one is its root */
@@ -64,9 +64,14 @@ static void begin(struct run *run, const char *level, uint32_t threads, uint32_t
 
     memset(run, 0, sizeof *run);
     run->per_seq = CONTEXT / block_tokens + 1;
-    run->limits = (struct rn_backend_limits){.max_rows = ROWS, .max_seqs = SEQS, .max_outs = ROWS,
-                                             .n_blocks = 2 * SEQS * run->per_seq, .block_tokens = block_tokens,
-                                             .context_tokens = CONTEXT, .kv_type = type, .tree_depth = DEPTH};
+    run->limits = (struct rn_backend_limits){.max_rows = ROWS,
+                                             .max_seqs = SEQS,
+                                             .max_outs = ROWS,
+                                             .n_blocks = 2 * SEQS * run->per_seq,
+                                             .block_tokens = block_tokens,
+                                             .context_tokens = CONTEXT,
+                                             .kv_type = type,
+                                             .tree_depth = DEPTH};
     run->team = rn_team_new(&f.heap, threads);
     run->backend = strcmp(level, "reference") == 0
                        ? rn_cpu_reference_new(&f.heap, run->team)
@@ -182,8 +187,8 @@ static void run_trees(struct run *run, struct text *texts, uint32_t n)
         seqs[s] = table(run, s);
         for (uint32_t i = 0; i < texts[s].n_tree; i++, step.n_rows++) {
             parents[step.n_rows] = i == 0 ? -1 : (int32_t)first + texts[s].parents[i];
-            rows[step.n_rows] = (struct rn_step_row){texts[s].candidates[i], texts[s].n + texts[s].depth[i], s,
-                                                     (int32_t)step.n_outs++};
+            rows[step.n_rows] =
+                (struct rn_step_row){texts[s].candidates[i], texts[s].n + texts[s].depth[i], s, (int32_t)step.n_outs++};
         }
     }
     submit(run, &step);

@@ -1,4 +1,4 @@
-/* cpu/unpack.h against the decoders of model/: random blocks of every format with every code of its
+/* cpu/levels/unpack.h against the decoders of model/: random blocks of every format with every code of its
  * scales, and the bounds that kernels rely on. */
 #include <math.h>
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "cpu/unpack.h"
+#include "cpu/levels/unpack.h"
 
 enum { BLOCKS = 512, MAX_BYTES = 210 }; /* enough to meet nearly all points of the largest grid */
 
@@ -74,17 +74,17 @@ static void check256(uint32_t id, uint32_t at, const struct rn_block256 *w)
 }
 
 /* Block by block, by a constant type as the kernels have it. */
-#define CHECK(id, width, ...)                                              \
-    do {                                                                   \
-        struct rn_block##width w;                                          \
-        uint32_t b;                                                        \
-                                                                           \
-        random_blocks(id, (const int[2]){__VA_ARGS__});                    \
-        for (b = 0; b < BLOCKS * rn_type(id)->elements / width; b++) {     \
-            memset(&w, 0x7f, sizeof w);                                    \
-            rn_unpack##width(id, weights, b, &w);                          \
-            check##width(id, b, &w);                                       \
-        }                                                                  \
+#define CHECK(id, width, ...)                                          \
+    do {                                                               \
+        struct rn_block##width w;                                      \
+        uint32_t b;                                                    \
+                                                                       \
+        random_blocks(id, (const int[2]){__VA_ARGS__});                \
+        for (b = 0; b < BLOCKS * rn_type(id)->elements / width; b++) { \
+            memset(&w, 0x7f, sizeof w);                                \
+            rn_unpack##width(id, weights, b, &w);                      \
+            check##width(id, b, &w);                                   \
+        }                                                              \
     } while (0)
 
 static void test_blocks_of_32(void **state)

@@ -12,20 +12,23 @@ struct CMUnitTest {
     void (*run)(void **state);
 };
 
-#define cmocka_unit_test(function) {#function, function}
+#define cmocka_unit_test(function) \
+    {                              \
+#function, function        \
+    }
 
-#define fail_msg(...)                                        \
-    do {                                                     \
-        fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);      \
-        fprintf(stderr, __VA_ARGS__);                        \
-        fputc('\n', stderr);                                 \
-        exit(1);                                             \
+#define fail_msg(...)                                   \
+    do {                                                \
+        fprintf(stderr, "%s:%d: ", __FILE__, __LINE__); \
+        fprintf(stderr, __VA_ARGS__);                   \
+        fputc('\n', stderr);                            \
+        exit(1);                                        \
     } while (0)
 
-#define assert_true(condition)                               \
-    do {                                                     \
-        if (!(condition))                                    \
-            fail_msg("%s", #condition);                      \
+#define assert_true(condition)          \
+    do {                                \
+        if (!(condition))               \
+            fail_msg("%s", #condition); \
     } while (0)
 
 #define assert_false(condition) assert_true(!(condition))

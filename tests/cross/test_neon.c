@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "cpu/levels_arm.h"
-#include "cpu/unpack.h"
+#include "cpu/levels/levels_arm.h"
+#include "cpu/levels/unpack.h"
 
 enum { ROWS = 8, COLS = 512, INPUTS = 7, MOST_BYTES = COLS / 32 * 34 };
 
@@ -46,8 +46,14 @@ static void test_choice(void **state)
 
 static void product(const struct rn_kernel *kernel, uint32_t type, uint32_t n, float out[INPUTS][ROWS])
 {
-    struct rn_matmul m = {.weights = weights, .row_bytes = rn_type_bytes(rn_type(type), COLS), .rows = ROWS, .step = 1,
-                          .cols = COLS, .type = rn_type(type), .panel = panel, .n = n};
+    struct rn_matmul m = {.weights = weights,
+                          .row_bytes = rn_type_bytes(rn_type(type), COLS),
+                          .rows = ROWS,
+                          .step = 1,
+                          .cols = COLS,
+                          .type = rn_type(type),
+                          .panel = panel,
+                          .n = n};
     uint32_t i;
 
     for (i = 0; i < n; i++) {

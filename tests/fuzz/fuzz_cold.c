@@ -10,8 +10,8 @@
 
 #include "base/check.h"
 #include "cache/block_codec.h"
-#include "cache/bytes.h"
-#include "cache/cold_format.h"
+#include "base/bytes.h"
+#include "cache/store/cold_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);

@@ -13,7 +13,7 @@
 #include <xxhash.h>
 
 #include "base/check.h"
-#include "cache/session_file.h"
+#include "cache/store/session_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -184,8 +184,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     const char *folder = getenv("RUNNEL_FUZZ_SEEDS");
     int32_t tokens[] = {1, 2, 300, 4000, 50000};
     uint8_t note[] = "[{\"role\":\"user\"}]", blocks[3 * 24] = {1, 2, 3};
-    struct content content = {{.block_tokens = 2, .block_bytes = 24, .note_bytes = 17, .n_tokens = 5, .n_computed = 5,
-                               .n_blocks = 3}, tokens, note, blocks};
+    struct content content = {
+        {.block_tokens = 2, .block_bytes = 24, .note_bytes = 17, .n_tokens = 5, .n_computed = 5, .n_blocks = 3},
+        tokens,
+        note,
+        blocks};
 
     (void)argc;
     (void)argv;

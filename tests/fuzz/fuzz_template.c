@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #include "base/check.h"
-#include "text/template.h"
+#include "text/template/template.h"
 #include "text/vocab.h"
 
 #define MARK "CONTEXT"

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "model/gguf.h"
 #include "text/piece_stream.h"
-#include "text/template.h"
+#include "text/template/template.h"
 #include "text/vocab.h"
 
 #define MARK "TEXT"
@@ -266,9 +266,10 @@ static void write_spm(const char *folder)
 /* One vocabulary that serves every model that is not BPE by bytes. */
 static void write_model(const char *folder, const char *model, const char *pre, const char *name)
 {
-    static const char *const tokens[] = {"<unk>", "<s>", "</s>", "<0x0A>", "<0xC3>", "<0xA9>", BLOCK, "a", "b",
-                                         BLOCK "a", "ab", BLOCK "ab", "<mask>", "\\x0a\\t", "\xc3\xa9", "\n\n",
-                                         "<dna>", "</dna>", "<oov>", "ACGTAA\xee\x80\x80"};
+    static const char *const tokens[] = {"<unk>",  "<s>",      "</s>",   "<0x0A>",   "<0xC3>",
+                                         "<0xA9>", BLOCK,      "a",      "b",        BLOCK "a",
+                                         "ab",     BLOCK "ab", "<mask>", "\\x0a\\t", "\xc3\xa9",
+                                         "\n\n",   "<dna>",    "</dna>", "<oov>",    "ACGTAA\xee\x80\x80"};
     static const int32_t types[] = {2, 3, 3, 6, 6, 6, 1, 1, 1, 1, 1, 1, 3, 1, 1, 1, 1, 1, 1, 1};
     static const float scores[] = {0, 0, 0, 0, 0, 0, -9, -8, -7, -2, -1, -3, 0, -4, -5, -6, -1, -1, -1, -1};
     static const char *const merges[] = {"a b", BLOCK " a", BLOCK " ab"};
@@ -297,15 +298,16 @@ static void write_model(const char *folder, const char *model, const char *pre, 
     put_bytes(&seed, "tokenizer.ggml.precompiled_charsmap", map, sizeof map);
     put_id(&seed, "tokenizer.ggml.bos_token_id", 1);
     put_id(&seed, "tokenizer.ggml.unknown_token_id", 0);
-    seed_end(&seed, "ab  \xc3\x89" "aB<s>  <mask>\xc3\xa9\n\n\xe4\xb8\x80 \xea\xb0\x80 <dna>acgT</dna>b");
+    seed_end(&seed, "ab  \xc3\x89"
+                    "aB<s>  <mask>\xc3\xa9\n\n\xe4\xb8\x80 \xea\xb0\x80 <dna>acgT</dna>b");
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     static const char *const pres[] = {
-        "default", "gpt-2", "llama-bpe", "qwen2", "starcoder", "falcon", "deepseek-llm", "deepseek-coder", "jais-2",
-        "exaone-moe", "deepseek-v3", "spark2_5", "afmoe", "youtu", "tekken", "gpt-4o", "tiny_aya", "kimi-k2",
-        "superbpe", "viking", "chameleon", "laguna"};
+        "default",  "gpt-2",      "llama-bpe",   "qwen2",    "starcoder", "falcon", "deepseek-llm", "deepseek-coder",
+        "jais-2",   "exaone-moe", "deepseek-v3", "spark2_5", "afmoe",     "youtu",  "tekken",       "gpt-4o",
+        "tiny_aya", "kimi-k2",    "superbpe",    "viking",   "chameleon", "laguna"};
     static const char *const models[][3] = {{"t5", "default", "x"},        {"bert", "default", "modern-bert"},
                                             {"rwkv", "default", "phi-3"},  {"plamo2", "jina-v2-code", "x"},
                                             {"gemma4", "default", "x"},    {"whitespace", "whitespace", "phi3"},

@@ -194,9 +194,12 @@ static void test_stress(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_take_all_give_all),     cmocka_unit_test(test_refusal_holds_nothing),
-        cmocka_unit_test(test_too_large),             cmocka_unit_test(test_no_cells),
-        cmocka_unit_test(test_double_give_is_caught), cmocka_unit_test(test_stress),
+        cmocka_unit_test(test_take_all_give_all),
+        cmocka_unit_test(test_refusal_holds_nothing),
+        cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_no_cells),
+        cmocka_unit_test(test_double_give_is_caught),
+        cmocka_unit_test(test_stress),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,10 +45,10 @@ void w_align(struct writer *w, size_t alignment)
     w_zeros(w, (alignment - w->n % alignment) % alignment);
 }
 
-#define WRITE(name, type)                  \
+#define WRITE(name, type)                   \
     void w_##name(struct writer *w, type v) \
-    {                                      \
-        w_raw(w, &v, sizeof v);            \
+    {                                       \
+        w_raw(w, &v, sizeof v);             \
     }
 WRITE(u8, uint8_t)
 WRITE(u16, uint16_t)
@@ -96,8 +96,7 @@ void w_key_array(struct writer *w, const char *key, uint32_t item, uint64_t coun
     w_u64(w, count);
 }
 
-void w_tensor(struct writer *w, const char *name, uint32_t n_dims, const uint64_t *dims, uint32_t type,
-              uint64_t offset)
+void w_tensor(struct writer *w, const char *name, uint32_t n_dims, const uint64_t *dims, uint32_t type, uint64_t offset)
 {
     w_string(w, name);
     w_u32(w, n_dims);

@@ -30,7 +30,10 @@ void edit_from(struct model_edit *edit, const struct rn_gguf *gguf)
         struct edit_key *key = &edit->keys[i];
 
         copy_name(key->name, sizeof key->name, entry->key);
-        *key = (struct edit_key){.type = entry->type, .item = entry->item, .count = entry->count, .data = entry->data,
+        *key = (struct edit_key){.type = entry->type,
+                                 .item = entry->item,
+                                 .count = entry->count,
+                                 .data = entry->data,
                                  .bytes = entry->data_bytes};
         copy_name(key->name, sizeof key->name, entry->key);
     }
@@ -38,8 +41,8 @@ void edit_from(struct model_edit *edit, const struct rn_gguf *gguf)
         const struct rn_tensor *from = rn_gguf_tensor(gguf, i);
         struct edit_tensor *tensor = &edit->tensors[i];
 
-        *tensor = (struct edit_tensor){.n_dims = from->n_dims, .type = from->type, .data = from->data,
-                                       .bytes = (size_t)from->bytes};
+        *tensor = (struct edit_tensor){
+            .n_dims = from->n_dims, .type = from->type, .data = from->data, .bytes = (size_t)from->bytes};
         memcpy(tensor->dims, from->dims, sizeof tensor->dims);
         copy_name(tensor->name, sizeof tensor->name, from->name);
     }
@@ -127,8 +130,11 @@ void edit_add_tensor(struct model_edit *edit, const char *name, uint64_t cols, u
     struct edit_tensor *tensor = &edit->tensors[edit->n_tensors++];
 
     assert_true(edit->n_tensors <= sizeof edit->tensors / sizeof edit->tensors[0]);
-    *tensor = (struct edit_tensor){.n_dims = rows == 1 ? 1 : 2, .type = RN_F32, .dims = {cols, rows, 1, 1},
-                                   .data = data, .bytes = (size_t)(cols * rows) * sizeof *data};
+    *tensor = (struct edit_tensor){.n_dims = rows == 1 ? 1 : 2,
+                                   .type = RN_F32,
+                                   .dims = {cols, rows, 1, 1},
+                                   .data = data,
+                                   .bytes = (size_t)(cols * rows) * sizeof *data};
     snprintf(tensor->name, sizeof tensor->name, "%s", name);
 }
 
@@ -173,10 +179,9 @@ static void add_block(struct model_edit *edit, uint32_t block, uint32_t experts)
         const char *name;
         uint32_t cols, rows, experts;
     } tensors[] = {
-        {"attn_norm", WIDTH, 1, 0}, {"attn_q", WIDTH, WIDTH, 0}, {"attn_k", WIDTH, WIDTH / 2, 0},
-        {"attn_v", WIDTH, WIDTH / 2, 0},
-        {"attn_output", WIDTH, WIDTH, 0}, {"ffn_norm", WIDTH, 1, 0},
-        {"ffn_gate", WIDTH, FEED, 1}, {"ffn_up", WIDTH, FEED, 1}, {"ffn_down", FEED, WIDTH, 1},
+        {"attn_norm", WIDTH, 1, 0},      {"attn_q", WIDTH, WIDTH, 0},      {"attn_k", WIDTH, WIDTH / 2, 0},
+        {"attn_v", WIDTH, WIDTH / 2, 0}, {"attn_output", WIDTH, WIDTH, 0}, {"ffn_norm", WIDTH, 1, 0},
+        {"ffn_gate", WIDTH, FEED, 1},    {"ffn_up", WIDTH, FEED, 1},       {"ffn_down", FEED, WIDTH, 1},
     };
     char name[64];
     size_t i;

@@ -8,7 +8,7 @@ struct edit_key {
     char name[96];
     uint32_t type, item;
     uint64_t count;
-    const void *data;          /* as in the file; borrowed, or `own` where NULL */
+    const void *data; /* as in the file; borrowed, or `own` where NULL */
     size_t bytes;
     unsigned char own[64];
 };
@@ -17,8 +17,8 @@ struct edit_tensor {
     char name[64];
     uint32_t n_dims, type;
     uint64_t dims[4];
-    const void *data;          /* borrowed */
-    size_t bytes;              /* of data; what the shape needs more is written as zeros */
+    const void *data; /* borrowed */
+    size_t bytes;     /* of data; what the shape needs more is written as zeros */
 };
 
 struct model_edit {

@@ -223,12 +223,12 @@ static void test_round_trip(void **state)
 }
 
 /* The call failed with FORMAT and a sentence that names the key; `value` was left alone. */
-#define REFUSED(call, key)                                \
-    do {                                                  \
-        runnel_error error = {0};                         \
-        assert_int_equal(call, RUNNEL_FORMAT);            \
-        assert_int_equal(error.status, RUNNEL_FORMAT);    \
-        assert_non_null(strstr(error.message, key));      \
+#define REFUSED(call, key)                                   \
+    do {                                                     \
+        runnel_error error = {0};                            \
+        assert_int_equal(call, RUNNEL_FORMAT);               \
+        assert_int_equal(error.status, RUNNEL_FORMAT);       \
+        assert_non_null(strstr(error.message, key));         \
         assert_non_null(strstr(error.message, "test.gguf")); \
     } while (0)
 

@@ -34,8 +34,8 @@ static const char *in_directory(const char *name)
 
 static int teardown(void **state)
 {
-    static const char *const names[] = {"m-00001-of-00003.gguf", "m-00002-of-00003.gguf", "m-00003-of-00003.gguf",
-                                        "m.gguf", "fifo", "empty"};
+    static const char *const names[] = {
+        "m-00001-of-00003.gguf", "m-00002-of-00003.gguf", "m-00003-of-00003.gguf", "m.gguf", "fifo", "empty"};
 
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -52,8 +52,8 @@ static int teardown(void **state)
 struct part_spec {
     uint64_t no, count, total; /* NONE: the key is left out */
     uint32_t n_tensors;
-    const char *rename;        /* of the first tensor */
-    size_t cut;                /* bytes missing at the end */
+    const char *rename; /* of the first tensor */
+    size_t cut;         /* bytes missing at the end */
 };
 
 static const char *part_name(uint32_t part)
@@ -192,24 +192,24 @@ static void test_split(void **state)
 }
 
 /* what is changed in parts `p`, status, and what the sentence names */
-#define SPLIT_DEFECTS(X)                                                       \
-    X(p[0].no = 1, FORMAT, "00001-of-00003", "split.no")                       \
-    X(p[0].no = NONE, FORMAT, "00001-of-00003", "split.no")                    \
-    X(p[0].total = NONE, FORMAT, "00001-of-00003", "split.tensors.count")      \
-    X(p[0].total = 0, FORMAT, "00001-of-00003", "split.tensors.count")         \
-    X(p[0].total = UINT32_MAX, FORMAT, "00001-of-00003", "split.tensors.count")\
-    X(p[0].count = 2, FORMAT, "00001-of-00003", "-00001-of-00002.gguf")        \
-    X(p[0].count = 65535, FORMAT, "00001-of-00003", "-00001-of-65535.gguf")    \
-    X(p[1].no = 0, FORMAT, "00002-of-00003", "split.no")                       \
-    X(p[1].no = 2, FORMAT, "00002-of-00003", "split.no")                       \
-    X(p[1].no = NONE, FORMAT, "00002-of-00003", "split.no")                    \
-    X(p[2].count = 2, FORMAT, "00003-of-00003", "split.count")                 \
-    X(p[2].count = NONE, FORMAT, "00003-of-00003", "split.count")              \
-    X(p[1].total = 5, FORMAT, "00002-of-00003", "split.tensors.count")         \
-    X(p[2].n_tensors = 4, FORMAT, "00003-of-00003", "split.tensors.count")     \
-    X(p[2].n_tensors = 2, FORMAT, "00001-of-00003", "split.tensors.count")     \
-    X(p[2].rename = "p0.0", FORMAT, "tensor p0.0", "twice")                    \
-    X(p[1].cut = 1, FORMAT, "00002-of-00003", "tensor p1.1")                   \
+#define SPLIT_DEFECTS(X)                                                        \
+    X(p[0].no = 1, FORMAT, "00001-of-00003", "split.no")                        \
+    X(p[0].no = NONE, FORMAT, "00001-of-00003", "split.no")                     \
+    X(p[0].total = NONE, FORMAT, "00001-of-00003", "split.tensors.count")       \
+    X(p[0].total = 0, FORMAT, "00001-of-00003", "split.tensors.count")          \
+    X(p[0].total = UINT32_MAX, FORMAT, "00001-of-00003", "split.tensors.count") \
+    X(p[0].count = 2, FORMAT, "00001-of-00003", "-00001-of-00002.gguf")         \
+    X(p[0].count = 65535, FORMAT, "00001-of-00003", "-00001-of-65535.gguf")     \
+    X(p[1].no = 0, FORMAT, "00002-of-00003", "split.no")                        \
+    X(p[1].no = 2, FORMAT, "00002-of-00003", "split.no")                        \
+    X(p[1].no = NONE, FORMAT, "00002-of-00003", "split.no")                     \
+    X(p[2].count = 2, FORMAT, "00003-of-00003", "split.count")                  \
+    X(p[2].count = NONE, FORMAT, "00003-of-00003", "split.count")               \
+    X(p[1].total = 5, FORMAT, "00002-of-00003", "split.tensors.count")          \
+    X(p[2].n_tensors = 4, FORMAT, "00003-of-00003", "split.tensors.count")      \
+    X(p[2].n_tensors = 2, FORMAT, "00001-of-00003", "split.tensors.count")      \
+    X(p[2].rename = "p0.0", FORMAT, "tensor p0.0", "twice")                     \
+    X(p[1].cut = 1, FORMAT, "00002-of-00003", "tensor p1.1")                    \
     X(p[2].cut = 250, FORMAT, "00003-of-00003", "tensor p2.")
 
 static void test_split_defects(void **state)
@@ -217,10 +217,10 @@ static void test_split_defects(void **state)
     struct part_spec p[PARTS];
 
     (void)state;
-#define SPLIT_DEFECT(change, status, first, second)                         \
-    good_parts(p);                                                          \
-    change;                                                                 \
-    save_parts(p);                                                          \
+#define SPLIT_DEFECT(change, status, first, second) \
+    good_parts(p);                                  \
+    change;                                         \
+    save_parts(p);                                  \
     expect_refusal(part_name(0), RUNNEL_##status, first, second);
     SPLIT_DEFECTS(SPLIT_DEFECT)
 }

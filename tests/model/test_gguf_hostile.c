@@ -66,10 +66,15 @@ static struct text long_of(uint64_t n)
 static struct spec good(void)
 {
     return (struct spec){
-        .magic = "GGUF", .version = 3, .n_entries = AS_IT_IS, .n_tensors = AS_IT_IS,
-        .alignment_type = RN_GGUF_U32, .alignment = 32,
-        .key = TEXT("the.key"), .type = RN_GGUF_U8,
-        .first = {TEXT("first"), 2, {8, 2, 1, 1, 1}, RN_F32, 0},   /* 64 bytes */
+        .magic = "GGUF",
+        .version = 3,
+        .n_entries = AS_IT_IS,
+        .n_tensors = AS_IT_IS,
+        .alignment_type = RN_GGUF_U32,
+        .alignment = 32,
+        .key = TEXT("the.key"),
+        .type = RN_GGUF_U8,
+        .first = {TEXT("first"), 2, {8, 2, 1, 1, 1}, RN_F32, 0},      /* 64 bytes */
         .second = {TEXT("second"), 2, {32, 2, 1, 1, 1}, RN_Q4_0, 64}, /* 36 bytes */
         .data_bytes = 64 + 36,
     };
@@ -102,7 +107,10 @@ static void write_spec(struct writer *w, struct spec *s)
     w_key(w, "general.alignment", s->alignment_type);
     w_raw(w, &s->alignment, s->alignment_type == RN_GGUF_U64 ? 8 : s->alignment_type == RN_GGUF_BOOL ? 1 : 4);
     if (s->alignment_type == RN_GGUF_STRING)
-        w_raw(w, "\0\0\0\0" "32", 6); /* with the 4 bytes before: length 2 or 32 */
+        w_raw(w,
+              "\0\0\0\0"
+              "32",
+              6); /* with the 4 bytes before: length 2 or 32 */
     if (s->alignment_type == RN_GGUF_ARRAY) {
         w_u64(w, 1);
         w_u32(w, 32);
@@ -149,132 +157,132 @@ static void typed(struct shape *t, uint32_t type, uint64_t row)
 }
 
 /* title, status, what the sentence must name, what is done to the file `s` */
-#define DEFECTS(X)                                                                                             \
-    X(magic_wrong, FORMAT, "not a GGUF", s->magic = "GGUf")                                                    \
-    X(magic_older, FORMAT, "not a GGUF", s->magic = "ggml")                                                    \
-    X(version_0, UNSUPPORTED, "version 0", s->version = 0)                                                     \
-    X(version_1, UNSUPPORTED, "version 1", s->version = 1)                                                     \
-    X(version_4, UNSUPPORTED, "version 4", s->version = 4)                                                     \
-    X(version_max, UNSUPPORTED, "version 4294967295", s->version = UINT32_MAX)                                 \
-    X(big_endian, UNSUPPORTED, "big-endian", s->version = 0x03000000)                                          \
-    X(tensors_max, FORMAT, "tensors", s->n_tensors = MAX)                                                      \
-    X(tensors_sign, FORMAT, "tensors", s->n_tensors = SIGN)                                                    \
-    X(tensors_wrap, FORMAT, "tensors", s->n_tensors = MAX / sizeof(struct rn_tensor) + 2)                      \
-    X(tensors_2_32, FORMAT, "tensors", s->n_tensors = (uint64_t)1 << 32)                                       \
-    X(tensors_no_room, FORMAT, "1000 tensors", s->n_tensors = 1000)                                            \
-    X(tensors_one_more, FORMAT, "tensor number 2", s->n_tensors = 3)                                           \
-    X(entries_max, FORMAT, "keys", s->n_entries = MAX)                                                         \
-    X(entries_sign, FORMAT, "keys", s->n_entries = SIGN)                                                       \
-    X(entries_wrap, FORMAT, "keys", s->n_entries = MAX / sizeof(struct rn_gguf_entry) + 2)                     \
-    X(entries_2_32, FORMAT, "keys", s->n_entries = (uint64_t)1 << 32)                                          \
-    X(entries_no_room, FORMAT, "1000 keys", s->n_entries = 1000)                                               \
-    X(entries_one_more, FORMAT, "tensor number 0", s->n_entries = 4) /* the first tensor passes for a key */   \
-    X(entries_one_less, FORMAT, "tensor last", s->n_entries = 2)                                               \
-    X(key_length_max, FORMAT, "key number 1", s->key.claim = MAX)                                              \
-    X(key_length_sign, FORMAT, "key number 1", s->key.claim = SIGN)                                            \
-    X(key_length_over, FORMAT, "key number 1", s->key.claim = 65536)                                           \
-    X(key_too_long, FORMAT, "key number 1", s->key = long_of(65536))                                           \
-    X(key_length_past_end, FORMAT, "key number 1", s->key.claim = 60000)                                       \
-    X(key_empty, FORMAT, "key number 1", s->key = TEXT(""))                                                    \
-    X(key_nul, FORMAT, "key number 1", s->key = TEXT("the\0key"))                                              \
-    X(key_escape, FORMAT, "key number 1", s->key = TEXT("\x1b[2Jkey"))                                         \
-    X(key_delete, FORMAT, "key number 1", s->key = TEXT("key\x7f"))                                            \
-    X(key_byte_ff, FORMAT, "key number 1", s->key = TEXT("key\xff"))                                           \
-    X(key_overlong, FORMAT, "key number 1", s->key = TEXT("\xc0\x80"))                                         \
-    X(key_overlong_3, FORMAT, "key number 1", s->key = TEXT("\xe0\x9f\xbf"))                                   \
-    X(key_overlong_4, FORMAT, "key number 1", s->key = TEXT("\xf0\x8f\xbf\xbf"))                               \
-    X(key_surrogate, FORMAT, "key number 1", s->key = TEXT("\xed\xa0\x80"))                                    \
-    X(key_too_high, FORMAT, "key number 1", s->key = TEXT("\xf4\x90\x80\x80"))                                 \
-    X(key_cut, FORMAT, "key number 1", s->key = TEXT("key\xe2\x82"))                                           \
-    X(key_twice, FORMAT, "key last", s->key = TEXT("last"))                                                    \
-    X(type_13, FORMAT, "key the.key", s->type = 13)                                                            \
-    X(type_max, FORMAT, "key the.key", s->type = UINT32_MAX)                                                   \
-    X(string_max, FORMAT, "key the.key", string_value(s, MAX + 1))                                             \
-    X(string_sign, FORMAT, "key the.key", string_value(s, SIGN))                                               \
-    X(string_2_gib, FORMAT, "key the.key", string_value(s, (uint64_t)1 << 31))                                 \
-    X(string_past_end, FORMAT, "key the.key", string_value(s, 100000))                                         \
-    X(bool_2, FORMAT, "key the.key", (s->type = RN_GGUF_BOOL, w_u8(&s->value, 2)))                             \
-    X(bools_255, FORMAT, "key the.key", (array(s, RN_GGUF_BOOL, 3, 2), w_u8(&s->value, 255)))                  \
-    X(array_type_13, FORMAT, "key the.key", array(s, 13, 1, 8))                                                \
-    X(array_type_max, FORMAT, "key the.key", array(s, UINT32_MAX, 1, 8))                                       \
-    X(array_nested, FORMAT, "array of arrays", array(s, RN_GGUF_ARRAY, 1, 20))                                 \
-    X(array_nested_empty, FORMAT, "key the.key", array(s, RN_GGUF_ARRAY, 0, 0))                                \
-    X(array_count_max, FORMAT, "key the.key", array(s, RN_GGUF_U8, MAX + 1, 8))                                \
-    X(array_count_sign, FORMAT, "key the.key", array(s, RN_GGUF_I32, SIGN, 8))                                 \
-    X(array_count_wrap_8, FORMAT, "key the.key", array(s, RN_GGUF_F64, (uint64_t)1 << 61, 8))                  \
-    X(array_count_wrap_4, FORMAT, "key the.key", array(s, RN_GGUF_F32, ((uint64_t)1 << 62) + 1, 8))            \
-    X(array_past_end, FORMAT, "key the.key", array(s, RN_GGUF_U8, 100000, 8))                                  \
-    X(strings_count_max, FORMAT, "key the.key", array(s, RN_GGUF_STRING, MAX + 1, 8))                          \
-    X(strings_count_wrap, FORMAT, "key the.key", array(s, RN_GGUF_STRING, ((uint64_t)1 << 61) + 1, 8))         \
-    X(strings_length_max, FORMAT, "key the.key", (array(s, RN_GGUF_STRING, 1, 0), w_u64(&s->value, MAX + 1)))  \
-    X(alignment_0, FORMAT, "general.alignment", s->alignment = 0)                                              \
-    X(alignment_3, FORMAT, "general.alignment", s->alignment = 3)                                              \
-    X(alignment_48, FORMAT, "general.alignment", s->alignment = 48)                                            \
-    X(alignment_over, FORMAT, "general.alignment", s->alignment = 131072)                                      \
-    X(alignment_2_31, FORMAT, "general.alignment", s->alignment = (uint64_t)1 << 31)                           \
-    X(alignment_max, FORMAT, "general.alignment", s->alignment = UINT32_MAX)                                   \
-    X(alignment_i32, FORMAT, "general.alignment", s->alignment_type = RN_GGUF_I32)                             \
-    X(alignment_u64, FORMAT, "general.alignment", s->alignment_type = RN_GGUF_U64)                             \
-    X(alignment_f32, FORMAT, "general.alignment", s->alignment_type = RN_GGUF_F32)                             \
-    X(alignment_bool, FORMAT, "general.alignment", (s->alignment_type = RN_GGUF_BOOL, s->alignment = 1))       \
-    X(alignment_string, FORMAT, "general.alignment", (s->alignment_type = RN_GGUF_STRING, s->alignment = 2))   \
-    X(alignment_array, FORMAT, "general.alignment", (s->alignment_type = RN_GGUF_ARRAY, s->alignment = 4))     \
-    X(name_length_max, FORMAT, "tensor number 0", s->first.name.claim = MAX)                                   \
-    X(name_length_over, FORMAT, "tensor number 1", s->second.name.claim = 256)                                 \
-    X(name_too_long, FORMAT, "tensor number 1", s->second.name = long_of(256))                                 \
-    X(name_length_past_end, FORMAT, "tensor number 1", (s->second.name.claim = 200, s->data_bytes = 0))        \
-    X(name_empty, FORMAT, "tensor number 1", s->second.name = TEXT(""))                                        \
-    X(name_nul, FORMAT, "tensor number 1", s->second.name = TEXT("first\0"))                                   \
-    X(name_escape, FORMAT, "tensor number 1", s->second.name = TEXT("\x1b]0;x\x07"))                           \
-    X(name_byte_80, FORMAT, "tensor number 1", s->second.name = TEXT("\x80"))                                  \
-    X(name_twice, FORMAT, "tensor first", s->second.name = TEXT("first"))                                      \
-    X(dims_0, FORMAT, "tensor first", s->first.n_dims = 0)                                                     \
-    X(dims_5, FORMAT, "tensor first", s->first.n_dims = 5)                                                     \
-    X(dims_max, FORMAT, "tensor first", s->first.n_dims = UINT32_MAX)                                          \
-    X(zero_0, FORMAT, "tensor first", dims(&s->first, 1, 0, 1, 1, 1))                                          \
-    X(zero_1_0, FORMAT, "tensor first", dims(&s->first, 2, 1, 0, 1, 1))                                        \
-    X(zero_32_0, FORMAT, "tensor second", dims(&s->second, 2, 32, 0, 1, 1))                                    \
-    X(zero_1_1_0, FORMAT, "tensor first", dims(&s->first, 3, 1, 1, 0, 1))                                      \
-    X(zero_1_1_1_0, FORMAT, "tensor first", dims(&s->first, 4, 1, 1, 1, 0))                                    \
-    X(zero_all, FORMAT, "tensor first", dims(&s->first, 4, 0, 0, 0, 0))                                        \
-    X(dim_max, FORMAT, "tensor first", dims(&s->first, 1, UINT64_MAX, 1, 1, 1))                                \
-    X(dim_sign, FORMAT, "tensor first", dims(&s->first, 1, SIGN, 1, 1, 1))                                     \
-    X(dim_f32_wrap, FORMAT, "tensor first", typed(&s->first, RN_F32, ((uint64_t)1 << 62) - 1))                 \
-    X(dim_f32_wrap_exact, FORMAT, "tensor first", typed(&s->first, RN_F32, (uint64_t)1 << 62))                 \
-    X(dim_f64_wrap, FORMAT, "tensor first", typed(&s->first, RN_F64, ((uint64_t)1 << 61) + 8))                 \
-    X(dim_i8_wrap, FORMAT, "tensor first", typed(&s->first, RN_I8, 0x7fffffffffffffc0u))                       \
-    X(dim_q4_0_wrap, FORMAT, "tensor first", typed(&s->first, RN_Q4_0, (UINT64_MAX / 576 + 1) * 32))           \
-    X(dim_q8_0_wrap, FORMAT, "tensor first", typed(&s->first, RN_Q8_0, (UINT64_MAX / 1088 + 1) * 32))          \
-    X(dim_q4_k_wrap, FORMAT, "tensor first", typed(&s->first, RN_Q4_K, (UINT64_MAX / 36864 + 1) * 256))        \
-    X(dim_q8_k_wrap, FORMAT, "tensor first", typed(&s->first, RN_Q8_K, SIGN - 256))                            \
-    X(product_2_64, FORMAT, "tensor first", dims(&s->first, 2, (uint64_t)1 << 32, (uint64_t)1 << 32, 1, 1))    \
-    X(product_wrap_small, FORMAT, "tensor first", dims(&s->first, 3, (uint64_t)1 << 32, (uint64_t)1 << 31, 2, 1)) \
-    X(product_wrap_rows, FORMAT, "tensor first", dims(&s->first, 2, 1 << 20, ((uint64_t)1 << 42) + 1, 1, 1))   \
-    X(product_wrap_4, FORMAT, "tensor first", dims(&s->first, 4, 1 << 16, 1 << 16, 1 << 16, 1 << 16))          \
-    X(rows_2_42, FORMAT, "tensor first", dims(&s->first, 2, 1, ((uint64_t)1 << 42) + 1, 1, 1))                 \
-    X(type_removed_4, UNSUPPORTED, "tensor first", s->first.type = 4)                                          \
-    X(type_removed_5, UNSUPPORTED, "tensor first", s->first.type = 5)                                          \
-    X(type_removed_31, UNSUPPORTED, "tensor first", s->first.type = 31)                                        \
-    X(type_removed_36, UNSUPPORTED, "tensor first", s->first.type = 36)                                        \
-    X(type_removed_38, UNSUPPORTED, "tensor first", s->first.type = 38)                                        \
-    X(tensor_type_99, UNSUPPORTED, "tensor first", s->first.type = 99)                                         \
-    X(tensor_type_max, UNSUPPORTED, "tensor first", s->first.type = UINT32_MAX)                                \
-    X(row_33_of_q4_0, FORMAT, "tensor second", s->second.dims[0] = 33)                                         \
-    X(row_16_of_q4_0, FORMAT, "tensor second", s->second.dims[0] = 16)                                         \
-    X(row_128_of_q4_k, FORMAT, "tensor second", (s->second.type = RN_Q4_K, s->second.dims[0] = 128))           \
-    X(offset_unaligned, FORMAT, "multiple of the alignment", (s->second.offset = 68, s->data_bytes += 32))     \
-    X(offset_and_size_wrap, FORMAT, "tensor second", typed(&s->second, RN_F32, ((uint64_t)1 << 62) - 8))       \
-    X(offset_max, FORMAT, "tensor second", s->second.offset = UINT64_MAX - 31)                                 \
-    X(offset_sign, FORMAT, "tensor second", s->second.offset = SIGN)                                           \
-    X(offset_past_end, FORMAT, "tensor second", s->second.offset = 96)                                         \
-    X(one_row_too_long, FORMAT, "tensor second", s->second.dims[1] = 3)                                        \
-    X(data_one_short, FORMAT, "tensor second", s->data_bytes -= 1)                                             \
-    X(data_missing, FORMAT, "tensor first", s->data_bytes = 0)                                                 \
-    X(same_place, FORMAT, "overlaps", s->second.offset = 0)                                                    \
-    X(overlap_by_half, FORMAT, "tensor second", s->second.offset = 32)                                         \
+#define DEFECTS(X)                                                                                                 \
+    X(magic_wrong, FORMAT, "not a GGUF", s->magic = "GGUf")                                                        \
+    X(magic_older, FORMAT, "not a GGUF", s->magic = "ggml")                                                        \
+    X(version_0, UNSUPPORTED, "version 0", s->version = 0)                                                         \
+    X(version_1, UNSUPPORTED, "version 1", s->version = 1)                                                         \
+    X(version_4, UNSUPPORTED, "version 4", s->version = 4)                                                         \
+    X(version_max, UNSUPPORTED, "version 4294967295", s->version = UINT32_MAX)                                     \
+    X(big_endian, UNSUPPORTED, "big-endian", s->version = 0x03000000)                                              \
+    X(tensors_max, FORMAT, "tensors", s->n_tensors = MAX)                                                          \
+    X(tensors_sign, FORMAT, "tensors", s->n_tensors = SIGN)                                                        \
+    X(tensors_wrap, FORMAT, "tensors", s->n_tensors = MAX / sizeof(struct rn_tensor) + 2)                          \
+    X(tensors_2_32, FORMAT, "tensors", s->n_tensors = (uint64_t)1 << 32)                                           \
+    X(tensors_no_room, FORMAT, "1000 tensors", s->n_tensors = 1000)                                                \
+    X(tensors_one_more, FORMAT, "tensor number 2", s->n_tensors = 3)                                               \
+    X(entries_max, FORMAT, "keys", s->n_entries = MAX)                                                             \
+    X(entries_sign, FORMAT, "keys", s->n_entries = SIGN)                                                           \
+    X(entries_wrap, FORMAT, "keys", s->n_entries = MAX / sizeof(struct rn_gguf_entry) + 2)                         \
+    X(entries_2_32, FORMAT, "keys", s->n_entries = (uint64_t)1 << 32)                                              \
+    X(entries_no_room, FORMAT, "1000 keys", s->n_entries = 1000)                                                   \
+    X(entries_one_more, FORMAT, "tensor number 0", s->n_entries = 4) /* the first tensor passes for a key */       \
+    X(entries_one_less, FORMAT, "tensor last", s->n_entries = 2)                                                   \
+    X(key_length_max, FORMAT, "key number 1", s->key.claim = MAX)                                                  \
+    X(key_length_sign, FORMAT, "key number 1", s->key.claim = SIGN)                                                \
+    X(key_length_over, FORMAT, "key number 1", s->key.claim = 65536)                                               \
+    X(key_too_long, FORMAT, "key number 1", s->key = long_of(65536))                                               \
+    X(key_length_past_end, FORMAT, "key number 1", s->key.claim = 60000)                                           \
+    X(key_empty, FORMAT, "key number 1", s->key = TEXT(""))                                                        \
+    X(key_nul, FORMAT, "key number 1", s->key = TEXT("the\0key"))                                                  \
+    X(key_escape, FORMAT, "key number 1", s->key = TEXT("\x1b[2Jkey"))                                             \
+    X(key_delete, FORMAT, "key number 1", s->key = TEXT("key\x7f"))                                                \
+    X(key_byte_ff, FORMAT, "key number 1", s->key = TEXT("key\xff"))                                               \
+    X(key_overlong, FORMAT, "key number 1", s->key = TEXT("\xc0\x80"))                                             \
+    X(key_overlong_3, FORMAT, "key number 1", s->key = TEXT("\xe0\x9f\xbf"))                                       \
+    X(key_overlong_4, FORMAT, "key number 1", s->key = TEXT("\xf0\x8f\xbf\xbf"))                                   \
+    X(key_surrogate, FORMAT, "key number 1", s->key = TEXT("\xed\xa0\x80"))                                        \
+    X(key_too_high, FORMAT, "key number 1", s->key = TEXT("\xf4\x90\x80\x80"))                                     \
+    X(key_cut, FORMAT, "key number 1", s->key = TEXT("key\xe2\x82"))                                               \
+    X(key_twice, FORMAT, "key last", s->key = TEXT("last"))                                                        \
+    X(type_13, FORMAT, "key the.key", s->type = 13)                                                                \
+    X(type_max, FORMAT, "key the.key", s->type = UINT32_MAX)                                                       \
+    X(string_max, FORMAT, "key the.key", string_value(s, MAX + 1))                                                 \
+    X(string_sign, FORMAT, "key the.key", string_value(s, SIGN))                                                   \
+    X(string_2_gib, FORMAT, "key the.key", string_value(s, (uint64_t)1 << 31))                                     \
+    X(string_past_end, FORMAT, "key the.key", string_value(s, 100000))                                             \
+    X(bool_2, FORMAT, "key the.key", (s->type = RN_GGUF_BOOL, w_u8(&s->value, 2)))                                 \
+    X(bools_255, FORMAT, "key the.key", (array(s, RN_GGUF_BOOL, 3, 2), w_u8(&s->value, 255)))                      \
+    X(array_type_13, FORMAT, "key the.key", array(s, 13, 1, 8))                                                    \
+    X(array_type_max, FORMAT, "key the.key", array(s, UINT32_MAX, 1, 8))                                           \
+    X(array_nested, FORMAT, "array of arrays", array(s, RN_GGUF_ARRAY, 1, 20))                                     \
+    X(array_nested_empty, FORMAT, "key the.key", array(s, RN_GGUF_ARRAY, 0, 0))                                    \
+    X(array_count_max, FORMAT, "key the.key", array(s, RN_GGUF_U8, MAX + 1, 8))                                    \
+    X(array_count_sign, FORMAT, "key the.key", array(s, RN_GGUF_I32, SIGN, 8))                                     \
+    X(array_count_wrap_8, FORMAT, "key the.key", array(s, RN_GGUF_F64, (uint64_t)1 << 61, 8))                      \
+    X(array_count_wrap_4, FORMAT, "key the.key", array(s, RN_GGUF_F32, ((uint64_t)1 << 62) + 1, 8))                \
+    X(array_past_end, FORMAT, "key the.key", array(s, RN_GGUF_U8, 100000, 8))                                      \
+    X(strings_count_max, FORMAT, "key the.key", array(s, RN_GGUF_STRING, MAX + 1, 8))                              \
+    X(strings_count_wrap, FORMAT, "key the.key", array(s, RN_GGUF_STRING, ((uint64_t)1 << 61) + 1, 8))             \
+    X(strings_length_max, FORMAT, "key the.key", (array(s, RN_GGUF_STRING, 1, 0), w_u64(&s->value, MAX + 1)))      \
+    X(alignment_0, FORMAT, "general.alignment", s->alignment = 0)                                                  \
+    X(alignment_3, FORMAT, "general.alignment", s->alignment = 3)                                                  \
+    X(alignment_48, FORMAT, "general.alignment", s->alignment = 48)                                                \
+    X(alignment_over, FORMAT, "general.alignment", s->alignment = 131072)                                          \
+    X(alignment_2_31, FORMAT, "general.alignment", s->alignment = (uint64_t)1 << 31)                               \
+    X(alignment_max, FORMAT, "general.alignment", s->alignment = UINT32_MAX)                                       \
+    X(alignment_i32, FORMAT, "general.alignment", s->alignment_type = RN_GGUF_I32)                                 \
+    X(alignment_u64, FORMAT, "general.alignment", s->alignment_type = RN_GGUF_U64)                                 \
+    X(alignment_f32, FORMAT, "general.alignment", s->alignment_type = RN_GGUF_F32)                                 \
+    X(alignment_bool, FORMAT, "general.alignment", (s->alignment_type = RN_GGUF_BOOL, s->alignment = 1))           \
+    X(alignment_string, FORMAT, "general.alignment", (s->alignment_type = RN_GGUF_STRING, s->alignment = 2))       \
+    X(alignment_array, FORMAT, "general.alignment", (s->alignment_type = RN_GGUF_ARRAY, s->alignment = 4))         \
+    X(name_length_max, FORMAT, "tensor number 0", s->first.name.claim = MAX)                                       \
+    X(name_length_over, FORMAT, "tensor number 1", s->second.name.claim = 256)                                     \
+    X(name_too_long, FORMAT, "tensor number 1", s->second.name = long_of(256))                                     \
+    X(name_length_past_end, FORMAT, "tensor number 1", (s->second.name.claim = 200, s->data_bytes = 0))            \
+    X(name_empty, FORMAT, "tensor number 1", s->second.name = TEXT(""))                                            \
+    X(name_nul, FORMAT, "tensor number 1", s->second.name = TEXT("first\0"))                                       \
+    X(name_escape, FORMAT, "tensor number 1", s->second.name = TEXT("\x1b]0;x\x07"))                               \
+    X(name_byte_80, FORMAT, "tensor number 1", s->second.name = TEXT("\x80"))                                      \
+    X(name_twice, FORMAT, "tensor first", s->second.name = TEXT("first"))                                          \
+    X(dims_0, FORMAT, "tensor first", s->first.n_dims = 0)                                                         \
+    X(dims_5, FORMAT, "tensor first", s->first.n_dims = 5)                                                         \
+    X(dims_max, FORMAT, "tensor first", s->first.n_dims = UINT32_MAX)                                              \
+    X(zero_0, FORMAT, "tensor first", dims(&s->first, 1, 0, 1, 1, 1))                                              \
+    X(zero_1_0, FORMAT, "tensor first", dims(&s->first, 2, 1, 0, 1, 1))                                            \
+    X(zero_32_0, FORMAT, "tensor second", dims(&s->second, 2, 32, 0, 1, 1))                                        \
+    X(zero_1_1_0, FORMAT, "tensor first", dims(&s->first, 3, 1, 1, 0, 1))                                          \
+    X(zero_1_1_1_0, FORMAT, "tensor first", dims(&s->first, 4, 1, 1, 1, 0))                                        \
+    X(zero_all, FORMAT, "tensor first", dims(&s->first, 4, 0, 0, 0, 0))                                            \
+    X(dim_max, FORMAT, "tensor first", dims(&s->first, 1, UINT64_MAX, 1, 1, 1))                                    \
+    X(dim_sign, FORMAT, "tensor first", dims(&s->first, 1, SIGN, 1, 1, 1))                                         \
+    X(dim_f32_wrap, FORMAT, "tensor first", typed(&s->first, RN_F32, ((uint64_t)1 << 62) - 1))                     \
+    X(dim_f32_wrap_exact, FORMAT, "tensor first", typed(&s->first, RN_F32, (uint64_t)1 << 62))                     \
+    X(dim_f64_wrap, FORMAT, "tensor first", typed(&s->first, RN_F64, ((uint64_t)1 << 61) + 8))                     \
+    X(dim_i8_wrap, FORMAT, "tensor first", typed(&s->first, RN_I8, 0x7fffffffffffffc0u))                           \
+    X(dim_q4_0_wrap, FORMAT, "tensor first", typed(&s->first, RN_Q4_0, (UINT64_MAX / 576 + 1) * 32))               \
+    X(dim_q8_0_wrap, FORMAT, "tensor first", typed(&s->first, RN_Q8_0, (UINT64_MAX / 1088 + 1) * 32))              \
+    X(dim_q4_k_wrap, FORMAT, "tensor first", typed(&s->first, RN_Q4_K, (UINT64_MAX / 36864 + 1) * 256))            \
+    X(dim_q8_k_wrap, FORMAT, "tensor first", typed(&s->first, RN_Q8_K, SIGN - 256))                                \
+    X(product_2_64, FORMAT, "tensor first", dims(&s->first, 2, (uint64_t)1 << 32, (uint64_t)1 << 32, 1, 1))        \
+    X(product_wrap_small, FORMAT, "tensor first", dims(&s->first, 3, (uint64_t)1 << 32, (uint64_t)1 << 31, 2, 1))  \
+    X(product_wrap_rows, FORMAT, "tensor first", dims(&s->first, 2, 1 << 20, ((uint64_t)1 << 42) + 1, 1, 1))       \
+    X(product_wrap_4, FORMAT, "tensor first", dims(&s->first, 4, 1 << 16, 1 << 16, 1 << 16, 1 << 16))              \
+    X(rows_2_42, FORMAT, "tensor first", dims(&s->first, 2, 1, ((uint64_t)1 << 42) + 1, 1, 1))                     \
+    X(type_removed_4, UNSUPPORTED, "tensor first", s->first.type = 4)                                              \
+    X(type_removed_5, UNSUPPORTED, "tensor first", s->first.type = 5)                                              \
+    X(type_removed_31, UNSUPPORTED, "tensor first", s->first.type = 31)                                            \
+    X(type_removed_36, UNSUPPORTED, "tensor first", s->first.type = 36)                                            \
+    X(type_removed_38, UNSUPPORTED, "tensor first", s->first.type = 38)                                            \
+    X(tensor_type_99, UNSUPPORTED, "tensor first", s->first.type = 99)                                             \
+    X(tensor_type_max, UNSUPPORTED, "tensor first", s->first.type = UINT32_MAX)                                    \
+    X(row_33_of_q4_0, FORMAT, "tensor second", s->second.dims[0] = 33)                                             \
+    X(row_16_of_q4_0, FORMAT, "tensor second", s->second.dims[0] = 16)                                             \
+    X(row_128_of_q4_k, FORMAT, "tensor second", (s->second.type = RN_Q4_K, s->second.dims[0] = 128))               \
+    X(offset_unaligned, FORMAT, "multiple of the alignment", (s->second.offset = 68, s->data_bytes += 32))         \
+    X(offset_and_size_wrap, FORMAT, "tensor second", typed(&s->second, RN_F32, ((uint64_t)1 << 62) - 8))           \
+    X(offset_max, FORMAT, "tensor second", s->second.offset = UINT64_MAX - 31)                                     \
+    X(offset_sign, FORMAT, "tensor second", s->second.offset = SIGN)                                               \
+    X(offset_past_end, FORMAT, "tensor second", s->second.offset = 96)                                             \
+    X(one_row_too_long, FORMAT, "tensor second", s->second.dims[1] = 3)                                            \
+    X(data_one_short, FORMAT, "tensor second", s->data_bytes -= 1)                                                 \
+    X(data_missing, FORMAT, "tensor first", s->data_bytes = 0)                                                     \
+    X(same_place, FORMAT, "overlaps", s->second.offset = 0)                                                        \
+    X(overlap_by_half, FORMAT, "tensor second", s->second.offset = 32)                                             \
     X(overlap_unsorted, FORMAT, "tensor first", (s->second.offset = 0, s->first.offset = 32, s->data_bytes = 200)) \
-    X(split_negative, FORMAT, "split.count", (s->key = SPLIT, s->type = RN_GGUF_I8, w_u8(&s->value, 255)))     \
-    X(split_string, FORMAT, "split.count", (s->key = SPLIT, string_value(s, 4)))                               \
+    X(split_negative, FORMAT, "split.count", (s->key = SPLIT, s->type = RN_GGUF_I8, w_u8(&s->value, 255)))         \
+    X(split_string, FORMAT, "split.count", (s->key = SPLIT, string_value(s, 4)))                                   \
     X(split_over, FORMAT, "split.count", (s->key = SPLIT, s->type = RN_GGUF_U32, w_u32(&s->value, 100000)))
 
 enum defect {
@@ -288,8 +296,7 @@ static const struct expectation {
     const char *names;
 } expectations[] = {
 #define DEFECT_EXPECTATION(title, status, names, change) {#title, RUNNEL_##status, names},
-    DEFECTS(DEFECT_EXPECTATION)
-};
+    DEFECTS(DEFECT_EXPECTATION)};
 
 static void apply(enum defect defect, struct spec *s)
 {
@@ -383,24 +390,24 @@ static void test_defects_on_disk(void **state)
 }
 
 /* Odd, but right: must be read. */
-#define ODDITIES(X)                                                                                     \
-    X(nothing_odd, (void)s)                                                                             \
-    X(version_2, s->version = 2)                                                                        \
-    X(alignment_1, (s->alignment = 1, s->second.offset = 64))                                           \
-    X(alignment_1_odd_offset, (s->alignment = 1, s->second.offset = 65, s->data_bytes = 101))           \
-    X(alignment_65536, (s->alignment = 65536, s->second.offset = 65536, s->data_bytes = 65536 + 36))    \
-    X(gap, (s->second.offset = 96, s->data_bytes = 96 + 36))                                            \
-    X(descending, (s->second.offset = 0, s->first.offset = 64, s->data_bytes = 64 + 64))                \
-    X(bytes_behind, s->data_bytes += 1000)                                                              \
-    X(no_tensors, (s->n_tensors = 0))                                                                   \
-    X(empty_array, array(s, RN_GGUF_U64, 0, 0))                                                         \
-    X(empty_strings, array(s, RN_GGUF_STRING, 3, 24))                                                   \
-    X(string_of_nothing, (s->type = RN_GGUF_STRING, w_u64(&s->value, 0)))                               \
-    X(key_of_4_bytes, s->key = TEXT("\xf0\x9f\xa6\x89"))                                                \
+#define ODDITIES(X)                                                                                            \
+    X(nothing_odd, (void)s)                                                                                    \
+    X(version_2, s->version = 2)                                                                               \
+    X(alignment_1, (s->alignment = 1, s->second.offset = 64))                                                  \
+    X(alignment_1_odd_offset, (s->alignment = 1, s->second.offset = 65, s->data_bytes = 101))                  \
+    X(alignment_65536, (s->alignment = 65536, s->second.offset = 65536, s->data_bytes = 65536 + 36))           \
+    X(gap, (s->second.offset = 96, s->data_bytes = 96 + 36))                                                   \
+    X(descending, (s->second.offset = 0, s->first.offset = 64, s->data_bytes = 64 + 64))                       \
+    X(bytes_behind, s->data_bytes += 1000)                                                                     \
+    X(no_tensors, (s->n_tensors = 0))                                                                          \
+    X(empty_array, array(s, RN_GGUF_U64, 0, 0))                                                                \
+    X(empty_strings, array(s, RN_GGUF_STRING, 3, 24))                                                          \
+    X(string_of_nothing, (s->type = RN_GGUF_STRING, w_u64(&s->value, 0)))                                      \
+    X(key_of_4_bytes, s->key = TEXT("\xf0\x9f\xa6\x89"))                                                       \
     X(key_at_the_edges, s->key = TEXT("\xc2\x80\xdf\xbf\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf")) \
-    X(longest_key, s->key = long_of(65535))                                                             \
-    X(longest_name, s->second.name = long_of(255))                                                      \
-    X(split_of_one, s->key = TEXT("split.count"))                                                       \
+    X(longest_key, s->key = long_of(65535))                                                                    \
+    X(longest_name, s->second.name = long_of(255))                                                             \
+    X(split_of_one, s->key = TEXT("split.count"))                                                              \
     X(largest_dims, dims(&s->first, 4, 1, 1, 1, 16))
 
 static void check_accepted(const char *title, struct spec *s)
@@ -417,13 +424,13 @@ static void check_accepted(const char *title, struct spec *s)
 static void test_oddities(void **state)
 {
     (void)state;
-#define ODDITY(title, change)           \
-    {                                   \
-        struct spec file = good();      \
-        struct spec *s = &file;         \
-                                        \
-        change;                         \
-        check_accepted(#title, s);      \
+#define ODDITY(title, change)      \
+    {                              \
+        struct spec file = good(); \
+        struct spec *s = &file;    \
+                                   \
+        change;                    \
+        check_accepted(#title, s); \
     }
     ODDITIES(ODDITY)
 }
@@ -551,10 +558,14 @@ static void test_random_damage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defects_in_memory), cmocka_unit_test(test_defects_on_disk),
-        cmocka_unit_test(test_oddities),          cmocka_unit_test(test_split_in_memory),
-        cmocka_unit_test(test_deep_nesting),      cmocka_unit_test(test_random_damage),
-        cmocka_unit_test(test_limits),            cmocka_unit_test(test_overlap_in_any_order),
+        cmocka_unit_test(test_defects_in_memory),
+        cmocka_unit_test(test_defects_on_disk),
+        cmocka_unit_test(test_oddities),
+        cmocka_unit_test(test_split_in_memory),
+        cmocka_unit_test(test_deep_nesting),
+        cmocka_unit_test(test_random_damage),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_overlap_in_any_order),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

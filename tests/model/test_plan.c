@@ -444,10 +444,10 @@ static void longrope_takes_its_tables(void **state)
 
 static void required_keys_are_named(void **state)
 {
-    static const char *const keys[] = {
-        "llama.context_length", "llama.embedding_length", "llama.block_count", "llama.feed_forward_length",
-        "llama.attention.head_count", "llama.attention.layer_norm_rms_epsilon", "llama.expert_used_count",
-        "general.architecture"};
+    static const char *const keys[] = {"llama.context_length",       "llama.embedding_length",
+                                       "llama.block_count",          "llama.feed_forward_length",
+                                       "llama.attention.head_count", "llama.attention.layer_norm_rms_epsilon",
+                                       "llama.expert_used_count",    "general.architecture"};
     struct model_edit edit;
     size_t i;
 
@@ -529,15 +529,24 @@ static void floats_out_of_range_are_named(void **state)
         const char *key;
         float value;
     } cases[] = {
-        {"llama.attention.layer_norm_rms_epsilon", -1e-5f}, {"llama.attention.layer_norm_rms_epsilon", 2},
-        {"llama.attention.layer_norm_rms_epsilon", NAN},    {"llama.attention.scale", 0},
-        {"llama.attention.scale", INFINITY},                {"llama.rope.freq_base", 0},
-        {"llama.rope.freq_base", -10000},                   {"llama.rope.freq_base", INFINITY},
-        {"llama.rope.freq_base", NAN},                      {"llama.rope.freq_base", 1}, /* not above 1: YaRN */
-        {"llama.rope.scaling.factor", -2},                  {"llama.rope.scaling.factor", 1e-12f},
-        {"llama.rope.scaling.attn_factor", 0},              {"llama.rope.scaling.yarn_ext_factor", 2},
-        {"llama.rope.scaling.yarn_beta_fast", 0},           {"llama.rope.scaling.yarn_beta_slow", NAN},
-        {"llama.rope.scaling.yarn_log_multiplier", -1},     {"llama.block_count", 2},
+        {"llama.attention.layer_norm_rms_epsilon", -1e-5f},
+        {"llama.attention.layer_norm_rms_epsilon", 2},
+        {"llama.attention.layer_norm_rms_epsilon", NAN},
+        {"llama.attention.scale", 0},
+        {"llama.attention.scale", INFINITY},
+        {"llama.rope.freq_base", 0},
+        {"llama.rope.freq_base", -10000},
+        {"llama.rope.freq_base", INFINITY},
+        {"llama.rope.freq_base", NAN},
+        {"llama.rope.freq_base", 1}, /* not above 1: YaRN */
+        {"llama.rope.scaling.factor", -2},
+        {"llama.rope.scaling.factor", 1e-12f},
+        {"llama.rope.scaling.attn_factor", 0},
+        {"llama.rope.scaling.yarn_ext_factor", 2},
+        {"llama.rope.scaling.yarn_beta_fast", 0},
+        {"llama.rope.scaling.yarn_beta_slow", NAN},
+        {"llama.rope.scaling.yarn_log_multiplier", -1},
+        {"llama.block_count", 2},
         {"llama.rope.scaling.type", 1},
     };
     struct model_edit edit;

@@ -10,13 +10,13 @@
 #include "model_edit.h"
 
 /* Plants a breach by `statement`, expects it to be caught, and takes it back. */
-#define CAUGHT(plan, place, statement)                                        \
-    do {                                                                      \
-        __typeof__(place) saved = (place);                                    \
-        statement;                                                            \
-        if (rn_plan_check(plan))                                              \
+#define CAUGHT(plan, place, statement)                                           \
+    do {                                                                         \
+        __typeof__(place) saved = (place);                                       \
+        statement;                                                               \
+        if (rn_plan_check(plan))                                                 \
             fail_msg("line %d, op %u: not caught: %s", __LINE__, i, #statement); \
-        (place) = saved;                                                      \
+        (place) = saved;                                                         \
     } while (0)
 
 static void slot_breaches(struct rn_plan *plan, uint32_t i)

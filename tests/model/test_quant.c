@@ -23,30 +23,14 @@ static const struct {
     uint32_t type;
     uint64_t sum;
 } known[] = {
-    {RN_Q4_0, 0x08f6c1b808433325},
-    {RN_Q4_1, 0x73f3622b756abc9c},
-    {RN_Q5_0, 0x49df2d6ff44ae325},
-    {RN_Q5_1, 0x2b9d4fb4a1647c37},
-    {RN_Q8_0, 0x09b07dcb664709a5},
-    {RN_Q2_K, 0xeedbd12197d9cc80},
-    {RN_Q3_K, 0xd04850c39b6823e5},
-    {RN_Q4_K, 0x7b86029033f113f0},
-    {RN_Q5_K, 0x81c906627efb54a0},
-    {RN_Q6_K, 0xf3b989b3e6a396cd},
-    {RN_Q8_K, 0xb47bb30e4c8b40f9},
-    {RN_IQ2_XXS, 0xe317ebfe42608221},
-    {RN_IQ2_XS, 0x132b3e3bf0cd5e65},
-    {RN_IQ3_XXS, 0x689db11f4efca36d},
-    {RN_IQ1_S, 0x732c12b256a91245},
-    {RN_IQ4_NL, 0x9ab11d97bcdad2e5},
-    {RN_IQ3_S, 0xe513c480d27b15b5},
-    {RN_IQ2_S, 0x5da4b3ab8540835d},
-    {RN_IQ4_XS, 0x129446018c38f25f},
-    {RN_IQ1_M, 0x232aa164b5c5faa5},
-    {RN_TQ1_0, 0xb39cca3fe9320325},
-    {RN_TQ2_0, 0x3971b7a8e24c6325},
-    {RN_MXFP4, 0xc5176a82ea4c2325},
-    {RN_NVFP4, 0xa4f8b04a9f422325},
+    {RN_Q4_0, 0x08f6c1b808433325},   {RN_Q4_1, 0x73f3622b756abc9c},    {RN_Q5_0, 0x49df2d6ff44ae325},
+    {RN_Q5_1, 0x2b9d4fb4a1647c37},   {RN_Q8_0, 0x09b07dcb664709a5},    {RN_Q2_K, 0xeedbd12197d9cc80},
+    {RN_Q3_K, 0xd04850c39b6823e5},   {RN_Q4_K, 0x7b86029033f113f0},    {RN_Q5_K, 0x81c906627efb54a0},
+    {RN_Q6_K, 0xf3b989b3e6a396cd},   {RN_Q8_K, 0xb47bb30e4c8b40f9},    {RN_IQ2_XXS, 0xe317ebfe42608221},
+    {RN_IQ2_XS, 0x132b3e3bf0cd5e65}, {RN_IQ3_XXS, 0x689db11f4efca36d}, {RN_IQ1_S, 0x732c12b256a91245},
+    {RN_IQ4_NL, 0x9ab11d97bcdad2e5}, {RN_IQ3_S, 0xe513c480d27b15b5},   {RN_IQ2_S, 0x5da4b3ab8540835d},
+    {RN_IQ4_XS, 0x129446018c38f25f}, {RN_IQ1_M, 0x232aa164b5c5faa5},   {RN_TQ1_0, 0xb39cca3fe9320325},
+    {RN_TQ2_0, 0x3971b7a8e24c6325},  {RN_MXFP4, 0xc5176a82ea4c2325},   {RN_NVFP4, 0xa4f8b04a9f422325},
 };
 
 #define MAX_TYPE_ID 64
@@ -146,9 +130,9 @@ static void test_plain_numbers(void **state)
     float out[32];
 
     (void)state;
-#define CHECK_PLAIN(id, values)                                      \
-    rn_type(id)->decode(values, out, 4);                             \
-    for (int i = 0; i < 4; i++)                                      \
+#define CHECK_PLAIN(id, values)          \
+    rn_type(id)->decode(values, out, 4); \
+    for (int i = 0; i < 4; i++)          \
         assert_int_equal(bits_of(out[i]), bits_of((float)values[i]));
     CHECK_PLAIN(RN_F64, doubles)
     CHECK_PLAIN(RN_I64, longs)
@@ -287,8 +271,8 @@ static void test_brain_rounding(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known_sums), cmocka_unit_test(test_oracle),         cmocka_unit_test(test_plain_numbers),
-        cmocka_unit_test(test_table),      cmocka_unit_test(test_every_half),     cmocka_unit_test(test_half_rounding),
+        cmocka_unit_test(test_known_sums),     cmocka_unit_test(test_oracle),     cmocka_unit_test(test_plain_numbers),
+        cmocka_unit_test(test_table),          cmocka_unit_test(test_every_half), cmocka_unit_test(test_half_rounding),
 #ifdef __FLT16_MAX__
         cmocka_unit_test(test_half_compiler),
 #endif

@@ -16,9 +16,17 @@ static double table[MAX_PAIRS];
 static struct rn_rope_hparams of(enum rn_rope_scaling scaling, uint32_t dims, double base, double factor,
                                  double original)
 {
-    return (struct rn_rope_hparams){.scaling = scaling, .dims = dims, .base = base, .factor = factor,
-                                    .original_tokens = original, .attention_factor = 1, .ext_factor = 1,
-                                    .beta_fast = 32, .beta_slow = 1, .low_factor = 1, .high_factor = 4};
+    return (struct rn_rope_hparams){.scaling = scaling,
+                                    .dims = dims,
+                                    .base = base,
+                                    .factor = factor,
+                                    .original_tokens = original,
+                                    .attention_factor = 1,
+                                    .ext_factor = 1,
+                                    .beta_fast = 32,
+                                    .beta_slow = 1,
+                                    .low_factor = 1,
+                                    .high_factor = 4};
 }
 
 static double fill(const struct rn_rope_hparams *h, const float *divisors)
@@ -178,9 +186,12 @@ static void longrope_chooses_by_context(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_and_linear),        cmocka_unit_test(divisors_divide),
-        cmocka_unit_test(yarn_has_the_papers_ramp), cmocka_unit_test(yarn_parameters),
-        cmocka_unit_test(llama3_has_three_pieces), cmocka_unit_test(llama3_is_not_applied_twice),
+        cmocka_unit_test(plain_and_linear),
+        cmocka_unit_test(divisors_divide),
+        cmocka_unit_test(yarn_has_the_papers_ramp),
+        cmocka_unit_test(yarn_parameters),
+        cmocka_unit_test(llama3_has_three_pieces),
+        cmocka_unit_test(llama3_is_not_applied_twice),
         cmocka_unit_test(longrope_chooses_by_context),
     };
 

@@ -25,8 +25,8 @@ static void on_done(struct rn_step *step)
 static void breaches_are_caught(void **state)
 {
     struct rn_plan plan = {.n_vocab = 10, .features_width = 2};
-    const struct rn_backend_limits limits = {.max_rows = 6, .max_seqs = 3, .max_outs = 3, .n_blocks = 9,
-                                             .block_tokens = 4, .context_tokens = 12};
+    const struct rn_backend_limits limits = {
+        .max_rows = 6, .max_seqs = 3, .max_outs = 3, .n_blocks = 9, .block_tokens = 4, .context_tokens = 12};
     uint32_t first[] = {8, 0, 3}, second[] = {1};
     uint32_t feature_rows[] = {0, 1, 4};
     float logits[30], features[6];
@@ -34,8 +34,14 @@ static void breaches_are_caught(void **state)
     struct rn_step_row rows[] = {{9, 9, 0, -1}, {0, 10, 0, 0}, {1, 11, 0, 1},
                                  {2, 0, 1, -1}, {2, 1, 1, 2},  {0, 0, 2, -1}};
     struct rn_step_copy copies[] = {{5, 3}, {6, 1}, {0, 2}};
-    struct rn_step step = {.n_rows = 5, .n_seqs = 2, .n_outs = 3, .rows = rows, .seqs = seqs, .logits = logits,
-                           .copies = copies, .on_done = on_done};
+    struct rn_step step = {.n_rows = 5,
+                           .n_seqs = 2,
+                           .n_outs = 3,
+                           .rows = rows,
+                           .seqs = seqs,
+                           .logits = logits,
+                           .copies = copies,
+                           .on_done = on_done};
 
     (void)state;
     assert_true(rn_step_check(&step, &plan, &limits));
@@ -65,13 +71,13 @@ static void breaches_are_caught(void **state)
     CAUGHT(step.n_copies, step.n_copies = 3); /* more than sequences */
     CAUGHT(copies[0].from, copies[0].from = 9);
     CAUGHT(copies[0].to, copies[0].to = 9);
-    CAUGHT(copies[0].to, copies[0].to = 5);       /* upon itself */
-    CAUGHT(copies[0].to, copies[0].to = 1);       /* as the other */
-    CAUGHT(copies[0].from, copies[0].from = 1);   /* the other's target */
-    CAUGHT(copies[0].to, copies[0].to = 7);       /* nobody writes there */
+    CAUGHT(copies[0].to, copies[0].to = 5);     /* upon itself */
+    CAUGHT(copies[0].to, copies[0].to = 1);     /* as the other */
+    CAUGHT(copies[0].from, copies[0].from = 1); /* the other's target */
+    CAUGHT(copies[0].to, copies[0].to = 7);     /* nobody writes there */
     step.n_copies = 1;
-    CAUGHT(copies[0].from, copies[0].from = 1);   /* row 3 writes what counts: the place before row 0's */
-    copies[0] = (struct rn_step_copy){3, 1};      /* rows 0 to 2 write behind what counts: nothing */
+    CAUGHT(copies[0].from, copies[0].from = 1); /* row 3 writes what counts: the place before row 0's */
+    copies[0] = (struct rn_step_copy){3, 1};    /* rows 0 to 2 write behind what counts: nothing */
     assert_true(rn_step_check(&step, &plan, &limits));
     step.n_copies = 0;
     step.n_features = 3;
@@ -109,8 +115,13 @@ static void no_logits_need_no_room(void **state)
 static void trees_are_looked_at(void **state)
 {
     const struct rn_plan plan = {.n_vocab = 10};
-    struct rn_backend_limits limits = {.max_rows = 6, .max_seqs = 2, .max_outs = 6, .n_blocks = 9, .block_tokens = 4,
-                                       .context_tokens = 12, .tree_depth = 2};
+    struct rn_backend_limits limits = {.max_rows = 6,
+                                       .max_seqs = 2,
+                                       .max_outs = 6,
+                                       .n_blocks = 9,
+                                       .block_tokens = 4,
+                                       .context_tokens = 12,
+                                       .tree_depth = 2};
     uint32_t first[] = {8, 0, 3}, second[] = {1, 2};
     float logits[60];
     struct rn_step_seq seqs[] = {{first, 3, NULL, 0}, {second, 2, NULL, 0}};
@@ -118,8 +129,17 @@ static void trees_are_looked_at(void **state)
     int32_t parents[] = {-1, 0, 1, 0, -1, 4};
     struct rn_step_move moves[] = {{1, 6, 3}, {1, 7, 4}};
     struct rn_step_copy copy = {5, 0};
-    struct rn_step step = {.n_rows = 6, .n_seqs = 2, .n_outs = 6, .rows = rows, .seqs = seqs, .logits = logits,
-                           .parents = parents, .moves = moves, .n_moves = 2, .copies = &copy, .on_done = on_done};
+    struct rn_step step = {.n_rows = 6,
+                           .n_seqs = 2,
+                           .n_outs = 6,
+                           .rows = rows,
+                           .seqs = seqs,
+                           .logits = logits,
+                           .parents = parents,
+                           .moves = moves,
+                           .n_moves = 2,
+                           .copies = &copy,
+                           .on_done = on_done};
 
     (void)state;
     assert_true(rn_step_check(&step, &plan, &limits));
@@ -151,8 +171,13 @@ static void trees_are_looked_at(void **state)
 static void means_have_their_blocks(void **state)
 {
     const struct rn_plan plan = {.n_vocab = 10};
-    struct rn_backend_limits limits = {.max_rows = 2, .max_seqs = 1, .max_outs = 1, .n_blocks = 9, .block_tokens = 32,
-                                       .context_tokens = 512, .mean_window = 128};
+    struct rn_backend_limits limits = {.max_rows = 2,
+                                       .max_seqs = 1,
+                                       .max_outs = 1,
+                                       .n_blocks = 9,
+                                       .block_tokens = 32,
+                                       .context_tokens = 512,
+                                       .mean_window = 128};
     uint32_t blocks[] = {8, 7, RN_NO_BLOCK, RN_NO_BLOCK, 0, 1, 2, 3, 4}, mean = 5;
     struct rn_step_seq seqs[] = {{blocks, 9, &mean, 1}};
     struct rn_step_row rows[] = {{0, 257, 0, -1}};

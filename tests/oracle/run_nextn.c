@@ -46,11 +46,16 @@ static void run_rows(struct rn_backend *backend, const struct pass *pass, const 
     struct rn_step_seq seq = {.blocks = blocks, .n_blocks = MOST / BLOCK};
     struct rn_step_row rows[MOST];
     bool done = false;
-    struct rn_step step = {.n_rows = n, .n_seqs = 1, .n_outs = n, .rows = rows, .seqs = &seq,
+    struct rn_step step = {.n_rows = n,
+                           .n_seqs = 1,
+                           .n_outs = n,
+                           .rows = rows,
+                           .seqs = &seq,
                            .logits = pass->logits + (size_t)first * plan->n_vocab,
                            .features = pass->features + (size_t)first * plan->features_width,
                            .inputs = inputs == NULL ? NULL : inputs + (size_t)first * plan->inputs_width,
-                           .on_done = on_done, .user = &done};
+                           .on_done = on_done,
+                           .user = &done};
 
     for (uint32_t i = 0; i < n; i++)
         rows[i] = (struct rn_step_row){.token = tokens[first + i], .position = first + i, .out = (int32_t)i};
@@ -63,13 +68,18 @@ static void run_rows(struct rn_backend *backend, const struct pass *pass, const 
 static struct pass run_pass(const char *level, struct rn_plan *plan, const int32_t *tokens, const float *inputs,
                             uint32_t n)
 {
-    const struct rn_backend_limits limits = {.max_rows = MOST, .max_seqs = 1, .max_outs = MOST,
-                                             .n_blocks = MOST / BLOCK, .block_tokens = BLOCK, .context_tokens = MOST,
+    const struct rn_backend_limits limits = {.max_rows = MOST,
+                                             .max_seqs = 1,
+                                             .max_outs = MOST,
+                                             .n_blocks = MOST / BLOCK,
+                                             .block_tokens = BLOCK,
+                                             .context_tokens = MOST,
                                              .kv_type = RUNNEL_KV_F32};
     struct rn_team *team = rn_team_new(&heap, 2);
     struct rn_backend *backend =
         strcmp(level, "fast") == 0 ? rn_cpu_backend_new(&heap, team) : rn_cpu_reference_new(&heap, team);
-    struct pass pass = {.plan = plan, .features = calloc(MOST, plan->features_width * sizeof(float)),
+    struct pass pass = {.plan = plan,
+                        .features = calloc(MOST, plan->features_width * sizeof(float)),
                         .logits = calloc(MOST, plan->n_vocab * sizeof(float))};
     runnel_error error = {0};
 

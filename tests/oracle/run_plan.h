@@ -9,14 +9,14 @@
 #include "model/backend.h"
 
 struct run_options {
-    const char *backend;      /* "reference" or "fast" */
-    uint32_t threads;         /* of the team; 0: 2 */
-    uint32_t block_tokens;    /* 0: 16 */
-    uint32_t context_tokens;  /* 0: 512, but not more than trained */
-    uint32_t max_seqs;        /* 0: 4; each gets room for a full context */
+    const char *backend;     /* "reference" or "fast" */
+    uint32_t threads;        /* of the team; 0: 2 */
+    uint32_t block_tokens;   /* 0: 16 */
+    uint32_t context_tokens; /* 0: 512, but not more than trained */
+    uint32_t max_seqs;       /* 0: 4; each gets room for a full context */
     runnel_kv_type kv_type;
-    uint64_t seed;            /* of the shuffle of blocks */
-    const uint32_t *taps;     /* [n_taps] blocks */
+    uint64_t seed;        /* of the shuffle of blocks */
+    const uint32_t *taps; /* [n_taps] blocks */
     uint32_t n_taps;
 };
 
@@ -27,17 +27,17 @@ struct run {
     struct rn_team *team;
     struct rn_backend *backend;
     struct rn_backend_limits limits;
-    uint32_t *blocks;         /* [max_seqs, blocks_per_seq], all different */
+    uint32_t *blocks; /* [max_seqs, blocks_per_seq], all different */
     uint32_t blocks_per_seq;
-    float *logits;            /* [max_rows, n_vocab] of the last step */
-    float *features;          /* [max_rows, features_width] of the last step; NULL without taps */
+    float *logits;   /* [max_rows, n_vocab] of the last step */
+    float *features; /* [max_rows, features_width] of the last step; NULL without taps */
 };
 
 /* Positions [first, first + n) of sequence `seq` (below max_seqs) in one step. */
 struct run_piece {
     uint32_t seq, first, n;
-    const int32_t *tokens;    /* [n] */
-    bool last_only;           /* logits of the last position only; else of all */
+    const int32_t *tokens; /* [n] */
+    bool last_only;        /* logits of the last position only; else of all */
 };
 
 /* Fails the test on any error. */
@@ -54,7 +54,7 @@ void run_tokens(struct run *run, uint32_t seq, const int32_t *tokens, uint32_t n
 struct oracle {
     uint32_t n_tokens, n_vocab;
     int32_t *tokens;
-    float *logits;            /* [n_tokens, n_vocab] */
+    float *logits; /* [n_tokens, n_vocab] */
 };
 void oracle_open(struct rn_heap *heap, const char *path, struct oracle *oracle);
 void oracle_close(struct rn_heap *heap, struct oracle *oracle);

@@ -304,9 +304,12 @@ int main(void)
 {
     static const char *const backends[] = {"reference", "fast"};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_agree),         cmocka_unit_test(short_caches_are_close),
-        cmocka_unit_test(chunks_do_not_matter), cmocka_unit_test(places_do_not_matter),
-        cmocka_unit_test(company_does_not_matter), cmocka_unit_test(greedy_text_is_the_published_one),
+        cmocka_unit_test(logits_agree),
+        cmocka_unit_test(short_caches_are_close),
+        cmocka_unit_test(chunks_do_not_matter),
+        cmocka_unit_test(places_do_not_matter),
+        cmocka_unit_test(company_does_not_matter),
+        cmocka_unit_test(greedy_text_is_the_published_one),
     };
     int failed = 0;
     size_t i;

@@ -31,8 +31,8 @@ static uint32_t advance(struct race *race, struct runner *runner, uint32_t *n_ro
 
     for (uint32_t i = 0; i < DRAFTS; i++)
         shares[i] = race->told;
-    shape = rn_speculation_shape(s, race->cost, *n_rows, race->n_streams, DRAFTS, DRAFTS,
-                                 race->told > 0 ? shares : NULL);
+    shape =
+        rn_speculation_shape(s, race->cost, *n_rows, race->n_streams, DRAFTS, DRAFTS, race->told > 0 ? shares : NULL);
     if (race->fund != NULL)
         rn_speculation_share(s, race->fund);
     while (right < shape.n_chain && runner->bad >= race->wrong && race_coin(random) < race->acceptance)

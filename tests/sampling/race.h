@@ -10,19 +10,19 @@
 #include "sampling/speculate.h"
 
 struct race {
-    double base, slope;       /* time of a step: base + slope * rows ... */
-    double swing;             /* ... measured with an error of up to so much of it, to either side */
+    double base, slope; /* time of a step: base + slope * rows ... */
+    double swing;       /* ... measured with an error of up to so much of it, to either side */
     double acceptance;
-    uint32_t n_streams;       /* up to 64, all at once */
-    uint32_t n_tokens;        /* for each of them, on average */
-    double first;             /* not 0: the first step of all is measured so many times longer */
-    uint32_t wrong;           /* of each stream the drafts of the first so many steps with some */
-    float told;               /* 0: no runners-up; else what the proposer tells of each ... */
-    double second;            /* ... and how often it is right where the draft is wrong */
-    struct rn_step_cost *cost;/* NULL: one that begins empty, which is the worst that can be: an engine's is filled by
-                                 all of its requests */
-    float *fund;              /* of rn_speculation_share; NULL: nobody shares */
-    double branched;          /* out: runners-up, added up */
+    uint32_t n_streams;        /* up to 64, all at once */
+    uint32_t n_tokens;         /* for each of them, on average */
+    double first;              /* not 0: the first step of all is measured so many times longer */
+    uint32_t wrong;            /* of each stream the drafts of the first so many steps with some */
+    float told;                /* 0: no runners-up; else what the proposer tells of each ... */
+    double second;             /* ... and how often it is right where the draft is wrong */
+    struct rn_step_cost *cost; /* NULL: one that begins empty, which is the worst that can be: an engine's is filled by
+                                  all of its requests */
+    float *fund;               /* of rn_speculation_share; NULL: nobody shares */
+    double branched;           /* out: runners-up, added up */
 };
 
 /* Uniform in [0, 1). */

@@ -332,8 +332,8 @@ static void shares_are_measured(void **state)
 
             rn_speculation_init(&s);
             for (uint32_t i = 0; i < 20000; i++) {
-                rn_speculation_note_second(&s, told[t], (double)(rn_splitmix64(&random) >> 11) * 0x1p-53 <
-                                                            (double)truths[w]);
+                rn_speculation_note_second(&s, told[t],
+                                           (double)(rn_splitmix64(&random) >> 11) * 0x1p-53 < (double)truths[w]);
                 sum += i >= 10000 ? (double)(s.seconds / s.shares * told[t]) : 0;
             }
             if (!(sum / 10000 > (double)truths[w] - 0.03 && sum / 10000 < (double)truths[w] + 0.03))
@@ -375,8 +375,12 @@ static void never_much_below_plain(void **state)
         for (uint32_t n = 0; n < 6; n++)
             for (uint32_t tenths = 0; tenths <= 10; tenths++)
                 for (uint32_t w = 0; w < 2; w++) {
-                    struct race race = {.base = bases[b], .slope = 1000, .swing = swings[w],
-                                        .acceptance = tenths * 0.1, .n_streams = streams[n], .n_tokens = 96};
+                    struct race race = {.base = bases[b],
+                                        .slope = 1000,
+                                        .swing = swings[w],
+                                        .acceptance = tenths * 0.1,
+                                        .n_streams = streams[n],
+                                        .n_tokens = 96};
                     double rate = race_run(&race, 1 + tenths);
 
                     if (!(rate >= 0.98))
@@ -400,8 +404,13 @@ static void branches_never_much_below_plain(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < 4 * 4 * 3 * 3 * 6; i++) {
-        struct race race = {.base = bases[i % 4], .slope = 1000, .swing = 0, .acceptance = i / 144 * 0.2,
-                            .n_streams = streams[i / 4 % 4], .n_tokens = 96, .told = told[i / 16 % 3],
+        struct race race = {.base = bases[i % 4],
+                            .slope = 1000,
+                            .swing = 0,
+                            .acceptance = i / 144 * 0.2,
+                            .n_streams = streams[i / 4 % 4],
+                            .n_tokens = 96,
+                            .told = told[i / 16 % 3],
                             .second = seconds[i / 48 % 3]};
         struct race chain = race;
         double rate = race_run(&race, 1 + i), against, noisy = 0;
@@ -426,8 +435,14 @@ static void branches_pay_where_they_are_right(void **state)
 {
     (void)state;
     for (uint32_t way = 0; way < 2; way++) {
-        struct race tree = {.base = 20000, .slope = 1000, .swing = 0.1, .acceptance = 0.6, .n_streams = 1,
-                            .n_tokens = 20000, .told = 0.3f, .second = way == 0 ? 0 : 0.6};
+        struct race tree = {.base = 20000,
+                            .slope = 1000,
+                            .swing = 0.1,
+                            .acceptance = 0.6,
+                            .n_streams = 1,
+                            .n_tokens = 20000,
+                            .told = 0.3f,
+                            .second = way == 0 ? 0 : 0.6};
         struct race chain = tree;
         double rate = race_run(&tree, 3);
 

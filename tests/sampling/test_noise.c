@@ -49,8 +49,12 @@ static void noisy_times_do_not_lose(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < 4 * 6 * 6; i++) {
-        struct race race = {.base = bases[i % 4], .slope = 1000, .swing = 0.1, .acceptance = acceptances[i / 4 % 6],
-                            .n_streams = streams[i / 24], .n_tokens = 96};
+        struct race race = {.base = bases[i % 4],
+                            .slope = 1000,
+                            .swing = 0.1,
+                            .acceptance = acceptances[i / 4 % 6],
+                            .n_streams = streams[i / 24],
+                            .n_tokens = 96};
         struct verdict v = judge(&race, race.n_streams <= 3 ? 300 : 30);
 
         if (!(v.mean >= 0.985 && v.least >= 0.95 && v.n_below * 20 <= v.n))
@@ -72,8 +76,12 @@ static void noisy_times_gain(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < 6; i++) {
-        struct race race = {.base = bases[i % 3], .slope = 1000, .swing = 0.1, .acceptance = acceptances[i / 3],
-                            .n_streams = 1, .n_tokens = 2000};
+        struct race race = {.base = bases[i % 3],
+                            .slope = 1000,
+                            .swing = 0.1,
+                            .acceptance = acceptances[i / 3],
+                            .n_streams = 1,
+                            .n_tokens = 2000};
         struct verdict v = judge(&race, 10);
         double best = 0, tokens = 1, power = 1;
 
@@ -95,8 +103,13 @@ static void held_up_is_found_out(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < 3 * 5; i++) {
-        struct race race = {.base = bases[i % 3], .slope = 1000, .swing = 0.02, .acceptance = i / 3 * 0.2,
-                            .n_streams = 1, .n_tokens = 96, .first = 2};
+        struct race race = {.base = bases[i % 3],
+                            .slope = 1000,
+                            .swing = 0.02,
+                            .acceptance = i / 3 * 0.2,
+                            .n_streams = 1,
+                            .n_tokens = 96,
+                            .first = 2};
         struct verdict v = judge(&race, 40);
 
         if (!(v.mean >= (race.base > 0 ? 0.98 : 0.9)))
@@ -158,8 +171,7 @@ static void doubt_has_bounds(void **state)
  * the first drafts are wrong. With the fund those get a second try, and gain; without they gain less. */
 static void second_tries_gain(void **state)
 {
-    struct race race = {.base = 5000, .slope = 1000, .swing = 0.05, .acceptance = 0.84, .n_streams = 1,
-                        .n_tokens = 96};
+    struct race race = {.base = 5000, .slope = 1000, .swing = 0.05, .acceptance = 0.84, .n_streams = 1, .n_tokens = 96};
     double rates[2] = {0, 0};
 
     (void)state;
@@ -190,8 +202,8 @@ static void loans_are_bounded(void **state)
 
     (void)state;
     for (uint32_t b = 0; b < 4; b++) {
-        struct race race = {.base = bases[b], .slope = 1000, .swing = 0, .acceptance = 1, .n_streams = 1,
-                            .n_tokens = 400};
+        struct race race = {
+            .base = bases[b], .slope = 1000, .swing = 0, .acceptance = 1, .n_streams = 1, .n_tokens = 400};
         struct rn_step_cost cost = {.us = {0}};
         double rate = 0;
         float fund = 0;
@@ -216,12 +228,9 @@ static void loans_are_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(doubt_has_bounds),
-        cmocka_unit_test(doubt_is_as_large_as_the_error),
-        cmocka_unit_test(held_up_is_found_out),
-        cmocka_unit_test(noisy_times_gain),
-        cmocka_unit_test(noisy_times_do_not_lose),
-        cmocka_unit_test(second_tries_gain),
+        cmocka_unit_test(doubt_has_bounds),        cmocka_unit_test(doubt_is_as_large_as_the_error),
+        cmocka_unit_test(held_up_is_found_out),    cmocka_unit_test(noisy_times_gain),
+        cmocka_unit_test(noisy_times_do_not_lose), cmocka_unit_test(second_tries_gain),
         cmocka_unit_test(loans_are_bounded),
     };
 

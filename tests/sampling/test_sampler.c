@@ -472,10 +472,7 @@ static void logprobs_in_closed_form(void **state)
 /* Same state, same position: same token, from another sampler, in another order, with a dirty scratch. */
 static void picks_do_not_depend_on_the_schedule(void **state)
 {
-    enum {
-        N = 300,
-        PICKS = 64
-    };
+    enum { N = 300, PICKS = 64 };
     struct rn_heap heap;
     runnel_sampling p = reference_plain();
     struct rn_sampler *a, *b;

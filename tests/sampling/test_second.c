@@ -160,8 +160,8 @@ static void shares_come_true(void **state)
             told_likely += second.share > 0.2f ? (double)second.share : 0;
             right_likely += second.share > 0.2f && is;
         }
-        print_message("temperature %g, noise %g: %.0f told, %.0f right; likely ones %.0f, %.0f\n", 0.5 + 0.5 * (way / 2),
-                      noise, told, right, told_likely, right_likely);
+        print_message("temperature %g, noise %g: %.0f told, %.0f right; likely ones %.0f, %.0f\n",
+                      0.5 + 0.5 * (way / 2), noise, told, right, told_likely, right_likely);
         assert_true(told > 1000 && told_likely > 200);
         assert_true(right > 0.5 * told && right < 2 * told);
         assert_true(right_likely > 0.5 * told_likely && right_likely < 2 * told_likely);

@@ -335,7 +335,7 @@ static int disk_list(void *user, const char *path, void (*name)(void *to, const 
     struct process *process = enter(user);
     struct fake_disk *disk = process->disk;
     size_t n = strlen(path), n_names = 0, first = 0;
-    char (*names)[PATH_BYTES] = NULL;
+    char(*names)[PATH_BYTES] = NULL;
     int status;
 
     if (!refused(process, false, &status)) {
@@ -650,11 +650,22 @@ struct fake_disk *fake_disk_new(uint64_t seed)
         struct process *process = &disk->processes[i];
 
         *process = (struct process){.disk = disk, .nth = i, .alive = true};
-        process->io = (struct rn_cold_io){
-            .user = process, .open = disk_open, .close = disk_close, .pread = disk_pread, .pwrite = disk_pwrite,
-            .size = disk_size, .truncate = disk_truncate, .sync = disk_sync, .write_out = disk_write_out,
-            .will_read = disk_will_read, .lock = disk_lock, .same = disk_same, .mkdir = disk_mkdir, .unlink = disk_unlink,
-            .rmdir = disk_rmdir, .list = disk_list};
+        process->io = (struct rn_cold_io){.user = process,
+                                          .open = disk_open,
+                                          .close = disk_close,
+                                          .pread = disk_pread,
+                                          .pwrite = disk_pwrite,
+                                          .size = disk_size,
+                                          .truncate = disk_truncate,
+                                          .sync = disk_sync,
+                                          .write_out = disk_write_out,
+                                          .will_read = disk_will_read,
+                                          .lock = disk_lock,
+                                          .same = disk_same,
+                                          .mkdir = disk_mkdir,
+                                          .unlink = disk_unlink,
+                                          .rmdir = disk_rmdir,
+                                          .list = disk_list};
     }
     return disk;
 }

@@ -14,7 +14,7 @@
 #ifndef TESTS_SIM_FAKE_DISK_H
 #define TESTS_SIM_FAKE_DISK_H
 
-#include "cache/cold_io.h"
+#include "cache/store/cold_io.h"
 
 #define FAKE_DISK_PROCESSES 4
 #define FAKE_DISK_ALWAYS 65536u /* a probability of one */
@@ -22,16 +22,16 @@
 /* What goes wrong from now on. Probabilities are of 65536; all zeros, and room_bytes UINT64_MAX, is a disk in order. */
 struct fake_disk_faults {
     uint32_t read_error, write_error; /* -EIO, of any call that reads or changes */
-    uint32_t short_call;    /* a read or write does a part, at least a byte */
-    uint32_t flipped;       /* a read gives one bit the wrong way round */
-    uint32_t lazy;          /* a write_out that was waited for brings nothing to the disk */
-    uint64_t room_bytes;    /* of all files; a write beyond is short, then -ENOSPC */
-    uint64_t fail_at;       /* this call of the process fails, from 1; 0: none */
-    int fail_error;         /* with this errno, positive; 0: it is short by half where it can be */
-    bool fail_for_good;     /* and all later ones */
-    uint64_t die_at;        /* this call of the process is its last, and is done in part; 0: none */
-    uint32_t most_us;       /* a call takes up to so long */
-    uint32_t grain_bytes;   /* what the disk writes at once, for lose_power; 0: 512 */
+    uint32_t short_call;              /* a read or write does a part, at least a byte */
+    uint32_t flipped;                 /* a read gives one bit the wrong way round */
+    uint32_t lazy;                    /* a write_out that was waited for brings nothing to the disk */
+    uint64_t room_bytes;              /* of all files; a write beyond is short, then -ENOSPC */
+    uint64_t fail_at;                 /* this call of the process fails, from 1; 0: none */
+    int fail_error;                   /* with this errno, positive; 0: it is short by half where it can be */
+    bool fail_for_good;               /* and all later ones */
+    uint64_t die_at;                  /* this call of the process is its last, and is done in part; 0: none */
+    uint32_t most_us;                 /* a call takes up to so long */
+    uint32_t grain_bytes;             /* what the disk writes at once, for lose_power; 0: 512 */
 };
 
 struct fake_disk; /* fake_disk.c */

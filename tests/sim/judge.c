@@ -12,11 +12,7 @@ static const struct {
     {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
 };
 
-enum character {
-    WHOLE,
-    ILL_FORMED,
-    UNFINISHED
-};
+enum character { WHOLE, ILL_FORMED, UNFINISHED };
 
 /* What stands at bytes[0..n), n >= 1, and how many bytes of it belong together. */
 static enum character look(const uint8_t *bytes, size_t n, size_t *length)

@@ -12,7 +12,7 @@ struct liar_plan {
     uint64_t salt;    /* the oracle's */
     uint32_t percent; /* of its drafts are right */
     bool honest_count;
-    uint64_t seed;    /* advances with each proposer */
+    uint64_t seed; /* advances with each proposer */
 };
 
 /* rn_model_parts.new_proposer; user: a struct liar_plan that lives as long as the model. */

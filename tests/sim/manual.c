@@ -39,8 +39,8 @@ runnel_model *manual_model(runnel_engine *engine, struct rn_model_parts *parts, 
 
 void manual_open(const struct manual_plan *plan, runnel_engine **engine, runnel_model **model, struct oracle **oracle)
 {
-    struct rn_model_parts parts = {.limits = plan->limits, .n_vocab = ORACLE_VOCAB, .cold_io = plan->cold_io,
-                                   .cache_places = plan->cache_places};
+    struct rn_model_parts parts = {
+        .limits = plan->limits, .n_vocab = ORACLE_VOCAB, .cold_io = plan->cold_io, .cache_places = plan->cache_places};
     struct oracle_alphabet alphabet = manual_alphabet(plan->n_letters == 0 ? 2 : plan->n_letters);
 
     *engine = manual_engine(plan->options, plan->clock);

@@ -9,12 +9,12 @@
 
 struct manual_plan {
     struct rn_backend_limits limits;
-    uint32_t n_letters;                     /* the model writes the first so many of a, b, c ...; 0: 2 */
-    const runnel_engine_options *options;   /* NULL: as they are by default */
-    const struct rn_clock *clock;           /* NULL: the machine's */
-    const runnel_model_options *model;      /* NULL: as they are by default */
-    const struct rn_cold_io *cold_io;       /* NULL: the machine's */
-    uint32_t cache_places;                  /* of the parts (actors/engine.h) */
+    uint32_t n_letters;                                   /* the model writes the first so many of a, b, c ...; 0: 2 */
+    const runnel_engine_options *options;                 /* NULL: as they are by default */
+    const struct rn_clock *clock;                         /* NULL: the machine's */
+    const runnel_model_options *model;                    /* NULL: as they are by default */
+    const struct rn_cold_io *cold_io;                     /* NULL: the machine's */
+    uint32_t cache_places;                                /* of the parts (actors/engine.h) */
     void (*submitted)(void *user, struct oracle *oracle); /* with each step; NULL: it waits */
 };
 

@@ -114,9 +114,9 @@ static bool follows(const struct oracle *oracle, const struct rn_step *step, uin
         return step->parents == NULL || parent == -1;
     return parent >= (int32_t)first && parent < (int32_t)r &&
            step->rows[r].position == step->rows[parent].position + 1 &&
-           (step->parents == NULL || (oracle->limits.tree_depth > 0 && oracle->limits.mean_window == 0 &&
-                                      step->rows[r].position - step->rows[first].position <=
-                                          oracle->limits.tree_depth));
+           (step->parents == NULL ||
+            (oracle->limits.tree_depth > 0 && oracle->limits.mean_window == 0 &&
+             step->rows[r].position - step->rows[first].position <= oracle->limits.tree_depth));
 }
 
 /* The contract of backend.h, looked at when the step comes in and again when it runs. */

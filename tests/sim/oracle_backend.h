@@ -54,11 +54,7 @@ struct oracle_chain oracle_chain_read(const float features[ORACLE_FEATURES]);
  * second_percent: any other). */
 void oracle_foretell(const struct oracle *oracle, uint64_t sum, int32_t *token, int32_t *second);
 
-enum oracle_fault {
-    ORACLE_FAULT_NONE,
-    ORACLE_FAULT_DEVICE,
-    ORACLE_FAULT_NAN
-};
+enum oracle_fault { ORACLE_FAULT_NONE, ORACLE_FAULT_DEVICE, ORACLE_FAULT_NAN };
 
 struct oracle {
     struct rn_backend backend; /* first */

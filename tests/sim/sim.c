@@ -127,8 +127,9 @@ static void plan_means(struct sim *sim)
     plan->limits.context_tokens = between(sim, 256, 800);
     plan->limits.max_rows = between(sim, 16, 96);
     plan->limits.block_tokens = 1u << between(sim, 2, 7);
-    plan->limits.n_blocks = (sim_has(sim, SIM_TINY_MEMORY) ? between(sim, 300, 600) : between(sim, 500, 3000)) /
-                                plan->limits.block_tokens + 4;
+    plan->limits.n_blocks =
+        (sim_has(sim, SIM_TINY_MEMORY) ? between(sim, 300, 600) : between(sim, 500, 3000)) / plan->limits.block_tokens +
+        4;
     plan->n_ticks = between(sim, 1000, 4000);
     sim_tell(sim, "means behind a window of %u", plan->limits.mean_window);
 }
@@ -364,8 +365,10 @@ bool sim_new_model(struct sim *sim, uint32_t index)
     model->oracle->submitted = submitted;
     model->oracle->user = sim;
     parts.backend = &model->oracle->backend;
-    model->liar = (struct liar_plan){.alphabet = sim->plan.alphabet, .salt = model->oracle->salt,
-                                     .percent = 30 * sim_pick(sim, 4), .seed = sim->seed + index};
+    model->liar = (struct liar_plan){.alphabet = sim->plan.alphabet,
+                                     .salt = model->oracle->salt,
+                                     .percent = 30 * sim_pick(sim, 4),
+                                     .seed = sim->seed + index};
     if (sim_chance(sim, 80)) {
         parts.new_proposer = liar_new;
         parts.proposer_user = &model->liar;

@@ -31,7 +31,7 @@
 #define SIM_SESSIONS 8
 #define SIM_STREAMS 256 /* requests accepted in one run at most */
 #define SIM_PROMPTS 3
-#define SIM_FILES 8     /* exports in one run at most */
+#define SIM_FILES 8           /* exports in one run at most */
 #define SIM_ALL_SESSIONS 1024 /* ever made in one run, at most */
 #define SIM_PROMPT_TOKENS 200
 #define SIM_STOPS 3
@@ -78,13 +78,7 @@ enum sim_feature {
 };
 
 /* How the next actor is chosen among those that can run. */
-enum sim_policy {
-    SIM_UNIFORM,
-    SIM_PRIORITIES,
-    SIM_STARVE_ONE,
-    SIM_NEWEST,
-    SIM_POLICIES
-};
+enum sim_policy { SIM_UNIFORM, SIM_PRIORITIES, SIM_STARVE_ONE, SIM_NEWEST, SIM_POLICIES };
 
 struct sim_plan {
     uint64_t features;
@@ -114,7 +108,7 @@ struct sim_session {
     runnel_session id; /* 0: not there */
     uint32_t serial;   /* never reused, as places and ids are */
     uint32_t model;
-    bool importing;    /* it comes out of a file, or (when that fails) is gone */
+    bool importing; /* it comes out of a file, or (when that fails) is gone */
 };
 
 /* What the turns of a session go on from: what another was when `at` - 1 streams had been submitted. */
@@ -186,24 +180,27 @@ struct sim {
     uint64_t live_bytes, live_allocations;
     struct sim_model models[SIM_MODELS];
     struct sim_session sessions[SIM_SESSIONS];
-    uint32_t n_sessions;        /* ever made */
+    uint32_t n_sessions;                             /* ever made */
     struct sim_origin origins[SIM_ALL_SESSIONS + 1]; /* by serial */
-    struct { struct sim_origin holds; bool written; } files[SIM_FILES];
+    struct {
+        struct sim_origin holds;
+        bool written;
+    } files[SIM_FILES];
     uint32_t n_files;
-    char folder[32];            /* of the files; "": not made yet */
-    struct fake_disk *disk;     /* of the cold tiers; a process for each place of models */
+    char folder[32];                                        /* of the files; "": not made yet */
+    struct fake_disk *disk;                                 /* of the cold tiers; a process for each place of models */
     uint64_t n_copies, n_moves, n_forks, n_imports, n_jobs; /* n_moves: of runners-up that were right */
-    uint64_t n_means; /* rows that saw one */
-    uint64_t n_guesses; /* rows of drafters with logits */
-    uint64_t n_branches, n_branches_right; /* of drafters */
-    struct sim_stream *streams; /* [SIM_STREAMS] */
-    uint32_t n_streams, n_live; /* n_live: those whose slot the engine holds */
-    struct sim_stream *telling; /* its callback is running */
-    uint8_t priorities[64];     /* by actor id */
-    uint32_t starved;           /* role of the actor that is kept waiting */
+    uint64_t n_means;                                       /* rows that saw one */
+    uint64_t n_guesses;                                     /* rows of drafters with logits */
+    uint64_t n_branches, n_branches_right;                  /* of drafters */
+    struct sim_stream *streams;                             /* [SIM_STREAMS] */
+    uint32_t n_streams, n_live;                             /* n_live: those whose slot the engine holds */
+    struct sim_stream *telling;                             /* its callback is running */
+    uint8_t priorities[64];                                 /* by actor id */
+    uint32_t starved;                                       /* role of the actor that is kept waiting */
     int32_t prompts[SIM_PROMPTS][SIM_PROMPT_TOKENS];
     uint64_t n_events, n_steps, n_checks, n_outcomes[3];
-    uint64_t n_hit_tokens, n_waits, n_evicted; /* what the prefix cache came to */
+    uint64_t n_hit_tokens, n_waits, n_evicted;                            /* what the prefix cache came to */
     uint64_t n_trace_steps, n_trace_prompt, n_trace_queued, actor_end_ns; /* of the trace */
     uint64_t n_model_steps, n_model_rows; /* submitted to models' backends, not to drafters' */
     uint64_t n_preempted, n_expired, n_busy, n_joined;
@@ -222,8 +219,7 @@ struct sim_report {
     uint64_t n_ticks, n_steps, n_events, n_checks;
     uint64_t n_outcomes[3]; /* done, cancelled, failed */
     uint64_t n_hit_tokens, n_waits, n_evicted, n_preempted, n_expired, n_busy, n_joined, n_copies, n_moves, n_forks,
-        n_imports, n_means, n_guesses, n_branches, n_branches_right, n_warm_tokens, n_cold_tokens, n_adopted,
-        n_deaths;
+        n_imports, n_means, n_guesses, n_branches, n_branches_right, n_warm_tokens, n_cold_tokens, n_adopted, n_deaths;
 };
 
 /* Runs one seed. True: nothing was wrong. story: each message and act is written there; NULL: nowhere. */

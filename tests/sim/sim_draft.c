@@ -38,8 +38,10 @@ bool sim_new_drafter(struct sim *sim, struct sim_model *model, struct rn_model_p
         model->drafter->second_percent = 1 + sim_pick(sim, 100);
     model->drafter->submitted = drafter_submitted;
     model->drafter->user = sim;
-    parts->drafter = (struct rn_drafter){.n_layers = 1, .concurrent = sim_chance(sim, 75),
-                                         .backend = &model->drafter->backend, .limits = limits,
+    parts->drafter = (struct rn_drafter){.n_layers = 1,
+                                         .concurrent = sim_chance(sim, 75),
+                                         .backend = &model->drafter->backend,
+                                         .limits = limits,
                                          .pass_us = 1 + sim_pick(sim, sim->plan.most_latency_us / 4 + 1)};
     parts->drafter.kind = RN_DRAFTER_TOKENS;
     if (sim_chance(sim, 30)) /* not all pasts are read */

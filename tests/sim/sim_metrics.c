@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-
 /* ---- Histograms ---- */
 
 static void add(runnel_histogram *histogram, double value)

@@ -360,8 +360,8 @@ static void judge_usage(struct sim *sim, const struct sim_stream *stream, const 
     bool shares = !sim_has(sim, SIM_NO_PREFIX_CACHE) && !stream->want_logits;
     uint64_t most = shares ? UINT64_MAX : history->n;
 
-    if (stream->usage.prompt_tokens != (uint64_t)history->n + stream->n_prompt ||
-        stream->usage.cached_tokens > most || stream->usage.cached_tokens >= stream->usage.prompt_tokens)
+    if (stream->usage.prompt_tokens != (uint64_t)history->n + stream->n_prompt || stream->usage.cached_tokens > most ||
+        stream->usage.cached_tokens >= stream->usage.prompt_tokens)
         sim_fail(sim, "stream %u: usage says %llu of %llu cached; %u and %u tokens were asked", index_of(sim, stream),
                  (unsigned long long)stream->usage.cached_tokens, (unsigned long long)stream->usage.prompt_tokens,
                  history->n, stream->n_prompt);

@@ -15,13 +15,9 @@
 
 #define SEEDS 200
 #define SEEDS_OF_BRANCHES 1500 /* few runs have a branch that another token refutes */
-#define WATCHDOG_S 5 /* of the processor: a machine under load is no hang */
+#define WATCHDOG_S 5           /* of the processor: a machine under load is no hang */
 
-enum verdict {
-    CLEAN = 0,
-    CAUGHT = 10,
-    NOT_FIRED = 11
-};
+enum verdict { CLEAN = 0, CAUGHT = 10, NOT_FIRED = 11 };
 
 struct tally {
     int fired, said, stopped, hung, missed, passed;
@@ -74,8 +70,8 @@ static bool run_seed(enum plant plant, uint64_t seed, struct tally *tally)
 
 static bool choose(int argc, char **argv, enum plant *plant)
 {
-    static const char *const names[] = {"none", "lost-wake", "double-free", "stale-token", "foreign-block",
-                                        "wrong-branch"};
+    static const char *const names[] = {"none",        "lost-wake",     "double-free",
+                                        "stale-token", "foreign-block", "wrong-branch"};
 
     for (int i = 0; argc == 2 && i < (int)(sizeof names / sizeof names[0]); i++)
         if (strcmp(argv[1], names[i]) == 0) {
@@ -108,5 +104,6 @@ int main(int argc, char **argv)
     /* A stale token that is stopped, cancelled or dropped before the host sees it harms nobody and is not seen; nor is
      * a foreign block that nobody's turn comes to use, nor a wrong branch whose request ends at once. */
     return tally.fired >= 10 && tally.missed * (plant >= PLANT_FOREIGN_BLOCK ? 2 : 6) <= tally.fired && tally.said > 0
-               ? 0 : 1;
+               ? 0
+               : 1;
 }

@@ -135,16 +135,16 @@ static void test_seeds(void **state)
            (unsigned long long)sum.n_preempted, (unsigned long long)sum.n_expired, (unsigned long long)sum.n_busy,
            (unsigned long long)sum.n_joined);
     printf("%llu prompt tokens came from warm tiers, %llu from cold ones; %llu blocks of others adopted, %llu disks "
-           "died\n", (unsigned long long)sum.n_warm_tokens, (unsigned long long)sum.n_cold_tokens,
+           "died\n",
+           (unsigned long long)sum.n_warm_tokens, (unsigned long long)sum.n_cold_tokens,
            (unsigned long long)sum.n_adopted, (unsigned long long)sum.n_deaths);
     assert_int_equal(failed, 0);
     /* A range of some size has to have met everything, or it proves little. */
     if (last_seed - first_seed >= 500)
         assert_true(sum.n_outcomes[0] > 0 && sum.n_outcomes[1] > 0 && sum.n_outcomes[2] > 0 &&
                     sum.n_steps > sum.n_streams && sum.n_hit_tokens > 0 && sum.n_waits > 0 && sum.n_evicted > 0 &&
-                    sum.n_preempted > 0 && sum.n_expired > 0 && sum.n_busy > 0 && sum.n_joined > 0 &&
-                    sum.n_forks > 0 && sum.n_imports > 0 && sum.n_copies > 0 && sum.n_means > 0 &&
-                    sum.n_guesses > 0 &&
+                    sum.n_preempted > 0 && sum.n_expired > 0 && sum.n_busy > 0 && sum.n_joined > 0 && sum.n_forks > 0 &&
+                    sum.n_imports > 0 && sum.n_copies > 0 && sum.n_means > 0 && sum.n_guesses > 0 &&
                     (last_seed - first_seed < 3000 || (sum.n_moves > 0 && sum.n_adopted > 0)) &&
                     sum.n_warm_tokens > 0 && sum.n_cold_tokens > 0 && sum.n_deaths > 0);
 }

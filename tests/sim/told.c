@@ -48,8 +48,8 @@ bool told_all_ended(const struct told *told, uint32_t n)
     return n == 0;
 }
 
-void told_assert_text(const struct told *told, const struct oracle_alphabet *alphabet, uint64_t salt,
-                      uint32_t n_prompt, uint32_t n_tokens)
+void told_assert_text(const struct told *told, const struct oracle_alphabet *alphabet, uint64_t salt, uint32_t n_prompt,
+                      uint32_t n_tokens)
 {
     struct oracle_chain chain;
 

@@ -14,7 +14,7 @@ struct told {
     uint32_t n_tokens;
     int32_t tokens[TOLD_TOKENS]; /* of the answer */
     bool ended;
-    runnel_event last;           /* the terminal event; its pointers are not valid */
+    runnel_event last; /* the terminal event; its pointers are not valid */
 };
 
 /* A request for n_prompt tokens that follow from the seed, whose events go to *told, which begins anew. */
@@ -26,8 +26,8 @@ void told_submit(struct told *told, runnel_model *model, const runnel_request *r
 bool told_all_ended(const struct told *told, uint32_t n);
 
 /* The answer's tokens are those that the oracle model of this salt draws behind the prompt's, and n_tokens of them. */
-void told_assert_text(const struct told *told, const struct oracle_alphabet *alphabet, uint64_t salt,
-                      uint32_t n_prompt, uint32_t n_tokens);
+void told_assert_text(const struct told *told, const struct oracle_alphabet *alphabet, uint64_t salt, uint32_t n_prompt,
+                      uint32_t n_tokens);
 
 runnel_metrics metrics_of(runnel_engine *engine);
 

@@ -7,13 +7,9 @@
 #include <stdint.h>
 
 #include "base/alloc.h"
-#include "text/answer.h"
+#include "text/answer/answer.h"
 
-enum cut {
-    CUT_WHOLE,
-    CUT_BYTES,
-    CUT_RANDOM
-};
+enum cut { CUT_WHOLE, CUT_BYTES, CUT_RANDOM };
 
 struct reading {
     const struct rn_answer_format *format;

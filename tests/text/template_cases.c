@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "text/template.h"
+#include "text/template/template.h"
 
 static json_t *answer(struct rn_heap *heap, json_t *request)
 {

@@ -11,7 +11,7 @@
 
 #include "answer_samples.h"
 #include "tests/base/refusing.h"
-#include "text/answer_literal.h"
+#include "text/answer/literal.h"
 
 #define HOSTILE ((size_t)1 << 20)
 

@@ -5,7 +5,7 @@
 
 #include "base/rng.h"
 #include "fixture.h"
-#include "text/template.h"
+#include "text/template/template.h"
 
 enum { A, B, C, OPEN_, CLOSE_, LONG_, USER_, N_TEXTS };
 
@@ -48,7 +48,11 @@ static void check(struct rn_heap *heap, const struct rn_vocab *vocab, const char
 }
 
 #define RANGES(...) (const struct rn_range[]){__VA_ARGS__}, COUNT(((const struct rn_range[]){__VA_ARGS__}))
-#define IDS(...) (const int32_t[]){__VA_ARGS__ - 2}
+#define IDS(...)        \
+    (const int32_t[])   \
+    {                   \
+        __VA_ARGS__ - 2 \
+    }
 
 static void test_ranges(void **state)
 {
@@ -215,8 +219,9 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranges),     cmocka_unit_test(test_against_definition), cmocka_unit_test(test_strip),
-        cmocka_unit_test(test_strip_left), cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_ranges), cmocka_unit_test(test_against_definition),
+        cmocka_unit_test(test_strip),  cmocka_unit_test(test_strip_left),
+        cmocka_unit_test(test_errors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,7 +12,7 @@
 #define MAX_BYTES 12 /* of a token */
 #define MAX_TEXT 160
 
-static const char *const characters[] = {"a", "b", "\xc3\xa9", "\xc3\xaa", "\xe4\xb8\x80", "\xe4\xb8\x81",
+static const char *const characters[] = {"a",           "b", "\xc3\xa9", "\xc3\xaa", "\xe4\xb8\x80", "\xe4\xb8\x81",
                                          "\xe4\xb9\x80"};
 
 struct token {

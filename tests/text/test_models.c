@@ -10,13 +10,49 @@
 
 /* ---- WordPiece ---------------------------------------------------------------------------- */
 
-static const char *const bert[] = {
-    "[PAD]", "[UNK]", "[CLS]", "[SEP]", BLOCK "un", "aff", "able", BLOCK "a", "a", BLOCK "!", BLOCK "e", "e", BLOCK "i",
-    BLOCK "\xe4\xb8\x80", BLOCK "\xe1\x84\x80", "\xe1\x85\xa1", BLOCK "E", BLOCK "\xc3\xa9", "\xcc\x87", BLOCK};
+static const char *const bert[] = {"[PAD]",
+                                   "[UNK]",
+                                   "[CLS]",
+                                   "[SEP]",
+                                   BLOCK "un",
+                                   "aff",
+                                   "able",
+                                   BLOCK "a",
+                                   "a",
+                                   BLOCK "!",
+                                   BLOCK "e",
+                                   "e",
+                                   BLOCK "i",
+                                   BLOCK "\xe4\xb8\x80",
+                                   BLOCK "\xe1\x84\x80",
+                                   "\xe1\x85\xa1",
+                                   BLOCK "E",
+                                   BLOCK "\xc3\xa9",
+                                   "\xcc\x87",
+                                   BLOCK};
 static const int32_t bert_types[] = {3, 2, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 
 enum {
-    PAD, UNK, CLS, SEP, UN, AFF, ABLE, _A, A, BANG, _E, E, _I, YI, _KIYEOK, JAMO_A, _CAPITAL_E, _E_ACUTE, DOT, PHANTOM
+    PAD,
+    UNK,
+    CLS,
+    SEP,
+    UN,
+    AFF,
+    ABLE,
+    _A,
+    A,
+    BANG,
+    _E,
+    E,
+    _I,
+    YI,
+    _KIYEOK,
+    JAMO_A,
+    _CAPITAL_E,
+    _E_ACUTE,
+    DOT,
+    PHANTOM
 };
 
 static void put_bert(struct maker *maker)
@@ -47,11 +83,20 @@ static void test_wordpiece(void **state)
     CHECK_IDS(vocab, "unaffable!", RUNNEL_TOKENIZE_BOS, CLS, UN, AFF, ABLE, BANG, SEP, );
     CHECK_IDS(vocab, "  UNaffable\t\n!! ", 0, UN, AFF, ABLE, BANG, BANG, );
     CHECK_IDS(vocab, "unaffible a", 0, UNK, _A, ); /* a word without tokens is one unknown token */
-    CHECK_IDS(vocab, "\xc3\xa9\xc3\x89" "e\xcc\x81", 0, _E, E, E, ); /* accents go, composed or not, and capitals */
-    CHECK_IDS(vocab, "\xc4\xb0", 0, _I, );             /* U+0130: the dot is an accent */
-    CHECK_IDS(vocab, "a\xe4\xb8\x80" "a", 0, _A, YI, _A, );     /* a CJK character is a word */
-    CHECK_IDS(vocab, "\xea\xb0\x80", 0, _KIYEOK, JAMO_A, );       /* Hangul falls into its letters */
-    CHECK_IDS(vocab, "a\x01\x0b\xef\xbf\xbd\xc2\xad" "a", 0, _A, A, ); /* controls are not there at all */
+    CHECK_IDS(vocab,
+              "\xc3\xa9\xc3\x89"
+              "e\xcc\x81",
+              0, _E, E, E, );              /* accents go, composed or not, and capitals */
+    CHECK_IDS(vocab, "\xc4\xb0", 0, _I, ); /* U+0130: the dot is an accent */
+    CHECK_IDS(vocab,
+              "a\xe4\xb8\x80"
+              "a",
+              0, _A, YI, _A, );                             /* a CJK character is a word */
+    CHECK_IDS(vocab, "\xea\xb0\x80", 0, _KIYEOK, JAMO_A, ); /* Hangul falls into its letters */
+    CHECK_IDS(vocab,
+              "a\x01\x0b\xef\xbf\xbd\xc2\xad"
+              "a",
+              0, _A, A, ); /* controls are not there at all */
     CHECK_IDS(vocab, "[SEP]", 0, UNK, UNK, UNK, );
     CHECK_IDS(vocab, "a[SEP]a", RUNNEL_TOKENIZE_SPECIAL, _A, SEP, _A, );
     CHECK_IDS(vocab, "\xcc\x81", 0, ); /* an accent alone */
@@ -155,8 +200,8 @@ static void test_wordpiece_against_definition(void **state)
 
 static void test_rwkv(void **state)
 {
-    static const char *const texts[] = {"<s>", "a",      "ab",    "abc", "\\n",   "\\xe4\\xb8", "\\x80",
-                                        "\\'", "\\\\",   "b",     "\\t", "\\r\\n", "<s>a",      "\\xC3"};
+    static const char *const texts[] = {"<s>", "a",    "ab", "abc", "\\n",    "\\xe4\\xb8", "\\x80",
+                                        "\\'", "\\\\", "b",  "\\t", "\\r\\n", "<s>a",       "\\xC3"};
     static const int32_t types[] = {3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     struct rn_heap heap;
     struct maker maker;
@@ -380,8 +425,8 @@ static void test_whitespace(void **state)
 
 /* ---- HybriDNA ----------------------------------------------------------------------------- */
 
-static const char *const dna[] = {"a", "C", "CC", "<dna>", "</dna>", "<oov>", "CCCCCC\xee\x80\x80",
-                                  "ACGTAA\xee\x80\x80", "<", "\xc4\xa0"};
+static const char *const dna[] = {
+    "a", "C", "CC", "<dna>", "</dna>", "<oov>", "CCCCCC\xee\x80\x80", "ACGTAA\xee\x80\x80", "<", "\xc4\xa0"};
 static const int32_t dna_types[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 static const char *const dna_merges[] = {"C C"};
 
@@ -459,14 +504,10 @@ static void test_refused_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wordpiece),
-        cmocka_unit_test(test_wordpiece_against_definition),
-        cmocka_unit_test(test_rwkv),
-        cmocka_unit_test(test_plamo_against_search),
-        cmocka_unit_test(test_plamo),
-        cmocka_unit_test(test_gemma),
-        cmocka_unit_test(test_whitespace),
-        cmocka_unit_test(test_dna),
+        cmocka_unit_test(test_wordpiece),      cmocka_unit_test(test_wordpiece_against_definition),
+        cmocka_unit_test(test_rwkv),           cmocka_unit_test(test_plamo_against_search),
+        cmocka_unit_test(test_plamo),          cmocka_unit_test(test_gemma),
+        cmocka_unit_test(test_whitespace),     cmocka_unit_test(test_dna),
         cmocka_unit_test(test_refused_memory),
     };
 

@@ -259,8 +259,8 @@ static void test_random(void **state)
 {
     static const char *const atoms[] = {"a",    "b",    "a",    "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x9a\x80",
                                         "\xe2", "\x82", "\xff", " "};
-    static const char *const stops[] = {"aab", "ab", "\xe2\x82\xac", "b\xc3\xa9", "\303\251a", FFFD, "aaaaaaaa",
-                                        "a b", " "};
+    static const char *const stops[] = {"aab", "ab",       "\xe2\x82\xac", "b\xc3\xa9", "\303\251a",
+                                        FFFD,  "aaaaaaaa", "a b",          " "};
     uint64_t seed = 7;
     int round;
 

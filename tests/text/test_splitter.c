@@ -38,25 +38,24 @@
 #define CASCADE(n) S "{" #n "}(?!" NOT_S ")|"
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define CASED(upper, lower, forms, digits, tail)                                                                      \
+#define CASED(upper, lower, forms, digits, tail) \
     FRONT upper "*" lower "+" forms "|" FRONT upper "+" lower "*" forms "|\\p{N}" digits "|" SIGNS(tail) LINES
-#define DEEPSEEK3(tail, lines)                                                                                        \
-    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"              \
+#define DEEPSEEK3(tail, lines)                                                                           \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|" \
     " ?[\\p{P}\\p{S}]+" tail "|" lines
 #define LINE "[^\\n]+|[\\n]+"
-#define BLOOM                                                                                                         \
-    " ?[^(" WHITE "|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{964}\\x{6d4}\\x{60c})]+"
+#define BLOOM " ?[^(" WHITE "|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{964}\\x{6d4}\\x{60c})]+"
 #define CJK_KANA "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
-#define AFMOE                                                                                                         \
-    "[\\x{4e00}-\\x{9fff}\\x{3400}-\\x{4dbf}\\x{8c48}-\\x{faff}\\x{3040}-\\x{30ff}\\x{ff65}-\\x{ff9f}"                \
-    "\\x{2f00}-\\x{2fdf}\\x{e40}-\\x{e7f}\\x{e80}-\\x{eff}\\x{1780}-\\x{17ff}\\x{1000}-\\x{109f}"                     \
+#define AFMOE                                                                                          \
+    "[\\x{4e00}-\\x{9fff}\\x{3400}-\\x{4dbf}\\x{8c48}-\\x{faff}\\x{3040}-\\x{30ff}\\x{ff65}-\\x{ff9f}" \
+    "\\x{2f00}-\\x{2fdf}\\x{e40}-\\x{e7f}\\x{e80}-\\x{eff}\\x{1780}-\\x{17ff}\\x{1000}-\\x{109f}"      \
     "\\x{aa60}-\\x{aa7f}\\x{a9e0}-\\x{a9ff}\\x{ac00}-\\x{d7af}\\x{1100}-\\x{11ff}]+"
-#define YOUTU_SIGNS                                                                                                   \
-    "[\\x{ff01}\\x{2026}\\x{201c}\\x{201d}\\x{2018}\\x{2019}\\x{2014}\\x{ff1a}\\x{ff1b}\\x{ff0c}\\x{3001}-\\x{303f}"  \
+#define YOUTU_SIGNS                                                                                                  \
+    "[\\x{ff01}\\x{2026}\\x{201c}\\x{201d}\\x{2018}\\x{2019}\\x{2014}\\x{ff1a}\\x{ff1b}\\x{ff0c}\\x{3001}-\\x{303f}" \
     "\\x{fe30}-\\x{fe4f}]"
 /* \w as Oniguruma has it */
-#define WORD                                                                                                          \
-    "[\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}\\x{24b6}-\\x{24e9}"                       \
+#define WORD                                                                                    \
+    "[\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}\\x{24b6}-\\x{24e9}" \
     "\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}]"
 #define DEEPSEEK_LETTERS                                                                                               \
     "\\x{41}-\\x{5a}\\x{61}-\\x{7a}\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}\\x{1bc}-\\x{1bf}"             \
@@ -92,8 +91,7 @@ static const struct {
      {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^" WHITE "\\p{L}\\p{N}]++[\\r\\n]*|" S
       "*[\\r\\n]|" SPACES}},
     {"qwen35", {WORDS_OF("[\\p{L}\\p{M}]", "\\p{L}\\p{M}\\p{N}")}},
-    {"seed-coder",
-     {FORMS "|" FRONT "\\p{L}+|\\p{N}{1}| ?[^" WHITE "\\p{L}\\p{N}\\r\\n]+|" LINES}},
+    {"seed-coder", {FORMS "|" FRONT "\\p{L}+|\\p{N}{1}| ?[^" WHITE "\\p{L}\\p{N}\\r\\n]+|" LINES}},
     {"ufakzeka", {WORDS_SO_FAR("") SIGNS("[\\r\\n]*") LINES}},
     {"laguna", {LINE, WORDS("")}},
     {"exaone-moe",
@@ -115,11 +113,10 @@ static const struct {
     {"tekken", {CASED(UPPER, LOWER, "", "", "[\\r\\n/]*")}},
     {"gpt-4o", {CASED(UPPER, LOWER, FORMS "?", "{1,3}", "[\\r\\n/]*")}},
     {"granite-embed-multi-97m", {CASED(UPPER, LOWER, FORMS "?", "{1,3}", "[\\r\\n/]*")}},
-    {"tiny_aya",
-     {"\\d{1,3}(?=(?:\\d{3})*(?!" WORD "))", CASED(UPPER, LOWER, FORMS "?", "{1,3}", "[\\r\\n/]*")}},
+    {"tiny_aya", {"\\d{1,3}(?=(?:\\d{3})*(?!" WORD "))", CASED(UPPER, LOWER, FORMS "?", "{1,3}", "[\\r\\n/]*")}},
     {"kimi-k2",
-     {"\\p{sc:Han}+|"
-      CASED("(?:(?!\\p{sc:Han})" UPPER ")", "(?:(?!\\p{sc:Han})" LOWER ")", FORMS "?", "{1,3}", "[\\r\\n]*")}},
+     {"\\p{sc:Han}+|" CASED("(?:(?!\\p{sc:Han})" UPPER ")", "(?:(?!\\p{sc:Han})" LOWER ")", FORMS "?", "{1,3}",
+                            "[\\r\\n]*")}},
     {"superbpe", {"\\p{N}+", "(?=(\\d{3})+(?!\\d))"}},
     {"bloom", {BLOOM}},
     {"viking", {BLOOM, "\\p{N}"}},
@@ -165,8 +162,8 @@ static void cut(pcre2_code *const *codes, size_t n_codes, const char *text, size
     }
     match = pcre2_match_data_create(8, NULL);
     while (search < to) {
-        int rc = pcre2_match(codes[0], (PCRE2_SPTR)text + from, to - from, search - from, PCRE2_NO_UTF_CHECK, match,
-                             NULL);
+        int rc =
+            pcre2_match(codes[0], (PCRE2_SPTR)text + from, to - from, search - from, PCRE2_NO_UTF_CHECK, match, NULL);
         const PCRE2_SIZE *found = pcre2_get_ovector_pointer(match);
 
         assert_true(rc > 0 || rc == PCRE2_ERROR_NOMATCH);
@@ -266,9 +263,21 @@ static bool same_to_both(uint32_t c)
 /* Now and then something that only a few of the expressions look for. */
 static size_t random_phrase(uint64_t *seed, char *text)
 {
-    static const char *const phrases[] = {"<sentinel:12>", "<sentinel:>", "IMGIMGABCZ",  "IMGIMGABCDEZ", "IMGIMGZ",
-                                          "    ",          "1234567",     "12345\xc2\xb2", "a b c",      "aBC dEf",
-                                          "\xe3\x81\x82" "BC", "It'LL", "we're/\n", "999999 "};
+    static const char *const phrases[] = {"<sentinel:12>",
+                                          "<sentinel:>",
+                                          "IMGIMGABCZ",
+                                          "IMGIMGABCDEZ",
+                                          "IMGIMGZ",
+                                          "    ",
+                                          "1234567",
+                                          "12345\xc2\xb2",
+                                          "a b c",
+                                          "aBC dEf",
+                                          "\xe3\x81\x82"
+                                          "BC",
+                                          "It'LL",
+                                          "we're/\n",
+                                          "999999 "};
     const char *phrase = phrases[rn_splitmix64(seed) % (sizeof phrases / sizeof phrases[0])];
     size_t n = strlen(phrase);
 
@@ -517,12 +526,9 @@ static void test_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_categories),
-        cmocka_unit_test(test_sets),
-        cmocka_unit_test(test_against_expressions),
-        cmocka_unit_test(test_every_code_point),
-        cmocka_unit_test(test_all_are_tested),
-        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_categories),          cmocka_unit_test(test_sets),
+        cmocka_unit_test(test_against_expressions), cmocka_unit_test(test_every_code_point),
+        cmocka_unit_test(test_all_are_tested),      cmocka_unit_test(test_names),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

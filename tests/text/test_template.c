@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "tests/base/refusing.h"
-#include "text/template.h"
+#include "text/template/template.h"
 
 struct result {
     struct rn_heap heap;

@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "tests/model/shared.h"
-#include "text/template.h"
+#include "text/template/template.h"
 
 #define NOW 1767323045 /* 2026-01-02 03:04:05 UTC, strftime_now of the oracles */
 #define MOST_FILES 200

@@ -19,7 +19,8 @@ static const struct {
 } vocabularies[N_VOCABULARIES] = {
     {"llama-spm", ""},     {"phi-3", ""},
     {"gpt-2", ""},         {"falcon", "\x03\x04\x05\x0b\x11\x13\x14\x15\x16\x17\x19\x1c\x1d\x1e\xf2"},
-    {"starcoder", "\xf1"}, {"deepseek-llm", ""}, {"bert-bge", NULL},
+    {"starcoder", "\xf1"}, {"deepseek-llm", ""},
+    {"bert-bge", NULL},
 };
 
 static struct rn_vocab *oracle_vocab(struct rn_heap *heap, const char *name)
@@ -206,8 +207,8 @@ static void check_time(struct rn_heap *heap, const struct rn_vocab *vocab, const
         t = seconds_of(heap, vocab, text, n * bytes);
         whole = t < whole ? t : whole;
     }
-    print_message("%-14s %8zu x \"%s\": %.4f s, a sixteenth of it %.5f s\n", what, n, unit[0] > ' ' ? unit : " ",
-                  whole, part);
+    print_message("%-14s %8zu x \"%s\": %.4f s, a sixteenth of it %.5f s\n", what, n, unit[0] > ' ' ? unit : " ", whole,
+                  part);
     assert_true(whole < 64 * part + 0.005);
     free(text);
 }
@@ -280,9 +281,9 @@ static void test_linear_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_oracles), cmocka_unit_test(test_special),     cmocka_unit_test(test_round_trips),
-        cmocka_unit_test(test_models),  cmocka_unit_test(test_linear_time),
-        cmocka_unit_test(test_linear_time_of_models),
+        cmocka_unit_test(test_oracles),     cmocka_unit_test(test_special),
+        cmocka_unit_test(test_round_trips), cmocka_unit_test(test_models),
+        cmocka_unit_test(test_linear_time), cmocka_unit_test(test_linear_time_of_models),
     };
 
     if (shared_path("oracles/tokenizers/ggml-vocab-gpt-2.gguf") == NULL) {

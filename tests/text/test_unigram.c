@@ -9,7 +9,7 @@
 #include "fixture.h"
 #include "text/charsmap.h"
 
-static const char *const texts[] = {"<pad>", "</s>", "<unk>", BLOCK,     "a",         "b",  BLOCK "a",
+static const char *const texts[] = {"<pad>", "</s>", "<unk>", BLOCK,      "a",         "b",  BLOCK "a",
                                     "ab",    "c",    "ba",    BLOCK "ab", BLOCK BLOCK, "{u}"};
 static const int32_t types[] = {3, 3, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 4};
 static const float scores[] = {0, 0, 0, -3, -4, -5, -4.5f, -6, -7, -5.5f, -9, -8, 0};
@@ -44,7 +44,7 @@ static void test_spaces(void **state)
     CHECK_IDS(vocab, "   ", 0, );
     CHECK_IDS(vocab, "  a   b  ", 0, SPACE_A, SPACE_, B_, );
     CHECK_IDS(vocab, "a" BLOCK "a", 0, SPACE_A, SPACE_A, ); /* U+2581 is a space to the model */
-    CHECK_IDS(vocab, "a</s>a", 0, SPACE_A, UNK_, A_, ); /* no control token comes of plain text */
+    CHECK_IDS(vocab, "a</s>a", 0, SPACE_A, UNK_, A_, );     /* no control token comes of plain text */
     CHECK_IDS(vocab, "a</s>a", RUNNEL_TOKENIZE_SPECIAL, SPACE_A, EOS_, SPACE_A, );
     CHECK_IDS(vocab, "a{u}b", 0, SPACE_A, USER_, SPACE_, B_, );
     rn_vocab_free(vocab);
@@ -85,7 +85,10 @@ static void test_unknown(void **state)
     vocab = made(&heap, &maker);
     /* a run of unknown characters is one token, over spaces that are none too; not over known ones */
     CHECK_IDS(vocab, "axyz", 0, SPACE_A, UNK_, );
-    CHECK_IDS(vocab, "ax\xc3\xa9" "ay", 0, SPACE_A, UNK_, A_, UNK_, );
+    CHECK_IDS(vocab,
+              "ax\xc3\xa9"
+              "ay",
+              0, SPACE_A, UNK_, A_, UNK_, );
     CHECK_IDS(vocab, "x x", 0, SPACE_, UNK_, SPACE_, UNK_, );
     rn_vocab_free(vocab);
 
@@ -133,8 +136,8 @@ static double best_plainly(const char *const *pieces, const float *piece_scores,
         if (length > n || memcmp(pieces[t], text, length) != 0)
             continue;
         alone = alone || length == 1;
-        best = fmax(best, piece_scores[t] +
-                              best_plainly(pieces, piece_scores, n_pieces, unknown, text + length, n - length));
+        best = fmax(best,
+                    piece_scores[t] + best_plainly(pieces, piece_scores, n_pieces, unknown, text + length, n - length));
     }
     if (!alone)
         best = fmax(best, unknown + best_plainly(pieces, piece_scores, n_pieces, unknown, text + 1, n - 1));
@@ -310,13 +313,13 @@ static size_t make_map(struct blob *blob, const struct replacement *keys, size_t
 }
 
 static const struct replacement keys[] = {
-    {"\t", " "},               /* a space */
-    {"b\xcc\x81", "c"},        /* two characters become one */
-    {"q", ""},                 /* nothing */
-    {"\xe3\x80\x80", "  "},    /* two spaces */
-    {"\xef\xac\x81", "ab b"},  /* one becomes several, a space among them */
-    {"\xef\xbc", "b"},         /* a part of a character: never */
-    {"\xef\xbc\xa1", "a"},     /* U+FF21 */
+    {"\t", " "},              /* a space */
+    {"b\xcc\x81", "c"},       /* two characters become one */
+    {"q", ""},                /* nothing */
+    {"\xe3\x80\x80", "  "},   /* two spaces */
+    {"\xef\xac\x81", "ab b"}, /* one becomes several, a space among them */
+    {"\xef\xbc", "b"},        /* a part of a character: never */
+    {"\xef\xbc\xa1", "a"},    /* U+FF21 */
 };
 
 static void test_map(void **state)
@@ -409,11 +412,21 @@ static void test_hostile_maps(void **state)
 
 static void test_bad_maps(void **state)
 {
-    static const char no_end[] = "\4\0\0\0" "\0\0\0\0" "ab";
-    static const char beyond[] = "\xf0\0\0\0" "\0\0\0\0" "ab";
-    static const char odd[] = "\5\0\0\0" "\0\0\0\0" "ab";
-    static const char not_utf8[] = "\4\0\0\0" "\0\0\0\0" "\xff";
-    static const char good[] = "\4\0\0\0" "\0\0\0\0" "ab";
+    static const char no_end[] = "\4\0\0\0"
+                                 "\0\0\0\0"
+                                 "ab";
+    static const char beyond[] = "\xf0\0\0\0"
+                                 "\0\0\0\0"
+                                 "ab";
+    static const char odd[] = "\5\0\0\0"
+                              "\0\0\0\0"
+                              "ab";
+    static const char not_utf8[] = "\4\0\0\0"
+                                   "\0\0\0\0"
+                                   "\xff";
+    static const char good[] = "\4\0\0\0"
+                               "\0\0\0\0"
+                               "ab";
     struct rn_heap heap;
     struct maker maker;
     struct rn_vocab *vocab;

@@ -18,21 +18,7 @@ static const char *const bpe_extra[] = {"he",         "ll",     "hell", "hello",
 static const int32_t bpe_extra_types[] = {1, 1, 1, 1, 1, 3, 3, 4, 4, 4, 4, 2};
 static const char *const bpe_merges[] = {"h e", "l l", "he ll", "hell o", "\xc4\xa0 w"};
 
-enum {
-    HE = 256,
-    LL,
-    HELL,
-    HELLO,
-    SPACE_W,
-    IM_START,
-    IM_END,
-    TOOL,
-    IM,
-    ABC,
-    AB,
-    UNK,
-    N_BPE
-};
+enum { HE = 256, LL, HELL, HELLO, SPACE_W, IM_START, IM_END, TOOL, IM, ABC, AB, UNK, N_BPE };
 
 /* GPT-2's alphabet, as the definition in its encoder.py has it. */
 static void make_letters(void)
@@ -540,7 +526,10 @@ static void test_part_of_character(void **state)
     maker_strings(&maker, KEY "tokens", texts, COUNT(texts));
     maker_array(&maker, KEY "token_type", RN_GGUF_I32, types, COUNT(types), sizeof types);
     vocab = made(&heap, &maker);
-    CHECK_IDS(vocab, "a\xc3\xa9\xc3\xa9" "a", RUNNEL_TOKENIZE_SPECIAL, 3, 0, 0, 3, );
+    CHECK_IDS(vocab,
+              "a\xc3\xa9\xc3\xa9"
+              "a",
+              RUNNEL_TOKENIZE_SPECIAL, 3, 0, 0, 3, );
     rn_vocab_free(vocab);
     assert_int_equal(rn_heap_blocks(&heap), 0);
 }

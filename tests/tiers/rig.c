@@ -63,8 +63,8 @@ static void new_engine(struct rig *rig)
 
 void rig_open(struct rig *rig, const struct rig_plan *plan)
 {
-    struct rn_backend_limits limits = {.max_rows = 24, .max_seqs = 12, .max_outs = 8, .block_tokens = RIG_BLOCK,
-                                       .context_tokens = RIG_CONTEXT};
+    struct rn_backend_limits limits = {
+        .max_rows = 24, .max_seqs = 12, .max_outs = 8, .block_tokens = RIG_BLOCK, .context_tokens = RIG_CONTEXT};
     struct rn_model_parts parts = {.n_vocab = ORACLE_VOCAB};
     runnel_model_options options;
 
@@ -200,11 +200,10 @@ static void judge(const struct rig *rig, const struct stream *stream)
         int32_t right = oracle_chain_next(&chain, &alphabet);
 
         if (stream->tokens[i] != right)
-            fail_msg("chain %u: token %u is %d, not %d; of %u, %llu cached, %llu warm, %llu cold", stream->ask.chain, i,
-                     stream->tokens[i], right, stream->ask.n_prompt,
-                     (unsigned long long)stream->end.usage.cached_tokens,
-                     (unsigned long long)stream->end.usage.warm_tokens,
-                     (unsigned long long)stream->end.usage.cold_tokens);
+            fail_msg(
+                "chain %u: token %u is %d, not %d; of %u, %llu cached, %llu warm, %llu cold", stream->ask.chain, i,
+                stream->tokens[i], right, stream->ask.n_prompt, (unsigned long long)stream->end.usage.cached_tokens,
+                (unsigned long long)stream->end.usage.warm_tokens, (unsigned long long)stream->end.usage.cold_tokens);
         oracle_chain_push(&chain, right);
     }
 }

@@ -14,15 +14,15 @@
 enum { RIG_BLOCK = 8, RIG_STEM = 4 * RIG_BLOCK, RIG_CONTEXT = 128, RIG_ANSWER = 5, RIG_LINE = 300 };
 
 struct rig_plan {
-    uint32_t n_blocks;      /* of kv; 0: 32 */
+    uint32_t n_blocks; /* of kv; 0: 32 */
     uint64_t warm_bytes, cold_bytes;
-    const char *dir;        /* NULL: no cold tier */
+    const char *dir; /* NULL: no cold tier */
     const struct rn_cold_io *io;
-    uint32_t places;        /* of a lower tier; 0: 512 */
+    uint32_t places; /* of a lower tier; 0: 512 */
     const char *codec, *shared;
-    uint64_t oracle_salt;   /* another: another model */
+    uint64_t oracle_salt; /* another: another model */
     bool threads, no_cache;
-    uint32_t max_streams;   /* 0: 4 */
+    uint32_t max_streams; /* 0: 4 */
 };
 
 struct rig {

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "cache/cold_store.h"
+#include "cache/store/cold_store.h"
 #include "tests/sim/fake_disk.h"
 
 enum { B = 2, MOST_PAYLOAD = 300, SALTS = 3, TOKENS = 3, KNOWN = 4096, EVER = 1 << 14, MOST_DEPTH = 12 };
@@ -42,7 +42,7 @@ struct world {
     uint64_t ever[EVER]; /* paths that were appended; open addressing */
     size_t n_ever;
     bool spotless; /* no life so far had a fault, lost power, or died in a call */
-    bool order; /* of this life: but for short calls and its end, the disk does what it should */
+    bool order;    /* of this life: but for short calls and its end, the disk does what it should */
 };
 
 static struct {
@@ -178,8 +178,8 @@ static void append(struct world *world)
     known.path = path_of(parent == NULL ? 0 : parent->path, known.salt, known.tokens);
     n = payload_of(known.path, payload);
     add_ever(world, known.path); /* one that is refused may be on the disk all the same */
-    status = rn_cold_store_append(world->store, known.parent, salt_of(known.salt), known.tokens, payload, n,
-                                  &known.handle);
+    status =
+        rn_cold_store_append(world->store, known.parent, salt_of(known.salt), known.tokens, payload, n, &known.handle);
     assert_true((status == RUNNEL_OK) == (known.handle != 0));
     if (status == RUNNEL_OK) {
         add_known(world, &known);
@@ -210,8 +210,8 @@ static void read_one(struct world *world)
     if (wrong == 2)
         parent = world->known[draw(world, world->n_known)].handle;
     wrong = wrong == 2 && parent == known->parent ? 0 : wrong;
-    status = rn_cold_store_read(world->store, known->handle, parent, salt_of(known->salt + (wrong == 3)), tokens,
-                                payload);
+    status =
+        rn_cold_store_read(world->store, known->handle, parent, salt_of(known->salt + (wrong == 3)), tokens, payload);
     total.read++;
     total.missed += status != RUNNEL_OK;
     assert_true(status == RUNNEL_OK || status == RUNNEL_NOT_FOUND);
@@ -254,10 +254,15 @@ static void act(struct world *world)
     const struct known *known = any(world);
 
     switch (draw(world, 10)) {
-    case 0: case 1: case 2: case 3:
+    case 0:
+    case 1:
+    case 2:
+    case 3:
         append(world);
         break;
-    case 4: case 5: case 6:
+    case 4:
+    case 5:
+    case 6:
         read_one(world);
         break;
     case 7:

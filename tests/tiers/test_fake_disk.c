@@ -124,7 +124,8 @@ static void test_power(void **state)
         a = count(io, "/a", 1, &size);
         assert_true(size >= N && size <= 2 * N && a >= N / 2 && a <= 2 * N);
         assert_int_equal(count(io, "/a", 1, &size) + count(io, "/a", 2, &size) + count(io, "/a", 0, &size) +
-                             count(io, "/a", 9, &size), size);
+                             count(io, "/a", 9, &size),
+                         size);
         kept += count(io, "/a", 2, &size);
         assert_int_equal(count(io, "/a", 2, &size) % GRAIN, 0);
         count(io, "/b", 9, &other_size);
@@ -200,8 +201,9 @@ static void test_faults(void **state)
         int64_t got;
 
         *faults = (struct fake_disk_faults){.room_bytes = UINT64_MAX};
-        *(i % 3 == 0 ? &faults->read_error : i % 3 == 1 ? &faults->short_call : &faults->flipped) =
-            FAKE_DISK_ALWAYS / 4;
+        *(i % 3 == 0   ? &faults->read_error
+          : i % 3 == 1 ? &faults->short_call
+                       : &faults->flipped) = FAKE_DISK_ALWAYS / 4;
         got = io->pread(io->user, fd, bytes, 64, 0);
         errors += got == -EIO;
         shorts += got >= 0 && got < 64;
@@ -248,8 +250,8 @@ static void test_chosen_call(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),  cmocka_unit_test(test_lock_and_kill), cmocka_unit_test(test_power),
-        cmocka_unit_test(test_write_out), cmocka_unit_test(test_room),       cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_names),       cmocka_unit_test(test_lock_and_kill), cmocka_unit_test(test_power),
+        cmocka_unit_test(test_write_out),   cmocka_unit_test(test_room),          cmocka_unit_test(test_faults),
         cmocka_unit_test(test_chosen_call),
     };
 

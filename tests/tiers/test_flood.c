@@ -77,7 +77,12 @@ static void test_too_many(void **state)
  * then it goes. A turnover: the blocks that neither the hot prompt has nor the one that runs. */
 static void test_found_often(void **state)
 {
-    enum { POOL = 10 * LENT + HELD, TURNOVER = POOL - 2 * LENT, FITS = 3 * TURNOVER / LENT, GONE = 5 * POOL / HELD + 1 };
+    enum {
+        POOL = 10 * LENT + HELD,
+        TURNOVER = POOL - 2 * LENT,
+        FITS = 3 * TURNOVER / LENT,
+        GONE = 5 * POOL / HELD + 1
+    };
     struct rig_plan plan = {.n_blocks = POOL};
     uint32_t next = 100;
     struct rig rig;

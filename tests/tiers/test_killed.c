@@ -33,8 +33,10 @@ _Noreturn static void serve(const char *folder, uint64_t seed, int out)
 
     rig_open(&rig, &plan);
     for (;;) {
-        struct rig_ask ask = {.chain = (uint32_t)(rn_splitmix64(&seed) % 24), .n_prompt = PROMPT,
-                              .pin = rn_splitmix64(&seed) % 4 == 0, .wait = RUNNEL_CACHE_WAIT};
+        struct rig_ask ask = {.chain = (uint32_t)(rn_splitmix64(&seed) % 24),
+                              .n_prompt = PROMPT,
+                              .pin = rn_splitmix64(&seed) % 4 == 0,
+                              .wait = RUNNEL_CACHE_WAIT};
         runnel_usage usage = rig_ask(&rig, ask);
         struct told told = {ask.chain, (uint32_t)usage.cached_tokens, (uint32_t)usage.cold_tokens};
 

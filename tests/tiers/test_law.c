@@ -106,7 +106,7 @@ static void check_type(runnel_kv_type kv_type, const char *codec)
 static void test_types(void **state)
 {
     static const runnel_kv_type types[] = {RUNNEL_KV_F32, RUNNEL_KV_F16, RUNNEL_KV_BF16, RUNNEL_KV_FP8,
-                                           RUNNEL_KV_Q8, RUNNEL_KV_Q4, RUNNEL_KV_Q3};
+                                           RUNNEL_KV_Q8,  RUNNEL_KV_Q4,  RUNNEL_KV_Q3};
     static const char *const codecs[] = {NULL, "none", "lz4", "zstd"};
 
     (void)state;

@@ -76,9 +76,9 @@ static void test_outage(void **state)
     assert_int_equal(ask(&rig, 0), 0);
     kill(server.pid, SIGCONT);
     assert_true(comes_back(&rig));
-    assert_int_equal(rig.n_warnings, 1); /* told once */
+    assert_int_equal(rig.n_warnings, 1);      /* told once */
     assert_int_equal(bytes_put(&rig), n_put); /* it was known all the time: nothing was put again */
-    redis_stop(&server); /* with all that it had */
+    redis_stop(&server);                      /* with all that it had */
     crowd_out(&rig);
     assert_int_equal(ask(&rig, 0), 0);
     redis_again(&server);

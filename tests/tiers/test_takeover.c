@@ -133,12 +133,12 @@ static void test_seeds(void **state)
             } else {
                 rig_close(&rigs[1 - dies]);
                 fake_disk_start(disk, 1 - dies);
-                rig_open(&rigs[1 - dies], &(struct rig_plan){.dir = "/cache", .cold_bytes = COLD,
-                                                             .io = fake_disk_io(disk, 1 - dies)});
+                rig_open(&rigs[1 - dies],
+                         &(struct rig_plan){.dir = "/cache", .cold_bytes = COLD, .io = fake_disk_io(disk, 1 - dies)});
             }
             fake_disk_start(disk, dies);
-            rig_open(&rigs[dies], &(struct rig_plan){.dir = "/cache", .cold_bytes = COLD,
-                                                     .io = fake_disk_io(disk, dies)});
+            rig_open(&rigs[dies],
+                     &(struct rig_plan){.dir = "/cache", .cold_bytes = COLD, .io = fake_disk_io(disk, dies)});
             assert_int_equal(metrics_of(&rigs[dies]).cold_writes, 0);
         }
         rig_close(&rigs[0]);

@@ -16,7 +16,7 @@
 #include <xxhash.h>
 
 #include "base/rng.h"
-#include "cache/cold_format.h"
+#include "cache/store/cold_format.h"
 #include "tests/actors/fixture.h"
 #include "tests/cache/cold_fixture.h"
 #include "tests/sim/fake_disk.h"
@@ -191,7 +191,11 @@ static void test_pin(void **state)
 static void test_storm(void **state)
 {
     struct fake_disk *disk = fake_disk_new(1);
-    struct rig_plan plan = {.dir = "/cache", .cold_bytes = COLD, .warm_bytes = 40 << 10, .places = 30, .n_blocks = 40,
+    struct rig_plan plan = {.dir = "/cache",
+                            .cold_bytes = COLD,
+                            .warm_bytes = 40 << 10,
+                            .places = 30,
+                            .n_blocks = 40,
                             .io = fake_disk_io(disk, 0)};
     uint64_t rng = 99, cached = 0;
     struct rig rig;
@@ -227,8 +231,11 @@ static uint64_t serve_and_restart(struct fake_disk *disk, uint64_t warm_bytes, u
 
     *n_warnings = 0;
     for (uint32_t life = 0; life < 2; life++) {
-        struct rig_plan plan = {.dir = "/cache", .cold_bytes = COLD, .warm_bytes = warm_bytes,
-                                .io = fake_disk_io(disk, life), .n_blocks = 20};
+        struct rig_plan plan = {.dir = "/cache",
+                                .cold_bytes = COLD,
+                                .warm_bytes = warm_bytes,
+                                .io = fake_disk_io(disk, life),
+                                .n_blocks = 20};
         struct rig rig;
 
         rig_open(&rig, &plan);

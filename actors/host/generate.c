@@ -1,0 +1,518 @@
+/* Submitting a request: every parameter is checked here, on the host's thread, so that a bad one is an
+ * error of the call and never a callback. */
+#include <string.h>
+
+#include "actors/chat.h"
+#include "actors/embed.h"
+#include "actors/engine.h"
+#include "actors/note.h"
+#include "actors/host/session.h"
+#include "base/status.h"
+#include "model/room.h"
+#include "sampling/ngram.h"
+
+#define RETRY_MS 100 /* as long as nothing is known */
+#define MOST_RETRY_MS 60000u
+
+void runnel_request_default(runnel_request *request)
+{
+    *request = (runnel_request){
+        .struct_size = sizeof *request,
+        .max_tokens = -1,
+        .sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f},
+        .cache_wait = RUNNEL_CACHE_WAIT,
+    };
+}
+
+static runnel_status read_request(const runnel_request *given, runnel_request *request, runnel_error *error)
+{
+    runnel_request_default(request);
+    if (given == NULL || given->struct_size < sizeof(size_t) || given->struct_size > sizeof *request)
+        return rn_error_set(error, RUNNEL_INVALID,
+                            "request: struct_size is not of this library; use runnel_request_default");
+    memcpy(request, given, given->struct_size);
+    return RUNNEL_OK;
+}
+
+static runnel_status check_stops(const runnel_request *request, uint32_t n_vocab, runnel_error *error)
+{
+    if (request->n_stops > RUNNEL_MAX_STOPS || (request->n_stops > 0 && request->stops == NULL))
+        return rn_error_set(error, RUNNEL_INVALID, "stops: at most %d", RUNNEL_MAX_STOPS);
+    for (size_t i = 0; i < request->n_stops; i++) {
+        size_t n = request->stops[i] == NULL ? 0 : strnlen(request->stops[i], RUNNEL_MAX_STOP_BYTES + 1);
+
+        if (n == 0 || n > RUNNEL_MAX_STOP_BYTES)
+            return rn_error_set(error, RUNNEL_INVALID, "stops[%zu]: not 1..%d bytes", i, RUNNEL_MAX_STOP_BYTES);
+        if (!rn_utf8_valid(request->stops[i], n))
+            return rn_error_set(error, RUNNEL_INVALID, "stops[%zu]: not UTF-8", i);
+    }
+    if (request->n_stop_tokens > n_vocab || (request->n_stop_tokens > 0 && request->stop_tokens == NULL))
+        return rn_error_set(error, RUNNEL_INVALID, "stop_tokens: more than the vocabulary has");
+    for (size_t i = 0; i < request->n_stop_tokens; i++)
+        if (request->stop_tokens[i] < 0 || (uint32_t)request->stop_tokens[i] >= n_vocab)
+            return rn_error_set(error, RUNNEL_INVALID, "stop_tokens[%zu] = %d is not in the vocabulary of %u", i,
+                                request->stop_tokens[i], n_vocab);
+    return RUNNEL_OK;
+}
+
+static runnel_status check_prompt(const runnel_model *model, const runnel_request *request, runnel_error *error)
+{
+    uint32_t n_vocab = model->parts.n_vocab;
+
+    if ((request->prompt != NULL) + (request->tokens != NULL) + (request->chat != NULL) > 1)
+        return rn_error_set(error, RUNNEL_INVALID, "of prompt, tokens and chat more than one is given");
+    if (request->prompt == NULL && request->prompt_bytes > 0)
+        return rn_error_set(error, RUNNEL_INVALID, "prompt is NULL but prompt_bytes is %zu", request->prompt_bytes);
+    if (request->tokens != NULL && request->n_tokens == 0)
+        return rn_error_set(error, RUNNEL_INVALID, "the prompt is empty");
+    if (request->tokens == NULL && request->n_tokens > 0)
+        return rn_error_set(error, RUNNEL_INVALID, "tokens is NULL but n_tokens is %zu", request->n_tokens);
+    for (size_t i = 0; i < request->n_tokens; i++)
+        if (request->tokens[i] < 0 || (uint32_t)request->tokens[i] >= n_vocab)
+            return rn_error_set(error, RUNNEL_INVALID, "tokens[%zu] = %d is not in the vocabulary of %u", i,
+                                request->tokens[i], n_vocab);
+    if (request->tokens == NULL && request->chat == NULL && request->prompt_bytes == 0 &&
+        !rn_vocab_add_bos(model->parts.vocab))
+        return rn_error_set(error, RUNNEL_INVALID, "the prompt is empty and the model adds no BOS");
+    if (request->prompt != NULL && !rn_utf8_valid(request->prompt, request->prompt_bytes))
+        return rn_error_set(error, RUNNEL_INVALID, "the prompt is not UTF-8");
+    return RUNNEL_OK;
+}
+
+static runnel_status check_request(runnel_model *model, const runnel_request *request, runnel_error *error)
+{
+    runnel_status status;
+
+    if (rn_word_get(&model->engine->closing) != 0 || rn_word_get(&model->cancel) != 0)
+        return rn_error_set(error, RUNNEL_CLOSED, "the engine or model is being freed");
+    if (rn_word_get(&model->engine->draining) != 0)
+        return rn_error_set(error, RUNNEL_CLOSED, "the engine is being drained");
+    if (rn_word_get(&model->state) != RN_MODEL_READY || model->parts.backend == NULL)
+        return rn_error_set(error, RUNNEL_STATE, "the model is not loaded for generation");
+    if (request->max_tokens < -1)
+        return rn_error_set(error, RUNNEL_INVALID, "max_tokens = %lld is not -1 or more",
+                            (long long)request->max_tokens);
+    if (request->n_top > RUNNEL_MAX_TOP_LOGPROBS || request->n_top > model->parts.n_vocab)
+        return rn_error_set(error, RUNNEL_INVALID, "n_top = %u is more than %d", request->n_top,
+                            RUNNEL_MAX_TOP_LOGPROBS);
+    if ((request->draft & ~(uint32_t)(RUNNEL_DRAFT_NGRAM | RUNNEL_DRAFT_MODEL)) != 0)
+        return rn_error_set(error, RUNNEL_INVALID, "draft %u is not known", request->draft);
+    if ((request->draft & RUNNEL_DRAFT_MODEL) != 0 && model->parts.drafter.kind == RN_DRAFTER_NONE)
+        return rn_error_set(error, RUNNEL_INVALID, "draft: no drafter was loaded with the model (draft_path)");
+    if (request->draft_max > RUNNEL_MAX_DRAFTS)
+        return rn_error_set(error, RUNNEL_INVALID, "draft_max = %u is more than %d", request->draft_max,
+                            RUNNEL_MAX_DRAFTS);
+    if (request->draft_share != 0 && (request->draft & RUNNEL_DRAFT_NGRAM) == 0)
+        return rn_error_set(error, RUNNEL_INVALID, "draft_share needs RUNNEL_DRAFT_NGRAM");
+    if (request->n_top > 0 && !request->want_logprobs)
+        return rn_error_set(error, RUNNEL_INVALID, "n_top needs want_logprobs");
+    if (request->coalesce_bytes > RUNNEL_MAX_COALESCE_BYTES)
+        return rn_error_set(error, RUNNEL_INVALID, "coalesce_bytes = %u is more than %u", request->coalesce_bytes,
+                            RUNNEL_MAX_COALESCE_BYTES);
+    if (request->coalesce_bytes > 0 && request->want_logprobs)
+        return rn_error_set(error, RUNNEL_INVALID, "coalesce_bytes joins tokens, and want_logprobs wants each of them");
+    if ((status = rn_sampling_check(&request->sampling, model->parts.n_vocab, error)) != RUNNEL_OK)
+        return status;
+    if (request->pin_prefix > 2)
+        return rn_error_set(error, RUNNEL_INVALID, "pin_prefix %d is not 0, 1 or 2", request->pin_prefix);
+    if ((unsigned)request->cache_wait > RUNNEL_CACHE_DEADLINE)
+        return rn_error_set(error, RUNNEL_INVALID, "cache_wait %d is not known", (int)request->cache_wait);
+    if ((status = check_stops(request, model->parts.n_vocab, error)) != RUNNEL_OK)
+        return status;
+    return check_prompt(model, request, error);
+}
+
+/* ---- The length of the prompt ---- */
+
+/* Longest prompt that can run, history included. */
+static uint64_t prompt_room(const runnel_model *model, const runnel_request *request)
+{
+    const struct rn_backend_limits *limits = &model->parts.limits;
+    uint64_t room = rn_room_positions(limits);
+
+    room = room < limits->context_tokens ? room : limits->context_tokens;
+    return room - (request->max_tokens == 0 ? 0 : 1);
+}
+
+static uint32_t tokenize_flags(const runnel_request *request)
+{
+    return RUNNEL_TOKENIZE_BOS | (request->parse_special ? RUNNEL_TOKENIZE_SPECIAL : 0);
+}
+
+/* Tokenizes here what might be too long, so that "too long" is an error of the submit; what is short enough
+ * by its bytes is left to the tokenizer actor. */
+static runnel_status measure(runnel_model *model, const runnel_request *request, struct rn_request *r, uint64_t history,
+                             runnel_error *error)
+{
+    uint64_t room = prompt_room(model, request);
+    size_t count = request->n_tokens;
+    runnel_status status;
+
+    if (request->chat != NULL) /* its length is known once it is rendered */
+        return RUNNEL_OK;
+    if (request->tokens == NULL) {
+        if (rn_tokenize_bound(model->parts.vocab, request->prompt_bytes) + history <= room)
+            return RUNNEL_OK;
+        status = rn_tokenize(model->parts.vocab, r->heap, request->prompt_bytes > 0 ? request->prompt : "",
+                             request->prompt_bytes, tokenize_flags(request), &r->tokens, &count, error);
+        if (status != RUNNEL_OK)
+            return status;
+        r->n_tokens = r->capacity = (uint32_t)(count < UINT32_MAX ? count : UINT32_MAX);
+        r->first_bos = rn_vocab_add_bos(model->parts.vocab);
+    }
+    if (count + history - (history > 0 && r->first_bos ? 1 : 0) > room)
+        return rn_error_set(error, RUNNEL_CONTEXT, "the prompt has %zu tokens%s, %llu fit", count,
+                            history > 0 ? " besides its session's" : "",
+                            (unsigned long long)(room > history ? room - history : 0));
+    return RUNNEL_OK;
+}
+
+/* ---- Building the request ---- */
+
+static runnel_status copy_prompt(runnel_model *model, const runnel_request *request, struct rn_request *r,
+                                 runnel_error *error)
+{
+    if (r->tokens != NULL)
+        return RUNNEL_OK;
+    if (request->chat != NULL) {
+        r->whole = true;
+        return rn_chat_new(r->heap, &model->parts.templates, request->chat, &r->chat, error);
+    }
+    if (request->tokens != NULL) {
+        r->tokens = rn_alloc(r->heap, request->n_tokens, sizeof *r->tokens);
+        if (r->tokens == NULL)
+            return RUNNEL_NO_MEMORY;
+        memcpy(r->tokens, request->tokens, request->n_tokens * sizeof *r->tokens);
+        r->n_tokens = r->capacity = (uint32_t)request->n_tokens;
+        return RUNNEL_OK;
+    }
+    r->text = rn_strndup(r->heap, request->prompt_bytes > 0 ? request->prompt : "", request->prompt_bytes);
+    r->text_bytes = request->prompt_bytes;
+    r->tokenize_flags = tokenize_flags(request);
+    return r->text != NULL ? RUNNEL_OK : RUNNEL_NO_MEMORY;
+}
+
+/* Its memory is taken here, where a refusal is an error of the submit. */
+static runnel_status make_proposer(const runnel_model *model, const runnel_request *request, struct rn_request *r)
+{
+    uint32_t most = model->parts.limits.context_tokens;
+
+    if (request->draft == RUNNEL_DRAFT_NONE)
+        return RUNNEL_OK;
+    r->draft_max = request->draft_max > 0 ? request->draft_max : RN_DRAFT_DEFAULT;
+    rn_speculation_init(&r->speculation);
+    rn_speculation_init(&r->model_speculation);
+    rn_speculation_grant(&r->speculation, request->max_tokens < 0 ? most : (uint64_t)request->max_tokens);
+    rn_speculation_grant(&r->model_speculation, request->max_tokens < 0 ? most : (uint64_t)request->max_tokens);
+    r->draft_model = (request->draft & RUNNEL_DRAFT_MODEL) != 0;
+    r->draft_share = request->draft_share != 0;
+    r->draft_chain = request->draft_chain != 0;
+    if ((request->draft & RUNNEL_DRAFT_NGRAM) == 0)
+        return RUNNEL_OK;
+    r->proposer = model->parts.new_proposer != NULL ? model->parts.new_proposer(model->parts.proposer_user, r->heap)
+                                                    : rn_ngram_new(r->heap, most);
+    return r->proposer != NULL ? RUNNEL_OK : RUNNEL_NO_MEMORY;
+}
+
+static runnel_status copy_parameters(runnel_model *model, const runnel_request *request, struct rn_request *r)
+{
+    r->model = model;
+    r->ignore_eos = request->ignore_eos != 0;
+    r->want_logprobs = request->want_logprobs != 0;
+    r->want_progress = request->want_progress != 0;
+    r->want_logits = request->want_logits != 0;
+    r->n_top = request->n_top;
+    r->max_tokens = request->max_tokens;
+    r->session = (uint32_t)request->session.id;
+    r->session_generation = (uint32_t)(request->session.id >> 32);
+    r->cache_salt = request->cache_salt;
+    r->tenant = request->tenant;
+    r->priority = request->priority;
+    r->deadline_ms = request->deadline_ms;
+    r->pin_prefix = request->pin_prefix;
+    r->cache_wait = (uint8_t)request->cache_wait;
+    r->cache_wait_ms = request->cache_wait_ms;
+    r->n_stop_tokens = (uint32_t)request->n_stop_tokens;
+    if (request->n_stop_tokens > 0) {
+        r->stop_tokens = rn_alloc(r->heap, request->n_stop_tokens, sizeof *r->stop_tokens);
+        if (r->stop_tokens == NULL)
+            return RUNNEL_NO_MEMORY;
+        memcpy(r->stop_tokens, request->stop_tokens, request->n_stop_tokens * sizeof *r->stop_tokens);
+    }
+    r->sampler = rn_sampler_new(r->heap, &request->sampling, model->parts.n_vocab, model->parts.limits.context_tokens);
+    return r->sampler != NULL ? make_proposer(model, request, r) : RUNNEL_NO_MEMORY;
+}
+
+static runnel_status build(runnel_model *model, const runnel_request *request, struct rn_request **out,
+                           runnel_error *error)
+{
+    struct rn_request *r = rn_request_new(&model->engine->heap);
+    uint64_t history = 0;
+    runnel_status status;
+
+    if (r == NULL)
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a request");
+    if (request->session.id != 0) {
+        struct rn_session *session = rn_session_find(model, request->session);
+
+        if (session == NULL) {
+            rn_request_free(r);
+            return rn_error_set(error, RUNNEL_NOT_FOUND, "the session does not exist");
+        }
+        history = rn_word_get(&session->n_known);
+    }
+    status = measure(model, request, r, history, error);
+    if (status == RUNNEL_OK)
+        status = copy_prompt(model, request, r, error);
+    if (status == RUNNEL_OK)
+        status = copy_parameters(model, request, r);
+    if (status != RUNNEL_OK) {
+        rn_request_free(r);
+        return rn_error_set(error, status, "no memory for a request");
+    }
+    *out = r;
+    return RUNNEL_OK;
+}
+
+/* ---- Limits ---- */
+
+/* A submit that is refused may succeed when a stream has ended. */
+static runnel_status refuse(const struct runnel_engine *engine, runnel_error *error, const char *sentence,
+                            unsigned long long limit)
+{
+    uint32_t us = rn_word_get(&engine->retry_us);
+
+    rn_error_set(error, RUNNEL_BUSY, sentence, limit);
+    if (error != NULL)
+        error->retry_ms = us == 0 ? RETRY_MS : us / 1000 + 1 < MOST_RETRY_MS ? us / 1000 + 1 : MOST_RETRY_MS;
+    return RUNNEL_BUSY;
+}
+
+/* A prompt counts by its tokens, or where they are not known yet by its bytes: there are never more. */
+static uint64_t queued_tokens(const struct rn_request *r)
+{
+    return r->chat != NULL ? r->chat->context_bytes : r->text != NULL ? r->text_bytes : r->n_tokens;
+}
+
+static uint64_t request_bytes(const struct rn_request *r)
+{
+    return sizeof *r + r->text_bytes + (r->chat != NULL ? r->chat->context_bytes : 0) +
+           (uint64_t)r->n_tokens * sizeof r->tokens[0] + (uint64_t)r->n_stop_tokens * sizeof r->stop_tokens[0];
+}
+
+static runnel_status enter_queue(struct runnel_engine *engine, struct rn_request *r, runnel_error *error)
+{
+    uint64_t tokens = queued_tokens(r), bytes = request_bytes(r);
+
+    if (!rn_counter_reserve(&engine->totals.queued_tokens, (int64_t)tokens, engine->max_queued_tokens))
+        return refuse(engine, error, "prompts of %llu tokens may wait, and do", engine->max_queued_tokens);
+    if (!rn_counter_reserve(&engine->totals.queued_bytes, (int64_t)bytes, engine->max_queued_bytes)) {
+        rn_counter_add(&engine->totals.queued_tokens, -(int64_t)tokens);
+        return refuse(engine, error, "requests may have %llu bytes, and have", engine->max_queued_bytes);
+    }
+    r->n_queued = tokens;
+    r->n_bytes = bytes;
+    return RUNNEL_OK;
+}
+
+static void leave_queue(struct runnel_engine *engine, struct rn_request *r)
+{
+    rn_counter_add(&engine->totals.queued_tokens, -(int64_t)r->n_queued);
+    rn_counter_add(&engine->totals.queued_bytes, -(int64_t)r->n_bytes);
+}
+
+/* An empty prompt is only BOS: its one piece then begins a text, as it does for detokenizing. */
+static bool begins_text(const runnel_model *model, const runnel_request *request)
+{
+    bool empty = request->chat != NULL ? false
+                 : request->tokens == NULL
+                     ? request->prompt_bytes == 0
+                     : request->n_tokens == 1 && request->tokens[0] == rn_vocab_bos(model->parts.vocab);
+
+    return empty && request->session.id == 0 && rn_vocab_strips_first_space(model->parts.vocab);
+}
+
+/* What takes the answer to a chat apart; NULL and OK: nothing does. */
+static runnel_status new_answer(struct rn_request *r, const runnel_request *request, struct rn_answer **answer)
+{
+    const char *tools = r->chat != NULL ? r->chat->tools : NULL;
+
+    *answer = NULL;
+    if (r->chat == NULL || request->raw_answer)
+        return RUNNEL_OK;
+    *answer = rn_answer_new(r->heap, r->chat->format, tools, tools != NULL ? strlen(tools) : 0);
+    return *answer != NULL ? RUNNEL_OK : RUNNEL_NO_MEMORY;
+}
+
+static runnel_status open_outlet(runnel_model *model, const runnel_request *request, struct rn_request *r)
+{
+    struct rn_host *host = &model->engine->host;
+    struct rn_outlet_options options = {
+        .on_event = request->on_event,
+        .user = request->user,
+        .stops = request->stops,
+        .n_stops = request->n_stops,
+        .n_top = request->n_top,
+        .longest_piece = rn_vocab_longest_piece(model->parts.vocab),
+        .n_logits = request->want_logits ? model->parts.n_vocab : 0,
+        .coalesce_bytes = request->coalesce_bytes,
+        .n_embedding = r->embed != NULL ? r->embed->n_out : 0,
+        .strip_first_space = begins_text(model, request),
+    };
+    void *cell = rn_pool_take(&host->slots);
+    struct rn_outlet *outlet;
+
+    if (cell == NULL)
+        return RUNNEL_BUSY;
+    if (new_answer(r, request, &options.answer) != RUNNEL_OK) {
+        rn_pool_give(&host->slots, cell);
+        return RUNNEL_NO_MEMORY;
+    }
+    r->slot = rn_pool_index(&host->slots, cell);
+    outlet = &host->outlets[r->slot];
+    if (rn_outlet_open(outlet, &model->engine->heap, &options, &r->generation) != RUNNEL_OK) {
+        rn_answer_free(options.answer);
+        rn_pool_give(&host->slots, cell);
+        return RUNNEL_NO_MEMORY;
+    }
+    r->answer = options.answer;
+    return RUNNEL_OK;
+}
+
+/* Takes the request on, and sends it off. */
+static runnel_status submit(runnel_model *model, const runnel_request *request, struct rn_request *r,
+                            runnel_stream *stream, runnel_error *error)
+{
+    struct runnel_engine *engine = model->engine;
+    struct rn_msg *msg;
+    runnel_status status = enter_queue(engine, r, error);
+
+    if (status == RUNNEL_OK && (status = open_outlet(model, request, r)) != RUNNEL_OK) {
+        leave_queue(engine, r);
+        if (status == RUNNEL_BUSY)
+            refuse(engine, error, "all %llu streams are taken", engine->max_streams);
+        else
+            rn_error_set(error, status, "no memory for a stream (of %u)", engine->max_streams);
+    }
+    if (status != RUNNEL_OK) {
+        rn_request_free(r);
+        rn_note_refused(model, status);
+        return status;
+    }
+    r->submitted_us = rn_now_us(&engine->clock);
+    rn_note_submitted(r);
+    rn_counter_add(&engine->totals.streams, 1);
+    *stream = rn_stream_id(r->slot, r->generation);
+    msg = rn_msg_new(&engine->runtime, RN_MSG_SUBMIT);
+    msg->request.request = r;
+    rn_actor_send(&engine->router.actor, msg);
+    rn_uv_keep_alive(engine);
+    return RUNNEL_OK;
+}
+
+runnel_status runnel_generate(runnel_model *model, const runnel_request *given, runnel_stream *stream,
+                              runnel_error *error)
+{
+    runnel_request request;
+    struct rn_request *r = NULL;
+    runnel_status status;
+
+    rn_error_clear(error);
+    status = read_request(given, &request, error);
+    if (status == RUNNEL_OK)
+        status = check_request(model, &request, error);
+    if (status == RUNNEL_OK)
+        status = build(model, &request, &r, error);
+    return status == RUNNEL_OK ? submit(model, &request, r, stream, error) : status;
+}
+
+/* ---- Embeddings ---- */
+
+void runnel_embed_request_default(runnel_embed_request *request)
+{
+    *request = (runnel_embed_request){.struct_size = sizeof *request};
+}
+
+static runnel_status read_embed_request(const runnel_embed_request *given, runnel_embed_request *request,
+                                        runnel_error *error)
+{
+    runnel_embed_request_default(request);
+    if (given == NULL || given->struct_size < sizeof(size_t) || given->struct_size > sizeof *request)
+        return rn_error_set(error, RUNNEL_INVALID,
+                            "request: struct_size is not of this library; use runnel_embed_request_default");
+    memcpy(request, given, given->struct_size);
+    if (request->tokens == NULL && request->n_tokens == 0 && request->text_bytes == 0)
+        return rn_error_set(error, RUNNEL_INVALID, "the text is empty");
+    if ((unsigned)request->pooling > RUNNEL_POOLING_LAST)
+        return rn_error_set(error, RUNNEL_INVALID, "pooling = %d is not known", (int)request->pooling);
+    return RUNNEL_OK;
+}
+
+/* Of a model that is ready. */
+static runnel_status new_embed(const runnel_model *model, const runnel_embed_request *request, struct rn_request *r,
+                               runnel_error *error)
+{
+    uint32_t width = model->parts.n_features, from_file = model->parts.plan != NULL ? model->parts.plan->pooling : 0;
+    runnel_pooling pooling = request->pooling;
+
+    if (width == 0)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "the model gives no embeddings");
+    if (request->dimensions > width)
+        return rn_error_set(error, RUNNEL_INVALID, "dimensions = %u is more than the model's %u", request->dimensions,
+                            width);
+    if (pooling == RUNNEL_POOLING_DEFAULT && from_file > RUNNEL_POOLING_LAST)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "the file's pooling_type %u is not known here: choose a pooling",
+                            from_file);
+    if (pooling == RUNNEL_POOLING_DEFAULT)
+        pooling = from_file == 0 ? RUNNEL_POOLING_MEAN : (runnel_pooling)from_file;
+    r->embed =
+        rn_embed_new(r->heap, pooling, request->raw != 0, width, request->dimensions > 0 ? request->dimensions : width);
+    return r->embed != NULL ? RUNNEL_OK : rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for an embedding");
+}
+
+/* The prompt of which nothing is generated. */
+static runnel_request request_of(const runnel_embed_request *embed)
+{
+    runnel_request request;
+
+    runnel_request_default(&request);
+    request.prompt = embed->text;
+    request.prompt_bytes = embed->text_bytes;
+    request.tokens = embed->tokens;
+    request.n_tokens = embed->n_tokens;
+    request.parse_special = embed->parse_special;
+    request.want_progress = embed->want_progress;
+    request.max_tokens = 0;
+    request.on_event = embed->on_event;
+    request.user = embed->user;
+    request.cache_salt = embed->cache_salt;
+    request.priority = embed->priority;
+    request.deadline_ms = embed->deadline_ms;
+    request.tenant = embed->tenant;
+    return request;
+}
+
+runnel_status runnel_embed(runnel_model *model, const runnel_embed_request *given, runnel_stream *stream,
+                           runnel_error *error)
+{
+    runnel_embed_request embed;
+    runnel_request request;
+    struct rn_request *r = NULL;
+    runnel_status status;
+
+    rn_error_clear(error);
+    status = read_embed_request(given, &embed, error);
+    if (status != RUNNEL_OK)
+        return status;
+    request = request_of(&embed);
+    status = check_request(model, &request, error);
+    if (status == RUNNEL_OK)
+        status = build(model, &request, &r, error);
+    if (status != RUNNEL_OK)
+        return status;
+    status = new_embed(model, &embed, r, error);
+    if (status == RUNNEL_OK)
+        return submit(model, &request, r, stream, error);
+    rn_request_free(r);
+    return status;
+}

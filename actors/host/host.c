@@ -1,0 +1,550 @@
+/* The host bridge: see host.h. Runs on the host's threads, but for rn_host_publish, rn_host_load_news and
+ * rn_host_closed, which actors and the loader call. */
+#include "actors/host/host.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "actors/engine.h"
+#include "base/check.h"
+
+/* The eventfd's count only says "not zero": it is written on the empty→non-empty edge and when a
+ * dispatch stops early. */
+static void signal_fd(struct rn_host *host)
+{
+    uint64_t one = 1;
+
+    while (write(host->fd, &one, sizeof one) < 0 && errno == EINTR)
+        continue;
+}
+
+static void clear_fd(struct rn_host *host)
+{
+    uint64_t count;
+
+    while (read(host->fd, &count, sizeof count) < 0 && errno == EINTR)
+        continue;
+}
+
+static void send_ready(struct runnel_engine *engine, struct rn_message *node)
+{
+    enum rn_send sent = rn_mailbox_send_try(&engine->host.mailbox, node);
+
+    RN_CHECK(sent != RN_SEND_REFUSED);
+    if (sent == RN_SEND_FIRST)
+        signal_fd(&engine->host);
+}
+
+static void raise_stream(struct runnel_engine *engine, struct rn_outlet *outlet)
+{
+    if (rn_edge_raise(&outlet->edge))
+        send_ready(engine, &outlet->ready);
+}
+
+static void wake_reader(struct runnel_engine *engine, struct rn_outlet *outlet, bool pull)
+{
+    if (pull)
+        rn_wake_notify(&outlet->wake);
+    else
+        raise_stream(engine, outlet);
+}
+
+void rn_host_publish(struct runnel_engine *engine, struct rn_outlet *outlet)
+{
+    rn_outlet_publish(outlet);
+    wake_reader(engine, outlet, rn_word_get(&outlet->pull) != 0);
+}
+
+bool rn_host_put(struct runnel_engine *engine, struct rn_outlet *outlet, const struct rn_cell *cell)
+{
+    enum rn_joined joined = rn_outlet_join(outlet, cell);
+
+    if (joined == RN_JOINED_NOT)
+        rn_outlet_publish(outlet);
+    wake_reader(engine, outlet, rn_word_get(&outlet->pull) != 0);
+    return joined == RN_JOINED_MORE;
+}
+
+void rn_host_publish_end(struct runnel_engine *engine, struct rn_outlet *outlet)
+{
+    bool pull = rn_word_get(&outlet->pull) != 0; /* read before the end is out: after it the slot may be reused */
+
+    rn_word_set(&outlet->ended, rn_word_get(&outlet->generation));
+    wake_reader(engine, outlet, pull);
+}
+
+void rn_host_load_news(struct runnel_model *model)
+{
+    if (rn_edge_raise(&model->load_edge))
+        send_ready(model->engine, &model->load_node);
+}
+
+void rn_host_closed(struct runnel_engine *engine)
+{
+    rn_word_set(&engine->host.closed, 1);
+    rn_wake_notify(&engine->host.closed_wake);
+    signal_fd(&engine->host);
+}
+
+/* ---- Consuming ---- */
+
+static void send_credit(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation)
+{
+    struct rn_msg *msg = rn_msg_new(&engine->runtime, RN_MSG_CREDIT);
+
+    msg->stream = (struct rn_pay_stream){outlet->slot, generation, outlet->consumed};
+    outlet->consumed = 0;
+    rn_actor_send(&engine->router.actor, msg);
+}
+
+/* The consumer is through with the cell at the ring's front. */
+static void release_cell(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation)
+{
+    outlet->shown = 0;
+    rn_outlet_release(outlet);
+    if (++outlet->consumed >= outlet->window / 2)
+        send_credit(engine, outlet, generation);
+}
+
+/* The terminal event was delivered: the slot is free. */
+static void close_stream(struct runnel_engine *engine, struct rn_outlet *outlet)
+{
+    rn_outlet_close(outlet);
+    rn_word_set(&outlet->pulling, 0); /* before another stream has the slot */
+    rn_counter_add(&engine->totals.streams, -1);
+    rn_pool_give(&engine->host.slots, rn_pool_cell(&engine->host.slots, outlet->slot));
+}
+
+static bool is_paused(const struct rn_outlet *outlet, uint32_t generation)
+{
+    return rn_word_get(&outlet->paused) == generation;
+}
+
+static bool is_cancelled(const struct rn_outlet *outlet, uint32_t generation)
+{
+    return rn_word_get(&outlet->cancelled) == generation;
+}
+
+/* One more event of the cell at the front has been shown. */
+static void step_cell(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation,
+                      const struct rn_cell *cell)
+{
+    if (++outlet->shown >= rn_cell_events(outlet, cell))
+        release_cell(engine, outlet, generation);
+}
+
+/* Runs the callback for the next event of the cell at the front, or drops the cell. True: it was the terminal one. */
+static bool deliver_event(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation,
+                          const struct rn_cell *cell, bool paused)
+{
+    bool terminal = rn_event_is_terminal(cell->type);
+    runnel_event event;
+
+    outlet->dropping |= paused;
+    if (terminal || !outlet->dropping) {
+        rn_cell_event(outlet, cell, outlet->shown, &event);
+        outlet->on_event(outlet->user, &event);
+    }
+    if (terminal)
+        close_stream(engine, outlet);
+    else if (outlet->dropping)
+        release_cell(engine, outlet, generation);
+    else
+        step_cell(engine, outlet, generation, cell);
+    return terminal;
+}
+
+/* The generation of the callback stream in the slot; false: there is none, the raise came after its end. A slot
+ * can change hands between two looks while its stream is a pulled one, so the generation is looked at twice. */
+static bool has_callback_stream(const struct rn_outlet *outlet, uint32_t *generation)
+{
+    *generation = rn_word_get(&outlet->generation);
+    return (*generation & 1) != 0 && rn_word_get(&outlet->pull) == 0 && rn_word_get(&outlet->generation) == *generation;
+}
+
+/* Delivers up to max events of a stream that was raised; the count delivered. More left: raised again. */
+static size_t deliver_stream(struct runnel_engine *engine, struct rn_outlet *outlet, size_t max)
+{
+    uint32_t generation;
+    size_t n = 0;
+
+    rn_edge_lower(&outlet->edge);
+    if (!has_callback_stream(outlet, &generation))
+        return 0;
+    for (;;) {
+        const struct rn_cell *cell;
+        bool paused = is_paused(outlet, generation);
+
+        /* Paused: nothing, but the end of a cancelled stream comes through. */
+        if (paused && !is_cancelled(outlet, generation))
+            return n;
+        if (n == max) {
+            raise_stream(engine, outlet);
+            return n;
+        }
+        cell = rn_outlet_front(outlet, generation);
+        if (cell == NULL)
+            return n;
+        n++;
+        if (deliver_event(engine, outlet, generation, cell, paused))
+            return n;
+    }
+}
+
+static size_t deliver_load(struct runnel_model *model)
+{
+    runnel_load_event event = {.model = model};
+    uint32_t state, bits;
+
+    rn_edge_lower(&model->load_edge);
+    state = rn_word_get(&model->state);
+    bits = rn_word_get(&model->fraction);
+    memcpy(&event.fraction, &bits, sizeof bits);
+    if (model->load_told) {
+        rn_model_load_told(model);
+        return 0;
+    }
+    if (state == RN_MODEL_LOADING) {
+        event.state = RUNNEL_LOAD_PROGRESS;
+    } else {
+        model->load_told = true;
+        event.fraction = state == RN_MODEL_READY ? 1.0f : event.fraction;
+        event.state = state == RN_MODEL_READY       ? RUNNEL_LOAD_READY
+                      : state == RN_MODEL_CANCELLED ? RUNNEL_LOAD_CANCELLED
+                                                    : RUNNEL_LOAD_FAILED;
+        event.error = event.state == RUNNEL_LOAD_FAILED ? &model->error : NULL;
+    }
+    model->options.on_load(model->options.load_user, &event);
+    /* The end may have been seen before the loader raised the edge for it. Raised by us it stays up, and the node
+     * never comes again; raised by the loader the node is on its way, and the model must outlive it. */
+    if (model->load_told && rn_edge_raise(&model->load_edge))
+        rn_model_load_told(model);
+    return 1;
+}
+
+/* The next node, NULL when the mailbox is marked empty. A producer between its two steps is awaited: it
+ * is a few instructions away, unless it lost its core. */
+static struct rn_message *next_node(struct rn_host *host)
+{
+    struct rn_message *node;
+
+    while ((node = rn_mailbox_receive(&host->mailbox)) == NULL) {
+        if (rn_mailbox_mark_empty(&host->mailbox))
+            return NULL;
+        sched_yield();
+    }
+    return node;
+}
+
+static size_t deliver(struct runnel_engine *engine, size_t max)
+{
+    struct rn_host *host = &engine->host;
+    size_t n = 0;
+
+    while (n < max) {
+        struct rn_message *node = next_node(host);
+
+        if (node == NULL)
+            return n;
+        if (node->kind == RN_HOST_STREAM)
+            n +=
+                deliver_stream(engine, (struct rn_outlet *)((char *)node - offsetof(struct rn_outlet, ready)), max - n);
+        else
+            n += deliver_load((struct runnel_model *)((char *)node - offsetof(struct runnel_model, load_node)));
+    }
+    signal_fd(host); /* there may be more: not marked empty, so no send would say so */
+    return n;
+}
+
+bool rn_host_in_callback(const struct runnel_engine *engine)
+{
+    return rn_holder_is(&engine->host.dispatcher, (uint64_t)pthread_self());
+}
+
+size_t rn_host_dispatch(struct runnel_engine *engine, size_t max_events, bool *freed)
+{
+    struct rn_host *host = &engine->host;
+    size_t n;
+
+    *freed = false;
+    if (!rn_holder_take(&host->dispatcher, (uint64_t)pthread_self()))
+        return 0;
+    clear_fd(host);
+    n = deliver(engine, max_events == 0 ? SIZE_MAX : max_events);
+    rn_holder_give(&host->dispatcher);
+    if (rn_word_replace(&host->free_wanted, 1, 0)) {
+        *freed = true;
+        runnel_engine_free(engine);
+    }
+    return n;
+}
+
+size_t runnel_engine_dispatch(runnel_engine *engine, size_t max_events)
+{
+    bool freed;
+
+    return engine->host.delivery == RUNNEL_DELIVER_THREAD ? 0 : rn_host_dispatch(engine, max_events, &freed);
+}
+
+int runnel_engine_fd(runnel_engine *engine)
+{
+    return engine->host.fd;
+}
+
+runnel_status runnel_engine_wait(runnel_engine *engine, int64_t timeout_ms)
+{
+    struct pollfd poller = {.fd = engine->host.fd, .events = POLLIN};
+    int timeout = timeout_ms < 0 ? -1 : timeout_ms > INT32_MAX ? INT32_MAX : (int)timeout_ms;
+
+    /* A signal ends the wait early: the host's handler may have something to say. */
+    return poll(&poller, 1, timeout) > 0 ? RUNNEL_OK : RUNNEL_TIMEOUT;
+}
+
+static void *delivery_main(void *arg)
+{
+    struct runnel_engine *engine = arg;
+    bool freed = false;
+
+    while (!freed && rn_word_get(&engine->host.stopping) == 0) {
+        runnel_engine_wait(engine, -1);
+        rn_host_dispatch(engine, 0, &freed);
+    }
+    return NULL;
+}
+
+void rn_host_stop_delivery(struct runnel_engine *engine)
+{
+    struct rn_host *host = &engine->host;
+    pthread_t thread = (pthread_t)host->thread;
+
+    if (host->delivery != RUNNEL_DELIVER_THREAD)
+        return;
+    host->delivery = RUNNEL_DELIVER_HOST;
+    if (pthread_equal(thread, pthread_self())) {
+        pthread_detach(thread); /* freed inside a callback: the thread ends by itself */
+        return;
+    }
+    rn_word_set(&host->stopping, 1);
+    signal_fd(host);
+    pthread_join(thread, NULL);
+}
+
+/* ---- Pulling ---- */
+
+static struct rn_outlet *find_outlet(struct runnel_engine *engine, runnel_stream stream, uint32_t *generation)
+{
+    uint32_t slot = (uint32_t)stream.id;
+
+    *generation = (uint32_t)(stream.id >> 32);
+    if (slot >= engine->max_streams || !rn_outlet_is(&engine->host.outlets[slot], *generation))
+        return NULL;
+    return &engine->host.outlets[slot];
+}
+
+/* Waits for a cell; NULL when the time is up. Paused streams show nothing but the end of a cancelled one. */
+static const struct rn_cell *await_cell(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation,
+                                        int64_t timeout_ms)
+{
+    uint64_t start = rn_now_us(&engine->clock);
+
+    for (;;) {
+        uint32_t ticket = rn_wake_ticket(&outlet->wake);
+        bool paused = is_paused(outlet, generation);
+        const struct rn_cell *cell =
+            paused && !is_cancelled(outlet, generation) ? NULL : rn_outlet_front(outlet, generation);
+        uint64_t waited_us = rn_now_us(&engine->clock) - start;
+
+        outlet->dropping |= cell != NULL && paused;
+        if (cell != NULL && (!outlet->dropping || rn_event_is_terminal(cell->type)))
+            return cell;
+        if (cell != NULL) {
+            release_cell(engine, outlet, generation);
+            continue;
+        }
+        if (timeout_ms >= 0 && waited_us / 1000 >= (uint64_t)timeout_ms)
+            return NULL;
+        rn_wake_wait(&outlet->wake, ticket, rn_us_left(timeout_ms, waited_us), 0);
+    }
+}
+
+/* The sentence of a pulled FAILED event: its stream's slot is another's by the time the host reads it. */
+static _Thread_local char last_failure[RUNNEL_ERROR_BYTES];
+
+static runnel_status pull(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation,
+                          int64_t timeout_ms, runnel_event *event)
+{
+    const struct rn_cell *cell;
+
+    if (outlet->held) {
+        outlet->held = false;
+        step_cell(engine, outlet, generation, rn_outlet_front(outlet, generation));
+    }
+    cell = await_cell(engine, outlet, generation, timeout_ms);
+    if (cell == NULL)
+        return RUNNEL_TIMEOUT;
+    rn_cell_event(outlet, cell, outlet->shown, event);
+    if (rn_event_is_terminal(cell->type)) {
+        event->text = "";
+        event->top = NULL;
+        if (event->type == RUNNEL_EVENT_FAILED)
+            event->error = memcpy(last_failure, outlet->error, sizeof last_failure);
+        close_stream(engine, outlet);
+    } else {
+        outlet->held = true;
+    }
+    return RUNNEL_OK;
+}
+
+runnel_status runnel_stream_next(runnel_engine *engine, runnel_stream stream, int64_t timeout_ms, runnel_event *event)
+{
+    uint32_t generation;
+    struct rn_outlet *outlet = find_outlet(engine, stream, &generation);
+    runnel_status status;
+
+    if (outlet == NULL)
+        return RUNNEL_NOT_FOUND;
+    if (rn_word_get(&outlet->pull) == 0 || !rn_word_replace(&outlet->pulling, 0, 1))
+        return RUNNEL_STATE;
+    /* Alone now; but the stream may have ended between the look-up and here. */
+    status = rn_outlet_is(outlet, generation) ? pull(engine, outlet, generation, timeout_ms, event) : RUNNEL_NOT_FOUND;
+    if (status != RUNNEL_OK || !rn_event_is_terminal(event->type))
+        rn_word_set(&outlet->pulling, 0);
+    return status;
+}
+
+/* ---- Cancel, pause, resume ---- */
+
+/* Sets a word that holds the generation it speaks of, never back to an older stream's. True: this call set it. */
+static bool claim(struct rn_word *word, uint32_t generation)
+{
+    for (;;) {
+        uint32_t seen = rn_word_get(word);
+
+        if (seen != 0 && (int32_t)(generation - seen) <= 0)
+            return false;
+        if (rn_word_replace(word, seen, generation))
+            return true;
+    }
+}
+
+static void wake_consumer(struct runnel_engine *engine, struct rn_outlet *outlet)
+{
+    rn_wake_notify(&outlet->wake);
+    raise_stream(engine, outlet);
+}
+
+bool rn_host_cancel(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation)
+{
+    if (!claim(&outlet->cancelled, generation))
+        return false;
+    wake_consumer(engine, outlet);
+    return true;
+}
+
+runnel_status runnel_stream_cancel(runnel_engine *engine, runnel_stream stream)
+{
+    uint32_t generation;
+    struct rn_outlet *outlet = find_outlet(engine, stream, &generation);
+
+    if (outlet == NULL)
+        return RUNNEL_NOT_FOUND;
+    if (rn_host_cancel(engine, outlet, generation)) {
+        struct rn_msg *msg = rn_msg_new(&engine->runtime, RN_MSG_CANCEL);
+
+        msg->stream = (struct rn_pay_stream){outlet->slot, generation, 0};
+        rn_actor_send(&engine->router.actor, msg);
+    }
+    return RUNNEL_OK;
+}
+
+runnel_status runnel_stream_pause(runnel_engine *engine, runnel_stream stream)
+{
+    uint32_t generation;
+    struct rn_outlet *outlet = find_outlet(engine, stream, &generation);
+
+    if (outlet == NULL)
+        return RUNNEL_NOT_FOUND;
+    claim(&outlet->paused, generation);
+    return RUNNEL_OK;
+}
+
+runnel_status runnel_stream_resume(runnel_engine *engine, runnel_stream stream)
+{
+    uint32_t generation;
+    struct rn_outlet *outlet = find_outlet(engine, stream, &generation);
+
+    if (outlet == NULL)
+        return RUNNEL_NOT_FOUND;
+    if (rn_word_replace(&outlet->paused, generation, 0))
+        wake_consumer(engine, outlet);
+    return RUNNEL_OK;
+}
+
+/* ---- Life ---- */
+
+static runnel_status start_delivery(struct runnel_engine *engine, runnel_delivery delivery, bool manual)
+{
+    struct rn_host *host = &engine->host;
+
+    host->delivery = manual ? RUNNEL_DELIVER_HOST : delivery;
+    if (host->delivery == RUNNEL_DELIVER_THREAD &&
+        pthread_create((pthread_t *)&host->thread, NULL, delivery_main, engine) != 0) {
+        host->delivery = RUNNEL_DELIVER_HOST;
+        return RUNNEL_NO_MEMORY;
+    }
+    return RUNNEL_OK;
+}
+
+static runnel_status init_outlets(struct runnel_engine *engine)
+{
+    struct rn_host *host = &engine->host;
+
+    host->outlets = rn_alloc_aligned(&engine->heap, engine->max_streams * sizeof(struct rn_outlet), 64);
+    if (host->outlets == NULL)
+        return RUNNEL_NO_MEMORY;
+    memset(host->outlets, 0, engine->max_streams * sizeof(struct rn_outlet));
+    for (uint32_t i = 0; i < engine->max_streams; i++) {
+        host->outlets[i].slot = i;
+        host->outlets[i].ready.kind = RN_HOST_STREAM;
+        rn_wake_init(&host->outlets[i].wake);
+    }
+    return rn_pool_init(&host->slots, &engine->heap, engine->max_streams, sizeof(uint32_t));
+}
+
+runnel_status rn_host_init(struct runnel_engine *engine, runnel_delivery delivery, bool manual)
+{
+    struct rn_host *host = &engine->host;
+
+    *host = (struct rn_host){.fd = -1};
+    rn_mailbox_init(&host->mailbox, (int32_t)(engine->max_streams + RN_MAX_MODELS));
+    rn_wake_init(&host->closed_wake);
+    host->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (host->fd < 0)
+        return RUNNEL_NO_MEMORY;
+    if (init_outlets(engine) == RUNNEL_OK) {
+        if (start_delivery(engine, delivery, manual) == RUNNEL_OK)
+            return RUNNEL_OK;
+        rn_pool_fini(&host->slots);
+    }
+    rn_free(&engine->heap, host->outlets);
+    close(host->fd);
+    return RUNNEL_NO_MEMORY;
+}
+
+/* Streams whose terminal event was never taken (pulled ones) are closed here. */
+void rn_host_fini(struct runnel_engine *engine)
+{
+    struct rn_host *host = &engine->host;
+
+    for (uint32_t i = 0; i < engine->max_streams; i++)
+        if ((rn_word_get(&host->outlets[i].generation) & 1) != 0)
+            close_stream(engine, &host->outlets[i]);
+    rn_pool_fini(&host->slots);
+    rn_free(&engine->heap, host->outlets);
+    close(host->fd);
+}

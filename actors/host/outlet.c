@@ -1,0 +1,455 @@
+/* Outlets of streams: see outlet.h. */
+#include "actors/host/outlet.h"
+
+#include <string.h>
+
+#include "base/check.h"
+
+static uint32_t longest_stop(const struct rn_outlet_options *options)
+{
+    size_t longest = 0;
+
+    for (size_t i = 0; i < options->n_stops; i++)
+        longest = strlen(options->stops[i]) > longest ? strlen(options->stops[i]) : longest;
+    return (uint32_t)longest;
+}
+
+/* Copies the stop strings behind one another into outlet->memory and starts the piece stream. */
+static runnel_status copy_stops(struct rn_outlet *outlet, const struct rn_outlet_options *options)
+{
+    const char *stops[RUNNEL_MAX_STOPS];
+    uint32_t sizes[RUNNEL_MAX_STOPS];
+    size_t bytes = 0;
+    char *at;
+
+    for (size_t i = 0; i < options->n_stops; i++)
+        bytes += strlen(options->stops[i]) + 1;
+    outlet->memory = rn_alloc(outlet->heap, bytes, 1);
+    if (outlet->memory == NULL)
+        return RUNNEL_NO_MEMORY;
+    at = outlet->memory;
+    for (size_t i = 0; i < options->n_stops; i++) {
+        sizes[i] = (uint32_t)strlen(options->stops[i]);
+        stops[i] = memcpy(at, options->stops[i], sizes[i] + 1);
+        at += sizes[i] + 1;
+    }
+    rn_piece_stream_init(&outlet->pieces, stops, sizes, (uint32_t)options->n_stops, options->strip_first_space);
+    return RUNNEL_OK;
+}
+
+/* Relaxed: for those that are ordered behind its setting anyway, which the consumer alone is not. */
+static struct rn_ring *ring_of(const struct rn_outlet *outlet)
+{
+    return atomic_load_explicit(&((struct rn_outlet *)(uintptr_t)outlet)->ring, memory_order_relaxed);
+}
+
+static void release(struct rn_outlet *outlet)
+{
+    rn_ring_free(ring_of(outlet));
+    rn_free(outlet->heap, outlet->memory);
+    rn_free(outlet->heap, outlet->logits);
+    rn_free(outlet->heap, outlet->raw);
+    rn_free(outlet->heap, outlet->joint);
+    rn_free(outlet->heap, outlet->embedding);
+    outlet->embedding = NULL;
+    rn_answer_free(outlet->answer);
+    outlet->joint = NULL;
+    atomic_store_explicit(&outlet->ring, NULL, memory_order_relaxed);
+    outlet->answer = NULL;
+    outlet->raw = NULL;
+    outlet->memory = NULL;
+    outlet->logits = NULL;
+}
+
+/* Room for what one token, or the tail, can put out. */
+static runnel_status size_cells(struct rn_outlet *outlet, const struct rn_outlet_options *options)
+{
+    size_t piece = rn_piece_stream_bound(options->longest_piece) + longest_stop(options);
+    size_t tail = rn_piece_stream_bound(0) < RN_PIECE_HELD_BYTES ? RN_PIECE_HELD_BYTES : rn_piece_stream_bound(0);
+    size_t text = piece > tail ? piece : tail;
+
+    outlet->text_capacity = (uint32_t)text;
+    outlet->parts_capacity = outlet->raw_capacity = 0;
+    outlet->raw = NULL;
+    if (options->answer == NULL)
+        return RUNNEL_OK;
+    outlet->raw_capacity = (uint32_t)text;
+    outlet->raw = rn_alloc(outlet->heap, text, 1);
+    /* the tail is a piece and the end of the answer, in one cell */
+    outlet->text_capacity =
+        (uint32_t)(rn_answer_text_bound(options->answer, text) + rn_answer_text_bound(options->answer, 0));
+    outlet->parts_capacity =
+        (uint32_t)(rn_answer_parts_bound(options->answer, text) + rn_answer_parts_bound(options->answer, 0));
+    return outlet->raw != NULL ? RUNNEL_OK : RUNNEL_NO_MEMORY;
+}
+
+runnel_status rn_outlet_open(struct rn_outlet *outlet, struct rn_heap *heap, const struct rn_outlet_options *options,
+                             uint32_t *generation)
+{
+    runnel_status status;
+
+    outlet->heap = heap;
+    outlet->on_event = options->on_event;
+    outlet->user = options->user;
+    outlet->n_top_max = options->n_top;
+    outlet->n_logits = options->n_logits;
+    outlet->coalesce_bytes = options->coalesce_bytes;
+    outlet->n_embedding = options->n_embedding;
+    outlet->embedding = NULL;
+    outlet->window = options->n_logits > 0         ? RN_WINDOW_LOGITS
+                     : options->coalesce_bytes > 0 ? RN_WINDOW_JOINED
+                                                   : RN_WINDOW;
+    outlet->n_answer = outlet->stopped_at = outlet->consumed = 0;
+    outlet->n_published = outlet->n_released = 0;
+    outlet->held = outlet->on_joint = outlet->dropping = false;
+    outlet->shown = 0;
+    outlet->joint = NULL;
+    rn_word_set(&outlet->joint_state, RN_JOINT_NONE);
+    outlet->answer = NULL;
+    outlet->error[0] = '\0';
+    outlet->memory = NULL;
+    outlet->logits = NULL;
+    atomic_store_explicit(&outlet->ring, NULL, memory_order_relaxed); /* published with the generation */
+    status = size_cells(outlet, options);
+    if (status != RUNNEL_OK || copy_stops(outlet, options) != RUNNEL_OK) {
+        release(outlet);
+        return RUNNEL_NO_MEMORY;
+    }
+    outlet->answer = options->answer;
+    rn_word_set(&outlet->pull, options->on_event == NULL);
+    *generation = rn_word_get(&outlet->generation) + 1;
+    rn_word_set(&outlet->generation, *generation);
+    return RUNNEL_OK;
+}
+
+static size_t cell_bytes(const struct rn_outlet *outlet, uint32_t text_capacity)
+{
+    return sizeof(struct rn_cell) + outlet->n_top_max * sizeof(runnel_logprob) +
+           outlet->parts_capacity * sizeof(struct rn_part) + text_capacity;
+}
+
+/* What goes with the ring; false when memory is refused. */
+static bool take_beside(struct rn_outlet *outlet)
+{
+    if (outlet->n_logits > 0)
+        outlet->logits = rn_alloc(outlet->heap, (size_t)(outlet->window + 1) * outlet->n_logits, sizeof(float));
+    if (outlet->coalesce_bytes > 0)
+        outlet->joint = rn_alloc(outlet->heap, cell_bytes(outlet, outlet->coalesce_bytes), 1);
+    if (outlet->n_embedding > 0)
+        outlet->embedding = rn_alloc(outlet->heap, outlet->n_embedding, sizeof(float));
+    if ((outlet->n_logits == 0 || outlet->logits != NULL) && (outlet->coalesce_bytes == 0 || outlet->joint != NULL) &&
+        (outlet->n_embedding == 0 || outlet->embedding != NULL))
+        return true;
+    rn_free(outlet->heap, outlet->logits);
+    rn_free(outlet->heap, outlet->joint);
+    rn_free(outlet->heap, outlet->embedding);
+    outlet->logits = outlet->embedding = NULL;
+    outlet->joint = NULL;
+    return false;
+}
+
+runnel_status rn_outlet_prepare(struct rn_outlet *outlet)
+{
+    uint32_t bytes = (uint32_t)cell_bytes(outlet, outlet->text_capacity);
+    struct rn_ring *ring = rn_ring_new(outlet->heap, outlet->window + 1, bytes); /* and the tail */
+
+    if (ring != NULL && !take_beside(outlet)) {
+        rn_ring_free(ring);
+        ring = NULL;
+    }
+    /* Release; partner: rn_outlet_front, which may look at any time. */
+    atomic_store_explicit(&outlet->ring, ring, memory_order_release);
+    return ring != NULL ? RUNNEL_OK : RUNNEL_NO_MEMORY;
+}
+
+void rn_outlet_publish(struct rn_outlet *outlet)
+{
+    outlet->n_published++;
+    rn_ring_publish_spsc(ring_of(outlet));
+}
+
+bool rn_outlet_is_prepared(const struct rn_outlet *outlet)
+{
+    return ring_of(outlet) != NULL;
+}
+
+static uint32_t joint_word(uint32_t after, enum rn_joint_state state)
+{
+    return after << 2 | (uint32_t)state;
+}
+
+/* True: the joint is the consumer's now. *awaited: it is its turn, and the producer has it, which wakes the consumer
+ * when it has given it back. Looked at behind the ring: whoever sees a cell sees the joint that stands in front of
+ * it. */
+static bool claim_joint(struct rn_outlet *outlet, bool *awaited)
+{
+    uint32_t open = joint_word(outlet->n_released, RN_JOINT_OPEN), busy = joint_word(outlet->n_released, RN_JOINT_BUSY);
+    uint32_t word = rn_word_get(&outlet->joint_state); /* acquire; partner: rn_outlet_join */
+
+    /* seq_cst; partner: rn_outlet_join, where the same word becomes BUSY: one of the two has the joint. */
+    outlet->on_joint = word == open && rn_word_replace(&outlet->joint_state, open, joint_word(0, RN_JOINT_TAKEN));
+    *awaited = !outlet->on_joint && (word == open || word == busy);
+    return outlet->on_joint;
+}
+
+const struct rn_cell *rn_outlet_front(struct rn_outlet *outlet, uint32_t generation)
+{
+    /* First: whoever sees the end sees every cell that was published before it. */
+    bool ended = rn_word_get(&outlet->ended) == generation, awaited = false;
+    /* Acquire; partner: rn_outlet_prepare. */
+    struct rn_ring *ring = atomic_load_explicit(&outlet->ring, memory_order_acquire);
+    const struct rn_cell *cell;
+
+    if (outlet->on_joint)
+        return outlet->joint;
+    cell = ring != NULL ? rn_ring_peek_spsc(ring) : NULL;
+    if (ring != NULL && outlet->joint != NULL && claim_joint(outlet, &awaited))
+        return outlet->joint;
+    return awaited ? NULL : cell != NULL ? cell : ended ? &outlet->end : NULL;
+}
+
+void rn_outlet_release(struct rn_outlet *outlet)
+{
+    if (outlet->on_joint) {
+        outlet->on_joint = false;
+        rn_word_set(&outlet->joint_state, RN_JOINT_NONE); /* release; partner: rn_outlet_join, which begins a new one */
+        return;
+    }
+    outlet->n_released++;
+    rn_ring_release_spsc(ring_of(outlet));
+}
+
+uint32_t rn_outlet_waiting(const struct rn_outlet *outlet, uint32_t generation)
+{
+    struct rn_ring *ring = ring_of(outlet);
+
+    return (ring != NULL ? rn_ring_count(ring) : 0) + (rn_word_get(&outlet->joint_state) != RN_JOINT_NONE) +
+           (rn_word_get(&outlet->ended) == generation);
+}
+
+void rn_outlet_close(struct rn_outlet *outlet)
+{
+    release(outlet);
+    rn_word_set(&outlet->generation, rn_word_get(&outlet->generation) + 1);
+}
+
+struct rn_cell *rn_outlet_reserve(struct rn_outlet *outlet)
+{
+    struct rn_cell *cell = rn_ring_reserve_spsc(ring_of(outlet));
+
+    RN_CHECK(cell != NULL);
+    memset(cell, 0, sizeof *cell);
+    cell->token = -1;
+    return cell;
+}
+
+runnel_logprob *rn_cell_top(const struct rn_cell *cell)
+{
+    return (runnel_logprob *)(uintptr_t)(cell + 1);
+}
+
+struct rn_part *rn_cell_parts(const struct rn_outlet *outlet, const struct rn_cell *cell)
+{
+    return (struct rn_part *)(rn_cell_top(cell) + outlet->n_top_max);
+}
+
+char *rn_cell_text(const struct rn_outlet *outlet, const struct rn_cell *cell)
+{
+    return (char *)(rn_cell_parts(outlet, cell) + outlet->parts_capacity);
+}
+
+/* ---- Producing ---- */
+
+/* The next n bytes of the answer, from outlet->raw, behind what the cell has already. */
+static void put_parts(struct rn_outlet *outlet, struct rn_cell *cell, size_t n)
+{
+    size_t bytes = 0;
+
+    cell->n_parts +=
+        (uint32_t)rn_answer_feed(outlet->answer, outlet->raw, n, rn_cell_parts(outlet, cell) + cell->n_parts,
+                                 rn_cell_text(outlet, cell) + cell->text_bytes, &bytes);
+    cell->text_bytes += (uint32_t)bytes;
+}
+
+void rn_outlet_put_piece(struct rn_outlet *outlet, struct rn_cell *cell, const char *piece, size_t n)
+{
+    if (outlet->answer == NULL)
+        cell->text_bytes = (uint32_t)rn_piece_stream_feed(&outlet->pieces, piece, n, rn_cell_text(outlet, cell));
+    else
+        put_parts(outlet, cell, rn_piece_stream_feed(&outlet->pieces, piece, n, outlet->raw));
+}
+
+void rn_outlet_put_tail(struct rn_outlet *outlet, struct rn_cell *cell, bool finished)
+{
+    size_t bytes = 0;
+
+    if (outlet->answer == NULL) {
+        cell->text_bytes = (uint32_t)rn_piece_stream_end(&outlet->pieces, rn_cell_text(outlet, cell));
+        return;
+    }
+    put_parts(outlet, cell, rn_piece_stream_end(&outlet->pieces, outlet->raw));
+    cell->n_parts += (uint32_t)rn_answer_end(outlet->answer, finished, rn_cell_parts(outlet, cell) + cell->n_parts,
+                                             rn_cell_text(outlet, cell) + cell->text_bytes, &bytes);
+    cell->text_bytes += (uint32_t)bytes;
+}
+
+/* ---- Joining ---- */
+
+static bool is_fragment(const struct rn_part *part)
+{
+    return part->kind == RN_PART_CONTENT || part->kind == RN_PART_REASONING || part->kind == RN_PART_TOOL_ARGUMENTS;
+}
+
+/* The first part of `cell` goes on where the last one of the joint ends. */
+static bool parts_meet(const struct rn_outlet *outlet, const struct rn_cell *cell)
+{
+    const struct rn_cell *joint = outlet->joint;
+    const struct rn_part *first = rn_cell_parts(outlet, cell), *last;
+
+    if (joint->n_parts == 0 || cell->n_parts == 0)
+        return false;
+    last = rn_cell_parts(outlet, joint) + joint->n_parts - 1;
+    return is_fragment(first) && first->kind == last->kind && first->call == last->call;
+}
+
+static bool fits_joint(const struct rn_outlet *outlet, const struct rn_cell *cell)
+{
+    const struct rn_cell *joint = outlet->joint;
+
+    return cell->text_bytes <= outlet->coalesce_bytes - joint->text_bytes &&
+           joint->n_parts + cell->n_parts - parts_meet(outlet, cell) <= outlet->parts_capacity;
+}
+
+static void add_to_joint(struct rn_outlet *outlet, const struct rn_cell *cell)
+{
+    struct rn_cell *joint = outlet->joint;
+    struct rn_part *parts = rn_cell_parts(outlet, joint);
+    const struct rn_part *more = rn_cell_parts(outlet, cell);
+    uint32_t met = parts_meet(outlet, cell);
+
+    if (met > 0)
+        parts[joint->n_parts - 1].bytes += more[0].bytes;
+    for (uint32_t i = met; i < cell->n_parts; i++)
+        parts[joint->n_parts++] = more[i];
+    if (cell->text_bytes > 0)
+        memcpy(rn_cell_text(outlet, joint) + joint->text_bytes, rn_cell_text(outlet, cell), cell->text_bytes);
+    joint->text_bytes += cell->text_bytes;
+    joint->n_tokens += cell->n_tokens;
+}
+
+static enum rn_joined begin_joint(struct rn_outlet *outlet, const struct rn_cell *cell)
+{
+    if (cell->n_tokens == 0 || cell->text_bytes > outlet->coalesce_bytes ||
+        rn_ring_count(ring_of(outlet)) < RN_JOIN_FROM)
+        return RN_JOINED_NOT;
+    *outlet->joint = *cell;
+    outlet->joint->n_parts = outlet->joint->text_bytes = outlet->joint->n_tokens = 0;
+    add_to_joint(outlet, cell);
+    /* release; partner: claim_joint */
+    rn_word_set(&outlet->joint_state, joint_word(outlet->n_published, RN_JOINT_OPEN));
+    return RN_JOINED_FIRST;
+}
+
+enum rn_joined rn_outlet_join(struct rn_outlet *outlet, const struct rn_cell *cell)
+{
+    uint32_t open = joint_word(outlet->n_published, RN_JOINT_OPEN),
+             busy = joint_word(outlet->n_published, RN_JOINT_BUSY);
+    bool fits;
+
+    if (outlet->joint == NULL)
+        return RN_JOINED_NOT;
+    if (rn_word_get(&outlet->joint_state) == RN_JOINT_NONE) /* acquire; partner: rn_outlet_release */
+        return begin_joint(outlet, cell);
+    /* seq_cst; partner: claim_joint. Not OPEN: it is the consumer's, or has cells behind it. */
+    if (!rn_word_replace(&outlet->joint_state, open, busy))
+        return RN_JOINED_NOT;
+    fits = fits_joint(outlet, cell);
+    if (fits) {
+        add_to_joint(outlet, cell);
+        outlet->joint->token = outlet->joint->n_tokens == 1 ? outlet->joint->token : -1;
+    }
+    rn_word_set(&outlet->joint_state, open); /* release; partner: claim_joint */
+    return fits ? RN_JOINED_MORE : RN_JOINED_NOT;
+}
+
+/* ---- Consuming ---- */
+
+/* The first part belongs to the token's own event, if it is content. */
+static bool leads_with_content(const struct rn_outlet *outlet, const struct rn_cell *cell)
+{
+    return cell->n_parts > 0 && rn_cell_parts(outlet, cell)[0].kind == RN_PART_CONTENT;
+}
+
+/* A tail whose first part is no content has no event of its own. */
+static bool has_own_event(const struct rn_outlet *outlet, const struct rn_cell *cell)
+{
+    return cell->type != RUNNEL_EVENT_TOKEN || cell->token >= 0 || cell->n_parts == 0 ||
+           leads_with_content(outlet, cell);
+}
+
+uint32_t rn_cell_events(const struct rn_outlet *outlet, const struct rn_cell *cell)
+{
+    return cell->n_parts - leads_with_content(outlet, cell) + has_own_event(outlet, cell);
+}
+
+static void part_event(const struct rn_outlet *outlet, const struct rn_cell *cell, uint32_t part, runnel_event *event)
+{
+    static const runnel_event_type types[] = {
+        [RN_PART_CONTENT] = RUNNEL_EVENT_TOKEN,
+        [RN_PART_REASONING] = RUNNEL_EVENT_REASONING,
+        [RN_PART_TOOL_NAME] = RUNNEL_EVENT_TOOL_CALL,
+        [RN_PART_TOOL_ID] = RUNNEL_EVENT_TOOL_ID,
+        [RN_PART_TOOL_ARGUMENTS] = RUNNEL_EVENT_TOOL_ARGUMENTS,
+        [RN_PART_TOOL_END] = RUNNEL_EVENT_TOOL_END,
+    };
+    const struct rn_part *parts = rn_cell_parts(outlet, cell);
+    const char *text = rn_cell_text(outlet, cell);
+
+    for (uint32_t i = 0; i < part; i++)
+        text += parts[i].bytes;
+    *event = (runnel_event){
+        .type = types[parts[part].kind],
+        .stream = rn_stream_id(outlet->slot, rn_word_get(&outlet->generation)),
+        .text = text,
+        .text_bytes = parts[part].bytes,
+        .token = -1,
+        .tool_call = parts[part].call,
+        .error = "",
+    };
+}
+
+void rn_cell_event(const struct rn_outlet *outlet, const struct rn_cell *cell, uint32_t index, runnel_event *event)
+{
+    bool leads = leads_with_content(outlet, cell), own = has_own_event(outlet, cell);
+
+    if (!own || index > 0) {
+        part_event(outlet, cell, index - own + leads, event);
+        event->n_tokens = index == 0 ? cell->n_tokens : 0;
+        return;
+    }
+    *event = (runnel_event){
+        .type = (runnel_event_type)cell->type,
+        .stream = rn_stream_id(outlet->slot, rn_word_get(&outlet->generation)),
+        .text = cell == &outlet->end ? "" : rn_cell_text(outlet, cell),
+        .text_bytes = leads               ? rn_cell_parts(outlet, cell)[0].bytes
+                      : cell->n_parts > 0 ? 0
+                                          : cell->text_bytes,
+        .token = cell->token,
+        .n_tokens = cell->n_tokens,
+        .logprob = cell->logprob,
+        .top = cell == &outlet->end ? NULL : rn_cell_top(cell),
+        .n_top = cell->n_top,
+        .logits = cell->logits,
+        .n_logits = cell->n_logits,
+        .embedding = cell->n_embedding > 0 ? outlet->embedding : NULL,
+        .n_embedding = cell->n_embedding,
+        .position = cell->position,
+        .prompt_done = cell->prompt_done,
+        .prompt_total = cell->prompt_total,
+        .finish = cell->finish,
+        .status = cell->status,
+        .error = cell->type == RUNNEL_EVENT_FAILED ? outlet->error : "",
+        .usage = cell->usage,
+        .timings = cell->timings,
+    };
+}

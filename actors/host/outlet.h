@@ -1,0 +1,200 @@
+/* The outlet of a stream: where its events leave the actors and reach the host.
+ *
+ * One outlet per stream slot, in a table that lives as long as the engine. Three parties touch it:
+ *
+ *   submitter   fills it and opens it (generation even → odd is the last write)
+ *   producer    the detokenizer actor: piece stream, writes cells into the ring
+ *   consumer    whoever dispatches, or the one thread inside runnel_stream_next
+ *
+ *   detokenizer ──cells──▶ ring (SPSC) ──▶ consumer ──CREDIT after half a window──▶ decode
+ *        └──ready node, on the edge──▶ host mailbox (or the slot's wake, for pulled streams)
+ *
+ * Flow control: every event but the last two (held-back tail, terminal) costs a credit; a stream has
+ * `window` of them, so the ring never overflows and a reader that stops stops only its own stream.
+ *
+ * A stream that asked for it (coalesce_bytes) goes on while its reader is behind: once RN_JOIN_FROM cells wait, further
+ * tokens are joined in one cell beside the ring, the joint, all for the credit of its first.
+ *
+ *   ring  | t | t | t | t |            joint  | t t t t t t ...          |   coalesce_bytes of text
+ *           consumer ▲   └ after = 4 ───────▲  the consumer takes it when `after` cells are consumed
+ *
+ * The joint stands in the order of events behind the first `after` cells. The producer adds to it while it holds it
+ * (BUSY) and nothing was published behind it; the consumer claims it (TAKEN) when it is its turn, full or not, so that
+ * nothing waits in it for a next token. There is one; while it is full or taken, tokens go into the ring.
+ *
+ * A stream that waits for its turn has no ring: the tier takes its memory when it admits the request
+ * (rn_outlet_prepare). The terminal event, which every stream gets, has a cell of its own.
+ *
+ * Life: free → open (rn_outlet_open) → … → terminal cell consumed → free (rn_outlet_close), generation
+ * advanced. An id is (slot, generation); a stale id never matches. */
+#ifndef RN_ACTORS_HOST_OUTLET_H
+#define RN_ACTORS_HOST_OUTLET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "mailbox/flag.h"
+#include "mailbox/message.h"
+#include "mailbox/ring.h"
+#include "mailbox/wake.h"
+#include "runnel.h"
+#include "text/answer/answer.h"
+#include "text/piece_stream.h"
+
+/* Undelivered events of one stream at most; a stream that wants logits has fewer, they are large. */
+#define RN_WINDOW 30 /* with the tail: a ring of 32 */
+#define RN_WINDOW_LOGITS 8
+#define RN_WINDOW_JOINED 14 /* of one whose tokens are joined: a ring of 16 */
+/* Tokens are joined while so many cells wait: less than half a window, so that decode has credit. */
+#define RN_JOIN_FROM 4
+
+/* The lower bits of rn_outlet.joint_state; above them `after`. */
+enum rn_joint_state { RN_JOINT_NONE = 0, RN_JOINT_BUSY = 1, RN_JOINT_OPEN = 2, RN_JOINT_TAKEN = 3 };
+
+/* Whether the joint has a cell's content: no; it is its first; it has it besides others', and its credit is free. */
+enum rn_joined { RN_JOINED_NOT, RN_JOINED_FIRST, RN_JOINED_MORE };
+
+/* One token, or one event of another kind. The answer to a chat is taken apart: then a cell of a token is several
+ * events, the token's own first, then those of its parts (rn_cell_events). */
+struct rn_cell {
+    uint32_t type; /* runnel_event_type */
+    int32_t token;
+    float logprob;
+    uint32_t n_tokens; /* that it stands for */
+    uint32_t n_top;
+    uint32_t text_bytes;
+    uint32_t n_parts; /* of the text; 0: all of it is content */
+    runnel_finish finish;
+    runnel_status status;
+    uint32_t n_logits;
+    const float *logits;
+    uint32_t n_embedding; /* of outlet->embedding */
+    uint64_t position;
+    uint64_t prompt_done, prompt_total;
+    runnel_usage usage;
+    runnel_timings timings;
+    /* runnel_logprob top[n_top_max], struct rn_part parts[parts_capacity], char text[text_capacity] */
+};
+
+/* What the host asked of the delivery of one stream; copied. */
+struct rn_outlet_options {
+    runnel_event_fn on_event;
+    void *user;
+    const char *const *stops;
+    size_t n_stops;
+    uint32_t n_top;
+    uint32_t longest_piece;
+    uint32_t n_logits;       /* vocabulary, when logits are wanted; else 0 */
+    uint32_t coalesce_bytes; /* 0: each token has an event. Not with n_top */
+    uint32_t n_embedding;    /* values of an embedding; 0: none */
+    bool strip_first_space;
+    struct rn_answer *answer; /* NULL: the text is delivered as it is. Moves to the outlet if it opens */
+};
+
+struct rn_outlet {
+    struct rn_message ready;   /* node in the host mailbox; inside at most once: guarded by `edge` */
+    struct rn_edge edge;       /* up exactly while `ready` is in the mailbox, over all lives of the slot */
+    struct rn_word generation; /* odd: open. Released by open and close, acquired by every look-up */
+    struct rn_word paused;     /* = generation while paused */
+    struct rn_word cancelled;  /* = generation once cancelled */
+    struct rn_word pull;       /* 1: read with runnel_stream_next; read by the producer and by dispatch */
+    struct rn_word pulling;    /* 1 while a thread is inside runnel_stream_next */
+    struct rn_wake wake;       /* of a pulled stream */
+    uint32_t slot;
+
+    /* Written by the submitter before the outlet is opened, constant while it is open. */
+    struct rn_heap *heap;
+    runnel_event_fn on_event;
+    void *user;
+    _Atomic(struct rn_ring *) ring; /* NULL: not admitted yet. Set by the tier, before the first cell; see
+                                       rn_outlet_front */
+    char *memory;                   /* stop strings */
+    float *logits;    /* [window + 1][n_logits], with the ring: written by the sampler under the stream's credits */
+    float *embedding; /* [n_embedding], with the ring: written by the sampler before its event */
+    uint32_t n_embedding;
+    struct rn_answer *answer; /* used by the tokenizer actor before the first token, by the producer from then on */
+    char *raw;                /* [raw_capacity]: text on its way to `answer` */
+    uint32_t n_top_max, n_logits, window, text_capacity, parts_capacity, raw_capacity, coalesce_bytes;
+    struct rn_cell *joint;      /* with the ring; text of coalesce_bytes. NULL: nothing is joined */
+    struct rn_word joint_state; /* after << 2 | rn_joint_state: whose the joint is. Acquired by whom it is handed to */
+
+    /* Producer. */
+    uint32_t n_published; /* cells of the ring */
+    struct rn_piece_stream pieces;
+    uint32_t n_answer;   /* tokens of the answer seen */
+    uint32_t stopped_at; /* tokens kept when a stop string was found */
+
+    struct rn_cell end;   /* the terminal event ... */
+    struct rn_word ended; /* = generation once it is written; its partner is in rn_outlet_front */
+
+    /* Consumer. */
+    bool dropping;       /* an event was dropped on the way to the end of a cancelled stream: so are all others */
+    bool held;           /* the cell at the front has been shown and not yet released */
+    bool on_joint;       /* that cell is the joint */
+    uint32_t n_released; /* cells of the ring */
+    uint32_t shown;      /* events of the cell at the front that have been shown */
+    uint32_t consumed;   /* events not yet reported by CREDIT */
+    char error[RUNNEL_ERROR_BYTES]; /* of a FAILED cell: written by the producer before it publishes that cell */
+};
+
+static inline runnel_stream rn_stream_id(uint32_t slot, uint32_t generation)
+{
+    return (runnel_stream){(uint64_t)generation << 32 | slot};
+}
+
+/* Prepares a free slot and opens it; the new generation goes to *generation. NO_MEMORY: still free.
+ * The caller owns the slot (it took it from the pool of slots). */
+runnel_status rn_outlet_open(struct rn_outlet *outlet, struct rn_heap *heap, const struct rn_outlet_options *options,
+                             uint32_t *generation);
+
+/* The tier, before anything is produced: memory for the ring, and for logits where they are wanted. NO_MEMORY: nothing
+ * is held. */
+runnel_status rn_outlet_prepare(struct rn_outlet *outlet);
+
+/* Frees what open and prepare took and makes every id of this stream stale. Consumer, after the terminal cell; or
+ * the submitter, when nothing was sent. The slot can be given back afterwards. */
+void rn_outlet_close(struct rn_outlet *outlet);
+
+/* True when the outlet is open for that generation. */
+static inline bool rn_outlet_is(const struct rn_outlet *outlet, uint32_t generation)
+{
+    return (generation & 1) != 0 && rn_word_get(&outlet->generation) == generation;
+}
+
+/* Producer: the next cell, cleared, and its parts. Never NULL: credits bound the cells. Only of a stream that is
+ * prepared. */
+struct rn_cell *rn_outlet_reserve(struct rn_outlet *outlet);
+void rn_outlet_publish(struct rn_outlet *outlet);
+bool rn_outlet_is_prepared(const struct rn_outlet *outlet);
+
+/* Producer: instead of publishing the reserved cell, a token's or the tail's, its content goes to the joint, where that
+ * is called for; a tail begins none. Then the cell is reserved still, and the consumer is to be woken. */
+enum rn_joined rn_outlet_join(struct rn_outlet *outlet, const struct rn_cell *cell);
+
+/* Consumer: the oldest cell that is not released, the terminal one last; NULL: none is there. The terminal one is not
+ * released: the stream is closed. */
+const struct rn_cell *rn_outlet_front(struct rn_outlet *outlet, uint32_t generation);
+void rn_outlet_release(struct rn_outlet *outlet);
+
+/* Cells that wait for the consumer, a moment's value. */
+uint32_t rn_outlet_waiting(const struct rn_outlet *outlet, uint32_t generation);
+runnel_logprob *rn_cell_top(const struct rn_cell *cell);
+struct rn_part *rn_cell_parts(const struct rn_outlet *outlet, const struct rn_cell *cell);
+char *rn_cell_text(const struct rn_outlet *outlet, const struct rn_cell *cell);
+
+/* Producer: the piece of a token, or (last) what was held back at the end, becomes the cell's text and parts.
+ * finished: the model ended the answer itself. */
+void rn_outlet_put_piece(struct rn_outlet *outlet, struct rn_cell *cell, const char *piece, size_t n);
+void rn_outlet_put_tail(struct rn_outlet *outlet, struct rn_cell *cell, bool finished);
+
+/* Consumer: how many events the cell is (at least 1, but for a tail without anything), and the index'th of them. */
+uint32_t rn_cell_events(const struct rn_outlet *outlet, const struct rn_cell *cell);
+void rn_cell_event(const struct rn_outlet *outlet, const struct rn_cell *cell, uint32_t index, runnel_event *event);
+
+static inline bool rn_event_is_terminal(uint32_t type)
+{
+    return type >= RUNNEL_EVENT_DONE;
+}
+
+#endif

@@ -1,0 +1,285 @@
+/* Sessions from the host's side: making, freeing, copying them, and sending them to and from files. What they are lies
+ * with the tier actor; here ids are given out and wishes sent, in order, on the way that requests go. */
+#include "actors/host/session.h"
+
+#include <string.h>
+
+#include "actors/engine.h"
+#include "base/status.h"
+#include "runnel_files.h"
+
+struct rn_session *rn_session_find(runnel_model *model, runnel_session session)
+{
+    uint32_t slot = (uint32_t)session.id, generation = (uint32_t)(session.id >> 32);
+    struct rn_session *s;
+
+    if (slot >= model->engine->max_sessions || (generation & 1) == 0)
+        return NULL;
+    s = &model->engine->sessions[slot];
+    if (rn_word_get(&s->generation) != generation || rn_word_get(&s->freeing) == generation ||
+        atomic_load_explicit(&s->model, memory_order_relaxed) != model)
+        return NULL;
+    return s;
+}
+
+static runnel_session id_of(uint32_t slot, uint32_t generation)
+{
+    return (runnel_session){(uint64_t)generation << 32 | slot};
+}
+
+/* ---- New, free, fork ---- */
+
+static runnel_status check_model(runnel_model *model)
+{
+    if (rn_model_ready(model) != RUNNEL_OK)
+        return rn_model_ready(model);
+    return model->parts.backend == NULL || rn_word_get(&model->cancel) != 0 ? RUNNEL_STATE : RUNNEL_OK;
+}
+
+/* Opens a place; the tier does not know of it yet. */
+static runnel_status open_place(runnel_model *model, runnel_session *session)
+{
+    struct runnel_engine *engine = model->engine;
+    void *cell = rn_pool_take(&engine->session_slots);
+    uint32_t slot, generation;
+    struct rn_session *s;
+
+    if (cell == NULL)
+        return RUNNEL_BUSY;
+    slot = rn_pool_index(&engine->session_slots, cell);
+    s = &engine->sessions[slot];
+    atomic_store_explicit(&s->model, model, memory_order_relaxed);
+    generation = rn_word_get(&s->generation) + 1;
+    rn_word_set(&s->generation, generation);
+    rn_counter_add(&engine->totals.sessions, 1);
+    *session = id_of(slot, generation);
+    return RUNNEL_OK;
+}
+
+/* Closes it again, before the tier has heard of it. */
+static void close_place(struct runnel_engine *engine, runnel_session session)
+{
+    uint32_t slot = (uint32_t)session.id;
+
+    rn_word_set(&engine->sessions[slot].generation, (uint32_t)(session.id >> 32) + 1);
+    rn_counter_add(&engine->totals.sessions, -1);
+    rn_pool_give(&engine->session_slots, rn_pool_cell(&engine->session_slots, slot));
+}
+
+static void send_session(runnel_model *model, enum rn_message_kind kind, runnel_session session)
+{
+    struct rn_msg *msg = rn_msg_new(&model->engine->runtime, kind);
+
+    msg->session = (struct rn_pay_session){(uint32_t)session.id, (uint32_t)(session.id >> 32), model};
+    rn_actor_send(&model->engine->router.actor, msg);
+}
+
+runnel_status runnel_session_new(runnel_model *model, runnel_session *session)
+{
+    runnel_status status = check_model(model);
+
+    if (status == RUNNEL_OK)
+        status = open_place(model, session);
+    if (status == RUNNEL_OK)
+        send_session(model, RN_MSG_SESSION_NEW, *session);
+    return status;
+}
+
+runnel_status runnel_session_free(runnel_model *model, runnel_session session)
+{
+    struct rn_session *s = rn_session_find(model, session);
+    uint32_t generation = (uint32_t)(session.id >> 32);
+    uint32_t seen = s != NULL ? rn_word_get(&s->freeing) : generation;
+
+    if (seen == generation || !rn_word_replace(&s->freeing, seen, generation))
+        return RUNNEL_NOT_FOUND; /* of two callers one frees it */
+    send_session(model, RN_MSG_SESSION_FREE, session);
+    return RUNNEL_OK;
+}
+
+runnel_status runnel_session_fork(runnel_model *model, runnel_session session, runnel_session *copy)
+{
+    runnel_status status = check_model(model);
+    struct rn_msg *msg;
+
+    if (status == RUNNEL_OK && rn_session_find(model, session) == NULL)
+        status = RUNNEL_NOT_FOUND;
+    if (status == RUNNEL_OK)
+        status = open_place(model, copy);
+    if (status != RUNNEL_OK)
+        return status;
+    msg = rn_msg_new(&model->engine->runtime, RN_MSG_SESSION_FORK);
+    msg->fork = (struct rn_pay_fork){(uint32_t)copy->id, (uint32_t)(copy->id >> 32), (uint32_t)session.id,
+                                     (uint32_t)(session.id >> 32), model};
+    rn_actor_send(&model->engine->router.actor, msg);
+    return RUNNEL_OK;
+}
+
+/* ---- Files ---- */
+
+void runnel_session_file_default(runnel_session_file *file)
+{
+    *file = (runnel_session_file){.struct_size = sizeof *file};
+}
+
+static runnel_status read_file(runnel_model *model, const runnel_session_file *given, runnel_session_file *file,
+                               runnel_error *error)
+{
+    runnel_status status;
+
+    runnel_session_file_default(file);
+    if (given == NULL || given->struct_size < sizeof(size_t) || given->struct_size > sizeof *file)
+        return rn_error_set(error, RUNNEL_INVALID,
+                            "session file: struct_size is not of this library; use runnel_session_file_default");
+    memcpy(file, given, given->struct_size);
+    if (file->path == NULL || file->path[0] == '\0')
+        return rn_error_set(error, RUNNEL_INVALID, "session file: no path");
+    if (file->note == NULL && file->note_bytes > 0)
+        return rn_error_set(error, RUNNEL_INVALID, "session file: note is NULL but note_bytes is %zu",
+                            file->note_bytes);
+    status = check_model(model);
+    return status == RUNNEL_OK
+               ? RUNNEL_OK
+               : rn_error_set(error, status, "the model cannot be used: %s", runnel_status_text(status));
+}
+
+static struct rn_request *build(runnel_model *model, const runnel_session_file *file, enum rn_job_kind kind)
+{
+    struct rn_request *r = rn_request_new(&model->engine->heap);
+    bool exports = kind == RN_JOB_EXPORT;
+
+    if (r == NULL)
+        return NULL;
+    r->model = model;
+    r->cache_salt = file->cache_salt;
+    r->job = rn_session_job_new(r->heap, kind, file->path, exports ? file->note : NULL, exports ? file->note_bytes : 0);
+    if (r->job == NULL) {
+        rn_request_free(r);
+        return NULL;
+    }
+    r->job->request = r;
+    return r;
+}
+
+/* A stream of which nothing comes but its end. */
+static runnel_status open_outlet(struct rn_request *r, const runnel_session_file *file)
+{
+    struct rn_host *host = &r->model->engine->host;
+    struct rn_outlet_options options = {.on_event = file->on_event, .user = file->user, .longest_piece = 1};
+    void *cell = rn_pool_take(&host->slots);
+
+    if (cell == NULL)
+        return RUNNEL_BUSY;
+    r->slot = rn_pool_index(&host->slots, cell);
+    if (rn_outlet_open(&host->outlets[r->slot], r->heap, &options, &r->generation) == RUNNEL_OK)
+        return RUNNEL_OK;
+    rn_pool_give(&host->slots, cell);
+    return RUNNEL_NO_MEMORY;
+}
+
+static runnel_status prepare(runnel_model *model, const runnel_session_file *given, enum rn_job_kind kind,
+                             struct rn_request **out, runnel_error *error)
+{
+    runnel_session_file file;
+    struct rn_request *r;
+    runnel_status status = read_file(model, given, &file, error);
+
+    if (status != RUNNEL_OK)
+        return status;
+    r = build(model, &file, kind);
+    status = r == NULL ? RUNNEL_NO_MEMORY : open_outlet(r, &file);
+    if (status == RUNNEL_OK) {
+        *out = r;
+        return RUNNEL_OK;
+    }
+    rn_request_free(r);
+    return rn_error_set(error, status,
+                        status == RUNNEL_BUSY ? "all %u streams are taken" : "no memory for a stream (of %u)",
+                        model->engine->max_streams);
+}
+
+static void submit(struct rn_request *r, runnel_session session, runnel_stream *stream)
+{
+    struct runnel_engine *engine = r->model->engine;
+    struct rn_msg *msg;
+
+    r->session = (uint32_t)session.id;
+    r->session_generation = (uint32_t)(session.id >> 32);
+    r->submitted_us = rn_now_us(&engine->clock);
+    rn_counter_add(&engine->totals.streams, 1);
+    *stream = rn_stream_id(r->slot, r->generation);
+    msg = rn_msg_new(&engine->runtime, RN_MSG_SUBMIT);
+    msg->request.request = r;
+    rn_actor_send(&engine->router.actor, msg);
+    rn_uv_keep_alive(engine);
+}
+
+runnel_status runnel_session_export(runnel_model *model, runnel_session session, const runnel_session_file *file,
+                                    runnel_stream *stream, runnel_error *error)
+{
+    struct rn_request *r = NULL;
+    runnel_status status;
+
+    rn_error_clear(error);
+    if (rn_model_ready(model) == RUNNEL_OK && rn_session_find(model, session) == NULL)
+        return rn_error_set(error, RUNNEL_NOT_FOUND, "the session does not exist");
+    status = prepare(model, file, RN_JOB_EXPORT, &r, error);
+    if (status == RUNNEL_OK)
+        submit(r, session, stream);
+    return status;
+}
+
+runnel_status runnel_session_import(runnel_model *model, const runnel_session_file *file, runnel_session *session,
+                                    runnel_stream *stream, runnel_error *error)
+{
+    struct runnel_engine *engine = model->engine;
+    struct rn_request *r = NULL;
+    runnel_session place;
+    runnel_status status = check_model(model);
+
+    rn_error_clear(error);
+    if (rn_word_get(&engine->draining) != 0)
+        return rn_error_set(error, RUNNEL_CLOSED, "the engine is being drained");
+    if (status == RUNNEL_OK && open_place(model, &place) != RUNNEL_OK)
+        return rn_error_set(error, RUNNEL_BUSY, "all %u sessions are taken", engine->max_sessions);
+    if (status != RUNNEL_OK)
+        return rn_error_set(error, status, "the model cannot be used: %s", runnel_status_text(status));
+    status = prepare(model, file, RN_JOB_IMPORT, &r, error);
+    if (status != RUNNEL_OK) {
+        close_place(engine, place);
+        return status;
+    }
+    *session = place;
+    send_session(model, RN_MSG_SESSION_NEW, place);
+    submit(r, place, stream);
+    return RUNNEL_OK;
+}
+
+/* ---- The note ---- */
+
+static runnel_status read_note(struct rn_session_reader *reader, void *note, size_t capacity, runnel_error *error)
+{
+    size_t n = (size_t)reader->head.note_bytes;
+
+    if (capacity >= n)
+        return rn_session_reader_text(reader, NULL, note, error);
+    return RUNNEL_OK;
+}
+
+runnel_status runnel_session_read_note(const char *path, void *note, size_t capacity, size_t *note_bytes,
+                                       runnel_error *error)
+{
+    struct rn_session_reader reader;
+    runnel_status status;
+
+    rn_error_clear(error);
+    if (path == NULL || note_bytes == NULL || (note == NULL && capacity > 0))
+        return rn_error_set(error, RUNNEL_INVALID, "note: path, note or note_bytes is NULL");
+    status = rn_session_reader_open(&reader, path, error);
+    if (status != RUNNEL_OK)
+        return status;
+    *note_bytes = (size_t)reader.head.note_bytes;
+    status = read_note(&reader, note, capacity, error);
+    rn_session_reader_fini(&reader);
+    return status;
+}

@@ -1,0 +1,31 @@
+/* Fingerprints: whether a session's file belongs to this model, vocabulary and cache. XXH3-128 each.
+ *
+ *   model   all metadata (keys, types, values) and all tensors (name, type, shape, size) of the file, and of each
+ *           tensor's bytes all, if they are few, else windows spread evenly over them. So: another model, another
+ *           quantisation, another finetune differ. A file in which single weights between the windows were
+ *           changed does not.
+ *   kv      how the backend arranges a block and who computed it, the sizes, and the angles of the positions (which can
+ *           depend on the context a model was loaded with).
+ *   vocab   the bytes of every token. */
+#ifndef RN_CACHE_STORE_SESSION_PRINT_H
+#define RN_CACHE_STORE_SESSION_PRINT_H
+
+#include "model/backend.h"
+
+struct rn_print {
+    unsigned char bytes[16]; /* XXH3-128 in its canonical form: the high half first, big end first */
+};
+
+/* gguf NULL (a model without a file): that of nothing. Reads pages of the file that loading has read. */
+struct rn_print rn_print_model(const struct rn_gguf *gguf);
+
+/* plan NULL: a backend that needs none. A backend that cannot hand out blocks has the print of zeros. */
+struct rn_print rn_print_kv(const struct rn_plan *plan, const struct rn_backend *backend,
+                            const struct rn_backend_limits *limits);
+
+/* Of n texts, each with its length. */
+struct rn_print rn_print_list(uint32_t n, struct rn_view (*item)(const void *user, uint32_t index), const void *user);
+
+bool rn_print_same(const struct rn_print *a, const struct rn_print *b);
+
+#endif

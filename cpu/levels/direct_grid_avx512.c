@@ -1,0 +1,716 @@
+/* Products of one input with sixteen whole rows on AVX-512 with VBMI and GFNI, for the formats of points: IQ1, IQ2,
+ * IQ3. The sums are those of blocks_products.inc, to the bit; model/quant_iq.c has the layouts.
+ *
+ * A block of 256 columns has 32 points of eight columns (IQ3: 64 of four). Their indices are looked up together, those
+ * of rows r and r + 8 in one register, and stay where they are: what comes out is not points but fields of
+ * all points, and the input is brought into that order once for sixteen rows:
+ *
+ *     byte p of weights f      field f of point p (row r), of point p - 32 (row r + 8)
+ *     byte p of inputs f       column 8 p + f, likewise
+ *
+ * Bytes of 0..7 bits beside a point, its signs, are masks in this order: sign f of all points is one test. A dword of
+ * the sum has four points of one row: 32 columns, which is a strip, or by halves two scales of 16 columns.
+ * `turn` makes lanes of rows out of registers of rows.
+ *
+ * Grids of up to 512 points lie in registers, a byte of each point, as tables of vpermi2b; others are gathered.
+ *
+ * Threads: any; nothing here has state. */
+#include <string.h>
+
+#include "cpu/levels/rows_avx512.h"
+#include "model/quant_grids.h"
+
+enum { PAIRS = ROWS / 2, STRIPS = 8, PLANES = 8, POINTS = 64 };
+
+/* ---- Indices and points ---- */
+
+/* Bytes from, from + step, ... of a and b. */
+INLINE VI every(VI a, VI b, uint32_t step, uint32_t from)
+{
+    _Alignas(64) uint8_t index[64];
+    uint32_t i;
+
+    UNROLL
+    for (i = 0; i < 64; i++)
+        index[i] = (uint8_t)((i * step + from) & 127);
+    return _mm512_permutex2var_epi8(a, _mm512_load_si512(index), b);
+}
+
+/* The lower halves of two registers; the upper ones. */
+INLINE VI lower(VI a, VI b)
+{
+    return _mm512_shuffle_i64x2(a, b, 0x44);
+}
+
+INLINE VI upper(VI a, VI b)
+{
+    return _mm512_shuffle_i64x2(a, b, 0xee);
+}
+
+INLINE VI two_rows(__m256i a, __m256i b)
+{
+    return _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
+}
+
+/* Points as two bytes each, 64 in a register. */
+struct table {
+    VI low[8], high[8];
+};
+
+/* The words of n points, n a multiple of 64, by bytes. */
+INLINE void make_table(struct table *table, const uint16_t *grid, uint32_t n)
+{
+    uint32_t i;
+    VI a, b;
+
+    for (i = 0; i < n / 64; i++) {
+        a = _mm512_loadu_si512(grid + 64 * i);
+        b = _mm512_loadu_si512(grid + 64 * i + 32);
+        table->low[i] = every(a, b, 2, 0);
+        table->high[i] = every(a, b, 2, 1);
+    }
+}
+
+/* Four fields of three bits as four nibbles. */
+INLINE VI spaced(VI v)
+{
+    VI low = _mm512_or_si512(_mm512_and_si512(v, _mm512_set1_epi16(0x0007)),
+                             _mm512_and_si512(_mm512_slli_epi16(v, 1), _mm512_set1_epi16(0x0070)));
+    VI high = _mm512_or_si512(_mm512_and_si512(_mm512_slli_epi16(v, 2), _mm512_set1_epi16(0x0700)),
+                              _mm512_and_si512(_mm512_slli_epi16(v, 3), _mm512_set1_epi16(0x7000)));
+
+    return _mm512_or_si512(low, high);
+}
+
+INLINE void make_table3(struct table *table, const uint16_t *grid, uint32_t n)
+{
+    _Alignas(64) uint16_t words[512];
+    uint32_t i;
+
+    for (i = 0; i < n; i += 32)
+        _mm512_store_si512(words + i, spaced(_mm512_loadu_si512(grid + i)));
+    make_table(table, words, n);
+}
+
+/* Bytes number v of 256. */
+INLINE VI look_up(const VI *bytes, VI v)
+{
+    return _mm512_mask_blend_epi8(_mm512_movepi8_mask(v), _mm512_permutex2var_epi8(bytes[0], v, bytes[1]),
+                                  _mm512_permutex2var_epi8(bytes[2], v, bytes[3]));
+}
+
+/* 64 points by bytes. */
+struct points {
+    VI low, high;
+};
+
+INLINE struct points points_of_256(const struct table *table, VI index)
+{
+    return (struct points){look_up(table->low, index), look_up(table->high, index)};
+}
+
+/* ninth: the indices' bit 8. */
+INLINE struct points points_of_512(const struct table *table, VI index, __mmask64 ninth)
+{
+    return (struct points){_mm512_mask_blend_epi8(ninth, look_up(table->low, index), look_up(table->low + 4, index)),
+                           _mm512_mask_blend_epi8(ninth, look_up(table->high, index), look_up(table->high + 4, index))};
+}
+
+/* A copy of a grid that may be read two bytes beyond its end. */
+struct grid {
+    _Alignas(64) uint16_t points[2048 + 32];
+};
+
+INLINE void make_grid(struct grid *grid, const uint16_t *points, uint32_t n)
+{
+    memcpy(grid->points, points, n * sizeof *points);
+    memset(grid->points + n, 0, 64);
+}
+
+/* Of one row, 32 words of indices: low bytes, then high bytes. */
+INLINE VI gathered(const struct grid *grid, VI index)
+{
+    VI a = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(index));
+    VI b = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(index, 1));
+
+    a = _mm512_i32gather_epi32(a, grid->points, 2);
+    b = _mm512_i32gather_epi32(b, grid->points, 2);
+    return lower(every(a, b, 4, 0), every(a, b, 4, 1));
+}
+
+INLINE struct points gathered_points(const struct grid *grid, VI first, VI second)
+{
+    VI a = gathered(grid, first), b = gathered(grid, second);
+
+    return (struct points){lower(a, b), upper(a, b)};
+}
+
+/* Eight words, each four times. */
+INLINE VI four_times(__m128i words)
+{
+    const VI index = _mm512_set_epi16(7, 7, 7, 7, 6, 6, 6, 6, 5, 5, 5, 5, 4, 4, 4, 4, 3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1,
+                                      1, 0, 0, 0, 0);
+
+    return _mm512_permutexvar_epi16(index, _mm512_castsi128_si512(words));
+}
+
+/* 32 indices out of low bytes and `bits` high bits each, four of these in every word, those of its point k from bit
+ * k * bits on. */
+INLINE VI indices(const uint8_t *low, __m128i words, uint32_t bits)
+{
+    const VI shift = _mm512_set1_epi64((long long)(0x0003000200010000 * (uint64_t)bits));
+    VI high = _mm512_srlv_epi16(four_times(words), shift);
+
+    high = _mm512_and_si512(high, _mm512_set1_epi16((short)((1 << bits) - 1)));
+    return _mm512_or_si512(_mm512_cvtepu8_epi16(load32(low)), _mm512_slli_epi16(high, 8));
+}
+
+/* Bytes of seven signs: the eighth makes the number of minus signs even. A product with a matrix of bits. */
+INLINE VI even(VI signs)
+{
+    return _mm512_gf2p8affine_epi64_epi8(signs, _mm512_set1_epi64(0x010204081020407f), 0);
+}
+
+/* ---- Inputs ---- */
+
+/* Of 128 bytes those in places `first` of every `step`, then those in the places behind, until there are 64. */
+INLINE VI fields_of(VI a, VI b, uint32_t step, uint32_t first)
+{
+    _Alignas(64) uint8_t index[64];
+    uint32_t each = 128 / step, i;
+
+    UNROLL
+    for (i = 0; i < 64; i++)
+        index[i] = (uint8_t)(i % each * step + first + i / each);
+    return _mm512_permutex2var_epi8(a, _mm512_load_si512(index), b);
+}
+
+INLINE VI two_lines(const struct rn_line *y)
+{
+    return two_rows(load32(y[0].q), load32(y[1].q));
+}
+
+/* Inputs by fields, eight columns to a point; twice, for two rows. */
+INLINE void planes_of_8(const struct rn_line *y, VI *planes)
+{
+    VI a = two_lines(y), b = two_lines(y + 2), c = two_lines(y + 4), d = two_lines(y + 6), v[2], w[2];
+    const VI pairs = _mm512_set_epi64(9, 8, 1, 0, 9, 8, 1, 0);
+    uint32_t f;
+
+    UNROLL
+    for (f = 0; f < 2; f++) {
+        v[f] = fields_of(a, b, 8, 4 * f);
+        w[f] = fields_of(c, d, 8, 4 * f);
+    }
+    UNROLL
+    for (f = 0; f < PLANES; f++)
+        planes[f] =
+            _mm512_permutex2var_epi64(v[f / 4], _mm512_add_epi64(pairs, _mm512_set1_epi64(2 * (f % 4))), w[f / 4]);
+}
+
+/* Four columns to a point, one row. */
+INLINE void planes_of_4(const struct rn_line *y, VI *planes)
+{
+    VI a = two_lines(y), b = two_lines(y + 2), c = two_lines(y + 4), d = two_lines(y + 6), v, w;
+    uint32_t f;
+
+    UNROLL
+    for (f = 0; f < 4; f += 2) {
+        v = fields_of(a, b, 4, f);
+        w = fields_of(c, d, 4, f);
+        planes[f] = lower(v, w);
+        planes[f + 1] = upper(v, w);
+    }
+}
+
+/* ---- Sums ---- */
+
+/* v[i]: strips of row i, then of row i + 8 -> v[s]: strip s of all rows. */
+INLINE void turn(VI *v)
+{
+    const VI even_quarters = _mm512_set_epi64(13, 12, 5, 4, 9, 8, 1, 0);
+    const VI odd_quarters = _mm512_set_epi64(15, 14, 7, 6, 11, 10, 3, 2);
+    VI t[8], u[8];
+    uint32_t i;
+
+    UNROLL
+    for (i = 0; i < 8; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
+    }
+    UNROLL
+    for (i = 0; i < 8; i += 4) {
+        u[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+        u[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+        u[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+        u[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+    UNROLL
+    for (i = 0; i < 4; i++) {
+        v[i] = _mm512_permutex2var_epi64(u[i], even_quarters, u[i + 4]);
+        v[i + 4] = _mm512_permutex2var_epi64(u[i], odd_quarters, u[i + 4]);
+    }
+}
+
+INLINE VI minus_where(__mmask64 where, VI v)
+{
+    return _mm512_mask_sub_epi8(v, where, _mm512_setzero_si512(), v);
+}
+
+/* Levels of two bits: those of the lower field of a nibble, of the upper one. */
+struct levels2 {
+    VI lower, upper;
+};
+
+INLINE struct levels2 make_levels2(int a, int b, int c)
+{
+    _Alignas(16) int8_t lower_of[16], upper_of[16];
+    const int8_t level[4] = {(int8_t)a, (int8_t)b, (int8_t)c, 0};
+    uint32_t i;
+
+    UNROLL
+    for (i = 0; i < 16; i++) {
+        lower_of[i] = level[i % 4];
+        upper_of[i] = level[i / 4];
+    }
+    return (struct levels2){_mm512_broadcast_i32x4(_mm_load_si128((const __m128i *)lower_of)),
+                            _mm512_broadcast_i32x4(_mm_load_si128((const __m128i *)upper_of))};
+}
+
+/* Field f of eight of two bits. */
+INLINE VI field2(struct points points, uint32_t f, struct levels2 levels)
+{
+    VI v = f < 4 ? points.low : points.high;
+
+    v = f % 4 < 2 ? low_nibbles(v) : high_nibbles(v);
+    return _mm512_shuffle_epi8(f % 2 == 0 ? levels.lower : levels.upper, v);
+}
+
+/* Adds words to dwords: the even ones to sums[0], the odd ones to sums[1]. */
+INLINE void add_words(VI *sums, VI words)
+{
+    sums[0] = _mm512_dpwssd_epi32(sums[0], words, _mm512_set1_epi32(1));
+    sums[1] = _mm512_dpwssd_epi32(sums[1], words, _mm512_set1_epi32(0x10000));
+}
+
+/* The sums of 32 columns. */
+INLINE VI signed_sums(struct points points, VI signs, const VI *y, struct levels2 levels)
+{
+    VI sum = _mm512_setzero_si512();
+    uint32_t f;
+
+    UNROLL
+    for (f = 0; f < PLANES; f++)
+        sum = dot(sum, field2(points, f, levels), minus_where(_mm512_test_epi8_mask(signs, bytes(1 << f)), y[f]));
+    return sum;
+}
+
+/* The sums of 16 columns; three products of two times 43 and 127 fit into a word. */
+INLINE void signed_halves(VI *sums, struct points points, VI signs, const VI *y, struct levels2 levels)
+{
+    VI words = _mm512_setzero_si512(), product;
+    uint32_t f;
+
+    sums[0] = sums[1] = _mm512_setzero_si512();
+    UNROLL
+    for (f = 0; f < PLANES; f++) {
+        product = _mm512_maddubs_epi16(field2(points, f, levels),
+                                       minus_where(_mm512_test_epi8_mask(signs, bytes(1 << f)), y[f]));
+        words = f % 3 == 0 ? product : _mm512_add_epi16(words, product);
+        if (f % 3 == 2 || f + 1 == PLANES)
+            add_words(sums, words);
+    }
+}
+
+/* Field f of IQ1, 16 too large: 8 * field - 8 + 1, and - 1 where `down`. */
+INLINE VI field1(struct points points, uint32_t f, __mmask64 down, struct levels2 levels)
+{
+    VI v = field2(points, f, levels);
+
+    return _mm512_mask_sub_epi8(v, down, v, bytes(2));
+}
+
+/* ---- Strips ---- */
+
+/* d of all rows, times a power of two. */
+INLINE VF first_half(struct rows w, float times)
+{
+    VI v[4];
+
+    columns(w, 0, v);
+    return _mm512_mul_ps(low_halves(v[0]), _mm512_set1_ps(times));
+}
+
+/* d * (step * code + plus) */
+INLINE VF scale_of(VI code, float step, float plus, VF d)
+{
+    return _mm512_mul_ps(d, _mm512_fmadd_ps(_mm512_cvtepi32_ps(code), _mm512_set1_ps(step), _mm512_set1_ps(plus)));
+}
+
+INLINE VI bits_of(VI v, uint32_t shift, uint32_t bits)
+{
+    return _mm512_and_si512(_mm512_srli_epi32(v, shift), _mm512_set1_epi32((1 << bits) - 1));
+}
+
+INLINE VF add_sum(VF acc, VI sum, const struct rn_line *y, VF scale)
+{
+    return add_product(acc, _mm512_add_epi32(sum, _mm512_set1_epi32(RN_MAGIC_BITS)), y, scale);
+}
+
+/* Strips of two halves whose scales are sixteen nibbles. */
+INLINE VF add_halves(VF acc, VI (*sums)[STRIPS], const struct rn_line *y, const VI *nibbles, VF d)
+{
+    uint32_t i;
+
+    turn(sums[0]);
+    turn(sums[1]);
+    UNROLL
+    for (i = 0; i < 16; i++)
+        acc = add_sum(acc, sums[i % 2][i / 2], &y[i / 2], scale_of(bits_of(nibbles[i / 8], i % 8 * 4, 4), 1, 0.5f, d));
+    return acc;
+}
+
+/* Asks for lines of rows i and i + 8, some way on (rn_matmul.step). For all rows at once, before the pairs, it cost a
+ * tenth. */
+INLINE void ahead_pair(struct rows w, uint32_t i, uint32_t lines)
+{
+    uint32_t k;
+
+    UNROLL
+    for (k = 0; k < lines; k++) {
+        _mm_prefetch((const char *)row(w, i) + RN_STREAM_AHEAD + 64 * k, _MM_HINT_T1);
+        _mm_prefetch((const char *)row(w, i + 8) + RN_STREAM_AHEAD + 64 * k, _MM_HINT_T1);
+    }
+}
+
+/* ---- IQ2 ---- */
+
+#define LEVELS_IQ2 make_levels2(8, 25, 43)
+
+/* Eight times four indices, four times seven signs and a nibble. */
+INLINE VF iq2_xxs_block(VF acc, struct rows w, const struct rn_line *y, const struct table *table)
+{
+    const VI pick = _mm512_set1_epi64(0x352e272018100800); /* bits 0, 8, 16, 24; 32, 39, 46, 53 */
+    _Alignas(64) static const uint8_t low4[64] = {
+#define EIGHT(x) x, x + 1, x + 2, x + 3, x + 8, x + 9, x + 10, x + 11
+        EIGHT(0),  EIGHT(16), EIGHT(32), EIGHT(48), EIGHT(64),
+        EIGHT(80), EIGHT(96), EIGHT(112)
+#undef EIGHT
+    };
+    const VI first = _mm512_load_si512(low4);
+    const struct levels2 levels = LEVELS_IQ2;
+    VI planes[PLANES], sums[STRIPS], codes[STRIPS], a, b, signs;
+    VF d = first_half(w, 0.25f);
+    uint32_t i;
+
+    planes_of_8(y, planes);
+    for (i = 0; i < PAIRS; i++) {
+        ahead_pair(w, i, 1);
+        a = _mm512_loadu_si512(row(w, i) + 2);
+        b = _mm512_loadu_si512(row(w, i + 8) + 2);
+        codes[i] =
+            two_rows(_mm512_cvtepi64_epi32(_mm512_srli_epi64(a, 60)), _mm512_cvtepi64_epi32(_mm512_srli_epi64(b, 60)));
+        a = _mm512_multishift_epi64_epi8(pick, a);
+        b = _mm512_multishift_epi64_epi8(pick, b);
+        signs = even(_mm512_permutex2var_epi8(a, _mm512_add_epi8(first, bytes(4)), b));
+        sums[i] = signed_sums(points_of_256(table, _mm512_permutex2var_epi8(a, first, b)), signs, planes, levels);
+    }
+    turn(sums);
+    turn(codes);
+    UNROLL
+    for (i = 0; i < STRIPS; i++)
+        acc = add_sum(acc, sums[i], &y[i], scale_of(codes[i], 1, 0.5f, d));
+    return acc;
+}
+
+/* Words of nine bits of index and seven signs. */
+INLINE VF iq2_xs_block(VF acc, struct rows w, const struct rn_line *y, const struct table *table)
+{
+    const struct levels2 levels = LEVELS_IQ2;
+    VI planes[PLANES], sums[2][STRIPS], half[2], nibbles[4], a, b, signs;
+    VF d = first_half(w, 0.25f);
+    __mmask64 ninth;
+    uint32_t i;
+
+    planes_of_8(y, planes);
+    columns(w, 74 - 16, nibbles);
+    for (i = 0; i < PAIRS; i++) {
+        ahead_pair(w, i, 1);
+        a = _mm512_loadu_si512(row(w, i) + 2);
+        b = _mm512_loadu_si512(row(w, i + 8) + 2);
+        ninth = _mm512_kunpackd(_mm512_test_epi16_mask(b, _mm512_set1_epi16(256)),
+                                _mm512_test_epi16_mask(a, _mm512_set1_epi16(256)));
+        signs = even(every(_mm512_srli_epi16(a, 9), _mm512_srli_epi16(b, 9), 2, 0));
+        signed_halves(half, points_of_512(table, every(a, b, 2, 0), ninth), signs, planes, levels);
+        sums[0][i] = half[0];
+        sums[1][i] = half[1];
+    }
+    return add_halves(acc, sums, y, nibbles + 2, d);
+}
+
+/* Bytes of index, bytes of signs, and a byte of high bits for every four points. */
+INLINE VI iq2_s_indices(const uint8_t *block)
+{
+    return indices(block + 2, _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)(block + 66))), 2);
+}
+
+INLINE VF iq2_s_block(VF acc, struct rows w, const struct rn_line *y, const struct grid *grid)
+{
+    const struct levels2 levels = LEVELS_IQ2;
+    VI planes[PLANES], sums[2][STRIPS], half[2], nibbles[4], signs;
+    VF d = first_half(w, 0.25f);
+    uint32_t i;
+
+    planes_of_8(y, planes);
+    columns(w, 82 - 16, nibbles);
+    for (i = 0; i < PAIRS; i++) {
+        ahead_pair(w, i, 1);
+        signs = two_rows(load32(row(w, i) + 34), load32(row(w, i + 8) + 34));
+        signed_halves(half, gathered_points(grid, iq2_s_indices(row(w, i)), iq2_s_indices(row(w, i + 8))), signs,
+                      planes, levels);
+        sums[0][i] = half[0];
+        sums[1][i] = half[1];
+    }
+    return add_halves(acc, sums, y, nibbles + 2, d);
+}
+
+/* ---- IQ3: 64 points of four columns ---- */
+
+INLINE VI levels3(int a, int b, int c, int d, int e, int f, int g, int h)
+{
+    return quarter4(
+        (const int8_t[16]){(int8_t)a, (int8_t)b, (int8_t)c, (int8_t)d, (int8_t)e, (int8_t)f, (int8_t)g, (int8_t)h});
+}
+
+/* The sums of 16 columns of one row. signs: a byte for each eight columns. */
+INLINE VI sums3(struct points points, __m256i signs, const VI *y, VI levels)
+{
+    VI twice = _mm512_permutexvar_epi64(_mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0), _mm512_castsi256_si512(signs));
+    VI sum = _mm512_setzero_si512(), v;
+    uint32_t f;
+
+    twice = _mm512_unpacklo_epi8(twice, twice);
+    UNROLL
+    for (f = 0; f < 4; f++) {
+        v = f < 2 ? points.low : points.high;
+        v = _mm512_shuffle_epi8(levels, f % 2 == 0 ? low_nibbles(v) : high_nibbles(v));
+        sum = dot(sum, v, minus_where(_mm512_test_epi8_mask(twice, _mm512_set1_epi16((short)(0x1001 << f))), y[f]));
+    }
+    return sum;
+}
+
+/* Sums of 16 columns of two rows -> strips of one row, then of the other. */
+INLINE VI strips_of(VI a, VI b)
+{
+    VF even_ones = _mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0x88);
+    VF odd_ones = _mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0xdd);
+
+    return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0),
+                                    _mm512_add_epi32(_mm512_castps_si512(even_ones), _mm512_castps_si512(odd_ones)));
+}
+
+/* Signs of two strips in each qword: four times seven, and a nibble. */
+INLINE __m256i iq3_xxs_signs(__m256i words)
+{
+    const __m256i pick = _mm256_set1_epi64x(0x352e2720150e0700); /* bits 0, 7, 14, 21; 32, 39, 46, 53 */
+
+    return _mm256_gf2p8affine_epi64_epi8(_mm256_multishift_epi64_epi8(pick, words),
+                                         _mm256_set1_epi64x(0x010204081020407f), 0);
+}
+
+INLINE VF iq3_xxs_block(VF acc, struct rows w, const struct rn_line *y, const struct table *table)
+{
+    const VI levels = levels3(4, 12, 20, 28, 36, 44, 52, 62);
+    VI planes[4], sums[STRIPS], codes[STRIPS], part[2];
+    VF d = first_half(w, 0.5f);
+    __m256i words[2];
+    const uint8_t *p;
+    uint32_t i, h;
+
+    planes_of_4(y, planes);
+    for (i = 0; i < PAIRS; i++) {
+        ahead_pair(w, i, 2);
+        UNROLL
+        for (h = 0; h < 2; h++) {
+            p = row(w, i + 8 * h);
+            words[h] = load32(p + 66);
+            part[h] = sums3(points_of_256(table, _mm512_loadu_si512(p + 2)), iq3_xxs_signs(words[h]), planes, levels);
+        }
+        sums[i] = strips_of(part[0], part[1]);
+        codes[i] = _mm512_srli_epi32(two_rows(words[0], words[1]), 28);
+    }
+    turn(sums);
+    turn(codes);
+    UNROLL
+    for (i = 0; i < STRIPS; i++)
+        acc = add_sum(acc, sums[i], &y[i], scale_of(codes[i], 1, 0.5f, d));
+    return acc;
+}
+
+INLINE VF iq3_s_block(VF acc, struct rows w, const struct rn_line *y, const struct table *table)
+{
+    const VI levels = levels3(1, 3, 5, 7, 9, 11, 13, 15);
+    VI planes[4], sums[STRIPS], part[2], last[4];
+    VF d = first_half(w, 1);
+    const uint8_t *p;
+    uint64_t ninth;
+    uint32_t i, h;
+
+    planes_of_4(y, planes);
+    columns(w, 110 - 16, last);
+    for (i = 0; i < PAIRS; i++) {
+        ahead_pair(w, i, 2);
+        UNROLL
+        for (h = 0; h < 2; h++) {
+            p = row(w, i + 8 * h);
+            memcpy(&ninth, p + 66, sizeof ninth);
+            part[h] = sums3(points_of_512(table, _mm512_loadu_si512(p + 2), ninth), load32(p + 74), planes, levels);
+        }
+        sums[i] = strips_of(part[0], part[1]);
+    }
+    turn(sums);
+    UNROLL
+    for (i = 0; i < STRIPS; i++)
+        acc = add_sum(acc, sums[i], &y[i], scale_of(bits_of(last[3], 4 * i, 4), 2, 1, d));
+    return acc;
+}
+
+/* ---- IQ1 ---- */
+
+#define LEVELS_IQ1 make_levels2(9, 17, 25)
+
+/* A word for each strip: four times three high bits of indices, the scale, the shift. */
+INLINE VF iq1_s_block(VF acc, struct rows w, const struct rn_line *y, const struct grid *grid)
+{
+    const struct levels2 levels = LEVELS_IQ1;
+    VI planes[PLANES], sums[STRIPS], index[2], words[4];
+    VF d = first_half(w, 0.125f);
+    struct points points;
+    __mmask32 down[2];
+    __mmask64 both;
+    __m128i heads;
+    uint32_t i, h, f;
+
+    planes_of_8(y, planes);
+    columns(w, 34, words);
+    for (i = 0; i < PAIRS; i++) {
+        ahead_pair(w, i, 1);
+        UNROLL
+        for (h = 0; h < 2; h++) {
+            heads = load16(row(w, i + 8 * h) + 34);
+            index[h] = indices(row(w, i + 8 * h) + 2, heads, 3);
+            down[h] = _mm512_movepi16_mask(four_times(heads));
+        }
+        points = gathered_points(grid, index[0], index[1]);
+        both = _mm512_kunpackd(down[1], down[0]);
+        sums[i] = _mm512_setzero_si512();
+        UNROLL
+        for (f = 0; f < PLANES; f++)
+            sums[i] = dot(sums[i], field1(points, f, both, levels), planes[f]);
+    }
+    turn(sums);
+    UNROLL
+    for (i = 0; i < STRIPS; i++)
+        acc = add_product(acc, _mm512_add_epi32(sums[i], start(y[i].start, 3)), &y[i],
+                          scale_of(bits_of(words[i / 2], 16 * (i % 2) + 12, 3), 2, 1, d));
+    return acc;
+}
+
+/* 32 nibbles: three high bits of an index, and the shift. */
+INLINE VI iq1_m_indices(const uint8_t *block, __mmask32 *down)
+{
+    __m256i v = _mm256_cvtepu8_epi16(load16(block + 32));
+
+    v = _mm256_or_si256(v, _mm256_slli_epi16(v, 4));
+    *down = _mm256_movepi8_mask(_mm256_slli_epi16(_mm256_and_si256(v, _mm256_set1_epi8(8)), 4));
+    v = _mm256_and_si256(v, _mm256_set1_epi8(7));
+    return _mm512_or_si512(_mm512_cvtepu8_epi16(load32(block)), _mm512_slli_epi16(_mm512_cvtepu8_epi16(v), 8));
+}
+
+/* d in four nibbles. */
+INLINE VF iq1_m_d(const VI *words)
+{
+    VI half = bits_of(words[2], 12, 4);
+
+    half = _mm512_or_si512(half, _mm512_and_si512(_mm512_srli_epi32(words[2], 24), _mm512_set1_epi32(0xf0)));
+    half = _mm512_or_si512(half, _mm512_and_si512(_mm512_srli_epi32(words[3], 4), _mm512_set1_epi32(0xf00)));
+    half = _mm512_or_si512(half, _mm512_and_si512(_mm512_srli_epi32(words[3], 16), _mm512_set1_epi32(0xf000)));
+    return _mm512_mul_ps(low_halves(half), _mm512_set1_ps(0.125f));
+}
+
+/* Four products of two times 25 and 127 fit into a word. */
+INLINE void iq1_m_halves(VI *sums, struct points points, __mmask64 down, const VI *y, struct levels2 levels)
+{
+    VI words = _mm512_setzero_si512(), product;
+    uint32_t f;
+
+    sums[0] = sums[1] = _mm512_setzero_si512();
+    UNROLL
+    for (f = 0; f < PLANES; f++) {
+        product = _mm512_maddubs_epi16(field1(points, f, down, levels), y[f]);
+        words = f % 4 == 0 ? product : _mm512_add_epi16(words, product);
+        if (f % 4 == 3)
+            add_words(sums, words);
+    }
+}
+
+INLINE VF iq1_m_block(VF acc, struct rows w, const struct rn_line *y, const struct grid *grid)
+{
+    const struct levels2 levels = LEVELS_IQ1;
+    VI planes[PLANES], sums[2][STRIPS], half[2], index[2], words[4], code;
+    __mmask32 down[2];
+    uint32_t i;
+    VF d;
+
+    planes_of_8(y, planes);
+    columns(w, 40, words);
+    d = iq1_m_d(words);
+    for (i = 0; i < PAIRS; i++) {
+        ahead_pair(w, i, 1);
+        index[0] = iq1_m_indices(row(w, i), &down[0]);
+        index[1] = iq1_m_indices(row(w, i + 8), &down[1]);
+        iq1_m_halves(half, gathered_points(grid, index[0], index[1]), _mm512_kunpackd(down[1], down[0]), planes,
+                     levels);
+        sums[0][i] = half[0];
+        sums[1][i] = half[1];
+    }
+    turn(sums[0]);
+    turn(sums[1]);
+    UNROLL
+    for (i = 0; i < 16; i++) {
+        code = bits_of(words[2 + i / 8], 16 * (i % 8 / 4) + 3 * (i % 4), 3);
+        acc = add_product(acc, _mm512_add_epi32(sums[i % 2][i / 2], start(y[i / 2].start16[i % 2], 3)), &y[i / 2],
+                          scale_of(code, 2, 1, d));
+    }
+    return acc;
+}
+
+/* ---- The formats ---- */
+
+/* X(name, bytes of a block, points, how they are looked up) */
+#define GRIDS(X)                            \
+    X(iq2_xxs, 66, 256, table, make_table)  \
+    X(iq2_xs, 74, 512, table, make_table)   \
+    X(iq2_s, 82, 1024, grid, make_grid)     \
+    X(iq3_xxs, 98, 256, table, make_table3) \
+    X(iq3_s, 110, 512, table, make_table3)  \
+    X(iq1_s, 50, 2048, grid, make_grid)     \
+    X(iq1_m, 56, 2048, grid, make_grid)
+#define rn_grid_iq1_m rn_grid_iq1_s
+
+#define EXPORT(name, size, n, kind, make)                               \
+    void rn_direct_##name##_avx512(const struct rn_matmul *m)           \
+    {                                                                   \
+        const struct rn_line *y = m->inputs[0];                         \
+        struct rows w = rows_of(m);                                     \
+        VF acc = _mm512_setzero_ps();                                   \
+        struct kind kind;                                               \
+        uint32_t b;                                                     \
+                                                                        \
+        make(&kind, rn_grid_##name, n);                                 \
+        for (b = 0; b < m->cols / 256; b++, y += STRIPS, w.p += size) { \
+            acc = name##_block(acc, w, y, &kind);                       \
+        }                                                               \
+        store_rows(m, acc);                                             \
+    }
+GRIDS(EXPORT)

@@ -1,0 +1,73 @@
+/* The peak loops of AVX2: see peak.h. Built with its own flags; called only where the processor has them. */
+#include <immintrin.h>
+
+#include "cpu/levels/peak.h"
+
+enum { SUMS = 12, FACTORS = 4 };
+
+static uint64_t read_memory(const void *memory, size_t bytes)
+{
+    const char *at = memory, *end = at + bytes;
+    __m256i sums[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
+    int k;
+
+    for (; at < end; at += RN_PEAK_BYTES) {
+        rn_peak_ahead(at);
+#pragma GCC unroll 16
+        for (k = 0; k < RN_PEAK_BYTES / 32; k++)
+            sums[k & 3] = _mm256_add_epi64(sums[k & 3], _mm256_load_si256((const __m256i *)at + k));
+    }
+    sums[0] = _mm256_add_epi64(_mm256_add_epi64(sums[0], sums[1]), _mm256_add_epi64(sums[2], sums[3]));
+    return (uint64_t)_mm256_extract_epi64(sums[0], 0) + (uint64_t)_mm256_extract_epi64(sums[0], 1) +
+           (uint64_t)_mm256_extract_epi64(sums[0], 2) + (uint64_t)_mm256_extract_epi64(sums[0], 3);
+}
+
+/* 32 products, pairs summed in 16 bits, those in 32. */
+static uint64_t integer(uint64_t rounds)
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i a[FACTORS], b[2] = {_mm256_set1_epi8(5), _mm256_set1_epi8(7)}, sums[FACTORS];
+    uint64_t r;
+    int i, j;
+
+#pragma GCC unroll 16
+    for (i = 0; i < FACTORS; i++) {
+        a[i] = _mm256_set1_epi8((char)(i + 1));
+        sums[i] = _mm256_setzero_si256();
+    }
+    for (r = 0; r < rounds; r++)
+#pragma GCC unroll 16
+        for (i = 0; i < FACTORS; i++) {
+            RN_PEAK_FORGET("x", a[i]);
+#pragma GCC unroll 16
+            for (j = 0; j < 2; j++)
+                sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(_mm256_maddubs_epi16(a[i], b[j]), ones));
+        }
+#pragma GCC unroll 16
+    for (i = 1; i < FACTORS; i++)
+        sums[0] = _mm256_add_epi32(sums[0], sums[i]);
+    return (uint64_t)_mm256_extract_epi64(sums[0], 0);
+}
+
+static uint64_t real(uint64_t rounds)
+{
+    __m256 sums[SUMS], a = _mm256_set1_ps(0.5f), b = _mm256_set1_ps(1.0f);
+    uint64_t r;
+    int i;
+
+#pragma GCC unroll 16
+    for (i = 0; i < SUMS; i++)
+        sums[i] = _mm256_set1_ps((float)i);
+    for (r = 0; r < rounds; r++) {
+        RN_PEAK_FORGET("x", a);
+#pragma GCC unroll 16
+        for (i = 0; i < SUMS; i++)
+            sums[i] = _mm256_fmadd_ps(sums[i], a, b);
+    }
+#pragma GCC unroll 16
+    for (i = 1; i < SUMS; i++)
+        sums[0] = _mm256_add_ps(sums[0], sums[i]);
+    return (uint64_t)_mm256_cvtss_f32(sums[0]);
+}
+
+const struct rn_peak rn_peak_avx2 = {read_memory, integer, real, 2.0 * 32 * 2 * FACTORS, 2.0 * 8 * SUMS};

@@ -1,0 +1,73 @@
+/* Chat templates: the part of Jinja2 (trim_blocks, lstrip_blocks, loopcontrols, as Hugging Face's
+ * transformers configures it) that templates in model files use.
+ *
+ * A template comes from a stranger's file: parsing and rendering are bounded in steps, output, depth
+ * and memory, and end in an error that names line and column, never in a crash or a long wait.
+ *
+ * What was rendered knows where it came from: text of the template itself and of trusted variables
+ * (bos_token and the like) may hold control tokens; text of the caller's data (messages, tools,
+ * arguments) may not, whatever it says. So the result carries the ranges that are data, and
+ * rn_tokenize_marked (vocab.h) leaves control tokens in them unrecognised. A string operation keeps the
+ * origin of each byte where it can, and calls the whole result data where it can not. */
+#ifndef RN_TEXT_TEMPLATE_TEMPLATE_H
+#define RN_TEXT_TEMPLATE_TEMPLATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "model/gguf.h"
+#include "text/range.h"
+
+struct rn_template; /* parsed; immutable, any thread may render it */
+
+struct rn_template_limits {
+    uint64_t steps; /* nodes evaluated and bytes copied, together */
+    size_t output_bytes;
+    size_t memory_bytes; /* of values, while rendering */
+    uint32_t depth;      /* nesting of expressions, blocks and macro calls */
+};
+
+/* 10^8 steps, 64 MiB of output, 256 MiB of values, depth 200. */
+extern const struct rn_template_limits rn_template_limits_default;
+
+struct rn_rendered {
+    char *text; /* [n], UTF-8, not NUL-terminated; from the heap, also when n is 0 */
+    size_t n;
+    struct rn_range *data; /* [n_data] ascending, disjoint, not touching: what came from the caller's data */
+    size_t n_data;
+};
+
+/* A trusted string that the template sees under `name`: "bos_token", "eos_token". */
+struct rn_template_string {
+    const char *name;
+    struct rn_view text;
+};
+
+/* What to render with. Names in `json` win over those in `strings`; both are seen as global variables.
+ * raise_exception, strftime_now, range, namespace, dict, joiner, cycler and lipsum-free basics are always there. */
+struct rn_template_context {
+    const char *json; /* [json_bytes]: one JSON object; its members are the variables. Data, not trusted. */
+    size_t json_bytes;
+    const struct rn_template_string *strings; /* [n_strings], borrowed */
+    size_t n_strings;
+    int64_t now_s; /* for strftime_now: seconds since the epoch, taken as UTC */
+};
+
+/* Parses source[n] (UTF-8). FORMAT: a syntax error, "line L, column C: ..."; UNSUPPORTED: a tag, filter or test
+ * that is unknown may stay an error of rendering, as in Jinja2, if it is reached; NO_MEMORY. */
+runnel_status rn_template_parse(struct rn_heap *heap, const char *source, size_t n, struct rn_template **out,
+                                runnel_error *error);
+void rn_template_free(struct rn_template *tmpl);
+
+/* Renders. INVALID: the context is not a JSON object, or the template raised an error (raise_exception: its own
+ * sentence; else "line L, column C: ..."); BUSY is never returned; a bound that is exceeded is INVALID and named.
+ * limits NULL: the defaults. */
+runnel_status rn_template_render(const struct rn_template *tmpl, struct rn_heap *heap,
+                                 const struct rn_template_context *context, const struct rn_template_limits *limits,
+                                 struct rn_rendered *out, runnel_error *error);
+void rn_rendered_free(struct rn_rendered *rendered, struct rn_heap *heap);
+
+#endif
