@@ -4,9 +4,10 @@
 
 #include <string.h>
 
+#include "actors/context.h"
 #include "actors/decode_batch.h"
 #include "actors/decode_draft.h"
-#include "actors/engine.h"
+#include "actors/host/outlet.h"
 #include "actors/note.h"
 #include "base/check.h"
 
@@ -29,7 +30,7 @@ static void free_lane(struct rn_decode *decode, struct rn_request *request)
         .n_background = lane == RN_LANE_OWN && request->priority < 0,
         .n_short = lane == RN_LANE_SHORT,
     };
-    rn_actor_send(&decode->model->prefill.actor, msg);
+    rn_actor_send(decode->context->prefill, msg);
 }
 
 /* No step will move it to its position any more. */
@@ -50,7 +51,7 @@ static void give_back(struct rn_decode *decode, struct rn_request *request)
     rn_draft_share_end(&decode->share, request, false);
     rn_drafting_end(decode, request);
     free_lane(decode, request);
-    rn_request_send(request, &decode->model->tier.actor, RN_MSG_PREEMPTED);
+    rn_request_send(request, decode->context->tier, RN_MSG_PREEMPTED);
 }
 
 /* Sends away a request that has its outcome and is in no list and no step. */
@@ -61,7 +62,7 @@ static void let_go(struct rn_decode *decode, struct rn_request *request)
     rn_draft_share_end(&decode->share, request, true);
     rn_drafting_end(decode, request);
     free_lane(decode, request);
-    rn_request_send(request, &decode->model->detokenizer.actor, RN_MSG_END);
+    rn_request_send(request, decode->context->detokenizer, RN_MSG_END);
 }
 
 static uint32_t find_running(const struct rn_decode *decode, uint32_t slot, uint32_t generation)
@@ -119,7 +120,7 @@ static void on_offer(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_decode *decode = decode_of(self);
     struct rn_request *request = msg->request.request;
-    const struct rn_outlet *outlet = &decode->model->engine->host.outlets[request->slot];
+    const struct rn_outlet *outlet = &decode->context->outlets[request->slot];
     struct rn_credit *credit = &decode->credits[request->slot];
 
     rn_msg_free(self->runtime, msg);
@@ -156,7 +157,7 @@ static void on_stopped(struct rn_actor *self, struct rn_msg *msg)
     const struct rn_credit *credit = &decode->credits[msg->stream.slot];
 
     if (request == NULL && credit->generation == msg->stream.generation && credit->back) {
-        rn_actor_send(&decode->model->tier.actor, msg);
+        rn_actor_send(decode->context->tier, msg);
         return;
     }
     rn_msg_free(self->runtime, msg);
@@ -180,7 +181,7 @@ static void add_credit(struct rn_decode *decode, uint32_t slot, uint32_t generat
     credit->away = false;
     msg = rn_msg_new(decode->actor.runtime, RN_MSG_READY);
     msg->stream = (struct rn_pay_stream){slot, generation, 0};
-    rn_actor_send(&decode->model->tier.actor, msg);
+    rn_actor_send(decode->context->tier, msg);
 }
 
 static void on_credit(struct rn_actor *self, struct rn_msg *msg)
@@ -199,7 +200,7 @@ static void on_grant(struct rn_actor *self, struct rn_msg *msg)
 
     if (request == NULL) {
         msg->head.kind = RN_MSG_UNGRANT;
-        rn_actor_send(&decode->model->tier.actor, msg);
+        rn_actor_send(decode->context->tier, msg);
         return;
     }
     rn_batch_take_blocks(decode, request, msg->grant.blocks, msg->grant.n);
@@ -234,7 +235,7 @@ static void on_short(struct rn_actor *self, struct rn_msg *msg)
     if (decode->shortage)
         give_back_stalled(decode); /* before the answer: that is what the tier waits for */
     msg->head.kind = RN_MSG_SHORT_BACK;
-    rn_actor_send(&decode->model->tier.actor, msg);
+    rn_actor_send(decode->context->tier, msg);
 }
 
 static void on_tokens_back(struct rn_actor *self, struct rn_msg *msg)
@@ -261,7 +262,7 @@ static void on_computed_back(struct rn_actor *self, struct rn_msg *msg)
 
 static bool ends_answer(const struct rn_decode *decode, const struct rn_request *request, int32_t token)
 {
-    if (!request->ignore_eos && rn_vocab_is_end(decode->model->parts.vocab, token))
+    if (!request->ignore_eos && rn_vocab_is_end(decode->context->vocab, token))
         return true;
     for (uint32_t i = 0; i < request->n_stop_tokens; i++)
         if (request->stop_tokens[i] == token)
@@ -342,7 +343,7 @@ static void settle_embedding(struct rn_decode *decode, struct rn_batch_part *par
 static void settle_computed(const struct rn_decode *decode, struct rn_batch_part *part)
 {
     struct rn_request *request = part->request;
-    uint32_t per_block = decode->model->parts.limits.block_tokens;
+    uint32_t per_block = decode->context->limits->block_tokens;
 
     if (request->outcome == RN_OUTCOME_FAILED || request->suspect || request->n_told == UINT32_MAX ||
         (part->n_done / per_block <= request->n_told / per_block && part->n_done < request->n_fill))
@@ -483,7 +484,7 @@ static void send_lists(struct rn_decode *decode, struct rn_batch *batch)
         struct rn_msg *msg = rn_msg_new(decode->actor.runtime, RN_MSG_TOKENS);
 
         msg->tokens.list = batch->list;
-        rn_actor_send(&decode->model->detokenizer.actor, msg);
+        rn_actor_send(decode->context->detokenizer, msg);
     } else {
         batch->list->next = decode->free_lists;
         decode->free_lists = batch->list;
@@ -492,7 +493,7 @@ static void send_lists(struct rn_decode *decode, struct rn_batch *batch)
         struct rn_msg *msg = rn_msg_new(decode->actor.runtime, RN_MSG_COMPUTED);
 
         msg->computed.list = batch->computed;
-        rn_actor_send(&decode->model->tier.actor, msg);
+        rn_actor_send(decode->context->tier, msg);
     } else {
         batch->computed->next = decode->free_computed;
         decode->free_computed = batch->computed;
@@ -504,14 +505,14 @@ static void send_lists(struct rn_decode *decode, struct rn_batch *batch)
 /* Called by the backend, on its thread: the batch goes on to the sampler. */
 static void on_step_done(struct rn_step *step)
 {
-    struct runnel_model *model = step->user;
+    const struct rn_context *context = ((const struct rn_decode *)step->user)->context;
     struct rn_batch *batch = (struct rn_batch *)step;
     struct rn_msg *msg = batch->msg;
 
-    rn_note_step_done(batch, model);
+    rn_note_step_done(batch, context);
     msg->head.kind = RN_MSG_STEP_DONE;
     msg->batch.batch = batch;
-    rn_actor_send(&model->sampler.actor, msg);
+    rn_actor_send(context->sampler, msg);
 }
 
 static void take_list_of(struct rn_decode *decode, struct rn_batch *batch)
@@ -527,7 +528,7 @@ static void take_list_of(struct rn_decode *decode, struct rn_batch *batch)
 /* The next step, if none is in flight and there is something to compute. */
 static void begin_step(struct rn_decode *decode)
 {
-    struct rn_backend *backend = decode->model->parts.backend;
+    struct rn_backend *backend = decode->context->backend;
     struct rn_batch *batch;
 
     if (decode->in_flight || decode->free_lists == NULL || decode->free_computed == NULL || rn_drafting_holds(decode) ||
@@ -539,9 +540,9 @@ static void begin_step(struct rn_decode *decode)
     decode->in_flight = true;
     batch->msg = rn_msg_new(decode->actor.runtime, RN_MSG_STEP_DONE);
     batch->step.on_done = on_step_done;
-    batch->step.user = decode->model;
-    RN_ASSERT(decode->model->parts.plan == NULL ||
-              rn_step_check(&batch->step, decode->model->parts.plan, &decode->model->parts.limits));
+    batch->step.user = decode;
+    RN_ASSERT(decode->context->plan == NULL ||
+              rn_step_check(&batch->step, decode->context->plan, decode->context->limits));
     rn_note_step_begun(decode, batch);
     backend->ops->submit_async(backend, &batch->step);
 }
@@ -640,7 +641,7 @@ static const struct rn_actor_class decode_class = {
 static runnel_status take_lists(struct rn_decode *decode, struct rn_heap *heap)
 {
     /* A row gives at most two events (logits and a token), a chunk one more, and the end of a prompt its embedding. */
-    const struct rn_backend_limits *limits = &decode->model->parts.limits;
+    const struct rn_backend_limits *limits = decode->context->limits;
     uint32_t capacity = 2 * limits->max_outs + 2 * limits->max_seqs;
 
     for (uint32_t i = 0; i < RN_TOKEN_LISTS; i++) {
@@ -659,7 +660,7 @@ static runnel_status take_lists(struct rn_decode *decode, struct rn_heap *heap)
 /* The arrays of the step are shared: nobody reads those of a batch that is back. */
 static runnel_status take_batches(struct rn_decode *decode, struct rn_heap *heap)
 {
-    const struct rn_backend_limits *limits = &decode->model->parts.limits;
+    const struct rn_backend_limits *limits = decode->context->limits;
     struct rn_step *step = &decode->batches[0].step;
     bool good = true;
 
@@ -668,9 +669,9 @@ static runnel_status take_batches(struct rn_decode *decode, struct rn_heap *heap
     step->copies = rn_alloc(heap, limits->max_seqs, sizeof step->copies[0]);
     step->moves = rn_alloc(heap, limits->max_seqs, sizeof step->moves[0]);
     decode->parents = rn_alloc(heap, limits->max_rows, sizeof decode->parents[0]);
-    step->logits = rn_alloc(heap, (size_t)limits->max_outs * decode->model->parts.n_vocab, sizeof(float));
+    step->logits = rn_alloc(heap, (size_t)limits->max_outs * decode->context->n_vocab, sizeof(float));
     step->feature_rows = decode->feature_rows = rn_alloc(heap, limits->max_rows, sizeof decode->feature_rows[0]);
-    decode->features = rn_alloc(heap, (size_t)limits->max_rows * decode->model->parts.row_features + 1, sizeof(float));
+    decode->features = rn_alloc(heap, (size_t)limits->max_rows * decode->context->row_features + 1, sizeof(float));
     step->features = decode->features;
     decode->batches[1].step = *step;
     decode->batch = &decode->batches[0];
@@ -686,34 +687,33 @@ static runnel_status take_batches(struct rn_decode *decode, struct rn_heap *heap
     return good ? RUNNEL_OK : RUNNEL_NO_MEMORY;
 }
 
-runnel_status rn_decode_init(struct rn_decode *decode, struct runnel_model *model)
+runnel_status rn_decode_init(struct rn_decode *decode, const struct rn_context *context)
 {
-    struct runnel_engine *engine = model->engine;
-    struct rn_heap *heap = &engine->heap;
+    struct rn_heap *heap = context->heap;
 
-    *decode = (struct rn_decode){.model = model, .cost = model->parts.cost};
+    *decode = (struct rn_decode){.context = context, .cost = *context->cost};
     rn_draft_share_init(&decode->share, heap);
-    rn_pace_init(&decode->pace, model->options.max_slowdown > 0 ? model->options.max_slowdown : RN_PACE_SLOWDOWN);
+    rn_pace_init(&decode->pace, context->options->max_slowdown > 0 ? context->options->max_slowdown : RN_PACE_SLOWDOWN);
     for (uint32_t i = 0; i < RN_COMPUTED_LISTS; i++) {
         decode->computed_lists[i].next = decode->free_computed;
         decode->free_computed = &decode->computed_lists[i];
     }
-    decode->running = rn_alloc(heap, engine->max_streams, sizeof decode->running[0]);
-    decode->credits = rn_calloc(heap, engine->max_streams, sizeof decode->credits[0]);
+    decode->running = rn_alloc(heap, context->max_streams, sizeof decode->running[0]);
+    decode->credits = rn_calloc(heap, context->max_streams, sizeof decode->credits[0]);
     if (decode->running == NULL || decode->credits == NULL || take_batches(decode, heap) != RUNNEL_OK ||
         take_lists(decode, heap) != RUNNEL_OK || rn_drafting_init(decode) != RUNNEL_OK) {
         rn_decode_fini(decode);
         return RUNNEL_NO_MEMORY;
     }
-    rn_actor_init(&decode->actor, &engine->runtime, &decode_class,
-                  (int32_t)(10 * engine->max_streams + RN_PREFILL_LANES + RN_PREFILL_SHORTS + RN_TOKEN_LISTS +
+    rn_actor_init(&decode->actor, context->runtime, &decode_class,
+                  (int32_t)(10 * context->max_streams + RN_PREFILL_LANES + RN_PREFILL_SHORTS + RN_TOKEN_LISTS +
                             RN_COMPUTED_LISTS + RN_NEWS_LISTS + RN_DRAFTS_LISTS + 3));
     return RUNNEL_OK;
 }
 
 void rn_decode_fini(struct rn_decode *decode)
 {
-    struct rn_heap *heap = &decode->model->engine->heap;
+    struct rn_heap *heap = decode->context->heap;
 
     rn_free(heap, decode->running);
     rn_free(heap, decode->credits);

@@ -9,9 +9,9 @@
  * without a block for its next position is left out. Nothing here changes what a row computes (law 5), only when. */
 #include "actors/decode_batch.h"
 
+#include "actors/context.h"
 #include "actors/decode_draft.h"
 #include "actors/embed.h"
-#include "actors/engine.h"
 #include "model/room.h"
 
 static int32_t credit_of(const struct rn_decode *decode, const struct rn_request *request)
@@ -108,7 +108,7 @@ static uint32_t chunk_room(const struct rn_backend_limits *limits, const struct 
 /* Besides its last token: each may become an event, and has a position. */
 uint32_t rn_batch_draft_room(const struct rn_decode *decode, const struct rn_request *request)
 {
-    const struct rn_backend_limits *limits = &decode->model->parts.limits;
+    const struct rn_backend_limits *limits = decode->context->limits;
     uint32_t positions = request->n_blocks * limits->block_tokens - request->n_tokens;
     uint32_t tokens = request->n_limit - request->n_tokens - 1;
     uint32_t credit = (uint32_t)credit_of(decode, request) - 1;
@@ -158,7 +158,7 @@ static uint32_t draft_length(const struct rn_decode *decode, struct rn_speculati
 
 static bool is_token(const struct rn_decode *decode, int32_t token)
 {
-    return token >= 0 && (uint32_t)token < decode->model->parts.n_vocab;
+    return token >= 0 && (uint32_t)token < decode->context->n_vocab;
 }
 
 static void add_those(struct rn_decode *decode, struct rn_batch_part *part, const int32_t *drafts, uint32_t n)
@@ -200,7 +200,7 @@ static void add_seconds(struct rn_decode *decode, struct rn_batch_part *part, co
 /* Beside a prompt's chunk a row costs all of its time: no leaf is worth that. */
 static bool can_branch(const struct rn_decode *decode, const struct rn_request *request)
 {
-    return decode->model->parts.limits.tree_depth >= RN_DRAFT_MOST && decode->prompts.n == 0 && !request->draft_chain;
+    return decode->context->limits->tree_depth >= RN_DRAFT_MOST && decode->prompts.n == 0 && !request->draft_chain;
 }
 
 static void add_proposed(struct rn_decode *decode, struct rn_batch_part *part, uint32_t room)
@@ -294,7 +294,7 @@ static int64_t next_level(const struct rn_decode *decode, bool prompts, int64_t 
 /* Blocks that no row looks at any more become the next ones. Only of a request whose rows are in no step. */
 static void go_on(const struct rn_decode *decode, struct rn_request *request)
 {
-    const struct rn_backend_limits *limits = &decode->model->parts.limits;
+    const struct rn_backend_limits *limits = decode->context->limits;
     uint32_t sinks = rn_room_sinks(limits), first = rn_room_first(limits, request->n_done);
     uint32_t all = rn_room_round(request->n_limit, limits->block_tokens);
 
@@ -329,7 +329,7 @@ void rn_batch_take_blocks(const struct rn_decode *decode, struct rn_request *req
                           uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
-        if (is_short_of_means(&decode->model->parts.limits, request))
+        if (is_short_of_means(decode->context->limits, request))
             request->means[request->n_means++] = blocks[i];
         else
             request->blocks[request->n_blocks++] = blocks[i];
@@ -338,7 +338,7 @@ void rn_batch_take_blocks(const struct rn_decode *decode, struct rn_request *req
 /* Asks for the next blocks when less than a block's positions are left of the lease, besides those of drafts. */
 static void grow(struct rn_decode *decode, struct rn_request *request)
 {
-    const struct rn_backend_limits *limits = &decode->model->parts.limits;
+    const struct rn_backend_limits *limits = decode->context->limits;
     uint32_t per_block = limits->block_tokens, needed = 0;
     uint32_t ahead = per_block + (can_draft(request) ? request->draft_max : 0);
     struct rn_msg *msg;
@@ -352,12 +352,12 @@ static void grow(struct rn_decode *decode, struct rn_request *request)
     msg = rn_msg_new(decode->actor.runtime, RN_MSG_GROW);
     msg->stream =
         (struct rn_pay_stream){request->slot, request->generation, needed < RN_LEASE_BLOCKS ? needed : RN_LEASE_BLOCKS};
-    rn_actor_send(&decode->model->tier.actor, msg);
+    rn_actor_send(decode->context->tier, msg);
 }
 
 static bool has_block(const struct rn_decode *decode, const struct rn_request *request)
 {
-    const struct rn_backend_limits *limits = &decode->model->parts.limits;
+    const struct rn_backend_limits *limits = decode->context->limits;
 
     return request->n_done / limits->block_tokens < request->n_blocks &&
            (request->n_done % RN_CHUNK != RN_CHUNK - 1 || limits->mean_window == 0 ||
@@ -381,7 +381,7 @@ static void add_running_of(struct rn_decode *decode, int64_t level, uint32_t max
         if (request->priority != level || !goes_on(request))
             continue;
         if (batch->step.n_rows == max_rows || batch->step.n_outs == max_outs ||
-            batch->n_parts == decode->model->parts.limits.max_seqs)
+            batch->n_parts == decode->context->limits->max_seqs)
             return;
         decode->cursor = (first + i + 1) % n;
         go_on(decode, request);
@@ -399,7 +399,7 @@ static void add_running_of(struct rn_decode *decode, int64_t level, uint32_t max
 /* No row gives way to a draft. */
 void rn_batch_count_spare(struct rn_decode *decode)
 {
-    const struct rn_backend_limits *limits = &decode->model->parts.limits;
+    const struct rn_backend_limits *limits = decode->context->limits;
     uint32_t room = share(decode, limits->max_rows < limits->max_outs ? limits->max_rows : limits->max_outs);
 
     decode->batch->n_spare = room > decode->n_running ? room - decode->n_running : 0;
@@ -407,7 +407,7 @@ void rn_batch_count_spare(struct rn_decode *decode)
 
 static void add_running(struct rn_decode *decode)
 {
-    const struct rn_backend_limits *limits = &decode->model->parts.limits;
+    const struct rn_backend_limits *limits = decode->context->limits;
     uint32_t max_rows = share(decode, limits->max_rows), max_outs = share(decode, limits->max_outs);
 
     rn_batch_count_spare(decode);
@@ -421,7 +421,7 @@ static void add_running(struct rn_decode *decode)
  * event, by the reader's credits and the outs left. */
 static uint32_t chunk_rows(const struct rn_decode *decode, const struct rn_request *request, uint32_t max_rows)
 {
-    const struct rn_backend_limits *limits = &decode->model->parts.limits;
+    const struct rn_backend_limits *limits = decode->context->limits;
     const struct rn_step *step = &decode->batch->step;
     uint32_t left = request->n_fill - request->n_done;
     uint32_t rows = max_rows - step->n_rows;
@@ -451,7 +451,7 @@ bool rn_batch_is_stalled(const struct rn_decode *decode, const struct rn_request
  * preempted. */
 static float *next_logits(struct rn_decode *decode, struct rn_request *request)
 {
-    size_t n_vocab = decode->model->parts.n_vocab;
+    size_t n_vocab = decode->context->n_vocab;
 
     if (!request->want_logits || request->n_done < request->n_scored || request->n_done >= request->n_prompt)
         return NULL;
@@ -477,7 +477,7 @@ static void add_chunk(struct rn_decode *decode, struct rn_request *request, uint
 
 static void add_prompts_of(struct rn_decode *decode, int64_t level, uint32_t max_rows)
 {
-    const struct rn_backend_limits *limits = &decode->model->parts.limits;
+    const struct rn_backend_limits *limits = decode->context->limits;
 
     for (uint32_t turns = decode->prompts.n; turns > 0; turns--) {
         struct rn_request *request = rn_request_pop(&decode->prompts);
@@ -499,7 +499,7 @@ static void add_prompts_of(struct rn_decode *decode, int64_t level, uint32_t max
 static void add_prompts(struct rn_decode *decode)
 {
     const struct rn_batch *batch = decode->batch;
-    uint32_t left = decode->model->parts.limits.max_rows - batch->n_answer_rows;
+    uint32_t left = decode->context->limits->max_rows - batch->n_answer_rows;
     uint32_t max_rows = batch->n_answer_rows + rn_pace_rows(&decode->pace, batch->read_along, left);
 
     for (int64_t level = next_level(decode, true, INT64_MAX); level > INT64_MIN;
@@ -512,7 +512,7 @@ static void add_prompts(struct rn_decode *decode)
 /* A head's features stand before the last block's end. Until one asks for an embedding no row goes on for them. */
 static bool has_early_features(const struct rn_decode *decode)
 {
-    const struct rn_plan *plan = decode->model->parts.plan;
+    const struct rn_plan *plan = decode->context->plan;
 
     return plan != NULL && plan->normed_at > 0;
 }

@@ -3,8 +3,9 @@
 
 #include <string.h>
 
+#include "actors/context.h"
+#include "actors/decode_actor.h"
 #include "actors/decode_batch.h"
-#include "actors/engine.h"
 #include "base/check.h"
 
 #define NEWS_TOKENS 4096u     /* of one list: a long prompt goes in several */
@@ -164,7 +165,7 @@ void rn_drafting_on_drafts(struct rn_actor *self, struct rn_msg *msg)
     drafting->answered = list->answers;
     drafting->failed |= list->failed;
     msg->head.kind = RN_MSG_DRAFTS_BACK;
-    rn_actor_send(&decode->model->draft.actor, msg);
+    rn_actor_send(decode->context->draft, msg);
 }
 
 /* ---- Holding a step back ---- */
@@ -227,7 +228,7 @@ static uint32_t affordable(const struct rn_decode *decode, uint32_t n_rows)
 static void pay(struct rn_decode *decode)
 {
     struct rn_drafting *drafting = &decode->drafting;
-    uint64_t us = rn_now_us(&decode->model->engine->clock) - drafting->asked_us;
+    uint64_t us = rn_now_us(decode->context->clock) - drafting->asked_us;
     uint64_t read_us = (uint64_t)(drafting->drafter->row_us * (float)(RN_DRAFT_LAG * drafting->n_waiting));
     uint64_t most = (uint64_t)2 * drafting->passes * drafting->pass_us + read_us; /* beyond it was held up */
     float price =
@@ -274,7 +275,7 @@ static void ask(struct rn_decode *decode, uint32_t passes)
     }
     drafting->serial++;
     drafting->must_tell = true;
-    drafting->asked_us = rn_now_us(&decode->model->engine->clock);
+    drafting->asked_us = rn_now_us(decode->context->clock);
     drafting->unpaid = true;
     drafting->patience_us = PATIENCE_US + PATIENCE * passes * drafting->pass_us;
 }
@@ -329,7 +330,7 @@ bool rn_drafting_holds(struct rn_decode *decode)
 static float prompt_us(const struct rn_decode *decode, const struct rn_request *request)
 {
     uint32_t rows = request->n_fill > request->n_done ? request->n_fill - request->n_done : 0;
-    uint32_t most = decode->model->parts.limits.max_rows, chunk = rows < most ? rows : most;
+    uint32_t most = decode->context->limits->max_rows, chunk = rows < most ? rows : most;
 
     return rows == 0 ? 0 : rn_step_cost_of(&decode->cost, chunk) * (float)rows / (float)chunk;
 }
@@ -381,7 +382,7 @@ static uint64_t expected_end_us(const struct rn_decode *decode)
 {
     float takes_us = rn_step_cost_of(&decode->cost, decode->batch->step.n_rows);
 
-    return takes_us > 0 ? rn_now_us(&decode->model->engine->clock) + (uint64_t)takes_us : 0;
+    return takes_us > 0 ? rn_now_us(decode->context->clock) + (uint64_t)takes_us : 0;
 }
 
 void rn_drafting_step(struct rn_decode *decode)
@@ -466,7 +467,7 @@ static void add_news(struct rn_decode *decode, struct rn_news_list *list, const 
                              .n_positions = lane->n_positions,
                              .strayed = lane->strayed};
     if (news->n_positions > 0)
-        news->features = list->features + (size_t)lane->features * decode->model->parts.row_features;
+        news->features = list->features + (size_t)lane->features * decode->context->row_features;
     lane->n_positions = 0;
     lane->told = true;
     if (begins) {
@@ -488,7 +489,7 @@ static void send(struct rn_decode *decode, struct rn_news_list *list)
     list->step_us = (uint32_t)rn_step_cost_of(&decode->cost, 1);
     list->ends_us = decode->in_flight ? decode->drafting.ends_us : 0;
     msg->news.list = list;
-    rn_actor_send(&decode->model->draft.actor, msg);
+    rn_actor_send(decode->context->draft, msg);
 }
 
 void rn_drafting_tell(struct rn_decode *decode)
@@ -553,9 +554,10 @@ bool rn_drafting_close(struct rn_decode *decode)
 
 /* ---- Life ---- */
 
-static runnel_status take_lists(struct rn_drafting *drafting, struct rn_heap *heap, const struct rn_model_parts *parts)
+static runnel_status take_lists(struct rn_drafting *drafting, const struct rn_context *context)
 {
-    size_t n_features = (size_t)parts->limits.max_rows * parts->row_features;
+    struct rn_heap *heap = context->heap;
+    size_t n_features = (size_t)context->limits->max_rows * context->row_features;
 
     for (uint32_t i = 0; i < RN_NEWS_LISTS; i++) {
         struct rn_news_list *list = &drafting->lists[i];
@@ -577,24 +579,24 @@ static runnel_status take_lists(struct rn_drafting *drafting, struct rn_heap *he
 runnel_status rn_drafting_init(struct rn_decode *decode)
 {
     struct rn_drafting *drafting = &decode->drafting;
-    struct runnel_engine *engine = decode->model->engine;
+    const struct rn_context *context = decode->context;
 
-    if (decode->model->parts.drafter.kind == RN_DRAFTER_NONE)
+    if (decode->context->drafter->kind == RN_DRAFTER_NONE)
         return RUNNEL_OK;
-    drafting->drafter = &decode->model->parts.drafter;
+    drafting->drafter = decode->context->drafter;
     drafting->pass_us = drafting->drafter->pass_us;
-    drafting->lanes = rn_calloc(&engine->heap, engine->max_streams, sizeof drafting->lanes[0]);
-    drafting->endings = rn_alloc(&engine->heap, engine->max_streams, sizeof drafting->endings[0]);
-    drafting->outlooks = rn_alloc(&engine->heap, engine->max_streams, sizeof drafting->outlooks[0]);
+    drafting->lanes = rn_calloc(context->heap, context->max_streams, sizeof drafting->lanes[0]);
+    drafting->endings = rn_alloc(context->heap, context->max_streams, sizeof drafting->endings[0]);
+    drafting->outlooks = rn_alloc(context->heap, context->max_streams, sizeof drafting->outlooks[0]);
     if (drafting->lanes == NULL || drafting->endings == NULL || drafting->outlooks == NULL)
         return RUNNEL_NO_MEMORY;
-    return take_lists(drafting, &engine->heap, &decode->model->parts);
+    return take_lists(drafting, context);
 }
 
 void rn_drafting_fini(struct rn_decode *decode)
 {
     struct rn_drafting *drafting = &decode->drafting;
-    struct rn_heap *heap = &decode->model->engine->heap;
+    struct rn_heap *heap = decode->context->heap;
 
     rn_free(heap, drafting->lanes);
     rn_free(heap, drafting->endings);

@@ -22,7 +22,7 @@
 #include "sampling/wait.h"
 
 struct rn_decode;
-struct runnel_model;
+struct rn_context;
 
 struct rn_draft_lane {
     uint32_t generation; /* of the stream that has it; 0: none */

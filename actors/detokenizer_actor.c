@@ -3,8 +3,12 @@
 
 #include <string.h>
 
-#include "actors/engine.h"
+#include "actors/context.h"
+#include "actors/host/host.h"
+#include "actors/lists.h"
 #include "actors/note.h"
+#include "actors/request.h"
+#include "actors/session_slot.h"
 #include "base/check.h"
 
 static struct rn_detokenizer *detokenizer_of(struct rn_actor *actor)
@@ -17,7 +21,7 @@ static void tell_stopped(struct rn_detokenizer *detokenizer, const struct rn_tok
     struct rn_msg *msg = rn_msg_new(detokenizer->actor.runtime, RN_MSG_STOPPED);
 
     msg->stream = (struct rn_pay_stream){item->slot, item->generation, 0};
-    rn_actor_send(&detokenizer->model->decode.actor, msg);
+    rn_actor_send(detokenizer->context->decode, msg);
 }
 
 /* The text of a token; control tokens by which the answer to a chat is taken apart are spelled out. */
@@ -34,7 +38,7 @@ static struct rn_view piece_of(const struct rn_vocab *vocab, const struct rn_out
 /* A token of the answer: its piece goes through the piece stream; what is certain goes out. */
 static void put_token(struct rn_detokenizer *detokenizer, struct rn_outlet *outlet, struct rn_token_item *item)
 {
-    struct rn_view piece = piece_of(detokenizer->model->parts.vocab, outlet, item->token);
+    struct rn_view piece = piece_of(detokenizer->context->vocab, outlet, item->token);
     struct rn_cell *cell = rn_outlet_reserve(outlet);
 
     cell->type = RUNNEL_EVENT_TOKEN;
@@ -49,13 +53,13 @@ static void put_token(struct rn_detokenizer *detokenizer, struct rn_outlet *outl
         outlet->stopped_at = outlet->n_answer;
         tell_stopped(detokenizer, item);
     }
-    item->joined = rn_host_put(detokenizer->model->engine, outlet, cell);
+    item->joined = rn_host_put(detokenizer->context->engine, outlet, cell);
 }
 
 static void put_item(struct rn_detokenizer *detokenizer, struct rn_token_item *item)
 {
-    struct runnel_engine *engine = detokenizer->model->engine;
-    struct rn_outlet *outlet = &engine->host.outlets[item->slot];
+    const struct rn_context *context = detokenizer->context;
+    struct rn_outlet *outlet = &context->outlets[item->slot];
     struct rn_cell *cell;
 
     RN_CHECK(rn_outlet_is(outlet, item->generation));
@@ -73,7 +77,7 @@ static void put_item(struct rn_detokenizer *detokenizer, struct rn_token_item *i
     cell->n_embedding = item->type == RUNNEL_EVENT_EMBEDDING ? outlet->n_embedding : 0;
     cell->prompt_done = item->prompt_done;
     cell->prompt_total = item->prompt_total;
-    rn_host_publish(engine, outlet);
+    rn_host_publish(context->engine, outlet);
 }
 
 static void on_tokens(struct rn_actor *self, struct rn_msg *msg)
@@ -84,18 +88,18 @@ static void on_tokens(struct rn_actor *self, struct rn_msg *msg)
     for (uint32_t i = 0; i < list->n; i++)
         put_item(detokenizer, &list->items[i]);
     msg->head.kind = RN_MSG_TOKENS_BACK;
-    rn_actor_send(&detokenizer->model->decode.actor, msg);
+    rn_actor_send(detokenizer->context->decode, msg);
 }
 
 /* What was held back is certain now. */
-static void put_tail(struct runnel_engine *engine, struct rn_outlet *outlet, bool finished)
+static void put_tail(const struct rn_context *context, struct rn_outlet *outlet, bool finished)
 {
     struct rn_cell *cell = rn_outlet_reserve(outlet);
 
     cell->type = RUNNEL_EVENT_TOKEN;
     rn_outlet_put_tail(outlet, cell, finished);
     if (cell->text_bytes > 0 || cell->n_parts > 0)
-        rn_host_put(engine, outlet, cell);
+        rn_host_put(context->engine, outlet, cell);
 }
 
 static uint64_t since(const struct rn_request *request, uint64_t at_us)
@@ -143,37 +147,37 @@ static void settle_outcome(const struct rn_outlet *outlet, struct rn_request *re
 }
 
 /* The next submit must find the session's length as the host will know it. */
-static void publish_session(struct runnel_engine *engine, const struct rn_request *request)
+static void publish_session(const struct rn_context *context, const struct rn_request *request)
 {
     if (request->session_generation != 0 && request->n_limit > 0)
-        rn_word_set(&engine->sessions[request->session].n_known, rn_request_kept_tokens(request));
+        rn_word_set(&context->sessions[request->session].n_known, rn_request_kept_tokens(request));
 }
 
 static void on_end(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_detokenizer *detokenizer = detokenizer_of(self);
-    struct runnel_engine *engine = detokenizer->model->engine;
+    const struct rn_context *context = detokenizer->context;
     struct rn_request *request = msg->request.request;
-    struct rn_outlet *outlet = &engine->host.outlets[request->slot];
+    struct rn_outlet *outlet = &context->outlets[request->slot];
 
     RN_CHECK(rn_outlet_is(outlet, request->generation) && request->outcome != RN_OUTCOME_NONE);
     if (request->n_limit == 0)
         request->n_prompt = request->n_tokens; /* never admitted: what is known is the prompt */
     settle_outcome(outlet, request);
-    request->end_us = rn_now_us(&engine->clock);
+    request->end_us = rn_now_us(context->clock);
     if (rn_outlet_is_prepared(outlet))
-        put_tail(engine, outlet, request->outcome == RN_OUTCOME_DONE && request->finish == RUNNEL_FINISH_STOP);
+        put_tail(context, outlet, request->outcome == RN_OUTCOME_DONE && request->finish == RUNNEL_FINISH_STOP);
     if (outlet->pieces.stopped && request->outcome == RN_OUTCOME_DONE)
         request->finish = RUNNEL_FINISH_STOP; /* also one that stood in what was held back for a longer one */
     if (request->job == NULL)
         rn_note_ended(self, request);
     fill_terminal(&outlet->end, outlet, request);
-    publish_session(engine, request);
+    publish_session(context, request);
     /* The blocks are on their way back before the host can know that the stream has ended: a next turn
      * that it submits then finds them with the session. */
     msg->head.kind = RN_MSG_RETIRE;
-    rn_actor_send(&detokenizer->model->tier.actor, msg);
-    rn_host_publish_end(engine, outlet);
+    rn_actor_send(detokenizer->context->tier, msg);
+    rn_host_publish_end(context->engine, outlet);
 }
 
 static const struct rn_actor_class detokenizer_class = {
@@ -181,9 +185,9 @@ static const struct rn_actor_class detokenizer_class = {
     .handlers = {[RN_MSG_TOKENS] = on_tokens, [RN_MSG_END] = on_end, [RN_MSG_CLOSE] = rn_actor_on_close},
 };
 
-void rn_detokenizer_init(struct rn_detokenizer *detokenizer, struct runnel_model *model)
+void rn_detokenizer_init(struct rn_detokenizer *detokenizer, const struct rn_context *context)
 {
-    *detokenizer = (struct rn_detokenizer){.model = model};
-    rn_actor_init(&detokenizer->actor, &model->engine->runtime, &detokenizer_class,
-                  (int32_t)(model->engine->max_streams + RN_TOKEN_LISTS + 1));
+    *detokenizer = (struct rn_detokenizer){.context = context};
+    rn_actor_init(&detokenizer->actor, context->runtime, &detokenizer_class,
+                  (int32_t)(context->max_streams + RN_TOKEN_LISTS + 1));
 }

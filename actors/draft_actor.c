@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "actors/engine.h"
+#include "actors/context.h"
 #include "base/check.h"
 
 static struct rn_draft_actor *draft_of(struct rn_actor *actor)
@@ -43,7 +43,7 @@ static void end_seat(struct rn_draft_actor *draft, struct rn_seat *seat)
 static struct rn_seat *begin_seat(struct rn_draft_actor *draft, const struct rn_news *news)
 {
     const struct rn_backend_limits *limits = &draft->drafter->limits;
-    struct rn_heap *heap = &draft->model->engine->heap;
+    struct rn_heap *heap = draft->context->heap;
     uint32_t most = news->n_limit > news->first ? news->n_limit - news->first : 1;
     uint32_t capacity = most < limits->context_tokens ? most : limits->context_tokens;
     struct rn_seat *seat = draft->seats;
@@ -108,7 +108,7 @@ static void learn(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t x
 static void learn_features(const struct rn_draft_actor *draft, struct rn_seat *seat, const struct rn_news *news)
 {
     uint32_t at = news->features_at - seat->base, n = news->n_positions - (news->strayed > 0);
-    size_t stride = draft->model->parts.row_features;
+    size_t stride = draft->context->row_features;
 
     rn_seat_learn_features(draft, seat, at, n, news->features);
     if (news->strayed > 0)
@@ -169,10 +169,10 @@ static void on_news(struct rn_actor *self, struct rn_msg *msg)
         take_news(draft, &list->items[i]);
     if (list->serial != 0) {
         draft->serial = list->serial;
-        draft->patience_until_us = rn_now_us(&draft->model->engine->clock) + list->patience_us;
+        draft->patience_until_us = rn_now_us(draft->context->clock) + list->patience_us;
     }
     msg->head.kind = RN_MSG_NEWS_BACK;
-    rn_actor_send(&draft->model->decode.actor, msg);
+    rn_actor_send(draft->context->decode, msg);
 }
 
 /* ---- What decode is told ---- */
@@ -180,7 +180,7 @@ static void on_news(struct rn_actor *self, struct rn_msg *msg)
 /* Has each of those that wait what it waits for, or has that taken too long? */
 static bool can_answer(const struct rn_draft_actor *draft)
 {
-    if (draft->failed || rn_now_us(&draft->model->engine->clock) > draft->patience_until_us)
+    if (draft->failed || rn_now_us(draft->context->clock) > draft->patience_until_us)
         return true;
     for (uint32_t i = 0; i < draft->n_seats; i++)
         if (draft->seats[i].waits && !rn_draft_is_sated(draft, &draft->seats[i]))
@@ -235,7 +235,7 @@ static void tell(struct rn_draft_actor *draft)
     list->failed = draft->failed;
     msg = rn_msg_new(draft->actor.runtime, RN_MSG_DRAFTS);
     msg->drafts.list = list;
-    rn_actor_send(&draft->model->decode.actor, msg);
+    rn_actor_send(draft->context->decode, msg);
 }
 
 static void on_drafts_back(struct rn_actor *self, struct rn_msg *msg)
@@ -268,7 +268,7 @@ static void flush(struct rn_actor *self)
         draft->last_news = NULL;
         draft->said_last = true;
         msg->head.kind = RN_MSG_NEWS_BACK;
-        rn_actor_send(&draft->model->decode.actor, msg);
+        rn_actor_send(draft->context->decode, msg);
     }
 }
 
@@ -294,7 +294,7 @@ static runnel_status take_pass(struct rn_draft_actor *draft, struct rn_heap *hea
     pass->rows = rn_alloc(heap, limits->max_rows, sizeof pass->rows[0]);
     pass->seqs = rn_alloc(heap, limits->max_seqs, sizeof pass->seqs[0]);
     pass->copies = rn_alloc(heap, limits->max_seqs, sizeof pass->copies[0]);
-    pass->logits = rn_alloc(heap, (size_t)limits->max_outs * draft->model->parts.n_vocab, sizeof(float));
+    pass->logits = rn_alloc(heap, (size_t)limits->max_outs * draft->context->n_vocab, sizeof(float));
     draft->seat_of = rn_alloc(heap, limits->max_seqs, sizeof draft->seat_of[0]);
     draft->feature_rows = rn_alloc(heap, limits->max_rows, sizeof draft->feature_rows[0]);
     pass->feature_rows = draft->feature_rows;
@@ -303,7 +303,7 @@ static runnel_status take_pass(struct rn_draft_actor *draft, struct rn_heap *hea
     pass->inputs = draft->inputs;
     draft->n_seats = 2 * limits->max_seqs;
     draft->seats = rn_calloc(heap, draft->n_seats, sizeof draft->seats[0]);
-    draft->scratch = rn_sampler_scratch_new(heap, draft->model->parts.n_vocab);
+    draft->scratch = rn_sampler_scratch_new(heap, draft->context->n_vocab);
     for (uint32_t i = 0; i < RN_DRAFTS_LISTS; i++) {
         draft->lists[i].items = rn_alloc(heap, limits->max_seqs, sizeof draft->lists[i].items[0]);
         if (draft->lists[i].items == NULL)
@@ -318,25 +318,25 @@ static runnel_status take_pass(struct rn_draft_actor *draft, struct rn_heap *hea
                : RUNNEL_NO_MEMORY;
 }
 
-runnel_status rn_draft_actor_init(struct rn_draft_actor *draft, struct runnel_model *model)
+runnel_status rn_draft_actor_init(struct rn_draft_actor *draft, const struct rn_context *context)
 {
-    struct rn_drafter *drafter = &model->parts.drafter;
+    struct rn_drafter *drafter = context->drafter;
 
-    *draft = (struct rn_draft_actor){.model = model,
+    *draft = (struct rn_draft_actor){.context = context,
                                      .drafter = drafter->kind != RN_DRAFTER_NONE ? drafter : NULL,
                                      .guess_us = drafter->pass_us,
                                      .row_us = drafter->row_us};
-    if (draft->drafter != NULL && take_pass(draft, &model->engine->heap) != RUNNEL_OK) {
+    if (draft->drafter != NULL && take_pass(draft, context->heap) != RUNNEL_OK) {
         rn_draft_actor_fini(draft);
         return RUNNEL_NO_MEMORY;
     }
-    rn_actor_init(&draft->actor, &model->engine->runtime, &draft_class, RN_NEWS_LISTS + RN_DRAFTS_LISTS + 2);
+    rn_actor_init(&draft->actor, context->runtime, &draft_class, RN_NEWS_LISTS + RN_DRAFTS_LISTS + 2);
     return RUNNEL_OK;
 }
 
 void rn_draft_actor_fini(struct rn_draft_actor *draft)
 {
-    struct rn_heap *heap = &draft->model->engine->heap;
+    struct rn_heap *heap = draft->context->heap;
 
     if (draft->drafter == NULL)
         return;

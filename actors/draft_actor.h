@@ -32,7 +32,7 @@
 #include "cache/block_pool.h"
 #include "sampling/sampler.h"
 
-struct runnel_model;
+struct rn_context;
 
 struct rn_seat {
     uint32_t slot, generation; /* of the stream; generation 0: free */
@@ -86,7 +86,7 @@ struct rn_seat {
 
 struct rn_draft_actor {
     struct rn_actor actor; /* first */
-    struct runnel_model *model;
+    const struct rn_context *context;
     struct rn_drafter *drafter; /* the model's; NULL: it has none */
     struct rn_block_pool pool;
     struct rn_seat *seats; /* [n_seats]: twice as many as draft at once, since one that has ended waits for its
@@ -120,7 +120,7 @@ struct rn_draft_actor {
     bool said_last;           /* decode has its last word */
 };
 
-runnel_status rn_draft_actor_init(struct rn_draft_actor *draft, struct runnel_model *model);
+runnel_status rn_draft_actor_init(struct rn_draft_actor *draft, const struct rn_context *context);
 void rn_draft_actor_fini(struct rn_draft_actor *draft);
 
 /* draft_pass.c: begins the next pass, if none is in flight and there is something to compute. */
@@ -147,9 +147,6 @@ void rn_draft_look_at(struct rn_seat *seat);
 
 /* draft_pass.c: another step of the target: a drafter that was too slow may be so no longer. */
 void rn_draft_look_at_time(struct rn_draft_actor *draft);
-
-/* Rows that one pass may make up for a seat and still be one of guesses: more than drafts are. */
-#define RN_DRAFT_LAG 40u
 
 /* draft_pass.c: no guesses any more for this stream. */
 void rn_draft_switch_off(struct rn_draft_actor *draft, struct rn_seat *seat);

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "actors/context.h"
 #include "actors/draft_actor.h"
-#include "actors/engine.h"
 #include "base/check.h"
 
 #define LEAST_CHANCE 0.02f /* of a guess; below it a pass is not worth what it warms */
@@ -27,7 +27,7 @@ bool rn_branch_new(const struct rn_draft_actor *draft, struct rn_seat *seat)
     seat->branch.blocks = NULL;
     if (!drafter->concurrent || drafter->kind != RN_DRAFTER_TOKENS)
         return true;
-    seat->branch.blocks = rn_alloc(&draft->model->engine->heap, seat->max_blocks, sizeof seat->branch.blocks[0]);
+    seat->branch.blocks = rn_alloc(draft->context->heap, seat->max_blocks, sizeof seat->branch.blocks[0]);
     return seat->branch.blocks != NULL;
 }
 
@@ -35,7 +35,7 @@ void rn_branch_free(struct rn_draft_actor *draft, struct rn_seat *seat)
 {
     RN_CHECK(!rn_draft_in_pass(seat));
     rn_branch_drop(draft, seat);
-    rn_free(&draft->model->engine->heap, seat->branch.blocks);
+    rn_free(draft->context->heap, seat->branch.blocks);
     seat->branch.blocks = NULL;
 }
 
@@ -85,7 +85,7 @@ void rn_branch_adopt(struct rn_draft_actor *draft, struct rn_seat *seat)
     branch->n_blocks = n_blocks;
     branch->in_pass = in_pass;
     rn_branch_drop(draft, seat);
-    rn_metrics_count(draft->model->metrics, RN_COUNT_DRAFT_BRANCHES_RIGHT, 1);
+    rn_metrics_count(draft->context->metrics, RN_COUNT_DRAFT_BRANCHES_RIGHT, 1);
 }
 
 /* ---- Where it begins, and when ---- */
@@ -181,7 +181,7 @@ static void begin(struct rn_draft_actor *draft, struct rn_seat *seat)
     branch->n_shared = branch->n_blocks = branch->at / draft->drafter->limits.block_tokens;
     if (branch->n_shared > 0)
         memcpy(branch->blocks, seat->blocks, branch->n_shared * sizeof branch->blocks[0]);
-    rn_metrics_count(draft->model->metrics, RN_COUNT_DRAFT_BRANCHES, 1);
+    rn_metrics_count(draft->context->metrics, RN_COUNT_DRAFT_BRANCHES, 1);
 }
 
 /* A pass has one row of a branch, so that a block more is enough. */

@@ -1,8 +1,8 @@
 /* What a seat of a FEATURES drafter knows of the target and of its own layers: see draft_actor.h. */
 #include <string.h>
 
+#include "actors/context.h"
 #include "actors/draft_actor.h"
-#include "actors/engine.h"
 #include "base/check.h"
 
 static bool reads_features(const struct rn_draft_actor *draft)
@@ -19,7 +19,7 @@ static uint32_t least(uint32_t a, uint32_t b)
 
 bool rn_seat_features_new(const struct rn_draft_actor *draft, struct rn_seat *seat)
 {
-    struct rn_heap *heap = &draft->model->engine->heap;
+    struct rn_heap *heap = draft->context->heap;
     uint32_t width = draft->drafter->n_features;
     bool good = true;
 
@@ -35,7 +35,7 @@ bool rn_seat_features_new(const struct rn_draft_actor *draft, struct rn_seat *se
 
 void rn_seat_features_free(const struct rn_draft_actor *draft, struct rn_seat *seat)
 {
-    struct rn_heap *heap = &draft->model->engine->heap;
+    struct rn_heap *heap = draft->context->heap;
 
     for (uint32_t l = 0; l < RN_DRAFT_LAYERS; l++) {
         rn_free(heap, seat->layers[l].features);
@@ -98,7 +98,7 @@ static void extend(struct rn_seat_layer *layer, uint32_t end)
 void rn_seat_learn_features(const struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t at, uint32_t n,
                             const float *features)
 {
-    uint32_t width = draft->drafter->n_features, stride = draft->model->parts.row_features;
+    uint32_t width = draft->drafter->n_features, stride = draft->context->row_features;
     uint32_t from_own = at + draft->drafter->n_layers; /* rows from here on were made of what rows gave themselves */
     struct rn_seat_layer *layer = &seat->layers[0], *last = &seat->layers[draft->drafter->n_layers - 1];
     bool gap = layer->f_end == 0 || at > layer->f_end || at < layer->f_first;

@@ -7,8 +7,8 @@
  * to be known here. Runs inside the draft actor. */
 #include <string.h>
 
+#include "actors/context.h"
 #include "actors/draft_actor.h"
-#include "actors/engine.h"
 #include "actors/note.h"
 #include "base/check.h"
 
@@ -24,7 +24,7 @@ bool rn_draft_in_pass(const struct rn_seat *seat)
 
 void rn_draft_free_seat(struct rn_draft_actor *draft, struct rn_seat *seat)
 {
-    struct rn_heap *heap = &draft->model->engine->heap;
+    struct rn_heap *heap = draft->context->heap;
 
     RN_CHECK(!rn_draft_in_pass(seat));
     rn_branch_free(draft, seat);
@@ -295,7 +295,7 @@ static void add_branches(struct rn_draft_actor *draft)
 static bool has_time(const struct rn_draft_actor *draft)
 {
     return draft->drafter->concurrent && can_work(draft) && draft->ends_us > 0 &&
-           rn_now_us(&draft->model->engine->clock) + draft->guess_us <= draft->ends_us;
+           rn_now_us(draft->context->clock) + draft->guess_us <= draft->ends_us;
 }
 
 static void on_pass_done(struct rn_step *pass)
@@ -374,8 +374,8 @@ bool rn_draft_guess(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t
 {
     struct rn_pick pick;
 
-    if (rn_sampler_pick_plain(&seat->sampling, draft->model->parts.n_vocab, draft->scratch, logits, seat->base + i,
-                              &pick, second) != RUNNEL_OK) {
+    if (rn_sampler_pick_plain(&seat->sampling, draft->context->n_vocab, draft->scratch, logits, seat->base + i, &pick,
+                              second) != RUNNEL_OK) {
         rn_draft_switch_off(draft, seat);
         return false;
     }
@@ -399,7 +399,7 @@ static void settle_seat(struct rn_draft_actor *draft, struct rn_seat *seat, cons
                         uint32_t n_rows, const float *features)
 {
     struct rn_seat_layer *layer = &seat->layers[draft->layer];
-    const float *logits = draft->pass.logits + (size_t)(last->out >= 0 ? last->out : 0) * draft->model->parts.n_vocab;
+    const float *logits = draft->pass.logits + (size_t)(last->out >= 0 ? last->out : 0) * draft->context->n_vocab;
     uint32_t end = seat->from + n_rows;
     bool branch = seat->branch.in_pass;
 
@@ -433,8 +433,8 @@ static void settle_seat(struct rn_draft_actor *draft, struct rn_seat *seat, cons
 static void fail(struct rn_draft_actor *draft)
 {
     draft->failed = true;
-    rn_log(&draft->model->engine->log, RUNNEL_LOG_WARNING, "%s: a pass of the drafter has failed: no more drafts",
-           draft->model->metrics->name);
+    rn_log(draft->context->log, RUNNEL_LOG_WARNING, "%s: a pass of the drafter has failed: no more drafts",
+           draft->context->metrics->name);
     for (uint32_t i = 0; i < draft->n_seats; i++)
         if (is_open(&draft->seats[i]))
             rn_draft_switch_off(draft, &draft->seats[i]);

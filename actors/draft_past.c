@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "actors/context.h"
 #include "actors/draft_actor.h"
-#include "actors/engine.h"
 
 #define AGAIN 0.25f   /* of what may be spent on a past, on what was missed at rest: there may be many of those */
 #define TAIL 32u      /* tokens that are read where all are too dear: a pass of guesses may make up for so many ... */
@@ -19,7 +19,7 @@ static uint32_t least(uint32_t a, uint32_t b)
 
 static void forget(struct rn_draft_actor *draft, struct rn_draft_past *past)
 {
-    struct rn_heap *heap = &draft->model->engine->heap;
+    struct rn_heap *heap = draft->context->heap;
 
     rn_block_pool_unref(&draft->pool, past->blocks, past->n_blocks);
     rn_free(heap, past->tokens);
@@ -84,7 +84,7 @@ static uint32_t whole(const struct rn_draft_actor *draft, const struct rn_seat *
 
 void rn_past_keep(struct rn_draft_actor *draft, const struct rn_seat *seat)
 {
-    struct rn_heap *heap = &draft->model->engine->heap;
+    struct rn_heap *heap = draft->context->heap;
     uint32_t n = whole(draft, seat), n_blocks = n / draft->drafter->limits.block_tokens;
     struct rn_draft_past *place, past = {.salt = seat->salt, .base = seat->base, .n_tokens = n, .n_blocks = n_blocks};
 

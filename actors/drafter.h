@@ -72,32 +72,15 @@ struct rn_drafter {
     uint32_t n_features; /* FEATURES: width of what the target gives for a position; else 0 */
 };
 
-struct runnel_model;
-
-/* Loads what draft_path names into model->parts.drafter, beside the model's parts, which are there but for the backend.
- * What is there after an error rn_drafter_fini frees. INVALID: it does not have the model's tokens (the first
- * difference is named), or its memory holds no block; FORMAT, UNSUPPORTED, NO_MEMORY, CANCELLED. May take long. */
-runnel_status rn_drafter_load(struct runnel_model *model, const char *path, runnel_error *error);
-
-/* What steps of the model take, in parts->cost, for one row and then twice as many each time, for as long as a load may
- * wait for it: who drafts for many streams would have to try larger and larger steps otherwise. The backend is
- * prepared. DEVICE, NO_MEMORY. */
-runnel_status rn_drafter_measure_model(struct runnel_model *model, runnel_error *error);
-
-/* The model's own plan, with features where the drafter that draft_path names reads them: sets the plan, and the
- * drafter's kind and file. Before rn_drafter_load. INVALID: a head of another model. */
-runnel_status rn_drafter_plan_model(struct runnel_model *model, const char *path, runnel_error *error);
-
-/* Does draft_path name a part of the model's own file: "mtp" or "exit:N"? */
-bool rn_drafter_is_inside(const char *path);
-void rn_drafter_fini(struct rn_drafter *drafter);
-
 /* Guesses of a stream: those in the step in flight, the token behind them, and those for the next step. */
 #define RN_GUESS_MOST (2u * RUNNEL_MAX_DRAFTS + 1u)
 
 /* Lists of each kind under way. */
 #define RN_NEWS_LISTS 3 /* with features: one whose step is in flight, one that is told, one that asks */
 #define RN_DRAFTS_LISTS 2
+
+/* Rows that one pass may make up for a seat and still be one of guesses: more than drafts are. */
+#define RN_DRAFT_LAG 40u
 
 /* News of one stream. */
 struct rn_news {
@@ -114,7 +97,7 @@ struct rn_news {
     uint32_t features_at,
         n_positions;          /* FEATURES: the target's of positions [features_at, features_at + n_positions) ... */
     const float *features;    /* ... [n_positions] rows of the step, of which the first
-                                 n_features of row_features (engine.h) are for it; the list's */
+                                 n_features of row_features (context.h) are for it; the list's */
     uint32_t strayed;         /* not 0: the last position's is the row so many behind the first one: a leaf's */
     uint32_t n_flying;        /* of the guesses behind these tokens, those in the step in flight ... */
     uint32_t leaves;          /* ... and bit i: the runner-up of guess i is a row of it too ... */

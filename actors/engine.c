@@ -107,6 +107,26 @@ static bool start_tracer(struct runnel_engine *engine, const runnel_engine_optio
     return engine->tracer != NULL;
 }
 
+/* All but the outlets, which come last. */
+static void fill_context(struct runnel_engine *engine)
+{
+    engine->context = (struct rn_context){
+        .engine = engine,
+        .heap = &engine->heap,
+        .clock = &engine->clock,
+        .log = &engine->log,
+        .runtime = &engine->runtime,
+        .worker = &engine->worker,
+        .totals = &engine->totals,
+        .every_model = &engine->metrics,
+        .sessions = engine->sessions,
+        .session_slots = &engine->session_slots,
+        .max_streams = engine->max_streams,
+        .max_sessions = engine->max_sessions,
+        .router = &engine->router.actor,
+    };
+}
+
 /* Starts the parts in order; unwinds in reverse. */
 static runnel_status start(struct runnel_engine *engine, const runnel_engine_options *options, bool manual)
 {
@@ -120,7 +140,8 @@ static runnel_status start(struct runnel_engine *engine, const runnel_engine_opt
                         1 + RN_MAX_MODELS * RN_MODEL_ACTORS, message_bound(engine)) != RUNNEL_OK)
         goto fail_tracer;
     engine->runtime.tracer = engine->tracer; /* before the first actor runs */
-    if (rn_router_init(&engine->router, engine, (int32_t)message_bound(engine)) != RUNNEL_OK)
+    fill_context(engine);
+    if (rn_router_init(&engine->router, &engine->context, (int32_t)message_bound(engine)) != RUNNEL_OK)
         goto fail_runtime;
     if (rn_worker_init(&engine->worker, &engine->heap, 2 * RN_MAX_MODELS + engine->max_streams, manual) != RUNNEL_OK)
         goto fail_router;
@@ -128,6 +149,7 @@ static runnel_status start(struct runnel_engine *engine, const runnel_engine_opt
         goto fail_worker;
     if (rn_host_init(engine, options->delivery, manual) != RUNNEL_OK)
         goto fail_team;
+    engine->context.outlets = engine->host.outlets; /* before the first message */
     return RUNNEL_OK;
 fail_team:
     rn_team_free(engine->team);
@@ -266,6 +288,21 @@ void runnel_engine_free(runnel_engine *engine)
     rn_metrics_fini(&engine->metrics, &engine->heap);
     heap = engine->heap;
     rn_free(&heap, engine);
+}
+
+runnel_status runnel_engine_metrics(runnel_engine *engine, runnel_metrics *metrics)
+{
+    runnel_metrics now = {0};
+
+    if (engine == NULL || metrics == NULL || metrics->struct_size < sizeof(size_t) || metrics->struct_size > sizeof now)
+        return RUNNEL_INVALID;
+    now.struct_size = metrics->struct_size;
+    rn_metrics_collect(&engine->metrics, &now);
+    now.sessions = (uint64_t)rn_counter_get(&engine->totals.sessions);
+    now.queued_tokens = (uint64_t)rn_counter_get(&engine->totals.queued_tokens);
+    now.trace_dropped = engine->tracer != NULL ? (uint64_t)rn_counter_get(&engine->tracer->dropped) : 0;
+    memcpy(metrics, &now, now.struct_size);
+    return RUNNEL_OK;
 }
 
 void runnel_engine_get_stats(runnel_engine *engine, runnel_engine_stats *stats)

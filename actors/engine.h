@@ -6,20 +6,25 @@
 #include <stdatomic.h>
 
 #include "actors/chat.h"
+#include "actors/context.h"
 #include "actors/decode_actor.h"
-#include "actors/draft_actor.h"
 #include "actors/detokenizer_actor.h"
+#include "actors/draft_actor.h"
 #include "actors/host/host.h"
 #include "actors/metrics.h"
+#include "actors/model.h"
 #include "actors/mover.h"
+#include "actors/note.h"
 #include "actors/prefill_actor.h"
+#include "actors/prints.h"
 #include "actors/router_actor.h"
-#include "actors/sampler_actor.h"
-#include "actors/session_job.h"
-#include "actors/tier_actor.h"
-#include "actors/tokenizer_actor.h"
 #include "actors/runtime/trace.h"
 #include "actors/runtime/worker.h"
+#include "actors/sampler_actor.h"
+#include "actors/session_job.h"
+#include "actors/session_slot.h"
+#include "actors/tier_actor.h"
+#include "actors/tokenizer_actor.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "model/backend.h"
@@ -27,15 +32,6 @@
 #include "text/vocab.h"
 
 #define RN_MAX_MODELS 64
-#define RN_MODEL_ACTORS 8
-
-/* What is counted of the engine as a whole; what is a model's is counted in its metrics alone (actors/metrics.h).
- * Written by whoever begins or ends one, read by any thread. */
-struct rn_totals {
-    struct rn_counter streams, sessions, models, loads;
-    struct rn_counter queued_tokens, queued_bytes;
-    struct rn_counter asked_blocks, known_blocks; /* of prompts: all, and those an endless cache would have had */
-};
 
 struct rn_team;
 
@@ -53,8 +49,7 @@ struct runnel_engine {
     struct rn_metrics_list metrics;
     struct rn_tracer *tracer; /* NULL: nothing is traced */
     struct rn_word closing;
-    struct rn_word draining; /* 1: no more requests are taken */
-    struct rn_word retry_us; /* the router's: between two ends of streams, smoothed; 0: not known */
+    struct rn_word draining;                      /* 1: no more requests are taken */
     uint64_t max_queued_tokens, max_queued_bytes; /* UINT64_MAX: no limit */
     uint32_t max_streams, max_sessions;
     struct rn_runtime runtime;
@@ -65,7 +60,8 @@ struct runnel_engine {
     struct rn_trainings trainings; /* that have not been freed */
     struct rn_counter measuring;   /* 1 inside runnel_engine_measure */
     struct rn_pool session_slots;
-    struct rn_session *sessions; /* [max_sessions]; see tier_actor.h */
+    struct rn_session *sessions; /* [max_sessions]; see session_slot.h */
+    struct rn_context context;   /* for the router and the models' actors */
 };
 
 enum rn_model_state { RN_MODEL_LOADING = 0, RN_MODEL_READY = 1, RN_MODEL_FAILED = 2, RN_MODEL_CANCELLED = 3 };
@@ -116,7 +112,7 @@ struct runnel_model {
     struct rn_edge load_edge;
     bool load_told; /* the terminal load event was delivered; the dispatcher's */
 
-    struct rn_metrics *metrics;      /* the engine's, by name; set before the model is READY, if it can generate */
+    struct rn_context context;       /* set before the model is READY, if it can generate */
     struct rn_session_prints prints; /* the worker's */
 
     struct rn_tokenizer tokenizer;
@@ -125,16 +121,11 @@ struct runnel_model {
     struct rn_prefill prefill;
     struct rn_decode decode;
     struct rn_draft_actor draft;
-    struct rn_counter verify_ns, verify_begin_ns; /* the target's steps: their time in all; when the one in flight
-                                                     began, 0: none is. See note.c */
-    struct rn_counter passes_in_flight;           /* of the drafter: 0 or 1 */
     struct rn_sampler_actor sampler;
     struct rn_detokenizer detokenizer;
+    struct rn_step_times times;
 
-    /* The router's. */
-    struct runnel_model *next;
-    uint32_t n_streams, n_gone;
-    bool load_ended, free_wanted, closed;
+    struct rn_routed routed; /* the router's */
 };
 
 /* Like runnel_engine_new. clock NULL: the machine's. manual: no thread is started; actors run by
@@ -181,14 +172,5 @@ static inline int64_t rn_us_left(int64_t timeout_ms, uint64_t waited_us)
 
 /* model.c: starts and stops the actors of a model whose parts are there. */
 runnel_status rn_model_start(struct runnel_model *model, runnel_error *error);
-
-/* model.c: posts the job that frees the model's parts, then tells the router MODEL_FREED. */
-void rn_model_post_free(struct runnel_model *model);
-
-/* model.c: the host knows how the load ended; drops that reference. Any thread. */
-void rn_model_load_told(struct runnel_model *model);
-
-/* model.c: drops one reference; the last one frees the struct. Any thread. */
-void rn_model_unref(struct runnel_model *model);
 
 #endif

@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "actors/engine.h"
 #include "text/vocab.h"
 
 /* ---- Tables ---- */
@@ -291,28 +290,13 @@ static void set_edges(runnel_metrics *out)
     }
 }
 
-static void collect(const struct runnel_engine *engine, runnel_metrics *out)
+void rn_metrics_collect(const struct rn_metrics_list *list, runnel_metrics *out)
 {
     set_edges(out);
-    for (const struct rn_metrics *m = rn_metrics_first(&engine->metrics); m != NULL; m = m->next) {
+    for (const struct rn_metrics *m = rn_metrics_first(list); m != NULL; m = m->next) {
         for (uint32_t which = 0; which < RN_COUNTS; which++)
             *(uint64_t *)((char *)out + rn_count_infos[which].at) += rn_metrics_value(m, which);
         for (uint32_t which = 0; which < RN_TIMINGS; which++)
             add_histogram(m, which, histogram_at(out, which));
     }
-    out->sessions = (uint64_t)rn_counter_get(&engine->totals.sessions);
-    out->queued_tokens = (uint64_t)rn_counter_get(&engine->totals.queued_tokens);
-    out->trace_dropped = engine->tracer != NULL ? (uint64_t)rn_counter_get(&engine->tracer->dropped) : 0;
-}
-
-runnel_status runnel_engine_metrics(runnel_engine *engine, runnel_metrics *metrics)
-{
-    runnel_metrics now = {0};
-
-    if (engine == NULL || metrics == NULL || metrics->struct_size < sizeof(size_t) || metrics->struct_size > sizeof now)
-        return RUNNEL_INVALID;
-    now.struct_size = metrics->struct_size;
-    collect(engine, &now);
-    memcpy(metrics, &now, now.struct_size);
-    return RUNNEL_OK;
 }

@@ -141,6 +141,15 @@ static inline const struct rn_metrics *rn_metrics_first(const struct rn_metrics_
     return atomic_load_explicit(&((struct rn_metrics_list *)(uintptr_t)list)->first, memory_order_acquire);
 }
 
+/* What is counted of the engine as a whole; what is a model's is counted in its metrics alone. Written by whoever begins
+ * or ends one, read by any thread. */
+struct rn_totals {
+    struct rn_counter streams, sessions, models, loads;
+    struct rn_counter queued_tokens, queued_bytes;
+    struct rn_counter asked_blocks, known_blocks; /* of prompts: all, and those an endless cache would have had */
+    struct rn_word retry_us; /* the router's: between two ends of streams, smoothed; 0: not known */
+};
+
 /* Any thread. About ten nanoseconds where no other core has written to the line. */
 static inline void rn_metrics_count(struct rn_metrics *metrics, enum rn_count which, int64_t n)
 {
@@ -169,5 +178,8 @@ static inline uint64_t rn_metrics_value(const struct rn_metrics *metrics, enum r
 
 /* Of all models there have been: what rn_metrics_value is of each, added up. Any thread. */
 uint64_t rn_metrics_sum(const struct rn_metrics_list *list, enum rn_count which);
+
+/* Adds all models' metrics to what is there, and sets the edges. Any thread. */
+void rn_metrics_collect(const struct rn_metrics_list *list, runnel_metrics *out);
 
 #endif

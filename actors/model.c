@@ -2,7 +2,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "actors/drafter_load.h"
 #include "actors/engine.h"
+#include "actors/lists.h"
 #include "actors/tier_news.h"
 #include "base/check.h"
 #include "base/status.h"
@@ -202,6 +204,39 @@ static void free_parts(struct runnel_model *model)
 
 /* ---- Actors ---- */
 
+/* What the actors work with, once the parts are there. */
+static void fill_context(struct runnel_model *model, struct rn_metrics *metrics)
+{
+    struct rn_model_parts *parts = &model->parts;
+    struct rn_context *context = &model->context;
+
+    context->metrics = metrics;
+    context->options = &model->options;
+    context->gguf = parts->gguf;
+    context->vocab = parts->vocab;
+    context->plan = parts->plan;
+    context->backend = parts->backend;
+    context->limits = &parts->limits;
+    context->n_vocab = parts->n_vocab;
+    context->n_features = parts->n_features;
+    context->row_features = parts->row_features;
+    context->cost = &parts->cost;
+    context->times = &model->times;
+    context->drafter = &parts->drafter;
+    context->prints = &model->prints;
+    context->cold_io = parts->cold_io;
+    context->cache_places = parts->cache_places;
+    context->news_us = parts->news_us != 0 ? parts->news_us : RN_NEWS_US;
+    context->tokenizer = &model->tokenizer.actor;
+    context->tier = &model->tier.actor;
+    context->mover = &model->mover.actor;
+    context->prefill = &model->prefill.actor;
+    context->decode = &model->decode.actor;
+    context->draft = &model->draft.actor;
+    context->sampler = &model->sampler.actor;
+    context->detokenizer = &model->detokenizer.actor;
+}
+
 /* For the trace. */
 static void name_actors(struct runnel_model *model)
 {
@@ -210,33 +245,37 @@ static void name_actors(struct runnel_model *model)
                                                 &model->detokenizer.actor, &model->mover.actor};
 
     for (uint32_t i = 0; i < RN_MODEL_ACTORS; i++)
-        actors[i]->model = model->metrics->name;
+        actors[i]->model = model->context.metrics->name;
 }
 
 runnel_status rn_model_start(struct runnel_model *model, runnel_error *error)
 {
+    const struct rn_context *context = &model->context;
+    struct rn_metrics *metrics;
     runnel_status status = RUNNEL_OK;
 
-    model->metrics = rn_metrics_of(&model->engine->metrics, &model->engine->heap, model->path);
-    if (model->metrics == NULL)
+    metrics = rn_metrics_of(&model->engine->metrics, &model->engine->heap, model->path);
+    if (metrics == NULL)
         goto fail;
-    rn_tokenizer_init(&model->tokenizer, model);
-    rn_detokenizer_init(&model->detokenizer, model);
-    if (rn_tier_init(&model->tier, model) != RUNNEL_OK)
+    fill_context(model, metrics);
+    rn_tokenizer_init(&model->tokenizer, context);
+    rn_detokenizer_init(&model->detokenizer, context);
+    if (rn_tier_init(&model->tier, context, rn_mover_places_for(context)) != RUNNEL_OK)
         goto fail;
-    status = rn_mover_init(&model->mover, model, model->tier.shelf.n, rn_tier_adopt, &model->tier, error);
+    status = rn_mover_init(&model->mover, context, model->tier.shelf.n, rn_tier_adopt, &model->tier, error);
     if (status != RUNNEL_OK)
         goto fail_tier;
-    rn_tier_shelf_open(&model->tier);
-    rn_prefill_init(&model->prefill, model);
-    if (rn_decode_init(&model->decode, model) != RUNNEL_OK)
+    rn_tier_shelf_open(&model->tier, rn_mover_tiers(&model->mover), rn_mover_writes(&model->mover));
+    rn_prefill_init(&model->prefill, context);
+    if (rn_decode_init(&model->decode, context) != RUNNEL_OK)
         goto fail_mover;
-    if (rn_draft_actor_init(&model->draft, model) != RUNNEL_OK)
+    if (rn_draft_actor_init(&model->draft, context) != RUNNEL_OK)
         goto fail_decode;
-    if (rn_sampler_actor_init(&model->sampler, model) != RUNNEL_OK)
+    if (rn_sampler_actor_init(&model->sampler, context) != RUNNEL_OK)
         goto fail_draft;
     name_actors(model);
-    rn_tier_listen(&model->tier);
+    if (rn_mover_listens(&model->mover))
+        rn_tier_listen(&model->tier);
     return RUNNEL_OK;
 fail_draft:
     rn_draft_actor_fini(&model->draft);
@@ -278,6 +317,21 @@ static void drop_model(struct runnel_model *model)
     rn_free(&engine->heap, model->cache_shared_key);
     rn_free(&engine->heap, model);
     rn_counter_add(&engine->totals.models, -1);
+}
+
+struct rn_routed *rn_model_routed(struct runnel_model *model)
+{
+    return &model->routed;
+}
+
+void rn_model_cancel(struct runnel_model *model)
+{
+    rn_word_set(&model->cancel, 1);
+}
+
+bool rn_model_acts(const struct runnel_model *model)
+{
+    return rn_word_get(&model->state) == RN_MODEL_READY && model->parts.backend != NULL;
 }
 
 void rn_model_unref(struct runnel_model *model)
@@ -413,6 +467,9 @@ static runnel_status new_model(struct runnel_engine *engine, const runnel_model_
     }
     memset(model, 0, sizeof *model);
     model->engine = engine;
+    model->context = engine->context;
+    model->context.model = model;
+    model->routed.context = &model->context;
     model->options = *options;
     model->load_node.kind = RN_HOST_LOAD;
     rn_wake_init(&model->wake);

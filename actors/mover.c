@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "actors/engine.h"
+#include "actors/context.h"
 #include "base/check.h"
 
 static uint32_t place_of(uint64_t shelf)
@@ -159,10 +159,10 @@ struct rn_mover_place *rn_mover_take_place(struct rn_mover *mover, uint64_t shel
 /* The packed block, from the backend or from a tier that has it; its bytes, 0: it is not to be had. */
 static size_t fetch(struct rn_mover *mover, const struct rn_move_item *item, const struct rn_mover_place *place)
 {
-    struct rn_backend *backend = mover->model->parts.backend;
+    struct rn_backend *backend = mover->context->backend;
 
     if (item->block != RN_MOVE_NO_BLOCK) {
-        uint32_t n = mover->model->parts.limits.block_tokens;
+        uint32_t n = mover->context->limits->block_tokens;
 
         if (backend->ops->read_block(backend, item->block, n, mover->block) != RUNNEL_OK)
             return 0;
@@ -234,10 +234,10 @@ static void down(struct rn_mover *mover, struct rn_move *move)
 static bool carry_from(struct rn_mover *mover, struct rn_move *move, const struct rn_move_item *item,
                        struct rn_mover_place *place, unsigned kind)
 {
-    struct rn_backend *backend = mover->model->parts.backend;
+    struct rn_backend *backend = mover->context->backend;
     struct rn_lower *lower = &mover->lowers[kind];
     struct rn_lower_key key = {place->at[kind].parent, item->salt, item->tokens};
-    uint64_t begin = rn_now_us(&mover->model->engine->clock), handle = place->at[kind].handle;
+    uint64_t begin = rn_now_us(mover->context->clock), handle = place->at[kind].handle;
     size_t n = lower->ops->payload_bytes(lower, handle);
     runnel_status status =
         n == 0 || n > mover->payload_bytes ? RUNNEL_NOT_FOUND : lower->ops->get(lower, handle, &key, mover->payload);
@@ -252,7 +252,7 @@ static bool carry_from(struct rn_mover *mover, struct rn_move *move, const struc
     if (backend->ops->write_block(backend, item->block, mover->block) != RUNNEL_OK)
         return false;
     move->bytes[kind] += n;
-    move->us[kind] += rn_now_us(&mover->model->engine->clock) - begin;
+    move->us[kind] += rn_now_us(mover->context->clock) - begin;
     return true;
 }
 
@@ -343,7 +343,7 @@ static void tell_errors(struct rn_mover *mover)
         if (lower->ops == NULL || lower->ops->error == NULL || mover->told[kind] || !lower->ops->error(lower, &error))
             continue;
         mover->told[kind] = true;
-        rn_log(&mover->model->engine->log, RUNNEL_LOG_WARNING, "%s: the %s cache tier: %s", mover->model->metrics->name,
+        rn_log(mover->context->log, RUNNEL_LOG_WARNING, "%s: the %s cache tier: %s", mover->context->metrics->name,
                lower->ops->name, error.message);
     }
 }
@@ -370,9 +370,9 @@ void rn_mover_answer(struct rn_mover *mover, struct rn_move *move, struct rn_msg
     tell_lost(mover, move);
     tell_errors(mover);
     move->more |= mover->first_lost != RN_MOVER_NO_PLACE;
-    move->spent_us = rn_spent_us(&mover->model->engine->clock) - move->spent_us;
+    move->spent_us = rn_spent_us(mover->context->clock) - move->spent_us;
     msg->head.kind = RN_MSG_MOVED;
-    rn_actor_send(&mover->model->tier.actor, msg);
+    rn_actor_send(mover->context->tier, msg);
 }
 
 static void rest(uint32_t us)
@@ -393,7 +393,7 @@ static void on_move(struct rn_actor *self, struct rn_msg *msg)
         rn_mover_listen(mover);
         return;
     }
-    move->spent_us = rn_spent_us(&mover->model->engine->clock);
+    move->spent_us = rn_spent_us(mover->context->clock);
     memset(move->us, 0, sizeof move->us);
     memset(move->bytes, 0, sizeof move->bytes);
     move->n_errors = move->refused = 0;
@@ -441,13 +441,13 @@ uint8_t rn_mover_writes(const struct rn_mover *mover)
     return bits;
 }
 
-void rn_mover_actor_init(struct rn_mover *mover, struct runnel_model *model)
+void rn_mover_actor_init(struct rn_mover *mover, const struct rn_context *context)
 {
-    mover->model = model;
+    mover->context = context;
     mover->first_lost = RN_MOVER_NO_PLACE;
     for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
         mover->lowers[kind].gone = on_gone;
         mover->lowers[kind].user = mover;
     }
-    rn_actor_init(&mover->actor, &model->engine->runtime, &mover_class, RN_MOVES + 1);
+    rn_actor_init(&mover->actor, context->runtime, &mover_class, RN_MOVES + 1);
 }

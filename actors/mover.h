@@ -25,58 +25,11 @@
 #define RN_ACTORS_MOVER_H
 
 #include "actors/lower.h"
+#include "actors/move.h"
 #include "actors/runtime/runtime.h"
 #include "cache/block_codec.h"
 
-struct runnel_model;
-
-#define RN_MOVES 7u        /* one down, one that forgets or tends, one that listens, the others up */
-#define RN_MOVE_BLOCKS 8u  /* of one move: some milliseconds of packing, or one read each */
-#define RN_MOVE_TOLD 64u   /* numbers of the shelf in one move */
-#define RN_NEWS_US 500000u /* between two looks for news where there is none */
-
-enum rn_move_kind { RN_MOVE_DOWN, RN_MOVE_UP, RN_MOVE_FORGET, RN_MOVE_TEND, RN_MOVE_LISTEN, RN_MOVE_RECALL };
-
-#define RN_MOVE_NO_BLOCK UINT32_MAX
-#define RN_MOVE_NO_ITEM UINT32_MAX
-
-/* LISTEN: to the tier, a record that another has put into the tier `from`, behind the block `parent` or the item
- * `behind`; back, its number in `shelf` (0: it is not taken), and in `idle` whether the tier counts on it already. */
-struct rn_move_item {
-    uint64_t shelf, parent; /* numbers; parent 0: it is the first of its prefix, or the one before has none */
-    uint32_t behind;        /* news: item of the same move; RN_MOVE_NO_ITEM: `parent` says what is before it */
-    uint32_t block;         /* down: to be read, NO_BLOCK: a lower tier has it. Up: to be written */
-    bool first;             /* the first block of its prefix */
-    bool idle;              /* the tier's: nobody else held the block when it was lent */
-    uint8_t to;             /* down: bits of the tiers that shall have it */
-    uint8_t has;            /* answer: bits of the tiers that have it */
-    uint8_t from;           /* answer to up: enum rn_lower_kind; RN_LOWERS: it did not arrive, nor those behind it */
-    struct rn_prefix_salt salt;
-    int32_t *tokens; /* [block_tokens], the move's own memory */
-};
-
-struct rn_move {
-    struct rn_move *next; /* the tier's free ones */
-    enum rn_move_kind kind;
-    uint32_t n, errand; /* errand: the tier's, what the move is part of */
-    uint32_t pause_us;  /* TEND: the mover lets so much time pass first, if it has a thread of its own */
-    struct rn_move_item items[RN_MOVE_BLOCKS];
-    /* FORGET: numbers, and whether what they stand for is not to be trusted (1) or only to make room (0). Answer: of
-     * those that tiers have lost since the last one, and the bits that are left. */
-    uint32_t n_told;
-    uint64_t told[RN_MOVE_TOLD];
-    uint8_t left[RN_MOVE_TOLD];
-    /* Answer. */
-    bool more;
-    uint8_t writes;            /* bits of the tiers into which can be written */
-    uint64_t us[RN_LOWERS];    /* up: time that the blocks of each took */
-    uint64_t spent_us;         /* processor time of all of it; while the mover is at it, when it began */
-    uint64_t bytes[RN_LOWERS]; /* packed bytes moved, to or from it */
-    uint64_t takes[RN_LOWERS]; /* bytes that the tier takes now */
-    uint32_t n_errors;         /* blocks that could not be put or did not arrive */
-    uint8_t refused;           /* bits of the tiers into which one could not be put */
-    uint8_t no_room;           /* LISTEN: bits of the tiers that can hardly keep more in mind */
-};
+struct rn_context;
 
 /* Of the block with the number `shelf` (0: none yet): each tier's own handle (0: not there) and its parent's. */
 struct rn_mover_place {
@@ -100,7 +53,7 @@ struct rn_mover_find {
 struct rn_mover {
     struct rn_actor actor; /* first */
     struct rn_lone *lone;  /* NULL: no tier is there, or a manual engine */
-    struct runnel_model *model;
+    const struct rn_context *context;
     struct rn_lower lowers[RN_LOWERS];
     bool told[RN_LOWERS]; /* an error of it is in the log */
     struct rn_block_codec codec;
@@ -113,7 +66,6 @@ struct rn_mover {
     uint32_t first_lost;
     struct rn_move *listener; /* LISTEN, while it stays here; NULL */
     uint64_t listen_at_us;    /* not before */
-    uint64_t news_us;         /* RN_NEWS_US, or a test's */
     unsigned first_heard;     /* the tier that is asked first next time */
     struct {
         uint64_t handle, parent;
@@ -127,12 +79,12 @@ typedef uint64_t rn_mover_adopt_fn(void *user, enum rn_lower_kind kind, const st
 
 /* How many numbers the shelf should have for the model's options; 0: no lower tier is asked for, or there can be none
  * (the backend cannot give blocks out, or prefixes are not shared). */
-uint32_t rn_mover_places_for(const struct runnel_model *model);
+uint32_t rn_mover_places_for(const struct rn_context *context);
 
 /* Opens the tiers that the model's options ask for, if n_places is not 0. A cold tier that cannot be opened is told to
  * the log and left out. INVALID: an option is out of range. NO_MEMORY. On failure nothing is held. On a thread that may
  * block; before the actor gets its first message. */
-runnel_status rn_mover_init(struct rn_mover *mover, struct runnel_model *model, uint32_t n_places,
+runnel_status rn_mover_init(struct rn_mover *mover, const struct rn_context *context, uint32_t n_places,
                             rn_mover_adopt_fn *adopt, void *user, runnel_error *error);
 
 /* The actor is gone, or was never sent anything. */
@@ -173,7 +125,7 @@ void rn_mover_listen(struct rn_mover *mover);
 /* rn_lone_idle_fn of a mover that listens. */
 int64_t rn_mover_idle(struct rn_actor *self);
 
-void rn_mover_actor_init(struct rn_mover *mover, struct runnel_model *model);
+void rn_mover_actor_init(struct rn_mover *mover, const struct rn_context *context);
 
 /* UINT32_MAX: no place has it. */
 uint32_t rn_mover_find_place(const struct rn_mover_find *find, uint64_t handle);

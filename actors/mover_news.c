@@ -8,7 +8,7 @@
  * The numbers come back before anything else that the tier says of them, since messages keep their order. */
 #include <string.h>
 
-#include "actors/engine.h"
+#include "actors/context.h"
 #include "actors/mover.h"
 
 /* A look that may have left something is repeated after so many times what it took: of processor time, of time. */
@@ -97,7 +97,7 @@ static void on_record(void *user, const struct rn_cold_record *record)
     item->from = (uint8_t)hearing->kind;
     item->idle = false;
     item->salt = record->salt;
-    memcpy(item->tokens, record->tokens, mover->model->parts.limits.block_tokens * sizeof *item->tokens);
+    memcpy(item->tokens, record->tokens, mover->context->limits->block_tokens * sizeof *item->tokens);
     mover->heard[move->n].handle = record->handle;
     mover->heard[move->n++].parent = record->parent;
 }
@@ -129,7 +129,7 @@ void rn_mover_give_listener(struct rn_mover *mover)
 {
     if (mover->listener == NULL)
         return;
-    mover->listener->spent_us = rn_spent_us(&mover->model->engine->clock);
+    mover->listener->spent_us = rn_spent_us(mover->context->clock);
     send_listener(mover);
 }
 
@@ -137,14 +137,14 @@ void rn_mover_give_listener(struct rn_mover *mover)
 static void tell_writer(const struct rn_mover *mover, uint8_t writes)
 {
     if ((rn_mover_writes(mover) & ~writes & RN_LOWER_BIT(RN_LOWER_COLD)) != 0)
-        rn_log(&mover->model->engine->log, RUNNEL_LOG_INFO,
+        rn_log(mover->context->log, RUNNEL_LOG_INFO,
                "%s: the engine that wrote to the cache folder has ended; this one writes now",
-               mover->model->metrics->name);
+               mover->context->metrics->name);
 }
 
 void rn_mover_listen(struct rn_mover *mover)
 {
-    const struct rn_clock *clock = &mover->model->engine->clock;
+    const struct rn_clock *clock = mover->context->clock;
     struct rn_move *move = mover->listener;
     uint64_t begin_us = rn_now_us(clock), took_us, spent_us;
     uint8_t writes = rn_mover_writes(mover);
@@ -160,8 +160,8 @@ void rn_mover_listen(struct rn_mover *mover)
     spent_us = SPENT_PART * (rn_spent_us(clock) - move->spent_us);
     took_us = TIME_PART * (rn_now_us(clock) - begin_us);
     spent_us = spent_us > took_us ? spent_us : took_us;
-    if (!more && spent_us < mover->news_us)
-        spent_us = mover->news_us;
+    if (!more && spent_us < mover->context->news_us)
+        spent_us = mover->context->news_us;
     mover->listen_at_us = rn_now_us(clock) + spent_us;
     tell_writer(mover, writes);
     if (move->n > 0 || move->no_room != 0 || mover->first_lost != RN_MOVER_NO_PLACE || writes != rn_mover_writes(mover))
@@ -176,6 +176,6 @@ int64_t rn_mover_idle(struct rn_actor *self)
     rn_mover_listen(mover);
     if (mover->listener == NULL || !rn_mover_listens(mover))
         return -1;
-    now = rn_now_us(&mover->model->engine->clock);
+    now = rn_now_us(mover->context->clock);
     return mover->listen_at_us > now ? (int64_t)(mover->listen_at_us - now) : 0;
 }

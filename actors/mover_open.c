@@ -1,9 +1,10 @@
 /* What the mover works with, made and freed: see mover.h. */
 #include <string.h>
 
-#include "actors/engine.h"
-#include "actors/runtime/lone.h"
+#include "actors/context.h"
 #include "actors/mover.h"
+#include "actors/prints.h"
+#include "actors/runtime/lone.h"
 #include "base/status.h"
 #include "cache/store/redis_store.h"
 #include "model/kv.h"
@@ -15,58 +16,58 @@
 #define SMALLER_WARM 4u /* times that packing makes a block smaller at most, for the number of places; else the ... */
 #define SMALLER_COLD 2u /* ... tier holds fewer than its bytes would */
 
-static bool gives_blocks(const struct runnel_model *model)
+static bool gives_blocks(const struct rn_context *context)
 {
-    const struct rn_backend *backend = model->parts.backend;
+    const struct rn_backend *backend = context->backend;
 
     return backend != NULL && backend->ops->block_bytes != NULL && backend->ops->layout != NULL &&
            backend->ops->read_block != NULL && backend->ops->write_block != NULL;
 }
 
-static uint64_t cold_bytes(const struct runnel_model *model)
+static uint64_t cold_bytes(const struct rn_context *context)
 {
-    uint64_t bytes = model->options.cache_cold_bytes;
+    uint64_t bytes = context->options->cache_cold_bytes;
 
-    return model->options.cache_dir == NULL ? 0 : bytes != 0 ? bytes : COLD_BYTES;
+    return context->options->cache_dir == NULL ? 0 : bytes != 0 ? bytes : COLD_BYTES;
 }
 
-static uint32_t places_in(const struct runnel_model *model, uint64_t bytes, uint32_t smaller)
+static uint32_t places_in(const struct rn_context *context, uint64_t bytes, uint32_t smaller)
 {
-    uint64_t blocks = bytes / model->parts.backend->ops->block_bytes(model->parts.backend) * smaller;
-    uint64_t most = model->parts.cache_places != 0 ? model->parts.cache_places : MOST_PLACES;
+    uint64_t blocks = bytes / context->backend->ops->block_bytes(context->backend) * smaller;
+    uint64_t most = context->cache_places != 0 ? context->cache_places : MOST_PLACES;
 
     if (bytes == 0)
         return 0;
     return (uint32_t)(blocks > most ? most : blocks < LEAST_PLACES ? LEAST_PLACES : blocks);
 }
 
-static uint32_t shared_places(const struct runnel_model *model)
+static uint32_t shared_places(const struct rn_context *context)
 {
-    return model->options.cache_shared == NULL ? 0 : SHARED_PLACES;
+    return context->options->cache_shared == NULL ? 0 : SHARED_PLACES;
 }
 
-uint32_t rn_mover_places_for(const struct runnel_model *model)
+uint32_t rn_mover_places_for(const struct rn_context *context)
 {
-    uint64_t warm = model->options.cache_warm_bytes, cold = cold_bytes(model);
+    uint64_t warm = context->options->cache_warm_bytes, cold = cold_bytes(context);
 
-    if (!gives_blocks(model) || model->options.no_prefix_cache || model->parts.limits.mean_window > 0 ||
-        (warm == 0 && cold == 0 && model->options.cache_shared == NULL))
+    if (!gives_blocks(context) || context->options->no_prefix_cache || context->limits->mean_window > 0 ||
+        (warm == 0 && cold == 0 && context->options->cache_shared == NULL))
         return 0;
-    return places_in(model, warm, SMALLER_WARM) + places_in(model, cold, SMALLER_COLD) + shared_places(model) +
-           (model->parts.limits.n_blocks < MOST_PLACES ? model->parts.limits.n_blocks : MOST_PLACES);
+    return places_in(context, warm, SMALLER_WARM) + places_in(context, cold, SMALLER_COLD) + shared_places(context) +
+           (context->limits->n_blocks < MOST_PLACES ? context->limits->n_blocks : MOST_PLACES);
 }
 
 /* ---- The tiers ---- */
 
 /* docs/TIERS.md has what each makes of each type. */
-static enum rn_codec_method method_of(const struct runnel_model *model)
+static enum rn_codec_method method_of(const struct rn_context *context)
 {
-    const char *name = model->options.cache_codec;
+    const char *name = context->options->cache_codec;
 
     for (int method = 0; name != NULL && method < RN_CODEC_METHODS; method++)
         if (strcmp(name, rn_codec_name((enum rn_codec_method)method)) == 0)
             return (enum rn_codec_method)method;
-    return rn_kv_grouped(model->parts.limits.kv_type) ? RN_CODEC_NONE : RN_CODEC_BITS;
+    return rn_kv_grouped(context->limits->kv_type) ? RN_CODEC_NONE : RN_CODEC_BITS;
 }
 
 struct opening {
@@ -97,29 +98,29 @@ static void on_record(void *user, const struct rn_cold_record *record)
 
 static struct rn_cold_id id_of(const struct rn_mover *mover)
 {
-    const struct runnel_model *model = mover->model;
-    const struct rn_session_prints *prints = rn_session_prints_of(mover->model);
+    const struct rn_context *context = mover->context;
+    const struct rn_session_prints *prints = rn_session_prints_of(context);
     struct rn_cold_id id = {.model = prints->model,
                             .kv = prints->kv,
-                            .block_tokens = model->parts.limits.block_tokens,
+                            .block_tokens = context->limits->block_tokens,
                             .block_bytes = mover->block_bytes};
 
-    strncpy(id.name, model->metrics->name, sizeof id.name - 1);
+    strncpy(id.name, context->metrics->name, sizeof id.name - 1);
     return id;
 }
 
 static void open_cold(struct rn_mover *mover, rn_mover_adopt_fn *adopt, void *user)
 {
-    struct runnel_model *model = mover->model;
+    const struct rn_context *context = mover->context;
     struct opening opening = {mover, RN_LOWER_COLD, adopt, user};
     struct rn_cold_id id = id_of(mover);
-    struct rn_cold_limits limits = {.max_bytes = cold_bytes(model),
-                                    .max_records = places_in(model, cold_bytes(model), SMALLER_COLD)};
+    struct rn_cold_limits limits = {.max_bytes = cold_bytes(context),
+                                    .max_records = places_in(context, cold_bytes(context), SMALLER_COLD)};
     runnel_error error = {0};
 
-    if (rn_lower_open_cold(&mover->lowers[RN_LOWER_COLD], &model->engine->heap, model->parts.cold_io,
-                           model->options.cache_dir, &id, &limits, on_record, &opening, &error) != RUNNEL_OK)
-        rn_log(&model->engine->log, RUNNEL_LOG_WARNING, "%s: there is no cold cache tier: %s", model->metrics->name,
+    if (rn_lower_open_cold(&mover->lowers[RN_LOWER_COLD], context->heap, context->cold_io, context->options->cache_dir,
+                           &id, &limits, on_record, &opening, &error) != RUNNEL_OK)
+        rn_log(context->log, RUNNEL_LOG_WARNING, "%s: there is no cold cache tier: %s", context->metrics->name,
                error.message);
 }
 
@@ -127,7 +128,7 @@ static void open_cold(struct rn_mover *mover, rn_mover_adopt_fn *adopt, void *us
 static runnel_status open_shared(struct rn_mover *mover, rn_mover_adopt_fn *adopt, void *user, runnel_error *error)
 {
     struct opening opening = {mover, RN_LOWER_SHARED, adopt, user};
-    const runnel_model_options *given = &mover->model->options;
+    const runnel_model_options *given = mover->context->options;
     const struct rn_redis_options options = {
         .url = given->cache_shared,
         .files = {given->cache_shared_ca, given->cache_shared_cert, given->cache_shared_key},
@@ -136,22 +137,22 @@ static runnel_status open_shared(struct rn_mover *mover, rn_mover_adopt_fn *adop
         .max_records = SHARED_PLACES,
     };
 
-    return rn_lower_open_shared(&mover->lowers[RN_LOWER_SHARED], &mover->model->engine->heap, &options, on_record,
-                                &opening, error);
+    return rn_lower_open_shared(&mover->lowers[RN_LOWER_SHARED], mover->context->heap, &options, on_record, &opening,
+                                error);
 }
 
 static runnel_status open_tiers(struct rn_mover *mover, rn_mover_adopt_fn *adopt, void *user, runnel_error *error)
 {
-    struct runnel_model *model = mover->model;
-    const struct rn_backend_limits *limits = &model->parts.limits;
+    const struct rn_context *context = mover->context;
+    const struct rn_backend_limits *limits = context->limits;
     runnel_status status = RUNNEL_OK;
 
-    if (model->options.cache_warm_bytes > 0)
-        status = rn_lower_open_warm(&mover->lowers[RN_LOWER_WARM], &model->engine->heap,
-                                    model->options.cache_warm_bytes, limits->block_tokens, mover->payload_bytes, error);
-    if (status == RUNNEL_OK && cold_bytes(model) > 0)
+    if (context->options->cache_warm_bytes > 0)
+        status = rn_lower_open_warm(&mover->lowers[RN_LOWER_WARM], context->heap, context->options->cache_warm_bytes,
+                                    limits->block_tokens, mover->payload_bytes, error);
+    if (status == RUNNEL_OK && cold_bytes(context) > 0)
         open_cold(mover, adopt, user);
-    if (status == RUNNEL_OK && mover->model->options.cache_shared != NULL)
+    if (status == RUNNEL_OK && mover->context->options->cache_shared != NULL)
         status = open_shared(mover, adopt, user, error);
     return status;
 }
@@ -164,13 +165,13 @@ static bool take_find(struct rn_mover *mover, struct rn_mover_find *find)
     find->bits = 4;
     while (1u << (find->bits - 1) < mover->n_places + 1)
         find->bits++;
-    find->slots = rn_calloc(&mover->model->engine->heap, (size_t)1 << find->bits, sizeof find->slots[0]);
+    find->slots = rn_calloc(mover->context->heap, (size_t)1 << find->bits, sizeof find->slots[0]);
     return find->slots != NULL;
 }
 
 static bool take_memory(struct rn_mover *mover)
 {
-    struct rn_heap *heap = &mover->model->engine->heap;
+    struct rn_heap *heap = mover->context->heap;
     bool good = true;
 
     for (unsigned kind = 0; kind < RN_LOWERS; kind++)
@@ -183,34 +184,33 @@ static bool take_memory(struct rn_mover *mover)
 
 static runnel_status open_all(struct rn_mover *mover, rn_mover_adopt_fn *adopt, void *user, runnel_error *error)
 {
-    struct runnel_model *model = mover->model;
-    struct rn_codec_options options = {.method = method_of(model),
-                                       .unit_bytes = rn_kv_unit_bytes(model->parts.limits.kv_type)};
+    const struct rn_context *context = mover->context;
+    struct rn_codec_options options = {.method = method_of(context),
+                                       .unit_bytes = rn_kv_unit_bytes(context->limits->kv_type)};
     runnel_status status;
 
-    mover->block_bytes = model->parts.backend->ops->block_bytes(model->parts.backend);
+    mover->block_bytes = context->backend->ops->block_bytes(context->backend);
     options.block_bytes = mover->block_bytes;
-    status = rn_block_codec_init(&mover->codec, &model->engine->heap, &options, error);
+    status = rn_block_codec_init(&mover->codec, context->heap, &options, error);
     if (status != RUNNEL_OK)
         return status;
     mover->payload_bytes = rn_block_codec_bound(&mover->codec);
     if (!take_memory(mover))
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the cache tiers");
     status = open_tiers(mover, adopt, user, error);
-    if (status != RUNNEL_OK || rn_mover_tiers(mover) == 0 || model->engine->runtime.n_threads == 0)
+    if (status != RUNNEL_OK || rn_mover_tiers(mover) == 0 || context->runtime->n_threads == 0)
         return status;
-    mover->lone = rn_lone_new(&model->engine->heap, &mover->actor, rn_mover_listens(mover) ? rn_mover_idle : NULL);
+    mover->lone = rn_lone_new(context->heap, &mover->actor, rn_mover_listens(mover) ? rn_mover_idle : NULL);
     return mover->lone != NULL ? RUNNEL_OK : rn_error_set(error, RUNNEL_NO_MEMORY, "no thread for the cache tiers");
 }
 
-runnel_status rn_mover_init(struct rn_mover *mover, struct runnel_model *model, uint32_t n_places,
+runnel_status rn_mover_init(struct rn_mover *mover, const struct rn_context *context, uint32_t n_places,
                             rn_mover_adopt_fn *adopt, void *user, runnel_error *error)
 {
     runnel_status status = RUNNEL_OK;
 
     *mover = (struct rn_mover){.n_places = n_places};
-    mover->news_us = model->parts.news_us != 0 ? model->parts.news_us : RN_NEWS_US;
-    rn_mover_actor_init(mover, model);
+    rn_mover_actor_init(mover, context);
     if (n_places > 0)
         status = open_all(mover, adopt, user, error);
     if (status != RUNNEL_OK)
@@ -220,7 +220,7 @@ runnel_status rn_mover_init(struct rn_mover *mover, struct runnel_model *model, 
 
 void rn_mover_fini(struct rn_mover *mover)
 {
-    struct rn_heap *heap = &mover->model->engine->heap;
+    struct rn_heap *heap = mover->context->heap;
 
     rn_lone_free(mover->lone);
     for (unsigned kind = 0; kind < RN_LOWERS; kind++) {

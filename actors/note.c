@@ -1,7 +1,13 @@
 /* Notes of requests and steps: see note.h. */
 #include "actors/note.h"
 
-#include "actors/engine.h"
+#include "actors/batch.h"
+#include "actors/context.h"
+#include "actors/decode_actor.h"
+#include "actors/draft_actor.h"
+#include "actors/host/outlet.h"
+#include "actors/request.h"
+#include "actors/runtime/trace.h"
 
 /* ---- Phases ---- */
 
@@ -12,7 +18,7 @@ static void trace_phase(const struct rn_actor *actor, const struct rn_request *r
     const runnel_trace_event event = {
         .kind = RUNNEL_TRACE_REQUEST,
         .name = names[request->phase],
-        .model = request->model->metrics->name,
+        .model = request->context->metrics->name,
         .messages = "",
         .begin_ns = 1000 * request->phase_us,
         .end_ns = 1000 * now_us,
@@ -32,7 +38,7 @@ static bool is_running(enum rn_phase phase)
 /* Ends the phase it is in and begins another one. actor NULL: it was in none. */
 static void enter(const struct rn_actor *actor, struct rn_request *request, enum rn_phase phase, uint64_t now_us)
 {
-    struct rn_metrics *metrics = request->model->metrics;
+    struct rn_metrics *metrics = request->context->metrics;
     int waiting = (phase == RN_PHASE_QUEUED) - (request->phase == RN_PHASE_QUEUED);
     int running = is_running(phase) - is_running(request->phase);
 
@@ -50,22 +56,22 @@ static void enter(const struct rn_actor *actor, struct rn_request *request, enum
 
 void rn_note_submitted(struct rn_request *request)
 {
-    rn_metrics_count(request->model->metrics, RN_COUNT_REQUESTS, 1);
+    rn_metrics_count(request->context->metrics, RN_COUNT_REQUESTS, 1);
     enter(NULL, request, RN_PHASE_QUEUED, request->submitted_us);
 }
 
-void rn_note_refused(struct runnel_model *model, runnel_status status)
+void rn_note_refused(const struct rn_context *context, runnel_status status)
 {
     if (status == RUNNEL_BUSY)
-        rn_metrics_count(model->metrics, RN_COUNT_REFUSED, 1);
+        rn_metrics_count(context->metrics, RN_COUNT_REFUSED, 1);
 }
 
 void rn_note_admitted(struct rn_actor *tier, struct rn_request *request)
 {
-    struct rn_metrics *metrics = request->model->metrics;
+    struct rn_metrics *metrics = request->context->metrics;
 
     if (request->resumed) {
-        enter(tier, request, RN_PHASE_PREFILL, rn_now_us(&request->model->engine->clock));
+        enter(tier, request, RN_PHASE_PREFILL, rn_now_us(request->context->clock));
         return;
     }
     rn_metrics_time(metrics, RN_TIMING_QUEUE, request->admitted_us - request->submitted_us);
@@ -78,66 +84,66 @@ void rn_note_admitted(struct rn_actor *tier, struct rn_request *request)
 
 void rn_note_preempted(struct rn_actor *tier, struct rn_request *request)
 {
-    rn_metrics_count(request->model->metrics, RN_COUNT_PREEMPTIONS, 1);
-    enter(tier, request, RN_PHASE_QUEUED, rn_now_us(&request->model->engine->clock));
+    rn_metrics_count(request->context->metrics, RN_COUNT_PREEMPTIONS, 1);
+    enter(tier, request, RN_PHASE_QUEUED, rn_now_us(request->context->clock));
 }
 
-void rn_note_blocks(struct runnel_model *model, int64_t n)
+void rn_note_blocks(const struct rn_context *context, int64_t n)
 {
-    rn_metrics_count(model->metrics, RN_COUNT_BLOCKS_USED, n);
+    rn_metrics_count(context->metrics, RN_COUNT_BLOCKS_USED, n);
 }
 
-void rn_note_evicted(struct runnel_model *model, uint32_t n)
+void rn_note_evicted(const struct rn_context *context, uint32_t n)
 {
-    rn_metrics_count(model->metrics, RN_COUNT_EVICTED_BLOCKS, n);
+    rn_metrics_count(context->metrics, RN_COUNT_EVICTED_BLOCKS, n);
 }
 
-void rn_note_dropped(struct runnel_model *model, uint32_t n)
+void rn_note_dropped(const struct rn_context *context, uint32_t n)
 {
-    rn_metrics_count(model->metrics, RN_COUNT_CACHE_DROPPED, n);
+    rn_metrics_count(context->metrics, RN_COUNT_CACHE_DROPPED, n);
 }
 
-void rn_note_moved(struct runnel_model *model, unsigned kind, bool up, uint64_t bytes, int64_t takes)
+void rn_note_moved(const struct rn_context *context, unsigned kind, bool up, uint64_t bytes, int64_t takes)
 {
     enum rn_count way = up ? RN_COUNT_WARM_OUT : RN_COUNT_WARM_IN;
 
-    rn_metrics_count(model->metrics, (enum rn_count)(way + kind), (int64_t)bytes);
-    rn_metrics_count(model->metrics, (enum rn_count)(RN_COUNT_WARM_BYTES + kind), takes);
+    rn_metrics_count(context->metrics, (enum rn_count)(way + kind), (int64_t)bytes);
+    rn_metrics_count(context->metrics, (enum rn_count)(RN_COUNT_WARM_BYTES + kind), takes);
 }
 
-void rn_note_unpaid(struct runnel_model *model, uint32_t n)
+void rn_note_unpaid(const struct rn_context *context, uint32_t n)
 {
-    rn_metrics_count(model->metrics, RN_COUNT_CACHE_UNPAID, n);
+    rn_metrics_count(context->metrics, RN_COUNT_CACHE_UNPAID, n);
 }
 
-void rn_note_copied(struct runnel_model *model, uint64_t us)
+void rn_note_copied(const struct rn_context *context, uint64_t us)
 {
-    rn_metrics_count(model->metrics, RN_COUNT_CACHE_COPY_US, (int64_t)us);
+    rn_metrics_count(context->metrics, RN_COUNT_CACHE_COPY_US, (int64_t)us);
 }
 
-void rn_note_adopted(struct runnel_model *model, uint32_t n)
+void rn_note_adopted(const struct rn_context *context, uint32_t n)
 {
-    rn_metrics_count(model->metrics, RN_COUNT_CACHE_ADOPTED, n);
+    rn_metrics_count(context->metrics, RN_COUNT_CACHE_ADOPTED, n);
 }
 
-void rn_note_skipped(struct runnel_model *model, uint32_t n)
+void rn_note_skipped(const struct rn_context *context, uint32_t n)
 {
-    rn_metrics_count(model->metrics, RN_COUNT_CACHE_SKIPPED, n);
+    rn_metrics_count(context->metrics, RN_COUNT_CACHE_SKIPPED, n);
 }
 
-void rn_note_cold_writes(struct runnel_model *model, int change)
+void rn_note_cold_writes(const struct rn_context *context, int change)
 {
-    rn_metrics_count(model->metrics, RN_COUNT_COLD_WRITES, change);
+    rn_metrics_count(context->metrics, RN_COUNT_COLD_WRITES, change);
 }
 
-void rn_note_move_errors(struct runnel_model *model, uint32_t n)
+void rn_note_move_errors(const struct rn_context *context, uint32_t n)
 {
-    rn_metrics_count(model->metrics, RN_COUNT_CACHE_ERRORS, n);
+    rn_metrics_count(context->metrics, RN_COUNT_CACHE_ERRORS, n);
 }
 
 void rn_note_token(struct rn_decode *decode, struct rn_request *request)
 {
-    struct rn_metrics *metrics = decode->model->metrics;
+    struct rn_metrics *metrics = decode->context->metrics;
     uint64_t now_us = decode->now_us;
 
     rn_metrics_count(metrics, RN_COUNT_TOKENS, 1);
@@ -172,7 +178,7 @@ static void time_request(struct rn_metrics *metrics, const struct rn_request *re
 
 void rn_note_ended(struct rn_actor *detokenizer, struct rn_request *request)
 {
-    struct rn_metrics *metrics = request->model->metrics;
+    struct rn_metrics *metrics = request->context->metrics;
     bool done = request->outcome == RN_OUTCOME_DONE;
     enum rn_count which = request->outcome == RN_OUTCOME_CANCELLED  ? RN_COUNT_CANCELLED
                           : !done                                   ? RN_COUNT_FAILED
@@ -189,41 +195,42 @@ void rn_note_ended(struct rn_actor *detokenizer, struct rn_request *request)
 
 void rn_note_step_begun(const struct rn_decode *decode, struct rn_batch *batch)
 {
-    batch->begin_ns = rn_now_ns(&decode->model->engine->clock);
-    rn_counter_add(&decode->model->verify_begin_ns, (int64_t)batch->begin_ns);
+    batch->begin_ns = rn_now_ns(decode->context->clock);
+    rn_counter_add(&decode->context->times->verify_begin_ns, (int64_t)batch->begin_ns);
     batch->waited = decode->drafting.drafter != NULL && !decode->drafting.drafter->concurrent &&
-                    rn_counter_get(&decode->model->passes_in_flight) > 0;
+                    rn_counter_get(&decode->context->times->passes_in_flight) > 0;
 }
 
-void rn_note_step_done(struct rn_batch *batch, struct runnel_model *model)
+void rn_note_step_done(struct rn_batch *batch, const struct rn_context *context)
 {
-    batch->end_ns = rn_now_ns(&model->engine->clock);
-    rn_counter_add(&model->verify_begin_ns, -(int64_t)batch->begin_ns);
-    rn_counter_add(&model->verify_ns, (int64_t)(batch->end_ns - batch->begin_ns));
+    batch->end_ns = rn_now_ns(context->clock);
+    rn_counter_add(&context->times->verify_begin_ns, -(int64_t)batch->begin_ns);
+    rn_counter_add(&context->times->verify_ns, (int64_t)(batch->end_ns - batch->begin_ns));
 }
 
 /* How long the target has computed in all, up to now. The two counters are read one after the other: where a step ends
  * between the two it is counted once too few or too often, which the caller bounds by its own time. */
-static int64_t verified_ns(const struct runnel_model *model, uint64_t now_ns)
+static int64_t verified_ns(const struct rn_context *context, uint64_t now_ns)
 {
-    int64_t begin_ns = rn_counter_get(&model->verify_begin_ns), all_ns = rn_counter_get(&model->verify_ns);
+    int64_t begin_ns = rn_counter_get(&context->times->verify_begin_ns),
+            all_ns = rn_counter_get(&context->times->verify_ns);
 
     return all_ns + (begin_ns > 0 ? (int64_t)now_ns - begin_ns : 0);
 }
 
 void rn_note_draft_begun(struct rn_draft_actor *draft)
 {
-    draft->begin_ns = rn_now_ns(&draft->model->engine->clock);
-    draft->begin_verified_ns = verified_ns(draft->model, draft->begin_ns);
-    draft->waited = rn_counter_get(&draft->model->verify_begin_ns) > 0;
-    rn_counter_add(&draft->model->passes_in_flight, 1);
+    draft->begin_ns = rn_now_ns(draft->context->clock);
+    draft->begin_verified_ns = verified_ns(draft->context, draft->begin_ns);
+    draft->waited = rn_counter_get(&draft->context->times->verify_begin_ns) > 0;
+    rn_counter_add(&draft->context->times->passes_in_flight, 1);
 }
 
 void rn_note_draft_done(struct rn_draft_actor *draft)
 {
-    draft->end_ns = rn_now_ns(&draft->model->engine->clock);
-    rn_counter_add(&draft->model->passes_in_flight, -1);
-    draft->end_verified_ns = verified_ns(draft->model, draft->end_ns);
+    draft->end_ns = rn_now_ns(draft->context->clock);
+    rn_counter_add(&draft->context->times->passes_in_flight, -1);
+    draft->end_verified_ns = verified_ns(draft->context, draft->end_ns);
 }
 
 uint64_t rn_note_drafted(const struct rn_draft_actor *draft)
@@ -236,9 +243,9 @@ uint64_t rn_note_drafted(const struct rn_draft_actor *draft)
         took_ns -= beside_ns;
         beside_ns = 0;
     }
-    rn_metrics_count(draft->model->metrics, RN_COUNT_DRAFT_PASSES, 1);
-    rn_metrics_count(draft->model->metrics, RN_COUNT_DRAFT_US, took_ns / 1000);
-    rn_metrics_count(draft->model->metrics, RN_COUNT_DRAFT_BESIDE_US, beside_ns / 1000);
+    rn_metrics_count(draft->context->metrics, RN_COUNT_DRAFT_PASSES, 1);
+    rn_metrics_count(draft->context->metrics, RN_COUNT_DRAFT_US, took_ns / 1000);
+    rn_metrics_count(draft->context->metrics, RN_COUNT_DRAFT_BESIDE_US, beside_ns / 1000);
     return (uint64_t)took_ns / 1000;
 }
 
@@ -267,7 +274,7 @@ static void trace_step(const struct rn_decode *decode, const struct rn_batch *ba
         .kind = RUNNEL_TRACE_STEP,
         .track = actor->id,
         .name = "step",
-        .model = decode->model->metrics->name,
+        .model = decode->context->metrics->name,
         .messages = "",
         .begin_ns = batch->begin_ns,
         .end_ns = batch->end_ns,
@@ -319,10 +326,10 @@ static void count_drafts(struct rn_metrics *metrics, const struct rn_batch *batc
 
 void rn_note_step(struct rn_decode *decode, const struct rn_batch *batch)
 {
-    struct rn_metrics *metrics = decode->model->metrics;
+    struct rn_metrics *metrics = decode->context->metrics;
     uint32_t n_prompt = prompt_rows(batch);
 
-    decode->now_us = rn_now_us(&decode->model->engine->clock);
+    decode->now_us = rn_now_us(decode->context->clock);
     rn_metrics_count(metrics, RN_COUNT_STEPS, 1);
     rn_metrics_count(metrics, RN_COUNT_PROMPT_TOKENS, n_prompt);
     count_drafts(metrics, batch);

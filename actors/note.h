@@ -11,17 +11,32 @@
 #ifndef RN_ACTORS_NOTE_H
 #define RN_ACTORS_NOTE_H
 
-#include "actors/decode_actor.h"
-#include "actors/request.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "mailbox/flag.h"
+#include "runnel.h"
+
+struct rn_actor;
+struct rn_batch;
+struct rn_decode;
+struct rn_request;
 
 struct rn_draft_actor;
-struct runnel_model;
+struct rn_context;
+
+/* When the target and its drafter compute, so that each knows what the other has taken of its time. Of a model. */
+struct rn_step_times {
+    struct rn_counter verify_ns, verify_begin_ns; /* the target's steps: their time in all; when the one in flight
+                                                     began, 0: none is */
+    struct rn_counter passes_in_flight;           /* of the drafter: 0 or 1 */
+};
 
 /* The host's thread, before the request is sent; submitted_us is set. */
 void rn_note_submitted(struct rn_request *request);
 
 /* The host's thread: a submit ended with that status. */
-void rn_note_refused(struct runnel_model *model, runnel_status status);
+void rn_note_refused(const struct rn_context *context, runnel_status status);
 
 /* The tier: blocks are leased; resumed, admitted_us, n_prompt and n_cached are set. */
 void rn_note_admitted(struct rn_actor *tier, struct rn_request *request);
@@ -30,29 +45,29 @@ void rn_note_admitted(struct rn_actor *tier, struct rn_request *request);
 void rn_note_preempted(struct rn_actor *tier, struct rn_request *request);
 
 /* The tier: so many blocks more (or less) are held by requests and sessions; the prefix cache gave up n. */
-void rn_note_blocks(struct runnel_model *model, int64_t n);
-void rn_note_evicted(struct runnel_model *model, uint32_t n);
+void rn_note_blocks(const struct rn_context *context, int64_t n);
+void rn_note_evicted(const struct rn_context *context, uint32_t n);
 
 /* The tier: blocks were evicted of which there was no copy; of them, those for which there was no money (tier_purse.h);
  * what copies have cost; packed bytes went into a lower tier or out of it, which then
  * takes so many bytes more; n blocks of a prompt were dearer to fetch than to compute; could not be
  * moved; were put there by others meanwhile, and are known now. */
-void rn_note_dropped(struct runnel_model *model, uint32_t n);
-void rn_note_moved(struct runnel_model *model, unsigned kind, bool up, uint64_t bytes, int64_t takes);
-void rn_note_unpaid(struct runnel_model *model, uint32_t n);
-void rn_note_copied(struct runnel_model *model, uint64_t us);
-void rn_note_skipped(struct runnel_model *model, uint32_t n);
-void rn_note_adopted(struct runnel_model *model, uint32_t n);
-void rn_note_move_errors(struct runnel_model *model, uint32_t n);
+void rn_note_dropped(const struct rn_context *context, uint32_t n);
+void rn_note_moved(const struct rn_context *context, unsigned kind, bool up, uint64_t bytes, int64_t takes);
+void rn_note_unpaid(const struct rn_context *context, uint32_t n);
+void rn_note_copied(const struct rn_context *context, uint64_t us);
+void rn_note_skipped(const struct rn_context *context, uint32_t n);
+void rn_note_adopted(const struct rn_context *context, uint32_t n);
+void rn_note_move_errors(const struct rn_context *context, uint32_t n);
 
 /* The tier: the model begins to write to its cache folder (1), or does so no longer (-1). */
-void rn_note_cold_writes(struct runnel_model *model, int change);
+void rn_note_cold_writes(const struct rn_context *context, int change);
 
 /* Decode: the composed batch is about to be submitted. */
 void rn_note_step_begun(const struct rn_decode *decode, struct rn_batch *batch);
 
 /* The backend's thread: the step is done. */
-void rn_note_step_done(struct rn_batch *batch, struct runnel_model *model);
+void rn_note_step_done(struct rn_batch *batch, const struct rn_context *context);
 
 /* The draft actor: a pass of the drafter is about to be submitted. The backend's thread: it is done. The draft actor
  * again: how long it took, in microseconds; where drafter and model take turns, without what it waited for the

@@ -1,7 +1,8 @@
 /* The prefill actor: see prefill_actor.h. */
 #include "actors/prefill_actor.h"
 
-#include "actors/engine.h"
+#include "actors/context.h"
+#include "actors/lists.h"
 #include "base/check.h"
 
 static struct rn_prefill *prefill_of(struct rn_actor *actor)
@@ -41,14 +42,14 @@ static void offer(struct rn_prefill *prefill)
         struct rn_request *request = prefill->waiting.first;
 
         rn_turns_take(&prefill->waiting, request);
-        if (rn_request_is_late(request, rn_now_us(&prefill->model->engine->clock))) {
+        if (rn_request_is_late(request, rn_now_us(prefill->context->clock))) {
             rn_request_end_by(request, RN_MSG_EXPIRE);
-            rn_request_send(request, &prefill->model->detokenizer.actor, RN_MSG_END);
+            rn_request_send(request, prefill->context->detokenizer, RN_MSG_END);
             continue;
         }
         rn_turns_served(&prefill->waiting, request);
         take_lane(prefill, request, lane);
-        rn_request_send(request, &prefill->model->decode.actor, RN_MSG_OFFER);
+        rn_request_send(request, prefill->context->decode, RN_MSG_OFFER);
     }
 }
 
@@ -71,16 +72,16 @@ static void on_wish(struct rn_actor *self, struct rn_msg *msg)
     uint32_t kind = msg->head.kind;
 
     if (request == NULL) {
-        rn_actor_send(&prefill->model->decode.actor, msg); /* behind its OFFER */
+        rn_actor_send(prefill->context->decode, msg); /* behind its OFFER */
         return;
     }
     rn_msg_free(self->runtime, msg);
     if (kind == RN_MSG_PREEMPT) {
-        rn_request_send(request, &prefill->model->tier.actor, RN_MSG_PREEMPTED);
+        rn_request_send(request, prefill->context->tier, RN_MSG_PREEMPTED);
         return;
     }
     rn_request_end_by(request, kind);
-    rn_request_send(request, &prefill->model->detokenizer.actor, RN_MSG_END);
+    rn_request_send(request, prefill->context->detokenizer, RN_MSG_END);
 }
 
 static void on_lane_free(struct rn_actor *self, struct rn_msg *msg)
@@ -115,11 +116,9 @@ static const struct rn_actor_class prefill_class = {
     .flush = flush,
 };
 
-void rn_prefill_init(struct rn_prefill *prefill, struct runnel_model *model)
+void rn_prefill_init(struct rn_prefill *prefill, const struct rn_context *context)
 {
-    struct runnel_engine *engine = model->engine;
-
-    *prefill = (struct rn_prefill){.model = model, .free_lanes = RN_PREFILL_LANES};
-    rn_actor_init(&prefill->actor, &engine->runtime, &prefill_class,
-                  (int32_t)(8 * engine->max_streams + RN_PREFILL_LANES + RN_PREFILL_SHORTS + 1));
+    *prefill = (struct rn_prefill){.context = context, .free_lanes = RN_PREFILL_LANES};
+    rn_actor_init(&prefill->actor, context->runtime, &prefill_class,
+                  (int32_t)(8 * context->max_streams + RN_PREFILL_LANES + RN_PREFILL_SHORTS + 1));
 }

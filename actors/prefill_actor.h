@@ -13,25 +13,16 @@
 #include "actors/runtime/runtime.h"
 #include "actors/turns.h"
 
-/* Prompts computed side by side: enough that short ones pass a long one, few enough that each advances. */
-#define RN_PREFILL_LANES 8
-#define RN_BACKGROUND_LANES 6
-
-/* Besides the lanes, so many prompts of at most so many rows: what is left behind a whole block, of as many streams as
- * are commonly waiting for one prefix. Not of the background, which waits for a lane. */
-#define RN_PREFILL_SHORT_ROWS 32
-#define RN_PREFILL_SHORTS 64
-
-struct runnel_model;
+struct rn_context;
 
 struct rn_prefill {
     struct rn_actor actor; /* first */
-    struct runnel_model *model;
+    const struct rn_context *context;
     struct rn_turns waiting;
     uint32_t free_lanes, n_background; /* lanes taken by requests of negative priority */
     uint32_t n_short;                  /* short prompts that decode has */
 };
 
-void rn_prefill_init(struct rn_prefill *prefill, struct runnel_model *model);
+void rn_prefill_init(struct rn_prefill *prefill, const struct rn_context *context);
 
 #endif

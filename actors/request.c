@@ -3,8 +3,10 @@
 
 #include <stdarg.h>
 
+#include "actors/chat.h"
+#include "actors/context.h"
 #include "actors/embed.h"
-#include "actors/engine.h"
+#include "actors/session_job.h"
 #include "base/check.h"
 #include "base/status.h"
 
@@ -76,7 +78,7 @@ void rn_request_end_by(struct rn_request *request, uint32_t message_kind)
 
 void rn_request_unqueue(struct rn_request *request)
 {
-    rn_counter_add(&request->model->engine->totals.queued_tokens, -(int64_t)request->n_queued);
+    rn_counter_add(&request->context->totals->queued_tokens, -(int64_t)request->n_queued);
     request->n_queued = 0;
 }
 

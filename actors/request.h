@@ -12,7 +12,7 @@
 #include "sampling/sampler.h"
 #include "sampling/speculate.h"
 
-struct runnel_model;
+struct rn_context;
 struct rn_actor;
 struct rn_answer;
 struct rn_session_job;
@@ -34,7 +34,7 @@ enum rn_copy { RN_COPY_NONE = 0, RN_COPY_WANTED, RN_COPY_DONE };
 struct rn_request {
     struct rn_request *next; /* the owner's queue */
     struct rn_heap *heap;
-    struct runnel_model *model;
+    const struct rn_context *context;
     uint32_t slot, generation; /* its stream */
     struct rn_session_job
         *job;       /* NULL: it generates. Else it writes or reads a session's file, and much below is unused */

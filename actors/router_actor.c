@@ -1,7 +1,10 @@
 /* The router: see router_actor.h. */
 #include "actors/router_actor.h"
 
-#include "actors/engine.h"
+#include "actors/context.h"
+#include "actors/host/host.h"
+#include "actors/model.h"
+#include "actors/request.h"
 #include "base/check.h"
 
 static struct rn_router *router_of(struct rn_actor *actor)
@@ -9,7 +12,7 @@ static struct rn_router *router_of(struct rn_actor *actor)
     return (struct rn_router *)actor;
 }
 
-static struct runnel_model *model_of(struct rn_router *router, const struct rn_pay_stream *stream)
+static struct rn_routed *model_of(struct rn_router *router, const struct rn_pay_stream *stream)
 {
     const struct rn_route *route = &router->routes[stream->slot];
 
@@ -20,32 +23,33 @@ static struct runnel_model *model_of(struct rn_router *router, const struct rn_p
  * still be sent when no request is left are forwarded wishes, prefill → decode, and answers to what the tier had sent,
  * decode → tier: so the tier is last, but for the mover, which
  * answers what the tier has sent. False: all are gone. */
-static bool close_next_actor(struct rn_router *router, struct runnel_model *model)
+static bool close_next_actor(struct rn_router *router, struct rn_routed *model)
 {
-    struct rn_actor *actors[RN_MODEL_ACTORS] = {
-        &model->tokenizer.actor, &model->prefill.actor,     &model->decode.actor, &model->draft.actor,
-        &model->sampler.actor,   &model->detokenizer.actor, &model->tier.actor,   &model->mover.actor};
+    const struct rn_context *context = model->context;
+    struct rn_actor *actors[RN_MODEL_ACTORS] = {context->tokenizer, context->prefill, context->decode,
+                                                context->draft,     context->sampler, context->detokenizer,
+                                                context->tier,      context->mover};
     struct rn_msg *msg;
 
     if (model->n_gone == RN_MODEL_ACTORS)
         return false;
-    msg = rn_msg_new(&router->engine->runtime, RN_MSG_CLOSE);
-    msg->model.model = model;
+    msg = rn_msg_new(router->context->runtime, RN_MSG_CLOSE);
+    msg->model.model = context->model;
     actors[model->n_gone]->heir = &router->actor;
     rn_actor_send(actors[model->n_gone], msg);
     return true;
 }
 
 /* Closes a model that nobody needs any more. */
-static void close_if_quiet(struct rn_router *router, struct runnel_model *model)
+static void close_if_quiet(struct rn_router *router, struct rn_routed *model)
 {
     if (!model->free_wanted || !model->load_ended || model->n_streams > 0 || model->closed)
         return;
     model->closed = true;
-    if (rn_word_get(&model->state) == RN_MODEL_READY && model->parts.backend != NULL)
+    if (rn_model_acts(model->context->model))
         close_next_actor(router, model);
     else
-        rn_model_post_free(model);
+        rn_model_post_free(model->context->model);
 }
 
 /* ---- Deadlines ---- */
@@ -96,13 +100,13 @@ static void forget_ended(struct rn_router *router)
 
 static void set_alarm(struct rn_router *router)
 {
-    rn_runtime_alarm(&router->engine->runtime, &router->actor,
+    rn_runtime_alarm(router->context->runtime, &router->actor,
                      router->n_deadlines > 0 ? router->deadlines[0].at_us : UINT64_MAX);
 }
 
 static void add_deadline(struct rn_router *router, const struct rn_request *request, uint32_t ms, uint32_t kind)
 {
-    if (router->n_deadlines == 4 * router->engine->max_streams)
+    if (router->n_deadlines == 4 * router->context->max_streams)
         forget_ended(router);
     push_deadline(router, (struct rn_deadline){request->submitted_us + (uint64_t)ms * 1000, request->slot,
                                                request->generation, kind});
@@ -113,7 +117,7 @@ static void add_deadline(struct rn_router *router, const struct rn_request *requ
 static void on_tick(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_router *router = router_of(self);
-    uint64_t now = rn_now_us(&router->engine->clock);
+    uint64_t now = rn_now_us(router->context->clock);
 
     rn_msg_free(self->runtime, msg);
     while (router->n_deadlines > 0 && router->deadlines[0].at_us <= now) {
@@ -126,7 +130,7 @@ static void on_tick(struct rn_actor *self, struct rn_msg *msg)
             struct rn_msg *expire = rn_msg_new(self->runtime, due.kind);
 
             expire->stream = (struct rn_pay_stream){due.slot, due.generation, 0};
-            rn_actor_send(&router->routes[due.slot].model->tier.actor, expire);
+            rn_actor_send(router->routes[due.slot].model->context->tier, expire);
         }
     }
     set_alarm(router);
@@ -142,21 +146,21 @@ static void send_cancel(struct rn_actor *to, uint32_t slot, uint32_t generation)
     rn_actor_send(to, msg);
 }
 
-static void free_model(struct rn_router *router, struct runnel_model *model)
+static void free_model(struct rn_router *router, struct rn_routed *model)
 {
     if (model->free_wanted)
         return;
     model->free_wanted = true;
-    rn_word_set(&model->cancel, 1);
-    for (uint32_t slot = 0; slot < router->engine->max_streams; slot++) {
+    rn_model_cancel(model->context->model);
+    for (uint32_t slot = 0; slot < router->context->max_streams; slot++) {
         struct rn_route *route = &router->routes[slot];
-        struct rn_outlet *outlet = &router->engine->host.outlets[slot];
+        struct rn_outlet *outlet = &router->context->outlets[slot];
 
         if (route->generation == 0 || route->model != model)
             continue;
         /* One CANCEL per stream, the host's or ours: the word decides who sends it. */
-        if (rn_host_cancel(router->engine, outlet, route->generation) && !route->ended)
-            send_cancel(&model->tier.actor, slot, route->generation);
+        if (rn_host_cancel(router->context->engine, outlet, route->generation) && !route->ended)
+            send_cancel(model->context->tier, slot, route->generation);
         if (route->ended)
             route->generation = 0;
     }
@@ -167,7 +171,7 @@ static void on_submit(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_router *router = router_of(self);
     struct rn_request *request = msg->request.request;
-    struct runnel_model *model = request->model;
+    struct rn_routed *model = rn_model_routed(request->context->model);
 
     /* The slot's last stream may not have been reported ENDED yet: the host can reuse a slot at once. */
     router->routes[request->slot] = (struct rn_route){request->generation, false, model};
@@ -175,33 +179,33 @@ static void on_submit(struct rn_actor *self, struct rn_msg *msg)
     if (model->free_wanted) {
         rn_request_end(request, RN_OUTCOME_CANCELLED, RUNNEL_FINISH_NONE);
         msg->head.kind = RN_MSG_END;
-        rn_actor_send(&model->detokenizer.actor, msg);
+        rn_actor_send(model->context->detokenizer, msg);
     } else {
         if (request->deadline_ms > 0)
             add_deadline(router, request, request->deadline_ms, RN_MSG_EXPIRE);
         if (request->cache_wait == RUNNEL_CACHE_DEADLINE && request->cache_wait_ms > 0)
             add_deadline(router, request, request->cache_wait_ms, RN_MSG_CACHE_DUE);
         msg->head.kind = RN_MSG_ENCODE;
-        rn_actor_send(&model->tokenizer.actor, msg);
+        rn_actor_send(model->context->tokenizer, msg);
     }
 }
 
 static void on_cancel(struct rn_actor *self, struct rn_msg *msg)
 {
-    struct runnel_model *model = model_of(router_of(self), &msg->stream);
+    struct rn_routed *model = model_of(router_of(self), &msg->stream);
 
     if (model != NULL)
-        rn_actor_send(&model->tier.actor, msg);
+        rn_actor_send(model->context->tier, msg);
     else
         rn_msg_free(self->runtime, msg);
 }
 
 static void on_credit(struct rn_actor *self, struct rn_msg *msg)
 {
-    struct runnel_model *model = model_of(router_of(self), &msg->stream);
+    struct rn_routed *model = model_of(router_of(self), &msg->stream);
 
     if (model != NULL)
-        rn_actor_send(&model->decode.actor, msg);
+        rn_actor_send(model->context->decode, msg);
     else
         rn_msg_free(self->runtime, msg);
 }
@@ -210,19 +214,21 @@ static void on_credit(struct rn_actor *self, struct rn_msg *msg)
  * place among the requests of the session. */
 static void on_session(struct rn_actor *self, struct rn_msg *msg)
 {
-    struct runnel_model *model = msg->session.model;
+    struct rn_routed *model = rn_model_routed(msg->session.model);
 
     /* Behind CLOSE the tier frees the sessions itself. */
     if (!model->closed)
-        rn_actor_send(&model->tokenizer.actor, msg);
+        rn_actor_send(model->context->tokenizer, msg);
     else
         rn_msg_free(self->runtime, msg);
 }
 
 static void on_session_fork(struct rn_actor *self, struct rn_msg *msg)
 {
-    if (!msg->fork.model->closed)
-        rn_actor_send(&msg->fork.model->tokenizer.actor, msg);
+    struct rn_routed *model = rn_model_routed(msg->fork.model);
+
+    if (!model->closed)
+        rn_actor_send(model->context->tokenizer, msg);
     else
         rn_msg_free(self->runtime, msg);
 }
@@ -230,7 +236,7 @@ static void on_session_fork(struct rn_actor *self, struct rn_msg *msg)
 static void on_model_new(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_router *router = router_of(self);
-    struct runnel_model *model = msg->model.model;
+    struct rn_routed *model = rn_model_routed(msg->model.model);
 
     model->next = router->models;
     router->models = model;
@@ -241,7 +247,7 @@ static void on_model_new(struct rn_actor *self, struct rn_msg *msg)
 
 static void on_model_loaded(struct rn_actor *self, struct rn_msg *msg)
 {
-    struct runnel_model *model = msg->model.model;
+    struct rn_routed *model = rn_model_routed(msg->model.model);
 
     model->load_ended = true;
     rn_msg_free(self->runtime, msg);
@@ -250,7 +256,7 @@ static void on_model_loaded(struct rn_actor *self, struct rn_msg *msg)
 
 static void on_model_free(struct rn_actor *self, struct rn_msg *msg)
 {
-    struct runnel_model *model = msg->model.model;
+    struct rn_routed *model = rn_model_routed(msg->model.model);
 
     rn_msg_free(self->runtime, msg);
     free_model(router_of(self), model);
@@ -259,7 +265,7 @@ static void on_model_free(struct rn_actor *self, struct rn_msg *msg)
 static void report_if_closed(struct rn_router *router)
 {
     if (router->closing && router->models == NULL)
-        rn_host_closed(router->engine);
+        rn_host_closed(router->context->engine);
 }
 
 static void on_engine_close(struct rn_actor *self, struct rn_msg *msg)
@@ -268,7 +274,7 @@ static void on_engine_close(struct rn_actor *self, struct rn_msg *msg)
 
     rn_msg_free(self->runtime, msg);
     router->closing = true;
-    for (struct runnel_model *m = router->models, *next; m != NULL; m = next) {
+    for (struct rn_routed *m = router->models, *next; m != NULL; m = next) {
         next = m->next;
         free_model(router, m);
     }
@@ -278,11 +284,11 @@ static void on_engine_close(struct rn_actor *self, struct rn_msg *msg)
 /* How long it takes until a stream ends: what a submit that is refused is told. */
 static void note_end(struct rn_router *router)
 {
-    uint64_t now = rn_now_us(&router->engine->clock), interval = now - router->last_end_us;
+    uint64_t now = rn_now_us(router->context->clock), interval = now - router->last_end_us;
 
     if (router->last_end_us > 0) {
         router->interval_us = router->interval_us == 0 ? interval : (7 * router->interval_us + interval) / 8;
-        rn_word_set(&router->engine->retry_us,
+        rn_word_set(&router->context->totals->retry_us,
                     router->interval_us < UINT32_MAX ? (uint32_t)router->interval_us : UINT32_MAX);
     }
     router->last_end_us = now;
@@ -291,7 +297,7 @@ static void note_end(struct rn_router *router)
 static void on_ended(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_router *router = router_of(self);
-    struct runnel_model *model = msg->ended.model;
+    struct rn_routed *model = rn_model_routed(msg->ended.model);
     struct rn_route *route = &router->routes[msg->ended.slot];
 
     RN_CHECK(model->n_streams > 0);
@@ -305,25 +311,25 @@ static void on_ended(struct rn_actor *self, struct rn_msg *msg)
 
 static void on_gone(struct rn_actor *self, struct rn_msg *msg)
 {
-    struct runnel_model *model = msg->model.model;
+    struct rn_routed *model = rn_model_routed(msg->model.model);
 
     rn_msg_free(self->runtime, msg);
     model->n_gone++;
     if (!close_next_actor(router_of(self), model))
-        rn_model_post_free(model);
+        rn_model_post_free(model->context->model);
 }
 
 static void on_model_freed(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_router *router = router_of(self);
-    struct runnel_model **link = &router->models;
+    struct rn_routed **link = &router->models, *model = rn_model_routed(msg->model.model);
 
-    while (*link != msg->model.model)
+    while (*link != model)
         link = &(*link)->next;
-    *link = (*link)->next;
+    *link = model->next;
     if (router->closing) {
-        msg->model.model->next = router->kept;
-        router->kept = msg->model.model;
+        model->next = router->kept;
+        router->kept = model;
     } else {
         rn_model_unref(msg->model.model);
     }
@@ -352,27 +358,27 @@ static const struct rn_actor_class router_class = {
         },
 };
 
-runnel_status rn_router_init(struct rn_router *router, struct runnel_engine *engine, int32_t credits)
+runnel_status rn_router_init(struct rn_router *router, const struct rn_context *context, int32_t credits)
 {
-    *router = (struct rn_router){.engine = engine};
-    router->routes = rn_calloc(&engine->heap, engine->max_streams, sizeof(struct rn_route));
-    router->deadlines = rn_alloc(&engine->heap, 4 * (size_t)engine->max_streams, sizeof router->deadlines[0]);
+    *router = (struct rn_router){.context = context};
+    router->routes = rn_calloc(context->heap, context->max_streams, sizeof(struct rn_route));
+    router->deadlines = rn_alloc(context->heap, 4 * (size_t)context->max_streams, sizeof router->deadlines[0]);
     if (router->routes == NULL || router->deadlines == NULL) {
         rn_router_fini(router);
         return RUNNEL_NO_MEMORY;
     }
-    rn_actor_init(&router->actor, &engine->runtime, &router_class, credits);
+    rn_actor_init(&router->actor, context->runtime, &router_class, credits);
     return RUNNEL_OK;
 }
 
 void rn_router_fini(struct rn_router *router)
 {
-    if (router->engine == NULL)
+    if (router->context == NULL)
         return;
-    for (struct runnel_model *m = router->kept, *next; m != NULL; m = next) {
+    for (struct rn_routed *m = router->kept, *next; m != NULL; m = next) {
         next = m->next;
-        rn_model_unref(m);
+        rn_model_unref(m->context->model);
     }
-    rn_free(&router->engine->heap, router->routes);
-    rn_free(&router->engine->heap, router->deadlines);
+    rn_free(router->context->heap, router->routes);
+    rn_free(router->context->heap, router->deadlines);
 }

@@ -7,12 +7,22 @@
 
 #include "actors/runtime/runtime.h"
 
-struct runnel_engine;
+struct rn_context;
+
+#define RN_MODEL_ACTORS 8
+
+/* The router's part of a model. */
+struct rn_routed {
+    struct rn_routed *next;
+    const struct rn_context *context; /* the model's; its actors are there once the load has ended well */
+    uint32_t n_streams, n_gone;       /* n_gone: of its actors */
+    bool load_ended, free_wanted, closed;
+};
 
 struct rn_route {
     uint32_t generation; /* 0: no stream */
     bool ended;          /* nothing of it is left in the actors; its events may wait to be delivered */
-    struct runnel_model *model;
+    struct rn_routed *model;
 };
 
 /* A deadline: of a stream that may have ended meanwhile. */
@@ -23,11 +33,11 @@ struct rn_deadline {
 };
 
 struct rn_router {
-    struct rn_actor actor; /* first: handlers get the actor */
-    struct runnel_engine *engine;
-    struct rn_route *routes; /* [max_streams] */
-    struct runnel_model *models;
-    struct runnel_model *kept; /* freed while the engine closes: only their address is left, for the host's callbacks */
+    struct rn_actor actor;            /* first: handlers get the actor */
+    const struct rn_context *context; /* the engine's */
+    struct rn_route *routes;          /* [max_streams] */
+    struct rn_routed *models;
+    struct rn_routed *kept; /* freed while the engine closes: only their handle is left, for the host's callbacks */
     bool closing;
 
     /* A heap, the next one first: at most two live deadlines per stream; those of streams that have ended go when their
@@ -39,7 +49,7 @@ struct rn_router {
     uint64_t interval_us; /* between ends, smoothed: how soon there is room again */
 };
 
-runnel_status rn_router_init(struct rn_router *router, struct runnel_engine *engine, int32_t credits);
+runnel_status rn_router_init(struct rn_router *router, const struct rn_context *context, int32_t credits);
 void rn_router_fini(struct rn_router *router);
 
 #endif

@@ -3,8 +3,9 @@
 
 #include <string.h>
 
+#include "actors/batch.h"
+#include "actors/context.h"
 #include "actors/embed.h"
-#include "actors/engine.h"
 
 static void sample(struct rn_sampler_actor *sampler, const struct rn_batch *batch, struct rn_batch_out *out,
                    const float *logits)
@@ -13,7 +14,7 @@ static void sample(struct rn_sampler_actor *sampler, const struct rn_batch *batc
     if (out->status != RUNNEL_OK)
         return;
     if (out->keep_logits != NULL)
-        memcpy(out->keep_logits, logits, sampler->model->parts.n_vocab * sizeof *logits);
+        memcpy(out->keep_logits, logits, sampler->context->n_vocab * sizeof *logits);
     if (!out->sample)
         return;
     out->status = rn_sampler_pick(out->sampler, sampler->scratch, logits, out->position + 1, out->want_logprobs,
@@ -34,13 +35,13 @@ static bool is_refuted(const struct rn_batch_out *out)
 /* Texts whose embedding is wanted: their positions of this step, and what they come to. */
 static void pool(const struct rn_sampler_actor *sampler, const struct rn_batch *batch, struct rn_batch_part *part)
 {
-    const struct rn_model_parts *parts = &sampler->model->parts;
-    const float *features = batch->step.features + (size_t)part->features * parts->row_features;
+    const struct rn_context *context = sampler->context;
+    const float *features = batch->step.features + (size_t)part->features * context->row_features;
 
     if (part->embed == NULL || batch->step.status != RUNNEL_OK)
         return;
-    features += parts->row_features - parts->n_features;
-    rn_embed_add(part->embed, features, part->n_features, parts->row_features);
+    features += context->row_features - context->n_features;
+    rn_embed_add(part->embed, features, part->n_features, context->row_features);
     if (part->last)
         part->status = rn_embed_finish(part->embed);
 }
@@ -54,12 +55,12 @@ static void on_step_done(struct rn_actor *self, struct rn_msg *msg)
         batch->outs[i].refuted = is_refuted(&batch->outs[i]);
         if (batch->outs[i].refuted)
             continue;
-        sample(sampler, batch, &batch->outs[i], batch->step.logits + (size_t)i * sampler->model->parts.n_vocab);
+        sample(sampler, batch, &batch->outs[i], batch->step.logits + (size_t)i * sampler->context->n_vocab);
     }
     for (uint32_t i = 0; i < batch->n_parts; i++)
         pool(sampler, batch, &batch->parts[i]);
     msg->head.kind = RN_MSG_SAMPLED;
-    rn_actor_send(&sampler->model->decode.actor, msg);
+    rn_actor_send(sampler->context->decode, msg);
 }
 
 static const struct rn_actor_class sampler_class = {
@@ -67,13 +68,13 @@ static const struct rn_actor_class sampler_class = {
     .handlers = {[RN_MSG_STEP_DONE] = on_step_done, [RN_MSG_CLOSE] = rn_actor_on_close},
 };
 
-runnel_status rn_sampler_actor_init(struct rn_sampler_actor *sampler, struct runnel_model *model)
+runnel_status rn_sampler_actor_init(struct rn_sampler_actor *sampler, const struct rn_context *context)
 {
-    *sampler = (struct rn_sampler_actor){.model = model};
-    sampler->scratch = rn_sampler_scratch_new(&model->engine->heap, model->parts.n_vocab);
+    *sampler = (struct rn_sampler_actor){.context = context};
+    sampler->scratch = rn_sampler_scratch_new(context->heap, context->n_vocab);
     if (sampler->scratch == NULL)
         return RUNNEL_NO_MEMORY;
-    rn_actor_init(&sampler->actor, &model->engine->runtime, &sampler_class, 2);
+    rn_actor_init(&sampler->actor, context->runtime, &sampler_class, 2);
     return RUNNEL_OK;
 }
 

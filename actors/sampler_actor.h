@@ -7,15 +7,15 @@
 #include "actors/runtime/runtime.h"
 #include "sampling/sampler.h"
 
-struct runnel_model;
+struct rn_context;
 
 struct rn_sampler_actor {
     struct rn_actor actor; /* first */
-    struct runnel_model *model;
+    const struct rn_context *context;
     struct rn_sampler_scratch *scratch;
 };
 
-runnel_status rn_sampler_actor_init(struct rn_sampler_actor *sampler, struct runnel_model *model);
+runnel_status rn_sampler_actor_init(struct rn_sampler_actor *sampler, const struct rn_context *context);
 void rn_sampler_actor_fini(struct rn_sampler_actor *sampler);
 
 #endif

@@ -3,7 +3,9 @@
 
 #include <string.h>
 
-#include "actors/engine.h"
+#include "actors/context.h"
+#include "actors/prints.h"
+#include "actors/request.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "model/room.h"
@@ -40,34 +42,14 @@ void rn_session_job_free(struct rn_session_job *job)
     rn_free(job->heap, job);
 }
 
-/* ---- Fingerprints ---- */
-
-static struct rn_view piece(const void *user, uint32_t index)
-{
-    return rn_vocab_piece(user, (int32_t)index, true);
-}
-
-const struct rn_session_prints *rn_session_prints_of(struct runnel_model *model)
-{
-    const struct rn_model_parts *parts = &model->parts;
-
-    if (!model->prints.known) {
-        model->prints.model = rn_print_model(parts->gguf);
-        model->prints.vocab = rn_print_list(rn_vocab_count(parts->vocab), piece, parts->vocab);
-        model->prints.kv = rn_print_kv(parts->plan, parts->backend, &parts->limits);
-        model->prints.known = true;
-    }
-    return &model->prints;
-}
-
 static bool has_blocks(const struct rn_backend *backend)
 {
     return backend->ops->read_block != NULL && backend->ops->write_block != NULL;
 }
 
-static size_t block_bytes(const struct runnel_model *model)
+static size_t block_bytes(const struct rn_context *context)
 {
-    const struct rn_backend *backend = model->parts.backend;
+    const struct rn_backend *backend = context->backend;
 
     return has_blocks(backend) ? backend->ops->block_bytes(backend) : 0;
 }
@@ -84,16 +66,16 @@ static bool cancelled(struct rn_session_job *job)
 static struct rn_session_head head_of(const struct rn_session_job *job)
 {
     const struct rn_request *request = job->request;
-    struct runnel_model *model = request->model;
-    const struct rn_session_prints *prints = rn_session_prints_of(model);
-    bool blocks = has_blocks(model->parts.backend);
+    const struct rn_context *context = request->context;
+    const struct rn_session_prints *prints = rn_session_prints_of(context);
+    bool blocks = has_blocks(context->backend);
 
     return (struct rn_session_head){
         .model = prints->model,
         .vocab = prints->vocab,
         .kv = prints->kv,
-        .block_tokens = model->parts.limits.block_tokens,
-        .block_bytes = block_bytes(model),
+        .block_tokens = context->limits->block_tokens,
+        .block_bytes = block_bytes(context),
         .note_bytes = job->note_bytes,
         .n_tokens = request->n_tokens,
         .n_computed = blocks ? request->n_cached : 0,
@@ -104,8 +86,8 @@ static struct rn_session_head head_of(const struct rn_session_job *job)
 static runnel_status write_blocks(struct rn_session_job *job, struct rn_session_writer *writer, void *bytes)
 {
     const struct rn_request *request = job->request;
-    struct rn_backend *backend = request->model->parts.backend;
-    uint32_t per_block = request->model->parts.limits.block_tokens;
+    struct rn_backend *backend = request->context->backend;
+    uint32_t per_block = request->context->limits->block_tokens;
 
     for (uint32_t i = 0; i < writer->n_blocks && !cancelled(job); i++) {
         uint32_t n = request->n_cached - i * per_block < per_block ? request->n_cached - i * per_block : per_block;
@@ -142,10 +124,10 @@ static void run_export(struct rn_session_job *job)
 
 static runnel_status check_head(struct rn_session_job *job)
 {
-    struct runnel_model *model = job->request->model;
-    const struct rn_backend_limits *limits = &model->parts.limits;
+    const struct rn_context *context = job->request->context;
+    const struct rn_backend_limits *limits = context->limits;
     const struct rn_session_head *head = &job->reader.head;
-    const struct rn_session_prints *prints = rn_session_prints_of(model);
+    const struct rn_session_prints *prints = rn_session_prints_of(context);
 
     if (!rn_print_same(&head->model, &prints->model))
         return rn_error_set(&job->error, RUNNEL_UNSUPPORTED, "%s: a session of another model", job->path);
@@ -154,15 +136,15 @@ static runnel_status check_head(struct rn_session_job *job)
     if (head->n_tokens > limits->context_tokens || head->n_tokens > rn_room_positions(limits))
         return rn_error_set(&job->error, RUNNEL_CONTEXT, "%s: the session has %u tokens, %u fit", job->path,
                             head->n_tokens, limits->context_tokens);
-    job->fits = limits->mean_window == 0 && has_blocks(model->parts.backend) && rn_print_same(&head->kv, &prints->kv) &&
-                head->block_tokens == limits->block_tokens && head->block_bytes == block_bytes(model);
+    job->fits = limits->mean_window == 0 && has_blocks(context->backend) && rn_print_same(&head->kv, &prints->kv) &&
+                head->block_tokens == limits->block_tokens && head->block_bytes == block_bytes(context);
     return RUNNEL_OK;
 }
 
 static void read_tokens(struct rn_session_job *job)
 {
     struct rn_request *request = job->request;
-    uint32_t n_vocab = request->model->parts.n_vocab;
+    uint32_t n_vocab = request->context->n_vocab;
 
     if (cancelled(job) || rn_session_reader_open(&job->reader, job->path, &job->error) != RUNNEL_OK ||
         check_head(job) != RUNNEL_OK)
@@ -185,7 +167,7 @@ static void read_tokens(struct rn_session_job *job)
 static void read_blocks(struct rn_session_job *job)
 {
     struct rn_request *request = job->request;
-    struct rn_backend *backend = request->model->parts.backend;
+    struct rn_backend *backend = request->context->backend;
     void *bytes = rn_alloc(job->heap, request->n_blocks > 0 ? (size_t)job->reader.head.block_bytes : 0, 1);
 
     if (bytes == NULL)
@@ -205,7 +187,7 @@ static void read_blocks(struct rn_session_job *job)
 static void run(struct rn_work *work)
 {
     struct rn_session_job *job = (struct rn_session_job *)work;
-    struct runnel_model *model = job->request->model;
+    const struct rn_context *context = job->request->context;
     struct rn_msg *msg;
 
     if (job->kind == RN_JOB_EXPORT)
@@ -215,13 +197,13 @@ static void run(struct rn_work *work)
     else
         read_blocks(job);
     job->opened = true;
-    msg = rn_msg_new(&model->engine->runtime, RN_MSG_JOB_DONE);
+    msg = rn_msg_new(context->runtime, RN_MSG_JOB_DONE);
     msg->job.job = job;
-    rn_actor_send(&model->tier.actor, msg);
+    rn_actor_send(context->tier, msg);
 }
 
 void rn_session_job_post(struct rn_request *request)
 {
     request->job->work.run = run;
-    rn_worker_post(&request->model->engine->worker, &request->job->work);
+    rn_worker_post(request->context->worker, &request->job->work);
 }

@@ -9,16 +9,10 @@
 #define RN_ACTORS_SESSION_JOB_H
 
 #include "actors/runtime/worker.h"
-#include "actors/tier_actor.h"
+#include "actors/session_slot.h"
 #include "cache/store/session_file.h"
 
 enum rn_job_kind { RN_JOB_EXPORT, RN_JOB_IMPORT };
-
-/* Computed once per model, by the worker. */
-struct rn_session_prints {
-    bool known;
-    struct rn_print model, vocab, kv;
-};
 
 struct rn_session_job {
     struct rn_work work;         /* first */
@@ -45,10 +39,6 @@ struct rn_session_job *rn_session_job_new(struct rn_heap *heap, enum rn_job_kind
 
 /* NULL is allowed. Closes the file. */
 void rn_session_job_free(struct rn_session_job *job);
-
-/* The model's fingerprints; reads of its file what loading has read. The worker's thread, or before the model's actors
- * have begun. */
-const struct rn_session_prints *rn_session_prints_of(struct runnel_model *model);
 
 /* Hands the request's job to the worker, which does its next part and sends JOB_DONE to the tier. */
 void rn_session_job_post(struct rn_request *request);

@@ -3,9 +3,12 @@
 
 #include <string.h>
 
+#include "actors/context.h"
 #include "actors/embed.h"
-#include "actors/engine.h"
+#include "actors/host/outlet.h"
+#include "actors/lists.h"
 #include "actors/note.h"
+#include "actors/session_job.h"
 #include "actors/tier_cache.h"
 #include "actors/tier_lease.h"
 #include "actors/tier_promote.h"
@@ -20,7 +23,7 @@ static struct rn_tier *tier_of(struct rn_actor *actor)
 
 static struct rn_heap *heap_of(struct rn_tier *tier)
 {
-    return &tier->model->engine->heap;
+    return tier->context->heap;
 }
 
 /* The open session of the request; NULL when there is none (any more). */
@@ -30,14 +33,14 @@ struct rn_session *rn_tier_session_of(struct rn_tier *tier, const struct rn_requ
 
     if (request->session_generation == 0)
         return NULL;
-    session = &tier->model->engine->sessions[request->session];
+    session = &tier->context->sessions[request->session];
     return rn_word_get(&session->generation) == request->session_generation ? session : NULL;
 }
 
 void rn_tier_end(struct rn_tier *tier, struct rn_request *request)
 {
     rn_tier_leave(tier, request); /* it may be waiting for another's blocks */
-    rn_request_send(request, &tier->model->detokenizer.actor, RN_MSG_END);
+    rn_request_send(request, tier->context->detokenizer, RN_MSG_END);
 }
 
 /* A session has its BOS already: the one that was put in front of this turn's text is dropped. */
@@ -106,7 +109,7 @@ static runnel_status lay_out_tokens(struct rn_tier *tier, struct rn_request *req
 /* From now on there can be events. */
 static runnel_status prepare_outlet(struct rn_tier *tier, struct rn_request *request)
 {
-    struct rn_outlet *outlet = &tier->model->engine->host.outlets[request->slot];
+    struct rn_outlet *outlet = &tier->context->outlets[request->slot];
     runnel_status status = rn_outlet_prepare(outlet);
 
     request->logits = outlet->logits;
@@ -119,7 +122,7 @@ static runnel_status prepare_outlet(struct rn_tier *tier, struct rn_request *req
 /* Longest sequence the request may become: by its own wish, the context, and all blocks there are. */
 static uint32_t limit_of(const struct rn_tier *tier, const struct rn_request *request, uint64_t prompt)
 {
-    const struct rn_backend_limits *limits = &tier->model->parts.limits;
+    const struct rn_backend_limits *limits = tier->context->limits;
     uint64_t room = rn_room_positions(limits);
     uint64_t limit = limits->context_tokens < room ? limits->context_tokens : room;
 
@@ -143,7 +146,7 @@ static void trim_session(struct rn_tier *tier, struct rn_session *session, const
 /* That many known tokens, and a little more: for what the request begins with there are blocks. */
 static uint32_t first_positions(const struct rn_tier *tier, uint32_t tokens, uint32_t limit)
 {
-    uint64_t ahead = (uint64_t)tokens + RN_LEASE_BLOCKS * tier->model->parts.limits.block_tokens;
+    uint64_t ahead = (uint64_t)tokens + RN_LEASE_BLOCKS * tier->context->limits->block_tokens;
 
     return ahead < limit ? (uint32_t)ahead : limit;
 }
@@ -151,7 +154,7 @@ static uint32_t first_positions(const struct rn_tier *tier, uint32_t tokens, uin
 /* Tables for all the blocks that the request may come to have; false: no memory. */
 static bool take_tables(const struct rn_tier *tier, struct rn_request *request, uint32_t limit)
 {
-    const struct rn_backend_limits *limits = &tier->model->parts.limits;
+    const struct rn_backend_limits *limits = tier->context->limits;
 
     uint32_t more = limits->mean_window > 0 ? RN_LEASE_BLOCKS : 0; /* a grant may come when it has gone on by itself */
 
@@ -166,7 +169,7 @@ static bool take_tables(const struct rn_tier *tier, struct rn_request *request, 
 static bool lease(struct rn_tier *tier, struct rn_request *request, struct rn_session *session,
                   const struct rn_fit *fit, uint32_t first, uint32_t limit)
 {
-    const struct rn_backend_limits *limits = &tier->model->parts.limits;
+    const struct rn_backend_limits *limits = tier->context->limits;
     uint32_t n_blocks = rn_room_blocks(limits, first), n_means = rn_room_means(limits, first);
     const uint32_t *kept = fit->from_tree ? tier->found : session != NULL ? session->blocks : NULL;
     uint32_t n_new = n_blocks - fit->n_kept;
@@ -192,7 +195,7 @@ static bool lease(struct rn_tier *tier, struct rn_request *request, struct rn_se
         memcpy(request->blocks, kept, fit->n_kept * sizeof *kept);
     request->n_blocks = n_blocks;
     request->n_done = fit->n_done;
-    request->n_shared = fit->n_done / tier->model->parts.limits.block_tokens;
+    request->n_shared = fit->n_done / tier->context->limits->block_tokens;
     return true;
 }
 
@@ -226,13 +229,13 @@ static bool trim_and_lease(struct rn_tier *tier, struct rn_request *request, str
     release_source(tier, fit);
     fit->copies = false;
     if (fit->from_tree) {
-        fit->n_done = fit->n_kept * tier->model->parts.limits.block_tokens;
+        fit->n_done = fit->n_kept * tier->context->limits->block_tokens;
         return lease(tier, request, session, fit, first, limit);
     }
     if (rn_block_pool_references(&tier->pool, session->blocks[fit->n_kept]) == 1)
         fit->n_kept++; /* who shared it has just given it back */
     else
-        fit->n_done = fit->n_kept * tier->model->parts.limits.block_tokens;
+        fit->n_done = fit->n_kept * tier->context->limits->block_tokens;
     trim_session(tier, session, fit);
     return lease(tier, request, session, fit, first, limit);
 }
@@ -240,7 +243,7 @@ static bool trim_and_lease(struct rn_tier *tier, struct rn_request *request, str
 /* Takes back what the request has, but its first n_kept blocks. */
 static void take_all_back(struct rn_tier *tier, struct rn_request *request, uint32_t n_kept)
 {
-    uint32_t sinks = rn_room_sinks(&tier->model->parts.limits);
+    uint32_t sinks = rn_room_sinks(tier->context->limits);
 
     if (request->n_gone > 0) { /* nothing is kept of such a one */
         request->n_blocks -= request->n_gone;
@@ -278,7 +281,7 @@ static void note_lower(struct rn_tier *tier, struct rn_request *request)
     uint32_t left = request->n_cached;
 
     for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
-        uint32_t n = tier->passages[request->slot].n_from[kind] * tier->model->parts.limits.block_tokens;
+        uint32_t n = tier->passages[request->slot].n_from[kind] * tier->context->limits->block_tokens;
 
         request->n_lower[kind] = n < left ? n : left;
         left -= request->n_lower[kind];
@@ -291,7 +294,7 @@ static void start(struct rn_tier *tier, struct rn_request *request)
     if (!request->resumed) {
         request->n_cached = request->n_scored = request->n_done;
         note_lower(tier, request);
-        request->admitted_us = rn_now_us(&tier->model->engine->clock);
+        request->admitted_us = rn_now_us(tier->context->clock);
         for (uint32_t i = 0; i < request->n_prompt; i++)
             rn_sampler_accept(request->sampler, request->tokens[i]);
         rn_request_unqueue(request);
@@ -299,7 +302,7 @@ static void start(struct rn_tier *tier, struct rn_request *request)
     }
     rn_note_admitted(&tier->actor, request);
     rn_tier_go_in(tier, request);
-    rn_request_send(request, &tier->model->prefill.actor, RN_MSG_PREFILL);
+    rn_request_send(request, tier->context->prefill, RN_MSG_PREFILL);
 }
 
 /* What must be true of request and session before blocks are looked for; else it fails. */
@@ -382,7 +385,7 @@ static bool admit(struct rn_tier *tier, struct rn_request *request)
 {
     bool done;
 
-    if (rn_request_is_late(request, rn_now_us(&tier->model->engine->clock)))
+    if (rn_request_is_late(request, rn_now_us(tier->context->clock)))
         rn_request_end_by(request, RN_MSG_EXPIRE);
     done = request->outcome != RN_OUTCOME_NONE ||
            (request->resumed ? begin(tier, request, NULL, request->n_tokens, request->n_limit)
@@ -533,7 +536,7 @@ static void on_wish(struct rn_actor *self, struct rn_msg *msg)
         passage->ending = kind;
     }
     if (passage->passed == msg->stream.generation) {
-        rn_actor_send(&tier->model->prefill.actor, msg);
+        rn_actor_send(tier->context->prefill, msg);
         return;
     }
     if (rn_tier_cancel_job(tier, msg->stream.slot, msg->stream.generation)) {
@@ -551,7 +554,7 @@ static void on_wish(struct rn_actor *self, struct rn_msg *msg)
 
 static void free_session(struct rn_tier *tier, struct rn_session *session)
 {
-    struct runnel_engine *engine = tier->model->engine;
+    const struct rn_context *context = tier->context;
     struct rn_session **link = &tier->sessions;
 
     while (*link != session)
@@ -565,8 +568,8 @@ static void free_session(struct rn_tier *tier, struct rn_session *session)
     session->lost = RUNNEL_OK;
     rn_word_set(&session->n_known, 0);
     rn_word_set(&session->generation, rn_word_get(&session->generation) + 1);
-    rn_counter_add(&engine->totals.sessions, -1);
-    rn_pool_give(&engine->session_slots, rn_pool_cell(&engine->session_slots, (uint32_t)(session - engine->sessions)));
+    rn_counter_add(&context->totals->sessions, -1);
+    rn_pool_give(context->session_slots, rn_pool_cell(context->session_slots, (uint32_t)(session - context->sessions)));
 }
 
 /* Ends the turns that wait for a session that is about to be freed; one that has begun is none. */
@@ -603,7 +606,7 @@ void rn_tier_session_idle(struct rn_tier *tier, struct rn_session *session)
 static void on_session_new(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_tier *tier = tier_of(self);
-    struct rn_session *session = &tier->model->engine->sessions[msg->session.slot];
+    struct rn_session *session = &tier->context->sessions[msg->session.slot];
 
     session->next = tier->sessions;
     tier->sessions = session;
@@ -613,7 +616,7 @@ static void on_session_new(struct rn_actor *self, struct rn_msg *msg)
 static void on_session_free(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_tier *tier = tier_of(self);
-    struct rn_session *session = &tier->model->engine->sessions[msg->session.slot];
+    struct rn_session *session = &tier->context->sessions[msg->session.slot];
 
     if (rn_word_get(&session->generation) == msg->session.generation) {
         if (session->busy) {
@@ -634,7 +637,7 @@ static void keep_in_session(struct rn_tier *tier, struct rn_request *request, st
     uint32_t n_computed = request->n_done < n_tokens ? request->n_done : n_tokens;
     uint32_t n_blocks;
 
-    if (tier->model->parts.limits.mean_window > 0) {
+    if (tier->context->limits->mean_window > 0) {
         take_all_back(tier, request, 0);
         n_computed = 0;
     }
@@ -672,11 +675,11 @@ static void on_retire(struct rn_actor *self, struct rn_msg *msg)
         take_all_back(tier, request, 0);
     rn_tier_come_out(tier, request);
     rn_request_unqueue(request);
-    rn_counter_add(&tier->model->engine->totals.queued_bytes, -(int64_t)request->n_bytes);
+    rn_counter_add(&tier->context->totals->queued_bytes, -(int64_t)request->n_bytes);
     msg->head.kind = RN_MSG_ENDED;
-    msg->ended = (struct rn_pay_ended){request->slot, request->generation, request->model};
+    msg->ended = (struct rn_pay_ended){request->slot, request->generation, request->context->model};
     rn_request_free(request);
-    rn_actor_send(&tier->model->engine->router.actor, msg);
+    rn_actor_send(tier->context->router, msg);
     rn_tier_serve(tier);
 }
 
@@ -688,7 +691,7 @@ static void on_computed(struct rn_actor *self, struct rn_msg *msg)
     for (uint32_t i = 0; i < list->n; i++)
         rn_tier_publish(tier, &list->items[i]);
     msg->head.kind = RN_MSG_COMPUTED_BACK;
-    rn_actor_send(&tier->model->decode.actor, msg);
+    rn_actor_send(tier->context->decode, msg);
     if (tier->woke)
         rn_tier_serve(tier);
 }
@@ -749,25 +752,23 @@ static const struct rn_actor_class tier_class = {
     .flush = rn_tier_shelf_flush,
 };
 
-runnel_status rn_tier_init(struct rn_tier *tier, struct runnel_model *model)
+runnel_status rn_tier_init(struct rn_tier *tier, const struct rn_context *context, uint32_t n_places)
 {
-    struct runnel_engine *engine = model->engine;
-
-    *tier = (struct rn_tier){.model = model};
-    tier->passages = rn_calloc(&engine->heap, engine->max_streams, sizeof tier->passages[0]);
+    *tier = (struct rn_tier){.context = context};
+    tier->passages = rn_calloc(context->heap, context->max_streams, sizeof tier->passages[0]);
     if (tier->passages == NULL)
         return RUNNEL_NO_MEMORY;
-    if (rn_block_pool_init(&tier->pool, &engine->heap, model->parts.limits.n_blocks) != RUNNEL_OK)
+    if (rn_block_pool_init(&tier->pool, context->heap, context->limits->n_blocks) != RUNNEL_OK)
         goto fail_passages;
-    if (rn_tier_shelf_init(tier, rn_mover_places_for(model)) != RUNNEL_OK)
+    if (rn_tier_shelf_init(tier, n_places) != RUNNEL_OK)
         goto fail_pool;
     if (rn_tier_cache_init(tier) != RUNNEL_OK)
         goto fail_shelf;
     if (rn_tier_lease_init(tier) != RUNNEL_OK)
         goto fail_cache;
-    rn_metrics_count(model->metrics, RN_COUNT_BLOCKS_TOTAL, model->parts.limits.n_blocks);
-    rn_actor_init(&tier->actor, &engine->runtime, &tier_class,
-                  (int32_t)(14 * engine->max_streams + 2 * engine->max_sessions + RN_COMPUTED_LISTS + RN_MOVES + 2));
+    rn_metrics_count(context->metrics, RN_COUNT_BLOCKS_TOTAL, context->limits->n_blocks);
+    rn_actor_init(&tier->actor, context->runtime, &tier_class,
+                  (int32_t)(14 * context->max_streams + 2 * context->max_sessions + RN_COMPUTED_LISTS + RN_MOVES + 2));
     return RUNNEL_OK;
 fail_cache:
     rn_tier_cache_fini(tier);
@@ -776,16 +777,16 @@ fail_shelf:
 fail_pool:
     rn_block_pool_fini(&tier->pool);
 fail_passages:
-    rn_free(&engine->heap, tier->passages);
+    rn_free(context->heap, tier->passages);
     return RUNNEL_NO_MEMORY;
 }
 
 void rn_tier_fini(struct rn_tier *tier)
 {
-    rn_metrics_count(tier->model->metrics, RN_COUNT_BLOCKS_TOTAL, -(int64_t)tier->pool.n_blocks);
+    rn_metrics_count(tier->context->metrics, RN_COUNT_BLOCKS_TOTAL, -(int64_t)tier->pool.n_blocks);
     rn_tier_lease_fini(tier);
     rn_tier_cache_fini(tier);
     rn_tier_shelf_fini(tier);
-    rn_free(&tier->model->engine->heap, tier->passages);
+    rn_free(tier->context->heap, tier->passages);
     rn_block_pool_fini(&tier->pool);
 }

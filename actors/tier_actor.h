@@ -29,9 +29,9 @@
 #ifndef RN_ACTORS_TIER_ACTOR_H
 #define RN_ACTORS_TIER_ACTOR_H
 
-#include "actors/prefill_actor.h"
 #include "actors/request.h"
 #include "actors/runtime/runtime.h"
+#include "actors/session_slot.h"
 #include "actors/tier_pin.h"
 #include "actors/tier_shelf.h"
 #include "actors/turns.h"
@@ -39,38 +39,7 @@
 #include "cache/hit_ceiling.h"
 #include "cache/prefix_tree.h"
 
-struct runnel_model;
-
-/* A wish for what a session is once the turns that came before the wish have ended: of a fork or an export. */
-struct rn_snapshot {
-    struct rn_snapshot *next;  /* the tier's list, oldest first */
-    uint32_t slot, generation; /* of the session */
-    uint64_t order;            /* of arrival, among requests */
-    struct rn_session *copy;   /* a fork; NULL: `request` exports */
-    struct rn_request *request;
-};
-
-struct rn_session {
-    struct rn_word generation; /* odd: open; see runnel_session_new */
-    struct rn_word n_known;    /* tokens so far, for the checks of submit; set before a turn's end is told */
-    struct rn_word freeing;    /* = generation once runnel_session_free was called */
-    /* Relaxed: published and taken with the generation; one that reads it while the place changes hands gets either. */
-    _Atomic(struct runnel_model *) model;
-    /* The rest belongs to the tier actor of `model`. */
-    struct rn_session *next; /* the tier's list */
-    int32_t *tokens;         /* [n_tokens] */
-    uint32_t n_tokens;
-    uint32_t n_computed; /* positions whose KV is in blocks */
-    uint32_t *blocks;    /* [n_blocks] */
-    uint32_t n_blocks;
-    uint64_t salt; /* under which the blocks were computed */
-    bool busy;     /* a turn runs, or it is still to become what it was made for: a copy, or a file's session */
-    bool free_wanted;
-    bool foreign;               /* its KV came out of a file */
-    runnel_status lost;         /* it could not become a copy, or come out of a file: why. RUNNEL_OK else */
-    struct rn_snapshot becomes; /* a fork's, while it waits */
-    uint64_t last_use;
-};
+struct rn_context;
 
 /* What the tier knows of the stream in a slot: for a CANCEL that comes before, with or behind its request, and while
  * decode owns the request, its place in the prefix tree and what is to be published of its prompt. */
@@ -98,25 +67,11 @@ struct rn_passage {
     bool has_tail;                /* it is */
 };
 
-/* So many positions of a stream's prompt are computed: it has another full block, or is through. */
-struct rn_computed {
-    uint32_t slot, generation;
-    uint32_t n_positions;
-};
-
-/* Those of one step: at most one entry for each prompt that decode has. */
-#define RN_COMPUTED_ITEMS (RN_PREFILL_LANES + RN_PREFILL_SHORTS)
-struct rn_computed_list {
-    struct rn_computed_list *next; /* decode's free ones */
-    uint32_t n;
-    struct rn_computed items[RN_COMPUTED_ITEMS];
-};
-
 #define RN_TAILS 256
 
 struct rn_tier {
     struct rn_actor actor; /* first */
-    struct runnel_model *model;
+    const struct rn_context *context;
     struct rn_block_pool pool;
     struct rn_prefix_tree tree;
     struct rn_hit_ceiling ceiling;
@@ -144,7 +99,8 @@ struct rn_tier {
     int64_t known_blocks; /* as told to the engine's totals */
 };
 
-runnel_status rn_tier_init(struct rn_tier *tier, struct runnel_model *model);
+/* n_places: numbers that the shelf has; see rn_mover_places_for. NO_MEMORY: nothing is held. */
+runnel_status rn_tier_init(struct rn_tier *tier, const struct rn_context *context, uint32_t n_places);
 void rn_tier_fini(struct rn_tier *tier);
 
 #endif

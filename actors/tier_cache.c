@@ -4,8 +4,9 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "actors/context.h"
 #include "actors/embed.h"
-#include "actors/engine.h"
+#include "actors/lists.h"
 #include "actors/note.h"
 #include "actors/tier_promote.h"
 #include "actors/tier_tail.h"
@@ -16,7 +17,7 @@
 
 static uint32_t block_tokens(const struct rn_tier *tier)
 {
-    return tier->model->parts.limits.block_tokens;
+    return tier->context->limits->block_tokens;
 }
 
 static bool shares(const struct rn_tier *tier, const struct rn_request *request)
@@ -36,7 +37,7 @@ static struct rn_prefix_salt salt_of(const struct rn_request *request)
 /* Each block can be a node, ready or pending; without the cache nothing ever is. */
 static runnel_status init_tree(struct rn_tier *tier, struct rn_heap *heap)
 {
-    uint64_t nodes = (uint64_t)tier->pool.n_blocks + tier->model->engine->max_streams + MORE_NODES + tier->shelf.n;
+    uint64_t nodes = (uint64_t)tier->pool.n_blocks + tier->context->max_streams + MORE_NODES + tier->shelf.n;
     struct rn_prefix_options options = {
         .block_tokens = block_tokens(tier),
         .user = tier,
@@ -55,10 +56,10 @@ static runnel_status init_tree(struct rn_tier *tier, struct rn_heap *heap)
 
 runnel_status rn_tier_cache_init(struct rn_tier *tier)
 {
-    const struct rn_backend_limits *limits = &tier->model->parts.limits;
-    struct rn_heap *heap = &tier->model->engine->heap;
+    const struct rn_backend_limits *limits = tier->context->limits;
+    struct rn_heap *heap = tier->context->heap;
 
-    tier->shares = !tier->model->options.no_prefix_cache && limits->mean_window == 0;
+    tier->shares = !tier->context->options->no_prefix_cache && limits->mean_window == 0;
     rn_hit_ceiling_init(&tier->ceiling);
     rn_tier_tail_init(tier);
     tier->tokens = rn_alloc(heap, limits->context_tokens, sizeof *tier->tokens);
@@ -72,7 +73,7 @@ runnel_status rn_tier_cache_init(struct rn_tier *tier)
 
 void rn_tier_cache_fini(struct rn_tier *tier)
 {
-    struct rn_heap *heap = &tier->model->engine->heap;
+    struct rn_heap *heap = tier->context->heap;
 
     rn_prefix_tree_fini(&tier->tree);
     rn_free(heap, tier->tokens);
@@ -84,7 +85,7 @@ void rn_tier_cache_fini(struct rn_tier *tier)
 void rn_tier_count_used(struct rn_tier *tier, int64_t n)
 {
     tier->n_used += (uint32_t)n;
-    rn_note_blocks(tier->model, n);
+    rn_note_blocks(tier->context, n);
 }
 
 /* Used are blocks that a request or a session holds. */
@@ -119,7 +120,7 @@ uint32_t rn_tier_evict(struct rn_tier *tier, uint32_t n)
 {
     uint32_t n_freed = rn_prefix_tree_evict(&tier->tree, n);
 
-    rn_note_evicted(tier->model, n_freed);
+    rn_note_evicted(tier->context, n_freed);
     return n_freed;
 }
 
@@ -210,7 +211,7 @@ runnel_status rn_tier_prepare(struct rn_tier *tier, const struct rn_request *req
 
 static void count_prompt(struct rn_tier *tier, const struct rn_request *request)
 {
-    struct rn_totals *totals = &tier->model->engine->totals;
+    struct rn_totals *totals = tier->context->totals;
     uint64_t n_seen = tier->ceiling.n_seen;
     int64_t n_known;
 
@@ -229,7 +230,7 @@ void rn_tier_enter(struct rn_tier *tier, struct rn_request *request, const struc
 
     passage->timed = false;
     passage->n_timed = request->n_done;
-    passage->timed_us = rn_now_us(&tier->model->engine->clock);
+    passage->timed_us = rn_now_us(tier->context->clock);
     if (fit->from_tree && fit->found.n_ready > 0)
         rn_tier_shelf_used(tier, fit->found.ready);
     if (!request->resumed)
@@ -252,7 +253,7 @@ void rn_tier_publish(struct rn_tier *tier, const struct rn_computed *computed)
     struct rn_passage *passage = &tier->passages[computed->slot];
     uint32_t n_blocks = computed->n_positions / block_tokens(tier);
     struct rn_prefix_woken woken = {NULL, NULL};
-    uint64_t now_us = rn_now_us(&tier->model->engine->clock);
+    uint64_t now_us = rn_now_us(tier->context->clock);
 
     RN_CHECK(passage->passed == computed->generation && n_blocks <= passage->n_blocks);
     rn_prefix_tree_publish(&tier->tree, &passage->path, passage->prompt, passage->blocks, n_blocks, NULL, &woken);

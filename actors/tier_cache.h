@@ -14,6 +14,8 @@
 
 #include "actors/tier_actor.h"
 
+struct rn_computed;
+
 /* How a request can begin. */
 struct rn_fit {
     struct rn_prefix_match found;

@@ -3,26 +3,26 @@
 
 #include <string.h>
 
-#include "actors/engine.h"
+#include "actors/context.h"
 #include "actors/tier_cache.h"
 #include "base/check.h"
 
 runnel_status rn_tier_lease_init(struct rn_tier *tier)
 {
-    struct runnel_engine *engine = tier->model->engine;
+    const struct rn_context *context = tier->context;
 
-    tier->inside = rn_alloc(&engine->heap, engine->max_streams, sizeof tier->inside[0]);
+    tier->inside = rn_alloc(context->heap, context->max_streams, sizeof tier->inside[0]);
     return tier->inside != NULL ? RUNNEL_OK : RUNNEL_NO_MEMORY;
 }
 
 void rn_tier_lease_fini(struct rn_tier *tier)
 {
-    rn_free(&tier->model->engine->heap, tier->inside);
+    rn_free(tier->context->heap, tier->inside);
 }
 
 uint32_t rn_tier_blocks_for(const struct rn_tier *tier, uint32_t tokens)
 {
-    uint32_t per_block = tier->model->parts.limits.block_tokens;
+    uint32_t per_block = tier->context->limits->block_tokens;
 
     return (uint32_t)(((uint64_t)tokens + per_block - 1) / per_block);
 }
@@ -32,7 +32,7 @@ uint32_t rn_tier_blocks_for(const struct rn_tier *tier, uint32_t tokens)
 void rn_tier_drop_blocks(struct rn_tier *tier, struct rn_session *session)
 {
     rn_tier_take_back(tier, session->blocks, session->n_blocks);
-    rn_free(&tier->model->engine->heap, session->blocks);
+    rn_free(tier->context->heap, session->blocks);
     session->blocks = NULL;
     session->n_blocks = session->n_computed = 0;
 }
@@ -154,7 +154,7 @@ static void tell_short(struct rn_tier *tier, bool on)
     tier->shortage.told = on;
     tier->shortage.asked = true;
     msg->shortage.on = on;
-    rn_actor_send(&tier->model->decode.actor, msg);
+    rn_actor_send(tier->context->decode, msg);
 }
 
 void rn_tier_end_shortage(struct rn_tier *tier)
@@ -181,7 +181,7 @@ static void preempt(struct rn_tier *tier, uint32_t slot)
     passage->preempting = true;
     tier->n_preempting++;
     msg->stream = (struct rn_pay_stream){slot, passage->passed, 0};
-    rn_actor_send(&tier->model->prefill.actor, msg);
+    rn_actor_send(tier->context->prefill, msg);
 }
 
 void rn_tier_claim(struct rn_tier *tier, int32_t priority)
@@ -214,7 +214,7 @@ static void grant(struct rn_tier *tier, uint32_t slot)
     rn_tier_take(tier, passage->n_wanted, msg->grant.blocks);
     passage->n_wanted = 0;
     tier->n_wanting--;
-    rn_actor_send(&tier->model->decode.actor, msg);
+    rn_actor_send(tier->context->decode, msg);
 }
 
 bool rn_tier_grow_all(struct rn_tier *tier, int32_t *priority)

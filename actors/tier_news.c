@@ -1,8 +1,9 @@
 /* Blocks that others have put into lower tiers: see tier_news.h. */
 #include "actors/tier_news.h"
 
-#include "actors/engine.h"
+#include "actors/context.h"
 #include "actors/note.h"
+#include "actors/tier_actor.h"
 #include "base/check.h"
 
 /* Of a block that the tree does not know: a node without a block, and its number. 0: there is no room. */
@@ -114,14 +115,14 @@ static void send_listener(struct rn_tier *tier)
 
     tier->shelf.listens = true;
     msg->move.move = tier->shelf.listener;
-    rn_actor_send(&tier->model->mover.actor, msg);
+    rn_actor_send(tier->context->mover, msg);
 }
 
 void rn_tier_listen(struct rn_tier *tier)
 {
     struct rn_move *move = tier->shelf.listener;
 
-    if (tier->shelf.tiers == 0 || !rn_mover_listens(&tier->model->mover))
+    if (tier->shelf.tiers == 0)
         return;
     move->kind = RN_MOVE_LISTEN;
     move->n = move->n_told = move->pause_us = 0;
@@ -134,7 +135,7 @@ void rn_tier_heard(struct rn_tier *tier, struct rn_move *move)
         tier->shelf.listens = false;
         return;
     }
-    rn_note_adopted(tier->model, adopt_all(tier, move));
+    rn_note_adopted(tier->context, adopt_all(tier, move));
     if (move->no_room != 0)
         make_room(tier, move->no_room);
     send_listener(tier);
@@ -142,15 +143,14 @@ void rn_tier_heard(struct rn_tier *tier, struct rn_move *move)
 
 void rn_tier_look_for_news(struct rn_tier *tier)
 {
-    const struct rn_mover *mover = &tier->model->mover;
     uint64_t now;
 
-    if (!tier->shelf.listens || mover->lone != NULL)
+    if (!tier->shelf.listens || tier->context->runtime->n_threads > 0)
         return;
-    now = rn_now_us(&tier->model->engine->clock);
+    now = rn_now_us(tier->context->clock);
     if (now < tier->shelf.look_at_us)
         return;
-    tier->shelf.look_at_us = now + mover->news_us;
+    tier->shelf.look_at_us = now + tier->context->news_us;
     tier->shelf.more = true;
 }
 

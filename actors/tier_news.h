@@ -13,7 +13,7 @@
 /* rn_mover_adopt_fn. Before the first message. */
 uint64_t rn_tier_adopt(void *user, enum rn_lower_kind kind, const struct rn_cold_record *record, uint64_t parent);
 
-/* The model's actors are there: the mover shall listen, if a tier may have news. */
+/* The model's actors are there, and a tier may have news: the mover shall listen. */
 void rn_tier_listen(struct rn_tier *tier);
 
 /* A LISTEN has come back: the tier takes what it has, and sends it again, or, at CLOSE, keeps it. */

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-#include "actors/engine.h"
+#include "actors/context.h"
+#include "actors/tier_actor.h"
 
 static void drop(struct rn_tier *tier, uint32_t nth)
 {
@@ -55,7 +56,7 @@ static void let_go(struct rn_tier *tier, struct rn_prefix_ref node)
 
 void rn_tier_pin(struct rn_tier *tier, const struct rn_request *request, struct rn_prefix_ref last, uint32_t n)
 {
-    uint32_t n_prompt = request->n_prompt / tier->model->parts.limits.block_tokens;
+    uint32_t n_prompt = request->n_prompt / tier->context->limits->block_tokens;
     struct rn_prefix_view view;
 
     if (request->pin_prefix == 0 || n == 0 || n_prompt == 0)

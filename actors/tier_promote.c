@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-#include "actors/engine.h"
+#include "actors/context.h"
+#include "actors/lists.h"
 #include "actors/note.h"
 #include "actors/tier_lease.h"
 #include "actors/tier_session.h"
@@ -11,7 +12,7 @@
 
 static uint32_t block_tokens(const struct rn_tier *tier)
 {
-    return tier->model->parts.limits.block_tokens;
+    return tier->context->limits->block_tokens;
 }
 
 static bool is_promotion(const struct rn_tier *tier, const struct rn_prefix_path *path)
@@ -28,7 +29,7 @@ static bool is_patient(const struct rn_tier *tier, const struct rn_request *requ
     case RUNNEL_CACHE_WAIT:
         return true;
     case RUNNEL_CACHE_DEADLINE:
-        return rn_now_us(&tier->model->engine->clock) - request->submitted_us < (uint64_t)request->cache_wait_ms * 1000;
+        return rn_now_us(tier->context->clock) - request->submitted_us < (uint64_t)request->cache_wait_ms * 1000;
     default:
         return false;
     }
@@ -84,7 +85,7 @@ static bool can_promote(const struct rn_tier *tier, const struct rn_request *req
 
 static void free_memory(struct rn_tier *tier, struct rn_promotion *p)
 {
-    struct rn_heap *heap = &tier->model->engine->heap;
+    struct rn_heap *heap = tier->context->heap;
 
     rn_free(heap, p->tokens);
     rn_free(heap, p->blocks);
@@ -94,7 +95,7 @@ static void free_memory(struct rn_tier *tier, struct rn_promotion *p)
 
 static bool take_memory(struct rn_tier *tier, struct rn_promotion *p, uint32_t n_before, uint32_t n)
 {
-    struct rn_heap *heap = &tier->model->engine->heap;
+    struct rn_heap *heap = tier->context->heap;
 
     p->tokens = rn_alloc(heap, (size_t)(n_before + n) * block_tokens(tier), sizeof p->tokens[0]);
     p->blocks = rn_alloc(heap, n_before + n, sizeof p->blocks[0]);
@@ -149,7 +150,7 @@ static bool promote(struct rn_tier *tier, const struct rn_request *request, cons
     passage->promoted = true;
     p->n = choose(tier, p, found, n);
     if (p->n == 0) {
-        rn_note_skipped(tier->model, found->n_cold);
+        rn_note_skipped(tier->context, found->n_cold);
         free_memory(tier, p);
         return false;
     }
@@ -158,7 +159,7 @@ static bool promote(struct rn_tier *tier, const struct rn_request *request, cons
     p->n_before = found->n_ready;
     p->salt = (struct rn_prefix_salt){{request->cache_salt, 0}};
     p->passage = passage;
-    p->began_us = rn_now_us(&tier->model->engine->clock);
+    p->began_us = rn_now_us(tier->context->clock);
     memcpy(p->tokens, tier->tokens, n_tokens * sizeof p->tokens[0]);
     take_blocks(tier, p, found);
     passage->promotion = p;
@@ -198,7 +199,7 @@ void rn_tier_prefetch(struct rn_tier *tier, const struct rn_request *request)
     struct rn_fit fit;
 
     if (tier->shelf.tiers == 0 || request->session_generation != 0 || request->n_tokens < 2 ||
-        request->n_tokens > tier->model->parts.limits.context_tokens)
+        request->n_tokens > tier->context->limits->context_tokens)
         return;
     memcpy(tier->tokens, request->tokens, request->n_tokens * sizeof *tier->tokens);
     rn_tier_look_up(tier, request, NULL, request->n_tokens, &fit);

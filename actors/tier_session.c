@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-#include "actors/engine.h"
+#include "actors/context.h"
+#include "actors/session_job.h"
 #include "actors/tier_cache.h"
 #include "actors/tier_lease.h"
 #include "base/check.h"
@@ -13,7 +14,7 @@
 /* The session that a snapshot is of; NULL: it has been freed. */
 static struct rn_session *source_of(const struct rn_tier *tier, const struct rn_snapshot *snapshot)
 {
-    struct rn_session *session = &tier->model->engine->sessions[snapshot->slot];
+    struct rn_session *session = &tier->context->sessions[snapshot->slot];
 
     return rn_word_get(&session->generation) == snapshot->generation ? session : NULL;
 }
@@ -55,7 +56,7 @@ static void add_snapshot(struct rn_tier *tier, struct rn_snapshot *snapshot)
 static runnel_status copy_state(struct rn_tier *tier, const struct rn_session *session, int32_t **tokens,
                                 uint32_t **blocks)
 {
-    struct rn_heap *heap = &tier->model->engine->heap;
+    struct rn_heap *heap = tier->context->heap;
 
     *tokens = rn_alloc(heap, session->n_tokens, sizeof **tokens);
     *blocks = rn_alloc(heap, session->n_blocks, sizeof **blocks);
@@ -114,7 +115,7 @@ static void take_export(struct rn_tier *tier, struct rn_request *request, const 
     request->n_tokens = request->capacity = session->n_tokens;
     request->n_blocks = session->n_blocks;
     request->n_cached = session->n_computed;
-    request->admitted_us = rn_now_us(&tier->model->engine->clock);
+    request->admitted_us = rn_now_us(tier->context->clock);
     hand_over(tier, request);
 }
 
@@ -149,7 +150,7 @@ void rn_tier_on_session_fork(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_tier *tier = (struct rn_tier *)self;
     const struct rn_pay_fork fork = msg->fork;
-    struct rn_session *copy = &tier->model->engine->sessions[fork.slot];
+    struct rn_session *copy = &tier->context->sessions[fork.slot];
 
     rn_msg_free(self->runtime, msg);
     copy->next = tier->sessions;
@@ -224,7 +225,7 @@ bool rn_tier_cancel_job(struct rn_tier *tier, uint32_t slot, uint32_t generation
 static void lease_for_import(struct rn_tier *tier, struct rn_request *request)
 {
     const struct rn_session_job *job = request->job;
-    uint32_t per_block = tier->model->parts.limits.block_tokens;
+    uint32_t per_block = tier->context->limits->block_tokens;
     uint32_t n = job->fits ? job->reader.head.n_blocks : 0;
     uint32_t n_computed = job->reader.head.n_computed;
 
@@ -239,7 +240,7 @@ static void lease_for_import(struct rn_tier *tier, struct rn_request *request)
     request->job->leased = true;
     request->n_blocks = n;
     request->n_cached = n_computed / per_block < n ? n_computed : n * per_block;
-    request->admitted_us = rn_now_us(&tier->model->engine->clock);
+    request->admitted_us = rn_now_us(tier->context->clock);
 }
 
 static void install(struct rn_tier *tier, struct rn_request *request)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "actors/engine.h"
+#include "actors/context.h"
 #include "actors/note.h"
 #include "actors/tier_cache.h"
 #include "actors/tier_news.h"
@@ -106,9 +106,9 @@ uint64_t rn_tier_evicted(void *user, const struct rn_prefix_tree *tree, struct r
         return view.handle;
     if (place != NULL)
         rn_shelf_free_place(&tier->shelf, place);
-    rn_note_dropped(tier->model, 1);
+    rn_note_dropped(tier->context, 1);
     if (tier->shelf.unpaid)
-        rn_note_unpaid(tier->model, 1);
+        rn_note_unpaid(tier->context, 1);
     return 0;
 }
 
@@ -165,7 +165,7 @@ void rn_tier_shelf_send(struct rn_tier *tier, struct rn_move *move)
 
     tier->shelf.n_out++;
     msg->move.move = move;
-    rn_actor_send(&tier->model->mover.actor, msg);
+    rn_actor_send(tier->context->mover, msg);
 }
 
 static void put_back(struct rn_shelf *shelf, struct rn_move *move)
@@ -222,7 +222,7 @@ static bool put_in(struct rn_tier *tier, struct rn_move *move, struct rn_prefix_
     item->parent = item->first ? 0 : have_number(tier, view.parent);
     item->to = to;
     item->block = view.state == RN_PREFIX_READY ? view.block : RN_MOVE_NO_BLOCK;
-    memcpy(item->tokens, view.tokens, tier->model->parts.limits.block_tokens * sizeof *item->tokens);
+    memcpy(item->tokens, view.tokens, tier->context->limits->block_tokens * sizeof *item->tokens);
     rn_prefix_tree_spell(&tier->tree, node, &item->salt, NULL);
     item->idle = item->block != RN_MOVE_NO_BLOCK && rn_block_pool_references(&tier->pool, item->block) == 1;
     tier->shelf.n_lent += item->idle;
@@ -494,7 +494,7 @@ static void look_for_rest(struct rn_tier *tier)
     struct rn_shelf *shelf = &tier->shelf;
     uint64_t n_requests = 0, n_here = 0;
 
-    for (const struct rn_metrics *m = rn_metrics_first(&tier->model->engine->metrics); m != NULL; m = m->next) {
+    for (const struct rn_metrics *m = rn_metrics_first(tier->context->every_model); m != NULL; m = m->next) {
         n_requests += rn_metrics_value(m, RN_COUNT_REQUESTS);
         n_here += rn_metrics_value(m, RN_COUNT_RUNNING) + rn_metrics_value(m, RN_COUNT_WAITING);
     }
@@ -509,7 +509,7 @@ static void look_at_purse(struct rn_tier *tier)
 {
     look_for_rest(tier);
     tier->shelf.unpaid = false;
-    rn_tier_purse_pass(&tier->shelf.purse, rn_now_us(&tier->model->engine->clock), tier->shelf.rest != RN_SHELF_BUSY);
+    rn_tier_purse_pass(&tier->shelf.purse, rn_now_us(tier->context->clock), tier->shelf.rest != RN_SHELF_BUSY);
 }
 
 /* There is something that may be copied if nobody comes for a while. */
@@ -607,7 +607,7 @@ static void pay(struct rn_tier *tier, const struct rn_move *move)
         return;
     if (move->kind == RN_MOVE_DOWN) {
         n = move->n;
-        rn_note_copied(tier->model, move->spent_us);
+        rn_note_copied(tier->context, move->spent_us);
     }
     look_for_rest(tier);
     if (move->pause_us > 0 && tier->shelf.rest == RN_SHELF_WATCHED)
@@ -619,18 +619,18 @@ static void pay(struct rn_tier *tier, const struct rn_move *move)
 static void count(struct rn_tier *tier, const struct rn_move *move)
 {
     for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
-        rn_note_moved(tier->model, kind, move->kind == RN_MOVE_UP, move->bytes[kind],
+        rn_note_moved(tier->context, kind, move->kind == RN_MOVE_UP, move->bytes[kind],
                       (int64_t)move->takes[kind] - (int64_t)tier->shelf.taken[kind]);
         tier->shelf.taken[kind] = move->takes[kind];
     }
-    rn_note_move_errors(tier->model, move->n_errors);
+    rn_note_move_errors(tier->context, move->n_errors);
 }
 
 static void take_writes(struct rn_tier *tier, uint8_t writes)
 {
     const uint8_t cold = RN_LOWER_BIT(RN_LOWER_COLD);
 
-    rn_note_cold_writes(tier->model, ((writes & cold) != 0) - ((tier->shelf.writes & cold) != 0));
+    rn_note_cold_writes(tier->context, ((writes & cold) != 0) - ((tier->shelf.writes & cold) != 0));
     tier->shelf.writes = writes;
 }
 
@@ -662,8 +662,8 @@ void rn_tier_on_moved(struct rn_actor *self, struct rn_msg *msg)
 
 static bool take_memory(struct rn_tier *tier)
 {
-    const struct rn_backend_limits *limits = &tier->model->parts.limits;
-    struct rn_heap *heap = &tier->model->engine->heap;
+    const struct rn_backend_limits *limits = tier->context->limits;
+    struct rn_heap *heap = tier->context->heap;
     struct rn_shelf *shelf = &tier->shelf;
 
     shelf->places = rn_alloc(heap, shelf->n, sizeof shelf->places[0]);
@@ -679,7 +679,7 @@ static bool take_memory(struct rn_tier *tier)
 runnel_status rn_tier_shelf_init(struct rn_tier *tier, uint32_t n_places)
 {
     struct rn_shelf *shelf = &tier->shelf;
-    uint32_t per_block = tier->model->parts.limits.block_tokens;
+    uint32_t per_block = tier->context->limits->block_tokens;
 
     *shelf = (struct rn_shelf){.n = n_places, .calm = UINT64_MAX};
     rn_tier_purse_init(&shelf->purse);
@@ -705,11 +705,11 @@ runnel_status rn_tier_shelf_init(struct rn_tier *tier, uint32_t n_places)
 
 void rn_tier_shelf_fini(struct rn_tier *tier)
 {
-    struct rn_heap *heap = &tier->model->engine->heap;
+    struct rn_heap *heap = tier->context->heap;
     struct rn_shelf *shelf = &tier->shelf;
 
     for (unsigned kind = 0; kind < RN_LOWERS; kind++)
-        rn_note_moved(tier->model, kind, false, 0, -(int64_t)shelf->taken[kind]);
+        rn_note_moved(tier->context, kind, false, 0, -(int64_t)shelf->taken[kind]);
     take_writes(tier, 0);
     rn_free(heap, shelf->places);
     rn_free(heap, shelf->moves);
@@ -718,8 +718,8 @@ void rn_tier_shelf_fini(struct rn_tier *tier)
     rn_free(heap, shelf->unproven);
 }
 
-void rn_tier_shelf_open(struct rn_tier *tier)
+void rn_tier_shelf_open(struct rn_tier *tier, uint8_t tiers, uint8_t writes)
 {
-    tier->shelf.tiers = rn_mover_tiers(&tier->model->mover);
-    take_writes(tier, rn_mover_writes(&tier->model->mover));
+    tier->shelf.tiers = tiers;
+    take_writes(tier, writes);
 }

@@ -23,12 +23,14 @@
 #ifndef RN_ACTORS_TIER_SHELF_H
 #define RN_ACTORS_TIER_SHELF_H
 
-#include "actors/mover.h"
+#include "actors/move.h"
 #include "actors/tier_cost.h"
 #include "actors/tier_purse.h"
 #include "cache/doorkeeper.h"
 #include "cache/prefix_tree.h"
 
+struct rn_actor;
+struct rn_msg;
 struct rn_tier;
 struct rn_request;
 struct rn_passage;
@@ -115,8 +117,8 @@ runnel_status rn_tier_shelf_init(struct rn_tier *tier, uint32_t n_places);
 /* Behind the tree. */
 void rn_tier_shelf_fini(struct rn_tier *tier);
 
-/* The tiers that the mover has opened. */
-void rn_tier_shelf_open(struct rn_tier *tier);
+/* Bits of the tiers that the mover has opened, and of those that can be written into. */
+void rn_tier_shelf_open(struct rn_tier *tier, uint8_t tiers, uint8_t writes);
 
 /* The tree's callbacks. */
 uint64_t rn_tier_evicted(void *user, const struct rn_prefix_tree *tree, struct rn_prefix_ref node);

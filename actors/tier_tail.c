@@ -1,7 +1,7 @@
 /* Shared in part: see tier_tail.h. */
 #include "actors/tier_tail.h"
 
-#include "actors/engine.h"
+#include "actors/context.h"
 
 #define NO_SLOT UINT32_MAX
 #define WORTH 8 /* of a block, the part from which on a copy is made: it holds the source too, until the request ends */
@@ -39,7 +39,7 @@ static bool is_at(const struct rn_passage *passage, struct rn_prefix_ref at)
 uint32_t rn_tier_tail_find(const struct rn_tier *tier, struct rn_prefix_ref at, const int32_t *ids, uint32_t n,
                            uint32_t *block)
 {
-    uint32_t per_block = tier->model->parts.limits.block_tokens;
+    uint32_t per_block = tier->context->limits->block_tokens;
     uint32_t n_common = rn_prefix_tree_nearest(&tier->tree, at, ids, n, block), i = 0;
     uint32_t slot = at.node != RN_PREFIX_NO_NODE ? tier->tails[at.node % RN_TAILS] : NO_SLOT;
 

@@ -4,11 +4,12 @@
 #include <string.h>
 
 #include "actors/chat.h"
-#include "actors/engine.h"
+#include "actors/context.h"
+#include "actors/request.h"
 
 static void encode(struct rn_tokenizer *tokenizer, struct rn_request *request)
 {
-    const struct rn_vocab *vocab = tokenizer->model->parts.vocab;
+    const struct rn_vocab *vocab = tokenizer->context->vocab;
     runnel_error error = {0};
     size_t count = 0;
 
@@ -26,7 +27,7 @@ static void encode(struct rn_tokenizer *tokenizer, struct rn_request *request)
 /* A chat becomes text, and that tokens; the answer's reader looks at how the text ends. */
 static void encode_chat(struct rn_tokenizer *tokenizer, struct rn_request *request)
 {
-    const struct rn_vocab *vocab = tokenizer->model->parts.vocab;
+    const struct rn_vocab *vocab = tokenizer->context->vocab;
     struct rn_rendered rendered;
     runnel_error error = {0};
     size_t count = 0;
@@ -50,7 +51,7 @@ static void count_tokens(struct rn_request *request)
 {
     rn_request_unqueue(request);
     request->n_queued = request->n_tokens;
-    rn_counter_add(&request->model->engine->totals.queued_tokens, request->n_tokens);
+    rn_counter_add(&request->context->totals->queued_tokens, request->n_tokens);
 }
 
 static void on_encode(struct rn_actor *self, struct rn_msg *msg)
@@ -64,12 +65,12 @@ static void on_encode(struct rn_actor *self, struct rn_msg *msg)
         encode_chat(tokenizer, request);
     count_tokens(request);
     msg->head.kind = RN_MSG_ADMIT;
-    rn_actor_send(&tokenizer->model->tier.actor, msg);
+    rn_actor_send(tokenizer->context->tier, msg);
 }
 
 static void on_session(struct rn_actor *self, struct rn_msg *msg)
 {
-    rn_actor_send(&((struct rn_tokenizer *)self)->model->tier.actor, msg);
+    rn_actor_send(((struct rn_tokenizer *)self)->context->tier, msg);
 }
 
 static const struct rn_actor_class tokenizer_class = {
@@ -84,9 +85,9 @@ static const struct rn_actor_class tokenizer_class = {
         },
 };
 
-void rn_tokenizer_init(struct rn_tokenizer *tokenizer, struct runnel_model *model)
+void rn_tokenizer_init(struct rn_tokenizer *tokenizer, const struct rn_context *context)
 {
-    *tokenizer = (struct rn_tokenizer){.model = model};
-    rn_actor_init(&tokenizer->actor, &model->engine->runtime, &tokenizer_class,
-                  (int32_t)(model->engine->max_streams + 2 * model->engine->max_sessions + 1));
+    *tokenizer = (struct rn_tokenizer){.context = context};
+    rn_actor_init(&tokenizer->actor, context->runtime, &tokenizer_class,
+                  (int32_t)(context->max_streams + 2 * context->max_sessions + 1));
 }

@@ -4,13 +4,13 @@
 
 #include "actors/runtime/runtime.h"
 
-struct runnel_model;
+struct rn_context;
 
 struct rn_tokenizer {
     struct rn_actor actor; /* first */
-    struct runnel_model *model;
+    const struct rn_context *context;
 };
 
-void rn_tokenizer_init(struct rn_tokenizer *tokenizer, struct runnel_model *model);
+void rn_tokenizer_init(struct rn_tokenizer *tokenizer, const struct rn_context *context);
 
 #endif

@@ -1,6 +1,8 @@
 # The rules behind layering.sh. Plain awk (mawk, gawk, busybox): no \b, no character classes beyond POSIX.
 
 BEGIN {
+    # what wires, loads or serves the whole
+    knows_engine = "^actors/(host/.*|engine[.]c|model[.]c|drafter_load[.]c|eagle_train[.]c)$"
     # room: the rooms whose headers it may include besides its own and include/
     may["include"] = ""
     may["base"] = ""
@@ -137,6 +139,8 @@ function quoted(path, first, here)
             report("\"" path "\": neither a room's header nor one that lies beside this file")
         return
     }
+    if (path == "actors/engine.h" && room == "actors" && FILENAME !~ knows_engine)
+        report("\"actors/engine.h\": a role knows its context (actors/context.h), not the engine")
     if (first == room || first == "include")
         return
     if (FILENAME == "actors/engine.c" && (first == "cpu" || first == "gpu"))

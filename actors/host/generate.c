@@ -5,8 +5,8 @@
 #include "actors/chat.h"
 #include "actors/embed.h"
 #include "actors/engine.h"
-#include "actors/note.h"
 #include "actors/host/session.h"
+#include "actors/note.h"
 #include "base/status.h"
 #include "model/room.h"
 #include "sampling/ngram.h"
@@ -216,7 +216,7 @@ static runnel_status make_proposer(const runnel_model *model, const runnel_reque
 
 static runnel_status copy_parameters(runnel_model *model, const runnel_request *request, struct rn_request *r)
 {
-    r->model = model;
+    r->context = &model->context;
     r->ignore_eos = request->ignore_eos != 0;
     r->want_logprobs = request->want_logprobs != 0;
     r->want_progress = request->want_progress != 0;
@@ -280,7 +280,7 @@ static runnel_status build(runnel_model *model, const runnel_request *request, s
 static runnel_status refuse(const struct runnel_engine *engine, runnel_error *error, const char *sentence,
                             unsigned long long limit)
 {
-    uint32_t us = rn_word_get(&engine->retry_us);
+    uint32_t us = rn_word_get(&engine->totals.retry_us);
 
     rn_error_set(error, RUNNEL_BUSY, sentence, limit);
     if (error != NULL)
@@ -396,7 +396,7 @@ static runnel_status submit(runnel_model *model, const runnel_request *request, 
     }
     if (status != RUNNEL_OK) {
         rn_request_free(r);
-        rn_note_refused(model, status);
+        rn_note_refused(&model->context, status);
         return status;
     }
     r->submitted_us = rn_now_us(&engine->clock);

@@ -150,7 +150,7 @@ static struct rn_request *build(runnel_model *model, const runnel_session_file *
 
     if (r == NULL)
         return NULL;
-    r->model = model;
+    r->context = &model->context;
     r->cache_salt = file->cache_salt;
     r->job = rn_session_job_new(r->heap, kind, file->path, exports ? file->note : NULL, exports ? file->note_bytes : 0);
     if (r->job == NULL) {
@@ -164,7 +164,7 @@ static struct rn_request *build(runnel_model *model, const runnel_session_file *
 /* A stream of which nothing comes but its end. */
 static runnel_status open_outlet(struct rn_request *r, const runnel_session_file *file)
 {
-    struct rn_host *host = &r->model->engine->host;
+    struct rn_host *host = &r->context->engine->host;
     struct rn_outlet_options options = {.on_event = file->on_event, .user = file->user, .longest_piece = 1};
     void *cell = rn_pool_take(&host->slots);
 
@@ -200,7 +200,7 @@ static runnel_status prepare(runnel_model *model, const runnel_session_file *giv
 
 static void submit(struct rn_request *r, runnel_session session, runnel_stream *stream)
 {
-    struct runnel_engine *engine = r->model->engine;
+    struct runnel_engine *engine = r->context->engine;
     struct rn_msg *msg;
 
     r->session = (uint32_t)session.id;

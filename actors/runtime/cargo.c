@@ -1,12 +1,11 @@
 /* See cargo.h. */
 #include "actors/runtime/cargo.h"
 
-#include "actors/decode_actor.h"
-#include "actors/detokenizer_actor.h"
+#include "actors/batch.h"
 #include "actors/drafter.h"
-#include "actors/mover.h"
+#include "actors/lists.h"
+#include "actors/move.h"
 #include "actors/request.h"
-#include "actors/tier_actor.h"
 
 #ifdef RN_WITH_ASAN
 /* By payload: bytes of the object that its one pointer leads to. */

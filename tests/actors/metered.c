@@ -116,6 +116,7 @@ runnel_model *metered_model(runnel_engine *engine, const char *path, const char 
     options.draft_path = draft;
     model = load_model(engine, path, &options);
     model->parts.backend = meter(&metered[0], model->parts.backend, STEP_US);
+    model->context.backend = model->parts.backend;
     if (draft != NULL)
         model->parts.drafter.backend = meter(&metered[1], model->parts.drafter.backend, PASS_US);
     model->decode.cost = (struct rn_step_cost){.us = {0}}; /* it was measured under a clock that stood still */

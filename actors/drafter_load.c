@@ -1,5 +1,5 @@
-/* Loading a drafter beside its model: see drafter.h. Runs on the worker's thread. */
-#include "actors/drafter.h"
+/* Loading a drafter beside its model: see drafter_load.h. Runs on the worker's thread. */
+#include "actors/drafter_load.h"
 
 #include <stdlib.h>
 #include <string.h>

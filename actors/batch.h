@@ -1,0 +1,75 @@
+/* A step of the model and all that goes with it: composed by decode, computed by the backend, drawn from by the sampler,
+ * and back at decode. One actor at a time has it. */
+#ifndef RN_ACTORS_BATCH_H
+#define RN_ACTORS_BATCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "model/backend.h"
+#include "runnel.h"
+#include "sampling/sampler.h"
+
+struct rn_computed_list;
+struct rn_embed;
+struct rn_msg;
+struct rn_request;
+struct rn_token_list;
+
+/* A row of the step whose logits are wanted. */
+struct rn_batch_out {
+    struct rn_request *request; /* borrowed: decode keeps it until the batch is back */
+    uint32_t position;          /* of the row */
+    struct rn_sampler *sampler; /* the request's */
+    bool sample;                /* draw the token of position + 1 */
+    bool want_logprobs;
+    uint32_t n_top;
+    float *keep_logits; /* copy the logits here; NULL: no */
+    bool follows;       /* the row's token is a draft: it counts if its parent has drawn `draft` ... */
+    uint32_t behind;    /* ... which is the row so many outs before ... */
+    int32_t draft;
+    bool refuted;            /* ... and has not */
+    struct rn_second second; /* of a draft of the chain: its runner-up, row or not; token -1: none is known */
+    uint32_t strayed;        /* of a leaf: the position at whose place it stores; 0: at its own */
+    runnel_status status;
+    bool drawn;                     /* the request has taken its token ... */
+    bool tells_token, tells_logits; /* ... and its reader is told of it, or of the logits */
+    struct rn_pick pick;
+};
+
+/* A sequence's share in the step. */
+struct rn_batch_part {
+    struct rn_request *request;
+    uint32_t n_rows;
+    uint32_t n_outs;
+    uint32_t features, n_features; /* of the step's: the first, and how many are its own */
+    struct rn_embed *embed;        /* the request's, lent to the sampler; or NULL */
+    runnel_status status;          /* of its embedding: the sampler's */
+    bool prompt;                   /* a chunk of its prompt */
+    bool last;                     /* and its end */
+    uint32_t n_done;               /* the request's, with this step */
+    bool tells_progress, tells_computed, tells_embedding;
+    uint32_t n_drafts, n_branches, n_accepted; /* of the chain, runners-up; of all, those that were right */
+    uint32_t leaves;                           /* bit i: the runner-up of the chain's draft i is one of its rows */
+    uint32_t strayed; /* not 0: the last true row is a leaf, with so many rows of the part before it */
+    bool moves;       /* what strayed in the step before is moved */
+    bool by_model;    /* the drafts are the drafter's, not the proposer's */
+};
+
+struct rn_batch {
+    struct rn_step step;         /* first; its arrays are those of the other batch too */
+    struct rn_msg *msg;          /* becomes STEP_DONE, then SAMPLED */
+    struct rn_batch_out *outs;   /* [limits.max_outs] */
+    struct rn_batch_part *parts; /* [limits.max_seqs] */
+    uint32_t n_parts;
+    uint32_t n_answer_rows;     /* rows of running sequences, the first ones */
+    bool read_along;            /* one of them is not of the background */
+    uint32_t n_drafts, n_spare; /* drafts it has, runners-up included, and for which there is still room */
+    uint32_t n_branches;        /* runners-up */
+    uint64_t begin_ns, end_ns;  /* of the step: submit, and its end on the backend's thread */
+    bool waited;                /* for a pass of the drafter: its time says nothing of its cost */
+    struct rn_token_list *list; /* for its events */
+    struct rn_computed_list *computed;
+};
+
+#endif

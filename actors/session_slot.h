@@ -1,0 +1,47 @@
+/* A session's place: [max_sessions] of them are the engine's. What host threads and the detokenizer look at is atomic;
+ * the rest belongs to the tier actor of the session's model. */
+#ifndef RN_ACTORS_SESSION_SLOT_H
+#define RN_ACTORS_SESSION_SLOT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "mailbox/flag.h"
+#include "runnel.h"
+
+struct runnel_model;
+struct rn_request;
+
+/* A wish for what a session is once the turns that came before the wish have ended: of a fork or an export. */
+struct rn_snapshot {
+    struct rn_snapshot *next;  /* the tier's list, oldest first */
+    uint32_t slot, generation; /* of the session */
+    uint64_t order;            /* of arrival, among requests */
+    struct rn_session *copy;   /* a fork; NULL: `request` exports */
+    struct rn_request *request;
+};
+
+struct rn_session {
+    struct rn_word generation; /* odd: open; see runnel_session_new */
+    struct rn_word n_known;    /* tokens so far, for the checks of submit; set before a turn's end is told */
+    struct rn_word freeing;    /* = generation once runnel_session_free was called */
+    /* Relaxed: published and taken with the generation; one that reads it while the place changes hands gets either. */
+    _Atomic(struct runnel_model *) model;
+    /* The rest belongs to the tier actor of `model`. */
+    struct rn_session *next; /* the tier's list */
+    int32_t *tokens;         /* [n_tokens] */
+    uint32_t n_tokens;
+    uint32_t n_computed; /* positions whose KV is in blocks */
+    uint32_t *blocks;    /* [n_blocks] */
+    uint32_t n_blocks;
+    uint64_t salt; /* under which the blocks were computed */
+    bool busy;     /* a turn runs, or it is still to become what it was made for: a copy, or a file's session */
+    bool free_wanted;
+    bool foreign;               /* its KV came out of a file */
+    runnel_status lost;         /* it could not become a copy, or come out of a file: why. RUNNEL_OK else */
+    struct rn_snapshot becomes; /* a fork's, while it waits */
+    uint64_t last_use;
+};
+
+#endif
