@@ -80,7 +80,16 @@ cmake_consumer find_package -DCMAKE_PREFIX_PATH="$work/prefix" -DRUNNEL_EXPECT="
 # With the flags of the build itself the compiler cache has the library.
 cmake_consumer add_subdirectory -DRUNNEL_SOURCE="$source" -DRUNNEL_WERROR="$werror"
 
-# 5. The shared library's face.
+# 5. The example on README's page, by the CMake lines beside it.
+mkdir "$work/page"
+"$source/tests/pages/extract.sh" "$source/README.md" "$work/page" hello.c CMakeLists.txt
+if quietly "README: configure" cmake -S "$work/page" -B "$work/page/build" -G "$generator" -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$work/prefix" &&
+    quietly "README: build" cmake --build "$work/page/build"; then
+    quietly "README: run" "$work/page/build/hello" "$source/examples/models/runnel-tiny-Q8_0.gguf" || true
+fi
+
+# 6. The shared library's face.
 readelf -d "$library" | grep -q "SONAME.*\[librunnel\.so\.${version%%.*}\]" || complain "no SONAME librunnel.so.${version%%.*}"
 ! readelf -d "$library" | grep -q 'NEEDED.*jemalloc' || complain "the shared library needs jemalloc"
 ! nm -D --undefined-only "$library" | grep -qi 'je_\|mallocx\|mallctl' || complain "the shared library wants jemalloc's symbols"
@@ -96,5 +105,5 @@ comm -13 "$work/want" "$work/have" >"$work/undeclared"
 [ ! -s "$work/absent" ] || complain "declared, but not exported:" $(cat "$work/absent")
 [ ! -s "$work/undeclared" ] || complain "exported, but in no public header:" $(cat "$work/undeclared")
 
-[ "$failed" = 1 ] || echo "runnel $version: installed, used in 12 ways, $(wc -l <"$work/have") functions exported"
+[ "$failed" = 1 ] || echo "runnel $version: installed, used in 13 ways, $(wc -l <"$work/have") functions exported"
 exit "$failed"
