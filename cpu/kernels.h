@@ -41,7 +41,7 @@ enum rn_input {
     RN_INPUT_KINDS
 };
 
-/* Bytes that a kernel asks for ahead in each row that is a stream: measured, see SPEED.md. */
+/* Bytes that a kernel asks for ahead in each row that is a stream: measured, see docs/SPEED-LOG.md. */
 enum { RN_MAX_INPUTS = 16, RN_MAX_TILE = 32, RN_STREAM_AHEAD = 512 };
 
 /* One tile of a product: out[i][r * step] = weights[r * step] · inputs[i], r < rows.

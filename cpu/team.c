@@ -16,7 +16,7 @@
  * It does not yield, for the same reason.
  *
  * Workers are not pinned to cores. Where strangers compute too, a pinned worker waits for its own core while another
- * is free, and all others wait for it at the next barrier (SPEED.md: steps five times as long).
+ * is free, and all others wait for it at the next barrier (docs/SPEED-LOG.md: steps five times as long).
  *
  * Invariant: every worker passes the same number of barriers in a job, the one at its end included. */
 #define _GNU_SOURCE

@@ -497,7 +497,7 @@ static void walk_tile(const struct state *s, uint32_t start, uint32_t from, uint
 }
 
 /* Taking parts costs as much for one lane as for 32. Fewer than six queries of one row, a step of decode, are faster
- * with vectors; and what all rows of a model get must be one and the same. Measured: SPEED.md. */
+ * with vectors; and what all rows of a model get must be one and the same. Measured: docs/SPEED-LOG.md. */
 static void attend(const struct rn_attend *t)
 {
     if (t->queries < RN_ATTEND_AMX_QUERIES)
