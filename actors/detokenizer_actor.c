@@ -91,7 +91,8 @@ static void on_tokens(struct rn_actor *self, struct rn_msg *msg)
     rn_actor_send(detokenizer->context->decode, msg);
 }
 
-/* What was held back is certain now. */
+/* The answer has ended by itself: what was held back is certain now. Of one that was cut off it is not: more tokens might
+ * have made a stop string of it, or another character, so it is not told. */
 static void put_tail(const struct rn_context *context, struct rn_outlet *outlet, bool finished)
 {
     struct rn_cell *cell = rn_outlet_reserve(outlet);
@@ -165,8 +166,8 @@ static void on_end(struct rn_actor *self, struct rn_msg *msg)
         request->n_prompt = request->n_tokens; /* never admitted: what is known is the prompt */
     settle_outcome(outlet, request);
     request->end_us = rn_now_us(context->clock);
-    if (rn_outlet_is_prepared(outlet))
-        put_tail(context, outlet, request->outcome == RN_OUTCOME_DONE && request->finish == RUNNEL_FINISH_STOP);
+    if (rn_outlet_is_prepared(outlet) && request->outcome == RN_OUTCOME_DONE)
+        put_tail(context, outlet, request->finish == RUNNEL_FINISH_STOP);
     if (outlet->pieces.stopped && request->outcome == RN_OUTCOME_DONE)
         request->finish = RUNNEL_FINISH_STOP; /* also one that stood in what was held back for a longer one */
     if (request->job == NULL)

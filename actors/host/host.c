@@ -145,7 +145,7 @@ static bool deliver_event(struct runnel_engine *engine, struct rn_outlet *outlet
     bool terminal = rn_event_is_terminal(cell->type);
     runnel_event event;
 
-    outlet->dropping |= paused;
+    outlet->dropping |= paused && !terminal;
     if (terminal || !outlet->dropping) {
         rn_cell_event(outlet, cell, outlet->shown, &event);
         outlet->on_event(outlet->user, &event);
@@ -359,7 +359,7 @@ static const struct rn_cell *await_cell(struct runnel_engine *engine, struct rn_
             paused && !is_cancelled(outlet, generation) ? NULL : rn_outlet_front(outlet, generation);
         uint64_t waited_us = rn_now_us(&engine->clock) - start;
 
-        outlet->dropping |= cell != NULL && paused;
+        outlet->dropping |= cell != NULL && paused && !rn_event_is_terminal(cell->type);
         if (cell != NULL && (!outlet->dropping || rn_event_is_terminal(cell->type)))
             return cell;
         if (cell != NULL) {

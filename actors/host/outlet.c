@@ -418,9 +418,16 @@ static void part_event(const struct rn_outlet *outlet, const struct rn_cell *cel
     };
 }
 
+/* An answer of which events were dropped did not reach its reader: it was cancelled, whatever became of it before. */
+static uint32_t type_of(const struct rn_outlet *outlet, const struct rn_cell *cell)
+{
+    return outlet->dropping && cell->type == RUNNEL_EVENT_DONE ? RUNNEL_EVENT_CANCELLED : cell->type;
+}
+
 void rn_cell_event(const struct rn_outlet *outlet, const struct rn_cell *cell, uint32_t index, runnel_event *event)
 {
     bool leads = leads_with_content(outlet, cell), own = has_own_event(outlet, cell);
+    uint32_t type = type_of(outlet, cell);
 
     if (!own || index > 0) {
         part_event(outlet, cell, index - own + leads, event);
@@ -428,7 +435,7 @@ void rn_cell_event(const struct rn_outlet *outlet, const struct rn_cell *cell, u
         return;
     }
     *event = (runnel_event){
-        .type = (runnel_event_type)cell->type,
+        .type = (runnel_event_type)type,
         .stream = rn_stream_id(outlet->slot, rn_word_get(&outlet->generation)),
         .text = cell == &outlet->end ? "" : rn_cell_text(outlet, cell),
         .text_bytes = leads               ? rn_cell_parts(outlet, cell)[0].bytes
@@ -446,7 +453,7 @@ void rn_cell_event(const struct rn_outlet *outlet, const struct rn_cell *cell, u
         .position = cell->position,
         .prompt_done = cell->prompt_done,
         .prompt_total = cell->prompt_total,
-        .finish = cell->finish,
+        .finish = type == RUNNEL_EVENT_CANCELLED ? RUNNEL_FINISH_NONE : cell->finish,
         .status = cell->status,
         .error = cell->type == RUNNEL_EVENT_FAILED ? outlet->error : "",
         .usage = cell->usage,

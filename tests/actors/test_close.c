@@ -112,7 +112,8 @@ static void model_freed_in_closing_callback(void **state)
     capture_clear(&capture);
 }
 
-/* A paused stream whose end is already in its ring gets it when its model or engine goes: nobody resumes it. */
+/* A paused stream whose end is already in its ring gets one when its model or engine goes: nobody resumes it. Its tokens
+ * were dropped, so it was cancelled. */
 static void end_behind_a_pause(void **state)
 {
     (void)state;
@@ -139,7 +140,8 @@ static void end_behind_a_pause(void **state)
         }
         runnel_engine_free(engine);
         assert_int_equal(capture.n_terminal, 1);
-        assert_int_equal(capture.last.type, RUNNEL_EVENT_DONE);
+        assert_int_equal(capture.last.type, RUNNEL_EVENT_CANCELLED);
+        assert_int_equal(capture.last.finish, RUNNEL_FINISH_NONE);
         capture_clear(&capture);
     }
 }

@@ -158,6 +158,7 @@ struct sim_stream {
     bool ended;
     bool may_drop; /* it was cancelled and paused at once: events before its end may be missing */
     runnel_event_type outcome;
+    runnel_event_type computed; /* how the model's work on it ended: DONE also where its events were dropped */
     runnel_finish finish;
     runnel_status status;
     runnel_usage usage;

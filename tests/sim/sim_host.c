@@ -24,12 +24,17 @@ static void take_event(struct sim *sim, struct sim_stream *stream, const runnel_
         return;
     stream->ended = true;
     stream->outcome = event->type;
+    stream->computed = (runnel_event_type)sim->engine->host.outlets[(uint32_t)event->stream.id].end.type;
+    if (stream->computed != stream->outcome &&
+        (stream->computed != RUNNEL_EVENT_DONE || stream->outcome != RUNNEL_EVENT_CANCELLED || !stream->may_drop))
+        sim_fail(sim, "stream %u: its work ended with %d, and it was told %d", (uint32_t)(stream - sim->streams),
+                 (int)stream->computed, (int)stream->outcome);
     stream->finish = event->finish;
     stream->status = event->status;
     stream->usage = event->usage;
     stream->timings = event->timings;
     if (stream->kind == SIM_GENERATES)
-        sim->n_outcomes[event->type - RUNNEL_EVENT_DONE]++;
+        sim->n_outcomes[stream->computed - RUNNEL_EVENT_DONE]++;
     else
         sim_job_ended(sim, stream);
     sim->n_expired += event->status == RUNNEL_TIMEOUT;

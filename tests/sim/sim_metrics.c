@@ -52,7 +52,7 @@ static void expect_requests(struct sim *sim, const runnel_metrics *m)
             add(&first, 1e-6 * (double)t->first_token_us);
         if (t->admitted_us != 0)
             add(&queue, 1e-6 * (double)t->admitted_us);
-        if (s->outcome != RUNNEL_EVENT_DONE)
+        if (s->computed != RUNNEL_EVENT_DONE)
             continue;
         if (t->first_token_us != 0)
             add(&prefill, 1e-6 * (double)(t->first_token_us - t->admitted_us));

@@ -327,7 +327,7 @@ struct history {
 static void judge_prompt_events(struct sim *sim, const struct sim_stream *stream, const struct history *history)
 {
     uint64_t total = (uint64_t)history->n + stream->n_prompt;
-    bool complete = stream->outcome == RUNNEL_EVENT_DONE && !stream->may_drop;
+    bool complete = stream->outcome == RUNNEL_EVENT_DONE;
     struct oracle_chain chain;
 
     if (stream->n_logits > 0 && stream->first_logits != stream->usage.cached_tokens)
@@ -398,7 +398,8 @@ static bool is_text(const struct sim_stream *stream, const struct judge_stops *s
 static void judge_text_so_far(struct sim *sim, const struct sim_stream *stream, const struct judge_request *request,
                               const struct judge_answer *answer)
 {
-    bool end = stream->got_tail || (stream->ended && !stream->may_drop);
+    bool done = stream->ended && stream->outcome == RUNNEL_EVENT_DONE,
+         end = done || (!stream->ended && stream->got_tail);
     int32_t tokens[SIM_EVENT_TOKENS];
 
     told_tokens(stream, answer, tokens);
@@ -412,9 +413,10 @@ static void judge_text_so_far(struct sim *sim, const struct sim_stream *stream, 
                  tokens[i], i < answer->n_shown ? answer->tokens[i] : -1);
         return;
     }
-    /* The last event of a stream that joins may have the tail already. */
+    /* What is held back is told of an answer that is done alone. The last event of a stream that joins may have it
+     * before the end is told. */
     if (!is_text(stream, &request->stops, tokens, end) &&
-        (stream->coalesce_bytes == 0 || !is_text(stream, &request->stops, tokens, true)))
+        (stream->ended || stream->coalesce_bytes == 0 || !is_text(stream, &request->stops, tokens, true)))
         sim_fail(sim, "stream %u: %zu bytes of text after %u tokens are not those expected", index_of(sim, stream),
                  stream->text_bytes, stream->n_tokens);
     if (stream->ended && !stream->may_drop && stream->outcome != RUNNEL_EVENT_DONE &&
@@ -433,8 +435,8 @@ static void judge_done(struct sim *sim, const struct sim_stream *stream, const s
                  : answer->finish == RUNNEL_FINISH_STOP ? "stop"
                                                         : "length",
                  answer->n);
-    if (!stream->may_drop && (stream->n_tokens != answer->n_shown || stream->text_bytes != answer->text_bytes ||
-                              memcmp(stream->text, answer->text, answer->text_bytes) != 0))
+    if (stream->n_tokens != answer->n_shown || stream->text_bytes != answer->text_bytes ||
+        memcmp(stream->text, answer->text, answer->text_bytes) != 0)
         sim_fail(sim, "stream %u: %u tokens and %zu bytes came, %u and %zu are right", index_of(sim, stream),
                  stream->n_tokens, stream->text_bytes, answer->n_shown, answer->text_bytes);
 }
