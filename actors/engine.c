@@ -1,6 +1,7 @@
 /* The engine: where all is wired together, and taken apart. Runs on the host's threads. */
 #include "actors/engine.h"
 
+#include <poll.h>
 #include <sched.h>
 #include <string.h>
 #include <unistd.h>
@@ -183,6 +184,7 @@ runnel_status rn_engine_new(const runnel_engine_options *given, const struct rn_
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for an engine");
     memset(engine, 0, sizeof *engine);
     engine->heap = heap;
+    rn_gate_init(&engine->gate);
     engine->log = (struct rn_log){options.on_log, options.log_user, options.log_level};
     engine->clock = clock != NULL ? *clock : rn_clock_machine();
     engine->max_streams = options.max_streams == 0 ? DEFAULT_STREAMS : options.max_streams;
@@ -207,31 +209,54 @@ runnel_status runnel_engine_new(const runnel_engine_options *options, runnel_eng
     return rn_engine_new(options, NULL, false, engine, error);
 }
 
-runnel_status runnel_engine_drain(runnel_engine *engine, int64_t timeout_ms)
+/* Dispatches until no stream is left; *free_wanted as of rn_host_dispatch. */
+static runnel_status drain_streams(struct runnel_engine *engine, int64_t timeout_ms, bool *free_wanted)
 {
     uint64_t begin = rn_now_us(&engine->clock);
-    bool freed = false;
 
-    rn_word_set(&engine->draining, 1);
-    while (rn_counter_get(&engine->totals.streams) > 0) {
+    while (rn_counter_get(&engine->totals.streams) > 0 && !rn_gate_is_closed(&engine->gate)) {
         int64_t left_us = rn_us_left(timeout_ms, rn_now_us(&engine->clock) - begin);
 
         if ((timeout_ms >= 0 && left_us <= 0) || rn_host_in_callback(engine))
             return RUNNEL_TIMEOUT;
         /* Another thread may be the one that delivers: then it takes our wake. */
-        runnel_engine_wait(engine, left_us >= 0 && left_us < 10000 ? left_us / 1000 : 10);
-        rn_host_dispatch(engine, 0, &freed);
-        if (freed)
+        rn_host_wait(engine, left_us >= 0 && left_us < 10000 ? left_us / 1000 : 10);
+        rn_host_dispatch(engine, 0, free_wanted);
+        if (*free_wanted)
             return RUNNEL_CLOSED;
     }
-    return RUNNEL_OK;
+    return rn_gate_is_closed(&engine->gate) ? RUNNEL_CLOSED : RUNNEL_OK; /* it has cancelled them */
+}
+
+runnel_status runnel_engine_drain(runnel_engine *engine, int64_t timeout_ms)
+{
+    bool free_wanted = false;
+    runnel_status status;
+
+    if (!rn_gate_enter(&engine->gate))
+        return RUNNEL_CLOSED;
+    rn_word_set(&engine->draining, 1);
+    status = drain_streams(engine, timeout_ms, &free_wanted);
+    rn_gate_leave(&engine->gate);
+    if (free_wanted)
+        runnel_engine_free(engine);
+    return status;
+}
+
+/* Events, or the router's word that nothing is left; and again after 10 ms, since another thread's dispatch may take
+ * our wake. */
+static void await_news(const struct rn_host *host)
+{
+    struct pollfd poller = {.fd = host->fd, .events = POLLIN};
+
+    (void)poll(&poller, 1, 10);
 }
 
 /* Runs callbacks here until the router has reported that nothing is left, and then what is still queued. */
 static void drain(struct runnel_engine *engine)
 {
     struct rn_host *host = &engine->host;
-    bool freed, closed;
+    bool free_wanted, closed;
 
     do {
         closed = rn_word_get(&host->closed) != 0;
@@ -239,8 +264,8 @@ static void drain(struct runnel_engine *engine)
             while (rn_runtime_runnable(&engine->runtime) > 0)
                 rn_runtime_step(&engine->runtime, 0, RN_ACTOR_BATCH);
         else if (!closed)
-            runnel_engine_wait(engine, 10); /* another thread's dispatch may take our wake */
-        if (rn_host_dispatch(engine, 0, &freed) == 0)
+            await_news(host);
+        if (rn_host_dispatch(engine, 0, &free_wanted) == 0)
             sched_yield(); /* a dispatch on another thread is at its end */
     } while (!closed);
 }
@@ -269,12 +294,15 @@ void runnel_engine_free(runnel_engine *engine)
         return;
     }
     rn_word_set(&engine->closing, 1);
+    rn_gate_close(&engine->gate);
+    rn_host_wake_all(engine);
     rn_trainings_end(engine);
     rn_host_stop_delivery(engine);
     cancel_all(engine);
     msg = rn_msg_new(&engine->runtime, RN_MSG_ENGINE_CLOSE);
     rn_actor_send(&engine->router.actor, msg);
     drain(engine);
+    rn_gate_await_empty(&engine->gate);
     runnel_uv_detach(engine);
     rn_runtime_stop(&engine->runtime);
     rn_tracer_free(engine->tracer);
@@ -337,6 +365,11 @@ void runnel_engine_get_stats(runnel_engine *engine, runnel_engine_stats *stats)
     memcpy(stats, &now, stats->struct_size < sizeof now ? stats->struct_size : sizeof now);
 }
 
+static bool is_closing(void *user)
+{
+    return rn_gate_is_closed(&((struct runnel_engine *)user)->gate);
+}
+
 runnel_status runnel_engine_measure(runnel_engine *engine, runnel_machine *machine, runnel_error *error)
 {
     runnel_machine now = {0};
@@ -348,14 +381,17 @@ runnel_status runnel_engine_measure(runnel_engine *engine, runnel_machine *machi
     if (machine->struct_size < sizeof(size_t) || machine->struct_size > sizeof now)
         return rn_error_set(error, RUNNEL_INVALID, "measure: struct_size %zu is not of this library",
                             machine->struct_size);
-    if (rn_word_get(&engine->closing) != 0)
-        return rn_error_set(error, RUNNEL_CLOSED, "the engine is being freed");
     if (engine->team == NULL)
         return rn_error_set(error, RUNNEL_STATE, "measure: the engine has no compute threads");
-    if (!rn_counter_take(&engine->measuring, 1))
-        return rn_error_set(error, RUNNEL_STATE, "measure: a measurement of this engine is under way");
-    status = rn_cpu_measure(&engine->heap, engine->team, &now, error);
-    rn_counter_add(&engine->measuring, -1);
+    if (!rn_gate_enter(&engine->gate))
+        return rn_error_set(error, RUNNEL_CLOSED, "the engine is being freed");
+    if (rn_counter_take(&engine->measuring, 1)) {
+        status = rn_cpu_measure(&engine->heap, engine->team, is_closing, engine, &now, error);
+        rn_counter_add(&engine->measuring, -1);
+    } else {
+        status = rn_error_set(error, RUNNEL_STATE, "measure: a measurement of this engine is under way");
+    }
+    rn_gate_leave(&engine->gate);
     now.struct_size = machine->struct_size;
     if (status == RUNNEL_OK)
         memcpy(machine, &now, now.struct_size);

@@ -27,6 +27,7 @@
 #include "actors/tokenizer_actor.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "mailbox/gate.h"
 #include "model/backend.h"
 #include "model/gemm.h"
 #include "text/vocab.h"
@@ -49,6 +50,7 @@ struct runnel_engine {
     struct rn_metrics_list metrics;
     struct rn_tracer *tracer; /* NULL: nothing is traced */
     struct rn_word closing;
+    struct rn_gate gate;                          /* of host threads inside calls that block; closed with `closing` */
     struct rn_word draining;                      /* 1: no more requests are taken */
     uint64_t max_queued_tokens, max_queued_bytes; /* UINT64_MAX: no limit */
     uint32_t max_streams, max_sessions;
@@ -103,8 +105,9 @@ struct runnel_model {
     /* Shared words. */
     struct rn_word state;      /* enum rn_model_state; publishes everything above */
     struct rn_word cancel;     /* 1: the host wants the load to end */
+    struct rn_word released;   /* 1: the host has given its handle back */
     struct rn_word fraction;   /* bits of a float */
-    struct rn_word references; /* 2: the engine, and the load events until the terminal one is delivered */
+    struct rn_word references; /* the engine; the load events until the terminal one is delivered; waits */
     struct rn_wake wake;       /* for runnel_model_wait */
 
     /* Load events on their way to the host; see host.c. */

@@ -557,6 +557,8 @@ void runnel_model_free(runnel_model *model)
     if (model == NULL)
         return;
     rn_word_set(&model->cancel, 1);
+    rn_word_set(&model->released, 1);
+    rn_wake_notify(&model->wake);
     send_model(model, RN_MSG_MODEL_FREE);
 }
 
@@ -565,17 +567,23 @@ void runnel_model_cancel_load(runnel_model *model)
     rn_word_set(&model->cancel, 1);
 }
 
-runnel_status runnel_model_wait(runnel_model *model, int64_t timeout_ms, runnel_error *error)
+static bool is_going(const struct runnel_model *model)
+{
+    return rn_word_get(&model->released) != 0 || rn_word_get(&model->engine->closing) != 0;
+}
+
+static runnel_status await_load(struct runnel_model *model, int64_t timeout_ms, runnel_error *error)
 {
     const struct rn_clock clock = rn_clock_machine();
     uint64_t start_us = rn_now_us(&clock);
 
-    rn_error_clear(error);
     for (;;) {
         uint32_t ticket = rn_wake_ticket(&model->wake);
         uint32_t state = rn_word_get(&model->state);
         uint64_t waited_us = rn_now_us(&clock) - start_us;
 
+        if (is_going(model))
+            return rn_error_set(error, RUNNEL_CLOSED, "the model is being freed");
         if (state == RN_MODEL_READY)
             return RUNNEL_OK;
         if (state == RN_MODEL_CANCELLED)
@@ -586,6 +594,22 @@ runnel_status runnel_model_wait(runnel_model *model, int64_t timeout_ms, runnel_
             return rn_error_set(error, RUNNEL_TIMEOUT, "the model is still loading");
         rn_wake_wait(&model->wake, ticket, rn_us_left(timeout_ms, waited_us), 0);
     }
+}
+
+/* With a reference, since another thread may give the handle back meanwhile. */
+runnel_status runnel_model_wait(runnel_model *model, int64_t timeout_ms, runnel_error *error)
+{
+    struct runnel_engine *engine = model->engine;
+    runnel_status status;
+
+    rn_error_clear(error);
+    if (!rn_gate_enter(&engine->gate))
+        return rn_error_set(error, RUNNEL_CLOSED, "the engine is being freed");
+    atomic_fetch_add(&model->references.value, 1); /* partner: rn_model_unref */
+    status = await_load(model, timeout_ms, error);
+    rn_model_unref(model);
+    rn_gate_leave(&engine->gate);
+    return status;
 }
 
 runnel_status runnel_model_get_info(runnel_model *model, runnel_model_info *info)

@@ -23,8 +23,10 @@ uint32_t rn_team_threads(const struct rn_team *team);
 struct rn_backend *rn_cpu_reference_new(struct rn_heap *heap, struct rn_team *team);
 struct rn_backend *rn_cpu_backend_new(struct rn_heap *heap, struct rn_team *team);
 
-/* All of *machine but its struct_size; blocks. See runnel_engine_measure. NO_MEMORY. */
-runnel_status rn_cpu_measure(struct rn_heap *heap, struct rn_team *team, runnel_machine *machine, runnel_error *error);
+/* All of *machine but its struct_size; blocks. See runnel_engine_measure. NO_MEMORY; CLOSED: is_unwanted, which is asked
+ * before each of some forty passes of 20 ms to 300 ms, has said so. is_unwanted NULL: it never is. */
+runnel_status rn_cpu_measure(struct rn_heap *heap, struct rn_team *team, bool (*is_unwanted)(void *user), void *user,
+                             runnel_machine *machine, runnel_error *error);
 
 /* Products of float matrices on the calling thread: the fastest of this machine; and by name, for tests. avx2: NULL
  * where the build does not have it, and only for a machine that has (rn_level_avx2). */

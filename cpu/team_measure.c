@@ -39,6 +39,9 @@ struct pass {
     uint64_t took_us; /* written by worker 0, read after the job */
     _Atomic uint64_t sink;
     sem_t done;
+    bool (*is_unwanted)(void *user); /* NULL: it is wanted to its end */
+    void *user;
+    bool unwanted; /* passes are left out from now on */
 };
 
 /* ---- What the workers do ---- */
@@ -129,6 +132,9 @@ static void done(struct rn_job *job)
 /* Microseconds of one pass, at least 1. */
 static uint64_t time_pass(struct pass *pass, uint64_t (*work)(struct pass *, uint32_t, uint32_t))
 {
+    pass->unwanted = pass->unwanted || (pass->is_unwanted != NULL && pass->is_unwanted(pass->user));
+    if (pass->unwanted)
+        return pass_us;
     pass->work = work;
     rn_team_submit(pass->team, &pass->job);
     while (sem_wait(&pass->done) != 0 && errno == EINTR)
@@ -229,10 +235,15 @@ static size_t working_set(void)
     return bytes / alignment * alignment;
 }
 
-runnel_status rn_cpu_measure(struct rn_heap *heap, struct rn_team *team, runnel_machine *machine, runnel_error *error)
+runnel_status rn_cpu_measure(struct rn_heap *heap, struct rn_team *team, bool (*is_unwanted)(void *user), void *user,
+                             runnel_machine *machine, runnel_error *error)
 {
-    struct pass pass = {
-        .job = {run, done, NULL}, .team = team, .peak = rn_peak(rn_cpu_level()), .bytes = working_set()};
+    struct pass pass = {.job = {run, done, NULL},
+                        .team = team,
+                        .peak = rn_peak(rn_cpu_level()),
+                        .bytes = working_set(),
+                        .is_unwanted = is_unwanted,
+                        .user = user};
 
     while ((pass.memory = rn_alloc_aligned(heap, pass.bytes, alignment)) == NULL && pass.bytes / 2 >= least_bytes)
         pass.bytes = pass.bytes / 2 / alignment * alignment;
@@ -250,5 +261,5 @@ runnel_status rn_cpu_measure(struct rn_heap *heap, struct rn_team *team, runnel_
     sem_destroy(&pass.done);
     (void)madvise(pass.memory, pass.bytes, MADV_DONTNEED); /* an allocator may keep what it gets back resident */
     rn_free(heap, pass.memory);
-    return RUNNEL_OK;
+    return pass.unwanted ? rn_error_set(error, RUNNEL_CLOSED, "the measurement is no longer wanted") : RUNNEL_OK;
 }

@@ -266,29 +266,33 @@ bool rn_host_in_callback(const struct runnel_engine *engine)
     return rn_holder_is(&engine->host.dispatcher, (uint64_t)pthread_self());
 }
 
-size_t rn_host_dispatch(struct runnel_engine *engine, size_t max_events, bool *freed)
+size_t rn_host_dispatch(struct runnel_engine *engine, size_t max_events, bool *free_wanted)
 {
     struct rn_host *host = &engine->host;
     size_t n;
 
-    *freed = false;
+    *free_wanted = false;
     if (!rn_holder_take(&host->dispatcher, (uint64_t)pthread_self()))
         return 0;
     clear_fd(host);
     n = deliver(engine, max_events == 0 ? SIZE_MAX : max_events);
     rn_holder_give(&host->dispatcher);
-    if (rn_word_replace(&host->free_wanted, 1, 0)) {
-        *freed = true;
-        runnel_engine_free(engine);
-    }
+    *free_wanted = rn_word_replace(&host->free_wanted, 1, 0);
     return n;
 }
 
 size_t runnel_engine_dispatch(runnel_engine *engine, size_t max_events)
 {
-    bool freed;
+    bool free_wanted;
+    size_t n;
 
-    return engine->host.delivery == RUNNEL_DELIVER_THREAD ? 0 : rn_host_dispatch(engine, max_events, &freed);
+    if (engine->host.delivery == RUNNEL_DELIVER_THREAD || !rn_gate_enter(&engine->gate))
+        return 0;
+    n = rn_host_dispatch(engine, max_events, &free_wanted);
+    rn_gate_leave(&engine->gate);
+    if (free_wanted)
+        runnel_engine_free(engine);
+    return n;
 }
 
 int runnel_engine_fd(runnel_engine *engine)
@@ -296,24 +300,62 @@ int runnel_engine_fd(runnel_engine *engine)
     return engine->host.fd;
 }
 
+/* The milliseconds that are left of timeout_ms, rounded up; -1: for ever. On the machine's clock, as poll's are. */
+static int ms_left(int64_t timeout_ms, uint64_t begin_us)
+{
+    const struct rn_clock clock = rn_clock_machine();
+    int64_t left;
+
+    if (timeout_ms < 0)
+        return -1;
+    left = timeout_ms - (int64_t)((rn_now_us(&clock) - begin_us) / 1000);
+    return left < 0 ? 0 : left > INT32_MAX ? INT32_MAX : (int)left;
+}
+
+runnel_status rn_host_wait(struct runnel_engine *engine, int64_t timeout_ms)
+{
+    const struct rn_clock clock = rn_clock_machine();
+    struct pollfd pollers[2] = {{.fd = engine->host.closing_fd, .events = POLLIN},
+                                {.fd = engine->host.fd, .events = POLLIN}};
+    uint64_t begin_us = rn_now_us(&clock);
+    int n;
+
+    do /* a signal is none of its business */
+        n = poll(pollers, 2, ms_left(timeout_ms, begin_us));
+    while (n < 0 && errno == EINTR);
+    return pollers[0].revents != 0 ? RUNNEL_CLOSED : n > 0 ? RUNNEL_OK : RUNNEL_TIMEOUT;
+}
+
+void rn_host_wake_all(struct runnel_engine *engine)
+{
+    uint64_t one = 1;
+
+    while (write(engine->host.closing_fd, &one, sizeof one) < 0 && errno == EINTR)
+        continue;
+}
+
 runnel_status runnel_engine_wait(runnel_engine *engine, int64_t timeout_ms)
 {
-    struct pollfd poller = {.fd = engine->host.fd, .events = POLLIN};
-    int timeout = timeout_ms < 0 ? -1 : timeout_ms > INT32_MAX ? INT32_MAX : (int)timeout_ms;
+    runnel_status status;
 
-    /* A signal ends the wait early: the host's handler may have something to say. */
-    return poll(&poller, 1, timeout) > 0 ? RUNNEL_OK : RUNNEL_TIMEOUT;
+    if (!rn_gate_enter(&engine->gate))
+        return RUNNEL_CLOSED;
+    status = rn_host_wait(engine, timeout_ms);
+    rn_gate_leave(&engine->gate);
+    return status;
 }
 
 static void *delivery_main(void *arg)
 {
     struct runnel_engine *engine = arg;
-    bool freed = false;
+    bool free_wanted = false;
 
-    while (!freed && rn_word_get(&engine->host.stopping) == 0) {
-        runnel_engine_wait(engine, -1);
-        rn_host_dispatch(engine, 0, &freed);
+    while (!free_wanted && rn_word_get(&engine->host.stopping) == 0) {
+        rn_host_wait(engine, -1);
+        rn_host_dispatch(engine, 0, &free_wanted);
     }
+    if (free_wanted)
+        runnel_engine_free(engine);
     return NULL;
 }
 
@@ -400,7 +442,8 @@ static runnel_status pull(struct runnel_engine *engine, struct rn_outlet *outlet
     return RUNNEL_OK;
 }
 
-runnel_status runnel_stream_next(runnel_engine *engine, runnel_stream stream, int64_t timeout_ms, runnel_event *event)
+static runnel_status next_event(struct runnel_engine *engine, runnel_stream stream, int64_t timeout_ms,
+                                runnel_event *event)
 {
     uint32_t generation;
     struct rn_outlet *outlet = find_outlet(engine, stream, &generation);
@@ -414,6 +457,17 @@ runnel_status runnel_stream_next(runnel_engine *engine, runnel_stream stream, in
     status = rn_outlet_is(outlet, generation) ? pull(engine, outlet, generation, timeout_ms, event) : RUNNEL_NOT_FOUND;
     if (status != RUNNEL_OK || !rn_event_is_terminal(event->type))
         rn_word_set(&outlet->pulling, 0);
+    return status;
+}
+
+runnel_status runnel_stream_next(runnel_engine *engine, runnel_stream stream, int64_t timeout_ms, runnel_event *event)
+{
+    runnel_status status;
+
+    if (!rn_gate_enter(&engine->gate))
+        return RUNNEL_CLOSED;
+    status = next_event(engine, stream, timeout_ms, event);
+    rn_gate_leave(&engine->gate);
     return status;
 }
 
@@ -520,18 +574,23 @@ runnel_status rn_host_init(struct runnel_engine *engine, runnel_delivery deliver
 {
     struct rn_host *host = &engine->host;
 
-    *host = (struct rn_host){.fd = -1};
+    *host = (struct rn_host){.fd = -1, .closing_fd = -1};
     rn_mailbox_init(&host->mailbox, (int32_t)(engine->max_streams + RN_MAX_MODELS));
     rn_wake_init(&host->closed_wake);
     host->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (host->fd < 0)
         return RUNNEL_NO_MEMORY;
+    host->closing_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (host->closing_fd < 0)
+        goto fail_fd;
     if (init_outlets(engine) == RUNNEL_OK) {
         if (start_delivery(engine, delivery, manual) == RUNNEL_OK)
             return RUNNEL_OK;
         rn_pool_fini(&host->slots);
     }
     rn_free(&engine->heap, host->outlets);
+    close(host->closing_fd);
+fail_fd:
     close(host->fd);
     return RUNNEL_NO_MEMORY;
 }
@@ -546,5 +605,6 @@ void rn_host_fini(struct runnel_engine *engine)
             close_stream(engine, &host->outlets[i]);
     rn_pool_fini(&host->slots);
     rn_free(&engine->heap, host->outlets);
+    close(host->closing_fd);
     close(host->fd);
 }

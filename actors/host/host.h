@@ -22,6 +22,7 @@ enum rn_host_node { RN_HOST_STREAM = 1, RN_HOST_LOAD = 2 };
 struct rn_host {
     struct rn_mailbox mailbox;
     int fd;                      /* eventfd, non-blocking */
+    int closing_fd;              /* eventfd, readable once the engine is being freed: wakes runnel_engine_wait */
     struct rn_holder dispatcher; /* the thread that dispatches */
     struct rn_word closed;       /* the router has nothing left */
     struct rn_wake closed_wake;
@@ -55,9 +56,15 @@ void rn_host_load_news(struct runnel_model *model);
 /* The router's last word: everything has ended. */
 void rn_host_closed(struct runnel_engine *engine);
 
-/* Dispatches for the library itself (uv, delivery thread, engine_free). *freed: a callback asked for the
- * engine to be freed, and it was: do not touch it. */
-size_t rn_host_dispatch(struct runnel_engine *engine, size_t max_events, bool *freed);
+/* Dispatches, for whoever is allowed to. *free_wanted: a callback asked for the engine to be freed, and the caller is
+ * to call runnel_engine_free, from outside the engine's gate. */
+size_t rn_host_dispatch(struct runnel_engine *engine, size_t max_events, bool *free_wanted);
+
+/* Blocks until events wait or the time has passed (negative: never). OK, TIMEOUT, CLOSED: the engine is being freed. */
+runnel_status rn_host_wait(struct runnel_engine *engine, int64_t timeout_ms);
+
+/* Wakes all that sleep in rn_host_wait, for good. */
+void rn_host_wake_all(struct runnel_engine *engine);
 
 /* True inside a callback of this engine. */
 bool rn_host_in_callback(const struct runnel_engine *engine);

@@ -29,12 +29,14 @@ static void keep_alive_if_busy(struct rn_uv *uv)
 static void on_readable(uv_poll_t *poll, int status, int events)
 {
     struct rn_uv *uv = (struct rn_uv *)poll;
-    bool freed;
+    bool free_wanted;
 
     (void)status;
     (void)events;
-    rn_host_dispatch(uv->engine, EVENTS_PER_TURN, &freed);
-    if (!freed && uv->engine->host.uv == uv)
+    rn_host_dispatch(uv->engine, EVENTS_PER_TURN, &free_wanted);
+    if (free_wanted)
+        runnel_engine_free(uv->engine);
+    else if (uv->engine->host.uv == uv)
         keep_alive_if_busy(uv);
 }
 

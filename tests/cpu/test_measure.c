@@ -121,7 +121,7 @@ static void test_no_memory(void **state)
     rn_heap_init(&heap, &hook);
     team = rn_team_new(&heap, 1);
     assert_non_null(team);
-    assert_int_equal(rn_cpu_measure(&heap, team, &machine, &error), RUNNEL_NO_MEMORY);
+    assert_int_equal(rn_cpu_measure(&heap, team, NULL, NULL, &machine, &error), RUNNEL_NO_MEMORY);
     rn_team_free(team);
     assert_int_equal(rn_heap_bytes(&heap), 0);
 }
