@@ -125,9 +125,9 @@ static void fill_terminal(struct rn_cell *cell, struct rn_outlet *outlet, const 
     }
     cell->usage.prompt_tokens = request->n_prompt;
     cell->usage.cached_tokens = request->n_cached;
-    cell->usage.warm_tokens = request->n_lower[RN_LOWER_WARM];
-    cell->usage.cold_tokens = request->n_lower[RN_LOWER_COLD];
-    cell->usage.shared_tokens = request->n_lower[RN_LOWER_SHARED];
+    cell->usage.warm_tokens = request->n_lower[RN_TIER_WARM];
+    cell->usage.cold_tokens = request->n_lower[RN_TIER_COLD];
+    cell->usage.shared_tokens = request->n_lower[RN_TIER_SHARED];
     cell->usage.completion_tokens = request->n_tokens - request->n_prompt;
     cell->usage.drafted_tokens = request->n_drafted;
     cell->usage.accepted_tokens = request->n_accepted;

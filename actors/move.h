@@ -5,8 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "actors/lower.h"
-#include "cache/prefix_tree.h"
+#include "cache/store/tier.h"
 
 #define RN_MOVES 7u        /* one down, one that forgets or tends, one that listens, the others up */
 #define RN_MOVE_BLOCKS 8u  /* of one move: some milliseconds of packing, or one read each */
@@ -28,7 +27,7 @@ struct rn_move_item {
     bool idle;              /* the tier's: nobody else held the block when it was lent */
     uint8_t to;             /* down: bits of the tiers that shall have it */
     uint8_t has;            /* answer: bits of the tiers that have it */
-    uint8_t from;           /* answer to up: enum rn_lower_kind; RN_LOWERS: it did not arrive, nor those behind it */
+    uint8_t from;           /* answer to up: enum rn_tier_kind; RN_TIERS: it did not arrive, nor those behind it */
     struct rn_prefix_salt salt;
     int32_t *tokens; /* [block_tokens], the move's own memory */
 };
@@ -46,14 +45,14 @@ struct rn_move {
     uint8_t left[RN_MOVE_TOLD];
     /* Answer. */
     bool more;
-    uint8_t writes;            /* bits of the tiers into which can be written */
-    uint64_t us[RN_LOWERS];    /* up: time that the blocks of each took */
-    uint64_t spent_us;         /* processor time of all of it; while the mover is at it, when it began */
-    uint64_t bytes[RN_LOWERS]; /* packed bytes moved, to or from it */
-    uint64_t takes[RN_LOWERS]; /* bytes that the tier takes now */
-    uint32_t n_errors;         /* blocks that could not be put or did not arrive */
-    uint8_t refused;           /* bits of the tiers into which one could not be put */
-    uint8_t no_room;           /* LISTEN: bits of the tiers that can hardly keep more in mind */
+    uint8_t writes;           /* bits of the tiers into which can be written */
+    uint64_t us[RN_TIERS];    /* up: time that the blocks of each took */
+    uint64_t spent_us;        /* processor time of all of it; while the mover is at it, when it began */
+    uint64_t bytes[RN_TIERS]; /* packed bytes moved, to or from it */
+    uint64_t takes[RN_TIERS]; /* bytes that the tier takes now */
+    uint32_t n_errors;        /* blocks that could not be put or did not arrive */
+    uint8_t refused;          /* bits of the tiers into which one could not be put */
+    uint8_t no_room;          /* LISTEN: bits of the tiers that can hardly keep more in mind */
 };
 
 #endif

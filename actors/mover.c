@@ -70,8 +70,8 @@ static uint8_t has(const struct rn_mover_place *place)
 {
     uint8_t bits = 0;
 
-    for (unsigned kind = 0; kind < RN_LOWERS; kind++)
-        bits |= place->at[kind].handle != 0 ? RN_LOWER_BIT(kind) : 0;
+    for (unsigned kind = 0; kind < RN_TIERS; kind++)
+        bits |= place->at[kind].handle != 0 ? RN_TIER_BIT(kind) : 0;
     return bits;
 }
 
@@ -112,20 +112,21 @@ static void lose(struct rn_mover *mover, struct rn_mover_place *place, unsigned 
         rn_mover_will_tell(mover, place);
 }
 
-static void on_gone(void *user, enum rn_lower_kind kind, uint64_t handle)
+static void on_gone(void *user, uint64_t handle)
 {
-    struct rn_mover *mover = user;
+    const struct rn_mover_tier *tier = user;
+    struct rn_mover *mover = tier->mover;
+    unsigned kind = (unsigned)(tier - mover->tiers);
     uint32_t at = rn_mover_find_place(&mover->find[kind], handle);
 
     if (at != RN_MOVER_NO_PLACE)
         lose(mover, &mover->places[at], kind, true);
 }
 
-void rn_mover_let_go(struct rn_mover *mover, unsigned kind, uint64_t handle)
+void rn_mover_watch(struct rn_mover *mover, enum rn_tier_kind kind, struct rn_tier_store *store)
 {
-    const struct rn_lower_ops *ops = mover->lowers[kind].ops;
-
-    (ops->let_go != NULL ? ops->let_go : ops->forget)(&mover->lowers[kind], handle);
+    mover->tiers[kind] = (struct rn_mover_tier){mover, store};
+    rn_tier_store_watch(store, on_gone, &mover->tiers[kind]);
 }
 
 /* distrusted: it is to be gone for others too. */
@@ -135,9 +136,9 @@ static void forget_at(struct rn_mover *mover, struct rn_mover_place *place, unsi
 
     lose(mover, place, kind, false);
     if (handle != 0 && distrusted)
-        mover->lowers[kind].ops->forget(&mover->lowers[kind], handle);
+        rn_tier_store_forget(mover->tiers[kind].store, handle);
     else if (handle != 0)
-        rn_mover_let_go(mover, kind, handle);
+        rn_tier_store_let_go(mover->tiers[kind].store, handle);
 }
 
 struct rn_mover_place *rn_mover_take_place(struct rn_mover *mover, uint64_t shelf)
@@ -147,7 +148,7 @@ struct rn_mover_place *rn_mover_take_place(struct rn_mover *mover, uint64_t shel
     RN_CHECK(shelf != 0 && place_of(shelf) < mover->n_places);
     place = &mover->places[place_of(shelf)];
     if (place->shelf != shelf) {
-        for (unsigned kind = 0; kind < RN_LOWERS; kind++)
+        for (unsigned kind = 0; kind < RN_TIERS; kind++)
             forget_at(mover, place, kind, false);
         place->shelf = shelf;
     }
@@ -168,13 +169,13 @@ static size_t fetch(struct rn_mover *mover, const struct rn_move_item *item, con
             return 0;
         return rn_block_codec_pack(&mover->codec, mover->block, mover->payload);
     }
-    for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
-        struct rn_lower *lower = &mover->lowers[kind];
-        struct rn_lower_key key = {place->at[kind].parent, item->salt, item->tokens};
+    for (unsigned kind = 0; kind < RN_TIERS; kind++) {
+        struct rn_tier_store *store = mover->tiers[kind].store;
+        struct rn_tier_key key = {place->at[kind].parent, item->salt, item->tokens};
         uint64_t handle = place->at[kind].handle;
-        size_t n = handle != 0 ? lower->ops->payload_bytes(lower, handle) : 0;
+        size_t n = handle != 0 ? rn_tier_store_payload_bytes(store, handle) : 0;
 
-        if (n > 0 && n <= mover->payload_bytes && lower->ops->get(lower, handle, &key, mover->payload) == RUNNEL_OK)
+        if (n > 0 && n <= mover->payload_bytes && rn_tier_store_get(store, handle, &key, mover->payload) == RUNNEL_OK)
             return n;
     }
     return 0;
@@ -184,17 +185,17 @@ static size_t fetch(struct rn_mover *mover, const struct rn_move_item *item, con
 static bool put(struct rn_mover *mover, struct rn_move *move, const struct rn_move_item *item,
                 struct rn_mover_place *place, unsigned kind, size_t n)
 {
-    struct rn_lower *lower = &mover->lowers[kind];
+    struct rn_tier_store *store = mover->tiers[kind].store;
     const struct rn_mover_place *above = find_place(mover, item->parent);
-    struct rn_lower_key key = {item->parent, item->salt, item->tokens};
+    struct rn_tier_key key = {item->parent, item->salt, item->tokens};
     uint64_t handle = item->shelf;
 
-    if (lower->ops->durable) {
+    if (store->ops->durable) {
         key.parent = above != NULL ? above->at[kind].handle : 0;
         if (!item->first && key.parent == 0)
             return false;
     }
-    if (lower->ops->put(lower, &key, mover->payload, n, &handle) != RUNNEL_OK)
+    if (rn_tier_store_put(store, &key, mover->payload, n, &handle) != RUNNEL_OK)
         return false;
     rn_mover_set_at(mover, place, kind, handle, key.parent);
     move->bytes[kind] += n;
@@ -206,14 +207,14 @@ static void carry_down(struct rn_mover *mover, struct rn_move *move, struct rn_m
     struct rn_mover_place *place = rn_mover_take_place(mover, item->shelf);
     size_t n = 0;
 
-    for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
-        if ((item->to & RN_LOWER_BIT(kind)) == 0 || place->at[kind].handle != 0 || mover->lowers[kind].ops == NULL)
+    for (unsigned kind = 0; kind < RN_TIERS; kind++) {
+        if ((item->to & RN_TIER_BIT(kind)) == 0 || place->at[kind].handle != 0 || mover->tiers[kind].store == NULL)
             continue;
         if (n == 0)
             n = fetch(mover, item, place);
         if (n == 0 || !put(mover, move, item, place, kind, n)) {
             move->n_errors++;
-            move->refused |= (uint8_t)RN_LOWER_BIT(kind);
+            move->refused |= (uint8_t)RN_TIER_BIT(kind);
         }
     }
 }
@@ -235,12 +236,12 @@ static bool carry_from(struct rn_mover *mover, struct rn_move *move, const struc
                        struct rn_mover_place *place, unsigned kind)
 {
     struct rn_backend *backend = mover->context->backend;
-    struct rn_lower *lower = &mover->lowers[kind];
-    struct rn_lower_key key = {place->at[kind].parent, item->salt, item->tokens};
+    struct rn_tier_store *store = mover->tiers[kind].store;
+    struct rn_tier_key key = {place->at[kind].parent, item->salt, item->tokens};
     uint64_t begin = rn_now_us(mover->context->clock), handle = place->at[kind].handle;
-    size_t n = lower->ops->payload_bytes(lower, handle);
+    size_t n = rn_tier_store_payload_bytes(store, handle);
     runnel_status status =
-        n == 0 || n > mover->payload_bytes ? RUNNEL_NOT_FOUND : lower->ops->get(lower, handle, &key, mover->payload);
+        n == 0 || n > mover->payload_bytes ? RUNNEL_NOT_FOUND : rn_tier_store_get(store, handle, &key, mover->payload);
 
     if (status == RUNNEL_OK)
         status = rn_block_codec_unpack(&mover->codec, mover->payload, n, mover->block);
@@ -256,34 +257,34 @@ static bool carry_from(struct rn_mover *mover, struct rn_move *move, const struc
     return true;
 }
 
-/* From the nearest tier that gives it; RN_LOWERS: none does. */
+/* From the nearest tier that gives it; RN_TIERS: none does. */
 static uint8_t carry_up(struct rn_mover *mover, struct rn_move *move, struct rn_move_item *item)
 {
     struct rn_mover_place *place = find_place(mover, item->shelf);
 
-    for (uint8_t kind = 0; place != NULL && kind < RN_LOWERS; kind++)
+    for (uint8_t kind = 0; place != NULL && kind < RN_TIERS; kind++)
         if (place->at[kind].handle != 0 && carry_from(mover, move, item, place, kind))
             return kind;
-    return RN_LOWERS;
+    return RN_TIERS;
 }
 
 /* The disk may begin with those that only it has. */
 static void announce(struct rn_mover *mover, const struct rn_move *move)
 {
-    for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
+    for (unsigned kind = 0; kind < RN_TIERS; kind++) {
         uint64_t handles[RN_MOVE_BLOCKS];
         uint32_t n = 0;
 
-        if (mover->lowers[kind].ops == NULL || mover->lowers[kind].ops->will_get == NULL)
+        if (mover->tiers[kind].store == NULL)
             continue;
         for (uint32_t i = 0; i < move->n; i++) {
             const struct rn_mover_place *place = find_place(mover, move->items[i].shelf);
 
-            if (place != NULL && has(place) == RN_LOWER_BIT(kind))
+            if (place != NULL && has(place) == RN_TIER_BIT(kind))
                 handles[n++] = place->at[kind].handle;
         }
         if (n > 0)
-            mover->lowers[kind].ops->will_get(&mover->lowers[kind], handles, n);
+            rn_tier_store_will_get(mover->tiers[kind].store, handles, n);
     }
 }
 
@@ -296,14 +297,14 @@ static void up(struct rn_mover *mover, struct rn_move *move)
         struct rn_move_item *item = &move->items[i];
         const struct rn_mover_place *place;
 
-        item->from = good ? carry_up(mover, move, item) : RN_LOWERS;
-        good = item->from != RN_LOWERS;
+        item->from = good ? carry_up(mover, move, item) : RN_TIERS;
+        good = item->from != RN_TIERS;
         move->n_errors += !good;
         place = find_place(mover, item->shelf);
         item->has = place != NULL ? has(place) : 0;
-        for (unsigned kind = 0; good && kind < RN_LOWERS; kind++) /* in order: what comes last goes first */
+        for (unsigned kind = 0; good && kind < RN_TIERS; kind++) /* in order: what comes last goes first */
             if (place->at[kind].handle != 0)
-                mover->lowers[kind].ops->used(&mover->lowers[kind], place->at[kind].handle);
+                rn_tier_store_used(mover->tiers[kind].store, place->at[kind].handle);
     }
 }
 
@@ -314,7 +315,7 @@ static void forget(struct rn_mover *mover, const struct rn_move *move)
     for (uint32_t i = 0; i < move->n_told; i++) {
         struct rn_mover_place *place = find_place(mover, move->told[i]);
 
-        for (unsigned kind = 0; place != NULL && kind < RN_LOWERS; kind++)
+        for (unsigned kind = 0; place != NULL && kind < RN_TIERS; kind++)
             forget_at(mover, place, kind, move->left[i] != 0);
         if (place != NULL)
             place->shelf = 0;
@@ -336,15 +337,15 @@ static void tell_lost(struct rn_mover *mover, struct rn_move *move)
 
 static void tell_errors(struct rn_mover *mover)
 {
-    for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
-        struct rn_lower *lower = &mover->lowers[kind];
+    for (unsigned kind = 0; kind < RN_TIERS; kind++) {
+        struct rn_tier_store *store = mover->tiers[kind].store;
         runnel_error error;
 
-        if (lower->ops == NULL || lower->ops->error == NULL || mover->told[kind] || !lower->ops->error(lower, &error))
+        if (store == NULL || mover->told[kind] || !rn_tier_store_error(store, &error))
             continue;
         mover->told[kind] = true;
         rn_log(mover->context->log, RUNNEL_LOG_WARNING, "%s: the %s cache tier: %s", mover->context->metrics->name,
-               lower->ops->name, error.message);
+               store->ops->name, error.message);
     }
 }
 
@@ -357,14 +358,14 @@ static bool has_time(const struct rn_move *move)
 void rn_mover_answer(struct rn_mover *mover, struct rn_move *move, struct rn_msg *msg)
 {
     move->more = false;
-    for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
-        struct rn_lower *lower = &mover->lowers[kind];
+    for (unsigned kind = 0; kind < RN_TIERS; kind++) {
+        struct rn_tier_store *store = mover->tiers[kind].store;
 
-        if (lower->ops == NULL)
+        if (store == NULL)
             continue;
-        if (lower->ops->tend != NULL && has_time(move))
-            move->more |= lower->ops->tend(lower);
-        move->takes[kind] = lower->ops->bytes(lower);
+        if (has_time(move))
+            move->more |= rn_tier_store_tend(store);
+        move->takes[kind] = rn_tier_store_bytes(store);
     }
     move->writes = rn_mover_writes(mover);
     tell_lost(mover, move);
@@ -424,8 +425,8 @@ uint8_t rn_mover_tiers(const struct rn_mover *mover)
 {
     uint8_t bits = 0;
 
-    for (unsigned kind = 0; kind < RN_LOWERS; kind++)
-        bits |= mover->lowers[kind].ops != NULL ? RN_LOWER_BIT(kind) : 0;
+    for (unsigned kind = 0; kind < RN_TIERS; kind++)
+        bits |= mover->tiers[kind].store != NULL ? RN_TIER_BIT(kind) : 0;
     return bits;
 }
 
@@ -433,10 +434,10 @@ uint8_t rn_mover_writes(const struct rn_mover *mover)
 {
     uint8_t bits = 0;
 
-    for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
-        const struct rn_lower *lower = &mover->lowers[kind];
+    for (unsigned kind = 0; kind < RN_TIERS; kind++) {
+        const struct rn_tier_store *store = mover->tiers[kind].store;
 
-        bits |= lower->ops != NULL && lower->ops->writes(lower) ? RN_LOWER_BIT(kind) : 0;
+        bits |= store != NULL && rn_tier_store_writes(store) ? RN_TIER_BIT(kind) : 0;
     }
     return bits;
 }
@@ -445,9 +446,5 @@ void rn_mover_actor_init(struct rn_mover *mover, const struct rn_context *contex
 {
     mover->context = context;
     mover->first_lost = RN_MOVER_NO_PLACE;
-    for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
-        mover->lowers[kind].gone = on_gone;
-        mover->lowers[kind].user = mover;
-    }
     rn_actor_init(&mover->actor, context->runtime, &mover_class, RN_MOVES + 1);
 }

@@ -24,10 +24,10 @@
 #ifndef RN_ACTORS_MOVER_H
 #define RN_ACTORS_MOVER_H
 
-#include "actors/lower.h"
 #include "actors/move.h"
 #include "actors/runtime/runtime.h"
 #include "cache/block_codec.h"
+#include "cache/store/tier.h"
 
 struct rn_context;
 
@@ -36,7 +36,7 @@ struct rn_mover_place {
     uint64_t shelf;
     struct {
         uint64_t handle, parent;
-    } at[RN_LOWERS];
+    } at[RN_TIERS];
     uint32_t next_lost; /* list of those to be told of */
     bool lost;
 };
@@ -54,15 +54,18 @@ struct rn_mover {
     struct rn_actor actor; /* first */
     struct rn_lone *lone;  /* NULL: no tier is there, or a manual engine */
     const struct rn_context *context;
-    struct rn_lower lowers[RN_LOWERS];
-    bool told[RN_LOWERS]; /* an error of it is in the log */
+    struct rn_mover_tier {
+        struct rn_mover *mover;
+        struct rn_tier_store *store; /* NULL: this tier is not there */
+    } tiers[RN_TIERS];
+    bool told[RN_TIERS]; /* an error of it is in the log */
     struct rn_block_codec codec;
     size_t block_bytes, payload_bytes;
     void *block;                   /* [block_bytes] */
     void *payload;                 /* [payload_bytes]: the most that packing makes */
     struct rn_mover_place *places; /* [n_places] */
     uint32_t n_places;
-    struct rn_mover_find find[RN_LOWERS];
+    struct rn_mover_find find[RN_TIERS];
     uint32_t first_lost;
     struct rn_move *listener; /* LISTEN, while it stays here; NULL */
     uint64_t listen_at_us;    /* not before */
@@ -74,7 +77,7 @@ struct rn_mover {
 
 /* A record that a tier had when it was opened: the tier actor gives it a number, perhaps one that it has given already
  * for another tier (0: it does not take it). `parent`: that of the block before, 0: it is the first. */
-typedef uint64_t rn_mover_adopt_fn(void *user, enum rn_lower_kind kind, const struct rn_cold_record *record,
+typedef uint64_t rn_mover_adopt_fn(void *user, enum rn_tier_kind kind, const struct rn_tier_record *record,
                                    uint64_t parent);
 
 /* How many numbers the shelf should have for the model's options; 0: no lower tier is asked for, or there can be none
@@ -109,8 +112,8 @@ void rn_mover_set_at(struct rn_mover *mover, struct rn_mover_place *place, unsig
 /* The tier will be told what the place has. */
 void rn_mover_will_tell(struct rn_mover *mover, struct rn_mover_place *place);
 
-/* The record is not asked for any more under this handle. */
-void rn_mover_let_go(struct rn_mover *mover, unsigned kind, uint64_t handle);
+/* The tier is there from now on, and what it loses is told of. */
+void rn_mover_watch(struct rn_mover *mover, enum rn_tier_kind kind, struct rn_tier_store *store);
 
 /* Sends the move to the tier, with what is to be told besides, in that message. */
 void rn_mover_answer(struct rn_mover *mover, struct rn_move *move, struct rn_msg *msg);

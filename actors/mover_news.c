@@ -21,31 +21,21 @@ struct hearing {
     unsigned kind;
 };
 
-static bool listens(const struct rn_lower *lower)
+static bool listens(const struct rn_tier_store *store)
 {
-    return lower->ops != NULL && lower->ops->news != NULL && lower->ops->listens(lower);
+    return store != NULL && rn_tier_store_listens(store);
 }
 
 bool rn_mover_listens(const struct rn_mover *mover)
 {
     bool any = false;
 
-    for (unsigned kind = 0; kind < RN_LOWERS; kind++)
-        any |= listens(&mover->lowers[kind]);
+    for (unsigned kind = 0; kind < RN_TIERS; kind++)
+        any |= listens(mover->tiers[kind].store);
     return any;
 }
 
 /* ---- What comes back ---- */
-
-static void decline(struct rn_mover *mover, unsigned kind, uint64_t handle)
-{
-    const struct rn_lower_ops *ops = mover->lowers[kind].ops;
-
-    if (ops->decline != NULL)
-        ops->decline(&mover->lowers[kind], handle);
-    else
-        rn_mover_let_go(mover, kind, handle);
-}
 
 static void take_in(struct rn_mover *mover, const struct rn_move_item *item, uint64_t handle, uint64_t parent)
 {
@@ -53,7 +43,7 @@ static void take_in(struct rn_mover *mover, const struct rn_move_item *item, uin
     bool known = rn_mover_find_place(&mover->find[item->from], handle) != RN_MOVER_NO_PLACE;
 
     if (!known && (place == NULL || place->at[item->from].handle != 0)) { /* put there by this engine meanwhile */
-        decline(mover, item->from, handle);
+        rn_tier_store_decline(mover->tiers[item->from].store, handle);
         return;
     }
     if (!known)
@@ -81,7 +71,7 @@ static uint32_t find_item(const struct hearing *hearing, uint64_t handle)
     return RN_MOVE_NO_ITEM;
 }
 
-static void on_record(void *user, const struct rn_cold_record *record)
+static void on_record(void *user, const struct rn_tier_record *record)
 {
     struct hearing *hearing = user;
     struct rn_mover *mover = hearing->mover;
@@ -106,14 +96,14 @@ static void on_record(void *user, const struct rn_cold_record *record)
 static bool hear(struct rn_mover *mover, struct rn_move *move, unsigned kind)
 {
     struct hearing hearing = {mover, move, kind};
-    struct rn_lower *lower = &mover->lowers[kind];
-    struct rn_lower_news what;
+    struct rn_tier_store *store = mover->tiers[kind].store;
+    bool more, no_room;
 
-    if (!listens(lower) || move->n == RN_MOVE_BLOCKS)
-        return listens(lower);
-    what = lower->ops->news(lower, RN_MOVE_BLOCKS - move->n, on_record, &hearing);
-    move->no_room |= what.no_room ? RN_LOWER_BIT(kind) : 0;
-    return what.more;
+    if (!listens(store) || move->n == RN_MOVE_BLOCKS)
+        return listens(store);
+    rn_tier_store_news(store, RN_MOVE_BLOCKS - move->n, on_record, &hearing, &more, &no_room);
+    move->no_room |= no_room ? RN_TIER_BIT(kind) : 0;
+    return more;
 }
 
 static void send_listener(struct rn_mover *mover)
@@ -136,7 +126,7 @@ void rn_mover_give_listener(struct rn_mover *mover)
 /* The writer of the folder has gone, and this engine has its place. */
 static void tell_writer(const struct rn_mover *mover, uint8_t writes)
 {
-    if ((rn_mover_writes(mover) & ~writes & RN_LOWER_BIT(RN_LOWER_COLD)) != 0)
+    if ((rn_mover_writes(mover) & ~writes & RN_TIER_BIT(RN_TIER_COLD)) != 0)
         rn_log(mover->context->log, RUNNEL_LOG_INFO,
                "%s: the engine that wrote to the cache folder has ended; this one writes now",
                mover->context->metrics->name);
@@ -154,9 +144,9 @@ void rn_mover_listen(struct rn_mover *mover)
         return;
     move->spent_us = rn_spent_us(clock);
     move->no_room = 0;
-    for (unsigned i = 0; i < RN_LOWERS; i++)
-        more |= hear(mover, move, (mover->first_heard + i) % RN_LOWERS);
-    mover->first_heard = (mover->first_heard + 1) % RN_LOWERS;
+    for (unsigned i = 0; i < RN_TIERS; i++)
+        more |= hear(mover, move, (mover->first_heard + i) % RN_TIERS);
+    mover->first_heard = (mover->first_heard + 1) % RN_TIERS;
     spent_us = SPENT_PART * (rn_spent_us(clock) - move->spent_us);
     took_us = TIME_PART * (rn_now_us(clock) - begin_us);
     spent_us = spent_us > took_us ? spent_us : took_us;

@@ -6,7 +6,9 @@
 #include "actors/prints.h"
 #include "actors/runtime/lone.h"
 #include "base/status.h"
+#include "cache/store/cold_store.h"
 #include "cache/store/redis_store.h"
+#include "cache/store/warm_store.h"
 #include "model/kv.h"
 
 #define COLD_BYTES ((uint64_t)8 << 30) /* where there is a folder and no size is given */
@@ -72,12 +74,12 @@ static enum rn_codec_method method_of(const struct rn_context *context)
 
 struct opening {
     struct rn_mover *mover;
-    enum rn_lower_kind kind;
+    enum rn_tier_kind kind;
     rn_mover_adopt_fn *adopt;
     void *user;
 };
 
-static void on_record(void *user, const struct rn_cold_record *record)
+static void on_record(void *user, const struct rn_tier_record *record)
 {
     struct opening *opening = user;
     struct rn_mover *mover = opening->mover;
@@ -96,11 +98,11 @@ static void on_record(void *user, const struct rn_cold_record *record)
     rn_mover_find_add(&mover->find[opening->kind], record->handle, at);
 }
 
-static struct rn_cold_id id_of(const struct rn_mover *mover)
+static struct rn_tier_id id_of(const struct rn_mover *mover)
 {
     const struct rn_context *context = mover->context;
     const struct rn_session_prints *prints = rn_session_prints_of(context);
-    struct rn_cold_id id = {.model = prints->model,
+    struct rn_tier_id id = {.model = prints->model,
                             .kv = prints->kv,
                             .block_tokens = context->limits->block_tokens,
                             .block_bytes = mover->block_bytes};
@@ -109,17 +111,34 @@ static struct rn_cold_id id_of(const struct rn_mover *mover)
     return id;
 }
 
+static runnel_status open_warm(struct rn_mover *mover, runnel_error *error)
+{
+    const struct rn_context *context = mover->context;
+    const struct rn_warm_options options = {.max_bytes = context->options->cache_warm_bytes,
+                                            .block_tokens = context->limits->block_tokens,
+                                            .payload_bytes = mover->payload_bytes};
+    struct rn_warm_store *store;
+    runnel_status status = rn_warm_store_open(context->heap, &options, &store, error);
+
+    if (status == RUNNEL_OK)
+        rn_mover_watch(mover, RN_TIER_WARM, rn_warm_store_tier(store));
+    return status;
+}
+
 static void open_cold(struct rn_mover *mover, rn_mover_adopt_fn *adopt, void *user)
 {
     const struct rn_context *context = mover->context;
-    struct opening opening = {mover, RN_LOWER_COLD, adopt, user};
-    struct rn_cold_id id = id_of(mover);
+    struct opening opening = {mover, RN_TIER_COLD, adopt, user};
+    struct rn_tier_id id = id_of(mover);
     struct rn_cold_limits limits = {.max_bytes = cold_bytes(context),
                                     .max_records = places_in(context, cold_bytes(context), SMALLER_COLD)};
+    struct rn_cold_store *store;
     runnel_error error = {0};
 
-    if (rn_lower_open_cold(&mover->lowers[RN_LOWER_COLD], context->heap, context->cold_io, context->options->cache_dir,
-                           &id, &limits, on_record, &opening, &error) != RUNNEL_OK)
+    if (rn_cold_store_open(context->heap, context->cold_io, context->options->cache_dir, &id, &limits, on_record,
+                           &opening, &store, &error) == RUNNEL_OK)
+        rn_mover_watch(mover, RN_TIER_COLD, rn_cold_store_tier(store));
+    else
         rn_log(context->log, RUNNEL_LOG_WARNING, "%s: there is no cold cache tier: %s", context->metrics->name,
                error.message);
 }
@@ -127,7 +146,7 @@ static void open_cold(struct rn_mover *mover, rn_mover_adopt_fn *adopt, void *us
 /* The address or a certificate is wrong: that is the caller's error. That nobody answers there is not. */
 static runnel_status open_shared(struct rn_mover *mover, rn_mover_adopt_fn *adopt, void *user, runnel_error *error)
 {
-    struct opening opening = {mover, RN_LOWER_SHARED, adopt, user};
+    struct opening opening = {mover, RN_TIER_SHARED, adopt, user};
     const runnel_model_options *given = mover->context->options;
     const struct rn_redis_options options = {
         .url = given->cache_shared,
@@ -136,20 +155,21 @@ static runnel_status open_shared(struct rn_mover *mover, rn_mover_adopt_fn *adop
         .payload_bytes = mover->payload_bytes,
         .max_records = SHARED_PLACES,
     };
+    struct rn_redis_store *store;
+    runnel_status status = rn_redis_store_open(mover->context->heap, &options, on_record, &opening, &store, error);
 
-    return rn_lower_open_shared(&mover->lowers[RN_LOWER_SHARED], mover->context->heap, &options, on_record, &opening,
-                                error);
+    if (status == RUNNEL_OK)
+        rn_mover_watch(mover, RN_TIER_SHARED, rn_redis_store_tier(store));
+    return status;
 }
 
 static runnel_status open_tiers(struct rn_mover *mover, rn_mover_adopt_fn *adopt, void *user, runnel_error *error)
 {
     const struct rn_context *context = mover->context;
-    const struct rn_backend_limits *limits = context->limits;
     runnel_status status = RUNNEL_OK;
 
     if (context->options->cache_warm_bytes > 0)
-        status = rn_lower_open_warm(&mover->lowers[RN_LOWER_WARM], context->heap, context->options->cache_warm_bytes,
-                                    limits->block_tokens, mover->payload_bytes, error);
+        status = open_warm(mover, error);
     if (status == RUNNEL_OK && cold_bytes(context) > 0)
         open_cold(mover, adopt, user);
     if (status == RUNNEL_OK && mover->context->options->cache_shared != NULL)
@@ -174,7 +194,7 @@ static bool take_memory(struct rn_mover *mover)
     struct rn_heap *heap = mover->context->heap;
     bool good = true;
 
-    for (unsigned kind = 0; kind < RN_LOWERS; kind++)
+    for (unsigned kind = 0; kind < RN_TIERS; kind++)
         good = take_find(mover, &mover->find[kind]) && good;
     mover->places = rn_calloc(heap, mover->n_places, sizeof mover->places[0]);
     mover->block = rn_alloc(heap, mover->block_bytes, 1);
@@ -223,9 +243,8 @@ void rn_mover_fini(struct rn_mover *mover)
     struct rn_heap *heap = mover->context->heap;
 
     rn_lone_free(mover->lone);
-    for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
-        if (mover->lowers[kind].ops != NULL)
-            mover->lowers[kind].ops->close(&mover->lowers[kind]);
+    for (unsigned kind = 0; kind < RN_TIERS; kind++) {
+        rn_tier_store_close(mover->tiers[kind].store);
         rn_free(heap, mover->find[kind].slots);
     }
     rn_block_codec_fini(&mover->codec);

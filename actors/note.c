@@ -77,7 +77,7 @@ void rn_note_admitted(struct rn_actor *tier, struct rn_request *request)
     rn_metrics_time(metrics, RN_TIMING_QUEUE, request->admitted_us - request->submitted_us);
     rn_metrics_count(metrics, RN_COUNT_PREFIX_QUERIES, request->n_prompt);
     rn_metrics_count(metrics, RN_COUNT_PREFIX_HITS, request->n_cached);
-    for (unsigned kind = 0; kind < RN_LOWERS; kind++)
+    for (unsigned kind = 0; kind < RN_TIERS; kind++)
         rn_metrics_count(metrics, (enum rn_count)(RN_COUNT_WARM_HITS + kind), request->n_lower[kind]);
     enter(tier, request, RN_PHASE_PREFILL, request->admitted_us);
 }

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "actors/lower.h"
+#include "cache/store/tier.h"
 #include "base/alloc.h"
 #include "runnel.h"
 #include "sampling/proposer.h"
@@ -119,7 +119,7 @@ struct rn_request {
     runnel_finish finish;
     runnel_error error;
     uint32_t n_cached;
-    uint32_t n_lower[RN_LOWERS]; /* of them, those that came up for it from each lower tier */
+    uint32_t n_lower[RN_TIERS]; /* of them, those that came up for it from each lower tier */
     uint64_t submitted_us, admitted_us, first_token_us, end_us; /* of the engine's clock; 0: not reached */
     uint64_t last_token_us;
     enum rn_phase phase;

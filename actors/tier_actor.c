@@ -280,7 +280,7 @@ static void note_lower(struct rn_tier *tier, struct rn_request *request)
 {
     uint32_t left = request->n_cached;
 
-    for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
+    for (unsigned kind = 0; kind < RN_TIERS; kind++) {
         uint32_t n = tier->passages[request->slot].n_from[kind] * tier->context->limits->block_tokens;
 
         request->n_lower[kind] = n < left ? n : left;

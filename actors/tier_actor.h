@@ -54,7 +54,7 @@ struct rn_passage {
     bool preempting;                /* PREEMPT was sent */
     bool promoted;                  /* a promotion was begun for its admission */
     struct rn_promotion *promotion; /* that one, while it is under way */
-    uint32_t n_from[RN_LOWERS];     /* blocks that it has brought up */
+    uint32_t n_from[RN_TIERS];      /* blocks that it has brought up */
     uint32_t n_timed;               /* positions known to be computed, and when that was told: for tier_cost.h */
     uint64_t timed_us;
     bool timed; /* it has been told of before: what lies between was spent computing */

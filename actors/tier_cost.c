@@ -83,7 +83,7 @@ uint32_t rn_tier_cost_reload(const struct rn_tier_cost *cost, uint32_t block_tok
     uint64_t computing_us = rn_tier_cost_of_computing(cost, 0, 1, block_tokens);
     float slowest_us = 0, quarters;
 
-    for (unsigned kind = 0; kind < RN_LOWERS; kind++)
+    for (unsigned kind = 0; kind < RN_TIERS; kind++)
         slowest_us = cost->block_us[kind] > slowest_us ? cost->block_us[kind] : slowest_us;
     if (computing_us == 0 || slowest_us == 0)
         return RN_PREFIX_QUARTERS;

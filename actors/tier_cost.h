@@ -9,13 +9,13 @@
 
 #include <stdint.h>
 
-#include "actors/lower.h"
+#include "cache/store/tier.h"
 
 #define RN_COST_DEPTHS 32u
 
 struct rn_tier_cost {
     float token_us[RN_COST_DEPTHS]; /* 0: not known */
-    float block_us[RN_LOWERS];
+    float block_us[RN_TIERS];
 };
 
 /* n tokens up to that position have been computed in so long. `waited`: that may hold a wait for a lane, too; it counts

@@ -7,7 +7,7 @@
 #include "base/check.h"
 
 /* Of a block that the tree does not know: a node without a block, and its number. 0: there is no room. */
-static uint64_t add(struct rn_tier *tier, enum rn_lower_kind kind, struct rn_prefix_salt salt,
+static uint64_t add(struct rn_tier *tier, enum rn_tier_kind kind, struct rn_prefix_salt salt,
                     struct rn_prefix_ref parent, const int32_t *tokens)
 {
     struct rn_shelf *shelf = &tier->shelf;
@@ -21,11 +21,11 @@ static uint64_t add(struct rn_tier *tier, enum rn_lower_kind kind, struct rn_pre
         rn_shelf_free_place(shelf, place);
         return 0;
     }
-    place->has = RN_LOWER_BIT(kind);
+    place->has = RN_TIER_BIT(kind);
     return number;
 }
 
-uint64_t rn_tier_adopt(void *user, enum rn_lower_kind kind, const struct rn_cold_record *record, uint64_t parent)
+uint64_t rn_tier_adopt(void *user, enum rn_tier_kind kind, const struct rn_tier_record *record, uint64_t parent)
 {
     struct rn_tier *tier = user;
     const struct rn_shelf_place *above = rn_shelf_place_of(&tier->shelf, parent);
@@ -39,7 +39,7 @@ uint64_t rn_tier_adopt(void *user, enum rn_lower_kind kind, const struct rn_cold
     if (!rn_prefix_tree_child(&tier->tree, record->salt, at, record->tokens, &node))
         return add(tier, kind, record->salt, at, record->tokens);
     rn_prefix_tree_look(&tier->tree, node, &view); /* another tier has it too */
-    rn_shelf_place_of(&tier->shelf, view.handle)->has |= RN_LOWER_BIT(kind);
+    rn_shelf_place_of(&tier->shelf, view.handle)->has |= RN_TIER_BIT(kind);
     return view.handle;
 }
 
@@ -75,7 +75,7 @@ static uint64_t adopt_item(struct rn_tier *tier, const struct rn_move *move, str
     if (rn_prefix_tree_child(&tier->tree, item->salt, at, item->tokens, &node))
         return number_of(tier, node);
     item->idle = true;
-    return add(tier, (enum rn_lower_kind)item->from, item->salt, at, item->tokens);
+    return add(tier, (enum rn_tier_kind)item->from, item->salt, at, item->tokens);
 }
 
 /* News never push out what is of any other use: numbers are not made for them as they are for copies. */

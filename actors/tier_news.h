@@ -11,7 +11,7 @@
 #include "actors/tier_shelf.h"
 
 /* rn_mover_adopt_fn. Before the first message. */
-uint64_t rn_tier_adopt(void *user, enum rn_lower_kind kind, const struct rn_cold_record *record, uint64_t parent);
+uint64_t rn_tier_adopt(void *user, enum rn_tier_kind kind, const struct rn_tier_record *record, uint64_t parent);
 
 /* The model's actors are there, and a tier may have news: the mover shall listen. */
 void rn_tier_listen(struct rn_tier *tier);

@@ -276,11 +276,11 @@ static void publish(struct rn_tier *tier, struct rn_promotion *p, const struct r
 
 static void learn(struct rn_tier *tier, const struct rn_move *move, uint32_t n_good)
 {
-    uint32_t n[RN_LOWERS] = {0};
+    uint32_t n[RN_TIERS] = {0};
 
     for (uint32_t i = 0; i < n_good; i++)
         n[move->items[i].from]++;
-    for (unsigned kind = 0; kind < RN_LOWERS; kind++)
+    for (unsigned kind = 0; kind < RN_TIERS; kind++)
         rn_tier_cost_moved(&tier->shelf.cost, kind, n[kind], move->us[kind]);
     rn_prefix_tree_set_reload(&tier->tree, rn_tier_cost_reload(&tier->shelf.cost, block_tokens(tier)));
 }
@@ -303,7 +303,7 @@ void rn_tier_promoted(struct rn_tier *tier, struct rn_move *move)
     uint32_t n_good = 0, blocks[RN_MOVE_BLOCKS];
 
     RN_CHECK(p->busy);
-    while (n_good < move->n && move->items[n_good].from != RN_LOWERS)
+    while (n_good < move->n && move->items[n_good].from != RN_TIERS)
         n_good++;
     learn(tier, move, n_good);
     earn(tier, p, move, n_good);

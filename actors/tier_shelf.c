@@ -85,7 +85,7 @@ void rn_tier_shelf_settle(struct rn_tier *tier, uint64_t number, uint8_t has)
 
     if (place == NULL || place->writing)
         return;
-    if ((place->has & ~has & RN_LOWER_BIT(RN_LOWER_WARM)) != 0)
+    if ((place->has & ~has & RN_TIER_BIT(RN_TIER_WARM)) != 0)
         place->pushed = true;
     place->has = has;
     if (has == 0)
@@ -279,7 +279,7 @@ static uint32_t lacking(struct rn_tier *tier, struct rn_prefix_ref node, uint8_t
 
 static uint8_t lasting(const struct rn_shelf *shelf)
 {
-    return shelf->tiers & shelf->writes & (uint8_t) ~(RN_LOWER_BIT(RN_LOWER_WARM) | shelf->refused);
+    return shelf->tiers & shelf->writes & (uint8_t) ~(RN_TIER_BIT(RN_TIER_WARM) | shelf->refused);
 }
 
 static uint32_t depth_of(const struct rn_tier *tier, struct rn_prefix_ref node)
@@ -350,7 +350,7 @@ static bool needs_copy(const struct rn_tier *tier, const struct rn_prefix_view *
 
     if (view->state != RN_PREFIX_READY)
         return false;
-    return place == NULL || ((place->has & RN_LOWER_BIT(RN_LOWER_WARM)) == 0 && !place->pushed && !place->writing);
+    return place == NULL || ((place->has & RN_TIER_BIT(RN_TIER_WARM)) == 0 && !place->pushed && !place->writing);
 }
 
 /* Two of the oldest may have the same block before them. */
@@ -392,14 +392,14 @@ static void send_oldest(struct rn_tier *tier)
     for (uint32_t i = 0; i < n_oldest && n < most_lent(tier) && n_looks < LOOKS; i++)
         n = add_prefix(tier, oldest[i], nodes, n, &n_looks);
     if (n > 0)
-        send_down(tier, nodes, n, RN_LOWER_BIT(RN_LOWER_WARM), false);
+        send_down(tier, nodes, n, RN_TIER_BIT(RN_TIER_WARM), false);
     if (!tier->shelf.down_out)
         tier->shelf.calm = tier->tree.now;
 }
 
 static bool is_filling(const struct rn_tier *tier)
 {
-    return (tier->shelf.tiers & RN_LOWER_BIT(RN_LOWER_WARM)) != 0 && tier->shelf.calm != tier->tree.now &&
+    return (tier->shelf.tiers & RN_TIER_BIT(RN_TIER_WARM)) != 0 && tier->shelf.calm != tier->tree.now &&
            tier->pool.n_free < tier->pool.n_blocks / 2;
 }
 
@@ -576,7 +576,7 @@ static void settle_item(struct rn_tier *tier, struct rn_move_item *item)
     if (place == NULL)
         return;
     place->writing = false;
-    if ((item->to & ~item->has & RN_LOWER_BIT(RN_LOWER_WARM)) != 0)
+    if ((item->to & ~item->has & RN_TIER_BIT(RN_TIER_WARM)) != 0)
         place->pushed = true; /* it is too small, or did not take it */
     rn_tier_shelf_settle(tier, item->shelf, item->has);
 }
@@ -618,7 +618,7 @@ static void pay(struct rn_tier *tier, const struct rn_move *move)
 
 static void count(struct rn_tier *tier, const struct rn_move *move)
 {
-    for (unsigned kind = 0; kind < RN_LOWERS; kind++) {
+    for (unsigned kind = 0; kind < RN_TIERS; kind++) {
         rn_note_moved(tier->context, kind, move->kind == RN_MOVE_UP, move->bytes[kind],
                       (int64_t)move->takes[kind] - (int64_t)tier->shelf.taken[kind]);
         tier->shelf.taken[kind] = move->takes[kind];
@@ -628,7 +628,7 @@ static void count(struct rn_tier *tier, const struct rn_move *move)
 
 static void take_writes(struct rn_tier *tier, uint8_t writes)
 {
-    const uint8_t cold = RN_LOWER_BIT(RN_LOWER_COLD);
+    const uint8_t cold = RN_TIER_BIT(RN_TIER_COLD);
 
     rn_note_cold_writes(tier->context, ((writes & cold) != 0) - ((tier->shelf.writes & cold) != 0));
     tier->shelf.writes = writes;
@@ -708,7 +708,7 @@ void rn_tier_shelf_fini(struct rn_tier *tier)
     struct rn_heap *heap = tier->context->heap;
     struct rn_shelf *shelf = &tier->shelf;
 
-    for (unsigned kind = 0; kind < RN_LOWERS; kind++)
+    for (unsigned kind = 0; kind < RN_TIERS; kind++)
         rn_note_moved(tier->context, kind, false, 0, -(int64_t)shelf->taken[kind]);
     take_writes(tier, 0);
     rn_free(heap, shelf->places);

@@ -109,7 +109,7 @@ struct rn_shelf {
     bool unpaid;         /* there was something to copy, and no money */
     bool *unproven;      /* [blocks of the pool]: computed by a request that has not left */
     struct rn_doorkeeper door;
-    uint64_t taken[RN_LOWERS]; /* bytes of the tiers, as told to the metrics */
+    uint64_t taken[RN_TIERS]; /* bytes of the tiers, as told to the metrics */
 };
 
 /* NO_MEMORY: nothing is held. n_places 0: there are no lower tiers. Before the tree. */

@@ -101,7 +101,7 @@ static void measure_disk(const char *folder, size_t megabytes)
 static struct rn_cold_store *open_store(struct rn_heap *heap, const char *folder)
 {
     const struct rn_cold_limits limits = {.max_bytes = (uint64_t)1 << 40};
-    struct rn_cold_id id = {.block_tokens = TOKENS, .block_bytes = 98304, .name = "bench"};
+    struct rn_tier_id id = {.block_tokens = TOKENS, .block_bytes = 98304, .name = "bench"};
     struct rn_cold_store *store;
 
     RN_CHECK(rn_cold_store_open(heap, NULL, folder, &id, &limits, NULL, NULL, &store, NULL) == RUNNEL_OK);
@@ -122,8 +122,10 @@ static void append(struct rn_cold_store *store, size_t n, unsigned char *payload
     for (size_t i = 0; i < n; i++) {
         tokens_of(i, tokens);
         memcpy(payload, &i, sizeof i);
-        RN_CHECK(rn_cold_store_append(store, i % CHAIN == 0 ? 0 : handles[i - 1], (struct rn_prefix_salt){{0, 0}},
-                                      tokens, payload, bytes, &handles[i]) == RUNNEL_OK);
+        RN_CHECK(rn_tier_store_put(rn_cold_store_tier(store),
+                                   &(struct rn_tier_key){i % CHAIN == 0 ? 0 : handles[i - 1],
+                                                         (struct rn_prefix_salt){{0, 0}}, tokens},
+                                   payload, bytes, &handles[i]) == RUNNEL_OK);
     }
 }
 
@@ -133,10 +135,13 @@ static void read_all(struct rn_cold_store *store, size_t n, unsigned char *paylo
 
     for (size_t i = 0; i < n; i++) {
         if (i % AHEAD == 0)
-            rn_cold_store_will_read(store, handles + i, (uint32_t)(n - i < 2 * AHEAD ? n - i : 2 * AHEAD));
+            rn_tier_store_will_get(rn_cold_store_tier(store), handles + i,
+                                   (uint32_t)(n - i < 2 * AHEAD ? n - i : 2 * AHEAD));
         tokens_of(i, tokens);
-        RN_CHECK(rn_cold_store_read(store, handles[i], i % CHAIN == 0 ? 0 : handles[i - 1],
-                                    (struct rn_prefix_salt){{0, 0}}, tokens, payload) == RUNNEL_OK);
+        RN_CHECK(rn_tier_store_get(rn_cold_store_tier(store), handles[i],
+                                   &(struct rn_tier_key){i % CHAIN == 0 ? 0 : handles[i - 1],
+                                                         (struct rn_prefix_salt){{0, 0}}, tokens},
+                                   payload) == RUNNEL_OK);
         RN_CHECK(memcmp(payload, &i, sizeof i) == 0);
     }
 }

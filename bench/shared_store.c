@@ -55,8 +55,9 @@ static void put_all(struct rn_redis_store *store, uint32_t round, uint32_t n, si
     for (uint32_t i = 0; i < n; i++) {
         name_block(round, i);
         memcpy(noise, &i, sizeof i);
-        if (rn_redis_store_put(store, i == 0 ? 0 : handles[i - 1], salt, tokens, noise, bytes, &handles[i]) !=
-            RUNNEL_OK)
+        if (rn_tier_store_put(rn_redis_store_tier(store),
+                              &(struct rn_tier_key){i == 0 ? 0 : handles[i - 1], salt, tokens}, noise, bytes,
+                              &handles[i]) != RUNNEL_OK)
             die("a put has failed");
     }
 }
@@ -67,10 +68,11 @@ static void read_all(struct rn_redis_store *store, uint32_t round, uint32_t n, s
 
     for (uint32_t i = 0; i < n; i++) {
         if (i % AT_ONCE == 0)
-            rn_redis_store_will_read(store, handles + i, n - i < AT_ONCE ? n - i : AT_ONCE);
+            rn_tier_store_will_get(rn_redis_store_tier(store), handles + i, n - i < AT_ONCE ? n - i : AT_ONCE);
         name_block(round, i);
         memcpy(noise, &i, sizeof i);
-        if (rn_redis_store_read(store, handles[i], i == 0 ? 0 : handles[i - 1], salt, tokens, got) != RUNNEL_OK ||
+        if (rn_tier_store_get(rn_redis_store_tier(store), handles[i],
+                              &(struct rn_tier_key){i == 0 ? 0 : handles[i - 1], salt, tokens}, got) != RUNNEL_OK ||
             memcmp(noise, got, bytes) != 0)
             die("a read has failed");
     }
@@ -88,7 +90,7 @@ static struct rn_redis_store *open_at(struct rn_heap *heap, const char *url, con
 
     if (rn_redis_store_open(heap, &options, NULL, NULL, &store, &error) != RUNNEL_OK)
         die(error.message);
-    if (rn_redis_store_error(store, &error))
+    if (rn_tier_store_error(rn_redis_store_tier(store), &error))
         die(error.message);
     return store;
 }

@@ -68,18 +68,10 @@
 
 #include "base/alloc.h"
 #include "cache/block_pool.h"
+#include "cache/salt.h"
 
 #define RN_PREFIX_NO_NODE UINT32_MAX
 #define RN_PREFIX_NO_BLOCK UINT32_MAX
-
-struct rn_prefix_salt {
-    uint64_t word[2];
-};
-
-static inline bool rn_prefix_salt_same(struct rn_prefix_salt a, struct rn_prefix_salt b)
-{
-    return a.word[0] == b.word[0] && a.word[1] == b.word[1];
-}
 
 /* A node by number; stale once the node is gone (evicted, abandoned, purged), and then every function that takes it
  * says so and does nothing. */

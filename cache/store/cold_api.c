@@ -59,7 +59,7 @@ struct look {
     bool no_memory;
 };
 
-static void count_record(void *user, const struct rn_cold_record *record)
+static void count_record(void *user, const struct rn_tier_record *record)
 {
     struct look *look = user;
     uint64_t tokens = ((uint64_t)record->depth + 1) * look->entry.block_tokens;
@@ -183,7 +183,7 @@ struct inspect {
     void *user;
 };
 
-static void pass_on(void *user, const struct rn_cold_record *record)
+static void pass_on(void *user, const struct rn_tier_record *record)
 {
     const struct inspect *inspect = user;
 
@@ -291,7 +291,7 @@ static runnel_status hold(struct job *job, struct held *held, bool by_salt)
     rn_cold_store_stats(held->store, &stats);
     if (stats.writes)
         return RUNNEL_OK;
-    if (rn_cold_store_error(held->store, job->error))
+    if (rn_tier_store_error(rn_cold_store_tier(held->store), job->error))
         return RUNNEL_IO;
     return rn_error_set(job->error, RUNNEL_BUSY, "%s/%s: an engine is writing to it", path, held->listing.hex);
 }
@@ -317,7 +317,7 @@ static runnel_status wipe(struct job *job, struct held *held, uint64_t salt, str
     gone->records += before.records - after.records;
     gone->segments += before.segments - after.segments;
     gone->bytes += before.live_bytes - after.live_bytes;
-    if (rn_cold_store_error(held->store, &why))
+    if (rn_tier_store_error(rn_cold_store_tier(held->store), &why))
         status = RUNNEL_IO;
     else if (status != RUNNEL_OK)
         rn_error_set(&why, status, "%s: %s", job->folder.path, runnel_status_text(status));

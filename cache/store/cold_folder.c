@@ -157,7 +157,7 @@ static int open_segment(struct rn_cold_listing *listing, uint64_t number, int64_
 }
 
 /* The header, if it is whole, of this number and of this folder. */
-static bool read_header(struct rn_cold_listing *listing, int fd, uint64_t number, struct rn_cold_id *id, int *status)
+static bool read_header(struct rn_cold_listing *listing, int fd, uint64_t number, struct rn_tier_id *id, int *status)
 {
     unsigned char header[RN_COLD_HEADER_BYTES];
     char hex[RN_COLD_HEX + 1];
@@ -327,7 +327,7 @@ static void verify_end(struct verify *v)
 static void verify_segment(struct verify *v, int fd, int64_t size)
 {
     struct rn_cold_folder *folder = v->listing->folder;
-    struct rn_cold_id id;
+    struct rn_tier_id id;
     int status = 0;
 
     v->totals->segments++;

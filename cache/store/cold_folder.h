@@ -1,6 +1,6 @@
-/* A cold tier's folder seen from outside, without the model: which fingerprints and segments lie there, whether what they
- * hold is whole, and taking it away. What is not the cold store's (other names, links, anything but plain files) is
- * counted and left alone.
+/* A cold tier's folder seen from outside, without the model: which fingerprints and segments lie there, whether what
+ * they hold is whole, and taking it away. What is not the cold store's (other names, links, anything but plain files)
+ * is counted and left alone.
  *
  * Looking and verifying take no lock and change nothing; a writer may be at work. Purging takes the lock of each
  * fingerprint concerned, or does nothing. The folders and their lock files stay, empty: who opens one at this moment
@@ -38,7 +38,7 @@ struct rn_cold_listing {
     struct rn_cold_numbers segments;
     uint64_t foreign;
     bool known; /* some segment's header is whole and of this fingerprint: it is in `id` */
-    struct rn_cold_id id;
+    struct rn_tier_id id;
 };
 
 /* IO, NO_MEMORY. fini is harmless after all. */

@@ -6,10 +6,10 @@
  *   3  of each that has no index yet, the heads behind the last one that was seen, as far as they go
  *   4  if that was all: a segment with a newer one behind it has come to its end; one whose name has gone is let go of
  *
- * A writer makes a segment when the one before has all its records, and copies what shall stay before it removes one. Since
- * the names are read first, nothing is missed between 1 and 4. Where a head is damaged, or not there yet, reading of that
- * segment stops, until it is gone or this store writes: what is behind it is a miss. A record that is known and is met again was copied, and is
- * read at its new place from then on. */
+ * A writer makes a segment when the one before has all its records, and copies what shall stay before it removes one.
+ * Since the names are read first, nothing is missed between 1 and 4. Where a head is damaged, or not there yet, reading
+ * of that segment stops, until it is gone or this store writes: what is behind it is a miss. A record that is known and
+ * is met again was copied, and is read at its new place from then on. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -22,7 +22,7 @@
 
 struct follow {
     struct rn_cold_store *store;
-    rn_cold_record_fn *on_record;
+    rn_tier_record_fn *on_record;
     void *user;
     uint32_t most, n; /* records to be told, told */
     uint32_t n_looks, n_opened;
@@ -120,7 +120,7 @@ static void tell(struct follow *follow, const struct rn_cold_head *head)
     if (follow->on_record == NULL)
         return;
     rn_cold_tokens_unpack(tokens, follow->store->id.block_tokens, follow->tokens);
-    follow->on_record(follow->user, &(struct rn_cold_record){.handle = head->serial,
+    follow->on_record(follow->user, &(struct rn_tier_record){.handle = head->serial,
                                                              .parent = head->parent,
                                                              .salt = head->salt,
                                                              .tokens = follow->tokens,
@@ -318,7 +318,7 @@ static void read_news(struct follow *follow)
         follow->more = true;
 }
 
-void rn_cold_store_follow(struct rn_cold_store *store, uint32_t most, rn_cold_record_fn *on_record, void *user,
+void rn_cold_store_follow(struct rn_cold_store *store, uint32_t most, rn_tier_record_fn *on_record, void *user,
                           bool *more, bool *no_room)
 {
     struct follow follow = {.store = store, .on_record = on_record, .user = user, .most = most};

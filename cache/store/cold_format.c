@@ -46,7 +46,7 @@ enum trailer_place { AT_N = 8, AT_INDEX = 16, AT_OF = 24, AT_TRAILER_CHECK = 32 
 
 /* ---- Names ---- */
 
-struct rn_print rn_cold_fingerprint(const struct rn_cold_id *id)
+struct rn_print rn_cold_fingerprint(const struct rn_tier_id *id)
 {
     unsigned char bytes[64] = {0};
 
@@ -59,7 +59,7 @@ struct rn_print rn_cold_fingerprint(const struct rn_cold_id *id)
     return rn_print_of(XXH3_128bits(bytes, sizeof bytes));
 }
 
-uint64_t rn_cold_seed(const struct rn_cold_id *id)
+uint64_t rn_cold_seed(const struct rn_tier_id *id)
 {
     struct rn_print print = rn_cold_fingerprint(id);
 
@@ -100,7 +100,7 @@ bool rn_cold_segment_number(const char *name, uint64_t *number)
 
 /* ---- Segments ---- */
 
-void rn_cold_header_pack(const struct rn_cold_id *id, uint64_t number, unsigned char *header)
+void rn_cold_header_pack(const struct rn_tier_id *id, uint64_t number, unsigned char *header)
 {
     struct rn_print check;
 
@@ -114,12 +114,12 @@ void rn_cold_header_pack(const struct rn_cold_id *id, uint64_t number, unsigned 
     rn_bytes_put(header + AT_NUMBER, number, 8);
     rn_bytes_put(header + AT_BLOCK_BYTES, id->block_bytes, 8);
     rn_bytes_put(header + AT_BLOCK_TOKENS, id->block_tokens, 4);
-    memcpy(header + AT_NAME, id->name, RN_COLD_NAME_BYTES - 1);
+    memcpy(header + AT_NAME, id->name, RN_TIER_NAME_BYTES - 1);
     check = rn_print_of(XXH3_128bits(header, AT_CHECK));
     memcpy(header + AT_CHECK, check.bytes, 16);
 }
 
-bool rn_cold_header_unpack(const unsigned char *header, struct rn_cold_id *id, uint64_t *number)
+bool rn_cold_header_unpack(const unsigned char *header, struct rn_tier_id *id, uint64_t *number)
 {
     struct rn_print check = rn_print_of(XXH3_128bits(header, AT_CHECK));
 
@@ -130,11 +130,11 @@ bool rn_cold_header_unpack(const unsigned char *header, struct rn_cold_id *id, u
     memcpy(id->model.bytes, header + AT_MODEL, 16);
     memcpy(id->kv.bytes, header + AT_KV, 16);
     memcpy(id->adapter.bytes, header + AT_ADAPTER, 16);
-    memcpy(id->name, header + AT_NAME, RN_COLD_NAME_BYTES);
+    memcpy(id->name, header + AT_NAME, RN_TIER_NAME_BYTES);
     id->block_bytes = rn_bytes_get(header + AT_BLOCK_BYTES, 8);
     id->block_tokens = (uint32_t)rn_bytes_get(header + AT_BLOCK_TOKENS, 4);
     *number = rn_bytes_get(header + AT_NUMBER, 8);
-    return id->name[RN_COLD_NAME_BYTES - 1] == '\0' && id->block_tokens > 0 && id->block_tokens <= MAX_BLOCK_TOKENS &&
+    return id->name[RN_TIER_NAME_BYTES - 1] == '\0' && id->block_tokens > 0 && id->block_tokens <= MAX_BLOCK_TOKENS &&
            (id->block_tokens & (id->block_tokens - 1)) == 0;
 }
 

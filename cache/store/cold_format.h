@@ -10,7 +10,9 @@
 #ifndef RN_CACHE_STORE_COLD_FORMAT_H
 #define RN_CACHE_STORE_COLD_FORMAT_H
 
-#include "cache/store/cold_store.h"
+#include "cache/store/tier.h"
+
+#define RN_COLD_VERSION 1
 
 enum {
     RN_COLD_HEADER_BYTES = 256,
@@ -39,8 +41,8 @@ struct rn_cold_head {
 };
 
 /* The folder's name and the seed of the checks. */
-struct rn_print rn_cold_fingerprint(const struct rn_cold_id *id);
-uint64_t rn_cold_seed(const struct rn_cold_id *id);
+struct rn_print rn_cold_fingerprint(const struct rn_tier_id *id);
+uint64_t rn_cold_seed(const struct rn_tier_id *id);
 
 /* 32 hexadecimal digits and a NUL. */
 void rn_cold_hex(const struct rn_print *print, char *hex);
@@ -50,8 +52,8 @@ void rn_cold_segment_name(uint64_t number, char *name);
 bool rn_cold_segment_number(const char *name, uint64_t *number);
 
 /* header [RN_COLD_HEADER_BYTES]. unpack: false: not a header of this version, or damaged. */
-void rn_cold_header_pack(const struct rn_cold_id *id, uint64_t number, unsigned char *header);
-bool rn_cold_header_unpack(const unsigned char *header, struct rn_cold_id *id, uint64_t *number);
+void rn_cold_header_pack(const struct rn_tier_id *id, uint64_t number, unsigned char *header);
+bool rn_cold_header_unpack(const unsigned char *header, struct rn_tier_id *id, uint64_t *number);
 
 /* Bytes of a head with its tokens; of the whole record, which is a multiple of 8; of an entry. */
 static inline size_t rn_cold_head_bytes(uint32_t block_tokens)

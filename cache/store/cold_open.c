@@ -1,9 +1,9 @@
 /* Opening a cold store: the folder, the lock, what lies there.
  *
- * Of each segment the index is read, or its heads (cold_scan.h). Then all records by serial, which is parents before children;
- * one whose parent is not there is left out, and of two with the same serial (the writer was killed while it moved it)
- * the newer one counts, dead or alive, if it is whole. A writer gives each segment without one its index. cold_reload.c does it again
- * while the store is in use.
+ * Of each segment the index is read, or its heads (cold_scan.h). Then all records by serial, which is parents before
+ * children; one whose parent is not there is left out, and of two with the same serial (the writer was killed while it
+ * moved it) the newer one counts, dead or alive, if it is whole. A writer gives each segment without one its index.
+ * cold_reload.c does it again while the store is in use.
  *
  * Memory for the time of the call: the indexes, and 16 bytes per record. */
 #include <errno.h>
@@ -53,7 +53,7 @@ bool rn_cold_header_fits(const struct rn_cold_store *store, int fd, uint64_t num
 {
     unsigned char header[RN_COLD_HEADER_BYTES];
     struct rn_print own = rn_cold_fingerprint(&store->id), other;
-    struct rn_cold_id id;
+    struct rn_tier_id id;
     uint64_t says;
 
     if (!rn_cold_pread(store->io, fd, header, sizeof header, 0, status) || !rn_cold_header_unpack(header, &id, &says))
@@ -259,7 +259,7 @@ static bool add(struct load *load, const struct found *found, struct rn_cold_hea
     return true;
 }
 
-static bool add_all(struct load *load, rn_cold_record_fn *on_record, void *user)
+static bool add_all(struct load *load, rn_tier_record_fn *on_record, void *user)
 {
     struct rn_cold_store *store = load->store;
 
@@ -274,7 +274,7 @@ static bool add_all(struct load *load, rn_cold_record_fn *on_record, void *user)
         }
         if (add(load, found, &head, &no_entry) && on_record != NULL) {
             rn_cold_tokens_unpack(entry_of(load, found) + rn_cold_index_bytes(0), store->id.block_tokens, load->tokens);
-            on_record(user, &(struct rn_cold_record){.handle = head.serial,
+            on_record(user, &(struct rn_tier_record){.handle = head.serial,
                                                      .parent = head.parent,
                                                      .salt = head.salt,
                                                      .tokens = load->tokens,
@@ -304,7 +304,7 @@ static void seal_all(struct load *load)
     }
 }
 
-static runnel_status load_all(struct load *load, rn_cold_record_fn *on_record, void *user, runnel_error *error)
+static runnel_status load_all(struct load *load, rn_tier_record_fn *on_record, void *user, runnel_error *error)
 {
     struct rn_cold_store *store = load->store;
     int status = store->io->list(store->io->user, store->folder, on_name, load);
@@ -323,7 +323,7 @@ static runnel_status load_all(struct load *load, rn_cold_record_fn *on_record, v
     return RUNNEL_OK;
 }
 
-runnel_status rn_cold_load(struct rn_cold_store *store, rn_cold_record_fn *on_record, void *user, runnel_error *error)
+runnel_status rn_cold_load(struct rn_cold_store *store, rn_tier_record_fn *on_record, void *user, runnel_error *error)
 {
     struct load load = {.store = store};
     runnel_status status = load_all(&load, on_record, user, error);
@@ -407,8 +407,8 @@ static void take_lock(struct rn_cold_store *store, const char *path)
 }
 
 runnel_status rn_cold_store_open(struct rn_heap *heap, const struct rn_cold_io *io, const char *path,
-                                 const struct rn_cold_id *id, const struct rn_cold_limits *limits,
-                                 rn_cold_record_fn *on_record, void *user, struct rn_cold_store **out,
+                                 const struct rn_tier_id *id, const struct rn_cold_limits *limits,
+                                 rn_tier_record_fn *on_record, void *user, struct rn_cold_store **out,
                                  runnel_error *error)
 {
     struct rn_cold_store *store = rn_calloc(heap, 1, sizeof *store);
@@ -417,7 +417,8 @@ runnel_status rn_cold_store_open(struct rn_heap *heap, const struct rn_cold_io *
     *out = NULL;
     if (store == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "%s: no memory", path);
-    *store = (struct rn_cold_store){.heap = heap,
+    *store = (struct rn_cold_store){.tier = {.ops = &rn_cold_ops},
+                                    .heap = heap,
                                     .io = io == NULL ? &rn_cold_io_machine : io,
                                     .id = *id,
                                     .limits = *limits,

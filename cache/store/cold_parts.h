@@ -9,6 +9,7 @@
 #include <assert.h>
 
 #include "cache/store/cold_scan.h"
+#include "cache/store/cold_store.h"
 
 #define RN_COLD_NONE UINT32_MAX
 
@@ -47,9 +48,10 @@ struct rn_cold_pause {
 #define RN_COLD_MOST_APART 1024u /* calls: some eight minutes, at two a second */
 
 struct rn_cold_store {
+    struct rn_tier_store tier; /* first */
     struct rn_heap *heap;
     const struct rn_cold_io *io;
-    struct rn_cold_id id;
+    struct rn_tier_id id;
     struct rn_cold_limits limits;
     uint64_t seed;
     char *folder, *path; /* path: folder, a slash, room for a name */
@@ -98,7 +100,8 @@ void rn_cold_index_give_back(struct rn_cold_store *store, uint32_t entry);
 void rn_cold_index_add(struct rn_cold_store *store, uint32_t entry, uint32_t parent);
 uint32_t rn_cold_index_find(const struct rn_cold_store *store, uint64_t serial);
 
-/* *parent: the entry that the head names, RN_COLD_NONE for the first of a prefix. False: it is not known, or another. */
+/* *parent: the entry that the head names, RN_COLD_NONE for the first of a prefix. False: it is not known, or another.
+ * */
 bool rn_cold_find_parent(const struct rn_cold_store *store, const struct rn_cold_head *head, uint32_t *parent);
 
 /* The known record lies elsewhere from now on: at `at`, the nth of that segment's. */
@@ -110,6 +113,8 @@ uint32_t rn_cold_index_drop(struct rn_cold_store *store, uint32_t entry);
 uint64_t rn_cold_entry_bytes(const struct rn_cold_store *store, const struct rn_cold_entry *entry);
 
 /* ---- cold_store.c ---- */
+
+extern const struct rn_tier_ops rn_cold_ops;
 
 /* All n bytes: 0; or an errno, negative. */
 int rn_cold_pwrite(const struct rn_cold_store *store, int fd, const void *bytes, size_t n, uint64_t offset);
@@ -152,7 +157,7 @@ bool rn_cold_header_fits(const struct rn_cold_store *store, int fd, uint64_t num
 bool rn_cold_place_good(const struct rn_cold_store *store, const struct rn_cold_segment *segment, uint64_t place,
                         uint32_t payload_bytes);
 
-runnel_status rn_cold_load(struct rn_cold_store *store, rn_cold_record_fn *on_record, void *user, runnel_error *error);
+runnel_status rn_cold_load(struct rn_cold_store *store, rn_tier_record_fn *on_record, void *user, runnel_error *error);
 
 /* 0: the store has the lock of the folder that is there now. -EWOULDBLOCK: another has it; any other errno: it cannot
  * be had. `flags` as for opening the file. */

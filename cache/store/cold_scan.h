@@ -6,6 +6,7 @@
 #define RN_CACHE_STORE_COLD_SCAN_H
 
 #include "cache/store/cold_format.h"
+#include "cache/store/cold_io.h"
 
 #define RN_COLD_SEGMENT_RECORDS 8192u /* at most; bounds the index that is held for the newest segment */
 
@@ -41,8 +42,8 @@ void rn_cold_numbers_sort(struct rn_cold_numbers *of);
 /* All n bytes, or false; *status gets 0 for an end that came too early, or the errno, negative. */
 bool rn_cold_pread(const struct rn_cold_io *io, int fd, void *bytes, size_t n, uint64_t offset, int *status);
 
-/* True: a whole head at this place, and room for its payload; entry [rn_cold_index_bytes] and *head are filled in. False,
- * and `broken` is set: the disk has failed. Of the scan, what is up to block_tokens. */
+/* True: a whole head at this place, and room for its payload; entry [rn_cold_index_bytes] and *head are filled in.
+ * False, and `broken` is set: the disk has failed. Of the scan, what is up to block_tokens. */
 bool rn_cold_head_at(struct rn_cold_scan *scan, uint64_t at, unsigned char *entry, struct rn_cold_head *head);
 
 /* Fills in what is behind block_tokens. Nothing is told of what the records are; look at no_memory and broken. */

@@ -9,7 +9,18 @@
 #include "base/bytes.h"
 #include "cache/store/cold_parts.h"
 
-#define READ_FAILURES 8u /* in sequence: then the disk is taken for broken */
+#define TEND_BYTES (1u << 20) /* what one tend may read and write: a few milliseconds */
+#define READ_FAILURES 8u      /* in sequence: then the disk is taken for broken */
+
+static struct rn_cold_store *store_of(struct rn_tier_store *tier)
+{
+    return (struct rn_cold_store *)tier;
+}
+
+static const struct rn_cold_store *borrow(const struct rn_tier_store *tier)
+{
+    return (const struct rn_cold_store *)tier;
+}
 
 /* ---- The disk ---- */
 
@@ -63,8 +74,10 @@ static void read_failed(struct rn_cold_store *store, int status)
     store->stats.reads_work = false;
 }
 
-bool rn_cold_store_error(struct rn_cold_store *store, runnel_error *error)
+static bool error_of(struct rn_tier_store *tier, runnel_error *error)
 {
+    struct rn_cold_store *store = store_of(tier);
+
     if (!store->has_error || store->told_error)
         return false;
     store->told_error = true;
@@ -307,9 +320,10 @@ static runnel_status write_planned(struct rn_cold_store *store, struct rn_cold_h
     return rn_cold_write_record(store, payload, head->payload_bytes);
 }
 
-runnel_status rn_cold_store_append(struct rn_cold_store *store, uint64_t parent, struct rn_prefix_salt salt,
-                                   const int32_t *tokens, const void *payload, size_t n, uint64_t *handle)
+static runnel_status put(struct rn_tier_store *tier, const struct rn_tier_key *key, const void *payload, size_t n,
+                         uint64_t *handle)
 {
+    struct rn_cold_store *store = store_of(tier);
     uint64_t bytes = rn_cold_record_bytes(store->id.block_tokens, n);
     struct rn_cold_head head;
     uint32_t parent_entry, entry;
@@ -320,7 +334,7 @@ runnel_status rn_cold_store_append(struct rn_cold_store *store, uint64_t parent,
         return RUNNEL_STATE;
     if (n == 0 || n > RN_COLD_MAX_PAYLOAD)
         return RUNNEL_INVALID;
-    status = plan_record(store, parent, salt, &head, &parent_entry);
+    status = plan_record(store, key->parent, key->salt, &head, &parent_entry);
     if (status != RUNNEL_OK)
         return status;
     if (store->stats.file_bytes + bytes > store->limits.max_bytes || store->stats.records >= store->limits.max_records)
@@ -332,7 +346,7 @@ runnel_status rn_cold_store_append(struct rn_cold_store *store, uint64_t parent,
     if (entry == RN_COLD_NONE)
         return store->n_touched >= store->limits.max_records ? RUNNEL_BUSY : RUNNEL_NO_MEMORY;
     head.payload_bytes = (uint32_t)n;
-    status = write_planned(store, &head, tokens, payload, entry);
+    status = write_planned(store, &head, key->tokens, payload, entry);
     if (status != RUNNEL_OK) {
         rn_cold_index_give_back(store, entry);
         return status;
@@ -345,8 +359,9 @@ runnel_status rn_cold_store_append(struct rn_cold_store *store, uint64_t parent,
 
 /* ---- Reading ---- */
 
-size_t rn_cold_store_payload_bytes(const struct rn_cold_store *store, uint64_t handle)
+static size_t payload_bytes(const struct rn_tier_store *tier, uint64_t handle)
 {
+    const struct rn_cold_store *store = borrow(tier);
     uint32_t entry = rn_cold_index_find(store, handle);
 
     return entry == RN_COLD_NONE ? 0 : store->entries[entry].payload_bytes;
@@ -404,9 +419,9 @@ static bool tokens_are(const struct rn_cold_store *store, const int32_t *tokens)
     return true;
 }
 
-runnel_status rn_cold_store_read(struct rn_cold_store *store, uint64_t handle, uint64_t parent,
-                                 struct rn_prefix_salt salt, const int32_t *tokens, void *payload)
+static runnel_status get(struct rn_tier_store *tier, uint64_t handle, const struct rn_tier_key *key, void *payload)
 {
+    struct rn_cold_store *store = store_of(tier);
     uint32_t entry = rn_cold_index_find(store, handle);
     const struct rn_cold_entry *e;
     bool broken;
@@ -416,17 +431,19 @@ runnel_status rn_cold_store_read(struct rn_cold_store *store, uint64_t handle, u
     if (entry == RN_COLD_NONE || !store->stats.reads_work)
         return RUNNEL_NOT_FOUND;
     e = &store->entries[entry];
-    if (!rn_prefix_salt_same(e->salt, salt) ||
-        parent != (e->parent == RN_COLD_NONE ? 0 : store->entries[e->parent].serial))
+    if (!rn_prefix_salt_same(e->salt, key->salt) ||
+        key->parent != (e->parent == RN_COLD_NONE ? 0 : store->entries[e->parent].serial))
         return RUNNEL_NOT_FOUND;
-    if (!rn_cold_fetch(store, entry, payload, &broken) || !tokens_are(store, tokens))
+    if (!rn_cold_fetch(store, entry, payload, &broken) || !tokens_are(store, key->tokens))
         return RUNNEL_NOT_FOUND;
     store->stats.misses--;
     return RUNNEL_OK;
 }
 
-void rn_cold_store_will_read(struct rn_cold_store *store, const uint64_t *handles, uint32_t n)
+static void will_get(struct rn_tier_store *tier, const uint64_t *handles, uint32_t n)
 {
+    struct rn_cold_store *store = store_of(tier);
+
     for (uint32_t i = 0; i < n; i++) {
         uint32_t entry = rn_cold_index_find(store, handles[i]);
         const struct rn_cold_entry *e = &store->entries[entry == RN_COLD_NONE ? 0 : entry];
@@ -437,8 +454,9 @@ void rn_cold_store_will_read(struct rn_cold_store *store, const uint64_t *handle
     }
 }
 
-void rn_cold_store_used(struct rn_cold_store *store, uint64_t handle)
+static void used(struct rn_tier_store *tier, uint64_t handle)
 {
+    struct rn_cold_store *store = store_of(tier);
     uint32_t at = rn_cold_index_find(store, handle);
 
     for (; at != RN_COLD_NONE; at = store->entries[at].parent)
@@ -466,22 +484,15 @@ static void mark_dead(struct rn_cold_store *store, const struct rn_cold_entry *e
         rn_cold_write_failed(store, "a block cannot be marked", status);
 }
 
-void rn_cold_store_forget(struct rn_cold_store *store, uint64_t handle)
+static uint32_t forget(struct rn_tier_store *tier, uint64_t handle)
 {
+    struct rn_cold_store *store = store_of(tier);
     uint32_t entry = rn_cold_index_find(store, handle);
 
     if (entry == RN_COLD_NONE)
-        return;
+        return 0;
     mark_dead(store, &store->entries[entry]);
-    rn_cold_index_drop(store, entry);
-}
-
-void rn_cold_store_let_go(struct rn_cold_store *store, uint64_t handle)
-{
-    uint32_t entry = rn_cold_index_find(store, handle);
-
-    if (entry != RN_COLD_NONE)
-        rn_cold_index_drop(store, entry);
+    return rn_cold_index_drop(store, entry);
 }
 
 uint32_t rn_cold_store_forget_salt(struct rn_cold_store *store, struct rn_prefix_salt salt)
@@ -498,6 +509,74 @@ uint32_t rn_cold_store_forget_salt(struct rn_cold_store *store, struct rn_prefix
         at = next;
     }
     return n;
+}
+
+/* ---- The contract ---- */
+
+/* A writer knows what its files hold, whether anybody asks for it or not; who reads need not. */
+static void decline(struct rn_tier_store *tier, uint64_t handle)
+{
+    struct rn_cold_store *store = store_of(tier);
+    uint32_t entry = rn_cold_index_find(store, handle);
+
+    if (!store->stats.writes && entry != RN_COLD_NONE)
+        rn_cold_index_drop(store, entry);
+}
+
+static void news(struct rn_tier_store *tier, uint32_t most, rn_tier_record_fn *on_record, void *user, bool *more,
+                 bool *no_room)
+{
+    rn_cold_store_follow(store_of(tier), most, on_record, user, more, no_room);
+    rn_cold_store_maintain(store_of(tier), 0, tier->gone, tier->user);
+}
+
+static bool listens(const struct rn_tier_store *tier)
+{
+    return rn_cold_store_follows(borrow(tier));
+}
+
+static bool tend(struct rn_tier_store *tier)
+{
+    return rn_cold_store_maintain(store_of(tier), TEND_BYTES, tier->gone, tier->user);
+}
+
+static bool writes(const struct rn_tier_store *tier)
+{
+    return borrow(tier)->stats.writes;
+}
+
+static uint64_t file_bytes(const struct rn_tier_store *tier)
+{
+    return borrow(tier)->stats.file_bytes;
+}
+
+static void close_store(struct rn_tier_store *tier)
+{
+    rn_cold_store_close(store_of(tier));
+}
+
+const struct rn_tier_ops rn_cold_ops = {
+    .name = "cold",
+    .durable = true,
+    .put = put,
+    .payload_bytes = payload_bytes,
+    .get = get,
+    .will_get = will_get,
+    .used = used,
+    .forget = forget,
+    .decline = decline,
+    .news = news,
+    .listens = listens,
+    .tend = tend,
+    .writes = writes,
+    .error = error_of,
+    .bytes = file_bytes,
+    .close = close_store,
+};
+
+struct rn_tier_store *rn_cold_store_tier(struct rn_cold_store *store)
+{
+    return &store->tier;
 }
 
 /* ---- The whole ---- */

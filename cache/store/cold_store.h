@@ -21,36 +21,23 @@
  * first copies its records that were used since they were written there, half of it at most: those who are used
  * again and again stay, with their serials. With a record go all that build on it.
  *
- * Errors: the first is kept for rn_cold_store_error(). A failed write turns writing off for good, some failed reads in
+ * Errors: the first is kept for rn_tier_store_error(). A failed write turns writing off for good, some failed reads in
  * sequence reading too: then all is a miss. What was damaged is forgotten.
  *
  * Memory: RN_COLD_ENTRY_BYTES and up to 16 bytes per record, at most max_records of them; the index of the newest
  * segment; and the two lists double when they are full, so up to twice that. All from the heap given; an append that
  * finds no memory is refused, and nothing else happens.
  *
- * One owner, any thread; open, append, read and maintain block on the disk. */
+ * It keeps the contract of tier.h and is durable: put appends, get reads. One owner, any thread; open, put, get,
+ * forget, news, tend, maintain and what is said to do so below block on the disk. */
 #ifndef RN_CACHE_STORE_COLD_STORE_H
 #define RN_CACHE_STORE_COLD_STORE_H
 
 #include "base/alloc.h"
-#include "base/status.h"
 #include "cache/store/cold_io.h"
-#include "cache/prefix_tree.h"
-#include "cache/store/session_print.h"
+#include "cache/store/tier.h"
 
-#define RN_COLD_VERSION 1
-#define RN_COLD_NAME_BYTES 64
 #define RN_COLD_ENTRY_BYTES 80
-
-/* What must be the same for KV to be the same. */
-struct rn_cold_id {
-    struct rn_print model;         /* rn_print_model */
-    struct rn_print kv;            /* rn_print_kv: layout, type, sizes, angles */
-    struct rn_print adapter;       /* zeros: none */
-    uint32_t block_tokens;         /* a power of two, at most 65536 */
-    uint64_t block_bytes;          /* unpacked; for who looks into the folder */
-    char name[RN_COLD_NAME_BYTES]; /* likewise: the model's, for people; ends with a NUL. Not part of the fingerprint */
-};
 
 struct rn_cold_limits {
     uint64_t max_bytes;     /* of all segments, as far as maintain() is called; at least 4 segments' */
@@ -59,18 +46,6 @@ struct rn_cold_limits {
     uint64_t dirty_bytes;   /* append waits for the disk rather than have more unwritten; 0: 32 MiB */
     bool read_only;         /* nothing is made, locked or written */
 };
-
-struct rn_cold_record {
-    uint64_t handle;            /* never 0 */
-    uint64_t parent;            /* 0: its block is the first of the prefix */
-    struct rn_prefix_salt salt; /* the same as the parent's */
-    const int32_t *tokens;      /* [block_tokens], valid until the callback returns */
-    uint32_t depth;             /* blocks before it in the prefix */
-    uint32_t payload_bytes;
-};
-
-/* Tells of a record; parents before children. */
-typedef void rn_cold_record_fn(void *user, const struct rn_cold_record *record);
 
 struct rn_cold_stats {
     uint32_t segments, records;
@@ -91,40 +66,18 @@ struct rn_cold_store; /* cache/store/cold_parts.h */
  * `io` (NULL: the machine's) borrowed. Without the lock the store is opened for reading.
  * IO: the folder cannot be made or read. NO_MEMORY, INVALID; nothing is held. on_record NULL: not wanted. */
 runnel_status rn_cold_store_open(struct rn_heap *heap, const struct rn_cold_io *io, const char *path,
-                                 const struct rn_cold_id *id, const struct rn_cold_limits *limits,
-                                 rn_cold_record_fn *on_record, void *user, struct rn_cold_store **store,
+                                 const struct rn_tier_id *id, const struct rn_cold_limits *limits,
+                                 rn_tier_record_fn *on_record, void *user, struct rn_cold_store **store,
                                  runnel_error *error);
 
 /* Writes the newest segment's index and lets go. NULL is allowed. */
 void rn_cold_store_close(struct rn_cold_store *store);
 
-/* Keeps payload[n] (n in [1, 2^30]) for the block of tokens[block_tokens] behind the record `parent` (0: none) of the
- * same salt. NOT_FOUND: the parent is not known (any more). STATE: writing is off. NO_MEMORY. IO: the disk has failed,
- * and writing is off from now on. BUSY: more bytes than max_bytes and max_records allow before maintain() has made
- * room. */
-runnel_status rn_cold_store_append(struct rn_cold_store *store, uint64_t parent, struct rn_prefix_salt salt,
-                                   const int32_t *tokens, const void *payload, size_t n, uint64_t *handle);
-
-/* Bytes of a record's payload; 0: it is not known. */
-size_t rn_cold_store_payload_bytes(const struct rn_cold_store *store, uint64_t handle);
-
-/* The payload [rn_cold_store_payload_bytes] of the record with this salt, parent and tokens[block_tokens], checked.
- * NOT_FOUND: anything else, whatever the reason: a miss. */
-runnel_status rn_cold_store_read(struct rn_cold_store *store, uint64_t handle, uint64_t parent,
-                                 struct rn_prefix_salt salt, const int32_t *tokens, void *payload);
-
-/* Reads of these are about to come: the disk may begin. Does not block on the disk. */
-void rn_cold_store_will_read(struct rn_cold_store *store, const uint64_t *handles, uint32_t n);
-
-/* The prefix that ends in the record was wanted: it and all before it stay when their segments go. */
-void rn_cold_store_used(struct rn_cold_store *store, uint64_t handle);
-
-/* The record is not to be seen again, nor what builds on it; also not by who opens the folder later, as far as
- * this can be written. */
-void rn_cold_store_forget(struct rn_cold_store *store, uint64_t handle);
-
-/* As forget, for this store alone: nothing is written. */
-void rn_cold_store_let_go(struct rn_cold_store *store, uint64_t handle);
+/* The store as a tier, which has it until the store is closed. A put's payload has 1 to 2^30 bytes; STATE and IO, too:
+ * writing is off, now or from now on; BUSY: more bytes than max_bytes and max_records allow before tend has made room.
+ * A forget is for who opens the folder later, too, as far as this can be written. news is follow, and a maintain that
+ * only tells of what is gone: what the writer has removed is told first, since others may have taken its place. */
+struct rn_tier_store *rn_cold_store_tier(struct rn_cold_store *store);
 
 /* All of a salt. Returns how many records went. */
 uint32_t rn_cold_store_forget_salt(struct rn_cold_store *store, struct rn_prefix_salt salt);
@@ -133,22 +86,22 @@ uint32_t rn_cold_store_forget_salt(struct rn_cold_store *store, struct rn_prefix
  * STATE: writing is off; IO, NO_MEMORY: some are not overwritten. */
 runnel_status rn_cold_store_wipe_salt(struct rn_cold_store *store, struct rn_prefix_salt salt, uint64_t *n);
 
-/* Writes the segments from which wipe_salt has taken something anew, without what is dead in them, so that their room is
- * free. One that cannot be moved stays as it is. Up to a segment's bytes are needed meanwhile. IO: the disk has failed
- * or is full, and some are left (rn_cold_store_error). NO_MEMORY. STATE: writing is off. */
+/* Writes the segments from which wipe_salt has taken something anew, without what is dead in them, so that their room
+ * is free. One that cannot be moved stays as it is. Up to a segment's bytes are needed meanwhile. IO: the disk has
+ * failed or is full, and some are left (rn_tier_store_error). NO_MEMORY. STATE: writing is off. */
 runnel_status rn_cold_store_compact(struct rn_cold_store *store);
 
 /* There may be news: another process has the lock, or segments could not be read and are looked at again. */
 bool rn_cold_store_follows(const struct rn_cold_store *store);
 
-/* What the writer has appended since the last call, or some of it: looks at 64 heads at most, and tells of at most `most`
- * records (1 at least), parents first. Segments that the writer has removed are closed, and their records gone, but for
- * those that it has copied.
+/* What the writer has appended since the last call, or some of it: looks at 64 heads at most, and tells of at most
+ * `most` records (1 at least), parents first. Segments that the writer has removed are closed, and their records gone,
+ * but for those that it has copied.
  * Where the writer has ended, this store takes the lock, reads the folder anew, which takes as long as opening it, and
  * writes from now on; what it had not seen yet is told by this call and the next ones. Where the lock cannot be had
- * for another reason, it stays a reader (rn_cold_store_error). *more: there may be more at once. *no_room: max_records is near, and there is news. Whatever
- * fails is looked at again the next time. Blocks on the disk. */
-void rn_cold_store_follow(struct rn_cold_store *store, uint32_t most, rn_cold_record_fn *on_record, void *user,
+ * for another reason, it stays a reader (rn_tier_store_error). *more: there may be more at once. *no_room: max_records
+ * is near, and there is news. Whatever fails is looked at again the next time. Blocks on the disk. */
+void rn_cold_store_follow(struct rn_cold_store *store, uint32_t most, rn_tier_record_fn *on_record, void *user,
                           bool *more, bool *no_room);
 
 /* Keeps to the limits: reads and writes at most about budget_bytes, and drops at most one segment. True: there is more
@@ -156,9 +109,6 @@ void rn_cold_store_follow(struct rn_cold_store *store, uint32_t most, rn_cold_re
  * forgets since the last call among them. */
 bool rn_cold_store_maintain(struct rn_cold_store *store, uint64_t budget_bytes,
                             void (*gone)(void *user, uint64_t handle), void *user);
-
-/* Once per store: true, and the first error that turned something off. */
-bool rn_cold_store_error(struct rn_cold_store *store, runnel_error *error);
 
 void rn_cold_store_stats(const struct rn_cold_store *store, struct rn_cold_stats *stats);
 

@@ -6,9 +6,9 @@
  *     └── whatever goes wrong; not again before 1 s, 2 s, 4 s ... 60 s have passed
  *
  * The first time begin waits until it is up, or has failed. Later it waits for 50 ms and then goes on with its caller's
- * work, as if the server were away; each begin takes it a step further, for five seconds at most. So a server that hangs
- * in a handshake costs a running engine 50 ms once for each attempt. hiredis knows the protocol; sockets, times and TLS are ours
- * (docs/RATIONALE.md).
+ * work, as if the server were away; each begin takes it a step further, for five seconds at most. So a server that
+ * hangs in a handshake costs a running engine 50 ms once for each attempt. hiredis knows the protocol; sockets, times
+ * and TLS are ours (docs/RATIONALE.md).
  *
  * One owner, any thread; calls block for as long as they are told. */
 #ifndef RN_CACHE_STORE_REDIS_LINK_H
@@ -17,7 +17,6 @@
 #include <stdbool.h>
 
 #include "base/clock.h"
-#include "cache/store/redis_dial.h"
 #include "cache/store/redis_wire.h"
 
 struct redisReader;

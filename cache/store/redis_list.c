@@ -224,7 +224,7 @@ bool rn_redis_list_is_sorted(const struct rn_redis_list *list)
 }
 
 /* True: it was not known, and is now. A scan may tell of a key twice. */
-static bool make_known(struct rn_redis_list *list, uint32_t nth, struct rn_cold_record *record)
+static bool make_known(struct rn_redis_list *list, uint32_t nth, struct rn_tier_record *record)
 {
     struct rn_redis_store *store = list->store;
     const unsigned char *bytes = list->heads + nth * list->head_bytes;
@@ -234,7 +234,7 @@ static bool make_known(struct rn_redis_list *list, uint32_t nth, struct rn_cold_
     if (rn_redis_knows(store, chain) || !rn_cold_head_unpack(bytes, store->seed, store->id.block_tokens, &head))
         return false;
     rn_cold_tokens_unpack(bytes + RN_COLD_HEAD_BYTES, store->id.block_tokens, list->tokens);
-    *record = (struct rn_cold_record){
+    *record = (struct rn_tier_record){
         .salt = head.salt, .tokens = list->tokens, .depth = head.depth, .payload_bytes = head.payload_bytes};
     if (!rn_redis_parent(store, &head, list->tokens, chain, &record->parent))
         return false;
@@ -242,10 +242,10 @@ static bool make_known(struct rn_redis_list *list, uint32_t nth, struct rn_cold_
     return record->handle != 0;
 }
 
-bool rn_redis_list_tell(struct rn_redis_list *list, uint32_t most, rn_cold_record_fn *on_record, void *user)
+bool rn_redis_list_tell(struct rn_redis_list *list, uint32_t most, rn_tier_record_fn *on_record, void *user)
 {
     for (uint32_t n = 0; n < most && list->at < list->n; list->at++) {
-        struct rn_cold_record record;
+        struct rn_tier_record record;
 
         if (!make_known(list, list->order[list->at].nth, &record))
             continue;

@@ -3,11 +3,12 @@
  *   put     SET record | XADD news MAXLEN ~ N * writer chain          one trip, two answers
  *   news    XRANGE news last + COUNT n                                last: the newest that has been seen
  *           begins with `last`: nothing is missing; what is behind it is new
- *           does not: the stream was cut, or is another's: list all that the server has (redis_list.c), a step each time
+ *           does not: the stream was cut, or is another's: list all that the server has (redis_list.c), a step each
+ * time
  *
  * The newest entry is looked up before a list is begun: what comes meanwhile is in the list, or news, or both. Of an
- * entry only the chain is used; what the record is stands in its head, which is fetched and checked as in a list. So who
- * can write to the stream alone can make an engine look at keys that are not there, and no more. */
+ * entry only the chain is used; what the record is stands in its head, which is fetched and checked as in a list. So
+ * who can write to the stream alone can make an engine look at keys that are not there, and no more. */
 #define _DEFAULT_SOURCE /* getrandom */
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +25,7 @@
 #define TOLD_AT_ONCE 32u  /* records of one call at most */
 
 struct reading {
-    rn_cold_record_fn *on_record;
+    rn_tier_record_fn *on_record;
     void *user;
     uint32_t most, n; /* records to be told; those whose heads are asked for */
     struct rn_print chains[TOLD_AT_ONCE];
@@ -168,8 +169,8 @@ static bool mark(struct rn_redis_store *store)
     return true;
 }
 
-/* Goes through entries, but for the first `seen`; those of records that are not known are added to `reading`. True: there
- * are more. */
+/* Goes through entries, but for the first `seen`; those of records that are not known are added to `reading`. True:
+ * there are more. */
 static bool look_at(struct rn_redis_store *store, const struct redisReply *entries, size_t seen,
                     struct reading *reading)
 {
@@ -220,7 +221,7 @@ static bool read_entries(struct rn_redis_store *store, struct reading *reading)
 static void take_in(struct rn_redis_store *store, const struct rn_print *chain, const struct rn_cold_head *head,
                     struct reading *reading)
 {
-    struct rn_cold_record record = {.salt = head->salt, .depth = head->depth, .payload_bytes = head->payload_bytes};
+    struct rn_tier_record record = {.salt = head->salt, .depth = head->depth, .payload_bytes = head->payload_bytes};
     uint32_t n = store->id.block_tokens;
     int32_t *tokens = rn_alloc(store->heap, n, sizeof *tokens);
 
@@ -300,7 +301,7 @@ static bool go_on_with_list(struct rn_redis_store *store, struct reading *readin
     return store->news.list != NULL;
 }
 
-void rn_redis_news_begin(struct rn_redis_store *store, rn_cold_record_fn *on_record, void *user)
+void rn_redis_news_begin(struct rn_redis_store *store, rn_tier_record_fn *on_record, void *user)
 {
     struct rn_redis_list *list;
     enum rn_redis_step step = RN_REDIS_FAILED;
@@ -328,9 +329,10 @@ static bool is_near_full(const struct rn_redis_store *store)
     return store->stats.records + store->options.max_records / 16 >= store->options.max_records;
 }
 
-void rn_redis_store_news(struct rn_redis_store *store, uint32_t most, rn_cold_record_fn *on_record, void *user,
-                         bool *more, bool *no_room)
+void rn_redis_news_hear(struct rn_tier_store *tier, uint32_t most, rn_tier_record_fn *on_record, void *user, bool *more,
+                        bool *no_room)
 {
+    struct rn_redis_store *store = (struct rn_redis_store *)tier;
     struct reading reading = {.on_record = on_record, .user = user, .most = most < TOLD_AT_ONCE ? most : TOLD_AT_ONCE};
     uint64_t heard = store->stats.heard;
 

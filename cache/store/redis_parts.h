@@ -1,7 +1,8 @@
 /* The inside of the shared tier, for its own files: redis_store.c (one record), redis_list.c (all that is there),
  * redis_news.c (what others put there meanwhile).
  *
- * A known entry is in the table under the first half of its chain; of two with the same chain the newer one is found. */
+ * A known entry is in the table under the first half of its chain; of two with the same chain the newer one is found.
+ * */
 #ifndef RN_CACHE_STORE_REDIS_PARTS_H
 #define RN_CACHE_STORE_REDIS_PARTS_H
 
@@ -41,9 +42,10 @@ struct rn_redis_news {
 };
 
 struct rn_redis_store {
+    struct rn_tier_store tier; /* first */
     struct rn_heap *heap;
     struct rn_redis_options options;
-    struct rn_cold_id id;
+    struct rn_tier_id id;
     uint64_t seed;
     struct rn_redis_url url;
     char *files[3]; /* what link.files names */
@@ -108,7 +110,7 @@ bool rn_redis_list_sort(struct rn_redis_list *list);
 bool rn_redis_list_is_sorted(const struct rn_redis_list *list);
 
 /* Makes known up to `most` of those that are not, and tells of them, parents first; true: that was all. */
-bool rn_redis_list_tell(struct rn_redis_list *list, uint32_t most, rn_cold_record_fn *on_record, void *user);
+bool rn_redis_list_tell(struct rn_redis_list *list, uint32_t most, rn_tier_record_fn *on_record, void *user);
 
 /* ---- redis_news.c ---- */
 
@@ -122,8 +124,12 @@ unsigned rn_redis_news_tell(struct rn_redis_store *store, const struct rn_print 
 /* Takes them; put: the record's own answer was good. */
 void rn_redis_news_told(struct rn_redis_store *store, unsigned n, bool put);
 
+/* rn_tier_store_news. */
+void rn_redis_news_hear(struct rn_tier_store *tier, uint32_t most, rn_tier_record_fn *on_record, void *user, bool *more,
+                        bool *no_room);
+
 /* At the beginning: makes known what the server has, as far as memory and list_ms go, and tells of it, parents
  * first. */
-void rn_redis_news_begin(struct rn_redis_store *store, rn_cold_record_fn *on_record, void *user);
+void rn_redis_news_begin(struct rn_redis_store *store, rn_tier_record_fn *on_record, void *user);
 
 #endif

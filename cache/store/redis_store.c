@@ -21,6 +21,16 @@
 
 #define FIRST_ENTRIES 256u
 
+static struct rn_redis_store *store_of(struct rn_tier_store *tier)
+{
+    return (struct rn_redis_store *)tier;
+}
+
+static const struct rn_redis_store *borrow(const struct rn_tier_store *tier)
+{
+    return (const struct rn_redis_store *)tier;
+}
+
 /* ---- Keys and values ---- */
 
 struct rn_print rn_redis_chain(const struct rn_redis_store *store, const struct rn_print *before,
@@ -201,17 +211,21 @@ static void lose(struct rn_redis_store *store, struct rn_redis_entry *e)
     store->stats.known_bytes -= rn_cold_head_bytes(store->id.block_tokens) + e->payload_bytes;
 }
 
-void rn_redis_store_tell_gone(struct rn_redis_store *store, void (*gone)(void *user, uint64_t handle), void *user)
+/* Tells of what is gone; there is no more to do. */
+static bool tend(struct rn_tier_store *tier)
 {
+    struct rn_redis_store *store = store_of(tier);
+
     while (store->first_gone != RN_REDIS_NONE) {
         uint32_t entry = store->first_gone;
 
         store->first_gone = store->entries[entry].next;
-        if (gone != NULL)
-            gone(user, handle_of(store, entry));
+        if (tier->gone != NULL)
+            tier->gone(tier->user, handle_of(store, entry));
         store->entries[entry].next = store->first_free;
         store->first_free = entry;
     }
+    return false;
 }
 
 /* ---- Answers that are on their way ---- */
@@ -249,8 +263,10 @@ static bool ask_for(struct rn_redis_store *store, const struct rn_redis_entry *e
                               (const size_t[]){3, RN_REDIS_KEY_BYTES});
 }
 
-void rn_redis_store_will_read(struct rn_redis_store *store, const uint64_t *handles, uint32_t n)
+static void will_get(struct rn_tier_store *tier, const uint64_t *handles, uint32_t n)
 {
+    struct rn_redis_store *store = store_of(tier);
+
     if (n < 2 || !rn_redis_begin(store))
         return;
     for (uint32_t i = 0; i < n && store->n_ahead < RN_REDIS_AHEAD; i++) {
@@ -283,7 +299,7 @@ static void delete_value(struct rn_redis_store *store, const struct rn_redis_ent
 
 /* The value is the record of this entry behind that parent; its payload goes to `payload`. */
 static bool value_good(const struct rn_redis_store *store, const struct rn_redis_entry *e, uint64_t parent_half,
-                       struct rn_prefix_salt salt, const int32_t *tokens, const char *value, size_t n, void *payload)
+                       const struct rn_tier_key *key, const char *value, size_t n, void *payload)
 {
     size_t head_bytes = rn_cold_head_bytes(store->id.block_tokens);
     const unsigned char *bytes = (const unsigned char *)value, *words = bytes + RN_COLD_HEAD_BYTES;
@@ -292,10 +308,10 @@ static bool value_good(const struct rn_redis_store *store, const struct rn_redis
 
     if (n != head_bytes + e->payload_bytes || !rn_cold_head_unpack(bytes, store->seed, store->id.block_tokens, &head) ||
         !head.alive || head.payload_bytes != e->payload_bytes || head.depth != e->depth ||
-        head.parent_check != parent_half || !rn_prefix_salt_same(head.salt, salt))
+        head.parent_check != parent_half || !rn_prefix_salt_same(head.salt, key->salt))
         return false;
     for (uint32_t i = 0; i < store->id.block_tokens; i++)
-        if ((uint32_t)rn_bytes_get(words + 4 * (size_t)i, 4) != (uint32_t)tokens[i])
+        if ((uint32_t)rn_bytes_get(words + 4 * (size_t)i, 4) != (uint32_t)key->tokens[i])
             return false;
     check = rn_cold_payload_check(store->seed, head.serial, bytes + head_bytes, e->payload_bytes);
     if (!rn_print_same(&check, &head.payload_check))
@@ -327,8 +343,7 @@ static struct redisReply *fetch(struct rn_redis_store *store, const struct rn_re
 }
 
 static runnel_status take_value(struct rn_redis_store *store, struct rn_redis_entry *e, uint64_t parent_half,
-                                struct rn_prefix_salt salt, const int32_t *tokens, const struct redisReply *reply,
-                                void *payload)
+                                const struct rn_tier_key *key, const struct redisReply *reply, void *payload)
 {
     if (reply->type == REDIS_REPLY_NIL) {
         lose(store, e);
@@ -343,8 +358,7 @@ static runnel_status take_value(struct rn_redis_store *store, struct rn_redis_en
         return RUNNEL_IO;
     }
     store->stats.bytes_read += reply->len;
-    if (reply->type == REDIS_REPLY_STRING &&
-        value_good(store, e, parent_half, salt, tokens, reply->str, reply->len, payload))
+    if (reply->type == REDIS_REPLY_STRING && value_good(store, e, parent_half, key, reply->str, reply->len, payload))
         return RUNNEL_OK;
     store->stats.damaged++;
     delete_value(store, e);
@@ -352,34 +366,34 @@ static runnel_status take_value(struct rn_redis_store *store, struct rn_redis_en
     return RUNNEL_NOT_FOUND;
 }
 
-runnel_status rn_redis_store_read(struct rn_redis_store *store, uint64_t handle, uint64_t parent,
-                                  struct rn_prefix_salt salt, const int32_t *tokens, void *payload)
+static runnel_status get(struct rn_tier_store *tier, uint64_t handle, const struct rn_tier_key *key, void *payload)
 {
+    struct rn_redis_store *store = store_of(tier);
     struct rn_redis_entry *e = find(store, handle);
-    const struct rn_redis_entry *p = parent == 0 ? NULL : find(store, parent);
+    const struct rn_redis_entry *p = key->parent == 0 ? NULL : find(store, key->parent);
     struct redisReply *reply;
     struct rn_print chain;
     runnel_status status;
 
     store->stats.reads++;
     store->stats.misses++;
-    if (e == NULL || (parent != 0 && p == NULL) || (e->depth == 0) != (parent == 0))
+    if (e == NULL || (key->parent != 0 && p == NULL) || (e->depth == 0) != (key->parent == 0))
         return RUNNEL_NOT_FOUND;
-    chain = rn_redis_chain(store, p == NULL ? NULL : &p->chain, salt, tokens);
+    chain = rn_redis_chain(store, p == NULL ? NULL : &p->chain, key->salt, key->tokens);
     if (!rn_print_same(&chain, &e->chain))
         return RUNNEL_NOT_FOUND;
     reply = fetch(store, e, handle);
     if (reply == NULL)
         return RUNNEL_IO;
-    status = take_value(store, e, p == NULL ? 0 : half(&p->chain), salt, tokens, reply, payload);
+    status = take_value(store, e, p == NULL ? 0 : half(&p->chain), key, reply, payload);
     freeReplyObject(reply);
     store->stats.misses -= status == RUNNEL_OK;
     return status;
 }
 
-size_t rn_redis_store_payload_bytes(const struct rn_redis_store *store, uint64_t handle)
+static size_t payload_bytes(const struct rn_tier_store *tier, uint64_t handle)
 {
-    const struct rn_redis_entry *e = find(store, handle);
+    const struct rn_redis_entry *e = find(borrow(tier), handle);
 
     return e == NULL ? 0 : e->payload_bytes;
 }
@@ -387,11 +401,11 @@ size_t rn_redis_store_payload_bytes(const struct rn_redis_store *store, uint64_t
 /* ---- Writing ---- */
 
 /* The record as bytes in store->value; how many. */
-static size_t make_value(struct rn_redis_store *store, const struct rn_redis_entry *parent, struct rn_prefix_salt salt,
-                         const int32_t *tokens, const void *payload, size_t n)
+static size_t make_value(struct rn_redis_store *store, const struct rn_redis_entry *parent,
+                         const struct rn_tier_key *key, const void *payload, size_t n)
 {
     size_t head_bytes = rn_cold_head_bytes(store->id.block_tokens);
-    struct rn_cold_head head = {.salt = salt, .alive = true, .payload_bytes = (uint32_t)n};
+    struct rn_cold_head head = {.salt = key->salt, .alive = true, .payload_bytes = (uint32_t)n};
 
     if (parent != NULL) {
         head.depth = parent->depth + 1;
@@ -400,7 +414,7 @@ static size_t make_value(struct rn_redis_store *store, const struct rn_redis_ent
     head.parent = head.depth;
     head.serial = head.depth + 1;
     head.payload_check = rn_cold_payload_check(store->seed, head.serial, payload, n);
-    rn_cold_head_pack(&head, store->seed, tokens, store->id.block_tokens, store->value);
+    rn_cold_head_pack(&head, store->seed, key->tokens, store->id.block_tokens, store->value);
     memcpy(store->value + head_bytes, payload, n);
     return head_bytes + n;
 }
@@ -434,10 +448,11 @@ static runnel_status set_value(struct rn_redis_store *store, const struct rn_pri
     return good ? RUNNEL_OK : RUNNEL_IO;
 }
 
-runnel_status rn_redis_store_put(struct rn_redis_store *store, uint64_t parent, struct rn_prefix_salt salt,
-                                 const int32_t *tokens, const void *payload, size_t n, uint64_t *handle)
+static runnel_status put(struct rn_tier_store *tier, const struct rn_tier_key *key, const void *payload, size_t n,
+                         uint64_t *handle)
 {
-    const struct rn_redis_entry *p = parent == 0 ? NULL : find(store, parent);
+    struct rn_redis_store *store = store_of(tier);
+    const struct rn_redis_entry *p = key->parent == 0 ? NULL : find(store, key->parent);
     uint32_t depth = p == NULL ? 0 : p->depth + 1;
     struct rn_print chain;
     runnel_status status;
@@ -446,14 +461,14 @@ runnel_status rn_redis_store_put(struct rn_redis_store *store, uint64_t parent, 
     *handle = 0;
     if (n == 0 || n > store->options.payload_bytes)
         return RUNNEL_INVALID;
-    if (parent != 0 && p == NULL)
+    if (key->parent != 0 && p == NULL)
         return RUNNEL_NOT_FOUND;
-    chain = rn_redis_chain(store, p == NULL ? NULL : &p->chain, salt, tokens);
-    bytes = make_value(store, p, salt, tokens, payload, n);
+    chain = rn_redis_chain(store, p == NULL ? NULL : &p->chain, key->salt, key->tokens);
+    bytes = make_value(store, p, key, payload, n);
     status = set_value(store, &chain, bytes);
     if (status != RUNNEL_OK)
         return status;
-    *handle = rn_redis_add(store, &chain, salt, depth, (uint32_t)n);
+    *handle = rn_redis_add(store, &chain, key->salt, depth, (uint32_t)n);
     if (*handle == 0)
         return RUNNEL_BUSY;
     store->stats.puts++;
@@ -461,18 +476,21 @@ runnel_status rn_redis_store_put(struct rn_redis_store *store, uint64_t parent, 
     return RUNNEL_OK;
 }
 
-void rn_redis_store_forget(struct rn_redis_store *store, uint64_t handle)
+static uint32_t forget(struct rn_tier_store *tier, uint64_t handle)
 {
+    struct rn_redis_store *store = store_of(tier);
     struct rn_redis_entry *e = find(store, handle);
 
     if (e == NULL)
-        return;
+        return 0;
     delete_value(store, e);
     lose(store, e);
+    return 1;
 }
 
-void rn_redis_store_let_go(struct rn_redis_store *store, uint64_t handle)
+static void let_go(struct rn_tier_store *tier, uint64_t handle)
 {
+    struct rn_redis_store *store = store_of(tier);
     struct rn_redis_entry *e = find(store, handle);
 
     if (e != NULL)
@@ -481,13 +499,46 @@ void rn_redis_store_let_go(struct rn_redis_store *store, uint64_t handle)
 
 /* ---- The whole ---- */
 
-bool rn_redis_store_error(struct rn_redis_store *store, runnel_error *error)
+static bool error_of(struct rn_tier_store *tier, runnel_error *error)
 {
+    struct rn_redis_store *store = store_of(tier);
+
     if (!store->link.has_error || store->link.told_error)
         return false;
     store->link.told_error = true;
     *error = store->link.error;
     return true;
+}
+
+static uint64_t known_bytes(const struct rn_tier_store *tier)
+{
+    return borrow(tier)->stats.known_bytes;
+}
+
+static void close_store(struct rn_tier_store *tier)
+{
+    rn_redis_store_close(store_of(tier));
+}
+
+static const struct rn_tier_ops redis_ops = {
+    .name = "shared",
+    .durable = true,
+    .put = put,
+    .payload_bytes = payload_bytes,
+    .get = get,
+    .will_get = will_get,
+    .forget = forget,
+    .let_go = let_go,
+    .news = rn_redis_news_hear,
+    .tend = tend,
+    .error = error_of,
+    .bytes = known_bytes,
+    .close = close_store,
+};
+
+struct rn_tier_store *rn_redis_store_tier(struct rn_redis_store *store)
+{
+    return &store->tier;
 }
 
 void rn_redis_store_stats(const struct rn_redis_store *store, struct rn_redis_stats *stats)
@@ -548,7 +599,7 @@ static runnel_status set_way(struct rn_redis_store *store, const struct rn_redis
 }
 
 runnel_status rn_redis_store_open(struct rn_heap *heap, const struct rn_redis_options *options,
-                                  rn_cold_record_fn *on_record, void *user, struct rn_redis_store **out,
+                                  rn_tier_record_fn *on_record, void *user, struct rn_redis_store **out,
                                   runnel_error *error)
 {
     struct rn_redis_store *store = rn_calloc(heap, 1, sizeof *store);
@@ -558,6 +609,7 @@ runnel_status rn_redis_store_open(struct rn_heap *heap, const struct rn_redis_op
     *out = NULL;
     if (store == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a shared cache");
+    store->tier.ops = &redis_ops;
     store->heap = heap;
     store->options = *options;
     store->options.url = NULL;

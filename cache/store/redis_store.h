@@ -2,7 +2,8 @@
  *
  *   key    runnel:1:<fingerprint, 32 hex digits>:<chain, 32 hex digits>
  *   chain  XXH3-128 of the salt, the chain of the block before it (nothing, for the first), and the block's tokens
- *   value  head (96 bytes) | tokens | payload: a record of the cold store (docs/TIERS.md), whose serial is its depth + 1,
+ *   value  head (96 bytes) | tokens | payload: a record of the cold store (docs/TIERS.md), whose serial is its depth +
+ * 1,
  *          whose parent's is its depth, and whose parent's check is the first half of the parent's chain
  *
  * What a get returns had the salt and the tokens asked for, the chain of the parent, and whole checks, all seeded with
@@ -16,9 +17,9 @@
  *
  *   key    runnel:1:<fingerprint>:news      entry  <writer, 16 hex digits> <chain, 32 hex digits>
  *
- * kept to about RN_REDIS_NEWS_KEPT entries, and rn_redis_store_news reads what has come behind the last one it has seen.
- * Where that one is no longer there, the stream was cut, or the server is another: all is listed anew, a little with each
- * call. How much is kept, and what goes first, is the server's: maxmemory, allkeys-lru, and ttl in the address.
+ * kept to about RN_REDIS_NEWS_KEPT entries, and rn_tier_store_news reads what has come behind the last one it has seen.
+ * Where that one is no longer there, the stream was cut, or the server is another: all is listed anew, a little with
+ * each call. How much is kept, and what goes first, is the server's: maxmemory, allkeys-lru, and ttl in the address.
  *
  * The server may be away, hang or talk nonsense: every call ends in about command_ms at the latest (twice that where
  * bytes keep coming), the connection is given up, all is a miss, and it is tried again after retry_ms, then twice as
@@ -26,13 +27,14 @@
  * name may take longer. No call raises SIGPIPE.
  *
  * Memory: about 70 bytes per record, and the library hiredis' own for commands and answers in flight, which is not from
- * the heap given. One owner, any thread; open, put, read and will_read block as said. */
+ * the heap given. It keeps the contract of tier.h and is durable. One owner, any thread; open, put, get,
+ * will_get, forget and news block as said. */
 #ifndef RN_CACHE_STORE_REDIS_STORE_H
 #define RN_CACHE_STORE_REDIS_STORE_H
 
 #include "base/clock.h"
-#include "cache/store/cold_store.h"
 #include "cache/store/redis_tls.h"
+#include "cache/store/tier.h"
 
 #define RN_REDIS_AHEAD 32u         /* reads under way at most */
 #define RN_REDIS_NEWS_KEPT "16384" /* entries of the stream: half of what an engine knows; about a megabyte */
@@ -40,7 +42,7 @@
 struct rn_redis_options {
     const char *url;                 /* redis_url.h */
     struct rn_redis_tls_files files; /* for rediss:// alone */
-    struct rn_cold_id id;
+    struct rn_tier_id id;
     size_t payload_bytes;  /* the most a payload has */
     uint32_t max_records;  /* 0: 2^20 */
     uint32_t connect_ms;   /* 0: 200 */
@@ -70,45 +72,18 @@ struct rn_redis_store;
  * OpenSSL. NO_MEMORY. Nothing is held then. A server that cannot be reached is no error. `options` are copied, with the
  * texts in them, `heap` is borrowed. on_record NULL: not wanted. */
 runnel_status rn_redis_store_open(struct rn_heap *heap, const struct rn_redis_options *options,
-                                  rn_cold_record_fn *on_record, void *user, struct rn_redis_store **store,
+                                  rn_tier_record_fn *on_record, void *user, struct rn_redis_store **store,
                                   runnel_error *error);
 
 /* NULL is allowed. */
 void rn_redis_store_close(struct rn_redis_store *store);
 
-/* As rn_cold_store_append. NOT_FOUND: the parent is not known. BUSY: max_records. IO: the server is away or refuses. */
-runnel_status rn_redis_store_put(struct rn_redis_store *store, uint64_t parent, struct rn_prefix_salt salt,
-                                 const int32_t *tokens, const void *payload, size_t n, uint64_t *handle);
-
-/* Bytes of a record's payload; 0: it is not known. */
-size_t rn_redis_store_payload_bytes(const struct rn_redis_store *store, uint64_t handle);
-
-/* The payload [rn_redis_store_payload_bytes] of the record with this salt, parent and tokens[block_tokens].
- * IO: the server is away or has not answered, and may have it still. NOT_FOUND: anything else, whatever the reason. */
-runnel_status rn_redis_store_read(struct rn_redis_store *store, uint64_t handle, uint64_t parent,
-                                  struct rn_prefix_salt salt, const int32_t *tokens, void *payload);
-
-/* These will be read, in this order: they are asked for in one go. Those that are not read then are lost effort. */
-void rn_redis_store_will_read(struct rn_redis_store *store, const uint64_t *handles, uint32_t n);
-
-/* What others have put there since the last call, or some of it: tells of at most `most` records (1 at least), parents
- * first. *more: there may be more at once. *no_room: max_records is near, and there is news. Asks the server: blocks
- * for command_ms at most (of a list that is made anew, for one step of it). Where the server knows no streams (before
- * Redis 5.0) or refuses, that is the store's error, and there is no news for a minute. */
-void rn_redis_store_news(struct rn_redis_store *store, uint32_t most, rn_cold_record_fn *on_record, void *user,
-                         bool *more, bool *no_room);
-
-/* The record is not asked for any more; it stays where it is, for others. */
-void rn_redis_store_let_go(struct rn_redis_store *store, uint64_t handle);
-
-/* The record is deleted. */
-void rn_redis_store_forget(struct rn_redis_store *store, uint64_t handle);
-
-/* `gone` is told the handle of each record that is no longer known since the last call. */
-void rn_redis_store_tell_gone(struct rn_redis_store *store, void (*gone)(void *user, uint64_t handle), void *user);
-
-/* Once per store: true, and the first error of the server or the way to it. */
-bool rn_redis_store_error(struct rn_redis_store *store, runnel_error *error);
+/* The store as a tier, which has it until the store is closed. put: BUSY: max_records; IO: the server is away or
+ * refuses. get: IO: the server is away or has not answered. will_get: those that are not got then are lost effort.
+ * forget: the record is deleted; let_go: it stays where it is, for others. used: the server sees a use by itself.
+ * news: blocks for command_ms at most (of a list that is made anew, for one step of it). Where the server knows no
+ * streams (before Redis 5.0) or refuses, that is the store's error, and there is no news for a minute. */
+struct rn_tier_store *rn_redis_store_tier(struct rn_redis_store *store);
 
 void rn_redis_store_stats(const struct rn_redis_store *store, struct rn_redis_stats *stats);
 

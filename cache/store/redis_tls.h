@@ -7,9 +7,9 @@
  *   - The name is sent to the server (SNI). TLS 1.2 at least. `cert` and `key` say who we are, where the server asks.
  *   - The files are PEM, and read anew for each connection, so that certificates can be renewed while an engine runs.
  *
- * OpenSSL initialises itself, once in a process and for whoever uses it, and takes its memory past the heap's hook, some
- * 100 KB for a connection. One owner, any thread; nothing here waits, prints, asks for a passphrase or raises SIGPIPE.
- * In a build without OpenSSL check says so, and there is no more to call. */
+ * OpenSSL initialises itself, once in a process and for whoever uses it, and takes its memory past the heap's hook,
+ * some 100 KB for a connection. One owner, any thread; nothing here waits, prints, asks for a passphrase or raises
+ * SIGPIPE. In a build without OpenSSL check says so, and there is no more to call. */
 #ifndef RN_CACHE_STORE_REDIS_TLS_H
 #define RN_CACHE_STORE_REDIS_TLS_H
 
@@ -17,7 +17,14 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
-#include "cache/store/redis_io.h"
+
+/* How an attempt that never blocks has ended. */
+enum rn_redis_io {
+    RN_REDIS_DONE,  /* it, or a part of it that is told */
+    RN_REDIS_READ,  /* nothing; again when the other side has written */
+    RN_REDIS_WRITE, /* nothing; again when the line takes bytes */
+    RN_REDIS_LOST   /* the connection is of no use any more */
+};
 
 struct rn_redis_tls;
 

@@ -35,6 +35,7 @@ struct entry {
 static_assert(sizeof(struct entry) == 80, "it is counted per block");
 
 struct rn_warm_store {
+    struct rn_tier_store tier; /* first */
     struct rn_heap *heap;
     struct rn_warm_options options;
     struct rn_warm_pages pages;
@@ -49,6 +50,16 @@ struct rn_warm_store {
     bool telling; /* gone() is running */
     struct rn_warm_stats stats;
 };
+
+static struct rn_warm_store *store_of(struct rn_tier_store *tier)
+{
+    return (struct rn_warm_store *)tier;
+}
+
+static const struct rn_warm_store *borrow(const struct rn_tier_store *tier)
+{
+    return (const struct rn_warm_store *)tier;
+}
 
 /* ---- Table and lists ---- */
 
@@ -179,9 +190,9 @@ static void leave(struct rn_warm_store *store, uint32_t entry)
     struct entry *e = &store->entries[entry];
 
     RN_CHECK(e->child == NONE && !store->telling);
-    if (store->options.gone != NULL) {
+    if (store->tier.gone != NULL) {
         store->telling = true;
-        store->options.gone(store->options.user, e->handle);
+        store->tier.gone(store->tier.user, e->handle);
         store->telling = false;
     }
     table_remove(store, entry);
@@ -315,14 +326,15 @@ static void join(struct rn_warm_store *store, uint32_t entry)
         heap_add(store, entry);
 }
 
-runnel_status rn_warm_store_put(struct rn_warm_store *store, uint64_t parent, struct rn_prefix_salt salt,
-                                const int32_t *tokens, const void *payload, size_t n, uint64_t *handle)
+static runnel_status put(struct rn_tier_store *tier, const struct rn_tier_key *key, const void *payload, size_t n,
+                         uint64_t *handle)
 {
+    struct rn_warm_store *store = store_of(tier);
     uint32_t block_tokens = store->options.block_tokens, entry;
     runnel_status status = RUNNEL_INVALID;
 
     RN_CHECK(!store->telling);
-    if (n > 0 && n <= store->options.payload_bytes && fits(store, *handle, parent, salt))
+    if (n > 0 && n <= store->options.payload_bytes && fits(store, *handle, key->parent, key->salt))
         status = make_room(store, n, &entry);
     if (status != RUNNEL_OK) {
         store->stats.refused++;
@@ -331,15 +343,15 @@ runnel_status rn_warm_store_put(struct rn_warm_store *store, uint64_t parent, st
     if (*handle == 0)
         *handle = RN_WARM_OWN_HANDLE | ++store->next_own;
     store->entries[entry] = (struct entry){.handle = *handle,
-                                           .parent_handle = parent,
-                                           .salt = salt,
+                                           .parent_handle = key->parent,
+                                           .salt = key->salt,
                                            .check = XXH3_64bits(payload, n),
                                            .stamp = ++store->clock,
                                            .bytes = (uint32_t)n,
                                            .page = rn_warm_pages_write(&store->pages, payload, n),
                                            .child = NONE,
                                            .heap_at = NONE};
-    memcpy(store->tokens + (size_t)entry * block_tokens, tokens, block_tokens * sizeof *tokens);
+    memcpy(store->tokens + (size_t)entry * block_tokens, key->tokens, block_tokens * sizeof *key->tokens);
     join(store, entry);
     store->stats.puts++;
     store->stats.records++;
@@ -349,8 +361,9 @@ runnel_status rn_warm_store_put(struct rn_warm_store *store, uint64_t parent, st
 
 /* ---- Reading ---- */
 
-size_t rn_warm_store_payload_bytes(const struct rn_warm_store *store, uint64_t handle)
+static size_t payload_bytes(const struct rn_tier_store *tier, uint64_t handle)
 {
+    const struct rn_warm_store *store = borrow(tier);
     uint32_t entry = find(store, handle);
 
     return entry == NONE ? 0 : store->entries[entry].bytes;
@@ -372,9 +385,9 @@ bool rn_warm_store_look(const struct rn_warm_store *store, uint64_t handle, stru
     return true;
 }
 
-runnel_status rn_warm_store_get(struct rn_warm_store *store, uint64_t handle, uint64_t parent,
-                                struct rn_prefix_salt salt, const int32_t *tokens, void *payload)
+static runnel_status get(struct rn_tier_store *tier, uint64_t handle, const struct rn_tier_key *key, void *payload)
 {
+    struct rn_warm_store *store = store_of(tier);
     uint32_t entry = find(store, handle), block_tokens = store->options.block_tokens;
     const struct entry *e;
 
@@ -383,8 +396,8 @@ runnel_status rn_warm_store_get(struct rn_warm_store *store, uint64_t handle, ui
     if (entry == NONE)
         return RUNNEL_NOT_FOUND;
     e = &store->entries[entry];
-    if (e->parent_handle != parent || !rn_prefix_salt_same(e->salt, salt) ||
-        memcmp(store->tokens + (size_t)entry * block_tokens, tokens, block_tokens * sizeof *tokens) != 0)
+    if (e->parent_handle != key->parent || !rn_prefix_salt_same(e->salt, key->salt) ||
+        memcmp(store->tokens + (size_t)entry * block_tokens, key->tokens, block_tokens * sizeof *key->tokens) != 0)
         return RUNNEL_NOT_FOUND;
     rn_warm_pages_read(&store->pages, e->page, payload, e->bytes);
     if (XXH3_64bits(payload, e->bytes) != e->check) {
@@ -399,8 +412,9 @@ runnel_status rn_warm_store_get(struct rn_warm_store *store, uint64_t handle, ui
     return RUNNEL_OK;
 }
 
-void rn_warm_store_used(struct rn_warm_store *store, uint64_t handle)
+static void used(struct rn_tier_store *tier, uint64_t handle)
 {
+    struct rn_warm_store *store = store_of(tier);
     uint32_t entry = find(store, handle);
 
     if (entry != NONE)
@@ -409,8 +423,9 @@ void rn_warm_store_used(struct rn_warm_store *store, uint64_t handle)
 
 /* ---- Forgetting ---- */
 
-uint32_t rn_warm_store_forget(struct rn_warm_store *store, uint64_t handle)
+static uint32_t forget(struct rn_tier_store *tier, uint64_t handle)
 {
+    struct rn_warm_store *store = store_of(tier);
     uint32_t entry = find(store, handle), n;
 
     if (entry == NONE)
@@ -495,6 +510,34 @@ static runnel_status take_memory(struct rn_warm_store *store, size_t page_bytes,
     return rn_warm_pages_init(&store->pages, heap, page_bytes, slabs);
 }
 
+static uint64_t memory_bytes(const struct rn_tier_store *tier)
+{
+    const struct rn_warm_store *store = borrow(tier);
+
+    return store->fixed_bytes + store->pages.n_slabs * (uint64_t)rn_warm_pages_slab(store->pages.page_bytes);
+}
+
+static void close_store(struct rn_tier_store *tier)
+{
+    rn_warm_store_close(store_of(tier));
+}
+
+static const struct rn_tier_ops warm_ops = {
+    .name = "warm",
+    .put = put,
+    .payload_bytes = payload_bytes,
+    .get = get,
+    .used = used,
+    .forget = forget,
+    .bytes = memory_bytes,
+    .close = close_store,
+};
+
+struct rn_tier_store *rn_warm_store_tier(struct rn_warm_store *store)
+{
+    return &store->tier;
+}
+
 runnel_status rn_warm_store_open(struct rn_heap *heap, const struct rn_warm_options *options,
                                  struct rn_warm_store **out, runnel_error *error)
 {
@@ -505,6 +548,7 @@ runnel_status rn_warm_store_open(struct rn_heap *heap, const struct rn_warm_opti
     *out = NULL;
     if (store == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a warm tier");
+    store->tier.ops = &warm_ops;
     store->heap = heap;
     store->options = *options;
     store->first_free = NONE;
@@ -538,8 +582,7 @@ void rn_warm_store_stats(const struct rn_warm_store *store, struct rn_warm_stats
 {
     *stats = store->stats;
     stats->max_records = store->max_records;
-    stats->memory_bytes =
-        store->fixed_bytes + store->pages.n_slabs * (uint64_t)rn_warm_pages_slab(store->pages.page_bytes);
+    stats->memory_bytes = memory_bytes(&store->tier);
 }
 
 /* ---- Check ---- */

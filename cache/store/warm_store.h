@@ -20,13 +20,16 @@
  * fragmented. It is all from the heap given, and never more than max_bytes. Heaps that refuse pages make the store
  * smaller, no more. Freed pages keep their bytes until they are filled again; they can be read by nobody.
  *
- * One owner, any thread; nothing blocks. */
+ * It keeps the contract of tier.h, is not durable, and nothing blocks. `gone` is told before a record leaves (it had to
+ * make room, or was forgotten, damaged, or below one that was): the record can still be looked at and got then (which
+ * does not count as a use), so that a colder tier may have it.
+ *
+ * One owner, any thread. */
 #ifndef RN_CACHE_STORE_WARM_STORE_H
 #define RN_CACHE_STORE_WARM_STORE_H
 
 #include "base/alloc.h"
-#include "base/status.h"
-#include "cache/prefix_tree.h"
+#include "cache/store/tier.h"
 
 /* Handles given by the store have this bit; the caller's must not have it. */
 #define RN_WARM_OWN_HANDLE ((uint64_t)1 << 63)
@@ -35,12 +38,6 @@ struct rn_warm_options {
     uint64_t max_bytes;
     uint32_t block_tokens; /* at least 1 */
     size_t payload_bytes;  /* the most a payload has, in [1, 2^30]: rn_block_codec_bound() */
-
-    /* The record is about to leave: it had to make room, or was forgotten, damaged, or below one that was. It can
-     * still be looked at and got (which does not count as a use), so that a colder tier may have it. It must not
-     * change the store. NULL: not wanted. close() calls it for none. */
-    void *user;
-    void (*gone)(void *user, uint64_t handle);
 };
 
 struct rn_warm_record {
@@ -68,30 +65,13 @@ runnel_status rn_warm_store_open(struct rn_heap *heap, const struct rn_warm_opti
 /* NULL is allowed. */
 void rn_warm_store_close(struct rn_warm_store *store);
 
-/* Keeps a copy of payload[n] for the block of tokens[block_tokens]. *handle: 0, and then it gets one; else the
- * caller's. parent: the handle of the block before it (0: none, or not to be told), here or not.
- * INVALID: the handle is in use, it or n is out of range, parent or children have another salt or make a circle.
- * BUSY: room cannot be made. NO_MEMORY: the heap refuses the first pages. Then nothing is kept (but others may be
- * gone). */
-runnel_status rn_warm_store_put(struct rn_warm_store *store, uint64_t parent, struct rn_prefix_salt salt,
-                                const int32_t *tokens, const void *payload, size_t n, uint64_t *handle);
-
-/* Bytes of a record's payload; 0: it is not known. */
-size_t rn_warm_store_payload_bytes(const struct rn_warm_store *store, uint64_t handle);
-
-/* The payload [rn_warm_store_payload_bytes] of the record that was put with this salt, parent and
- * tokens[block_tokens]. NOT_FOUND: anything else, whatever the reason: a miss. */
-runnel_status rn_warm_store_get(struct rn_warm_store *store, uint64_t handle, uint64_t parent,
-                                struct rn_prefix_salt salt, const int32_t *tokens, void *payload);
+/* The store as a tier, which has it until the store is closed. A put whose *handle is 0 gets one; else it is the
+ * caller's. The parent may be here or not. INVALID, too: the handle is in use, or parent or children have another salt
+ * or make a circle. Others may be gone after a put that fails. */
+struct rn_tier_store *rn_warm_store_tier(struct rn_warm_store *store);
 
 /* False: not known. */
 bool rn_warm_store_look(const struct rn_warm_store *store, uint64_t handle, struct rn_warm_record *record);
-
-/* The prefix that ends in the record was wanted. */
-void rn_warm_store_used(struct rn_warm_store *store, uint64_t handle);
-
-/* The record goes, and those here that build on it. Returns how many. */
-uint32_t rn_warm_store_forget(struct rn_warm_store *store, uint64_t handle);
 
 /* All of a salt. Linear in max_records. */
 uint32_t rn_warm_store_forget_salt(struct rn_warm_store *store, struct rn_prefix_salt salt);

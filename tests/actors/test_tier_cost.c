@@ -29,9 +29,9 @@ static void test_reload(void **state)
     for (uint32_t i = 0; i < sizeof us / sizeof us[0]; i++) {
         struct rn_tier_cost cost = computed();
 
-        rn_tier_cost_moved(&cost, RN_LOWER_COLD, 8, 8 * us[i]);
+        rn_tier_cost_moved(&cost, RN_TIER_COLD, 8, 8 * us[i]);
         assert_int_equal(rn_tier_cost_reload(&cost, BLOCK), quarters[i]);
-        rn_tier_cost_moved(&cost, RN_LOWER_WARM, 8, 8 * 600);
+        rn_tier_cost_moved(&cost, RN_TIER_WARM, 8, 8 * 600);
         assert_int_equal(rn_tier_cost_reload(&cost, BLOCK), quarters[i] > 3 ? quarters[i] : 3);
     }
 }
@@ -42,7 +42,7 @@ static void test_not_known(void **state)
 
     (void)state;
     assert_int_equal(rn_tier_cost_reload(&cost, BLOCK), RN_PREFIX_QUARTERS);
-    rn_tier_cost_moved(&cost, RN_LOWER_WARM, 1, 1);
+    rn_tier_cost_moved(&cost, RN_TIER_WARM, 1, 1);
     assert_int_equal(rn_tier_cost_reload(&cost, BLOCK), RN_PREFIX_QUARTERS);
     cost = computed();
     assert_int_equal(rn_tier_cost_reload(&cost, BLOCK), RN_PREFIX_QUARTERS);
@@ -61,9 +61,9 @@ static void test_choose(void **state)
         uint32_t n_tries = 1;
 
         for (uint32_t i = 0; i < 10; i++)
-            kinds[i] = i < 10 - n_cold ? RN_LOWER_WARM : RN_LOWER_COLD;
-        rn_tier_cost_moved(&cost, RN_LOWER_WARM, 1, 100);
-        rn_tier_cost_moved(&cost, RN_LOWER_COLD, 1, 3000);
+            kinds[i] = i < 10 - n_cold ? RN_TIER_WARM : RN_TIER_COLD;
+        rn_tier_cost_moved(&cost, RN_TIER_WARM, 1, 100);
+        rn_tier_cost_moved(&cost, RN_TIER_COLD, 1, 3000);
         assert_int_equal(rn_tier_cost_choose(&cost, kinds, 10, 0, BLOCK, 0, &saved_us), 10 - n_cold);
         assert_in_range(saved_us, 900 * (10 - n_cold) - (n_cold < 10), 900 * (10 - n_cold));
         while (n_cold == 10 && rn_tier_cost_choose(&cost, kinds, 10, 0, BLOCK, 0, &saved_us) == 0)

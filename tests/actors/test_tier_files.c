@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "actors/engine.h"
+#include "cache/store/cold_io.h"
 #include "tests/actors/tiered.h"
 
 /* What has come twice is there after a restart; what came once is not, nor is anything of another salt. */

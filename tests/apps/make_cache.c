@@ -21,8 +21,9 @@ static void fill(struct rn_cold_store *store, uint32_t chains, uint32_t depth)
             int32_t tokens[COLD_B];
 
             cold_tokens(key, tokens);
-            if (rn_cold_store_append(store, handle, (struct rn_prefix_salt){{c % 3, 0}}, tokens, payload,
-                                     cold_payload(key, payload), &handle) != RUNNEL_OK)
+            if (rn_tier_store_put(rn_cold_store_tier(store),
+                                  &(struct rn_tier_key){handle, (struct rn_prefix_salt){{c % 3, 0}}, tokens}, payload,
+                                  cold_payload(key, payload), &handle) != RUNNEL_OK)
                 exit(1);
         }
     }
@@ -31,7 +32,7 @@ static void fill(struct rn_cold_store *store, uint32_t chains, uint32_t depth)
 int main(int argc, char **argv)
 {
     const struct rn_cold_limits limits = {.max_bytes = 64 << 20, .segment_bytes = 4 << 10};
-    struct rn_cold_id id = cold_id();
+    struct rn_tier_id id = cold_id();
     struct rn_cold_store *store;
     struct rn_heap heap;
 

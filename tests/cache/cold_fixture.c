@@ -15,9 +15,9 @@
 
 #include "base/rng.h"
 
-struct rn_cold_id cold_id(void)
+struct rn_tier_id cold_id(void)
 {
-    struct rn_cold_id id = {.block_tokens = COLD_B, .block_bytes = 256, .name = "closed form"};
+    struct rn_tier_id id = {.block_tokens = COLD_B, .block_bytes = 256, .name = "closed form"};
 
     memset(id.model.bytes, 1, 16);
     memset(id.kv.bytes, 2, 16);
@@ -53,19 +53,21 @@ runnel_status cold_append(struct rn_cold_store *store, struct cold_key key, uint
     int32_t tokens[COLD_B];
 
     cold_tokens(key, tokens);
-    return rn_cold_store_append(store, parent, cold_salt(key), tokens, payload, cold_payload(key, payload), handle);
+    return rn_tier_store_put(rn_cold_store_tier(store), &(struct rn_tier_key){parent, cold_salt(key), tokens}, payload,
+                             cold_payload(key, payload), handle);
 }
 
 int cold_read(struct rn_cold_store *store, struct cold_key key, uint64_t parent, uint64_t handle)
 {
     uint8_t payload[COLD_MOST_PAYLOAD], *got;
-    size_t n = rn_cold_store_payload_bytes(store, handle);
+    size_t n = rn_tier_store_payload_bytes(rn_cold_store_tier(store), handle);
     int32_t tokens[COLD_B];
     runnel_status status;
 
     cold_tokens(key, tokens);
     got = malloc(n + 1);
-    status = rn_cold_store_read(store, handle, parent, cold_salt(key), tokens, got);
+    status = rn_tier_store_get(rn_cold_store_tier(store), handle, &(struct rn_tier_key){parent, cold_salt(key), tokens},
+                               got);
     if (status == RUNNEL_OK) {
         assert_int_equal(n, cold_payload(key, payload));
         assert_memory_equal(got, payload, n);
@@ -76,7 +78,7 @@ int cold_read(struct rn_cold_store *store, struct cold_key key, uint64_t parent,
     return status == RUNNEL_OK;
 }
 
-void cold_on_record(void *user, const struct rn_cold_record *record)
+void cold_on_record(void *user, const struct rn_tier_record *record)
 {
     struct cold_key key = {(uint32_t)record->tokens[0], (uint32_t)record->tokens[1], (uint32_t)record->salt.word[0]};
     struct cold_told *told = user;
@@ -282,7 +284,7 @@ int cold_tear_down(void **state)
 struct rn_cold_store *cold_open(const struct rn_cold_io *io, const struct rn_cold_limits *limits,
                                 struct cold_told *told)
 {
-    struct rn_cold_id id = cold_id();
+    struct rn_tier_id id = cold_id();
     struct rn_cold_store *store;
     runnel_error error;
 

@@ -11,7 +11,7 @@ struct cold_key {
     uint32_t chain, depth, salt;
 };
 
-struct rn_cold_id cold_id(void);
+struct rn_tier_id cold_id(void);
 struct rn_prefix_salt cold_salt(struct cold_key key);
 void cold_tokens(struct cold_key key, int32_t *tokens);
 size_t cold_payload(struct cold_key key, uint8_t *payload);
@@ -28,7 +28,7 @@ struct cold_told {
     } * records; /* [n] */
     size_t n, room;
 };
-void cold_on_record(void *user, const struct rn_cold_record *record);
+void cold_on_record(void *user, const struct rn_tier_record *record);
 
 /* Reads all that was told; returns how many were right. */
 size_t cold_read_all(struct rn_cold_store *store, const struct cold_told *told);

@@ -51,7 +51,7 @@ static runnel_status purge(struct rn_cold_store *store, uint32_t salt)
 
 static uint64_t folder_bytes(uint32_t *n_segments)
 {
-    struct rn_cold_id id = cold_id();
+    struct rn_tier_id id = cold_id();
     struct rn_print print = rn_cold_fingerprint(&id);
     char hex[RN_COLD_HEX + 1], path[500];
     const struct dirent *entry;
@@ -218,7 +218,7 @@ static void test_full(void **state)
         n_bad += status != RUNNEL_OK;
         if (status != RUNNEL_OK) {
             assert_int_equal(status, RUNNEL_IO);
-            assert_true(rn_cold_store_error(store, &error));
+            assert_true(rn_tier_store_error(rn_cold_store_tier(store), &error));
             assert_non_null(strstr(error.message, "No space"));
             assert_true(folder_bytes(&n_segments) <= before);
         }
@@ -248,7 +248,7 @@ static void test_torn_copy(void **state)
     struct cold_told told = {.n = 0};
     struct rn_cold_io io = rn_cold_io_machine;
     struct rn_cold_store *store;
-    struct rn_cold_id id = cold_id();
+    struct rn_tier_id id = cold_id();
     struct rn_print print = rn_cold_fingerprint(&id);
     char hex[RN_COLD_HEX + 1], path[500], *bytes;
     uint32_t n_segments;

@@ -21,9 +21,9 @@
 #include "tests/base/whole_file.h"
 #include "tests/cache/cold_fixture.h"
 
-static struct rn_cold_id id_of(unsigned char model)
+static struct rn_tier_id id_of(unsigned char model)
 {
-    struct rn_cold_id id = cold_id();
+    struct rn_tier_id id = cold_id();
 
     id.model.bytes[0] = model;
     return id;
@@ -31,7 +31,7 @@ static struct rn_cold_id id_of(unsigned char model)
 
 static void hex_of(unsigned char model, char *hex)
 {
-    struct rn_cold_id id = id_of(model);
+    struct rn_tier_id id = id_of(model);
     struct rn_print print = rn_cold_fingerprint(&id);
 
     rn_cold_hex(&print, hex);
@@ -40,7 +40,7 @@ static void hex_of(unsigned char model, char *hex)
 static struct rn_cold_store *open_store(unsigned char model, const struct rn_cold_limits *limits,
                                         struct cold_told *told)
 {
-    struct rn_cold_id id = id_of(model);
+    struct rn_tier_id id = id_of(model);
     struct rn_cold_store *store;
 
     assert_int_equal(rn_cold_store_open(&cold_heap, NULL, cold_folder, &id, limits,
@@ -301,8 +301,9 @@ static runnel_status append_salted(struct rn_cold_store *store, struct cold_key 
     int32_t tokens[COLD_B];
 
     cold_tokens(key, tokens);
-    return rn_cold_store_append(store, parent, (struct rn_prefix_salt){{key.salt, 0}}, tokens, payload,
-                                cold_payload(key, payload), handle);
+    return rn_tier_store_put(rn_cold_store_tier(store),
+                             &(struct rn_tier_key){parent, (struct rn_prefix_salt){{key.salt, 0}}, tokens}, payload,
+                             cold_payload(key, payload), handle);
 }
 
 static void test_purge_salt(void **state)

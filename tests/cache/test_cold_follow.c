@@ -90,7 +90,7 @@ static void test_dropped(void **state)
     reader = cold_open(&disk.io, &small, &told);
     for (uint32_t chain = 1; chain < 600; chain++) {
         append_chain(writer, chain, 2);
-        rn_cold_store_used(writer, used);
+        rn_tier_store_used(rn_cold_store_tier(writer), used);
         while (rn_cold_store_maintain(writer, 1 << 20, NULL, NULL))
             continue;
         if (chain % 7 == 0)
@@ -156,7 +156,7 @@ static void test_garbage(void **state)
 {
     struct cold_told of_writer = {.n = 0}, told = {.n = 0};
     struct rn_cold_store *writer = cold_open(NULL, &cold_roomy, &of_writer), *reader;
-    struct rn_cold_id id = cold_id();
+    struct rn_tier_id id = cold_id();
     struct rn_print print = rn_cold_fingerprint(&id);
     char path[300], hex[RN_COLD_HEX + 1];
     static uint8_t bytes[1 << 16];

@@ -27,7 +27,7 @@
 static struct rn_cold_store *open_with(const struct rn_cold_io *io, const struct rn_cold_limits *limits,
                                        struct cold_told *told)
 {
-    struct rn_cold_id id = cold_id();
+    struct rn_tier_id id = cold_id();
     struct rn_cold_store *store;
     runnel_error error = {0};
     runnel_status status = rn_cold_store_open(&cold_heap, io, cold_folder, &id, limits,
@@ -100,16 +100,23 @@ static void test_what_must_be_the_same(void **state)
     cold_tokens(key, tokens);
     for (uint32_t i = 0; i < COLD_B; i++) {
         tokens[i] ^= 1 << 20;
-        assert_int_equal(rn_cold_store_read(store, handles[1], handles[0], cold_salt(key), tokens, payload),
+        assert_int_equal(rn_tier_store_get(rn_cold_store_tier(store), handles[1],
+                                           &(struct rn_tier_key){handles[0], cold_salt(key), tokens}, payload),
                          RUNNEL_NOT_FOUND);
         tokens[i] ^= 1 << 20;
     }
-    assert_int_equal(rn_cold_store_read(store, handles[1], handles[0], cold_salt(other), tokens, payload),
+    assert_int_equal(rn_tier_store_get(rn_cold_store_tier(store), handles[1],
+                                       &(struct rn_tier_key){handles[0], cold_salt(other), tokens}, payload),
                      RUNNEL_NOT_FOUND);
-    assert_int_equal(rn_cold_store_read(store, handles[1], 0, cold_salt(key), tokens, payload), RUNNEL_NOT_FOUND);
-    assert_int_equal(rn_cold_store_read(store, handles[1] + 1, handles[0], cold_salt(key), tokens, payload),
+    assert_int_equal(rn_tier_store_get(rn_cold_store_tier(store), handles[1],
+                                       &(struct rn_tier_key){0, cold_salt(key), tokens}, payload),
                      RUNNEL_NOT_FOUND);
-    assert_int_equal(rn_cold_store_read(store, handles[1], handles[0], cold_salt(key), tokens, payload), RUNNEL_OK);
+    assert_int_equal(rn_tier_store_get(rn_cold_store_tier(store), handles[1] + 1,
+                                       &(struct rn_tier_key){handles[0], cold_salt(key), tokens}, payload),
+                     RUNNEL_NOT_FOUND);
+    assert_int_equal(rn_tier_store_get(rn_cold_store_tier(store), handles[1],
+                                       &(struct rn_tier_key){handles[0], cold_salt(key), tokens}, payload),
+                     RUNNEL_OK);
     assert_int_equal(cold_append(store, other, handles[0], &none), RUNNEL_NOT_FOUND);
     assert_int_equal(cold_append(store, key, handles[1] + 9, &none), RUNNEL_NOT_FOUND);
     rn_cold_store_close(store);
@@ -118,7 +125,7 @@ static void test_what_must_be_the_same(void **state)
 /* Another fingerprint is another folder; neither sees the other's. */
 static void test_fingerprints(void **state)
 {
-    struct rn_cold_id id = cold_id();
+    struct rn_tier_id id = cold_id();
     struct rn_cold_store *store = open_with(NULL, &cold_roomy, NULL), *other;
     struct cold_told told = {.n = 0};
     uint64_t handles[4];
@@ -152,9 +159,9 @@ static void test_forget(void **state)
     store = open_with(NULL, &cold_roomy, NULL);
     append_chain(store, 2, 6, 0, new);
     append_chain(store, 3, 6, 9, salted);
-    rn_cold_store_forget(store, old[2]);
-    rn_cold_store_forget(store, new[4]);
-    rn_cold_store_forget(store, new[4]); /* harmless */
+    rn_tier_store_forget(rn_cold_store_tier(store), old[2]);
+    rn_tier_store_forget(rn_cold_store_tier(store), new[4]);
+    rn_tier_store_forget(rn_cold_store_tier(store), new[4]); /* harmless */
     assert_int_equal(rn_cold_store_forget_salt(store, (struct rn_prefix_salt){{9, 77}}), 6);
     assert_true(rn_cold_store_check(store));
     assert_int_equal(cold_read(store, (struct cold_key){1, 5, 0}, old[4], old[5]), 0);
@@ -179,9 +186,9 @@ static void test_lock(void **state)
     reader = open_with(NULL, &cold_roomy, &told);
     assert_int_equal(told.n, 3);
     assert_int_equal(cold_append(reader, (struct cold_key){2, 0, 0}, 0, &none), RUNNEL_STATE);
-    rn_cold_store_forget(reader, handles[2]);
+    rn_tier_store_forget(rn_cold_store_tier(reader), handles[2]);
     assert_false(rn_cold_store_maintain(reader, 1 << 20, NULL, NULL));
-    assert_false(rn_cold_store_error(reader, &error)); /* it is no failure */
+    assert_false(rn_tier_store_error(rn_cold_store_tier(reader), &error)); /* it is no failure */
     assert_int_equal(cold_append(writer, (struct cold_key){1, 3, 0}, handles[2], &handles[3]), RUNNEL_OK);
     rn_cold_store_close(writer);
     assert_int_equal(cold_read_all(reader, &told), 2);
@@ -199,7 +206,7 @@ static void test_lock(void **state)
 /* The only segment's path. */
 static void segment_path(char *path, size_t n)
 {
-    struct rn_cold_id id = cold_id();
+    struct rn_tier_id id = cold_id();
     char hex[40];
     struct dirent *entry;
     DIR *list;
@@ -349,14 +356,14 @@ static void live(struct cold_disk *disk)
         return;
     cold_read_all(store, &told);
     if (told.n > 3)
-        rn_cold_store_forget(store, told.records[3].handle);
+        rn_tier_store_forget(rn_cold_store_tier(store), told.records[3].handle);
     for (uint32_t d = 0; d < 60; d++) {
         uint64_t handle;
 
         if (cold_append(store, (struct cold_key){8, d, 0}, last, &handle) != RUNNEL_OK)
             break;
         assert_true(cold_read(store, (struct cold_key){8, d, 0}, last, handle) || disk->fail_at != 0);
-        rn_cold_store_used(store, handle);
+        rn_tier_store_used(rn_cold_store_tier(store), handle);
         last = d % 6 == 5 ? 0 : handle;
         if (last == 0)
             break;
@@ -366,15 +373,15 @@ static void live(struct cold_disk *disk)
         uint64_t handle;
 
         if (cold_append(store, (struct cold_key){c, 0, 0}, 0, &handle) == RUNNEL_OK && c % 3 == 0)
-            rn_cold_store_used(store, handle);
+            rn_tier_store_used(rn_cold_store_tier(store), handle);
         while (rn_cold_store_maintain(store, 2000, NULL, NULL))
             ;
         assert_true(rn_cold_store_check(store));
     }
-    if (rn_cold_store_error(store, &error)) {
+    if (rn_tier_store_error(rn_cold_store_tier(store), &error)) {
         assert_int_equal(error.status, RUNNEL_IO);
         assert_true(disk->fail_at != 0 && strlen(error.message) > strlen(cold_folder));
-        assert_false(rn_cold_store_error(store, &error));
+        assert_false(rn_tier_store_error(rn_cold_store_tier(store), &error));
     }
     rn_cold_store_close(store);
     cold_told_free(&told);
@@ -458,9 +465,9 @@ static void test_full_disk(void **state)
         while (cold_append(store, (struct cold_key){5, n, 0}, n == 0 ? 0 : handles[n - 1], &handles[n]) == RUNNEL_OK)
             n++;
         assert_true(n < 100);
-        assert_true(rn_cold_store_error(store, &error));
+        assert_true(rn_tier_store_error(rn_cold_store_tier(store), &error));
         assert_non_null(strstr(error.message, "No space left"));
-        assert_false(rn_cold_store_error(store, &error));
+        assert_false(rn_tier_store_error(rn_cold_store_tier(store), &error));
         assert_int_equal(cold_append(store, (struct cold_key){6, 0, 0}, 0, &handles[n]), RUNNEL_STATE);
         for (uint32_t d = 0; d < n; d++)
             assert_true(cold_read(store, (struct cold_key){5, d, 0}, d == 0 ? 0 : handles[d - 1], handles[d]));
@@ -585,7 +592,7 @@ static size_t n_gone;
 
 static void on_gone(void *user, uint64_t handle)
 {
-    assert_int_equal(rn_cold_store_payload_bytes(user, handle), 0);
+    assert_int_equal(rn_tier_store_payload_bytes(rn_cold_store_tier(user), handle), 0);
     n_gone++;
 }
 
@@ -607,7 +614,7 @@ static void test_size(void **state)
 
         assert_int_equal(status, RUNNEL_OK);
         if (c % 50 == 0)
-            rn_cold_store_used(store, loved[5]);
+            rn_tier_store_used(rn_cold_store_tier(store), loved[5]);
         for (int i = 0; i < 100 && rn_cold_store_maintain(store, 4096, on_gone, store); i++)
             ;
         rn_cold_store_stats(store, &stats);
@@ -638,7 +645,7 @@ static void test_budget(void **state)
 
     (void)state;
     while (cold_append(store, (struct cold_key){c, 0, 0}, 0, &handle) == RUNNEL_OK) {
-        rn_cold_store_used(store, handle);
+        rn_tier_store_used(rn_cold_store_tier(store), handle);
         c++;
     }
     for (bool more = true; more && calls < 10000; calls++) {
@@ -708,7 +715,7 @@ static void test_many(void **state)
 
 static void test_too_small(void **state)
 {
-    struct rn_cold_id id = cold_id();
+    struct rn_tier_id id = cold_id();
     struct rn_cold_store *store;
     runnel_error error = {0};
 

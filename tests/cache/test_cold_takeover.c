@@ -82,7 +82,7 @@ static void append_chain(struct rn_cold_store *store, uint32_t chain, uint32_t n
         assert_int_equal(cold_append(store, key, parent, &handle), RUNNEL_OK);
         cold_tokens(key, tokens);
         if (told != NULL)
-            cold_on_record(told, &(struct rn_cold_record){.handle = handle,
+            cold_on_record(told, &(struct rn_tier_record){.handle = handle,
                                                           .parent = parent,
                                                           .salt = cold_salt(key),
                                                           .tokens = tokens,
@@ -257,7 +257,7 @@ static void test_faults(void **state)
         assert_true(rn_cold_store_check(reader));
         if (!writes(reader)) {
             n_readers++;
-            assert_true(rn_cold_store_error(reader, &error)); /* and it says why */
+            assert_true(rn_tier_store_error(rn_cold_store_tier(reader), &error)); /* and it says why */
         }
         assert_int_equal(stats_of(reader).records, 80);
         assert_told_once(&told);
@@ -308,8 +308,9 @@ static void test_refused(void **state)
         assert_int_equal(n_locks, 1 + later);
         assert_int_equal(told.n, 40 + 40 * (size_t)later);
         assert_int_equal(cold_read_all(reader, &told), told.n);
-        assert_true(rn_cold_store_error(reader, &error) && strstr(error.message, "cannot be locked") != NULL);
-        assert_false(rn_cold_store_error(reader, &error));
+        assert_true(rn_tier_store_error(rn_cold_store_tier(reader), &error) &&
+                    strstr(error.message, "cannot be locked") != NULL);
+        assert_false(rn_tier_store_error(rn_cold_store_tier(reader), &error));
         rn_cold_store_close(writer);
         follow(reader, &told);
         assert_false(writes(reader));
@@ -341,7 +342,7 @@ static void test_removed(void **state)
     append_chain(third, 2, 70, &of_third);
     while (cold_append(writer, (struct cold_key){3, 0, 0}, 0, &handle) == RUNNEL_OK) /* until it needs a new segment */
         continue;
-    assert_true(!writes(writer) && rn_cold_store_error(writer, &error));
+    assert_true(!writes(writer) && rn_tier_store_error(rn_cold_store_tier(writer), &error));
     assert_non_null(strstr(error.message, "removed"));
     rn_cold_store_close(writer);
     follow(reader, &told);
@@ -371,8 +372,9 @@ static void test_forgotten(void **state)
     append_chain(writer, 1, 3, &of_writer);
     append_chain(writer, 2, 3, &of_writer);
     reader = cold_open(NULL, &small, &told);
-    rn_cold_store_forget(writer, of_writer.records[4].handle); /* the second of the second chain, and the third */
-    rn_cold_store_used(reader, of_writer.records[2].handle);
+    rn_tier_store_forget(rn_cold_store_tier(writer),
+                         of_writer.records[4].handle); /* the second of the second chain, and the third */
+    rn_tier_store_used(rn_cold_store_tier(reader), of_writer.records[2].handle);
     follow(reader, &told);
     assert_int_equal(stats_of(reader).records, 6); /* a reader looks at a head once */
     rn_cold_store_close(writer);
@@ -385,7 +387,7 @@ static void test_forgotten(void **state)
         while (rn_cold_store_maintain(reader, 1 << 20, NULL, NULL))
             continue;
         if (chain % 10 == 0)
-            rn_cold_store_used(reader, of_writer.records[2].handle);
+            rn_tier_store_used(rn_cold_store_tier(reader), of_writer.records[2].handle);
     }
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(cold_read(reader, told.records[i].key, told.records[i].parent, told.records[i].handle), 1);

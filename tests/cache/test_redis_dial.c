@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "cache/store/redis_dial.h"
+#include "cache/store/redis_wire.h"
 
 #define MOST 12
 

@@ -84,9 +84,10 @@ static void put_chain(struct rn_redis_store *store, uint32_t chain, uint32_t n)
         int32_t tokens[COLD_B];
 
         cold_tokens(key, tokens);
-        assert_int_equal(
-            rn_redis_store_put(store, parent, cold_salt(key), tokens, payload, cold_payload(key, payload), &parent),
-            RUNNEL_OK);
+        assert_int_equal(rn_tier_store_put(rn_redis_store_tier(store),
+                                           &(struct rn_tier_key){parent, cold_salt(key), tokens}, payload,
+                                           cold_payload(key, payload), &parent),
+                         RUNNEL_OK);
     }
 }
 
@@ -99,7 +100,7 @@ static uint32_t hear_by(struct rn_redis_store *store, uint32_t most, struct cold
     while (more) {
         size_t before = told->n;
 
-        rn_redis_store_news(store, most, cold_on_record, told, &more, &no_room);
+        rn_tier_store_news(rn_redis_store_tier(store), most, cold_on_record, told, &more, &no_room);
         assert_true(told->n - before <= most && ++n_calls < MOST_CALLS);
     }
     return n_calls;
@@ -121,8 +122,10 @@ static void assert_told(struct rn_redis_store *store, const struct cold_told *to
         size_t bytes = cold_payload(r->key, expected);
 
         cold_tokens(r->key, tokens);
-        assert_int_equal(rn_redis_store_payload_bytes(store, r->handle), bytes);
-        assert_int_equal(rn_redis_store_read(store, r->handle, r->parent, cold_salt(r->key), tokens, got), RUNNEL_OK);
+        assert_int_equal(rn_tier_store_payload_bytes(rn_redis_store_tier(store), r->handle), bytes);
+        assert_int_equal(rn_tier_store_get(rn_redis_store_tier(store), r->handle,
+                                           &(struct rn_tier_key){r->parent, cold_salt(r->key), tokens}, got),
+                         RUNNEL_OK);
         assert_memory_equal(got, expected, bytes);
     }
 }
@@ -241,9 +244,9 @@ static void test_parents(void **state)
     assert_int_equal(told.n, 0);
     hear(c, &told);
     assert_told(c, &told, 0, 6);
-    rn_redis_store_let_go(c, told.records[2].handle);
-    rn_redis_store_tell_gone(c, NULL, NULL);
-    assert_int_equal(rn_redis_store_payload_bytes(c, told.records[2].handle), 0);
+    rn_tier_store_let_go(rn_redis_store_tier(c), told.records[2].handle);
+    rn_tier_store_tend(rn_redis_store_tier(c));
+    assert_int_equal(rn_tier_store_payload_bytes(rn_redis_store_tier(c), told.records[2].handle), 0);
     put_chain(a, 1, 3); /* again: known to b, not any more to c */
     hear(c, &told);
     assert_told(c, &told, 6, 1);
@@ -283,7 +286,7 @@ static void test_garbage(void **state)
     assert_told(b, &told, 0, 4);
     assert_in_range(calls, 5000 / 8, 5000 / 8 + 5); /* eight look-ups each */
     assert_int_equal(stats_of(b).lists, 0);
-    assert_false(rn_redis_store_error(b, &error));
+    assert_false(rn_tier_store_error(rn_redis_store_tier(b), &error));
     redisFree(c);
     rn_redis_store_close(a);
     rn_redis_store_close(b);
@@ -384,7 +387,7 @@ static void test_long_list(void **state)
     hear(b, &told);
     usleep(2000);
     for (int i = 0; i < 5; i++) { /* in the middle of it */
-        rn_redis_store_news(b, 8, cold_on_record, &told, &more, &no_room);
+        rn_tier_store_news(rn_redis_store_tier(b), 8, cold_on_record, &told, &more, &no_room);
         assert_true(more);
     }
     assert_int_equal(told.n, 1);
@@ -493,10 +496,11 @@ static void test_no_stream(void **state)
         hear(b, &told);
     }
     assert_int_equal(told.n, 0);
-    assert_true(rn_redis_store_error(a, &error));
+    assert_true(rn_tier_store_error(rn_redis_store_tier(a), &error));
     assert_non_null(strstr(error.message, "WRONGTYPE"));
-    assert_true(rn_redis_store_error(b, &error));
-    assert_false(rn_redis_store_error(a, &error) || rn_redis_store_error(b, &error));
+    assert_true(rn_tier_store_error(rn_redis_store_tier(b), &error));
+    assert_false(rn_tier_store_error(rn_redis_store_tier(a), &error) ||
+                 rn_tier_store_error(rn_redis_store_tier(b), &error));
     assert_int_equal(stats_of(a).refused + stats_of(a).losses + stats_of(b).losses, 0);
     ask(c, "DEL %s", key);
     put_chain(a, 3, 1);
@@ -526,7 +530,7 @@ static void test_denied(void **state)
     freeReplyObject(redisCommand(c, "ACL SETUSER default -xadd -xrange -xrevrange"));
     put_chain(a, 1, 3);
     assert_int_equal(stats_of(a).puts, 3);
-    assert_true(rn_redis_store_error(a, &error));
+    assert_true(rn_tier_store_error(rn_redis_store_tier(a), &error));
     assert_non_null(strstr(error.message, "NOPERM"));
     b = open_store();
     assert_int_equal(stats_of(b).records, 3);
@@ -571,14 +575,14 @@ static void test_no_room(void **state)
     b = open_store();
     put_chain(a, 1, 60);
     while (!no_room)
-        rn_redis_store_news(b, 8, cold_on_record, &told, &more, &no_room);
+        rn_tier_store_news(rn_redis_store_tier(b), 8, cold_on_record, &told, &more, &no_room);
     assert_in_range(told.n, 48, 64);
     for (size_t i = told.n - 16; i < told.n; i++)
-        rn_redis_store_let_go(b, told.records[i].handle);
-    rn_redis_store_tell_gone(b, NULL, NULL);
+        rn_tier_store_let_go(rn_redis_store_tier(b), told.records[i].handle);
+    rn_tier_store_tend(rn_redis_store_tier(b));
     assert_int_equal(stats_of(b).records, told.n - 16);
     put_chain(a, 2, 10);
-    rn_redis_store_news(b, 8, cold_on_record, &told, &more, &no_room);
+    rn_tier_store_news(rn_redis_store_tier(b), 8, cold_on_record, &told, &more, &no_room);
     put_chain(a, 3, 100);
     hear(b, &told);
     assert_int_equal(stats_of(b).records, 64); /* full: what comes then is passed over */

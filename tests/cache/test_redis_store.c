@@ -76,7 +76,8 @@ static runnel_status put(struct rn_redis_store *store, struct cold_key key, uint
     int32_t tokens[COLD_B];
 
     cold_tokens(key, tokens);
-    return rn_redis_store_put(store, parent, cold_salt(key), tokens, payload, cold_payload(key, payload), handle);
+    return rn_tier_store_put(rn_redis_store_tier(store), &(struct rn_tier_key){parent, cold_salt(key), tokens}, payload,
+                             cold_payload(key, payload), handle);
 }
 
 static void put_chain(struct rn_redis_store *store, uint32_t chain, uint32_t n, uint32_t salt, uint64_t *handles)
@@ -94,12 +95,13 @@ static int read_one(struct rn_redis_store *store, struct cold_key key, uint64_t 
     runnel_status status;
 
     cold_tokens(key, tokens);
-    status = rn_redis_store_read(store, handle, parent, cold_salt(key), tokens, got);
+    status = rn_tier_store_get(rn_redis_store_tier(store), handle,
+                               &(struct rn_tier_key){parent, cold_salt(key), tokens}, got);
     if (status != RUNNEL_OK) {
         assert_true(status == RUNNEL_NOT_FOUND || status == RUNNEL_IO);
         return 0;
     }
-    assert_int_equal(rn_redis_store_payload_bytes(store, handle), cold_payload(key, expected));
+    assert_int_equal(rn_tier_store_payload_bytes(rn_redis_store_tier(store), handle), cold_payload(key, expected));
     assert_memory_equal(got, expected, cold_payload(key, expected));
     return 1;
 }
@@ -157,7 +159,7 @@ static void test_two_stores(void **state)
     for (size_t i = 0; i < 40; i++)
         ahead[i] = told.records[i].handle;
     for (size_t first = 0; first < 40; first++) { /* asked for ahead; some of them are not read then */
-        rn_redis_store_will_read(b, ahead + first, (uint32_t)(40 - first));
+        rn_tier_store_will_get(rn_redis_store_tier(b), ahead + first, (uint32_t)(40 - first));
         for (size_t i = first; i < 40; i += 1 + first % 3)
             assert_int_equal(read_one(b, told.records[i].key, told.records[i].parent, ahead[i]), 1);
     }
@@ -178,7 +180,7 @@ static void test_two_stores(void **state)
 static void test_key_and_value(void **state)
 {
     struct rn_redis_store *store = open_at(server.url, NULL);
-    struct rn_cold_id id = cold_id();
+    struct rn_tier_id id = cold_id();
     struct rn_print fingerprint = rn_cold_fingerprint(&id), chain;
     uint64_t seed = rn_cold_seed(&id), handles[2];
     uint8_t text[32 + 4 * COLD_B] = {0}, value[1000], payload[COLD_MOST_PAYLOAD];
@@ -239,16 +241,30 @@ static void test_get_compares(void **state)
     put_chain(store, 1, 3, 0, handles);
     put_chain(store, 2, 1, 0, other);
     cold_tokens(key, tokens);
-    assert_int_equal(rn_redis_store_read(store, handles[1], other[0], cold_salt(key), tokens, got), RUNNEL_NOT_FOUND);
-    assert_int_equal(rn_redis_store_read(store, handles[1], 0, cold_salt(key), tokens, got), RUNNEL_NOT_FOUND);
-    assert_int_equal(rn_redis_store_read(store, handles[1], handles[2], cold_salt(key), tokens, got), RUNNEL_NOT_FOUND);
-    assert_int_equal(rn_redis_store_read(store, handles[2], handles[0], cold_salt(key), tokens, got), RUNNEL_NOT_FOUND);
+    assert_int_equal(rn_tier_store_get(rn_redis_store_tier(store), handles[1],
+                                       &(struct rn_tier_key){other[0], cold_salt(key), tokens}, got),
+                     RUNNEL_NOT_FOUND);
+    assert_int_equal(rn_tier_store_get(rn_redis_store_tier(store), handles[1],
+                                       &(struct rn_tier_key){0, cold_salt(key), tokens}, got),
+                     RUNNEL_NOT_FOUND);
+    assert_int_equal(rn_tier_store_get(rn_redis_store_tier(store), handles[1],
+                                       &(struct rn_tier_key){handles[2], cold_salt(key), tokens}, got),
+                     RUNNEL_NOT_FOUND);
+    assert_int_equal(rn_tier_store_get(rn_redis_store_tier(store), handles[2],
+                                       &(struct rn_tier_key){handles[0], cold_salt(key), tokens}, got),
+                     RUNNEL_NOT_FOUND);
     key.salt = 1;
-    assert_int_equal(rn_redis_store_read(store, handles[1], handles[0], cold_salt(key), tokens, got), RUNNEL_NOT_FOUND);
+    assert_int_equal(rn_tier_store_get(rn_redis_store_tier(store), handles[1],
+                                       &(struct rn_tier_key){handles[0], cold_salt(key), tokens}, got),
+                     RUNNEL_NOT_FOUND);
     key.salt = 0;
     tokens[3]++;
-    assert_int_equal(rn_redis_store_read(store, handles[1], handles[0], cold_salt(key), tokens, got), RUNNEL_NOT_FOUND);
-    assert_int_equal(rn_redis_store_read(store, 12345, handles[0], cold_salt(key), tokens, got), RUNNEL_NOT_FOUND);
+    assert_int_equal(rn_tier_store_get(rn_redis_store_tier(store), handles[1],
+                                       &(struct rn_tier_key){handles[0], cold_salt(key), tokens}, got),
+                     RUNNEL_NOT_FOUND);
+    assert_int_equal(rn_tier_store_get(rn_redis_store_tier(store), 12345,
+                                       &(struct rn_tier_key){handles[0], cold_salt(key), tokens}, got),
+                     RUNNEL_NOT_FOUND);
     assert_int_equal(read_one(store, key, handles[0], handles[1]), 1);
     assert_int_equal(put(store, (struct cold_key){1, 3, 0}, 999, &none), RUNNEL_NOT_FOUND);
     rn_redis_store_close(store);
@@ -268,12 +284,13 @@ static void test_forget(void **state)
     (void)state;
     put_chain(store, 1, 3, 0, handles);
     assert_int_equal(command("DBSIZE"), 3 + NEWS);
-    rn_redis_store_forget(store, handles[2]);
+    rn_tier_store_forget(rn_redis_store_tier(store), handles[2]);
     assert_int_equal(command("DBSIZE"), 2 + NEWS);
-    assert_int_equal(rn_redis_store_payload_bytes(store, handles[2]), 0);
+    assert_int_equal(rn_tier_store_payload_bytes(rn_redis_store_tier(store), handles[2]), 0);
     command("FLUSHALL"); /* as the server does with what is too much */
     assert_int_equal(read_one(store, (struct cold_key){1, 0, 0}, 0, handles[0]), 0);
-    rn_redis_store_tell_gone(store, on_gone, &gone);
+    rn_tier_store_watch(rn_redis_store_tier(store), on_gone, &gone);
+    rn_tier_store_tend(rn_redis_store_tier(store));
     assert_int_equal(gone, 2);
     put_chain(store, 1, 1, 0, again);
     assert_true(again[0] != handles[0] && again[0] != handles[2]);
@@ -365,11 +382,12 @@ static void test_damaged_value(void **state)
     freeReplyObject(redisCommand(c, "SETRANGE %s 150 zzz", keys->element[0]->str));
     put_chain(store, 2, 2, 0, handles + 1);
     memcpy(ahead, handles, sizeof ahead);
-    rn_redis_store_will_read(store, ahead, 3);
+    rn_tier_store_will_get(rn_redis_store_tier(store), ahead, 3);
     assert_int_equal(read_one(store, (struct cold_key){1, 0, 0}, 0, handles[0]), 0);
     assert_int_equal(read_one(store, (struct cold_key){2, 0, 0}, 0, handles[1]), 1);
     assert_int_equal(read_one(store, (struct cold_key){2, 1, 0}, handles[1], handles[2]), 1);
-    rn_redis_store_tell_gone(store, on_gone, &gone);
+    rn_tier_store_watch(rn_redis_store_tier(store), on_gone, &gone);
+    rn_tier_store_tend(rn_redis_store_tier(store));
     assert_int_equal(gone, 1);
     assert_int_equal(command("DBSIZE"), 2 + NEWS);
     rn_redis_store_stats(store, &stats);
@@ -392,16 +410,16 @@ static void test_killed(void **state)
 
     (void)state;
     put_chain(store, 1, 4, 0, handles);
-    rn_redis_store_will_read(store, handles, 4);
+    rn_tier_store_will_get(rn_redis_store_tier(store), handles, 4);
     assert_int_equal(read_one(store, (struct cold_key){1, 0, 0}, 0, handles[0]), 1);
     redis_stop(&server);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(put(store, (struct cold_key){9, 0, 0}, 0, &none), RUNNEL_IO);
         read_one(store, (struct cold_key){1, 1, 0}, handles[0], handles[1]);
     }
-    assert_true(rn_redis_store_error(store, &error));
+    assert_true(rn_tier_store_error(rn_redis_store_tier(store), &error));
     assert_non_null(strstr(error.message, strrchr(server.url, '/') + 1));
-    assert_false(rn_redis_store_error(store, &error));
+    assert_false(rn_tier_store_error(rn_redis_store_tier(store), &error));
     redis_again(&server);
     for (int i = 0; i < 5000 && put(store, (struct cold_key){9, 0, 0}, 0, &none) != RUNNEL_OK; i++)
         usleep(1000);
@@ -445,7 +463,9 @@ static void test_retry(void **state)
         fake_us++;
         rn_redis_store_stats(store, &stats);
         assert_true(stats.up);
-        assert_int_equal(rn_redis_store_put(store, 0, cold_salt((struct cold_key){0}), tokens, &byte, 1, &none),
+        assert_int_equal(rn_tier_store_put(rn_redis_store_tier(store),
+                                           &(struct rn_tier_key){0, cold_salt((struct cold_key){0}), tokens}, &byte, 1,
+                                           &none),
                          RUNNEL_IO);
         tried_at = fake_us;
         wait = 2 * wait < 60000000 ? 2 * wait : 60000000;
@@ -464,7 +484,7 @@ static void test_full(void **state)
     put_chain(store, 1, 3, 0, handles);
     command("CONFIG SET maxmemory 1");
     assert_int_equal(put(store, (struct cold_key){2, 0, 0}, 0, &none), RUNNEL_IO);
-    assert_true(rn_redis_store_error(store, &error));
+    assert_true(rn_tier_store_error(rn_redis_store_tier(store), &error));
     assert_non_null(strstr(error.message, "OOM"));
     assert_int_equal(read_one(store, (struct cold_key){1, 0, 0}, 0, handles[0]), 1); /* the connection stays */
     rn_redis_store_stats(store, &stats);
@@ -508,7 +528,7 @@ static void test_password(void **state)
     redisFree(c);
     store = open_at(server.url, NULL);
     assert_int_equal(put(store, (struct cold_key){1, 0, 0}, 0, &none), RUNNEL_IO);
-    assert_true(rn_redis_store_error(store, &error));
+    assert_true(rn_tier_store_error(rn_redis_store_tier(store), &error));
     assert_non_null(strstr(error.message, "NOAUTH"));
     rn_redis_store_close(store);
 }
@@ -597,7 +617,7 @@ static uint64_t ask_in_vain(void (*act)(int fd))
         usleep(2000);
     }
     took = real_ms() - began;
-    assert_true(rn_redis_store_error(store, &error));
+    assert_true(rn_tier_store_error(rn_redis_store_tier(store), &error));
     rn_redis_store_close(store);
     redis_remove(&server);
     return took;
@@ -682,7 +702,7 @@ static void test_far(void **state)
     options.url = server.url;
     assert_int_equal(rn_redis_store_open(&heap, &options, NULL, NULL, &store, NULL), RUNNEL_OK);
     for (int i = 0; i < 300 && stats.connections == 0; i++) {
-        rn_redis_store_news(store, 8, NULL, NULL, &more, &no_room);
+        rn_tier_store_news(rn_redis_store_tier(store), 8, NULL, NULL, &more, &no_room);
         rn_redis_store_stats(store, &stats);
         usleep(100000);
     }

@@ -86,8 +86,10 @@ static void read_back(const struct list *list, const struct known *k)
     int32_t tokens[B];
 
     tokens_of(k->handle, tokens);
-    assert_int_equal(rn_warm_store_payload_bytes(list->store, k->handle), k->n);
-    assert_int_equal(rn_warm_store_get(list->store, k->handle, k->parent, salt_of(k->salt), tokens, got), RUNNEL_OK);
+    assert_int_equal(rn_tier_store_payload_bytes(rn_warm_store_tier(list->store), k->handle), k->n);
+    assert_int_equal(rn_tier_store_get(rn_warm_store_tier(list->store), k->handle,
+                                       &(struct rn_tier_key){k->parent, salt_of(k->salt), tokens}, got),
+                     RUNNEL_OK);
     payload_of(k->handle, k->n, expected);
     assert_memory_equal(got, expected, k->n);
 }
@@ -112,16 +114,13 @@ static void on_gone(void *user, uint64_t handle)
 
 static struct rn_warm_store *open_store(struct list *list, uint64_t max_bytes)
 {
-    struct rn_warm_options options = {.max_bytes = max_bytes,
-                                      .block_tokens = B,
-                                      .payload_bytes = PAYLOAD,
-                                      .user = list,
-                                      .gone = list == NULL ? NULL : on_gone};
+    struct rn_warm_options options = {.max_bytes = max_bytes, .block_tokens = B, .payload_bytes = PAYLOAD};
     struct rn_warm_store *store;
     runnel_error error = {0};
 
     assert_int_equal(rn_warm_store_open(&heap, &options, &store, &error), RUNNEL_OK);
     if (list != NULL) {
+        rn_tier_store_watch(rn_warm_store_tier(store), on_gone, list);
         list->store = store;
         list->n = 0;
     }
@@ -135,7 +134,8 @@ static runnel_status put(struct rn_warm_store *store, uint64_t *handle, uint64_t
 
     tokens_of(*handle, tokens);
     payload_of(*handle, n, payload);
-    return rn_warm_store_put(store, parent, salt_of(salt), tokens, payload, n, handle);
+    return rn_tier_store_put(rn_warm_store_tier(store), &(struct rn_tier_key){parent, salt_of(salt), tokens}, payload,
+                             n, handle);
 }
 
 static void put_listed(struct list *list, uint64_t handle, uint64_t parent, uint32_t salt, uint32_t n)
@@ -163,7 +163,8 @@ static void assert_limits(const struct list *list, uint64_t max_bytes)
 static void rest_is_there(struct list *list)
 {
     for (uint32_t i = 0; i < list->n; i++)
-        assert_int_equal(rn_warm_store_payload_bytes(list->store, list->known[i].handle), list->known[i].n);
+        assert_int_equal(rn_tier_store_payload_bytes(rn_warm_store_tier(list->store), list->known[i].handle),
+                         list->known[i].n);
 }
 
 /* True: `handle` is `above` or lies below it. */
@@ -187,7 +188,7 @@ static void forget_one(struct list *list, uint64_t handle)
         expected += below(list, list->known[i].handle, handle);
     list->forgetting = true;
     list->gone = 0;
-    assert_int_equal(rn_warm_store_forget(list->store, handle), expected);
+    assert_int_equal(rn_tier_store_forget(rn_warm_store_tier(list->store), handle), expected);
     assert_int_equal(list->gone, expected);
     list->forgetting = false;
     rest_is_there(list);
@@ -219,7 +220,7 @@ static void random_step(struct list *list, uint64_t *random)
         read_back(list, at);
         at->stamp = ++list->clock;
     } else if (roll % 16 < 12) {
-        rn_warm_store_used(list->store, handle);
+        rn_tier_store_used(rn_warm_store_tier(list->store), handle);
         at->stamp = ++list->clock;
     } else if (roll % 16 < 13) {
         forget_one(list, handle);
@@ -334,13 +335,20 @@ static void test_get_compares(void **state)
     tokens_of(8, tokens);
     memcpy(other, tokens, sizeof other);
     other[B - 1]++;
-    assert_int_equal(rn_warm_store_get(store, 8, 7, salt_of(1), other, got), RUNNEL_NOT_FOUND);
-    assert_int_equal(rn_warm_store_get(store, 8, 6, salt_of(1), tokens, got), RUNNEL_NOT_FOUND);
-    assert_int_equal(rn_warm_store_get(store, 8, 0, salt_of(1), tokens, got), RUNNEL_NOT_FOUND);
-    assert_int_equal(rn_warm_store_get(store, 8, 7, salt_of(2), tokens, got), RUNNEL_NOT_FOUND);
-    assert_int_equal(rn_warm_store_get(store, 9, 7, salt_of(1), tokens, got), RUNNEL_NOT_FOUND);
-    assert_int_equal(rn_warm_store_get(store, 7, 7, salt_of(1), tokens, got), RUNNEL_NOT_FOUND);
-    assert_int_equal(rn_warm_store_get(store, 8, 7, salt_of(1), tokens, got), RUNNEL_OK);
+    assert_int_equal(rn_tier_store_get(rn_warm_store_tier(store), 8, &(struct rn_tier_key){7, salt_of(1), other}, got),
+                     RUNNEL_NOT_FOUND);
+    assert_int_equal(rn_tier_store_get(rn_warm_store_tier(store), 8, &(struct rn_tier_key){6, salt_of(1), tokens}, got),
+                     RUNNEL_NOT_FOUND);
+    assert_int_equal(rn_tier_store_get(rn_warm_store_tier(store), 8, &(struct rn_tier_key){0, salt_of(1), tokens}, got),
+                     RUNNEL_NOT_FOUND);
+    assert_int_equal(rn_tier_store_get(rn_warm_store_tier(store), 8, &(struct rn_tier_key){7, salt_of(2), tokens}, got),
+                     RUNNEL_NOT_FOUND);
+    assert_int_equal(rn_tier_store_get(rn_warm_store_tier(store), 9, &(struct rn_tier_key){7, salt_of(1), tokens}, got),
+                     RUNNEL_NOT_FOUND);
+    assert_int_equal(rn_tier_store_get(rn_warm_store_tier(store), 7, &(struct rn_tier_key){7, salt_of(1), tokens}, got),
+                     RUNNEL_NOT_FOUND);
+    assert_int_equal(rn_tier_store_get(rn_warm_store_tier(store), 8, &(struct rn_tier_key){7, salt_of(1), tokens}, got),
+                     RUNNEL_OK);
     assert_true(rn_warm_store_look(store, 8, &record));
     assert_true(record.handle == 8 && record.parent == 7 && record.payload_bytes == 200);
     assert_memory_equal(record.tokens, tokens, sizeof tokens);
@@ -373,8 +381,8 @@ static void test_put_refuses(void **state)
     assert_int_equal(put(store, &c, 4, 1, 10), RUNNEL_INVALID); /* 2 -> 4 -> 3 -> 2 */
     assert_int_equal(put(store, &c, 1, 1, 10), RUNNEL_OK);
     assert_true(rn_warm_store_check(store));
-    assert_int_equal(rn_warm_store_forget(store, 1), 4);
-    assert_int_equal(rn_warm_store_forget(store, 1), 0);
+    assert_int_equal(rn_tier_store_forget(rn_warm_store_tier(store), 1), 4);
+    assert_int_equal(rn_tier_store_forget(rn_warm_store_tier(store), 1), 0);
     rn_warm_store_close(store);
 }
 
@@ -395,7 +403,8 @@ static void test_beginnings_stay(void **state)
         for (uint64_t handle = 100; list->gone < 10; handle++)
             put_listed(list, handle, 0, 1, PAYLOAD);
         for (uint64_t handle = 1; handle <= 20; handle++)
-            assert_int_equal(rn_warm_store_payload_bytes(store, handle), handle <= 10 ? PAYLOAD : 0);
+            assert_int_equal(rn_tier_store_payload_bytes(rn_warm_store_tier(store), handle),
+                             handle <= 10 ? PAYLOAD : 0);
         rn_warm_store_close(store);
         free(list);
     }
@@ -454,10 +463,11 @@ static void test_damage(void **state)
     ((uint8_t *)refusing.newest)[299] ^= 4;
     assert_int_equal(put(store, &second, 1, 1, 10), RUNNEL_OK);
     tokens_of(1, tokens);
-    assert_int_equal(rn_warm_store_get(store, 1, 0, salt_of(1), tokens, got), RUNNEL_NOT_FOUND);
+    assert_int_equal(rn_tier_store_get(rn_warm_store_tier(store), 1, &(struct rn_tier_key){0, salt_of(1), tokens}, got),
+                     RUNNEL_NOT_FOUND);
     rn_warm_store_stats(store, &stats);
     assert_true(stats.damaged == 1 && stats.records == 0);
-    assert_int_equal(rn_warm_store_payload_bytes(store, 2), 0);
+    assert_int_equal(rn_tier_store_payload_bytes(rn_warm_store_tier(store), 2), 0);
     rn_warm_store_close(store);
     assert_int_equal(rn_heap_blocks(&own), 0);
 }

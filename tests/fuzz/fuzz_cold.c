@@ -12,6 +12,7 @@
 #include "cache/block_codec.h"
 #include "base/bytes.h"
 #include "cache/store/cold_format.h"
+#include "cache/store/cold_store.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -19,7 +20,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 enum { B = 2, HEAD = 96 + 4 * B, ENTRY = 8 + HEAD };
 
 static struct rn_heap heap;
-static struct rn_cold_id id = {.block_tokens = B, .block_bytes = 64, .name = "fuzz"};
+static struct rn_tier_id id = {.block_tokens = B, .block_bytes = 64, .name = "fuzz"};
 static char root[64], folder[128], path[192];
 
 static void put_check(uint8_t *at, XXH128_hash_t hash)
@@ -70,12 +71,12 @@ static void make_right(uint8_t *bytes, size_t size)
 }
 
 struct told {
-    struct rn_cold_record records[256];
+    struct rn_tier_record records[256];
     int32_t tokens[256][B];
     uint32_t n;
 };
 
-static void on_record(void *user, const struct rn_cold_record *record)
+static void on_record(void *user, const struct rn_tier_record *record)
 {
     struct told *told = user;
     bool found = record->parent == 0;
@@ -97,12 +98,13 @@ static void spill(const char *to, const uint8_t *bytes, size_t n)
 static void read_all(struct rn_cold_store *store, const struct told *told, size_t size)
 {
     for (uint32_t i = 0; i < told->n; i++) {
-        const struct rn_cold_record *r = &told->records[i];
-        size_t n = rn_cold_store_payload_bytes(store, r->handle);
+        const struct rn_tier_record *r = &told->records[i];
+        size_t n = rn_tier_store_payload_bytes(rn_cold_store_tier(store), r->handle);
         void *payload = malloc(n + 1);
 
         RN_CHECK(n <= size);
-        rn_cold_store_read(store, r->handle, r->parent, r->salt, told->tokens[i], payload);
+        rn_tier_store_get(rn_cold_store_tier(store), r->handle,
+                          &(struct rn_tier_key){r->parent, r->salt, told->tokens[i]}, payload);
         RN_CHECK(rn_cold_store_check(store));
         free(payload);
     }
@@ -184,8 +186,9 @@ static void write_seeds(const char *to)
 
     RN_CHECK(rn_cold_store_open(&heap, NULL, root, &id, &limits, NULL, NULL, &store, NULL) == RUNNEL_OK);
     for (int i = 0; i < 3; i++)
-        RN_CHECK(rn_cold_store_append(store, handle, (struct rn_prefix_salt){{1, 2}}, tokens, "payload", 7, &handle) ==
-                 RUNNEL_OK);
+        RN_CHECK(rn_tier_store_put(rn_cold_store_tier(store),
+                                   &(struct rn_tier_key){handle, (struct rn_prefix_salt){{1, 2}}, tokens}, "payload", 7,
+                                   &handle) == RUNNEL_OK);
     rn_cold_store_close(store);
     f = fopen(path, "rb");
     RN_CHECK(f != NULL);

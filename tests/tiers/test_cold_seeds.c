@@ -121,7 +121,7 @@ static void add_known(struct world *world, const struct known *known)
 }
 
 /* What an open tells of: appended once, under this salt, behind this parent. */
-static void on_record(void *user, const struct rn_cold_record *record)
+static void on_record(void *user, const struct rn_tier_record *record)
 {
     struct world *world = user;
     const struct known *parent = record->parent == 0 ? NULL : find(world, record->parent);
@@ -148,7 +148,7 @@ static void on_gone(void *user, uint64_t handle)
 
     if (known != NULL) /* else the test has forgotten it itself */
         known->live = false;
-    assert_int_equal(rn_cold_store_payload_bytes(((struct world *)user)->store, handle), 0);
+    assert_int_equal(rn_tier_store_payload_bytes(rn_cold_store_tier(((struct world *)user)->store), handle), 0);
 }
 
 /* ---- Calls ---- */
@@ -178,14 +178,16 @@ static void append(struct world *world)
     known.path = path_of(parent == NULL ? 0 : parent->path, known.salt, known.tokens);
     n = payload_of(known.path, payload);
     add_ever(world, known.path); /* one that is refused may be on the disk all the same */
-    status =
-        rn_cold_store_append(world->store, known.parent, salt_of(known.salt), known.tokens, payload, n, &known.handle);
+    status = rn_tier_store_put(rn_cold_store_tier(world->store),
+                               &(struct rn_tier_key){known.parent, salt_of(known.salt), known.tokens}, payload, n,
+                               &known.handle);
     assert_true((status == RUNNEL_OK) == (known.handle != 0));
     if (status == RUNNEL_OK) {
         add_known(world, &known);
         total.appended++;
     } else if (status == RUNNEL_NOT_FOUND) { /* its parent was damaged in an earlier life, and this one saw it */
-        assert_true(parent != NULL && rn_cold_store_payload_bytes(world->store, parent->handle) == 0);
+        assert_true(parent != NULL &&
+                    rn_tier_store_payload_bytes(rn_cold_store_tier(world->store), parent->handle) == 0);
     } else if (in_order(world)) {
         assert_int_equal(status, RUNNEL_BUSY);
     }
@@ -210,13 +212,14 @@ static void read_one(struct world *world)
     if (wrong == 2)
         parent = world->known[draw(world, world->n_known)].handle;
     wrong = wrong == 2 && parent == known->parent ? 0 : wrong;
-    status =
-        rn_cold_store_read(world->store, known->handle, parent, salt_of(known->salt + (wrong == 3)), tokens, payload);
+    status = rn_tier_store_get(rn_cold_store_tier(world->store), known->handle,
+                               &(struct rn_tier_key){parent, salt_of(known->salt + (wrong == 3)), tokens}, payload);
     total.read++;
     total.missed += status != RUNNEL_OK;
     assert_true(status == RUNNEL_OK || status == RUNNEL_NOT_FOUND);
     assert_true(wrong == 0 || status == RUNNEL_NOT_FOUND);
-    if (in_order(world) && wrong == 0 && rn_cold_store_payload_bytes(world->store, known->handle) > 0)
+    if (in_order(world) && wrong == 0 &&
+        rn_tier_store_payload_bytes(rn_cold_store_tier(world->store), known->handle) > 0)
         assert_int_equal(status, RUNNEL_OK);
     if (status == RUNNEL_OK)
         assert_memory_equal(payload, right, payload_of(known->path, right));
@@ -243,7 +246,7 @@ static void forget(struct world *world)
             if (world->known[i].salt == salt)
                 world->known[i].live = false;
     } else if (known != NULL && draw(world, 3) == 0) {
-        rn_cold_store_forget(world->store, known->handle);
+        rn_tier_store_forget(rn_cold_store_tier(world->store), known->handle);
         known->live = false;
         forget_children(world, known->handle);
     }
@@ -267,8 +270,8 @@ static void act(struct world *world)
         break;
     case 7:
         if (known != NULL) {
-            rn_cold_store_will_read(world->store, &known->handle, 1);
-            rn_cold_store_used(world->store, known->handle);
+            rn_tier_store_will_get(rn_cold_store_tier(world->store), &known->handle, 1);
+            rn_tier_store_used(rn_cold_store_tier(world->store), known->handle);
         }
         break;
     case 8:
@@ -334,7 +337,7 @@ static void nothing_lost(struct world *world)
 /* A second process looks in, while the first is at work. */
 static void look_in(struct world *world)
 {
-    const struct rn_cold_id id = {.block_tokens = B, .block_bytes = MOST_PAYLOAD, .name = "seeds"};
+    const struct rn_tier_id id = {.block_tokens = B, .block_bytes = MOST_PAYLOAD, .name = "seeds"};
     struct world *other = calloc(1, sizeof *other);
 
     assert_non_null(other);
@@ -358,7 +361,7 @@ static void end_life(struct world *world, enum end end)
 
     rn_cold_store_maintain(world->store, 1, on_gone, world);
     assert_true(rn_cold_store_check(world->store));
-    total.errors += rn_cold_store_error(world->store, &error);
+    total.errors += rn_tier_store_error(rn_cold_store_tier(world->store), &error);
     world->n_before = 0;
     for (size_t i = 0; i < world->n_known; i++)
         if (world->known[i].live)
@@ -375,7 +378,7 @@ static void end_life(struct world *world, enum end end)
 /* True: what this life had in the end must be there in the next, if that finds a disk in order. */
 static bool live(struct world *world, bool must_be_there)
 {
-    const struct rn_cold_id id = {.block_tokens = B, .block_bytes = MOST_PAYLOAD, .name = "seeds"};
+    const struct rn_tier_id id = {.block_tokens = B, .block_bytes = MOST_PAYLOAD, .name = "seeds"};
     enum end end = (enum end)draw(world, ENDS);
     unsigned acts = 10 + (unsigned)draw(world, 60);
     runnel_error error = {0};
