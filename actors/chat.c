@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/status.h"
+#include "text/answer/format.h"
 #include "text/value.h"
 
 #define KEY "tokenizer.chat_template"

@@ -19,9 +19,21 @@ BEGIN {
     may["examples"] = ""
     may["bindings"] = ""
 
+    # Rooms within rooms: part (prefix of a file) and what of its own room (prefix of a path) it may not include, but
+    # for the files in `unless`. "text/" as a part is what lies in text/ itself, no deeper.
+    within("text/template/", "text/answer/", "")
+    within("text/answer/", "text/template/", "")
+    within("text/", "text/template/ text/answer/", "")
+    within("cache/store/", "cache/", "cache/store/ cache/block_codec.h cache/salt.h")
+    within("cache/", "cache/store/", "")
+    within("model/", "model/arch/", "model/arch/arch.h")
+
+    # room: the most units (foo.c with foo.h) that may include each other in a cycle; where it is not named, a pair
+    cycle["actors"] = 9 # the tier's files; the next are 7 around context.h, 6 around engine.h, 4 of decode
+
     # foreign header (prefix): where it is at home, as prefixes of paths
-    home["uv.h"] = "actors/ apps/ examples/"
-    home["uv/"] = "actors/ apps/ examples/"
+    home["uv.h"] = "actors/host/ apps/ examples/"
+    home["uv/"] = "actors/host/ apps/ examples/"
     home["ck_"] = "mailbox/"
     home["cuda"] = "gpu/"
     home["cublas"] = "gpu/"
@@ -32,20 +44,26 @@ BEGIN {
     home["xxhash.h"] = "cache/ apps/"
     home["zstd.h"] = "cache/"
     home["lz4.h"] = "cache/"
-    home["hiredis/"] = "cache/"
-    home["openssl/"] = "cache/"
+    wires = "cache/store/ apps/ examples/"
+    home["hiredis/"] = wires
+    home["openssl/"] = wires
+    home["arpa/inet.h"] = wires
+    home["netdb.h"] = wires
+    home["netinet/"] = wires
+    home["sys/socket.h"] = wires
+    home["sys/un.h"] = wires
     home["jansson.h"] = "text/ apps/"
     home["sqlite3.h"] = "apps/"
     home["histedit.h"] = "apps/"
     home["editline/"] = "apps/"
-    home["immintrin.h"] = "cpu/"
-    home["x86intrin.h"] = "cpu/"
-    home["xmmintrin.h"] = "cpu/"
-    home["emmintrin.h"] = "cpu/"
-    home["cpuid.h"] = "cpu/"
-    home["arm_neon.h"] = "cpu/"
-    home["arm_sve.h"] = "cpu/"
-    home["arm_acle.h"] = "cpu/"
+    home["immintrin.h"] = "cpu/levels/"
+    home["x86intrin.h"] = "cpu/levels/"
+    home["xmmintrin.h"] = "cpu/levels/"
+    home["emmintrin.h"] = "cpu/levels/"
+    home["cpuid.h"] = "cpu/levels/"
+    home["arm_neon.h"] = "cpu/levels/"
+    home["arm_sve.h"] = "cpu/levels/"
+    home["arm_acle.h"] = "cpu/levels/"
     threads = "mailbox/ cpu/team actors/ apps/ examples/ bindings/"
     home["pthread.h"] = threads
     home["threads.h"] = threads
@@ -61,11 +79,11 @@ BEGIN {
         plain[list[i]] = public[list[i]] = 1
     n = split("assert.h complex.h ctype.h errno.h fenv.h float.h inttypes.h iso646.h limits.h locale.h math.h setjmp.h" \
               " signal.h stdalign.h stdarg.h stdatomic.h stdio.h stdlib.h stdnoreturn.h string.h tgmath.h time.h" \
-              " uchar.h wchar.h wctype.h arpa/inet.h dirent.h dlfcn.h fcntl.h fnmatch.h getopt.h glob.h langinfo.h" \
-              " libgen.h linux/mempolicy.h netdb.h netinet/in.h netinet/tcp.h poll.h pwd.h sched.h spawn.h" \
+              " uchar.h wchar.h wctype.h dirent.h dlfcn.h fcntl.h fnmatch.h getopt.h glob.h langinfo.h" \
+              " libgen.h linux/mempolicy.h poll.h pwd.h sched.h spawn.h" \
               " strings.h sys/auxv.h sys/epoll.h sys/eventfd.h sys/file.h sys/ioctl.h sys/mman.h sys/random.h" \
-              " sys/resource.h sys/socket.h sys/stat.h sys/statvfs.h sys/syscall.h sys/sysinfo.h sys/time.h" \
-              " sys/timerfd.h sys/types.h sys/uio.h sys/un.h sys/utsname.h sys/wait.h termios.h unistd.h", \
+              " sys/resource.h sys/stat.h sys/statvfs.h sys/syscall.h sys/sysinfo.h sys/time.h" \
+              " sys/timerfd.h sys/types.h sys/uio.h sys/utsname.h sys/wait.h termios.h unistd.h", \
               list, " ")
     for (i = 1; i <= n; i++)
         plain[list[i]] = 1
@@ -83,6 +101,13 @@ BEGIN {
     rule("call", "fork vfork system popen execv execve execvp posix_spawn", "", "the library does not fork")
     rule("call", "signal sigaction atexit on_exit", "", "the library installs no handlers")
     violations = 0
+}
+
+function within(part, not, unless)
+{
+    inner_part[++n_inner] = part
+    inner_not[n_inner] = not
+    inner_unless[n_inner] = unless
 }
 
 function rule(kind, words, where, why)
@@ -137,16 +162,114 @@ function quoted(path, first, here)
     if (path !~ /\// || !(first in may)) {
         if (room == "include" || !exists(here path))
             report("\"" path "\": neither a room's header nor one that lies beside this file")
+        else
+            inner(here path)
         return
     }
     if (path == "actors/engine.h" && room == "actors" && FILENAME !~ knows_engine)
         report("\"actors/engine.h\": a role knows its context (actors/context.h), not the engine")
+    if (first == room)
+        inner(path)
     if (first == room || first == "include")
         return
     if (FILENAME == "actors/engine.c" && (first == "cpu" || first == "gpu"))
         return
     if (!has_word(may[room], first))
         report("\"" path "\": " room "/ may not include " first "/")
+}
+
+# True when the file lies in the part: in any depth, or for a room as a whole in the room itself.
+function is_in(part, rest)
+{
+    if (index(FILENAME, part) != 1)
+        return 0
+    rest = substr(FILENAME, length(part) + 1)
+    return part != room "/" || rest !~ /\//
+}
+
+# A header of the same room, by its path from the root.
+function inner(path, i)
+{
+    for (i = 1; i <= n_inner; i++)
+        if (is_in(inner_part[i]) && inside(path, inner_not[i]) && !inside(path, inner_unless[i]))
+            report("\"" path "\": " inner_part[i] " may not include it")
+}
+
+# ---- Cycles ----
+
+function unit_of(path)
+{
+    sub(/[.][a-z]+$/, "", path)
+    return path
+}
+
+# This file's unit includes that of the path, which is given from the root or from beside this file.
+function note_edge(path, first, here, to, from)
+{
+    first = path
+    sub(/\/.*/, "", first)
+    here = FILENAME
+    sub(/[^\/]*$/, "", here)
+    to = unit_of(path ~ /\// && (first in may) ? path : here path)
+    from = unit_of(FILENAME)
+    if (from == to || (from, to) in edge_line)
+        return
+    edge_line[from, to] = FNR
+    edge_file[from, to] = FILENAME
+    edge[from, ++n_edges[from]] = to
+    units[from] = 1
+}
+
+# Tarjan's strongly connected components.
+function visit(unit, i, to, top, members)
+{
+    low[unit] = depth[unit] = ++n_visited
+    stack[++n_stack] = unit
+    on_stack[unit] = 1
+    for (i = 1; i <= n_edges[unit]; i++) {
+        to = edge[unit, i]
+        if (!(to in depth))
+            visit(to)
+        if (on_stack[to] && low[to] < low[unit])
+            low[unit] = low[to]
+    }
+    if (low[unit] != depth[unit])
+        return
+    members = ""
+    do {
+        top = stack[n_stack--]
+        on_stack[top] = 0
+        members = members " " top
+    } while (top != unit)
+    judge(substr(members, 2))
+}
+
+# Told at the include by which the first of them, by name, stays in the cycle.
+function judge(members, list, n, i, k, swap, room_of, most, to)
+{
+    n = split(members, list, " ")
+    for (i = 2; i <= n; i++)
+        for (k = i; k > 1 && list[k] < list[k - 1]; k--) {
+            swap = list[k]
+            list[k] = list[k - 1]
+            list[k - 1] = swap
+        }
+    room_of = list[1]
+    sub(/\/.*/, "", room_of)
+    most = (room_of in cycle) ? cycle[room_of] : 2
+    if (n <= most)
+        return
+    members = " " members " "
+    for (i = 1; i <= n_edges[list[1]]; i++) {
+        to = edge[list[1], i]
+        if (index(members, " " to " ") > 0)
+            break
+    }
+    printf "%s:%d: a cycle of %d units, and %s/ may have %d:", edge_file[list[1], to], edge_line[list[1], to], n, room_of, most
+    for (i = 1; i <= n; i++)
+        printf " %s", list[i]
+    print ""
+    violations++
 }
 
 # #include <path>
@@ -237,6 +360,7 @@ FNR == 1 {
         sub(/^"/, "", path)
         sub(/".*/, "", path)
         quoted(path)
+        note_edge(path)
     } else {
         sub(/^</, "", path)
         sub(/>.*/, "", path)
@@ -245,8 +369,15 @@ FNR == 1 {
     next
 }
 
+!in_comment && /^[ \t]*#[ \t]*include/ {
+    report("a computed include; name the header")
+    next
+}
+
 {
     line = bare($0)
+    if (FILENAME ~ /[.]c$/ && line ~ /(^|[^A-Za-z0-9_])extern([^A-Za-z0-9_]|$)/)
+        report("extern in a .c file; declare it in the header of the file that has it")
     if (room == "cpu") # which instructions the compiler was told it may use is a SIMD file's own business
         gsub(/__(AVX|SSE|ARM_NEON|ARM_FEATURE)[A-Z0-9_]*/, "", line)
     if (line ~ /^[ \t]*#[ \t]*(if|ifdef|ifndef|elif)/) {
@@ -260,6 +391,9 @@ FNR == 1 {
 }
 
 END {
+    for (unit in units)
+        if (!(unit in depth))
+            visit(unit)
     if (violations > 0) {
         print violations " violation" (violations == 1 ? "" : "s") " of the layers in HOUSE.md"
         exit 1

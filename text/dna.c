@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "text/merge.h"
+#include "text/vocab.h"
 
 #define OPEN "<dna>"
 #define CLOSE "</dna>"

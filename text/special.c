@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "text/range.h"
+#include "text/token_kind.h"
 #include "text/trie.h"
-#include "text/vocab.h"
+#include "text/utf8.h"
 
 /* A text that is not whole UTF-8 is left out: found inside a character, it would leave the rest of
  * that character to the tokenizer. */

@@ -7,6 +7,7 @@
 #include "text/range.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
+#include "text/vocab.h"
 #include "text/vocab_impl.h"
 
 /* Longest text: places in a word are 32-bit. */

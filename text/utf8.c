@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "text/vocab.h"
-
 uint32_t rn_utf8_check_one(const char *text, size_t n)
 {
     const unsigned char *t = (const unsigned char *)text;

@@ -1,4 +1,4 @@
-/* UTF-8, one code point at a time. Whether a text is well-formed: rn_utf8_valid in vocab.h. */
+/* UTF-8, one code point at a time, and whether a text is well-formed. */
 #ifndef RN_TEXT_UTF8_H
 #define RN_TEXT_UTF8_H
 
@@ -65,5 +65,8 @@ static inline uint32_t rn_utf8_encode(uint32_t c, char *out)
 
 /* Bytes of the first character of text[n], n > 0, if it is well-formed; else 0. */
 uint32_t rn_utf8_check_one(const char *text, size_t n);
+
+/* True when text[n] is well-formed UTF-8 (RFC 3629: no surrogates, no overlong forms). */
+bool rn_utf8_valid(const char *text, size_t n);
 
 #endif

@@ -13,15 +13,8 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "model/gguf.h"
-
-enum rn_token_kind { /* tokenizer.ggml.token_type */
-                     RN_TOKEN_NORMAL = 1,
-                     RN_TOKEN_UNKNOWN = 2,
-                     RN_TOKEN_CONTROL = 3,
-                     RN_TOKEN_USER = 4,
-                     RN_TOKEN_UNUSED = 5,
-                     RN_TOKEN_BYTE = 6
-};
+#include "text/token_kind.h"
+#include "text/utf8.h"
 
 struct rn_vocab; /* opaque */
 
@@ -83,8 +76,5 @@ size_t rn_tokenize_bound(const struct rn_vocab *vocab, size_t n);
  * *n gets the whole size. Takes SentencePiece's first space away. */
 void rn_detokenize(const struct rn_vocab *vocab, const int32_t *tokens, size_t count, bool special, char *text,
                    size_t capacity, size_t *n);
-
-/* True when text[n] is well-formed UTF-8 (RFC 3629: no surrogates, no overlong forms). */
-bool rn_utf8_valid(const char *text, size_t n);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "text/merge.h"
 #include "text/utf8.h"
+#include "text/vocab.h"
 #include "text/vocab_impl.h"
 
 /* GPT-2's alphabet: each byte as a printable character. The printable ones of Latin-1 stand for

@@ -7,8 +7,8 @@
 #include "text/special.h"
 #include "text/splitter.h"
 #include "text/token_index.h"
+#include "text/token_kind.h"
 #include "text/trie.h"
-#include "text/vocab.h"
 
 /* Longest token text; more is a broken file. Known vocabularies stay below 2 KiB. */
 #define RN_TOKEN_MAX_BYTES 65535

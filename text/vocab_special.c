@@ -2,6 +2,7 @@
  * white space along. See vocab_impl.h. */
 #include <string.h>
 
+#include "text/vocab.h"
 #include "text/vocab_impl.h"
 
 #define KEY "tokenizer.ggml."

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "text/answer/answer.h"
+#include "text/answer/format.h"
 
 enum cut { CUT_WHOLE, CUT_BYTES, CUT_RANDOM };
 

@@ -40,14 +40,7 @@ struct rn_part {
     uint32_t bytes;
 };
 
-struct rn_answer_format; /* static, immutable */
-
-/* The format that answers to this template have; never NULL: one that knows neither reasoning nor tools if the
- * template shows nothing. source [n]: the template's. */
-const struct rn_answer_format *rn_answer_format_of(const char *source, size_t n);
-
-/* Its name, for logs and tests: "json-in-tags", "harmony", ... */
-const char *rn_answer_format_name(const struct rn_answer_format *format);
+struct rn_answer_format; /* format.h */
 
 struct rn_answer; /* the state of one stream; single owner */
 

@@ -10,8 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "text/answer/answer.h"
-
 /* Fields of a pattern. Those from CALL to GEMMA end it: what follows is read by code. */
 #define RN_F_NAME "\x01"   /* the name of the function */
 #define RN_F_ID "\x02"     /* the id of the call */
@@ -88,6 +86,15 @@ struct rn_answer_rows {
     const struct rn_call_row *calls;
     const struct rn_turn_row *turn;
 };
+
+struct rn_answer_format; /* static, immutable */
+
+/* The format that answers to this template have; never NULL: one that knows neither reasoning nor tools if the
+ * template shows nothing. source [n]: the template's. */
+const struct rn_answer_format *rn_answer_format_of(const char *source, size_t n);
+
+/* Its name, for logs and tests: "json-in-tags", "harmony", ... */
+const char *rn_answer_format_name(const struct rn_answer_format *format);
 
 struct rn_answer_rows rn_answer_format_rows(const struct rn_answer_format *format);
 

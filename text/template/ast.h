@@ -11,7 +11,8 @@
 #ifndef RN_TEXT_TEMPLATE_AST_H
 #define RN_TEXT_TEMPLATE_AST_H
 
-#include "text/template/template.h"
+#include "base/alloc.h"
+#include "base/status.h"
 #include "text/value.h"
 
 #define RN_TEMPLATE_BYTES ((size_t)16 << 20) /* of a source: positions are 32 bits wide, with room to spare */

@@ -9,6 +9,7 @@
 #define RN_TEXT_TEMPLATE_RUN_H
 
 #include "text/template/ast.h"
+#include "text/template/template.h"
 #include "text/template/value_text.h"
 
 #define RN_TPL_RANGE_MOST 100000 /* Jinja2's sandbox: a range of more is an error */
