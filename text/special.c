@@ -65,7 +65,8 @@ bool rn_special_init(struct rn_special_matcher *matcher, struct rn_heap *heap, c
         count += is_special(rn_string(texts, i), kinds[i]);
     matcher->n = 0;
     matcher->ids = rn_alloc(heap, count, sizeof *matcher->ids);
-    if (matcher->ids == NULL)
+    matcher->reserved = rn_calloc(heap, count, sizeof *matcher->reserved);
+    if (matcher->ids == NULL || matcher->reserved == NULL)
         return false;
     for (i = 0; i < n_tokens; i++) {
         if (is_special(rn_string(texts, i), kinds[i]))
@@ -80,7 +81,9 @@ bool rn_special_init(struct rn_special_matcher *matcher, struct rn_heap *heap, c
 void rn_special_fini(struct rn_special_matcher *matcher, struct rn_heap *heap)
 {
     rn_free(heap, matcher->ids);
+    rn_free(heap, matcher->reserved);
     matcher->ids = NULL;
+    matcher->reserved = NULL;
 }
 
 /* First of ids[low..high), which share their first `depth` bytes and are longer, whose byte at
@@ -93,6 +96,25 @@ static uint32_t lower_bound(const struct rn_special_matcher *matcher, const stru
 
         if ((unsigned char)rn_string(texts, matcher->ids[middle]).bytes[depth] < byte)
             low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Where ids has this token. */
+static uint32_t place_of(const struct rn_special_matcher *matcher, const struct rn_strings *texts, uint32_t id)
+{
+    struct rn_view text = rn_string(texts, id);
+    uint32_t low = matcher->first[(unsigned char)text.bytes[0]], high = matcher->n;
+
+    while (matcher->ids[low] != id) {
+        uint32_t middle = low + (high - low) / 2;
+        struct rn_view other = rn_string(texts, matcher->ids[middle]);
+        int order = memcmp(other.bytes, text.bytes, other.n < text.n ? other.n : text.n);
+
+        if (order < 0 || (order == 0 && other.n <= text.n))
+            low = middle;
         else
             high = middle;
     }
@@ -113,7 +135,7 @@ static int32_t match_at(const struct rn_special_search *search, size_t at, size_
         uint32_t id = matcher->ids[low];
 
         if (rn_string(search->texts, id).n == depth) {
-            if (depth <= control || search->kinds[id] == RN_TOKEN_USER)
+            if (depth <= control || (search->kinds[id] == RN_TOKEN_USER && !(search->all && matcher->reserved[low])))
                 best = (int32_t)id;
             low++;
         }
@@ -124,6 +146,17 @@ static int32_t match_at(const struct rn_special_search *search, size_t at, size_
         high = lower_bound(matcher, search->texts, low, high, depth, byte + 1u);
     }
     return best;
+}
+
+void rn_special_reserve(struct rn_special_matcher *matcher, const struct rn_strings *texts, const uint8_t *kinds,
+                        const char *text, size_t n)
+{
+    struct rn_special_search search = {.matcher = matcher, .texts = texts, .kinds = kinds, .text = text, .n = n};
+    size_t begin = 0, end = 0;
+    int32_t id;
+
+    while ((id = rn_special_next(&search, end, &begin, &end)) >= 0)
+        matcher->reserved[place_of(matcher, texts, (uint32_t)id)] = true;
 }
 
 /* Bytes from text + at in which a control token may lie: up to the next range of data. */

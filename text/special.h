@@ -3,14 +3,18 @@
  * an Aho-Corasick automaton of kind "leftmost longest".
  *
  * The texts lie sorted; a match narrows the range of those that share its bytes so far. Time is
- * linear in the text times the longest prefix of a token that the text repeats. */
+ * linear in the text times the longest prefix of a token that the text repeats.
+ *
+ * User-defined tokens that the chat template writes are reserved: in a chat they are found in what the template wrote
+ * alone, as control tokens are. In a text without marks they are user-defined tokens like the others. */
 #ifndef RN_TEXT_SPECIAL_H
 #define RN_TEXT_SPECIAL_H
 
 #include "text/token_index.h"
 
 struct rn_special_matcher {
-    uint32_t *ids; /* [n] sorted by text, no two alike */
+    uint32_t *ids;  /* [n] sorted by text, no two alike */
+    bool *reserved; /* [n] */
     uint32_t n;
     uint32_t first[257];     /* ids[first[b]..first[b + 1]) begin with byte b */
     uint8_t starts[256];     /* bit 0: a user-defined token begins with this byte; bit 1: any does */
@@ -21,10 +25,14 @@ struct rn_special_matcher {
  * False: refused. */
 bool rn_special_init(struct rn_special_matcher *matcher, struct rn_heap *heap, const struct rn_strings *texts,
                      const uint8_t *kinds, uint32_t n_tokens);
+
+/* The user-defined tokens that stand in this text, a chat template, are reserved. */
+void rn_special_reserve(struct rn_special_matcher *matcher, const struct rn_strings *texts, const uint8_t *kinds,
+                        const char *text, size_t n);
 void rn_special_fini(struct rn_special_matcher *matcher, struct rn_heap *heap);
 
 /* A search through text[n]. `all`: control tokens too, but none with a byte in one of the ranges data [n_data], which
- * ascend and are disjoint. */
+ * ascend and are disjoint; reserved ones as if they were control tokens. */
 struct rn_range;
 struct rn_special_search {
     const struct rn_special_matcher *matcher;

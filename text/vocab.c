@@ -97,6 +97,8 @@ runnel_status rn_vocab_new(struct rn_heap *heap, const struct rn_gguf *gguf, uin
         status = rn_vocab_load(vocab, gguf, error);
         if (status == RUNNEL_OK)
             status = rn_vocab_build(vocab, error);
+        if (status == RUNNEL_OK)
+            rn_vocab_reserve(vocab, gguf);
     }
     if (status != RUNNEL_OK) {
         rn_vocab_free(vocab);

@@ -81,6 +81,9 @@ runnel_status rn_vocab_load(struct rn_vocab *vocab, const struct rn_gguf *gguf, 
  * kinds (vocab_special.c). */
 runnel_status rn_vocab_load_specials(struct rn_vocab *vocab, const struct rn_gguf *gguf, runnel_error *error);
 
+/* Tokens that the file's chat templates write, and a user's message does not; after rn_vocab_build. */
+void rn_vocab_reserve(struct rn_vocab *vocab, const struct rn_gguf *gguf);
+
 /* Builds what is derived from them: pieces, tables, flags (vocab_build.c). FORMAT, NO_MEMORY. */
 runnel_status rn_vocab_build(struct rn_vocab *vocab, runnel_error *error);
 

@@ -154,6 +154,39 @@ static void mark_ends(struct rn_vocab *vocab)
         vocab->flags[sentence] |= RN_TOKEN_ENDS;
 }
 
+/* The keys by which a file names tokens that are no text. */
+static const char *const named_keys[] = {KEY "bos_token_id",     KEY "eos_token_id",     KEY "eot_token_id",
+                                         KEY "eom_token_id",     KEY "cls_token_id",     KEY "seperator_token_id",
+                                         KEY "padding_token_id", KEY "mask_token_id",    KEY "fim_pre_token_id",
+                                         KEY "fim_suf_token_id", KEY "fim_mid_token_id", KEY "fim_pad_token_id",
+                                         KEY "fim_rep_token_id", KEY "fim_sep_token_id", KEY "prefix_token_id",
+                                         KEY "suffix_token_id",  KEY "middle_token_id"};
+
+/* "<...>" or "[...]". */
+static bool is_bracketed(struct rn_view text)
+{
+    return text.n > 2 && ((text.bytes[0] == '<' && text.bytes[text.n - 1] == '>') ||
+                          (text.bytes[0] == '[' && text.bytes[text.n - 1] == ']'));
+}
+
+/* A token that the file names for a purpose is a control token, whatever type it has there: otherwise a user who writes
+ * it ends a turn, or begins another. Where its type says that it is ordinary text, its looks decide: files exist whose
+ * padding is "!". */
+static runnel_status mark_named(struct rn_vocab *vocab, const struct rn_gguf *gguf, runnel_error *error)
+{
+    for (size_t i = 0; i < sizeof named_keys / sizeof named_keys[0]; i++) {
+        int32_t id = -1;
+        runnel_status status = load_id(vocab, gguf, named_keys[i], &id, error);
+
+        if (status != RUNNEL_OK)
+            return status;
+        if (id >= 0 && (vocab->kinds[id] == RN_TOKEN_USER ||
+                        (vocab->kinds[id] == RN_TOKEN_NORMAL && is_bracketed(rn_string(&vocab->texts, (uint32_t)id)))))
+            vocab->kinds[id] = RN_TOKEN_CONTROL;
+    }
+    return RUNNEL_OK;
+}
+
 /* Does the string of that key contain one of the words [n]? In lower case. */
 static bool contains(const struct rn_gguf *gguf, const char *key, const char *const *words, size_t n)
 {
@@ -226,6 +259,8 @@ runnel_status rn_vocab_load_specials(struct rn_vocab *vocab, const struct rn_ggu
 
     set_defaults(vocab);
     status = load_ids(vocab, gguf, error);
+    if (status == RUNNEL_OK)
+        status = mark_named(vocab, gguf, error);
     if (status != RUNNEL_OK)
         return status;
     mark_ends(vocab);
@@ -233,4 +268,21 @@ runnel_status rn_vocab_load_specials(struct rn_vocab *vocab, const struct rn_ggu
     if (contains(gguf, KEY "model", dna, 1))
         find_dna(vocab);
     return RUNNEL_OK;
+}
+
+void rn_vocab_reserve(struct rn_vocab *vocab, const struct rn_gguf *gguf)
+{
+    static const char key[] = "tokenizer.chat_template"; /* and "tokenizer.chat_template.NAME" */
+
+    for (uint64_t i = 0; i < rn_gguf_n_entries(gguf); i++) {
+        const struct rn_gguf_entry *entry = rn_gguf_entry(gguf, i);
+        const char *cursor = entry->data;
+        struct rn_view source;
+
+        if (entry->type != RN_GGUF_STRING || entry->key.n < sizeof key - 1 ||
+            memcmp(entry->key.bytes, key, sizeof key - 1) != 0)
+            continue;
+        source = rn_gguf_item_string(&cursor);
+        rn_special_reserve(&vocab->special, &vocab->texts, vocab->kinds, source.bytes, source.n);
+    }
 }

@@ -216,12 +216,52 @@ static void test_errors(void **state)
     assert_int_equal(rn_heap_blocks(&heap), 0);
 }
 
+/* Tokens that the file calls user-defined, or ordinary, and names as its end, its padding and the like: control. A
+ * padding that is a word stays one. */
+static void test_named(void **state)
+{
+    static const char *const words[] = {"a", "b", "</s>", "<|xx|>", "!", "{u}", "<think>", "[FIM]"};
+    static const int32_t kinds[] = {1, 1, 4, 1, 1, 4, 4, 4};
+    struct rn_heap heap;
+    struct maker maker;
+    struct rn_vocab *vocab;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    maker_init(&maker);
+    maker_string(&maker, KEY "model", "llama");
+    maker_strings(&maker, KEY "tokens", words, COUNT(words));
+    maker_array(&maker, KEY "token_type", RN_GGUF_I32, kinds, COUNT(words), sizeof kinds);
+    maker_bool(&maker, KEY "add_space_prefix", 0);
+    maker_bool(&maker, KEY "add_bos_token", 0);
+    maker_u32(&maker, KEY "unknown_token_id", UINT32_MAX);
+    maker_u32(&maker, KEY "bos_token_id", 3);
+    maker_u32(&maker, KEY "eos_token_id", 2);
+    maker_u32(&maker, KEY "padding_token_id", 4);
+    maker_u32(&maker, KEY "fim_pre_token_id", 7);
+    maker_string(&maker, "tokenizer.chat_template", "{{ 'a<think>' }}{# b #}");
+    vocab = made(&heap, &maker);
+    assert_int_equal(rn_vocab_kind(vocab, 2), RN_TOKEN_CONTROL);
+    assert_int_equal(rn_vocab_kind(vocab, 3), RN_TOKEN_CONTROL);
+    assert_int_equal(rn_vocab_kind(vocab, 4), RN_TOKEN_NORMAL);
+    assert_int_equal(rn_vocab_kind(vocab, 7), RN_TOKEN_CONTROL);
+    assert_true(rn_vocab_is_end(vocab, 2));
+    CHECK_IDS(vocab, "a</s>b[FIM]<|xx|>", 0, 0, 1, ); /* what is no token of its own is left out */
+    CHECK_IDS(vocab, "a</s>b[FIM]", RUNNEL_TOKENIZE_SPECIAL, 0, 2, 1, 7, );
+    /* what the template writes: from the template alone; the other user-defined one from anywhere */
+    check(&heap, vocab, "a<think>{u}", 0, NULL, 0, IDS(0, 6, 5, ));
+    check(&heap, vocab, "a<think>{u}", 0, RANGES({1, 11}), IDS(0, 5, ));
+    check(&heap, vocab, "<think><think>b", 0, RANGES({7, 15}), IDS(6, 1, ));
+    CHECK_IDS(vocab, "<think>b", 0, 6, 1, ); /* a text of no chat */
+    rn_vocab_free(vocab);
+    assert_int_equal(rn_heap_bytes(&heap), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranges), cmocka_unit_test(test_against_definition),
-        cmocka_unit_test(test_strip),  cmocka_unit_test(test_strip_left),
-        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_ranges), cmocka_unit_test(test_named),      cmocka_unit_test(test_against_definition),
+        cmocka_unit_test(test_strip),  cmocka_unit_test(test_strip_left), cmocka_unit_test(test_errors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
