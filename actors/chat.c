@@ -153,7 +153,13 @@ static void put_members(struct text *text, const char *object)
     put(text, begin, (size_t)(end - begin));
 }
 
-static runnel_status check_json(struct rn_heap *heap, const char *json, bool array, const char *what,
+static bool has_parts(struct rn_value message)
+{
+    return message.kind == RN_VALUE_DICT && rn_dict_at(message, "content").kind == RN_VALUE_LIST;
+}
+
+/* *parts is set where a message, or one of a list of messages, has its content in parts. */
+static runnel_status check_json(struct rn_heap *heap, const char *json, bool array, const char *what, bool *parts,
                                 runnel_error *error)
 {
     struct rn_arena arena;
@@ -169,11 +175,17 @@ static runnel_status check_json(struct rn_heap *heap, const char *json, bool arr
         rn_error_set(error, status = RUNNEL_INVALID, "%s: %s", what, inner.message);
     else if (value.kind != (array ? RN_VALUE_LIST : RN_VALUE_DICT))
         status = rn_error_set(error, RUNNEL_INVALID, "%s: not a JSON %s", what, array ? "array" : "object");
+    else if (parts != NULL && !array)
+        *parts |= has_parts(value);
+    else if (parts != NULL)
+        for (size_t i = 0; i < value.list->n; i++)
+            *parts |= has_parts(value.list->items[i]);
     rn_arena_fini(&arena);
     return status;
 }
 
-static runnel_status put_message(struct text *text, const runnel_message *message, size_t i, runnel_error *error)
+static runnel_status put_message(struct text *text, const runnel_message *message, size_t i, bool *parts,
+                                 runnel_error *error)
 {
     char what[64];
     runnel_status status = RUNNEL_OK;
@@ -191,7 +203,7 @@ static runnel_status put_message(struct text *text, const runnel_message *messag
         put_plain(text, "null");
     if (message->more != NULL) {
         snprintf(what, sizeof what, "messages[%zu].more", i);
-        status = check_json(text->heap, message->more, false, what, error);
+        status = check_json(text->heap, message->more, false, what, parts, error);
         if (status == RUNNEL_OK)
             put_members(text, message->more);
     }
@@ -199,7 +211,7 @@ static runnel_status put_message(struct text *text, const runnel_message *messag
     return status;
 }
 
-static runnel_status put_messages(struct text *text, const runnel_chat *given, runnel_error *error)
+static runnel_status put_messages(struct text *text, const runnel_chat *given, bool *parts, runnel_error *error)
 {
     runnel_status status = RUNNEL_OK;
 
@@ -207,7 +219,7 @@ static runnel_status put_messages(struct text *text, const runnel_chat *given, r
     if (given->messages_json != NULL) {
         if (given->messages != NULL || given->n_messages > 0)
             return rn_error_set(error, RUNNEL_INVALID, "chat: messages and messages_json are both given");
-        status = check_json(text->heap, given->messages_json, true, "messages_json", error);
+        status = check_json(text->heap, given->messages_json, true, "messages_json", parts, error);
         put_plain(text, given->messages_json);
         return status;
     }
@@ -215,26 +227,26 @@ static runnel_status put_messages(struct text *text, const runnel_chat *given, r
         return rn_error_set(error, RUNNEL_INVALID, "chat: messages is NULL but n_messages is %zu", given->n_messages);
     put_plain(text, "[");
     for (size_t i = 0; i < given->n_messages && status == RUNNEL_OK; i++)
-        status = put_message(text, &given->messages[i], i, error);
+        status = put_message(text, &given->messages[i], i, parts, error);
     put_plain(text, "]");
     return status;
 }
 
-static runnel_status put_context(struct text *text, const runnel_chat *given, runnel_error *error)
+static runnel_status put_context(struct text *text, const runnel_chat *given, bool *parts, runnel_error *error)
 {
     runnel_status status;
 
     put_plain(text, "{");
-    status = put_messages(text, given, error);
+    status = put_messages(text, given, parts, error);
     put_plain(text,
               given->no_generation_prompt ? ",\"add_generation_prompt\":false" : ",\"add_generation_prompt\":true");
     if (status == RUNNEL_OK && given->tools != NULL) {
-        status = check_json(text->heap, given->tools, true, "tools", error);
+        status = check_json(text->heap, given->tools, true, "tools", NULL, error);
         put_plain(text, ",\"tools\":");
         put_plain(text, given->tools);
     }
     if (status == RUNNEL_OK && given->variables != NULL) {
-        status = check_json(text->heap, given->variables, false, "variables", error);
+        status = check_json(text->heap, given->variables, false, "variables", NULL, error);
         if (status == RUNNEL_OK)
             put_members(text, given->variables);
     }
@@ -284,7 +296,7 @@ static runnel_status fill(struct rn_chat *chat, const struct rn_chat_templates *
         return status;
     if (chat->own != NULL)
         chat->tmpl = chat->own;
-    status = put_context(&text, given, error);
+    status = put_context(&text, given, &chat->has_parts, error);
     chat->context = text.bytes;
     chat->context_bytes = text.n;
     if (status == RUNNEL_OK && given->tools != NULL) {
@@ -345,12 +357,13 @@ runnel_status rn_chat_render(const struct rn_chat *chat, const struct rn_vocab *
 {
     const struct rn_template_string strings[] = {{"bos_token", text_of(vocab, rn_vocab_bos(vocab))},
                                                  {"eos_token", text_of(vocab, rn_vocab_eos(vocab))}};
-    const struct rn_template_context context = {.json = chat->context,
-                                                .json_bytes = chat->context_bytes,
-                                                .strings = strings,
-                                                .n_strings = sizeof strings / sizeof strings[0],
-                                                .now_s = chat->now_s};
+    struct rn_template_context context = {.json = chat->context,
+                                          .json_bytes = chat->context_bytes,
+                                          .strings = strings,
+                                          .n_strings = sizeof strings / sizeof strings[0],
+                                          .now_s = chat->now_s};
 
+    context.join_parts = chat->has_parts && !rn_template_takes_parts(chat->tmpl, heap, &context);
     return rn_template_render(chat->tmpl, heap, &context, NULL, rendered, error);
 }
 

@@ -423,6 +423,43 @@ static void failed_rendering(void **state)
     assert_quiet(engine, 0);
 }
 
+/* Contents in parts: joined for a template that takes strings, as they are for one that walks through them. */
+static void contents_in_parts(void **state)
+{
+    static const char *const templates[] = {
+        "{% for m in messages %}[{{ m.content }}]{% endfor %}",
+        "{% for m in messages %}[{{ m.content | trim }}]{% endfor %}",
+        "{% for m in messages %}[{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}<{{ "
+        "p.text }}>"
+        "{% endfor %}{% endif %}]{% endfor %}",
+    };
+    static const char *const texts[] = {"[a\nb][c]", "[a\nb][c]", "[<a><b>][c]"};
+    static const char *const images[] = {"[{'type': 'image'}]", "[{'type': 'image'}]", NULL};
+    static const char parts[] = "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+                                "{\"type\":\"text\",\"text\":\"b\"}]},{\"role\":\"user\",\"content\":\"c\"}]";
+    static const char image[] = "[{\"role\":\"user\",\"content\":[{\"type\":\"image\"}]}]";
+    char text[200];
+    size_t n;
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        runnel_chat chat;
+
+        runnel_chat_default(&chat);
+        chat.template_text = templates[i];
+        chat.messages_json = parts;
+        assert_int_equal(runnel_apply_template(model, &chat, text, sizeof text - 1, &n, NULL), RUNNEL_OK);
+        text[n] = '\0';
+        assert_string_equal(text, texts[i]);
+        chat.messages_json = image; /* not text: the template's own affair */
+        if (images[i] == NULL || i == 1)
+            continue;
+        assert_int_equal(runnel_apply_template(model, &chat, text, sizeof text - 1, &n, NULL), RUNNEL_OK);
+        text[n] = '\0';
+        assert_non_null(strstr(text, images[i]));
+    }
+}
+
 /* ---- Sessions, with the bundled model and its own template ---- */
 
 static void tell(runnel_engine *e, runnel_model *m, const char *messages, runnel_session session,
@@ -551,6 +588,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(messages_become_text, setup, teardown),
         cmocka_unit_test_setup_teardown(bad_chats, setup, teardown),
         cmocka_unit_test_setup_teardown(failed_rendering, setup, teardown),
+        cmocka_unit_test_setup_teardown(contents_in_parts, setup, teardown),
         cmocka_unit_test(sessions),
         cmocka_unit_test(users_write_text),
     };

@@ -151,6 +151,61 @@ static void set_string(struct rn_run *run, const struct rn_template_string *stri
                 rn_string_value(rn_str_borrow(arena, string->text.bytes, string->text.n, RN_ORIGIN_TRUSTED)));
 }
 
+/* The part's text; NULL: it is no text part. */
+static const struct rn_str *part_text(struct rn_value part)
+{
+    struct rn_value text;
+
+    if (part.kind != RN_VALUE_DICT || !rn_value_is(rn_dict_at(part, "type"), "text"))
+        return NULL;
+    text = rn_dict_at(part, "text");
+    return text.kind == RN_VALUE_STRING ? text.string : NULL;
+}
+
+/* The parts as one string; NULL: one of them is no text. */
+static const struct rn_str *joined(struct rn_arena *arena, const struct rn_list *parts)
+{
+    size_t n = 0, at = 0;
+    char *bytes;
+
+    for (size_t i = 0; i < parts->n; i++) {
+        const struct rn_str *text = part_text(parts->items[i]);
+
+        if (text == NULL)
+            return NULL;
+        n += text->n + 1;
+    }
+    bytes = rn_arena_take(arena, n + 1, 1);
+    for (size_t i = 0; i < parts->n; i++) {
+        const struct rn_str *text = part_text(parts->items[i]);
+
+        memcpy(bytes + at, text->bytes, text->n);
+        at += text->n;
+        bytes[at++] = '\n';
+    }
+    rn_step(arena, at);
+    return rn_str_borrow(arena, bytes, at > 0 ? at - 1 : 0, RN_ORIGIN_DATA);
+}
+
+static void join_parts(struct rn_run *run, struct rn_value messages)
+{
+    struct rn_value key = rn_string_value(rn_str_of(&run->arena, "content"));
+
+    if (messages.kind != RN_VALUE_LIST)
+        return;
+    for (size_t i = 0; i < messages.list->n; i++) {
+        struct rn_value message = messages.list->items[i], content = rn_undefined();
+        const struct rn_str *text = NULL;
+
+        if (message.kind == RN_VALUE_DICT)
+            content = rn_dict_at(message, "content");
+        if (content.kind == RN_VALUE_LIST)
+            text = joined(&run->arena, content.list);
+        if (text != NULL)
+            rn_dict_set(&run->arena, message.dict, key, rn_string_value(text));
+    }
+}
+
 static void fill_globals(struct rn_run *run)
 {
     const struct rn_template_context *context = run->context;
@@ -172,6 +227,8 @@ static void fill_globals(struct rn_run *run)
     if (json.kind != RN_VALUE_DICT)
         rn_tpl_fail(run, "the context is not a JSON object");
     run->own_sentence = false;
+    if (context->join_parts)
+        join_parts(run, rn_dict_at(json, "messages"));
     for (i = 0; i < json.dict->n; i++)
         rn_dict_set(&run->arena, run->globals, json.dict->entries[i].key, json.dict->entries[i].value);
 }
@@ -227,6 +284,42 @@ runnel_status rn_template_render(const struct rn_template *tmpl, struct rn_heap 
     }
     rn_arena_fini(&run.arena);
     return status;
+}
+
+/* ---- What a template can take ---- */
+
+/* Is the word somewhere in text[n]? */
+static bool has_word(const char *text, size_t n, const char *word)
+{
+    size_t length = strlen(word);
+
+    for (size_t i = 0; i + length <= n; i++)
+        if (memcmp(text + i, word, length) == 0)
+            return true;
+    return false;
+}
+
+bool rn_template_takes_parts(const struct rn_template *tmpl, struct rn_heap *heap,
+                             const struct rn_template_context *context)
+{
+    static const char json[] = "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", "
+                               "\"text\": \"qvxz\"}]}], \"add_generation_prompt\": true}";
+    const struct rn_template_limits limits = {
+        .steps = 1000000, .output_bytes = 1 << 20, .memory_bytes = 16 << 20, .depth = 100};
+    struct rn_template_context probe = *context;
+    struct rn_rendered out;
+    runnel_error error;
+    bool takes;
+
+    probe.json = json;
+    probe.json_bytes = sizeof json - 1;
+    probe.join_parts = false;
+    if (rn_template_render(tmpl, heap, &probe, &limits, &out, &error) != RUNNEL_OK)
+        return false;
+    takes = has_word(out.text, out.n, "qvxz") && !has_word(out.text, out.n, "'qvxz'") &&
+            !has_word(out.text, out.n, "\"qvxz\"");
+    rn_rendered_free(&out, heap);
+    return takes;
 }
 
 void rn_rendered_free(struct rn_rendered *rendered, struct rn_heap *heap)

@@ -54,6 +54,9 @@ struct rn_template_context {
     const struct rn_template_string *strings; /* [n_strings], borrowed */
     size_t n_strings;
     int64_t now_s; /* for strftime_now: seconds since the epoch, taken as UTC */
+    bool
+        join_parts; /* a content of the variable "messages" that is a list of parts {"type": "text", "text": ...} becomes
+                        one string, with newlines between; a list with other parts stays */
 };
 
 /* Parses source[n] (UTF-8). FORMAT: a syntax error, "line L, column C: ..."; UNSUPPORTED: a tag, filter or test
@@ -68,6 +71,11 @@ void rn_template_free(struct rn_template *tmpl);
 runnel_status rn_template_render(const struct rn_template *tmpl, struct rn_heap *heap,
                                  const struct rn_template_context *context, const struct rn_template_limits *limits,
                                  struct rn_rendered *out, runnel_error *error);
+
+/* Does it write a content that is a list of text parts as its text? Most templates take a string alone, and write a
+ * list as Python does. Found out by rendering one message, within narrow limits; what fails takes none. */
+bool rn_template_takes_parts(const struct rn_template *tmpl, struct rn_heap *heap,
+                             const struct rn_template_context *context);
 void rn_rendered_free(struct rn_rendered *rendered, struct rn_heap *heap);
 
 #endif
