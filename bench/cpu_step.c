@@ -18,6 +18,7 @@
 
 #include "base/rng.h"
 #include "cpu/fast.h"
+#include "model/ops.h"
 
 enum { BLOCK = 32, CONTEXT = 8448, ROWS = 256, REPEATS = 7, MOST_OUTS = 32, KINDS = RN_OP_KINDS + 1 };
 
@@ -177,26 +178,6 @@ static double bytes_of_step(const struct bench *b, uint32_t context)
 
 static void phases(struct bench *b, uint32_t context, uint32_t n)
 {
-    static const char *const names[KINDS] = {[RN_OP_EMBED] = "embed",
-                                             [RN_OP_RMS_NORM] = "rms norm",
-                                             [RN_OP_LAYER_NORM] = "layer norm",
-                                             [RN_OP_MATMUL] = "matmul",
-                                             [RN_OP_ADD] = "add",
-                                             [RN_OP_SCALE] = "scale",
-                                             [RN_OP_SOFTCAP] = "softcap",
-                                             [RN_OP_ACTIVATE] = "activate",
-                                             [RN_OP_GATE] = "gate",
-                                             [RN_OP_ROPE] = "rope",
-                                             [RN_OP_KV_STORE] = "kv store",
-                                             [RN_OP_ATTENTION] = "attention",
-                                             [RN_OP_ROUTE] = "route",
-                                             [RN_OP_EXPERT_MATMUL] = "experts",
-                                             [RN_OP_EXPERT_SUM] = "expert sum",
-                                             [RN_OP_SELECT] = "select",
-                                             [RN_OP_TAP] = "tap",
-                                             [RN_OP_INPUT] = "input",
-                                             [RN_OP_CONCAT] = "concat",
-                                             [RN_OP_KINDS] = "quantise"};
     struct task t = {.sink = 0};
     uint64_t sum = 0;
     uint32_t i;
@@ -209,7 +190,8 @@ static void phases(struct bench *b, uint32_t context, uint32_t n)
     printf("  phases that end in, of %.2f ms:", (double)sum * 1e-6);
     for (i = 0; i < KINDS; i++)
         if (t.ns[i] > 0)
-            printf("  %s %.2f%% (waiting %.2f%%)", names[i], 100.0 * (double)t.ns[i] / (double)sum,
+            printf("  %s %.2f%% (waiting %.2f%%)", i < RN_OP_KINDS ? rn_op_name((enum rn_op_kind)i) : "QUANTISE",
+                   100.0 * (double)t.ns[i] / (double)sum,
                    100.0 * (double)atomic_load(&t.waited[i]) / rn_team_threads(b->team) / (double)sum);
     printf("\n");
 }

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "cpu/fast.h"
 #include "model/kv.h"
+#include "model/ops.h"
 
 enum {
     LINE = 64,
@@ -275,7 +276,7 @@ static bool take_vectors(struct rn_fast *fast)
     fast->vectors = (float **)take_table(fast, plan->n_weights, &ok);
     for (i = 0; ok && i < plan->n_ops; i++) {
         op = &plan->ops[i];
-        wanted[0] = op->kind == RN_OP_RMS_NORM || op->kind == RN_OP_LAYER_NORM ? op->weight : -1;
+        wanted[0] = rn_op_info(op->kind)->weight == RN_WEIGHT_VECTOR ? op->weight : -1;
         wanted[1] = op->bias;
         for (j = 0; ok && j < 2; j++) {
             if (wanted[j] < 0 || fast->vectors[wanted[j]] != NULL)

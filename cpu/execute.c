@@ -2,11 +2,13 @@
  *
  * Law 5 here: a piece of work (rows of a weight, a head of an attention) is computed in the same way
  * whoever takes it; how many rows are handed to a kernel together does not show in its results. */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "cpu/fast.h"
+#include "model/ops.h"
 
 struct context {
     struct rn_fast *fast;
@@ -39,7 +41,7 @@ static const float *vector(const struct context *c, int32_t weight)
 
 /* ---- Ops by rows ---- */
 
-static void embed(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_embed(const struct context *c, const struct rn_op *op, uint32_t row)
 {
     const struct rn_weight *w = &c->fast->plan->weights[op->weight];
     const uint8_t *table = w->tensor->data;
@@ -50,25 +52,54 @@ static void embed(const struct context *c, const struct rn_op *op, uint32_t row)
         c->fast->level->rows->scale(out, out, op->scale, w->cols);
 }
 
-static void norm(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_rms_norm(const struct context *c, const struct rn_op *op, uint32_t row)
 {
-    const struct rn_level *level = c->fast->level;
+    const struct rn_rows *rows = c->fast->level->rows;
     const float *a = slot_row(c, op->a, row);
     float *out = slot_row(c, op->out, row);
     uint32_t n = width(c, op->a), group = op->group == 0 ? n : op->group, i;
 
-    if (op->kind == RN_OP_LAYER_NORM) {
-        level->rows->layer_norm(out, a, vector(c, op->weight), vector(c, op->bias), n, op->eps);
-        return;
-    }
     for (i = 0; i < n; i += group) {
-        level->rows->rms_norm(out + i, a + i, vector(c, op->weight), group, op->eps);
+        rows->rms_norm(out + i, a + i, vector(c, op->weight), group, op->eps);
         if (op->bias >= 0)
-            level->rows->add(out + i, out + i, vector(c, op->bias), group);
+            rows->add(out + i, out + i, vector(c, op->bias), group);
     }
 }
 
-static void rope(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_layer_norm(const struct context *c, const struct rn_op *op, uint32_t row)
+{
+    c->fast->level->rows->layer_norm(slot_row(c, op->out, row), slot_row(c, op->a, row), vector(c, op->weight),
+                                     vector(c, op->bias), width(c, op->a), op->eps);
+}
+
+static void op_add(const struct context *c, const struct rn_op *op, uint32_t row)
+{
+    c->fast->level->rows->add(slot_row(c, op->out, row), slot_row(c, op->a, row), slot_row(c, op->b, row),
+                              width(c, op->out));
+}
+
+static void op_scale(const struct context *c, const struct rn_op *op, uint32_t row)
+{
+    c->fast->level->rows->scale(slot_row(c, op->out, row), slot_row(c, op->a, row), op->scale, width(c, op->out));
+}
+
+static void op_softcap(const struct context *c, const struct rn_op *op, uint32_t row)
+{
+    c->fast->level->rows->softcap(slot_row(c, op->out, row), slot_row(c, op->a, row), op->scale, width(c, op->out));
+}
+
+static void op_activate(const struct context *c, const struct rn_op *op, uint32_t row)
+{
+    c->fast->level->rows->activate(slot_row(c, op->out, row), slot_row(c, op->a, row), op->act, width(c, op->out));
+}
+
+static void op_gate(const struct context *c, const struct rn_op *op, uint32_t row)
+{
+    c->fast->level->rows->gate(slot_row(c, op->out, row), slot_row(c, op->a, row), slot_row(c, op->b, row), op->act,
+                               width(c, op->out));
+}
+
+static void op_rope(const struct context *c, const struct rn_op *op, uint32_t row)
 {
     const struct rn_rope *table = &c->fast->plan->ropes[op->rope];
     const float *angles = c->fast->angles[op->rope] + (size_t)row * table->dims;
@@ -81,7 +112,7 @@ static void rope(const struct context *c, const struct rn_op *op, uint32_t row)
                                    table->dims, table->neox);
 }
 
-static void kv_store(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_kv_store(const struct context *c, const struct rn_op *op, uint32_t row)
 {
     const struct rn_fast_layer *layer = &c->fast->layers[op->layer];
     const struct rn_step_row *r = &c->step->rows[row];
@@ -117,7 +148,7 @@ static int32_t best_but(const float *a, uint32_t experts, const int32_t *ids, ui
     return best;
 }
 
-static void route(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_route(const struct context *c, const struct rn_op *op, uint32_t row)
 {
     const float *a = slot_row(c, op->a, row);
     int32_t *ids = (int32_t *)slot_row(c, op->out, row);
@@ -138,7 +169,7 @@ static void route(const struct context *c, const struct rn_op *op, uint32_t row)
         weights[j] = (float)(weights[j] / chosen);
 }
 
-static void expert_sum(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_expert_sum(const struct context *c, const struct rn_op *op, uint32_t row)
 {
     const float *a = slot_row(c, op->a, row), *w = slot_row(c, op->b, row);
     float *out = slot_row(c, op->out, row);
@@ -149,18 +180,13 @@ static void expert_sum(const struct context *c, const struct rn_op *op, uint32_t
         c->fast->level->rows->accumulate(out, a + (size_t)j * n, w[j], n);
 }
 
-static void quantise(const struct context *c, const struct rn_instruction *in, uint32_t row)
+static void op_select(const struct context *c, const struct rn_op *op, uint32_t row)
 {
-    size_t bytes = rn_input_bytes(in->input, in->cols);
-    uint32_t parts = width(c, in->from) / in->cols, i;
-    const float *a = slot_row(c, in->from, row);
-    char *out = (char *)c->fast->inputs[in->input] + (size_t)row * parts * bytes;
-
-    for (i = 0; i < parts; i++, a += in->cols, out += bytes)
-        rn_quantise(c->fast->level->rows, in->input, a, out, in->cols);
+    memcpy(slot_row(c, op->out, row), slot_row(c, op->a, c->fast->selected_rows[row]),
+           (size_t)width(c, op->a) * sizeof(float));
 }
 
-static void tap(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_tap(const struct context *c, const struct rn_op *op, uint32_t row)
 {
     const struct rn_plan *plan = c->fast->plan;
     uint32_t of = plan->slots[op->a].selected ? c->fast->selected_rows[row] : row;
@@ -170,94 +196,19 @@ static void tap(const struct context *c, const struct rn_op *op, uint32_t row)
                slot_row(c, op->a, row), (size_t)width(c, op->a) * sizeof(float));
 }
 
-static void concat(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_input(const struct context *c, const struct rn_op *op, uint32_t row)
+{
+    memcpy(slot_row(c, op->out, row), c->step->inputs + (size_t)row * width(c, op->out),
+           (size_t)width(c, op->out) * sizeof(float));
+}
+
+static void op_concat(const struct context *c, const struct rn_op *op, uint32_t row)
 {
     float *out = slot_row(c, op->out, row);
 
     memcpy(out, slot_row(c, op->a, row), (size_t)width(c, op->a) * sizeof *out);
     if (op->b >= 0)
         memcpy(out + width(c, op->a), slot_row(c, op->b, row), (size_t)width(c, op->b) * sizeof *out);
-}
-
-static void run_row(const struct context *c, const struct rn_instruction *in, uint32_t row)
-{
-    const struct rn_level *level = c->fast->level;
-    const struct rn_op *op = in->op;
-
-    if (op == NULL) {
-        quantise(c, in, row);
-        return;
-    }
-    switch (op->kind) {
-    case RN_OP_EMBED:
-        embed(c, op, row);
-        return;
-    case RN_OP_RMS_NORM:
-    case RN_OP_LAYER_NORM:
-        norm(c, op, row);
-        return;
-    case RN_OP_ADD:
-        level->rows->add(slot_row(c, op->out, row), slot_row(c, op->a, row), slot_row(c, op->b, row),
-                         width(c, op->out));
-        return;
-    case RN_OP_SCALE:
-        level->rows->scale(slot_row(c, op->out, row), slot_row(c, op->a, row), op->scale, width(c, op->out));
-        return;
-    case RN_OP_SOFTCAP:
-        level->rows->softcap(slot_row(c, op->out, row), slot_row(c, op->a, row), op->scale, width(c, op->out));
-        return;
-    case RN_OP_ACTIVATE:
-        level->rows->activate(slot_row(c, op->out, row), slot_row(c, op->a, row), op->act, width(c, op->out));
-        return;
-    case RN_OP_GATE:
-        level->rows->gate(slot_row(c, op->out, row), slot_row(c, op->a, row), slot_row(c, op->b, row), op->act,
-                          width(c, op->out));
-        return;
-    case RN_OP_ROPE:
-        rope(c, op, row);
-        return;
-    case RN_OP_KV_STORE:
-        kv_store(c, op, row);
-        return;
-    case RN_OP_ROUTE:
-        route(c, op, row);
-        return;
-    case RN_OP_EXPERT_SUM:
-        expert_sum(c, op, row);
-        return;
-    case RN_OP_SELECT:
-        memcpy(slot_row(c, op->out, row), slot_row(c, op->a, c->fast->selected_rows[row]),
-               (size_t)width(c, op->a) * sizeof(float));
-        return;
-    case RN_OP_TAP:
-        tap(c, op, row);
-        return;
-    case RN_OP_INPUT:
-        memcpy(slot_row(c, op->out, row), c->step->inputs + (size_t)row * width(c, op->out),
-               (size_t)width(c, op->out) * sizeof(float));
-        return;
-    case RN_OP_CONCAT:
-        concat(c, op, row);
-        return;
-    case RN_OP_MATMUL:
-    case RN_OP_EXPERT_MATMUL:
-    case RN_OP_ATTENTION:
-    case RN_OP_KINDS:
-        break;
-    }
-    RN_CHECK(!"an op that is not by rows");
-}
-
-/* This worker's rows through instructions [first, last), one row after the other. */
-static void run_rows(const struct context *c, uint32_t first, uint32_t last)
-{
-    const struct rn_instruction *list = c->fast->program.list;
-    uint64_t n = domain(c, &list[first]);
-    uint32_t row, i;
-
-    for (row = (uint32_t)(n * c->worker / c->n_workers); row < n * (c->worker + 1) / c->n_workers; row++)
-        for (i = first; i < last; i++)
-            run_row(c, &list[i], row);
 }
 
 /* ---- Matrix products ---- */
@@ -419,7 +370,7 @@ static struct stretch stretch_of(const struct cut *cut, uint32_t i)
 }
 
 /* Where rows are streams, a worker takes its next piece before it ends the last one, to ask for it in time. */
-static void matmul(const struct context *c, uint32_t index)
+static void op_matmul(const struct context *c, uint32_t index)
 {
     const struct rn_instruction *in = &c->fast->program.list[index];
     struct product p;
@@ -473,7 +424,7 @@ static struct product expert_product(const struct context *c, const struct produ
     return p;
 }
 
-static void expert_matmul(const struct context *c, uint32_t index)
+static void op_expert_matmul(const struct context *c, uint32_t index)
 {
     const struct rn_instruction *in = &c->fast->program.list[index];
     uint32_t n_active, rows, per_expert, first, left, i;
@@ -643,7 +594,7 @@ static uint32_t cuts(const struct context *c, const struct rn_op *op)
 }
 
 /* A worker takes its next segment before it walks this one, to ask for it in time. */
-static void attention(const struct context *c, uint32_t index)
+static void op_attention(const struct context *c, uint32_t index)
 {
     const struct rn_op *op = c->fast->program.list[index].op;
     uint32_t n_cuts = cuts(c, op), n = c->fast->n_groups * op->kv_heads * n_cuts, i, next;
@@ -752,6 +703,54 @@ static void set_angles(const struct context *c)
     }
 }
 
+/* What an op of each kind of work is run by: one row of it, or the pieces of the instruction `index`. */
+struct runner {
+    void (*by_row)(const struct context *c, const struct rn_op *op, uint32_t row);
+    void (*shared)(const struct context *c, uint32_t index);
+};
+
+#define RUNNER_BY_ROW(function) \
+    {                           \
+        .by_row = function      \
+    }
+#define RUNNER_SHARED(function) \
+    {                           \
+        .shared = function      \
+    }
+static const struct runner runners[] = {
+#define RN_OP(NAME, name, work, ...) [RN_OP_##NAME] = RUNNER_##work(op_##name),
+#include "model/ops.def"
+};
+static_assert(sizeof runners / sizeof runners[0] == RN_OP_KINDS, "a function for each op");
+
+static void quantise(const struct context *c, const struct rn_instruction *in, uint32_t row)
+{
+    size_t bytes = rn_input_bytes(in->input, in->cols);
+    uint32_t parts = width(c, in->from) / in->cols, i;
+    const float *a = slot_row(c, in->from, row);
+    char *out = (char *)c->fast->inputs[in->input] + (size_t)row * parts * bytes;
+
+    for (i = 0; i < parts; i++, a += in->cols, out += bytes)
+        rn_quantise(c->fast->level->rows, in->input, a, out, in->cols);
+}
+
+/* This worker's rows through instructions [first, last), one row after the other. */
+static void run_rows(const struct context *c, uint32_t first, uint32_t last)
+{
+    const struct rn_instruction *list = c->fast->program.list;
+    uint64_t n = domain(c, &list[first]);
+    uint32_t row, i;
+
+    for (row = (uint32_t)(n * c->worker / c->n_workers); row < n * (c->worker + 1) / c->n_workers; row++) {
+        for (i = first; i < last; i++) {
+            if (list[i].op == NULL)
+                quantise(c, &list[i], row);
+            else
+                runners[list[i].op->kind].by_row(c, list[i].op, row);
+        }
+    }
+}
+
 static void run_phase(const struct context *c, uint32_t first, uint32_t last)
 {
     const struct rn_instruction *list = c->fast->program.list;
@@ -764,12 +763,8 @@ static void run_phase(const struct context *c, uint32_t first, uint32_t last)
                    list[end].logits == list[i].logits)
                 end++;
             run_rows(c, i, end);
-        } else if (list[i].op->kind == RN_OP_ATTENTION) {
-            attention(c, i);
-        } else if (list[i].op->kind == RN_OP_EXPERT_MATMUL) {
-            expert_matmul(c, i);
         } else {
-            matmul(c, i);
+            runners[list[i].op->kind].shared(c, i);
         }
     }
 }

@@ -1,46 +1,26 @@
 /* From a plan to phases: see program.h.
  *
- * What ops touch is named by one number: slots from 0, then the input buffers, then the cache layers. */
+ * What an op touches, model/ops.h says; here an input buffer may stand for the slot that was quantised into it. */
 #include "cpu/program.h"
 
 #include "base/check.h"
+#include "model/ops.h"
 
-enum { MAX_TOUCHED = 4 };
-
-struct touched {
-    int32_t reads[MAX_TOUCHED], writes[MAX_TOUCHED];
-    uint32_t n_reads, n_writes;
-};
-
-static void add(int32_t *list, uint32_t *n, int32_t thing)
+/* The number of an input buffer: above those of rn_op_touched. */
+static int32_t buffer(enum rn_input input)
 {
-    RN_ASSERT(*n < MAX_TOUCHED);
-    if (thing >= 0)
-        list[(*n)++] = thing;
+    return INT32_MAX - (int32_t)input;
 }
 
-static struct touched touched(const struct rn_plan *plan, const struct rn_instruction *in)
+static struct rn_op_touched touched(const struct rn_plan *plan, const struct rn_instruction *in)
 {
-    int32_t buffers = (int32_t)plan->n_slots, layers = buffers + RN_INPUT_KINDS;
-    struct touched t = {.n_reads = 0};
+    struct rn_op_touched t = {.reads = {in->from}, .n_reads = 1, .writes = {buffer(in->input)}, .n_writes = 1};
 
-    if (in->op == NULL) {
-        add(t.reads, &t.n_reads, in->from);
-        add(t.writes, &t.n_writes, buffers + (int32_t)in->input);
+    if (in->op == NULL)
         return t;
-    }
+    t = rn_op_touched(plan, in->op);
     if (in->kernel != NULL && in->input != RN_INPUT_F32)
-        add(t.reads, &t.n_reads, buffers + (int32_t)in->input);
-    else
-        add(t.reads, &t.n_reads, in->op->a);
-    add(t.reads, &t.n_reads, in->op->b);
-    if (in->op->kind == RN_OP_ATTENTION)
-        add(t.reads, &t.n_reads, layers + in->op->layer);
-    add(t.writes, &t.n_writes, in->op->out);
-    if (in->op->kind == RN_OP_ROUTE)
-        add(t.writes, &t.n_writes, in->op->out2);
-    if (in->op->kind == RN_OP_KV_STORE)
-        add(t.writes, &t.n_writes, layers + in->op->layer);
+        t.reads[0] = buffer(in->input); /* instead of a, the first of what an op reads */
     return t;
 }
 
@@ -55,7 +35,7 @@ static bool meet(const int32_t *a, uint32_t n_a, const int32_t *b, uint32_t n_b)
     return false;
 }
 
-static bool conflict(const struct touched *a, const struct touched *b)
+static bool conflict(const struct rn_op_touched *a, const struct rn_op_touched *b)
 {
     return meet(a->writes, a->n_writes, b->writes, b->n_writes) || meet(a->writes, a->n_writes, b->reads, b->n_reads) ||
            meet(a->reads, a->n_reads, b->writes, b->n_writes);
@@ -68,7 +48,9 @@ static bool same_worker(const struct rn_instruction *a, const struct rn_instruct
 
 static bool is_product(const struct rn_op *op)
 {
-    return op->kind == RN_OP_MATMUL || op->kind == RN_OP_EXPERT_MATMUL;
+    enum rn_op_weight weight = rn_op_info(op->kind)->weight;
+
+    return weight == RN_WEIGHT_MATRIX || weight == RN_WEIGHT_EXPERTS;
 }
 
 /* The slot whose rows an op goes through. */
@@ -104,7 +86,7 @@ static void append(struct rn_program *program, const struct rn_plan *plan, const
     uint32_t cols = kernel == NULL ? 0 : plan->weights[op->weight].cols, kind;
     size_t bytes;
 
-    in.by_rows = kernel == NULL && op->kind != RN_OP_ATTENTION;
+    in.by_rows = rn_op_info(op->kind)->work == RN_WORK_BY_ROW;
     if (kernel != NULL)
         in.input = kernel->input;
     if (in.input != RN_INPUT_F32) {
@@ -122,13 +104,13 @@ static void append(struct rn_program *program, const struct rn_plan *plan, const
     }
     program->list[program->n++] = in;
     for (kind = 0; kind < RN_INPUT_KINDS; kind++)
-        if ((op->out >= 0 && held[kind].slot == op->out) || (op->kind == RN_OP_ROUTE && held[kind].slot == op->out2))
+        if ((op->out >= 0 && held[kind].slot == op->out) || (op->out2 >= 0 && held[kind].slot == op->out2))
             held[kind].slot = -1;
 }
 
 static void set_phases(struct rn_program *program, const struct rn_plan *plan)
 {
-    struct touched mine, other;
+    struct rn_op_touched mine, other;
     uint32_t i, j, least;
 
     for (i = 0; i < program->n; i++) {
@@ -196,7 +178,7 @@ void rn_program_fini(struct rn_program *program)
 
 bool rn_program_check(const struct rn_program *program, const struct rn_plan *plan)
 {
-    struct touched a, b;
+    struct rn_op_touched a, b;
     uint32_t phase, i, j;
 
     for (phase = 0; phase < program->n_phases; phase++)

@@ -14,28 +14,7 @@
 
 #include "base/check.h"
 #include "model/kv.h"
-
-static const char *const op_names[RN_OP_KINDS] = {
-    [RN_OP_EMBED] = "EMBED",
-    [RN_OP_RMS_NORM] = "RMS_NORM",
-    [RN_OP_LAYER_NORM] = "LAYER_NORM",
-    [RN_OP_MATMUL] = "MATMUL",
-    [RN_OP_ADD] = "ADD",
-    [RN_OP_SCALE] = "SCALE",
-    [RN_OP_SOFTCAP] = "SOFTCAP",
-    [RN_OP_ACTIVATE] = "ACTIVATE",
-    [RN_OP_GATE] = "GATE",
-    [RN_OP_ROPE] = "ROPE",
-    [RN_OP_KV_STORE] = "KV_STORE",
-    [RN_OP_ATTENTION] = "ATTENTION",
-    [RN_OP_ROUTE] = "ROUTE",
-    [RN_OP_EXPERT_MATMUL] = "EXPERT_MATMUL",
-    [RN_OP_EXPERT_SUM] = "EXPERT_SUM",
-    [RN_OP_SELECT] = "SELECT",
-    [RN_OP_TAP] = "TAP",
-    [RN_OP_INPUT] = "INPUT",
-    [RN_OP_CONCAT] = "CONCAT",
-};
+#include "model/ops.h"
 
 static struct rn_reference *self(struct rn_backend *backend)
 {
@@ -167,8 +146,7 @@ static runnel_status check_ops(const struct rn_plan *plan, runnel_error *error)
         weight = plan->ops[i].weight < 0 ? NULL : &plan->weights[plan->ops[i].weight];
         if (!supports(&plan->ops[i], weight == NULL ? 0 : weight->type_id))
             return rn_error_set(error, RUNNEL_UNSUPPORTED, "op %s with tensor %.*s cannot be computed",
-                                (unsigned)plan->ops[i].kind < RN_OP_KINDS ? op_names[plan->ops[i].kind] : "?",
-                                weight == NULL ? 0 : (int)weight->tensor->name.n,
+                                rn_op_name(plan->ops[i].kind), weight == NULL ? 0 : (int)weight->tensor->name.n,
                                 weight == NULL ? "" : weight->tensor->name.bytes);
     }
     return RUNNEL_OK;

@@ -1,11 +1,12 @@
 /* The ops of the reference backend: the definition that other backends are judged by.
  *
- * Each function below is its op's line in plan.h, written out. Slots hold f32; inside an op every sum
+ * Each op_<name> below is its op's row of model/ops.def, written out. Slots hold f32; inside an op every sum
  * and every function of the C library is in double, and a value is rounded to f32 once, when it is
  * written. Keys and values are rounded to the cache's format when they are stored, and attention
  * reads them through the block table. Weights of any format go through their decoder, a row at a time.
  *
  * Runs on worker 0 of the team only. */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -65,7 +66,7 @@ static double dot(const float *a, const float *b, uint32_t n)
 
 /* ---- Row by row ---- */
 
-static void embed(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+static void op_embed(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
     uint32_t r, i, width = width_of(ref, op->out);
     const float *row;
@@ -78,17 +79,13 @@ static void embed(struct rn_reference *ref, const struct rn_op *op, const struct
     }
 }
 
-static void normalise_group(const struct rn_op *op, const float *a, const float *w, const float *bias, uint32_t n,
-                            float *out)
+/* Of n values around `mean`. */
+static void normalise_group(const struct rn_op *op, const float *a, double mean, const float *w, const float *bias,
+                            uint32_t n, float *out)
 {
-    double mean = 0, square = 0, d, y;
+    double square = 0, d, y;
     uint32_t i;
 
-    if (op->kind == RN_OP_LAYER_NORM) {
-        for (i = 0; i < n; i++)
-            mean += a[i];
-        mean /= n;
-    }
     for (i = 0; i < n; i++) {
         d = a[i] - mean;
         square += d * d;
@@ -102,18 +99,34 @@ static void normalise_group(const struct rn_op *op, const float *a, const float 
     }
 }
 
-static void norm(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+static void op_rms_norm(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
-    uint32_t width = width_of(ref, op->out), group = op->group == 0 || op->kind == RN_OP_LAYER_NORM ? width : op->group;
+    uint32_t width = width_of(ref, op->out), group = op->group == 0 ? width : op->group;
     size_t i, n = (size_t)rows_of(ref, op->out, step) * width;
     const float *w = op->weight < 0 ? NULL : weight_row(ref, op->weight, 0, 0, ref->row);
     const float *bias = bias_row(ref, op->bias, 0);
 
     for (i = 0; i < n; i += group)
-        normalise_group(op, floats(ref, op->a) + i, w, bias, group, floats(ref, op->out) + i);
+        normalise_group(op, floats(ref, op->a) + i, 0, w, bias, group, floats(ref, op->out) + i);
 }
 
-static void matmul(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+static void op_layer_norm(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    uint32_t width = width_of(ref, op->out), i;
+    size_t at, n = (size_t)rows_of(ref, op->out, step) * width;
+    const float *w = op->weight < 0 ? NULL : weight_row(ref, op->weight, 0, 0, ref->row);
+    const float *bias = bias_row(ref, op->bias, 0);
+    double mean;
+
+    for (at = 0; at < n; at += width) {
+        mean = 0;
+        for (i = 0; i < width; i++)
+            mean += floats(ref, op->a)[at + i];
+        normalise_group(op, floats(ref, op->a) + at, mean / width, w, bias, width, floats(ref, op->out) + at);
+    }
+}
+
+static void op_matmul(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
     const struct rn_weight *w = &ref->plan->weights[op->weight];
     const float *a = floats(ref, op->a), *bias = bias_row(ref, op->bias, 0), *row;
@@ -149,25 +162,24 @@ static double activate(enum rn_activation act, double x)
     return x;
 }
 
-static void elementwise(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
-{
-    size_t i, n = (size_t)rows_of(ref, op->out, step) * width_of(ref, op->out);
-    const float *a = floats(ref, op->a), *b = op->b < 0 ? NULL : floats(ref, op->b);
-    float *out = floats(ref, op->out);
-
-    for (i = 0; i < n; i++) {
-        if (op->kind == RN_OP_ADD)
-            out[i] = (float)((double)a[i] + b[i]);
-        else if (op->kind == RN_OP_SCALE)
-            out[i] = (float)((double)a[i] * op->scale);
-        else if (op->kind == RN_OP_SOFTCAP)
-            out[i] = (float)(op->scale * tanh((double)a[i] / op->scale));
-        else if (op->kind == RN_OP_ACTIVATE)
-            out[i] = (float)activate(op->act, a[i]);
-        else
-            out[i] = (float)(activate(op->act, a[i]) * b[i]);
+/* out = what the loop's body makes of a[i], and of b[i] where there is a b. */
+#define EACH(name, value)                                                                               \
+    static void op_##name(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step) \
+    {                                                                                                   \
+        size_t i, n = (size_t)rows_of(ref, op->out, step) * width_of(ref, op->out);                     \
+        const float *a = floats(ref, op->a), *b = op->b < 0 ? NULL : floats(ref, op->b);                \
+        float *out = floats(ref, op->out);                                                              \
+                                                                                                        \
+        (void)b;                                                                                        \
+        for (i = 0; i < n; i++)                                                                         \
+            out[i] = (float)(value);                                                                    \
     }
-}
+EACH(add, (double)a[i] + b[i])
+EACH(scale, (double)a[i] * op->scale)
+EACH(softcap, op->scale *tanh((double)a[i] / op->scale))
+EACH(activate, activate(op->act, a[i]))
+EACH(gate, activate(op->act, a[i]) * b[i])
+#undef EACH
 
 static void rotate_head(const struct rn_rope *rope, uint32_t position, const float *a, uint32_t n, float *out)
 {
@@ -189,7 +201,7 @@ static void rotate_head(const struct rn_rope *rope, uint32_t position, const flo
         out[i] = a[i];
 }
 
-static void rope_rows(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+static void op_rope(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
     const struct rn_rope *rope = &ref->plan->ropes[op->rope];
     size_t at;
@@ -229,7 +241,7 @@ void rn_reference_choose(struct rn_reference *ref, const struct rn_step *step)
             ref->selected[ref->n_selected++] = r;
 }
 
-static void select_rows(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+static void op_select(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
     uint32_t i, width = width_of(ref, op->out);
 
@@ -239,7 +251,7 @@ static void select_rows(struct rn_reference *ref, const struct rn_op *op, const 
                width * sizeof(float));
 }
 
-static void tap(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+static void op_tap(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
     uint32_t i, row, width = width_of(ref, op->a);
     bool selected = ref->plan->slots[op->a].selected;
@@ -254,12 +266,12 @@ static void tap(struct rn_reference *ref, const struct rn_op *op, const struct r
     }
 }
 
-static void input(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+static void op_input(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
     memcpy(floats(ref, op->out), step->inputs, (size_t)step->n_rows * width_of(ref, op->out) * sizeof(float));
 }
 
-static void concat(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+static void op_concat(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
     uint32_t r, width = width_of(ref, op->out), front = width_of(ref, op->a), n_rows = rows_of(ref, op->out, step);
     float *out = floats(ref, op->out);
@@ -375,7 +387,7 @@ static void store_means(struct rn_reference *ref, const struct rn_op *op, const 
     }
 }
 
-static void kv_store(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+static void op_kv_store(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
     const struct rn_kv_layer *layer = &ref->plan->kv_layers[op->layer];
     runnel_kv_type type = ref->limits.kv_type;
@@ -473,7 +485,7 @@ static void attend(struct rn_reference *ref, const struct rn_op *op, const struc
         out[i] = (float)(ref->sums[i] / total);
 }
 
-static void attention(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+static void op_attention(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
     struct sight sight;
     uint32_t r, h;
@@ -533,7 +545,7 @@ static void route_row(const struct rn_op *op, const float *logits, int32_t *ids,
     }
 }
 
-static void route(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+static void op_route(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
     uint32_t r, n_rows = rows_of(ref, op->out, step);
 
@@ -542,7 +554,7 @@ static void route(struct rn_reference *ref, const struct rn_op *op, const struct
                   floats(ref, op->out2) + (size_t)r * op->used);
 }
 
-static void expert_matmul(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+static void op_expert_matmul(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
     const struct rn_weight *w = &ref->plan->weights[op->weight];
     size_t i, n = (size_t)rows_of(ref, op->out, step) * op->used; /* pairs of a row and one of its experts */
@@ -563,7 +575,7 @@ static void expert_matmul(struct rn_reference *ref, const struct rn_op *op, cons
     }
 }
 
-static void expert_sum(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+static void op_expert_sum(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
     uint32_t r, i, j, width = width_of(ref, op->out), n_rows = rows_of(ref, op->out, step);
     const float *a = floats(ref, op->a), *b = floats(ref, op->b);
@@ -583,27 +595,11 @@ static void expert_sum(struct rn_reference *ref, const struct rn_op *op, const s
 
 typedef void (*op_fn)(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step);
 
-static const op_fn table[RN_OP_KINDS] = {
-    [RN_OP_EMBED] = embed,
-    [RN_OP_RMS_NORM] = norm,
-    [RN_OP_LAYER_NORM] = norm,
-    [RN_OP_MATMUL] = matmul,
-    [RN_OP_ADD] = elementwise,
-    [RN_OP_SCALE] = elementwise,
-    [RN_OP_SOFTCAP] = elementwise,
-    [RN_OP_ACTIVATE] = elementwise,
-    [RN_OP_GATE] = elementwise,
-    [RN_OP_ROPE] = rope_rows,
-    [RN_OP_KV_STORE] = kv_store,
-    [RN_OP_ATTENTION] = attention,
-    [RN_OP_ROUTE] = route,
-    [RN_OP_EXPERT_MATMUL] = expert_matmul,
-    [RN_OP_EXPERT_SUM] = expert_sum,
-    [RN_OP_SELECT] = select_rows,
-    [RN_OP_TAP] = tap,
-    [RN_OP_INPUT] = input,
-    [RN_OP_CONCAT] = concat,
+static const op_fn table[] = {
+#define RN_OP(NAME, name, ...) [RN_OP_##NAME] = op_##name,
+#include "model/ops.def"
 };
+static_assert(sizeof table / sizeof table[0] == RN_OP_KINDS, "a function for each op");
 
 void rn_reference_op(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {

@@ -29,29 +29,10 @@
 #include "model/gguf.h"
 #include "model/quant.h"
 
+/* What each op computes: ops.def. */
 enum rn_op_kind {
-    RN_OP_EMBED,         /* out[r] = weight.row[token[r]] * scale */
-    RN_OP_RMS_NORM,      /* out[r] = a[r] / sqrt(mean(a[r]^2) + eps) * weight. Per group of `group` values where
-                            group != width (per-head norms): the weight has `group` values */
-    RN_OP_LAYER_NORM,    /* out[r] = (a[r] - mean) / sqrt(variance + eps) * weight + bias */
-    RN_OP_MATMUL,        /* out[r] = weight · a[r] (+ bias) */
-    RN_OP_ADD,           /* out[r] = a[r] + b[r] */
-    RN_OP_SCALE,         /* out[r] = a[r] * scale */
-    RN_OP_SOFTCAP,       /* out[r] = scale * tanh(a[r] / scale) */
-    RN_OP_ACTIVATE,      /* out[r] = act(a[r]) */
-    RN_OP_GATE,          /* out[r] = act(a[r]) * b[r] */
-    RN_OP_ROPE,          /* out[r] = rotate(a[r], position[r]); a is [heads, head_dim]; out may be a */
-    RN_OP_KV_STORE,      /* cache of `layer` at (sequence, position) of row r = a[r] (keys), b[r] (values) */
-    RN_OP_ATTENTION,     /* out[r] = softmax(scale * a[r]·K^T, causal within the sequence)·V, a = queries */
-    RN_OP_ROUTE,         /* out (I32)[r] = ids of the `used` best of a[r]'s experts, best first (ties: lower id);
-                            out2[r] = their weights */
-    RN_OP_EXPERT_MATMUL, /* out[r][j] = weight[b[r][j]] · a[r] (or a[r][j] where per_expert_input) (+ bias[b[r][j]]);
-                            b = ids from ROUTE */
-    RN_OP_EXPERT_SUM,    /* out[r] = sum over j, in order, of b[r][j] * a[r][j] */
-    RN_OP_SELECT,        /* out[i] = a[r] for the i-th row r whose logits or features are wanted */
-    RN_OP_TAP,           /* features[f][group ...] = a[r] where row r's features are the f-th; no out */
-    RN_OP_INPUT,         /* out[r] = rn_step.inputs[r], all of it */
-    RN_OP_CONCAT,        /* out[r] = a[r], then b[r] where there is one */
+#define RN_OP(NAME, ...) RN_OP_##NAME,
+#include "model/ops.def"
     RN_OP_KINDS
 };
 

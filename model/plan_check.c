@@ -2,10 +2,9 @@
  *
  * Walks the ops in order and keeps, for each slot, whether it has been written. Everything a backend
  * relies on without looking is looked at here. */
-#include "model/plan.h"
-
 #include <math.h>
-#include <string.h>
+
+#include "model/ops.h"
 
 struct checker {
     const struct rn_plan *plan;
@@ -13,43 +12,33 @@ struct checker {
     uint32_t stored; /* cache layers stored so far: they are numbered in that order */
 };
 
-static const struct rn_slot *slot_at(const struct checker *c, int16_t slot)
+static const struct rn_slot no_slot;
+static const struct rn_weight no_weight;
+static const struct rn_kv_layer no_layer;
+
+static bool index_ok(int64_t index, uint32_t n)
 {
-    return slot >= 0 && (uint32_t)slot < c->plan->n_slots ? &c->plan->slots[slot] : NULL;
+    return index >= -1 && index < (int64_t)n;
 }
 
-/* An input: exists, has been written, has this width and kind. */
-static bool reads(const struct checker *c, int16_t slot, uint64_t width, bool is_i32)
+/* Of an index that index_ok has seen; an empty one where it is -1. */
+static const struct rn_slot *slot_at(const struct rn_plan *plan, int16_t slot)
 {
-    const struct rn_slot *s = slot_at(c, slot);
-
-    return s != NULL && c->defined[slot] && s->width == width && s->is_i32 == is_i32;
+    return slot < 0 ? &no_slot : &plan->slots[slot];
 }
 
-/* An output: exists, has this width and kind, and the rows of the op's input. */
-static bool writes(const struct checker *c, int16_t slot, uint64_t width, bool is_i32, bool selected)
+static const struct rn_weight *weight_at(const struct rn_plan *plan, int32_t weight)
 {
-    const struct rn_slot *s = slot_at(c, slot);
-
-    return s != NULL && s->width == width && s->is_i32 == is_i32 && s->selected == selected;
+    return weight < 0 ? &no_weight : &plan->weights[weight];
 }
 
-static const struct rn_weight *weight_at(const struct checker *c, int32_t weight)
+/* An empty one for what is no cache layer. */
+static const struct rn_kv_layer *layer_at(const struct rn_plan *plan, int32_t layer)
 {
-    return weight >= 0 && (uint32_t)weight < c->plan->n_weights ? &c->plan->weights[weight] : NULL;
+    return layer < 0 || (uint32_t)layer >= plan->n_kv_layers ? &no_layer : &plan->kv_layers[layer];
 }
 
-static bool weight_is(const struct checker *c, int32_t weight, uint64_t cols, uint64_t rows, uint64_t experts)
-{
-    const struct rn_weight *w = weight_at(c, weight);
-
-    return w != NULL && w->cols == cols && w->rows == rows && w->experts == experts;
-}
-
-static bool bias_is(const struct checker *c, int32_t bias, uint64_t cols, uint64_t rows)
-{
-    return bias == -1 || weight_is(c, bias, cols, rows, 1);
-}
+/* ---- Tables ---- */
 
 static bool weight_ok(const struct rn_weight *w)
 {
@@ -73,164 +62,6 @@ static bool rope_ok(const struct rn_rope *rope)
     return true;
 }
 
-static bool norm_ok(const struct checker *c, const struct rn_op *op, uint32_t width, bool selected)
-{
-    uint32_t group = op->kind == RN_OP_LAYER_NORM || op->group == 0 ? width : op->group;
-
-    return reads(c, op->a, width, false) && writes(c, op->out, width, false, selected) && width % group == 0 &&
-           (op->weight == -1 || weight_is(c, op->weight, group, 1, 1)) && bias_is(c, op->bias, group, 1) &&
-           op->eps >= 0 && isfinite(op->eps);
-}
-
-static bool attention_ok(const struct checker *c, const struct rn_op *op, bool selected)
-{
-    const struct rn_plan *plan = c->plan;
-
-    return op->layer >= 0 && (uint32_t)op->layer < c->stored && op->kv_heads > 0 && op->k_dim > 0 && op->v_dim > 0 &&
-           op->heads > 0 && op->heads % op->kv_heads == 0 && plan->kv_layers[op->layer].kv_heads == op->kv_heads &&
-           plan->kv_layers[op->layer].k_width == (uint64_t)op->kv_heads * op->k_dim &&
-           plan->kv_layers[op->layer].v_width == (uint64_t)op->kv_heads * op->v_dim &&
-           reads(c, op->a, (uint64_t)op->heads * op->k_dim, false) && !selected &&
-           writes(c, op->out, (uint64_t)op->heads * op->v_dim, false, false) && isfinite(op->scale) && op->softcap >= 0;
-}
-
-static bool store_ok(const struct checker *c, const struct rn_op *op)
-{
-    const struct rn_plan *plan = c->plan;
-
-    if (op->layer < 0 || (uint32_t)op->layer != c->stored || c->stored >= plan->n_kv_layers)
-        return false;
-    return reads(c, op->a, plan->kv_layers[op->layer].k_width, false) && !plan->slots[op->a].selected &&
-           reads(c, op->b, plan->kv_layers[op->layer].v_width, false) && !plan->slots[op->b].selected;
-}
-
-static bool expert_ok(const struct checker *c, const struct rn_op *op, uint32_t width, bool selected)
-{
-    const struct rn_weight *w = weight_at(c, op->weight);
-
-    return w != NULL && op->used > 0 && op->used <= op->experts && w->experts == op->experts &&
-           width == (uint64_t)w->cols * (op->per_expert_input ? op->used : 1) && reads(c, op->a, width, false) &&
-           reads(c, op->b, op->used, true) && writes(c, op->out, (uint64_t)w->rows * op->used, false, selected) &&
-           bias_is(c, op->bias, w->rows, op->experts);
-}
-
-static bool route_ok(const struct checker *c, const struct rn_op *op, bool selected)
-{
-    return op->used > 0 && op->used <= op->experts && reads(c, op->a, op->experts, false) &&
-           writes(c, op->out, op->used, true, selected) && writes(c, op->out2, op->used, false, selected) &&
-           op->out != op->out2;
-}
-
-static bool rope_op_ok(const struct checker *c, const struct rn_op *op, uint32_t width, bool selected)
-{
-    return op->rope < c->plan->n_ropes && op->heads > 0 && !selected && reads(c, op->a, width, false) &&
-           width == (uint64_t)op->heads * op->k_dim && c->plan->ropes[op->rope].dims <= op->k_dim &&
-           writes(c, op->out, width, false, false);
-}
-
-static bool matmul_ok(const struct checker *c, const struct rn_op *op, uint32_t width, bool selected)
-{
-    const struct rn_weight *w = weight_at(c, op->weight);
-
-    return w != NULL && w->experts == 1 && w->cols == width && reads(c, op->a, width, false) &&
-           writes(c, op->out, w->rows, false, selected) && bias_is(c, op->bias, w->rows, 1);
-}
-
-static bool concat_ok(const struct checker *c, const struct rn_op *op, uint32_t width, bool selected)
-{
-    const struct rn_slot *b = slot_at(c, op->b);
-    uint64_t more = op->b == -1 || b == NULL ? 0 : b->width;
-
-    return reads(c, op->a, width, false) && (op->b == -1 || reads(c, op->b, more, false)) &&
-           writes(c, op->out, width + more, false, selected);
-}
-
-/* a and b have the rows of one kind, or b is absent; of rows with logits nothing comes for others. */
-static bool same_rows(const struct checker *c, const struct rn_op *op)
-{
-    const struct rn_slot *a = slot_at(c, op->a), *b = slot_at(c, op->b), *out = slot_at(c, op->out);
-    bool narrow = (a != NULL && a->logits) || (b != NULL && b->logits);
-
-    if (a != NULL && b != NULL && (a->selected != b->selected || a->logits != b->logits))
-        return false;
-    if (out == NULL || op->kind == RN_OP_EMBED || op->kind == RN_OP_INPUT)
-        return out == NULL || (!out->selected && !out->logits);
-    return out->logits ? a != NULL && a->selected : !narrow;
-}
-
-static bool in_place(const struct rn_op *op)
-{
-    return op->out >= 0 && (op->out == op->a || op->out == op->b);
-}
-
-static bool index_ok(int64_t index, uint32_t n)
-{
-    return index >= -1 && index < (int64_t)n;
-}
-
-/* Also of what the op does not use: a backend may look at any field. */
-static bool indices_ok(const struct checker *c, const struct rn_op *op)
-{
-    uint32_t slots = c->plan->n_slots, weights = c->plan->n_weights;
-
-    return index_ok(op->out, slots) && index_ok(op->out2, slots) && index_ok(op->a, slots) && index_ok(op->b, slots) &&
-           index_ok(op->weight, weights) && index_ok(op->bias, weights) && op->layer >= -1;
-}
-
-static bool op_ok(const struct checker *c, const struct rn_op *op)
-{
-    const struct rn_slot *a = slot_at(c, op->a);
-    uint32_t width = a == NULL ? 0 : a->width;
-    bool selected = a != NULL && a->selected;
-
-    if (!indices_ok(c, op) || !same_rows(c, op) || (in_place(op) && op->kind != RN_OP_ROPE))
-        return false;
-    switch (op->kind) {
-    case RN_OP_EMBED:
-        return weight_is(c, op->weight, c->plan->embedding, c->plan->n_vocab, 1) &&
-               writes(c, op->out, c->plan->embedding, false, false);
-    case RN_OP_RMS_NORM:
-    case RN_OP_LAYER_NORM:
-        return a != NULL && norm_ok(c, op, width, selected);
-    case RN_OP_MATMUL:
-        return matmul_ok(c, op, width, selected);
-    case RN_OP_ADD:
-    case RN_OP_GATE:
-        return reads(c, op->a, width, false) && reads(c, op->b, width, false) &&
-               writes(c, op->out, width, false, selected);
-    case RN_OP_SCALE:
-    case RN_OP_SOFTCAP:
-    case RN_OP_ACTIVATE:
-        return reads(c, op->a, width, false) && writes(c, op->out, width, false, selected) && isfinite(op->scale) &&
-               (op->kind != RN_OP_SOFTCAP || op->scale > 0);
-    case RN_OP_ROPE:
-        return rope_op_ok(c, op, width, selected);
-    case RN_OP_KV_STORE:
-        return store_ok(c, op);
-    case RN_OP_ATTENTION:
-        return attention_ok(c, op, selected);
-    case RN_OP_ROUTE:
-        return route_ok(c, op, selected);
-    case RN_OP_EXPERT_MATMUL:
-        return expert_ok(c, op, width, selected);
-    case RN_OP_EXPERT_SUM:
-        return op->used > 0 && width % op->used == 0 && reads(c, op->a, width, false) &&
-               reads(c, op->b, op->used, false) && writes(c, op->out, width / op->used, false, selected);
-    case RN_OP_SELECT:
-        return reads(c, op->a, width, false) && !selected && writes(c, op->out, width, false, true);
-    case RN_OP_TAP:
-        return reads(c, op->a, width, false) && op->out == -1 && (c->plan->taps_selected || !selected) &&
-               !slot_at(c, op->a)->logits && (uint64_t)op->group + width <= c->plan->features_width;
-    case RN_OP_INPUT:
-        return c->plan->inputs_width > 0 && writes(c, op->out, c->plan->inputs_width, false, false);
-    case RN_OP_CONCAT:
-        return concat_ok(c, op, width, selected);
-    case RN_OP_KINDS:
-        break;
-    }
-    return false;
-}
-
 static bool tables_ok(const struct rn_plan *plan)
 {
     uint32_t i;
@@ -248,24 +79,188 @@ static bool tables_ok(const struct rn_plan *plan)
            plan->context_tokens > 0;
 }
 
+/* ---- What a row of ops.def says: a function for each op ---- */
+
+/* Of out, out2, a, b. */
+struct widths {
+    uint64_t out, out2, a, b;
+};
+
+#define WIDTH_NONE 0
+#define WIDTH_F32(width) (width)
+#define WIDTH_I32(width) (width)
+#define WIDTH_MAYBE_F32(width) (width)
+#define WIDTH_OVER_F32(width) (width)
+
+/* The widths that the operands must have; false where `valid` does not hold. */
+#define RN_OP(NAME, name, work, memory, rows, weight_, out_, out2_, a_, b_, valid)                       \
+    static bool widths_##name(const struct rn_plan *plan, const struct rn_op *op, struct widths *widths) \
+    {                                                                                                    \
+        const struct rn_slot *a = slot_at(plan, op->a), *b = slot_at(plan, op->b);                       \
+        const struct rn_weight *w = weight_at(plan, op->weight);                                         \
+        const struct rn_kv_layer *kv = layer_at(plan, op->layer);                                        \
+                                                                                                         \
+        (void)a, (void)b, (void)w, (void)kv;                                                             \
+        if (!(valid))                                                                                    \
+            return false;                                                                                \
+        *widths = (struct widths){WIDTH_##out_, WIDTH_##out2_, WIDTH_##a_, WIDTH_##b_};                  \
+        return true;                                                                                     \
+    }
+#include "model/ops.def"
+
+typedef bool (*widths_fn)(const struct rn_plan *plan, const struct rn_op *op, struct widths *widths);
+
+static const widths_fn widths_of[] = {
+#define RN_OP(NAME, name, ...) [RN_OP_##NAME] = widths_##name,
+#include "model/ops.def"
+};
+
+/* ---- Ops ---- */
+
+/* There or not, as the row says. */
+static bool there(enum rn_op_operand operand, int16_t slot)
+{
+    return operand == RN_OPERAND_MAYBE_F32 || (operand == RN_OPERAND_NONE) == (slot < 0);
+}
+
+static bool is(const struct checker *c, enum rn_op_operand operand, int16_t slot, uint64_t width)
+{
+    const struct rn_slot *s = slot_at(c->plan, slot);
+
+    return slot < 0 || (s->width == width && s->is_i32 == (operand == RN_OPERAND_I32));
+}
+
+static bool operands_ok(const struct checker *c, const struct rn_op_info *info, const struct rn_op *op)
+{
+    struct widths widths;
+
+    if (!there(info->out, op->out) || !there(info->out2, op->out2) || !there(info->a, op->a) || !there(info->b, op->b))
+        return false;
+    if ((op->a >= 0 && !c->defined[op->a]) || (op->b >= 0 && !c->defined[op->b]))
+        return false;
+    if (op->out >= 0 &&
+        (op->out == op->out2 || op->out == op->b || (op->out == op->a && info->out != RN_OPERAND_OVER_F32)))
+        return false;
+    if (op->out2 >= 0 && (op->out2 == op->a || op->out2 == op->b))
+        return false;
+    return widths_of[op->kind](c->plan, op, &widths) && is(c, info->out, op->out, widths.out) &&
+           is(c, info->out2, op->out2, widths.out2) && is(c, info->a, op->a, widths.a) &&
+           is(c, info->b, op->b, widths.b);
+}
+
+static bool weight_is(const struct rn_plan *plan, int32_t weight, uint64_t cols, uint64_t rows, uint64_t experts)
+{
+    const struct rn_weight *w = weight_at(plan, weight);
+
+    return weight < 0 || (w->cols == cols && w->rows == rows && w->experts == experts);
+}
+
+/* The weight and its bias; widths are right. */
+static bool weights_ok(const struct rn_plan *plan, const struct rn_op_info *info, const struct rn_op *op)
+{
+    const struct rn_weight *w = weight_at(plan, op->weight);
+    uint32_t group = op->group == 0 ? slot_at(plan, op->a)->width : op->group;
+
+    switch (info->weight) {
+    case RN_WEIGHT_NONE:
+        return op->weight < 0 && op->bias < 0;
+    case RN_WEIGHT_TABLE:
+        return op->weight >= 0 && w->cols == slot_at(plan, op->out)->width && w->experts == 1 && op->bias < 0;
+    case RN_WEIGHT_MATRIX:
+        return op->weight >= 0 && w->experts == 1 && weight_is(plan, op->bias, w->rows, 1, 1);
+    case RN_WEIGHT_EXPERTS:
+        return op->weight >= 0 && w->experts == op->experts && weight_is(plan, op->bias, w->rows, op->experts, 1);
+    case RN_WEIGHT_VECTOR:
+        return weight_is(plan, op->weight, group, 1, 1) && weight_is(plan, op->bias, group, 1, 1);
+    }
+    return false;
+}
+
+/* The rows of an output: those of a, or fewer, which are the first ones. */
+static bool rows_follow(const struct rn_slot *out, const struct rn_slot *a)
+{
+    return out->selected == a->selected && (out->logits ? a->selected : !a->logits);
+}
+
+static bool rows_ok(const struct rn_plan *plan, const struct rn_op_info *info, const struct rn_op *op)
+{
+    const struct rn_slot *a = slot_at(plan, op->a), *b = slot_at(plan, op->b);
+    const struct rn_slot *outs[] = {slot_at(plan, op->out), slot_at(plan, op->out2)};
+    const bool there_is[] = {op->out >= 0, op->out2 >= 0};
+
+    if (op->b >= 0 && (a->selected != b->selected || a->logits != b->logits))
+        return false;
+    if (info->rows != RN_ROWS_SAME && a->selected)
+        return false;
+    for (int i = 0; i < 2; i++) {
+        if (!there_is[i])
+            continue;
+        if (info->rows == RN_ROWS_WANTED ? !outs[i]->selected || outs[i]->logits : !rows_follow(outs[i], a))
+            return false;
+    }
+    return true;
+}
+
+/* Layers are written in their order, and read behind that. */
+static bool memory_ok(const struct checker *c, const struct rn_op_info *info, const struct rn_op *op)
+{
+    switch (info->memory) {
+    case RN_MEMORY_NOTHING:
+        return op->layer >= -1;
+    case RN_MEMORY_KV_WRITE:
+        return op->layer >= 0 && (uint32_t)op->layer == c->stored && c->stored < c->plan->n_kv_layers;
+    case RN_MEMORY_KV_READ:
+        return op->layer >= 0 && (uint32_t)op->layer < c->stored;
+    case RN_MEMORY_STATE:
+        return op->layer >= 0;
+    }
+    return false;
+}
+
+static bool indices_ok(const struct rn_plan *plan, const struct rn_op *op)
+{
+    uint32_t slots = plan->n_slots, weights = plan->n_weights;
+
+    return index_ok(op->out, slots) && index_ok(op->out2, slots) && index_ok(op->a, slots) && index_ok(op->b, slots) &&
+           index_ok(op->weight, weights) && index_ok(op->bias, weights);
+}
+
+static bool op_ok(const struct checker *c, const struct rn_op *op)
+{
+    const struct rn_op_info *info = rn_op_info(op->kind);
+
+    return info != NULL && indices_ok(c->plan, op) && memory_ok(c, info, op) && operands_ok(c, info, op) &&
+           weights_ok(c->plan, info, op) && rows_ok(c->plan, info, op);
+}
+
+static bool logits_ok(const struct checker *c)
+{
+    const struct rn_plan *plan = c->plan;
+    const struct rn_slot *logits;
+
+    if (plan->logits_slot < 0 || !index_ok(plan->logits_slot, plan->n_slots) || !c->defined[plan->logits_slot])
+        return false;
+    logits = &plan->slots[plan->logits_slot];
+    return logits->width == plan->n_vocab && logits->logits && !logits->is_i32;
+}
+
 static bool ops_ok(struct checker *c)
 {
     const struct rn_plan *plan = c->plan;
-    const struct rn_slot *logits = slot_at(c, plan->logits_slot);
+    const struct rn_op *op;
     uint32_t i;
 
     for (i = 0; i < plan->n_ops; i++) {
-        if (!op_ok(c, &plan->ops[i]))
+        op = &plan->ops[i];
+        if (!op_ok(c, op))
             return false;
-        if (plan->ops[i].out >= 0)
-            c->defined[plan->ops[i].out] = true;
-        if (plan->ops[i].kind == RN_OP_ROUTE)
-            c->defined[plan->ops[i].out2] = true;
-        if (plan->ops[i].kind == RN_OP_KV_STORE)
-            c->stored++;
+        if (op->out >= 0)
+            c->defined[op->out] = true;
+        if (op->out2 >= 0)
+            c->defined[op->out2] = true;
+        c->stored += rn_op_info(op->kind)->memory == RN_MEMORY_KV_WRITE;
     }
-    return c->stored == plan->n_kv_layers && logits != NULL && c->defined[plan->logits_slot] &&
-           logits->width == plan->n_vocab && logits->logits && !logits->is_i32;
+    return c->stored == plan->n_kv_layers && logits_ok(c);
 }
 
 bool rn_plan_check(const struct rn_plan *plan)

@@ -5,8 +5,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <math.h>
+#include <string.h>
 
-#include "model/plan.h"
+#include "model/ops.h"
 #include "model_edit.h"
 
 /* Plants a breach by `statement`, expects it to be caught, and takes it back. */
@@ -26,8 +27,11 @@ static void slot_breaches(struct rn_plan *plan, uint32_t i)
     size_t p;
 
     for (p = 0; p < 4; p++) {
-        if (*places[p] < 0)
+        if (*places[p] < 0) { /* what an op does not have is not set */
+            if (op->kind != RN_OP_CONCAT)
+                CAUGHT(plan, *places[p], *places[p] = 0);
             continue;
+        }
         CAUGHT(plan, *places[p], *places[p] = -1);
         CAUGHT(plan, *places[p], *places[p] = -2);
         CAUGHT(plan, *places[p], *places[p] = (int16_t)plan->n_slots);
@@ -44,6 +48,10 @@ static void op_breaches(struct rn_plan *plan, uint32_t i)
     struct rn_op *op = &plan->ops[i];
 
     CAUGHT(plan, op->kind, op->kind = RN_OP_KINDS);
+    if (rn_op_info(op->kind)->weight == RN_WEIGHT_NONE) {
+        CAUGHT(plan, op->weight, op->weight = 0);
+        CAUGHT(plan, op->bias, op->bias = 0);
+    }
     if (op->weight >= 0) {
         CAUGHT(plan, op->weight, op->weight = (int32_t)plan->n_weights);
         CAUGHT(plan, op->weight, op->weight = -2);
@@ -154,9 +162,50 @@ static void of_a_plan_with_experts(void **state)
     breaches_are_caught(4);
 }
 
+/* ---- The table ---- */
+
+static void every_op_has_a_row(void **state)
+{
+    const struct rn_op_info *info;
+    int i, j;
+
+    (void)state;
+    for (i = 0; i < RN_OP_KINDS; i++) {
+        info = rn_op_info((enum rn_op_kind)i);
+        assert_non_null(info);
+        assert_string_equal(info->name, rn_op_name((enum rn_op_kind)i));
+        for (j = 0; j < i; j++)
+            assert_string_not_equal(info->name, rn_op_name((enum rn_op_kind)j));
+        assert_true(info->out != RN_OPERAND_NONE || info->a != RN_OPERAND_NONE);
+    }
+    assert_string_equal(rn_op_name(RN_OP_EXPERT_SUM), "EXPERT_SUM");
+    assert_null(rn_op_info(RN_OP_KINDS));
+    assert_string_equal(rn_op_name(RN_OP_KINDS), "?");
+}
+
+static void what_an_op_touches(void **state)
+{
+    const struct rn_plan plan = {.n_slots = 10};
+    struct rn_op op = {.kind = RN_OP_ROUTE, .out = 1, .out2 = 2, .a = 3, .b = -1, .layer = 5};
+    struct rn_op_touched t = rn_op_touched(&plan, &op);
+
+    (void)state;
+    assert_true(t.n_reads == 1 && t.reads[0] == 3);
+    assert_true(t.n_writes == 2 && t.writes[0] == 1 && t.writes[1] == 2);
+    op = (struct rn_op){.kind = RN_OP_KV_STORE, .out = -1, .out2 = -1, .a = 3, .b = 4, .layer = 5};
+    t = rn_op_touched(&plan, &op);
+    assert_true(t.n_reads == 2 && t.reads[0] == 3 && t.reads[1] == 4);
+    assert_true(t.n_writes == 1 && t.writes[0] == 15);
+    op = (struct rn_op){.kind = RN_OP_ATTENTION, .out = 1, .out2 = -1, .a = 3, .b = -1, .layer = 5};
+    t = rn_op_touched(&plan, &op);
+    assert_true(t.n_reads == 2 && t.reads[0] == 3 && t.reads[1] == 15);
+    assert_true(t.n_writes == 1 && t.writes[0] == 1);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(of_a_dense_plan), cmocka_unit_test(of_a_plan_with_experts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(of_a_dense_plan), cmocka_unit_test(of_a_plan_with_experts),
+                                       cmocka_unit_test(every_op_has_a_row), cmocka_unit_test(what_an_op_touches)};
 
     return cmocka_run_group_tests_name("breaches are caught", tests, NULL, NULL);
 }
