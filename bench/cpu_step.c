@@ -18,7 +18,7 @@
 
 #include "base/rng.h"
 #include "cpu/fast.h"
-#include "model/ops.h"
+#include "model/op_info.h"
 
 enum { BLOCK = 32, CONTEXT = 8448, ROWS = 256, REPEATS = 7, MOST_OUTS = 32, KINDS = RN_OP_KINDS + 1 };
 

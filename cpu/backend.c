@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "cpu/fast.h"
 #include "model/kv.h"
-#include "model/ops.h"
+#include "model/op_info.h"
 
 enum {
     LINE = 64,

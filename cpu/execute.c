@@ -7,57 +7,49 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "cpu/fast.h"
-#include "model/ops.h"
+#include "cpu/execute.h"
+#include "model/op_info.h"
 
-struct context {
-    struct rn_fast *fast;
-    const struct rn_step *step;
-    struct rn_fast_scratch *scratch;
-    uint32_t worker, n_workers;
-};
-
-static uint32_t domain(const struct context *c, const struct rn_instruction *in)
+static uint32_t domain(const struct rn_fast_context *c, const struct rn_instruction *in)
 {
     return in->logits ? c->step->n_outs : in->selected ? c->fast->n_selected : c->step->n_rows;
 }
 
-static float *slot_row(const struct context *c, int16_t slot, uint32_t row)
-{
-    float *base = slot == c->fast->plan->logits_slot ? c->step->logits : c->fast->slots[slot];
-
-    return base + (size_t)row * c->fast->plan->slots[slot].width;
-}
-
-static uint32_t width(const struct context *c, int16_t slot)
-{
-    return c->fast->plan->slots[slot].width;
-}
-
-static const float *vector(const struct context *c, int32_t weight)
+static const float *vector(const struct rn_fast_context *c, int32_t weight)
 {
     return weight < 0 ? NULL : c->fast->vectors[weight];
 }
 
 /* ---- Ops by rows ---- */
 
-static void op_embed(const struct context *c, const struct rn_op *op, uint32_t row)
+/* Row `index` of the op's table, times its scale, to `row`. */
+static void look_up(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row, uint32_t index)
 {
     const struct rn_weight *w = &c->fast->plan->weights[op->weight];
     const uint8_t *table = w->tensor->data;
-    float *out = slot_row(c, op->out, row);
+    float *out = rn_fast_row(c, op->out, row);
 
-    w->type->decode(table + (size_t)c->step->rows[row].token * w->row_bytes, out, w->cols);
+    w->type->decode(table + (size_t)index * w->row_bytes, out, w->cols);
     if (op->scale != 1)
         c->fast->level->rows->scale(out, out, op->scale, w->cols);
 }
 
-static void op_rms_norm(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_embed(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
+{
+    look_up(c, op, row, (uint32_t)c->step->rows[row].token);
+}
+
+static void op_embed_position(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
+{
+    look_up(c, op, row, c->step->rows[row].position);
+}
+
+static void op_rms_norm(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
     const struct rn_rows *rows = c->fast->level->rows;
-    const float *a = slot_row(c, op->a, row);
-    float *out = slot_row(c, op->out, row);
-    uint32_t n = width(c, op->a), group = op->group == 0 ? n : op->group, i;
+    const float *a = rn_fast_row(c, op->a, row);
+    float *out = rn_fast_row(c, op->out, row);
+    uint32_t n = rn_fast_width(c, op->a), group = op->group == 0 ? n : op->group, i;
 
     for (i = 0; i < n; i += group) {
         rows->rms_norm(out + i, a + i, vector(c, op->weight), group, op->eps);
@@ -66,45 +58,48 @@ static void op_rms_norm(const struct context *c, const struct rn_op *op, uint32_
     }
 }
 
-static void op_layer_norm(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_layer_norm(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
-    c->fast->level->rows->layer_norm(slot_row(c, op->out, row), slot_row(c, op->a, row), vector(c, op->weight),
-                                     vector(c, op->bias), width(c, op->a), op->eps);
+    c->fast->level->rows->layer_norm(rn_fast_row(c, op->out, row), rn_fast_row(c, op->a, row), vector(c, op->weight),
+                                     vector(c, op->bias), rn_fast_width(c, op->a), op->eps);
 }
 
-static void op_add(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_add(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
-    c->fast->level->rows->add(slot_row(c, op->out, row), slot_row(c, op->a, row), slot_row(c, op->b, row),
-                              width(c, op->out));
+    c->fast->level->rows->add(rn_fast_row(c, op->out, row), rn_fast_row(c, op->a, row), rn_fast_row(c, op->b, row),
+                              rn_fast_width(c, op->out));
 }
 
-static void op_scale(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_scale(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
-    c->fast->level->rows->scale(slot_row(c, op->out, row), slot_row(c, op->a, row), op->scale, width(c, op->out));
+    c->fast->level->rows->scale(rn_fast_row(c, op->out, row), rn_fast_row(c, op->a, row), op->scale,
+                                rn_fast_width(c, op->out));
 }
 
-static void op_softcap(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_softcap(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
-    c->fast->level->rows->softcap(slot_row(c, op->out, row), slot_row(c, op->a, row), op->scale, width(c, op->out));
+    c->fast->level->rows->softcap(rn_fast_row(c, op->out, row), rn_fast_row(c, op->a, row), op->scale,
+                                  rn_fast_width(c, op->out));
 }
 
-static void op_activate(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_activate(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
-    c->fast->level->rows->activate(slot_row(c, op->out, row), slot_row(c, op->a, row), op->act, width(c, op->out));
+    c->fast->level->rows->activate(rn_fast_row(c, op->out, row), rn_fast_row(c, op->a, row), op->act,
+                                   rn_fast_width(c, op->out));
 }
 
-static void op_gate(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_gate(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
-    c->fast->level->rows->gate(slot_row(c, op->out, row), slot_row(c, op->a, row), slot_row(c, op->b, row), op->act,
-                               width(c, op->out));
+    c->fast->level->rows->gate(rn_fast_row(c, op->out, row), rn_fast_row(c, op->a, row), rn_fast_row(c, op->b, row),
+                               op->act, rn_fast_width(c, op->out));
 }
 
-static void op_rope(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_rope(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
     const struct rn_rope *table = &c->fast->plan->ropes[op->rope];
     const float *angles = c->fast->angles[op->rope] + (size_t)row * table->dims;
-    const float *a = slot_row(c, op->a, row);
-    float *out = slot_row(c, op->out, row);
+    const float *a = rn_fast_row(c, op->a, row);
+    float *out = rn_fast_row(c, op->out, row);
     uint32_t h;
 
     for (h = 0; h < op->heads; h++)
@@ -112,7 +107,7 @@ static void op_rope(const struct context *c, const struct rn_op *op, uint32_t ro
                                    table->dims, table->neox);
 }
 
-static void op_kv_store(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_kv_store(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
     const struct rn_fast_layer *layer = &c->fast->layers[op->layer];
     const struct rn_step_row *r = &c->step->rows[row];
@@ -121,7 +116,7 @@ static void op_kv_store(const struct context *c, const struct rn_op *op, uint32_
     runnel_kv_type type = c->fast->limits.kv_type;
     size_t value_bytes = rn_kv_row_bytes(type, layer->v_dim);
     uint32_t unit = rn_kv_unit_bytes(type), h;
-    const float *k = slot_row(c, op->a, row), *v = slot_row(c, op->b, row);
+    const float *k = rn_fast_row(c, op->a, row), *v = rn_fast_row(c, op->b, row);
 
     for (h = 0; h < layer->kv_heads; h++) {
         c->fast->level->rows->key_store(layer->keys + block * layer->key_block + h * layer->key_head +
@@ -148,11 +143,11 @@ static int32_t best_but(const float *a, uint32_t experts, const int32_t *ids, ui
     return best;
 }
 
-static void op_route(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_route(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
-    const float *a = slot_row(c, op->a, row);
-    int32_t *ids = (int32_t *)slot_row(c, op->out, row);
-    float *weights = slot_row(c, op->out2, row);
+    const float *a = rn_fast_row(c, op->a, row);
+    int32_t *ids = (int32_t *)rn_fast_row(c, op->out, row);
+    float *weights = rn_fast_row(c, op->out2, row);
     double sum = 0, most, chosen = 0;
     uint32_t j, e;
 
@@ -169,46 +164,57 @@ static void op_route(const struct context *c, const struct rn_op *op, uint32_t r
         weights[j] = (float)(weights[j] / chosen);
 }
 
-static void op_expert_sum(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_expert_sum(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
-    const float *a = slot_row(c, op->a, row), *w = slot_row(c, op->b, row);
-    float *out = slot_row(c, op->out, row);
-    uint32_t n = width(c, op->out), j;
+    const float *a = rn_fast_row(c, op->a, row), *w = rn_fast_row(c, op->b, row);
+    float *out = rn_fast_row(c, op->out, row);
+    uint32_t n = rn_fast_width(c, op->out), j;
 
     c->fast->level->rows->scale(out, a, w[0], n);
     for (j = 1; j < op->used; j++)
         c->fast->level->rows->accumulate(out, a + (size_t)j * n, w[j], n);
 }
 
-static void op_select(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_select(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
-    memcpy(slot_row(c, op->out, row), slot_row(c, op->a, c->fast->selected_rows[row]),
-           (size_t)width(c, op->a) * sizeof(float));
+    memcpy(rn_fast_row(c, op->out, row), rn_fast_row(c, op->a, c->fast->selected_rows[row]),
+           (size_t)rn_fast_width(c, op->a) * sizeof(float));
 }
 
-static void op_tap(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_tap(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
     const struct rn_plan *plan = c->fast->plan;
     uint32_t of = plan->slots[op->a].selected ? c->fast->selected_rows[row] : row;
 
     if (c->fast->has_features && c->fast->features_of[of] >= 0)
         memcpy(c->step->features + (size_t)c->fast->features_of[of] * plan->features_width + op->group,
-               slot_row(c, op->a, row), (size_t)width(c, op->a) * sizeof(float));
+               rn_fast_row(c, op->a, row), (size_t)rn_fast_width(c, op->a) * sizeof(float));
 }
 
-static void op_input(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_input(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
-    memcpy(slot_row(c, op->out, row), c->step->inputs + (size_t)row * width(c, op->out),
-           (size_t)width(c, op->out) * sizeof(float));
+    memcpy(rn_fast_row(c, op->out, row), c->step->inputs + (size_t)row * rn_fast_width(c, op->out),
+           (size_t)rn_fast_width(c, op->out) * sizeof(float));
 }
 
-static void op_concat(const struct context *c, const struct rn_op *op, uint32_t row)
+static void op_split(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
 {
-    float *out = slot_row(c, op->out, row);
+    const float *a = rn_fast_row(c, op->a, row) + op->group;
+    float *out = rn_fast_row(c, op->out, row);
+    uint32_t part = rn_fast_width(c, op->a) / op->heads, i;
 
-    memcpy(out, slot_row(c, op->a, row), (size_t)width(c, op->a) * sizeof *out);
+    for (i = 0; i < op->heads; i++)
+        memcpy(out + (size_t)i * op->k_dim, a + (size_t)i * part, op->k_dim * sizeof *out);
+}
+
+static void op_concat(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row)
+{
+    float *out = rn_fast_row(c, op->out, row);
+
+    memcpy(out, rn_fast_row(c, op->a, row), (size_t)rn_fast_width(c, op->a) * sizeof *out);
     if (op->b >= 0)
-        memcpy(out + width(c, op->a), slot_row(c, op->b, row), (size_t)width(c, op->b) * sizeof *out);
+        memcpy(out + rn_fast_width(c, op->a), rn_fast_row(c, op->b, row),
+               (size_t)rn_fast_width(c, op->b) * sizeof *out);
 }
 
 /* ---- Matrix products ---- */
@@ -227,7 +233,8 @@ struct product {
     uint32_t n, share;
 };
 
-static void tile(const struct context *c, const struct product *p, uint32_t first_row, uint32_t rows, uint32_t step)
+static void tile(const struct rn_fast_context *c, const struct product *p, uint32_t first_row, uint32_t rows,
+                 uint32_t step)
 {
     struct rn_matmul m = {.weights = p->matrix + (size_t)first_row * p->weight->row_bytes,
                           .row_bytes = p->weight->row_bytes,
@@ -256,7 +263,7 @@ static void tile(const struct context *c, const struct product *p, uint32_t firs
 }
 
 /* Weight rows of one piece of work: about so many pieces for each worker, whole tiles. */
-static uint32_t piece_rows(const struct context *c, const struct product *p, uint32_t pieces)
+static uint32_t piece_rows(const struct rn_fast_context *c, const struct product *p, uint32_t pieces)
 {
     uint32_t rows = p->weight->rows / (c->n_workers * pieces);
 
@@ -295,7 +302,7 @@ static void fetch_streams(const struct product *p, struct stretch next)
 }
 
 /* The rows of `s`. Before the last tile of each set of streams the next set is asked for, in the end that of `next`. */
-static void piece(const struct context *c, const struct product *p, struct stretch s, struct stretch next)
+static void piece(const struct rn_fast_context *c, const struct product *p, struct stretch s, struct stretch next)
 {
     uint32_t height = rn_kernel_height(p->kernel, p->n), first, step, i;
 
@@ -313,7 +320,7 @@ static void piece(const struct context *c, const struct product *p, struct stret
         tile(c, p, s.first, s.n, 1);
 }
 
-static struct product product_of(const struct context *c, const struct rn_instruction *in)
+static struct product product_of(const struct rn_fast_context *c, const struct rn_instruction *in)
 {
     const struct rn_op *op = in->op;
     const struct rn_weight *weight = &c->fast->plan->weights[op->weight];
@@ -322,19 +329,13 @@ static struct product product_of(const struct context *c, const struct rn_instru
                             .weight = weight,
                             .matrix = weight->tensor->data,
                             .bias = vector(c, op->bias),
-                            .inputs = in->input == RN_INPUT_F32 ? (const char *)slot_row(c, op->a, 0)
+                            .inputs = in->input == RN_INPUT_F32 ? (const char *)rn_fast_row(c, op->a, 0)
                                                                 : c->fast->inputs[in->input],
                             .input_bytes = rn_input_bytes(in->input, weight->cols),
-                            .out = slot_row(c, op->out, 0),
+                            .out = rn_fast_row(c, op->out, 0),
                             .out_width = weight->rows,
                             .n = domain(c, in),
                             .share = 1};
-}
-
-/* The next piece of a shared instruction. Relaxed: it only shares out; the barriers order the memory. */
-static uint32_t take(const struct context *c, uint32_t index)
-{
-    return atomic_fetch_add_explicit(&c->fast->pieces[index], 1, memory_order_relaxed);
 }
 
 /* How a matrix is cut: large pieces, and its last quarter in small ones, so that the workers end at nearly the same
@@ -343,7 +344,7 @@ struct cut {
     uint32_t rows, small, large, n_large, n;
 };
 
-static struct cut cut_of(const struct context *c, const struct product *p)
+static struct cut cut_of(const struct rn_fast_context *c, const struct product *p)
 {
     struct cut cut = {.rows = p->weight->rows, .small = piece_rows(c, p, streams(p) ? 16 : 32)};
     uint32_t rest;
@@ -370,7 +371,7 @@ static struct stretch stretch_of(const struct cut *cut, uint32_t i)
 }
 
 /* Where rows are streams, a worker takes its next piece before it ends the last one, to ask for it in time. */
-static void op_matmul(const struct context *c, uint32_t index)
+static void op_matmul(const struct rn_fast_context *c, uint32_t index)
 {
     const struct rn_instruction *in = &c->fast->program.list[index];
     struct product p;
@@ -381,17 +382,17 @@ static void op_matmul(const struct context *c, uint32_t index)
         return;
     p = product_of(c, in);
     cut = cut_of(c, &p);
-    for (i = take(c, index); i < cut.n; i = next) {
-        next = streams(&p) ? take(c, index) : cut.n;
+    for (i = rn_fast_take(c, index); i < cut.n; i = next) {
+        next = streams(&p) ? rn_fast_take(c, index) : cut.n;
         piece(c, &p, stretch_of(&cut, i), stretch_of(&cut, next));
-        next = streams(&p) ? next : take(c, index);
+        next = streams(&p) ? next : rn_fast_take(c, index);
     }
 }
 
 /* Sorts the entries (row, j) by expert: order, starts, active of the scratch. Returns how many are active. */
-static uint32_t group_by_expert(const struct context *c, const struct rn_op *op, uint32_t entries)
+static uint32_t group_by_expert(const struct rn_fast_context *c, const struct rn_op *op, uint32_t entries)
 {
-    const int32_t *ids = (const int32_t *)slot_row(c, op->b, 0);
+    const int32_t *ids = (const int32_t *)rn_fast_row(c, op->b, 0);
     uint32_t *starts = c->scratch->starts, *order = c->scratch->order;
     uint32_t e, i, n_active = 0;
 
@@ -411,7 +412,7 @@ static uint32_t group_by_expert(const struct context *c, const struct rn_op *op,
 }
 
 /* Expert e's part of a product. */
-static struct product expert_product(const struct context *c, const struct product *all, const struct rn_op *op,
+static struct product expert_product(const struct rn_fast_context *c, const struct product *all, const struct rn_op *op,
                                      uint32_t e)
 {
     struct product p = *all;
@@ -424,7 +425,7 @@ static struct product expert_product(const struct context *c, const struct produ
     return p;
 }
 
-static void op_expert_matmul(const struct context *c, uint32_t index)
+static void op_expert_matmul(const struct rn_fast_context *c, uint32_t index)
 {
     const struct rn_instruction *in = &c->fast->program.list[index];
     uint32_t n_active, rows, per_expert, first, left, i;
@@ -436,7 +437,7 @@ static void op_expert_matmul(const struct context *c, uint32_t index)
     n_active = group_by_expert(c, in->op, p.n * in->op->used);
     rows = piece_rows(c, &p, 8);
     per_expert = (p.weight->rows + rows - 1) / rows;
-    while ((i = take(c, index)) < n_active * per_expert) {
+    while ((i = rn_fast_take(c, index)) < n_active * per_expert) {
         one = expert_product(c, &p, in->op, c->scratch->active[i / per_expert]);
         first = i % per_expert * rows;
         left = p.weight->rows - first;
@@ -444,197 +445,12 @@ static void op_expert_matmul(const struct context *c, uint32_t index)
     }
 }
 
-/* ---- Attention: pieces are (group, head of keys), or one segment of these where there are few ---- */
-
-static uint32_t span_of(const struct rn_op *op, uint32_t position)
+static void op_attention(const struct rn_fast_context *c, uint32_t index)
 {
-    return op->window == 0 || position < op->window ? position + 1 : op->window;
+    rn_fast_attention(c, index);
 }
 
-/* The segments that a row at this position meets: numbers from *first on, returns how many. */
-static uint32_t segments_of(const struct rn_op *op, uint32_t position, uint32_t *first)
-{
-    uint32_t span = span_of(op, position), segment = rn_attend_segment(span);
-
-    *first = (position + 1 - span) / segment;
-    return position / segment - *first + 1;
-}
-
-/* Everything but positions and where the results go. */
-static struct rn_attend attend_of(const struct context *c, const struct rn_op *op, uint32_t head, uint32_t row)
-{
-    const struct rn_fast_layer *layer = &c->fast->layers[op->layer];
-    uint32_t queries = op->heads / op->kv_heads;
-
-    return (struct rn_attend){.q = slot_row(c, op->a, row) + (size_t)head * queries * op->k_dim,
-                              .out = slot_row(c, op->out, row) + (size_t)head * queries * op->v_dim,
-                              .q_stride = width(c, op->a),
-                              .out_stride = width(c, op->out),
-                              .rows = 1,
-                              .queries = queries,
-                              .k_dim = op->k_dim,
-                              .v_dim = op->v_dim,
-                              .last = c->step->rows[row].position,
-                              .window = op->window,
-                              .segment = rn_attend_segment(span_of(op, c->step->rows[row].position)),
-                              .to = UINT32_MAX,
-                              .scale = op->scale,
-                              .softcap = op->softcap,
-                              .blocks = c->step->seqs[c->step->rows[row].seq].blocks,
-                              .block_shift = c->fast->block_shift,
-                              .kv_type = c->fast->limits.kv_type,
-                              .keys = layer->keys + head * layer->key_head,
-                              .values = layer->values + head * layer->value_head,
-                              .key_stride = layer->key_block,
-                              .value_stride = layer->value_block,
-                              .scratch = c->scratch->attend};
-}
-
-static struct rn_chunk_span chunk_span(const struct context *c, const struct rn_op *op, uint32_t position)
-{
-    return rn_chunk_span(c->fast->limits.mean_window, position, op->window);
-}
-
-/* Does the row at this position see means? Those after it do then, too. */
-static bool sees_means(const struct context *c, const struct rn_op *op, uint32_t position)
-{
-    struct rn_chunk_span span = chunk_span(c, op, position);
-
-    return rn_chunk_seen(&span);
-}
-
-/* The rows of a group in runs of the same length of segment; those that see means one by one. */
-static void attend_group(const struct context *c, const struct rn_op *op, const struct rn_fast_group *group,
-                         uint32_t head)
-{
-    uint32_t row, end = group->row + group->n;
-    struct rn_chunk_span span;
-    struct rn_attend t;
-
-    for (row = group->row; row < end; row += t.rows) {
-        t = attend_of(c, op, head, row);
-        span = chunk_span(c, op, t.last);
-        if (rn_chunk_seen(&span)) {
-            rn_fast_means_attend(c->fast->level->attention, &t, &c->step->seqs[c->step->rows[row].seq], &span,
-                                 c->scratch->means);
-            continue;
-        }
-        if (!rn_fast_in_line(c->fast, row)) /* alone in its group */
-            rn_fast_tree_see(c->fast, c->worker, (uint32_t)op->layer, head, row, &t);
-        while (row + t.rows < end && rn_attend_segment(span_of(op, t.last + t.rows)) == t.segment &&
-               !sees_means(c, op, t.last + t.rows))
-            t.rows++;
-        c->fast->level->attention->attend(&t);
-    }
-}
-
-/* Where segment `i` of a piece of an attention begins; keys NULL: there is no such piece. */
-static struct rn_attend_place place_of(const struct context *c, const struct rn_op *op, uint32_t unit, uint32_t i)
-{
-    uint32_t first, from;
-    struct rn_attend t;
-
-    if (unit >= c->fast->n_groups * op->kv_heads)
-        return (struct rn_attend_place){0};
-    t = attend_of(c, op, unit % op->kv_heads, c->fast->groups[unit / op->kv_heads].row);
-    segments_of(op, t.last, &first);
-    first = (first + i) * t.segment;
-    from = t.last + 1 - span_of(op, t.last);
-    first = first > from ? first : from / RN_ATTEND_TILE * RN_ATTEND_TILE;
-    return (struct rn_attend_place){t.blocks, t.keys, t.values, first, t.last};
-}
-
-/* Segment number `i` of the one row of a group; whoever comes last puts the parts together. */
-static void attend_segment(const struct context *c, const struct rn_op *op, uint32_t unit, uint32_t i,
-                           struct rn_attend_place next)
-{
-    const struct rn_fast_group *group = &c->fast->groups[unit / op->kv_heads];
-    struct rn_attend t = attend_of(c, op, unit % op->kv_heads, group->row);
-    size_t part = rn_attend_part(t.queries, t.v_dim);
-    float *parts = c->fast->parts + unit * RN_ATTEND_SEGMENTS * part;
-    uint32_t first, n = segments_of(op, t.last, &first);
-
-    if (i >= n)
-        return;
-    t.next = next;
-    if (n > 1) {
-        t.from = (first + i) * t.segment;
-        t.to = t.from + 1;
-        t.part = parts + i * part;
-    }
-    if (!rn_fast_in_line(c->fast, group->row))
-        rn_fast_tree_see(c->fast, c->worker, (uint32_t)op->layer, unit % op->kv_heads, group->row, &t);
-    c->fast->level->attention->attend(&t);
-    if (n == 1)
-        return;
-    /* acq_rel: pairs with the other workers' additions; who counts to n has seen all parts. */
-    if (atomic_fetch_add_explicit(&c->fast->parts_done[unit], 1, memory_order_acq_rel) + 1 < n)
-        return;
-    atomic_store_explicit(&c->fast->parts_done[unit], 0, memory_order_relaxed); /* a barrier is before its next use */
-    t.part = NULL;
-    c->fast->level->attention->merge(&t, parts, n);
-}
-
-/* How many pieces each (group, head) is cut into: 1 where there are enough of them, a group has several rows, or a row
- * sees means and so is not long. */
-static uint32_t cuts(const struct context *c, const struct rn_op *op)
-{
-    const struct rn_fast *fast = c->fast;
-    uint32_t most = 1, first, n, i;
-
-    if (fast->n_groups > fast->max_split / op->kv_heads)
-        return 1;
-    for (i = 0; i < fast->n_groups; i++) {
-        if (fast->groups[i].n > 1 || sees_means(c, op, c->step->rows[fast->groups[i].row].position))
-            return 1;
-        n = segments_of(op, c->step->rows[fast->groups[i].row].position, &first);
-        most = n > most ? n : most;
-    }
-    return most;
-}
-
-/* A worker takes its next segment before it walks this one, to ask for it in time. */
-static void op_attention(const struct context *c, uint32_t index)
-{
-    const struct rn_op *op = c->fast->program.list[index].op;
-    uint32_t n_cuts = cuts(c, op), n = c->fast->n_groups * op->kv_heads * n_cuts, i, next;
-
-    rn_fast_means_store(c->fast, op, c->worker, c->n_workers);
-    for (i = take(c, index); i < n && n_cuts > 1; i = next) {
-        next = take(c, index);
-        attend_segment(c, op, i / n_cuts, i % n_cuts, place_of(c, op, next / n_cuts, next % n_cuts));
-    }
-    for (; i < n; i = take(c, index))
-        attend_group(c, op, &c->fast->groups[i / op->kv_heads], i % op->kv_heads);
-}
-
-/* Groups of the step: rows [i, i + n) of a sequence. Longest contexts first, roughly: those behind them fill
- * up the time at the end. */
-static void make_groups(struct rn_fast *fast)
-{
-    enum { CLASSES = 64 };
-    const struct rn_step *step = fast->step;
-    uint32_t starts[CLASSES + 1] = {0}, class, rows, i, n;
-    int pass;
-
-    rows = (uint32_t)((uint64_t)step->n_rows * fast->least_kv_heads / (4 * rn_team_threads(fast->team)));
-    rows = rows < 1 ? 1 : rows < fast->group_rows ? rows : fast->group_rows;
-    for (pass = 0; pass < 2; pass++) { /* count, then place */
-        for (i = 0; i < step->n_rows; i += n) {
-            for (n = 1; n < rows && i + n < step->n_rows && step->rows[i + n].seq == step->rows[i].seq &&
-                        rn_fast_in_line(fast, i) && rn_fast_in_line(fast, i + n);)
-                n++;
-            class = CLASSES - 1 - (uint32_t)((uint64_t)step->rows[i].position * CLASSES / fast->limits.context_tokens);
-            if (pass == 0)
-                starts[class + 1]++;
-            else
-                fast->groups[starts[class]++] = (struct rn_fast_group){i, n};
-        }
-        for (class = 0; class < CLASSES && pass == 0; class ++)
-            starts[class + 1] += starts[class];
-    }
-    fast->n_groups = starts[CLASSES];
-}
+/* ---- What a step asks for ---- */
 
 /* Which rows have which features. */
 static void choose_features(struct rn_fast *fast)
@@ -672,7 +488,7 @@ void rn_fast_ready(struct rn_fast *fast, struct rn_step *step)
     choose_features(fast);
     choose_rows(fast);
     rn_fast_tree_ready(fast);
-    make_groups(fast);
+    rn_fast_make_groups(fast);
     rn_fast_means_ready(fast);
     for (i = 0; i < fast->program.n; i++) /* relaxed: the team's submission orders it before the run */
         atomic_store_explicit(&fast->pieces[i], 0, memory_order_relaxed);
@@ -681,7 +497,7 @@ void rn_fast_ready(struct rn_fast *fast, struct rn_step *step)
 /* ---- Steps ---- */
 
 /* Cosines and sines of this worker's rows; the rope ops of a row run on the same worker. */
-static void set_angles(const struct context *c)
+static void set_angles(const struct rn_fast_context *c)
 {
     const struct rn_plan *plan = c->fast->plan;
     uint64_t n = c->step->n_rows;
@@ -705,8 +521,8 @@ static void set_angles(const struct context *c)
 
 /* What an op of each kind of work is run by: one row of it, or the pieces of the instruction `index`. */
 struct runner {
-    void (*by_row)(const struct context *c, const struct rn_op *op, uint32_t row);
-    void (*shared)(const struct context *c, uint32_t index);
+    void (*by_row)(const struct rn_fast_context *c, const struct rn_op *op, uint32_t row);
+    void (*shared)(const struct rn_fast_context *c, uint32_t index);
 };
 
 #define RUNNER_BY_ROW(function) \
@@ -723,11 +539,11 @@ static const struct runner runners[] = {
 };
 static_assert(sizeof runners / sizeof runners[0] == RN_OP_KINDS, "a function for each op");
 
-static void quantise(const struct context *c, const struct rn_instruction *in, uint32_t row)
+static void quantise(const struct rn_fast_context *c, const struct rn_instruction *in, uint32_t row)
 {
     size_t bytes = rn_input_bytes(in->input, in->cols);
-    uint32_t parts = width(c, in->from) / in->cols, i;
-    const float *a = slot_row(c, in->from, row);
+    uint32_t parts = rn_fast_width(c, in->from) / in->cols, i;
+    const float *a = rn_fast_row(c, in->from, row);
     char *out = (char *)c->fast->inputs[in->input] + (size_t)row * parts * bytes;
 
     for (i = 0; i < parts; i++, a += in->cols, out += bytes)
@@ -735,7 +551,7 @@ static void quantise(const struct context *c, const struct rn_instruction *in, u
 }
 
 /* This worker's rows through instructions [first, last), one row after the other. */
-static void run_rows(const struct context *c, uint32_t first, uint32_t last)
+static void run_rows(const struct rn_fast_context *c, uint32_t first, uint32_t last)
 {
     const struct rn_instruction *list = c->fast->program.list;
     uint64_t n = domain(c, &list[first]);
@@ -751,7 +567,7 @@ static void run_rows(const struct context *c, uint32_t first, uint32_t last)
     }
 }
 
-static void run_phase(const struct context *c, uint32_t first, uint32_t last)
+static void run_phase(const struct rn_fast_context *c, uint32_t first, uint32_t last)
 {
     const struct rn_instruction *list = c->fast->program.list;
     uint32_t i, end;
@@ -769,14 +585,14 @@ static void run_phase(const struct context *c, uint32_t first, uint32_t last)
     }
 }
 
-static struct context context_of(struct rn_fast *fast, uint32_t worker, uint32_t n_workers)
+static struct rn_fast_context context_of(struct rn_fast *fast, uint32_t worker, uint32_t n_workers)
 {
-    return (struct context){fast, fast->step, &fast->scratch[worker], worker, n_workers};
+    return (struct rn_fast_context){fast, fast->step, &fast->scratch[worker], worker, n_workers};
 }
 
 void rn_fast_begin(struct rn_fast *fast, uint32_t worker, uint32_t n_workers)
 {
-    struct context c = context_of(fast, worker, n_workers);
+    struct rn_fast_context c = context_of(fast, worker, n_workers);
 
     set_angles(&c);
     rn_fast_copy_blocks(fast, worker, n_workers);
@@ -784,7 +600,7 @@ void rn_fast_begin(struct rn_fast *fast, uint32_t worker, uint32_t n_workers)
 
 void rn_fast_phase(struct rn_fast *fast, uint32_t worker, uint32_t n_workers, uint32_t phase)
 {
-    struct context c = context_of(fast, worker, n_workers);
+    struct rn_fast_context c = context_of(fast, worker, n_workers);
 
     run_phase(&c, fast->program.starts[phase], fast->program.starts[phase + 1]);
 }

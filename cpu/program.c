@@ -1,10 +1,10 @@
 /* From a plan to phases: see program.h.
  *
- * What an op touches, model/ops.h says; here an input buffer may stand for the slot that was quantised into it. */
+ * What an op touches, model/op_info.h says; here an input buffer may stand for the slot that was quantised into it. */
 #include "cpu/program.h"
 
 #include "base/check.h"
-#include "model/ops.h"
+#include "model/op_info.h"
 
 /* The number of an input buffer: above those of rn_op_touched. */
 static int32_t buffer(enum rn_input input)

@@ -14,7 +14,7 @@
 
 #include "base/check.h"
 #include "model/kv.h"
-#include "model/ops.h"
+#include "model/op_info.h"
 
 static struct rn_reference *self(struct rn_backend *backend)
 {

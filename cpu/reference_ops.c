@@ -66,17 +66,30 @@ static double dot(const float *a, const float *b, uint32_t n)
 
 /* ---- Row by row ---- */
 
+/* Row `index` of the op's table, times its scale, to row r. */
+static void look_up(struct rn_reference *ref, const struct rn_op *op, uint32_t r, uint32_t index)
+{
+    const float *row = weight_row(ref, op->weight, 0, index, ref->row);
+    uint32_t i, width = width_of(ref, op->out);
+
+    for (i = 0; i < width; i++)
+        floats(ref, op->out)[(size_t)r * width + i] = (float)((double)row[i] * op->scale);
+}
+
 static void op_embed(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
 {
-    uint32_t r, i, width = width_of(ref, op->out);
-    const float *row;
-    float *out = floats(ref, op->out);
+    uint32_t r;
 
-    for (r = 0; r < step->n_rows; r++) {
-        row = weight_row(ref, op->weight, 0, (uint32_t)step->rows[r].token, ref->row);
-        for (i = 0; i < width; i++)
-            out[(size_t)r * width + i] = (float)((double)row[i] * op->scale);
-    }
+    for (r = 0; r < step->n_rows; r++)
+        look_up(ref, op, r, (uint32_t)step->rows[r].token);
+}
+
+static void op_embed_position(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    uint32_t r;
+
+    for (r = 0; r < step->n_rows; r++)
+        look_up(ref, op, r, step->rows[r].position);
 }
 
 /* Of n values around `mean`. */
@@ -283,6 +296,18 @@ static void op_concat(struct rn_reference *ref, const struct rn_op *op, const st
     }
 }
 
+static void op_split(struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step)
+{
+    uint32_t r, part, i, n_rows = rows_of(ref, op->out, step), width = width_of(ref, op->a);
+    const float *a = floats(ref, op->a);
+    float *out = floats(ref, op->out);
+
+    for (r = 0; r < n_rows; r++, a += width)
+        for (part = 0; part < op->heads; part++)
+            for (i = 0; i < op->k_dim; i++)
+                *out++ = a[part * (width / op->heads) + op->group + i];
+}
+
 /* ---- The cache ---- */
 
 /* The `heads` rows of a[heads, dim] to the cache, from byte `at` on. */
@@ -425,6 +450,24 @@ struct sight {
     uint32_t n; /* of all three */
 };
 
+/* Of a row that looks at what is behind it, too: no means, and the first and the last position. */
+static struct sight sight_both_ways(const struct rn_op *op, const struct rn_step *step, uint32_t row)
+{
+    uint32_t position = step->rows[row].position, first = 0, last = row;
+    struct sight sight = {.step = step, .row = row, .seq = &step->seqs[step->rows[row].seq]};
+
+    while (last + 1 < step->n_rows && step->rows[last + 1].seq == step->rows[row].seq)
+        last++;
+    last = step->rows[last].position;
+    if (op->window > 0 && position > op->window / 2)
+        first = position - op->window / 2;
+    if (op->window > 0 && last > position + op->window / 2)
+        last = position + op->window / 2;
+    sight.span.first = first;
+    sight.n = last + 1 - first;
+    return sight;
+}
+
 static struct sight sight_of(const struct rn_reference *ref, const struct rn_op *op, const struct rn_step *step,
                              uint32_t row)
 {
@@ -492,7 +535,7 @@ static void op_attention(struct rn_reference *ref, const struct rn_op *op, const
     size_t head;
 
     for (r = 0; r < step->n_rows; r++) {
-        sight = sight_of(ref, op, step, r);
+        sight = op->bidirectional ? sight_both_ways(op, step, r) : sight_of(ref, op, step, r);
         for (h = 0; h < op->heads; h++) {
             head = (size_t)r * op->heads + h;
             attend(ref, op, &sight, h, floats(ref, op->a) + head * op->k_dim, floats(ref, op->out) + head * op->v_dim);

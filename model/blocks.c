@@ -51,9 +51,8 @@ static void read_divisors(struct rn_build *b, const char *name, uint32_t n, floa
     }
 }
 
-static void add_rope(struct rn_build *b, const float *divisors, bool neox)
+static void add_rope(struct rn_build *b, const struct rn_rope_hparams *h, const float *divisors)
 {
-    const struct rn_rope_hparams *h = &b->hparams.rope;
     struct rn_plan *plan = b->plan;
     struct rn_rope *bigger;
 
@@ -62,22 +61,25 @@ static void add_rope(struct rn_build *b, const float *divisors, bool neox)
     bigger = rn_realloc(plan->heap, plan->ropes, plan->n_ropes + 1, sizeof *bigger);
     if (bigger != NULL) {
         plan->ropes = bigger;
-        bigger[plan->n_ropes] = (struct rn_rope){.dims = h->dims, .neox = neox};
+        bigger[plan->n_ropes] = (struct rn_rope){.dims = h->dims, .neox = (b->arch->flags & RN_ARCH_NEOX) != 0};
         bigger[plan->n_ropes].inv_freq = rn_alloc(plan->heap, h->dims / 2, sizeof(double));
     }
     if (bigger == NULL || bigger[plan->n_ropes].inv_freq == NULL) {
         rn_build_fail(b, RUNNEL_NO_MEMORY, "no memory for the plan");
         return;
     }
-    rn_rope_fill(h, divisors, &bigger[plan->n_ropes++]);
+    rn_rope_fill(h, h->divisors && h->dims == b->hparams.ropes[0].dims ? divisors : NULL, &bigger[plan->n_ropes++]);
 }
 
-uint32_t rn_build_rope_table(struct rn_build *b, bool neox)
+void rn_build_ropes(struct rn_build *b)
 {
-    const struct rn_rope_hparams *h = &b->hparams.rope;
+    const struct rn_rope_hparams *h = b->hparams.ropes;
     struct rn_heap *heap = b->plan->heap;
     float *always, *near, *far, *chosen;
+    uint32_t i;
 
+    if (b->hparams.n_ropes == 0)
+        return;
     read_divisors(b, divisor_names[0], h->dims / 2, &always);
     read_divisors(b, divisor_names[1], h->dims / 2, &near);
     read_divisors(b, divisor_names[2], h->dims / 2, &far);
@@ -85,18 +87,24 @@ uint32_t rn_build_rope_table(struct rn_build *b, bool neox)
     if (h->scaling == RN_ROPE_LONGROPE && chosen == NULL)
         rn_build_fail(b, RUNNEL_FORMAT, "tensor rope_factors_%s.weight is missing",
                       rn_rope_is_long(h, b->plan->context_tokens) ? "long" : "short");
-    add_rope(b, chosen, neox);
+    for (i = 0; i < b->hparams.n_ropes; i++)
+        add_rope(b, &h[i], chosen);
     rn_free(heap, always);
     rn_free(heap, near);
     rn_free(heap, far);
-    return b->status == RUNNEL_OK ? b->plan->n_ropes - 1 : 0;
 }
 
 /* ---- Attention ---- */
 
-/* The number of the block's cache, which holds kv_heads keys and values per position. */
-static int32_t add_kv_layer(struct rn_build *b, uint32_t kv_heads)
+static const struct rn_layer_hparams *layer_of(const struct rn_build *b)
 {
+    return &b->hparams.layers[b->layer];
+}
+
+/* The number of the block's cache. */
+static int32_t add_kv_layer(struct rn_build *b)
+{
+    const struct rn_layer_hparams *layer = layer_of(b);
     struct rn_plan *plan = b->plan;
     struct rn_kv_layer *layers;
 
@@ -110,67 +118,129 @@ static int32_t add_kv_layer(struct rn_build *b, uint32_t kv_heads)
         }
         plan->kv_layers = layers;
     }
-    plan->kv_layers[plan->n_kv_layers] = (struct rn_kv_layer){
-        .k_width = kv_heads * b->hparams.k_dim, .v_width = kv_heads * b->hparams.v_dim, .kv_heads = kv_heads};
+    plan->kv_layers[plan->n_kv_layers] = (struct rn_kv_layer){.k_width = layer->kv_heads * layer->k_dim,
+                                                              .v_width = layer->kv_heads * layer->v_dim,
+                                                              .kv_heads = layer->kv_heads};
     return (int32_t)plan->n_kv_layers++;
 }
 
-static int16_t attend(struct rn_build *b, int16_t q, int16_t k, int16_t v, const struct rn_attention_style *style)
+struct rn_qkv rn_build_qkv(struct rn_build *b, int16_t normed)
 {
-    const struct rn_layer_hparams *layer = &b->hparams.layers[b->layer];
+    const struct rn_layer_hparams *layer = layer_of(b);
+    uint32_t q = layer->heads * layer->k_dim, k = layer->kv_heads * layer->k_dim, v = layer->kv_heads * layer->v_dim;
+    struct rn_qkv x;
+    int16_t all;
+
+    if (rn_build_has(b, "blk.%d.attn_qkv.weight")) {
+        all = rn_build_linear(b, normed, "blk.%d.attn_qkv", q + k + v);
+        x.q = rn_build_split(b, all, 1, 0, q);
+        x.k = rn_build_split(b, all, 1, q, k);
+        x.v = rn_build_split(b, all, 1, q + k, v);
+        rn_build_release(b, all);
+        return x;
+    }
+    x.q = rn_build_linear(b, normed, "blk.%d.attn_q", q);
+    x.k = rn_build_linear(b, normed, "blk.%d.attn_k", k);
+    x.v = rn_build_linear(b, normed, "blk.%d.attn_v", v);
+    return x;
+}
+
+void rn_build_rotate(struct rn_build *b, const struct rn_qkv *x)
+{
+    const struct rn_layer_hparams *layer = layer_of(b);
+
+    if (layer->rope == RN_NO_ROPE)
+        return;
+    rn_build_rope(b, (uint32_t)layer->rope, x->q, layer->heads);
+    rn_build_rope(b, (uint32_t)layer->rope, x->k, layer->kv_heads);
+}
+
+int16_t rn_build_attend(struct rn_build *b, struct rn_qkv x)
+{
+    const struct rn_layer_hparams *layer = layer_of(b);
     struct rn_op store = rn_build_empty(b, RN_OP_KV_STORE), op = rn_build_empty(b, RN_OP_ATTENTION);
 
-    store.a = k;
-    store.b = v;
-    store.layer = op.layer = add_kv_layer(b, layer->kv_heads);
+    store.a = x.k;
+    store.b = x.v;
+    store.layer = op.layer = add_kv_layer(b);
     rn_build_op(b, &store);
-    op.a = q;
+    op.a = x.q;
     op.heads = layer->heads;
     op.kv_heads = layer->kv_heads;
-    op.k_dim = b->hparams.k_dim;
-    op.v_dim = b->hparams.v_dim;
-    op.scale = (float)b->hparams.attention_scale;
-    op.window = style->window;
-    op.softcap = style->softcap;
-    op.out = rn_build_slot(b, layer->heads * b->hparams.v_dim, false);
+    op.k_dim = layer->k_dim;
+    op.v_dim = layer->v_dim;
+    op.scale = (float)layer->attention_scale;
+    op.window = layer->window;
+    op.bidirectional = b->plan->bidirectional;
+    op.softcap = (float)b->hparams.softcap;
+    op.out = rn_build_slot(b, layer->heads * layer->v_dim, false);
     rn_build_op(b, &op);
+    rn_build_release(b, x.q);
+    rn_build_release(b, x.k);
+    rn_build_release(b, x.v);
     return op.out;
 }
 
-int16_t rn_build_attention(struct rn_build *b, int16_t normed, const struct rn_attention_style *style,
-                           int16_t *residual)
+void rn_build_last_rows(struct rn_build *b, int16_t *x, int16_t *residual)
 {
-    const struct rn_layer_hparams *layer = &b->hparams.layers[b->layer];
-    int16_t q = rn_build_linear(b, normed, "blk.%d.attn_q", layer->heads * b->hparams.k_dim);
-    int16_t k = rn_build_linear(b, normed, "blk.%d.attn_k", layer->kv_heads * b->hparams.k_dim);
-    int16_t v = rn_build_linear(b, normed, "blk.%d.attn_v", layer->kv_heads * b->hparams.v_dim);
+    if (b->layer != b->last || (b->n_taps > 0 && b->taps[b->n_taps - 1] == (uint32_t)b->layer))
+        return;
+    if (x != NULL)
+        *x = rn_build_select(b, *x);
+    *residual = rn_build_select(b, *residual);
+}
+
+int16_t rn_build_attention(struct rn_build *b, int16_t normed, int16_t *residual)
+{
+    struct rn_qkv x = rn_build_qkv(b, normed);
     int16_t mixed, out;
 
-    rn_build_rope(b, style->rope, q, layer->heads);
-    rn_build_rope(b, style->rope, k, layer->kv_heads);
-    mixed = attend(b, q, k, v, style);
+    rn_build_rotate(b, &x);
+    mixed = rn_build_attend(b, x);
     rn_build_release(b, normed);
-    rn_build_release(b, q);
-    rn_build_release(b, k);
-    rn_build_release(b, v);
-    if (b->layer == b->last && (b->n_taps == 0 || b->taps[b->n_taps - 1] != (uint32_t)b->layer)) {
-        mixed = rn_build_select(b, mixed);
-        *residual = rn_build_select(b, *residual);
-    }
+    rn_build_last_rows(b, &mixed, residual);
     out = rn_build_linear(b, mixed, "blk.%d.attn_output", b->hparams.embedding);
     rn_build_release(b, mixed);
     return out;
 }
 
+int16_t rn_build_attention_part(struct rn_build *b, int16_t x)
+{
+    int16_t out;
+
+    if (layer_of(b)->heads == 0) {
+        rn_build_last_rows(b, NULL, &x);
+        return x;
+    }
+    out = rn_build_attention(b, rn_build_norm(b, x, "blk.%d.attn_norm"), &x);
+    return rn_build_add(b, out, x);
+}
+
 /* ---- Feed-forward ---- */
+
+static uint32_t feed_forward(struct rn_build *b)
+{
+    if (layer_of(b)->feed_forward == 0)
+        rn_build_fail(b, RUNNEL_FORMAT, "key %s.feed_forward_length is missing", b->hparams.architecture);
+    return layer_of(b)->feed_forward;
+}
+
+int16_t rn_build_ffn(struct rn_build *b, int16_t x, enum rn_activation act)
+{
+    int16_t up = rn_build_linear(b, x, "blk.%d.ffn_up", feed_forward(b)), out;
+
+    rn_build_release(b, x);
+    up = rn_build_activate(b, act, up);
+    out = rn_build_linear(b, up, "blk.%d.ffn_down", b->hparams.embedding);
+    rn_build_release(b, up);
+    return out;
+}
 
 int16_t rn_build_ffn_gated(struct rn_build *b, int16_t x, enum rn_activation act)
 {
-    uint32_t width = b->hparams.layers[b->layer].feed_forward;
+    uint32_t width = feed_forward(b);
     int16_t gate, up, out;
 
-    if (width == 0)
-        rn_build_fail(b, RUNNEL_FORMAT, "key %s.feed_forward_length is missing", b->hparams.architecture);
     gate = rn_build_linear(b, x, "blk.%d.ffn_gate", width);
     up = rn_build_linear(b, x, "blk.%d.ffn_up", width);
     rn_build_release(b, x);
@@ -242,16 +312,13 @@ int16_t rn_build_moe(struct rn_build *b, int16_t x, const struct rn_moe_style *s
     return sum.out;
 }
 
-int16_t rn_build_llama_block(struct rn_build *b, int16_t x, const struct rn_attention_style *style)
+int16_t rn_build_llama_block(struct rn_build *b, int16_t x)
 {
-    const uint32_t feed_forward = b->hparams.layers[b->layer].feed_forward;
-    const struct rn_moe_style moe = {.act = RN_ACT_SILU, .normalise = true, .feed_forward = feed_forward};
-    int16_t attention, normed, ffn;
+    const struct rn_moe_style moe = {.act = RN_ACT_SILU, .normalise = true, .feed_forward = layer_of(b)->feed_forward};
+    int16_t normed, ffn;
 
-    normed = rn_build_rms_norm(b, x, "blk.%d.attn_norm.weight");
-    attention = rn_build_attention(b, normed, style, &x);
-    x = rn_build_add(b, attention, x);
-    normed = rn_build_rms_norm(b, x, "blk.%d.ffn_norm.weight");
+    x = rn_build_attention_part(b, x);
+    normed = rn_build_norm(b, x, "blk.%d.ffn_norm");
     ffn = b->hparams.experts == 0 ? rn_build_ffn_gated(b, normed, RN_ACT_SILU) : rn_build_moe(b, normed, &moe);
     return rn_build_add(b, ffn, x);
 }

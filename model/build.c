@@ -234,6 +234,32 @@ int16_t rn_build_concat(struct rn_build *b, int16_t a, int16_t c)
     return op.out;
 }
 
+int16_t rn_build_split(struct rn_build *b, int16_t a, uint32_t parts, uint32_t from, uint32_t n)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_SPLIT);
+
+    op.a = a;
+    op.heads = parts;
+    op.group = from;
+    op.k_dim = n;
+    op.out = rn_build_slot(b, parts * n, false);
+    rn_build_op(b, &op);
+    return op.out;
+}
+
+int16_t rn_build_positions(struct rn_build *b, int16_t x)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_EMBED_POSITION);
+
+    if (b->plan->context_tokens > b->hparams.trained_tokens)
+        rn_build_fail(b, RUNNEL_UNSUPPORTED, "a context of %u positions, of which the model has learned %u",
+                      b->plan->context_tokens, b->hparams.trained_tokens);
+    op.weight = rn_build_matrix(b, "position_embd.weight", b->hparams.embedding, b->hparams.trained_tokens, 0, false);
+    op.out = rn_build_slot(b, b->hparams.embedding, false);
+    rn_build_op(b, &op);
+    return rn_build_add(b, x, op.out);
+}
+
 int16_t rn_build_rms_norm(struct rn_build *b, int16_t a, const char *name)
 {
     struct rn_op op = rn_build_empty(b, RN_OP_RMS_NORM);
@@ -247,6 +273,34 @@ int16_t rn_build_rms_norm(struct rn_build *b, int16_t a, const char *name)
     op.out = rn_build_slot(b, op.group, false);
     rn_build_op(b, &op);
     return op.out;
+}
+
+int16_t rn_build_layer_norm(struct rn_build *b, int16_t a, const char *stem)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_LAYER_NORM);
+    char name[NAME_BYTES];
+
+    op.a = a;
+    snprintf(name, sizeof name, "%s.weight", stem);
+    op.weight = rn_build_vector(b, name, width_of(b, a), false);
+    snprintf(name, sizeof name, "%s.bias", stem);
+    op.bias = rn_build_vector(b, name, width_of(b, a), true);
+    op.eps = b->hparams.layer_eps;
+    if (op.eps < 0)
+        rn_build_fail(b, RUNNEL_FORMAT, "key %s.attention.layer_norm_epsilon is missing", b->hparams.architecture);
+    op.out = rn_build_slot(b, width_of(b, a), false);
+    rn_build_op(b, &op);
+    return op.out;
+}
+
+int16_t rn_build_norm(struct rn_build *b, int16_t a, const char *stem)
+{
+    char name[NAME_BYTES];
+
+    if ((b->arch->flags & RN_ARCH_LAYER_NORM) != 0)
+        return rn_build_layer_norm(b, a, stem);
+    snprintf(name, sizeof name, "%s.weight", stem);
+    return rn_build_rms_norm(b, a, name);
 }
 
 int16_t rn_build_linear(struct rn_build *b, int16_t a, const char *stem, uint32_t rows)
@@ -280,6 +334,18 @@ int16_t rn_build_add(struct rn_build *b, int16_t a, int16_t c)
     struct rn_op op = rn_build_empty(b, RN_OP_ADD);
 
     return pairwise(b, &op, a, c);
+}
+
+int16_t rn_build_activate(struct rn_build *b, enum rn_activation act, int16_t a)
+{
+    struct rn_op op = rn_build_empty(b, RN_OP_ACTIVATE);
+
+    op.a = a;
+    op.act = act;
+    op.out = rn_build_slot(b, width_of(b, a), false);
+    rn_build_op(b, &op);
+    rn_build_release(b, a);
+    return op.out;
 }
 
 int16_t rn_build_gate(struct rn_build *b, enum rn_activation act, int16_t a, int16_t c)
@@ -381,7 +447,7 @@ void rn_build_head(struct rn_build *b, int16_t x, int32_t embedding)
 
     if (!b->selected)
         x = rn_build_select(b, x);
-    normed = rn_build_rms_norm(b, x, "output_norm.weight");
+    normed = rn_build_norm(b, x, "output_norm");
     if (b->n_taps == 0 || b->with_norm) {
         b->plan->normed_at = b->plan->features_width;
         rn_build_features(b, normed);

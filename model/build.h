@@ -12,11 +12,13 @@
 #ifndef RN_MODEL_BUILD_H
 #define RN_MODEL_BUILD_H
 
+#include "model/arch/table.h"
 #include "model/hparams.h"
 #include "model/plan.h"
 
 struct rn_build {
     struct rn_plan *plan;
+    const struct rn_arch *arch;
     struct rn_hparams hparams;
     runnel_status status;
     runnel_error *error;
@@ -70,12 +72,23 @@ int16_t rn_build_embed(struct rn_build *b, int32_t weight, float scale);
 int16_t rn_build_input(struct rn_build *b, uint32_t width);
 /* a, then c; keeps both. c -1: a copy of a. */
 int16_t rn_build_concat(struct rn_build *b, int16_t a, int16_t c);
-/* RMS norm of all of a row. Keeps a. */
+/* Of each of the equal `parts` of a, in order, the n values from `from` on. Keeps a. */
+int16_t rn_build_split(struct rn_build *b, int16_t a, uint32_t parts, uint32_t from, uint32_t n);
+/* x + the row of tensor position_embd.weight that the position says. Releases x. UNSUPPORTED: the context is longer
+ * than the positions that were learned. */
+int16_t rn_build_positions(struct rn_build *b, int16_t x);
+/* RMS norm of all of a row by the vector `name`. Keeps a. */
 int16_t rn_build_rms_norm(struct rn_build *b, int16_t a, const char *name);
+/* Layer norm: tensors "<stem>.weight" and, where the file has it, "<stem>.bias". Keeps a. */
+int16_t rn_build_layer_norm(struct rn_build *b, int16_t a, const char *stem);
+/* The norm of the architecture, by "<stem>.weight" and with RN_ARCH_LAYER_NORM "<stem>.bias". Keeps a. */
+int16_t rn_build_norm(struct rn_build *b, int16_t a, const char *stem);
 /* weight · a (+ bias): tensors "<stem>.weight" and, where the file has it, "<stem>.bias". Keeps a. */
 int16_t rn_build_linear(struct rn_build *b, int16_t a, const char *stem, uint32_t rows);
 /* a + c; releases both. */
 int16_t rn_build_add(struct rn_build *b, int16_t a, int16_t c);
+/* act(a); releases a. */
+int16_t rn_build_activate(struct rn_build *b, enum rn_activation act, int16_t a);
 /* act(a) * c; releases both. */
 int16_t rn_build_gate(struct rn_build *b, enum rn_activation act, int16_t a, int16_t c);
 /* In place. */
@@ -95,22 +108,32 @@ void rn_build_head(struct rn_build *b, int16_t x, int32_t embedding);
 
 /* ---- Pieces of blocks ---- */
 
-/* The rope table of the hyper-parameters, with the file's divisor tensors folded in. */
-uint32_t rn_build_rope_table(struct rn_build *b, bool neox);
+/* The rope tables of the hyper-parameters, under the same indices, with the file's divisor tensors folded in. */
+void rn_build_ropes(struct rn_build *b);
 /* True for the name of such a tensor. */
 bool rn_build_is_divisors(struct rn_view name);
 
-struct rn_attention_style {
-    uint32_t rope;
-    uint32_t window; /* 0: all */
-    float softcap;   /* 0: off */
+/* Queries, keys and values of a block: [heads, k_dim], [kv_heads, k_dim], [kv_heads, v_dim]. */
+struct rn_qkv {
+    int16_t q, k, v;
 };
 
-/* q, k, v from `normed`, rotation, cache, softmax, output projection. *residual is what the caller adds
- * the result to: in the last block both go through SELECT, right behind the attention itself, and
- * *residual becomes its selection. Releases normed. */
-int16_t rn_build_attention(struct rn_build *b, int16_t normed, const struct rn_attention_style *style,
-                           int16_t *residual);
+/* From `normed`: tensors attn_q, attn_k, attn_v, or attn_qkv, which is all three behind one another; each with a bias
+ * where the file has one. Keeps normed. */
+struct rn_qkv rn_build_qkv(struct rn_build *b, int16_t normed);
+/* Rotates queries and keys as the block's hyper-parameters say, in place. */
+void rn_build_rotate(struct rn_build *b, const struct rn_qkv *x);
+/* Keys and values to a cache layer, and what the queries find there: [heads, v_dim]. Releases all three. */
+int16_t rn_build_attend(struct rn_build *b, struct rn_qkv x);
+/* In the last block: both become their wanted rows, unless the block is tapped. *x: what goes on in the block, NULL
+ * where nothing does. */
+void rn_build_last_rows(struct rn_build *b, int16_t *x, int16_t *residual);
+/* All of these, and the output projection attn_output. *residual is what the caller adds the result to. Releases
+ * normed. */
+int16_t rn_build_attention(struct rn_build *b, int16_t normed, int16_t *residual);
+
+/* down · act(up · x). Releases x. */
+int16_t rn_build_ffn(struct rn_build *b, int16_t x, enum rn_activation act);
 
 /* down · (act(gate · x) * (up · x)). Releases x. */
 int16_t rn_build_ffn_gated(struct rn_build *b, int16_t x, enum rn_activation act);
@@ -123,12 +146,13 @@ struct rn_moe_style {
 };
 int16_t rn_build_moe(struct rn_build *b, int16_t x, const struct rn_moe_style *style);
 
+/* x + attention(norm x), in a block that has attention; else x. Releases x. */
+int16_t rn_build_attention_part(struct rn_build *b, int16_t x);
+
 /* A whole block of the Llama kind: x + attention(norm x), then + ffn(norm x). Releases x. */
-int16_t rn_build_llama_block(struct rn_build *b, int16_t x, const struct rn_attention_style *style);
+int16_t rn_build_llama_block(struct rn_build *b, int16_t x);
 
 /* ---- Whole plans (plan.c) ---- */
-
-struct rn_arch;
 
 /* A plan by arch->build, from the keys of arch->name in gguf; *b holds what is asked for beside that. The status is
  * b's, and *out is set where it is OK. */
@@ -137,16 +161,5 @@ runnel_status rn_plan_make(struct rn_build *b, struct rn_heap *heap, const struc
 
 /* The row of the table for a file. UNSUPPORTED, FORMAT. */
 runnel_status rn_plan_arch(const struct rn_gguf *gguf, const struct rn_arch **arch, runnel_error *error);
-
-/* ---- The table (arch.c) ---- */
-
-struct rn_arch {
-    const char *name; /* as in general.architecture */
-    bool neox;        /* pairs of the rotation: see rn_rope */
-    void (*build)(struct rn_build *b, const struct rn_arch *arch);
-};
-
-/* NULL: not known. */
-const struct rn_arch *rn_arch_find(struct rn_view name);
 
 #endif

@@ -82,14 +82,13 @@ static int16_t join(struct rn_build *b, int32_t embedding)
 }
 
 /* From token and state to h, which is the caller's. */
-static int16_t layer(struct rn_build *b, int32_t embedding, bool neox)
+static int16_t layer(struct rn_build *b, int32_t embedding)
 {
-    struct rn_attention_style style = {.rope = rn_build_rope_table(b, neox)};
-
-    return rn_build_llama_block(b, join(b, embedding), &style);
+    rn_build_ropes(b);
+    return rn_build_llama_block(b, join(b, embedding));
 }
 
-static void build_head(struct rn_build *b, const struct rn_arch *arch)
+static void build_head(struct rn_build *b)
 {
     int32_t embedding;
     int16_t h, normed;
@@ -98,7 +97,7 @@ static void build_head(struct rn_build *b, const struct rn_arch *arch)
     embedding = rn_build_matrix(b, "token_embd.weight", b->hparams.embedding, b->plan->n_vocab, 0, false);
     b->source = b->plan->gguf;
     b->layer = b->last = 0;
-    h = layer(b, embedding, arch->neox);
+    h = layer(b, embedding);
     rn_build_features(b, h);
     normed = rn_build_rms_norm(b, h, "output_norm.weight");
     rn_build_release(b, h);
@@ -111,7 +110,7 @@ static void build_head(struct rn_build *b, const struct rn_arch *arch)
 runnel_status rn_plan_new_head(struct rn_heap *heap, const struct rn_gguf *head, const struct rn_gguf *target,
                                uint32_t context_tokens, struct rn_plan **out, runnel_error *error)
 {
-    static const struct rn_arch arch = {RN_HEAD_ARCH, false, build_head};
+    static const struct rn_arch arch = {.name = RN_HEAD_ARCH, .build = build_head};
     struct rn_build b = {.error = error, .target = target};
     struct rn_head_facts facts;
     runnel_status status = rn_head_read(head, &facts, error);
@@ -138,7 +137,7 @@ runnel_status rn_plan_new_for_head(struct rn_heap *heap, const struct rn_gguf *t
 
 /* ---- Prediction layers ---- */
 
-static void build_nextn(struct rn_build *b, const struct rn_arch *arch)
+static void build_nextn(struct rn_build *b)
 {
     const uint32_t n_vocab = b->plan->n_vocab, width = b->hparams.embedding;
     int32_t embedding = rn_build_matrix(b, "token_embd.weight", width, n_vocab, 0, false), own, output;
@@ -146,7 +145,7 @@ static void build_nextn(struct rn_build *b, const struct rn_arch *arch)
 
     b->layer = b->last = (int32_t)(b->n_blocks + b->nextn);
     own = rn_build_matrix(b, "blk.%d.nextn.embed_tokens.weight", width, n_vocab, 0, true);
-    h = layer(b, own >= 0 ? own : embedding, arch->neox);
+    h = layer(b, own >= 0 ? own : embedding);
     normed = rn_build_rms_norm(b, h,
                                rn_build_has(b, "blk.%d.nextn.shared_head_norm.weight")
                                    ? "blk.%d.nextn.shared_head_norm.weight"
@@ -190,6 +189,7 @@ runnel_status rn_plan_new_nextn(struct rn_heap *heap, const struct rn_gguf *gguf
         return rn_error_set(error, RUNNEL_UNSUPPORTED,
                             "%s has %u prediction layers (key %s.nextn_predict_layers), not %u", rn_gguf_path(gguf), n,
                             row->name, which + 1);
-    arch = (struct rn_arch){row->name, row->neox, build_nextn};
+    arch = *row;
+    arch.build = build_nextn;
     return rn_plan_make(&b, heap, gguf, &arch, context_tokens, out);
 }

@@ -5,20 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What every reader below needs, so that a key is one short line. */
-struct reader {
-    const struct rn_gguf *gguf;
-    const struct rn_hparams *hparams;
-    runnel_error *error;
-};
+#include "model/arch/table.h"
 
 void rn_hparams_key(const struct rn_hparams *hparams, const char *rest, char out[RN_KEY_BYTES])
 {
     snprintf(out, RN_KEY_BYTES, "%s.%s", hparams->architecture, rest);
 }
 
-static runnel_status get_u32(const struct reader *r, const char *rest, bool required, uint64_t min, uint64_t max,
-                             uint32_t *value)
+runnel_status rn_hparams_u32(const struct rn_hparams_reader *r, const char *rest, bool required, uint64_t min,
+                             uint64_t max, uint32_t *value)
 {
     char key[RN_KEY_BYTES];
     uint64_t wide = *value;
@@ -31,7 +26,7 @@ static runnel_status get_u32(const struct reader *r, const char *rest, bool requ
     return status;
 }
 
-static runnel_status get_f64(const struct reader *r, const char *rest, double min, double max, double *value)
+runnel_status rn_hparams_f64(const struct rn_hparams_reader *r, const char *rest, double min, double max, double *value)
 {
     char key[RN_KEY_BYTES];
 
@@ -39,7 +34,7 @@ static runnel_status get_f64(const struct reader *r, const char *rest, double mi
     return rn_gguf_get_f64(r->gguf, key, false, min, max, value, r->error);
 }
 
-static bool has(const struct reader *r, const char *rest)
+bool rn_hparams_has(const struct rn_hparams_reader *r, const char *rest)
 {
     char key[RN_KEY_BYTES];
 
@@ -47,16 +42,21 @@ static bool has(const struct reader *r, const char *rest)
     return rn_gguf_find(r->gguf, key) != NULL;
 }
 
-static runnel_status bad(const struct reader *r, runnel_status status, const char *rest, const char *why)
+runnel_status rn_hparams_bad(const struct rn_hparams_reader *r, runnel_status status, const char *rest, const char *why)
 {
     return rn_error_set(r->error, status, "%s: key %s.%s %s", rn_gguf_path(r->gguf), r->hparams->architecture, rest,
                         why);
 }
 
-/* One value for all layers or an array of one for each; `offset` is the field in rn_layer_hparams. */
-static runnel_status get_layers(const struct reader *r, const char *rest, bool required, uint32_t min, uint32_t max,
-                                struct rn_layer_hparams *layers, size_t offset)
+static void set_layer(struct rn_layer_hparams *layer, size_t offset, uint32_t value)
 {
+    memcpy((char *)layer + offset, &value, sizeof value);
+}
+
+runnel_status rn_hparams_layers(const struct rn_hparams_reader *r, const char *rest, bool required, uint32_t min,
+                                uint32_t max, size_t offset)
+{
+    struct rn_layer_hparams *layers = r->hparams->layers;
     const struct rn_gguf_entry *entry;
     char key[RN_KEY_BYTES];
     uint32_t i, same = 0, n = r->hparams->n_layers;
@@ -68,87 +68,121 @@ static runnel_status get_layers(const struct reader *r, const char *rest, bool r
     if (entry == NULL && !required)
         return RUNNEL_OK;
     if (entry == NULL || entry->type != RN_GGUF_ARRAY) {
-        status = get_u32(r, rest, required, min, max, &same);
+        status = rn_hparams_u32(r, rest, required, min, max, &same);
         for (i = 0; status == RUNNEL_OK && i < n; i++)
-            memcpy((char *)&layers[i] + offset, &same, sizeof same);
+            set_layer(&layers[i], offset, same);
         return status;
     }
     status = rn_gguf_get_array(r->gguf, key, true, RN_GGUF_U32, &entry, r->error);
     if (status != RUNNEL_OK)
         return status;
     if (entry->count < n)
-        return bad(r, RUNNEL_FORMAT, rest, "has fewer elements than there are blocks");
+        return rn_hparams_bad(r, RUNNEL_FORMAT, rest, "has fewer elements than there are blocks");
     for (i = 0; i < n; i++) {
         value = rn_gguf_item_i64(entry, i);
         if (value < (int64_t)min || value > (int64_t)max)
-            return bad(r, RUNNEL_FORMAT, rest, "has an element out of range");
-        same = (uint32_t)value;
-        memcpy((char *)&layers[i] + offset, &same, sizeof same);
+            return rn_hparams_bad(r, RUNNEL_FORMAT, rest, "has an element out of range");
+        set_layer(&layers[i], offset, (uint32_t)value);
     }
     return RUNNEL_OK;
 }
 
-static runnel_status read_layers(const struct reader *r, struct rn_layer_hparams *layers)
+/* A block without heads, of queries or of keys, is one without attention. */
+static runnel_status read_counts(const struct rn_hparams_reader *r, uint32_t least)
 {
     const size_t heads = offsetof(struct rn_layer_hparams, heads);
     const size_t kv_heads = offsetof(struct rn_layer_hparams, kv_heads);
-    const size_t feed_forward = offsetof(struct rn_layer_hparams, feed_forward);
+    struct rn_layer_hparams *layers = r->hparams->layers;
     runnel_status status;
     uint32_t i;
 
-    status = get_layers(r, "attention.head_count", true, 1, RN_MAX_HEADS, layers, heads);
+    status = rn_hparams_layers(r, "attention.head_count", true, least, RN_MAX_HEADS, heads);
     for (i = 0; status == RUNNEL_OK && i < r->hparams->n_layers; i++)
         layers[i].kv_heads = layers[i].heads;
     if (status == RUNNEL_OK)
-        status = get_layers(r, "attention.head_count_kv", false, 1, RN_MAX_HEADS, layers, kv_heads);
-    for (i = 0; status == RUNNEL_OK && i < r->hparams->n_layers; i++)
-        if (layers[i].heads % layers[i].kv_heads != 0)
-            status = bad(r, RUNNEL_FORMAT, "attention.head_count_kv", "does not divide the number of heads");
-    if (status == RUNNEL_OK)
-        status = get_layers(r, "feed_forward_length", false, 1, RN_MAX_WIDTH, layers, feed_forward);
+        status = rn_hparams_layers(r, "attention.head_count_kv", false, least, RN_MAX_HEADS, kv_heads);
+    for (i = 0; status == RUNNEL_OK && i < r->hparams->n_layers; i++) {
+        if (layers[i].heads == 0 || layers[i].kv_heads == 0)
+            layers[i].heads = layers[i].kv_heads = 0;
+        else if (layers[i].heads % layers[i].kv_heads != 0)
+            status = rn_hparams_bad(r, RUNNEL_FORMAT, "attention.head_count_kv", "does not divide the number of heads");
+    }
     return status;
 }
 
-/* Sizes of a head. Without keys they are the embedding's share of one head. */
-static runnel_status read_heads(const struct reader *r, struct rn_hparams *h)
+/* The first block that has attention; NULL: none has. */
+static const struct rn_layer_hparams *first_with_heads(const struct rn_hparams *h)
 {
-    runnel_status status;
     uint32_t i;
 
-    if (h->embedding % h->layers[0].heads == 0)
-        h->k_dim = h->v_dim = h->embedding / h->layers[0].heads;
-    else if (!has(r, "attention.key_length") || !has(r, "attention.value_length"))
-        return bad(r, RUNNEL_FORMAT, "attention.head_count", "does not divide embedding_length");
-    status = get_u32(r, "attention.key_length", false, 1, RN_MAX_HEAD_DIM, &h->k_dim);
+    for (i = 0; i < h->n_layers; i++)
+        if (h->layers[i].heads > 0)
+            return &h->layers[i];
+    return NULL;
+}
+
+/* Sizes of a head, the same in all blocks. Without keys they are the embedding's share of one head. */
+static runnel_status read_heads(const struct rn_hparams_reader *r, struct rn_hparams *h)
+{
+    const struct rn_layer_hparams *first = first_with_heads(h);
+    uint32_t k_dim, v_dim, i;
+    runnel_status status;
+    double scale;
+
+    if (first == NULL)
+        return RUNNEL_OK;
+    k_dim = v_dim = h->embedding / first->heads;
+    if (h->embedding % first->heads != 0 &&
+        (!rn_hparams_has(r, "attention.key_length") || !rn_hparams_has(r, "attention.value_length")))
+        return rn_hparams_bad(r, RUNNEL_FORMAT, "attention.head_count", "does not divide embedding_length");
+    status = rn_hparams_u32(r, "attention.key_length", false, 1, RN_MAX_HEAD_DIM, &k_dim);
     if (status == RUNNEL_OK)
-        status = get_u32(r, "attention.value_length", false, 1, RN_MAX_HEAD_DIM, &h->v_dim);
-    for (i = 0; status == RUNNEL_OK && i < h->n_layers; i++)
-        if ((uint64_t)h->layers[i].heads * (h->k_dim > h->v_dim ? h->k_dim : h->v_dim) > RN_MAX_WIDTH)
-            status = bad(r, RUNNEL_FORMAT, "attention.head_count", "makes rows of more than 16 Mi values");
-    h->attention_scale = 1 / sqrt((double)h->k_dim);
+        status = rn_hparams_u32(r, "attention.value_length", false, 1, RN_MAX_HEAD_DIM, &v_dim);
+    scale = 1 / sqrt((double)k_dim);
     if (status == RUNNEL_OK)
-        status = get_f64(r, "attention.scale", 1e-9, 1e9, &h->attention_scale);
+        status = rn_hparams_f64(r, "attention.scale", 1e-9, 1e9, &scale);
+    for (i = 0; i < h->n_layers; i++) {
+        h->layers[i].k_dim = k_dim;
+        h->layers[i].v_dim = v_dim;
+        h->layers[i].attention_scale = scale;
+    }
     return status;
 }
 
-static runnel_status read_experts(const struct reader *r, struct rn_hparams *h)
+/* What an architecture's own reader may have changed is looked at, too. */
+static runnel_status check_widths(const struct rn_hparams_reader *r, const struct rn_hparams *h)
+{
+    const struct rn_layer_hparams *layer;
+    uint32_t i;
+
+    for (i = 0; i < h->n_layers; i++) {
+        layer = &h->layers[i];
+        if ((uint64_t)layer->heads * (layer->k_dim > layer->v_dim ? layer->k_dim : layer->v_dim) > RN_MAX_WIDTH)
+            return rn_hparams_bad(r, RUNNEL_FORMAT, "attention.head_count", "makes rows of more than 16 Mi values");
+        if (layer->heads > 0 && layer->rope != RN_NO_ROPE && h->ropes[layer->rope].dims > layer->k_dim)
+            return rn_hparams_bad(r, RUNNEL_FORMAT, "rope.dimension_count", "is larger than a head");
+    }
+    return RUNNEL_OK;
+}
+
+static runnel_status read_experts(const struct rn_hparams_reader *r, struct rn_hparams *h)
 {
     uint32_t groups = 1;
     runnel_status status;
 
-    status = get_u32(r, "expert_count", false, 0, RN_MAX_EXPERTS, &h->experts);
+    status = rn_hparams_u32(r, "expert_count", false, 0, RN_MAX_EXPERTS, &h->experts);
     if (status == RUNNEL_OK && h->experts > 0)
-        status = get_u32(r, "expert_used_count", true, 1, h->experts, &h->experts_used);
+        status = rn_hparams_u32(r, "expert_used_count", true, 1, h->experts, &h->experts_used);
     if (status == RUNNEL_OK && h->experts > 0)
-        status = get_u32(r, "expert_feed_forward_length", false, 1, RN_MAX_WIDTH, &h->expert_feed_forward);
+        status = rn_hparams_u32(r, "expert_feed_forward_length", false, 1, RN_MAX_WIDTH, &h->expert_feed_forward);
     if (status == RUNNEL_OK && h->experts > 0)
-        status = get_u32(r, "expert_group_count", false, 0, RN_MAX_EXPERTS, &groups);
+        status = rn_hparams_u32(r, "expert_group_count", false, 0, RN_MAX_EXPERTS, &groups);
     if (status == RUNNEL_OK && groups > 1)
-        status = bad(r, RUNNEL_UNSUPPORTED, "expert_group_count", "asks for routing in groups");
+        status = rn_hparams_bad(r, RUNNEL_UNSUPPORTED, "expert_group_count", "asks for routing in groups");
     return status;
 }
 
-static runnel_status read_scaling(const struct reader *r, struct rn_rope_hparams *rope)
+static runnel_status read_scaling(const struct rn_hparams_reader *r, struct rn_rope_hparams *rope)
 {
     static const struct {
         const char *name;
@@ -175,21 +209,21 @@ static runnel_status read_scaling(const struct reader *r, struct rn_rope_hparams
 }
 
 /* 0 stands for "no scaling" in some files. */
-static runnel_status read_factor(const struct reader *r, struct rn_rope_hparams *rope)
+static runnel_status read_factor(const struct rn_hparams_reader *r, struct rn_rope_hparams *rope)
 {
-    const char *rest = has(r, "rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear";
+    const char *rest = rn_hparams_has(r, "rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear";
     runnel_status status;
 
     rope->factor = 0;
-    status = get_f64(r, rest, 0, 1e9, &rope->factor);
+    status = rn_hparams_f64(r, rest, 0, 1e9, &rope->factor);
     if (status == RUNNEL_OK && rope->factor != 0 && rope->factor < 1e-9)
-        return bad(r, RUNNEL_FORMAT, rest, "is out of range");
+        return rn_hparams_bad(r, RUNNEL_FORMAT, rest, "is out of range");
     if (rope->factor == 0 || rope->scaling == RN_ROPE_PLAIN)
         rope->factor = 1;
     return status;
 }
 
-static runnel_status read_floats(const struct reader *r, struct rn_rope_hparams *rope)
+static runnel_status read_floats(const struct rn_hparams_reader *r, struct rn_rope_hparams *rope)
 {
     double yarn_attention = 1;
     const struct {
@@ -211,98 +245,137 @@ static runnel_status read_floats(const struct reader *r, struct rn_rope_hparams 
     size_t i;
 
     for (i = 0; status == RUNNEL_OK && i < sizeof keys / sizeof keys[0]; i++)
-        status = get_f64(r, keys[i].rest, keys[i].min, keys[i].max, keys[i].value);
+        status = rn_hparams_f64(r, keys[i].rest, keys[i].min, keys[i].max, keys[i].value);
     rope->attention_factor *= yarn_attention;
     return status;
 }
 
-static runnel_status read_rope(const struct reader *r, struct rn_hparams *h)
+static runnel_status read_turns(const struct rn_hparams_reader *r, struct rn_rope_hparams *rope)
 {
-    struct rn_rope_hparams *rope = &h->rope;
+    runnel_status status = read_scaling(r, rope);
+
+    if (status == RUNNEL_OK)
+        status = read_factor(r, rope);
+    if (status == RUNNEL_OK)
+        status = read_floats(r, rope);
+    if (status == RUNNEL_OK && rope->scaling == RN_ROPE_YARN && rope->base <= 1)
+        status = rn_hparams_bad(r, RUNNEL_FORMAT, "rope.freq_base", "is not above 1, which YaRN needs");
+    if (status == RUNNEL_OK && rope->scaling == RN_ROPE_LLAMA3 && rope->high_factor <= rope->low_factor)
+        status = rn_hparams_bad(r, RUNNEL_FORMAT, "rope.scaling.high_freq_factor", "is not above low_freq_factor");
+    return status;
+}
+
+static runnel_status read_rope(const struct rn_hparams_reader *r, struct rn_hparams *h)
+{
+    const struct rn_layer_hparams *first = first_with_heads(h);
+    struct rn_rope_hparams *rope = &h->ropes[0];
     uint32_t original = h->trained_tokens;
     runnel_status status;
 
-    *rope = (struct rn_rope_hparams){.dims = h->k_dim,
+    if (first == NULL)
+        return RUNNEL_OK;
+    *rope = (struct rn_rope_hparams){.dims = first->k_dim,
                                      .base = 10000,
                                      .attention_factor = 1,
                                      .ext_factor = 1,
                                      .beta_fast = 32,
                                      .beta_slow = 1,
                                      .low_factor = 1,
-                                     .high_factor = 4};
-    status = get_u32(r, "rope.dimension_count", false, 2, h->k_dim, &rope->dims);
+                                     .high_factor = 4,
+                                     .divisors = true};
+    h->n_ropes = 1;
+    status = rn_hparams_u32(r, "rope.dimension_count", false, 2, first->k_dim, &rope->dims);
     if (status == RUNNEL_OK && rope->dims % 2 != 0)
-        status = bad(r, RUNNEL_FORMAT, "rope.dimension_count", "is odd");
+        status = rn_hparams_bad(r, RUNNEL_FORMAT, "rope.dimension_count", "is odd");
     if (status == RUNNEL_OK)
-        status = get_u32(r, "rope.scaling.original_context_length", false, 1, RN_MAX_CONTEXT, &original);
+        status = rn_hparams_u32(r, "rope.scaling.original_context_length", false, 1, RN_MAX_CONTEXT, &original);
     rope->original_tokens = original;
-    if (status == RUNNEL_OK)
-        status = read_scaling(r, rope);
-    if (status == RUNNEL_OK)
-        status = read_factor(r, rope);
-    if (status == RUNNEL_OK)
-        status = read_floats(r, rope);
-    if (status == RUNNEL_OK && rope->scaling == RN_ROPE_YARN && rope->base <= 1)
-        status = bad(r, RUNNEL_FORMAT, "rope.freq_base", "is not above 1, which YaRN needs");
-    if (status == RUNNEL_OK && rope->scaling == RN_ROPE_LLAMA3 && rope->high_factor <= rope->low_factor)
-        status = bad(r, RUNNEL_FORMAT, "rope.scaling.high_freq_factor", "is not above low_freq_factor");
-    return status;
+    return status == RUNNEL_OK ? read_turns(r, rope) : status;
 }
 
-/* This engine computes next tokens; a file that was trained to see the future is something else. */
-static runnel_status read_causal(const struct reader *r)
+runnel_status rn_hparams_add_rope(const struct rn_hparams_reader *r, const struct rn_rope_hparams *more, int32_t *rope)
 {
+    struct rn_hparams *h = r->hparams;
+
+    if (h->n_ropes == RN_MAX_ROPES)
+        return rn_error_set(r->error, RUNNEL_UNSUPPORTED, "%s has more than %d kinds of rotation",
+                            rn_gguf_path(r->gguf), RN_MAX_ROPES);
+    h->ropes[h->n_ropes] = *more;
+    *rope = (int32_t)h->n_ropes++;
+    return RUNNEL_OK;
+}
+
+/* A decoder computes next tokens; a file of one that was trained to see the future is something else. */
+static runnel_status read_causal(const struct rn_hparams_reader *r, const struct rn_arch *arch)
+{
+    bool may_see = (arch->flags & RN_ARCH_BIDIRECTIONAL) != 0;
     char key[RN_KEY_BYTES];
-    bool causal = true;
     runnel_status status;
 
+    r->hparams->causal = !may_see;
     rn_hparams_key(r->hparams, "attention.causal", key);
-    status = rn_gguf_get_bool(r->gguf, key, false, &causal, r->error);
-    if (status == RUNNEL_OK && !causal)
-        status = bad(r, RUNNEL_UNSUPPORTED, "attention.causal", "asks for attention in both directions");
+    status = rn_gguf_get_bool(r->gguf, key, false, &r->hparams->causal, r->error);
+    if (status == RUNNEL_OK && !r->hparams->causal && !may_see)
+        status = rn_hparams_bad(r, RUNNEL_UNSUPPORTED, "attention.causal", "asks for attention in both directions");
     return status;
 }
 
-static runnel_status read_all(const struct reader *r, struct rn_heap *heap, struct rn_hparams *h)
+static runnel_status read_sizes(const struct rn_hparams_reader *r, struct rn_hparams *h)
 {
     runnel_status status;
 
-    status = get_u32(r, "block_count", true, 1, RN_MAX_LAYERS, &h->n_layers);
+    status = rn_hparams_u32(r, "block_count", true, 1, RN_MAX_LAYERS, &h->n_layers);
     if (status == RUNNEL_OK)
-        status = get_u32(r, "nextn_predict_layers", false, 0, h->n_layers - 1, &h->n_nextn);
+        status = rn_hparams_u32(r, "nextn_predict_layers", false, 0, h->n_layers - 1, &h->n_nextn);
     if (status == RUNNEL_OK)
-        status = get_u32(r, "context_length", true, 1, RN_MAX_CONTEXT, &h->trained_tokens);
+        status = rn_hparams_u32(r, "context_length", true, 1, RN_MAX_CONTEXT, &h->trained_tokens);
     if (status == RUNNEL_OK)
-        status = get_u32(r, "embedding_length", true, 1, RN_MAX_WIDTH, &h->embedding);
+        status = rn_hparams_u32(r, "embedding_length", true, 1, RN_MAX_WIDTH, &h->embedding);
     if (status == RUNNEL_OK)
-        status = get_f64(r, "attention.layer_norm_rms_epsilon", 0, 1, &h->rms_eps);
+        status = rn_hparams_f64(r, "attention.layer_norm_rms_epsilon", 0, 1, &h->rms_eps);
     if (status == RUNNEL_OK)
-        status = get_f64(r, "attention.layer_norm_epsilon", 0, 1, &h->layer_eps);
+        status = rn_hparams_f64(r, "attention.layer_norm_epsilon", 0, 1, &h->layer_eps);
+    return status;
+}
+
+static runnel_status read_layers(const struct rn_hparams_reader *r, const struct rn_arch *arch, struct rn_hparams *h)
+{
+    const size_t feed_forward = offsetof(struct rn_layer_hparams, feed_forward);
+    runnel_status status;
+    uint32_t i;
+
+    status = read_counts(r, (arch->flags & RN_ARCH_GAPS) != 0 ? 0 : 1);
     if (status == RUNNEL_OK)
-        status = read_causal(r);
-    if (status != RUNNEL_OK)
-        return status;
-    h->layers = rn_calloc(heap, h->n_layers, sizeof *h->layers);
-    if (h->layers == NULL)
-        return rn_error_set(r->error, RUNNEL_NO_MEMORY, "no memory for the plan of %s", rn_gguf_path(r->gguf));
-    status = read_layers(r, h->layers);
+        status = rn_hparams_layers(r, "feed_forward_length", false, 1, RN_MAX_WIDTH, feed_forward);
     if (status == RUNNEL_OK)
         status = read_heads(r, h);
     if (status == RUNNEL_OK)
         status = read_experts(r, h);
-    if (status == RUNNEL_OK)
+    if (status == RUNNEL_OK && (arch->flags & RN_ARCH_NO_ROPE) == 0)
         status = read_rope(r, h);
-    return status;
+    for (i = 0; i < h->n_layers; i++)
+        h->layers[i].rope = h->n_ropes > 0 ? 0 : RN_NO_ROPE;
+    if (status == RUNNEL_OK && arch->keys != NULL)
+        status = arch->keys(r);
+    return status == RUNNEL_OK ? check_widths(r, h) : status;
 }
 
-runnel_status rn_hparams_read(struct rn_heap *heap, const struct rn_gguf *gguf, const char *architecture,
+runnel_status rn_hparams_read(struct rn_heap *heap, const struct rn_gguf *gguf, const struct rn_arch *arch,
                               struct rn_hparams *hparams, runnel_error *error)
 {
-    const struct reader reader = {gguf, hparams, error};
+    const struct rn_hparams_reader reader = {gguf, hparams, error};
     runnel_status status;
 
-    *hparams = (struct rn_hparams){.architecture = architecture, .rms_eps = -1, .layer_eps = -1};
-    status = read_all(&reader, heap, hparams);
+    *hparams = (struct rn_hparams){.architecture = arch->name, .rms_eps = -1, .layer_eps = -1};
+    status = read_sizes(&reader, hparams);
+    if (status == RUNNEL_OK)
+        status = read_causal(&reader, arch);
+    if (status != RUNNEL_OK)
+        return status;
+    hparams->layers = rn_calloc(heap, hparams->n_layers, sizeof *hparams->layers);
+    if (hparams->layers == NULL)
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the plan of %s", rn_gguf_path(gguf));
+    status = read_layers(&reader, arch, hparams);
     if (status != RUNNEL_OK)
         rn_hparams_fini(heap, hparams);
     return status;

@@ -74,6 +74,7 @@ static void fill_sizes(struct rn_build *b, uint32_t context_tokens)
     b->last = (int32_t)b->n_blocks - 1;
     check_taps(b);
     plan->embedding = b->hparams.embedding;
+    plan->bidirectional = !b->hparams.causal;
     plan->features_width = (b->fuse != NULL && b->n_taps > 1 ? 1 : b->n_taps) * b->hparams.embedding;
     plan->n_layers = b->n_blocks;
     plan->trained_tokens = b->hparams.trained_tokens;
@@ -156,12 +157,12 @@ static void build(struct rn_build *b, const struct rn_arch *arch, uint32_t conte
 {
     struct rn_heap *heap = b->plan->heap;
 
-    b->status = rn_hparams_read(heap, b->plan->gguf, arch->name, &b->hparams, b->error);
+    b->status = rn_hparams_read(heap, b->plan->gguf, arch, &b->hparams, b->error);
     if (b->status != RUNNEL_OK)
         return;
     fill_sizes(b, context_tokens);
     if (read_vocab(b) == RUNNEL_OK)
-        arch->build(b, arch);
+        arch->build(b);
     read_pooling(b);
     refuse_unread(b);
     rn_hparams_fini(heap, &b->hparams);
@@ -173,6 +174,7 @@ runnel_status rn_plan_make(struct rn_build *b, struct rn_heap *heap, const struc
 {
     b->layer = b->tapped = -1;
     b->source = gguf;
+    b->arch = arch;
     b->plan = rn_calloc(heap, 1, sizeof *b->plan);
     if (b->plan == NULL)
         return rn_error_set(b->error, RUNNEL_NO_MEMORY, "%s: no memory for the plan", rn_gguf_path(gguf));

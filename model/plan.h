@@ -2,7 +2,7 @@
  *
  * A plan is a list of ops over slots (activations, [rows, width] each) and weights (tensors of the
  * file). It is built from the architecture name and the metadata by one table row and a small
- * builder per architecture (arch.c); a backend runs it. There is no other copy of a forward pass.
+ * builder per architecture (arch/); a backend runs it. There is no other copy of a forward pass.
  *
  *   tokens → EMBED → x ─┬─ NORM → MATMUL q,k,v → ROPE → KV_STORE → ATTENTION → MATMUL ─┐
  *                       └──────────────────────────── ADD ─────────────────────────────┘ ...
@@ -74,11 +74,12 @@ struct rn_op {
     float scale;
     double eps;
     enum rn_activation act;
-    uint32_t group;           /* RMS_NORM; TAP: where in the features */
+    uint32_t group;           /* RMS_NORM; TAP: where in the features; SPLIT: where in each part */
     uint32_t rope;            /* index of rn_plan.ropes */
-    uint32_t heads, kv_heads; /* ATTENTION, ROPE (heads of a) */
-    uint32_t k_dim, v_dim;    /* per head: ATTENTION; ROPE: k_dim = head_dim */
+    uint32_t heads, kv_heads; /* ATTENTION, ROPE (heads of a), SPLIT (parts of a) */
+    uint32_t k_dim, v_dim;    /* per head: ATTENTION; ROPE: k_dim = head_dim; SPLIT: k_dim values of each part */
     uint32_t window;          /* ATTENTION: the last so many positions, itself included; 0: all */
+    bool bidirectional;       /* ATTENTION: positions behind the row, too */
     float softcap;            /* ATTENTION: scores = softcap * tanh(scores / softcap); 0: off */
     uint32_t experts, used;   /* ROUTE, EXPERT_* */
     bool sigmoid;             /* ROUTE: sigmoid instead of softmax over all experts */
@@ -109,6 +110,8 @@ struct rn_plan {
                                 final norm */
     uint32_t normed_at;      /* where the latter's begin; 0 where they are all there is, or are not */
     bool taps_selected;      /* there is a TAP behind SELECT */
+    bool bidirectional;      /* attention sees what is behind a row: the rows of a sequence come in one step, all of
+                                them, from position 0 on */
     uint32_t inputs_width;   /* floats that a step brings for each row beside its token; 0: none */
     uint32_t n_nextn;        /* prediction layers that the file has behind its n_layers blocks */
     uint32_t pooling;        /* key pooling_type: 0 none, 1 mean, 2 first, 3 last, 4 rank; 0 where there is no

@@ -4,7 +4,7 @@
  * relies on without looking is looked at here. */
 #include <math.h>
 
-#include "model/ops.h"
+#include "model/op_info.h"
 
 struct checker {
     const struct rn_plan *plan;

@@ -97,6 +97,19 @@ static bool tree_ok(const struct rn_step *step, const struct rn_backend_limits *
     return true;
 }
 
+/* Where attention sees what is behind a row, sequences are whole. */
+static bool whole_ok(const struct rn_step *step, const struct rn_plan *plan, const struct rn_backend_limits *limits)
+{
+    uint32_t r;
+
+    if (!plan->bidirectional)
+        return true;
+    for (r = 0; r < step->n_rows; r++)
+        if ((r == 0 || step->rows[r].seq != step->rows[r - 1].seq) && step->rows[r].position != 0)
+            return false;
+    return step->parents == NULL && limits->mean_window == 0;
+}
+
 static bool moves_ok(const struct rn_step *step, const struct rn_backend_limits *limits)
 {
     uint32_t i, k;
@@ -200,6 +213,6 @@ bool rn_step_check(const struct rn_step *step, const struct rn_plan *plan, const
     }
     if (plan->inputs_width > 0 && step->inputs == NULL)
         return false;
-    return outs == step->n_outs && tree_ok(step, limits) && moves_ok(step, limits) && copies_ok(step, limits) &&
-           features_ok(step, plan);
+    return outs == step->n_outs && whole_ok(step, plan, limits) && tree_ok(step, limits) && moves_ok(step, limits) &&
+           copies_ok(step, limits) && features_ok(step, plan);
 }

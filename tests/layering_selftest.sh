@@ -56,7 +56,6 @@ plant include/planted.h '#include <stdio.h>' '<stdio.h>: include/ has only'
 
 # rooms within rooms
 empty model/arch/planted_family.h
-empty model/arch/arch.h
 plant text/template/planted.c '#include "text/answer/answer.h"' '"text/answer/answer.h": text/template/ may not include it'
 plant text/answer/planted.c '#include "text/template/template.h"' '"text/template/template.h": text/answer/ may not include it'
 plant text/planted.c '#include "text/template/template.h"' '"text/template/template.h": text/ may not include it'
@@ -69,7 +68,7 @@ innocent text/template/innocent.c '#include "text/vocab.h"'
 innocent text/answer/innocent.c '#include "text/answer/answer.h"'
 innocent cache/store/innocent.c '#include "cache/block_codec.h"'
 innocent cache/store/innocent.c '#include "cache/store/tier.h"'
-innocent model/innocent.c '#include "model/arch/arch.h"'
+innocent model/innocent.c '#include "model/arch/table.h"'
 innocent model/arch/innocent.c '#include "model/gguf.h"'
 innocent actors/innocent.c '#include "text/template/template.h"'
 innocent actors/innocent.c '#include "cache/store/tier.h"'

@@ -1,4 +1,4 @@
-/* Programs: the phases keep the order of the plan wherever one op needs what another wrote, and no phase is too many. */
+/* Programs: the phases keep the order of the plan wherever one op needs what another wrote, and none is too many. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -152,6 +152,43 @@ static void embed(void **state)
     expect(2, 4, 12.0, 16.0, -4.0, 2.0);
 }
 
+static void embed_position(void **state)
+{
+    static const float table[] = {1, 2, 3, 4, 5, 6};
+    struct rn_op op = op_of(RN_OP_EMBED_POSITION);
+
+    (void)state;
+    widths(1, 1, 2);
+    weight(0, RN_F32, 2, 3, 1, table);
+    op.weight = 0;
+    op.scale = 2;
+    b.step.n_rows = 2;
+    b.rows[0].position = 2;
+    b.rows[1].position = 0;
+    run(&op);
+    expect(2, 4, 10.0, 12.0, 2.0, 4.0);
+}
+
+static void split(void **state)
+{
+    struct rn_op op = op_of(RN_OP_SPLIT);
+
+    (void)state;
+    widths(6, 1, 2);
+    put(0, 12, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0);
+    b.step.n_rows = 2;
+    op.heads = 1;
+    op.group = 3;
+    op.k_dim = 2;
+    run(&op);
+    expect(2, 4, 4.0, 5.0, 10.0, 11.0);
+    op.heads = 2; /* of each half of a row */
+    op.group = 2;
+    op.k_dim = 1;
+    run(&op);
+    expect(2, 4, 3.0, 6.0, 9.0, 12.0);
+}
+
 static void norms(void **state)
 {
     static const float gain[] = {1, 2, 1, -1}, shift[] = {0, 0.5f, 0, 10};
@@ -368,6 +405,32 @@ static void attention(void **state)
     expect(2, 2, w, 12.0);
 }
 
+/* The same cache, seen from both sides: the last row of the sequence has the last position. */
+static void attention_in_both_directions(void **state)
+{
+    const double keys[] = {0, log(3), 0, 0}, values[] = {8, 16, 4, 100};
+    struct rn_op op;
+
+    (void)state;
+    store(0, 0, 4, keys, values);
+    op = attention_op();
+    op.bidirectional = true;
+    b.step.n_rows = 3;
+    for (uint32_t i = 0; i < 3; i++) {
+        b.rows[i].position = i;
+        put(0, 12, 1.0, 0.0, 0.0, 5.0, 1.0, 0.0, 0.0, 5.0, 1.0, 0.0, 0.0, 5.0);
+    }
+    run(&op);
+    expect(2, 2, (8 + 48 + 4) / 5.0, 28 / 3.0);
+    assert_float_equal(b.f[2][0], b.f[2][4], 1e-6);
+    assert_float_equal(b.f[2][0], b.f[2][8], 1e-6);
+    op.window = 2; /* one position to each side */
+    run(&op);
+    expect(2, 1, (8 + 48) / 4.0);
+    assert_float_equal(b.f[2][4], (8 + 48 + 4) / 5.0, 1e-6);
+    assert_float_equal(b.f[2][8], (48 + 4) / 4.0, 1e-6);
+}
+
 /* Values are rounded to the cache's format, 11 and 8 significant bits, and to nothing else. */
 static void caches_round(void **state)
 {
@@ -536,12 +599,21 @@ static void features(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(embed, setup),       cmocka_unit_test_setup(norms, setup),
-        cmocka_unit_test_setup(matmul, setup),      cmocka_unit_test_setup(sums_are_in_double, setup),
-        cmocka_unit_test_setup(elementwise, setup), cmocka_unit_test_setup(rope, setup),
-        cmocka_unit_test_setup(attention, setup),   cmocka_unit_test_setup(caches_round, setup),
-        cmocka_unit_test_setup(features, setup),    cmocka_unit_test_setup(route, setup),
-        cmocka_unit_test_setup(experts, setup),     cmocka_unit_test_setup(select_rows, setup),
+        cmocka_unit_test_setup(embed, setup),
+        cmocka_unit_test_setup(embed_position, setup),
+        cmocka_unit_test_setup(split, setup),
+        cmocka_unit_test_setup(attention_in_both_directions, setup),
+        cmocka_unit_test_setup(norms, setup),
+        cmocka_unit_test_setup(matmul, setup),
+        cmocka_unit_test_setup(sums_are_in_double, setup),
+        cmocka_unit_test_setup(elementwise, setup),
+        cmocka_unit_test_setup(rope, setup),
+        cmocka_unit_test_setup(attention, setup),
+        cmocka_unit_test_setup(caches_round, setup),
+        cmocka_unit_test_setup(features, setup),
+        cmocka_unit_test_setup(route, setup),
+        cmocka_unit_test_setup(experts, setup),
+        cmocka_unit_test_setup(select_rows, setup),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

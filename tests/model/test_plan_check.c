@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/ops.h"
+#include "model/op_info.h"
 #include "model_edit.h"
 
 /* Plants a breach by `statement`, expects it to be caught, and takes it back. */

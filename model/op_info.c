@@ -1,5 +1,5 @@
-/* The table of ops as data: see ops.h. */
-#include "model/ops.h"
+/* The table of ops as data: see op_info.h. */
+#include "model/op_info.h"
 
 #include "base/check.h"
 

@@ -1,6 +1,6 @@
 /* What the table of ops (ops.def) says of each: for the checker of plans and for backends. */
-#ifndef RN_MODEL_OPS_H
-#define RN_MODEL_OPS_H
+#ifndef RN_MODEL_OP_INFO_H
+#define RN_MODEL_OP_INFO_H
 
 #include "model/plan.h"
 
