@@ -18,10 +18,10 @@ struct rn_token_list;
 
 /* A row of the step whose logits are wanted. */
 struct rn_batch_out {
-    struct rn_request *request; /* borrowed: decode keeps it until the batch is back */
-    uint32_t position;          /* of the row */
-    struct rn_sampler *sampler; /* the request's */
-    bool sample;                /* draw the token of position + 1 */
+    struct rn_request *request;       /* borrowed: decode keeps it until the batch is back */
+    uint32_t position;                /* of the row */
+    const struct rn_sampler *sampler; /* the request's */
+    bool sample;                      /* draw the token of position + 1 */
     bool want_logprobs;
     uint32_t n_top;
     float *keep_logits; /* copy the logits here; NULL: no */
@@ -62,6 +62,7 @@ struct rn_batch {
     struct rn_batch_out *outs;   /* [limits.max_outs] */
     struct rn_batch_part *parts; /* [limits.max_seqs] */
     uint32_t n_parts;
+    uint32_t n_vocab;           /* width of the logits */
     uint32_t n_answer_rows;     /* rows of running sequences, the first ones */
     bool read_along;            /* one of them is not of the background */
     uint32_t n_drafts, n_spare; /* drafts it has, runners-up included, and for which there is still room */

@@ -275,6 +275,7 @@ static void settle_token(struct rn_decode *decode, struct rn_request *request, s
 {
     RN_CHECK(request->n_tokens < request->capacity);
     request->tokens[request->n_tokens++] = out->pick.token;
+    rn_sampler_accept(request->sampler, out->pick.token);
     out->drawn = true;
     if (ends_answer(decode, request, out->pick.token)) {
         rn_request_end(request, RN_OUTCOME_DONE, RUNNEL_FINISH_STOP);
@@ -678,6 +679,7 @@ static runnel_status take_batches(struct rn_decode *decode, struct rn_heap *heap
     for (uint32_t i = 0; i < 2; i++) {
         struct rn_batch *batch = &decode->batches[i];
 
+        batch->n_vocab = decode->context->n_vocab;
         batch->outs = rn_alloc(heap, limits->max_outs, sizeof batch->outs[0]);
         batch->parts = rn_alloc(heap, limits->max_seqs, sizeof batch->parts[0]);
         good = good && batch->outs != NULL && batch->parts != NULL;

@@ -12,8 +12,9 @@
  * one's events, lists and metrics are made and those that have ended let go.
  *
  * A running sequence that has a proposer brings, besides the row of its last token, rows of drafts (proposer.h). The
- * sampler draws from its rows in turn and goes on as long as what it drew is the next row's draft: so a pass gives one
- * token and one for each draft that was right, each the one that is drawn without drafts. KV of those that were not is
+ * sampler draws from each as if the drafts in front of it were true, and they are as long as what was drawn is the next
+ * row's draft: so a pass gives one token and one for each draft that was right, each the one that is drawn without
+ * drafts. KV of those that were not is
  * written again; n_done has never counted it.
  *
  * Behind the drafts of a drafter may stand runners-up, leaves of a tree (rn_step.parents), which count in the same way:

@@ -6,25 +6,36 @@
 #include "actors/batch.h"
 #include "actors/context.h"
 #include "actors/embed.h"
+#include "base/check.h"
 
-static void sample(struct rn_sampler_actor *sampler, const struct rn_batch *batch, struct rn_batch_out *out,
-                   const float *logits)
+/* The drafts from the row that follows what the state knows of down to this one, in order. */
+static struct rn_path path_of(const struct rn_batch_out *out, int32_t *tokens)
 {
-    out->status = batch->step.status;
-    if (out->status != RUNNEL_OK)
-        return;
+    uint32_t n = 0;
+
+    for (const struct rn_batch_out *o = out; o->follows; o -= o->behind)
+        n++;
+    RN_CHECK(n <= RN_PATH_MOST);
+    for (uint32_t i = n; i-- > 0; out -= out->behind)
+        tokens[i] = out->draft;
+    return (struct rn_path){tokens, n};
+}
+
+void rn_draw_row(struct rn_batch *batch, uint32_t i, const float *logits, struct rn_sampler_scratch *scratch)
+{
+    struct rn_batch_out *out = &batch->outs[i];
+    int32_t drafts[RN_PATH_MOST];
+
+    out->status = RUNNEL_OK;
     if (out->keep_logits != NULL)
-        memcpy(out->keep_logits, logits, sampler->context->n_vocab * sizeof *logits);
-    if (!out->sample)
-        return;
-    out->status = rn_sampler_pick(out->sampler, sampler->scratch, logits, out->position + 1, out->want_logprobs,
-                                  out->n_top, &out->pick);
-    if (out->status == RUNNEL_OK)
-        rn_sampler_accept(out->sampler, out->pick.token);
+        memcpy(out->keep_logits, logits, batch->n_vocab * sizeof *logits);
+    if (out->sample)
+        out->status = rn_sampler_pick_behind(out->sampler, path_of(out, drafts), scratch, logits, out->position + 1,
+                                             out->want_logprobs, out->n_top, &out->pick);
 }
 
 /* True when the row computed something else than what the sequence has become. Siblings differ, so one path at most
- * is left of a tree, and it is walked in the order of its positions. */
+ * is left of a tree. */
 static bool is_refuted(const struct rn_batch_out *out)
 {
     const struct rn_batch_out *parent = out - out->behind;
@@ -52,10 +63,12 @@ static void on_step_done(struct rn_actor *self, struct rn_msg *msg)
     struct rn_batch *batch = msg->batch.batch;
 
     for (uint32_t i = 0; i < batch->step.n_outs; i++) {
-        batch->outs[i].refuted = is_refuted(&batch->outs[i]);
-        if (batch->outs[i].refuted)
-            continue;
-        sample(sampler, batch, &batch->outs[i], batch->step.logits + (size_t)i * sampler->context->n_vocab);
+        struct rn_batch_out *out = &batch->outs[i];
+
+        out->status = batch->step.status;
+        out->refuted = is_refuted(out); /* then its draw would be in vain */
+        if (!out->refuted && out->status == RUNNEL_OK)
+            rn_draw_row(batch, i, batch->step.logits + (size_t)i * batch->n_vocab, sampler->scratch);
     }
     for (uint32_t i = 0; i < batch->n_parts; i++)
         pool(sampler, batch, &batch->parts[i]);

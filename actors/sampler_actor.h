@@ -1,12 +1,13 @@
-/* The sampler actor: the logits of a step → one token for each row that wants one. The sampling state
- * of a sequence belongs to its request and comes and goes with the batch; it is told of each token drawn
- * here, since of a sequence with drafts several are. */
+/* The sampler actor: the logits of a step → one token for each row that wants one. The sampling state of a sequence
+ * belongs to its request and comes with the batch; here it is only read. A row of a draft is drawn as the state would
+ * be if the drafts in front of it were true; decode tells the state of those that are. */
 #ifndef RN_ACTORS_SAMPLER_ACTOR_H
 #define RN_ACTORS_SAMPLER_ACTOR_H
 
 #include "actors/runtime/runtime.h"
 #include "sampling/sampler.h"
 
+struct rn_batch;
 struct rn_context;
 
 struct rn_sampler_actor {
@@ -14,6 +15,11 @@ struct rn_sampler_actor {
     const struct rn_context *context;
     struct rn_sampler_scratch *scratch;
 };
+
+/* Draws the token of the step's wanted row `out` from its logits[n_vocab], and keeps those if they are wanted. Writes
+ * that rn_batch_out and the scratch alone and reads of others only what they were composed with: rows may be drawn in
+ * any order, each thread with a scratch of its own. */
+void rn_draw_row(struct rn_batch *batch, uint32_t out, const float *logits, struct rn_sampler_scratch *scratch);
 
 runnel_status rn_sampler_actor_init(struct rn_sampler_actor *sampler, const struct rn_context *context);
 void rn_sampler_actor_fini(struct rn_sampler_actor *sampler);

@@ -121,6 +121,36 @@ uint32_t rn_counts_of(const struct rn_counts *counts, int32_t token)
     return counts->slots[slot] == 0 ? 0 : counts->entries[counts->slots[slot] - 1].count;
 }
 
+/* The place of `token` among the changes; it begins with the count that it has. */
+static struct rn_count *change_of(const struct rn_counts *counts, int32_t token, struct rn_count *changes, uint32_t *n)
+{
+    for (uint32_t i = 0; i < *n; i++)
+        if (changes[i].token == token)
+            return &changes[i];
+    changes[*n] = (struct rn_count){token, rn_counts_of(counts, token)};
+    return &changes[(*n)++];
+}
+
+uint32_t rn_counts_behind(const struct rn_counts *counts, const int32_t *path, uint32_t n_path,
+                          struct rn_count *changes)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < n_path; i++)
+        change_of(counts, path[i], changes, &n)->count++;
+    for (uint32_t i = 0; counts->window > 0 && i < n_path; i++) { /* token i of the path lets this one go */
+        uint64_t at = counts->n_tokens + i;
+
+        if (at < counts->window)
+            continue;
+        at -= counts->window;
+        change_of(counts, at < counts->n_tokens ? counts->ring[at % counts->window] : path[at - counts->n_tokens],
+                  changes, &n)
+            ->count--;
+    }
+    return n;
+}
+
 bool rn_counts_check(const struct rn_counts *counts)
 {
     uint64_t expected = counts->n_tokens, sum = 0, used = 0;

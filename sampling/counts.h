@@ -41,6 +41,11 @@ void rn_counts_add(struct rn_counts *counts, int32_t token);
 /* How often `token` occurs in the window. */
 uint32_t rn_counts_of(const struct rn_counts *counts, int32_t token);
 
+/* If path[n_path] came behind it: each token whose count would be another then, once, with that count, which may be 0
+ * and may be the old one; returns how many, at most 2 n_path, into changes. The counts stay as they are. */
+uint32_t rn_counts_behind(const struct rn_counts *counts, const int32_t *path, uint32_t n_path,
+                          struct rn_count *changes);
+
 /* True when every entry is found through its slot, no slot is left over, and the counts add up. For tests. */
 bool rn_counts_check(const struct rn_counts *counts);
 

@@ -180,25 +180,48 @@ static float narrow(double value)
     return value > FLT_MAX ? FLT_MAX : value < -FLT_MAX ? -FLT_MAX : (float)value;
 }
 
+static float penalised(const runnel_sampling *p, float logit, uint32_t count)
+{
+    double value = (double)logit;
+
+    value = value > 0 ? value / (double)p->repetition_penalty : value * (double)p->repetition_penalty;
+    value -= (double)count * (double)p->frequency_penalty + (double)p->presence_penalty;
+    return narrow(value);
+}
+
+/* Those that have a count as it stands, but for the few whose count the path changes. */
+static void penalise(const struct rn_sampler *s, struct rn_path path, float *out)
+{
+    struct rn_count changes[2 * RN_PATH_MOST];
+    uint32_t n = rn_counts_behind(&s->counts, path.tokens, path.n, changes);
+    float values[2 * RN_PATH_MOST];
+
+    for (uint32_t i = 0; i < n; i++)
+        values[i] = changes[i].count > 0 ? penalised(&s->params, out[changes[i].token], changes[i].count)
+                                         : out[changes[i].token];
+    for (uint32_t i = 0; i < s->counts.n_entries; i++) {
+        const struct rn_count *seen = &s->counts.entries[i];
+
+        out[seen->token] = penalised(&s->params, out[seen->token], seen->count);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        out[changes[i].token] = values[i];
+}
+
 /* The logits after biases and penalties: the caller's own array when there are none. */
-static const float *adjust(const struct rn_sampler *s, struct rn_sampler_scratch *scratch, const float *logits)
+static const float *adjust(const struct rn_sampler *s, struct rn_path path, struct rn_sampler_scratch *scratch,
+                           const float *logits)
 {
     const runnel_sampling *p = &s->params;
     float *out = scratch->adjusted;
 
-    if (p->n_biases == 0 && (!s->penalties || s->counts.n_entries == 0))
+    if (p->n_biases == 0 && (!s->penalties || s->counts.n_entries + path.n == 0))
         return logits;
     memcpy(out, logits, s->n_vocab * sizeof *out);
     for (size_t i = 0; i < p->n_biases; i++)
         out[p->biases[i].token] = narrow((double)out[p->biases[i].token] + (double)p->biases[i].bias);
-    for (uint32_t i = 0; i < s->counts.n_entries; i++) {
-        const struct rn_count *seen = &s->counts.entries[i];
-        double value = (double)out[seen->token];
-
-        value = value > 0 ? value / (double)p->repetition_penalty : value * (double)p->repetition_penalty;
-        value -= (double)seen->count * (double)p->frequency_penalty + (double)p->presence_penalty;
-        out[seen->token] = narrow(value);
-    }
+    if (s->penalties)
+        penalise(s, path, out);
     return out;
 }
 
@@ -367,18 +390,27 @@ static int32_t draw(const struct rn_sampler *s, struct rn_sampler_scratch *kept,
 runnel_status rn_sampler_pick(const struct rn_sampler *s, struct rn_sampler_scratch *scratch, const float *logits,
                               uint64_t position, bool want_logprobs, uint32_t n_top, struct rn_pick *pick)
 {
+    return rn_sampler_pick_behind(s, (struct rn_path){NULL, 0}, scratch, logits, position, want_logprobs, n_top, pick);
+}
+
+runnel_status rn_sampler_pick_behind(const struct rn_sampler *s, struct rn_path path,
+                                     struct rn_sampler_scratch *scratch, const float *logits, uint64_t position,
+                                     bool want_logprobs, uint32_t n_top, struct rn_pick *pick)
+{
     const float *adjusted;
     float raw_best, best;
     uint32_t chunk;
 
-    RN_CHECK(scratch->n_vocab >= s->n_vocab);
+    RN_CHECK(scratch->n_vocab >= s->n_vocab && path.n <= RN_PATH_MOST);
+    for (uint32_t i = 0; i < path.n; i++)
+        RN_CHECK(path.tokens[i] >= 0 && (uint32_t)path.tokens[i] < s->n_vocab);
     pick->token = -1;
     pick->logprob = 0;
     pick->n_top = 0;
     if (scan(logits, s->n_vocab, &raw_best, &chunk) != RUNNEL_OK)
         return RUNNEL_NUMERIC;
     best = raw_best;
-    adjusted = adjust(s, scratch, logits);
+    adjusted = adjust(s, path, scratch, logits);
     if (adjusted != logits && scan(adjusted, s->n_vocab, &best, &chunk) != RUNNEL_OK)
         return RUNNEL_NUMERIC;
     pick->token = s->params.temperature == 0 ? argmax(adjusted, best, chunk)

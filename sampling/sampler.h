@@ -57,6 +57,20 @@ struct rn_pick {
 runnel_status rn_sampler_pick(const struct rn_sampler *sampler, struct rn_sampler_scratch *scratch, const float *logits,
                               uint64_t position, bool want_logprobs, uint32_t n_top, struct rn_pick *pick);
 
+/* The longest path of drafts in front of a pick. */
+#define RN_PATH_MOST RUNNEL_MAX_DRAFTS
+
+/* The same behind a path: drafts of which the state has not been told, at most RN_PATH_MOST, each in [0, n_vocab)
+ * (RN_CHECK). To the bit what is drawn once the state has been told of them. Writes only scratch and pick: picks of one
+ * sequence may be made in any order and by several threads, each with a scratch of its own. */
+struct rn_path {
+    const int32_t *tokens;
+    uint32_t n;
+};
+runnel_status rn_sampler_pick_behind(const struct rn_sampler *sampler, struct rn_path path,
+                                     struct rn_sampler_scratch *scratch, const float *logits, uint64_t position,
+                                     bool want_logprobs, uint32_t n_top, struct rn_pick *pick);
+
 /* What somebody with slightly other logits might pick instead: who guesses another's pick has a second guess. */
 struct rn_second {
     int32_t token; /* not the picked one; -1: there is none */

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "base/rng.h"
@@ -16,6 +17,37 @@ static int32_t clustered(uint64_t *rng, uint32_t n_vocab)
     uint64_t r = rn_splitmix64(rng);
 
     return (int32_t)((r & 1 ? r >> 8 & 15 : (r >> 8 & 15) << 7 | (r >> 20 & 3)) % n_vocab);
+}
+
+#define PATH 16
+
+/* What a path would change, against the history with the path behind it. */
+static void behind_a_path(const struct rn_counts *counts, const int32_t *history, uint32_t n, uint32_t window,
+                          uint32_t n_vocab, uint64_t *rng)
+{
+    struct rn_count changes[2 * PATH];
+    uint32_t n_path = (uint32_t)(rn_splitmix64(rng) % (PATH + 1)), n_changes, first;
+    int32_t whole[TOKENS + PATH];
+
+    memcpy(whole, history, n * sizeof whole[0]);
+    for (uint32_t i = 0; i < n_path; i++)
+        whole[n + i] = clustered(rng, n_vocab);
+    n_changes = rn_counts_behind(counts, whole + n, n_path, changes);
+    assert_true(n_changes <= 2 * n_path);
+    first = window > 0 && n + n_path > window ? n + n_path - window : 0;
+    for (int32_t t = 0; t < (int32_t)n_vocab; t++) {
+        uint32_t expected = 0, found = 0, now = rn_counts_of(counts, t);
+
+        for (uint32_t i = first; i < n + n_path; i++)
+            expected += whole[i] == t;
+        for (uint32_t i = 0; i < n_changes; i++)
+            if (changes[i].token == t) {
+                now = changes[i].count;
+                found++;
+            }
+        assert_int_equal(now, expected);
+        assert_true(found <= 1);
+    }
 }
 
 static void against_history(uint32_t n_vocab, uint32_t window, uint64_t seed)
@@ -44,6 +76,10 @@ static void against_history(uint32_t n_vocab, uint32_t window, uint64_t seed)
         for (uint32_t i = 0; i < counts.n_entries; i++)
             distinct += rn_counts_of(&counts, counts.entries[i].token) == counts.entries[i].count;
         assert_int_equal(distinct, counts.n_entries);
+        if (n + PATH < TOKENS && (n < 24 || n % 16 == 0)) {
+            behind_a_path(&counts, history, n + 1, window, n_vocab, &seed);
+            assert_true(rn_counts_check(&counts));
+        }
     }
     assert_int_equal(rn_heap_bytes(&heap), bytes);
     rn_counts_fini(&counts, &heap);

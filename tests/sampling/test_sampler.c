@@ -405,6 +405,75 @@ static void penalties_by_hand(void **state)
     }
 }
 
+/* Rows behind paths of drafts, drawn from the last to the first: to the bit what is drawn when the state is told of
+ * each token in turn. */
+static void a_path_is_as_good_as_the_past(void **state)
+{
+    static const struct {
+        float temperature, repetition, frequency, presence;
+        uint32_t window;
+    } cases[] = {
+        {1, 1, 0, 0, 0},
+        {0, 1.3f, 0, 0, 0},
+        {0.8f, 1.1f, 0.4f, -0.2f, 0},
+        {0.8f, 1.1f, 0.4f, 0.3f, 1},
+        {1.2f, 1, 0.7f, 0.5f, 5},
+        {1.2f, 0.8f, -0.7f, 0.5f, 11},
+        {0, 1.5f, 0.2f, 0, 20},
+    };
+    const runnel_logit_bias biases[] = {{3, 1.5f}, {7, -INFINITY}};
+    uint64_t rng = 5;
+
+    (void)state;
+    for (uint32_t round = 0; round < 40 * sizeof cases / sizeof cases[0]; round++) {
+        uint32_t c = round % (sizeof cases / sizeof cases[0]), n = 12, n_past = (uint32_t)(rn_splitmix64(&rng) % 16);
+        struct rn_pick told[RN_PATH_MOST + 1], drawn;
+        int32_t path[RN_PATH_MOST];
+        runnel_sampling p = reference_plain();
+        struct rn_sampler_scratch *scratch;
+        struct rn_sampler *before, *after;
+        struct rn_heap heap;
+
+        p.temperature = cases[c].temperature;
+        p.repetition_penalty = cases[c].repetition;
+        p.frequency_penalty = cases[c].frequency;
+        p.presence_penalty = cases[c].presence;
+        p.penalty_tokens = cases[c].window;
+        p.seed = round;
+        p.biases = biases;
+        p.n_biases = round % 2 ? 2 : 0;
+        rn_heap_init(&heap, NULL);
+        before = rn_sampler_new(&heap, &p, n, 64);
+        after = rn_sampler_new(&heap, &p, n, 64);
+        scratch = rn_sampler_scratch_new(&heap, n);
+        for (uint32_t i = 0; i < n_past; i++) {
+            int32_t token = (int32_t)(rn_splitmix64(&rng) % n);
+
+            rn_sampler_accept(before, token);
+            rn_sampler_accept(after, token);
+        }
+        fill(n, &rng);
+        for (uint32_t i = 0; i < RN_PATH_MOST; i++) {
+            path[i] = (int32_t)(rn_splitmix64(&rng) % n);
+            assert_int_equal(rn_sampler_pick(after, scratch, logits, i, true, 3, &told[i]), RUNNEL_OK);
+            rn_sampler_accept(after, path[i]);
+        }
+        assert_int_equal(rn_sampler_pick(after, scratch, logits, RN_PATH_MOST, true, 3, &told[RN_PATH_MOST]),
+                         RUNNEL_OK);
+        for (uint32_t i = RN_PATH_MOST + 1; i-- > 0;) {
+            assert_int_equal(
+                rn_sampler_pick_behind(before, (struct rn_path){path, i}, scratch, logits, i, true, 3, &drawn),
+                RUNNEL_OK);
+            assert_int_equal(drawn.token, told[i].token);
+            assert_memory_equal(&drawn.logprob, &told[i].logprob, sizeof drawn.logprob);
+        }
+        rn_sampler_scratch_free(scratch);
+        rn_sampler_free(before);
+        rn_sampler_free(after);
+        assert_int_equal(rn_heap_blocks(&heap), 0);
+    }
+}
+
 static void not_numbers(void **state)
 {
     const runnel_logit_bias forbid[] = {{0, -INFINITY}, {1, -INFINITY}, {2, -INFINITY}, {3, -INFINITY}};
@@ -579,12 +648,19 @@ static void token_path_allocates_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_against_judge),    cmocka_unit_test(order_is_that_of_a_full_sort),
-        cmocka_unit_test(bands_do_not_overlap),    cmocka_unit_test(greedy_ties),
-        cmocka_unit_test(filters_at_their_ends),   cmocka_unit_test(biases_forbid_and_force),
-        cmocka_unit_test(penalties_by_hand),       cmocka_unit_test(not_numbers),
-        cmocka_unit_test(logprobs_in_closed_form), cmocka_unit_test(picks_do_not_depend_on_the_schedule),
-        cmocka_unit_test(refused_memory),          cmocka_unit_test(token_path_allocates_nothing),
+        cmocka_unit_test(random_against_judge),
+        cmocka_unit_test(order_is_that_of_a_full_sort),
+        cmocka_unit_test(bands_do_not_overlap),
+        cmocka_unit_test(greedy_ties),
+        cmocka_unit_test(filters_at_their_ends),
+        cmocka_unit_test(biases_forbid_and_force),
+        cmocka_unit_test(penalties_by_hand),
+        cmocka_unit_test(not_numbers),
+        cmocka_unit_test(logprobs_in_closed_form),
+        cmocka_unit_test(picks_do_not_depend_on_the_schedule),
+        cmocka_unit_test(refused_memory),
+        cmocka_unit_test(token_path_allocates_nothing),
+        cmocka_unit_test(a_path_is_as_good_as_the_past),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,10 +62,11 @@ void planted_unref(struct rn_block_pool *pool, const uint32_t *blocks, uint32_t 
     }
 }
 
-runnel_status planted_pick(const struct rn_sampler *sampler, struct rn_sampler_scratch *scratch, const float *logits,
-                           uint64_t position, bool want_logprobs, uint32_t n_top, struct rn_pick *pick)
+runnel_status planted_pick(const struct rn_sampler *sampler, struct rn_path path, struct rn_sampler_scratch *scratch,
+                           const float *logits, uint64_t position, bool want_logprobs, uint32_t n_top,
+                           struct rn_pick *pick)
 {
-    runnel_status status = rn_sampler_pick(sampler, scratch, logits, position, want_logprobs, n_top, pick);
+    runnel_status status = rn_sampler_pick_behind(sampler, path, scratch, logits, position, want_logprobs, n_top, pick);
     int32_t token = pick->token;
 
     if (status != RUNNEL_OK)

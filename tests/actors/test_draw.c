@@ -1,0 +1,122 @@
+/* Rows of a step are drawn in any order and by any thread's scratch: the same tokens as one after the other with the
+ * state told of each. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "actors/batch.h"
+#include "actors/sampler_actor.h"
+#include "base/rng.h"
+
+#define VOCAB 9
+#define CHAIN 5
+#define LEAVES 3
+#define ROWS (1 + CHAIN + LEAVES)
+
+/* The row that row i stands behind: a chain, and leaves beside its first drafts. */
+static uint32_t parent_of(uint32_t i)
+{
+    return i <= CHAIN ? i - 1 : i - CHAIN - 1;
+}
+
+static void compose(struct rn_batch *batch, const struct rn_sampler *sampler, uint64_t *rng)
+{
+    for (uint32_t i = 0; i < ROWS; i++) {
+        struct rn_batch_out *out = &batch->outs[i];
+
+        *out = (struct rn_batch_out){.sampler = sampler, .sample = true, .want_logprobs = true, .position = 30};
+        if (i == 0)
+            continue;
+        out->follows = true;
+        out->behind = i - parent_of(i);
+        out->position = batch->outs[parent_of(i)].position + 1;
+        out->draft = (int32_t)(rn_splitmix64(rng) % VOCAB);
+    }
+}
+
+/* What row i draws when a state of its own has been told of all that is in front of it. */
+static struct rn_pick told(struct rn_heap *heap, const runnel_sampling *params, const struct rn_batch *batch,
+                           uint32_t i, const float *logits, const int32_t *past, uint32_t n_past)
+{
+    struct rn_sampler *sampler = rn_sampler_new(heap, params, VOCAB, 64);
+    struct rn_sampler_scratch *scratch = rn_sampler_scratch_new(heap, VOCAB);
+    struct rn_pick pick;
+    int32_t path[ROWS];
+    uint32_t n = 0;
+
+    for (uint32_t t = 0; t < n_past; t++)
+        rn_sampler_accept(sampler, past[t]);
+    for (uint32_t r = i; r > 0; r = parent_of(r))
+        path[n++] = batch->outs[r].draft;
+    while (n-- > 0)
+        rn_sampler_accept(sampler, path[n]);
+    assert_int_equal(rn_sampler_pick(sampler, scratch, logits, batch->outs[i].position + 1, true, 0, &pick), RUNNEL_OK);
+    rn_sampler_scratch_free(scratch);
+    rn_sampler_free(sampler);
+    return pick;
+}
+
+static void rows_in_any_order(void **state)
+{
+    uint64_t rng = 3;
+
+    (void)state;
+    for (uint32_t round = 0; round < 200; round++) {
+        runnel_sampling params = {.temperature = round % 4 ? 1 : 0,
+                                  .top_p = 1,
+                                  .repetition_penalty = 1.2f,
+                                  .frequency_penalty = 0.5f,
+                                  .penalty_tokens = round % 3 * 4,
+                                  .seed = round};
+        float logits[ROWS][VOCAB], kept[ROWS][VOCAB];
+        struct rn_batch_out outs[ROWS];
+        struct rn_batch batch = {.outs = outs, .n_vocab = VOCAB};
+        struct rn_sampler_scratch *scratch[2];
+        struct rn_sampler *sampler;
+        int32_t past[20];
+        uint32_t order[ROWS];
+        struct rn_heap heap;
+
+        rn_heap_init(&heap, NULL);
+        sampler = rn_sampler_new(&heap, &params, VOCAB, 64);
+        for (uint32_t i = 0; i < 2; i++)
+            scratch[i] = rn_sampler_scratch_new(&heap, VOCAB);
+        for (uint32_t i = 0; i < 20; i++)
+            rn_sampler_accept(sampler, past[i] = (int32_t)(rn_splitmix64(&rng) % VOCAB));
+        compose(&batch, sampler, &rng);
+        for (uint32_t i = 0; i < ROWS; i++) {
+            uint32_t other = (uint32_t)(rn_splitmix64(&rng) % (i + 1));
+
+            for (uint32_t v = 0; v < VOCAB; v++)
+                logits[i][v] = (float)(rn_splitmix64(&rng) % 1000) / 250;
+            outs[i].keep_logits = i % 2 ? kept[i] : NULL;
+            order[i] = order[other];
+            order[other] = i;
+        }
+        for (uint32_t i = 0; i < ROWS; i++)
+            rn_draw_row(&batch, order[i], logits[order[i]], scratch[i % 2]);
+        for (uint32_t i = 0; i < ROWS; i++) {
+            struct rn_pick right = told(&heap, &params, &batch, i, logits[i], past, 20);
+
+            assert_int_equal(outs[i].status, RUNNEL_OK);
+            assert_int_equal(outs[i].pick.token, right.token);
+            assert_memory_equal(&outs[i].pick.logprob, &right.logprob, sizeof right.logprob);
+            if (i % 2)
+                assert_memory_equal(kept[i], logits[i], sizeof logits[i]);
+        }
+        for (uint32_t i = 0; i < 2; i++)
+            rn_sampler_scratch_free(scratch[i]);
+        rn_sampler_free(sampler);
+        assert_int_equal(rn_heap_blocks(&heap), 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_in_any_order)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
