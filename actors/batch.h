@@ -1,18 +1,21 @@
 /* A step of the model and all that goes with it: composed by decode, computed by the backend, drawn from by the sampler,
- * and back at decode. One actor at a time has it. */
+ * verified if streams draft in it, and back at decode. One actor at a time has it. */
 #ifndef RN_ACTORS_BATCH_H
 #define RN_ACTORS_BATCH_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "actors/proposal.h"
 #include "model/backend.h"
 #include "runnel.h"
 #include "sampling/sampler.h"
+#include "sampling/step_cost.h"
 
 struct rn_computed_list;
 struct rn_embed;
 struct rn_msg;
+struct rn_news_list;
 struct rn_request;
 struct rn_token_list;
 
@@ -29,6 +32,7 @@ struct rn_batch_out {
     uint32_t behind;    /* ... which is the row so many outs before ... */
     int32_t draft;
     bool refuted;            /* ... and has not */
+    bool accepted;           /* of a step that was verified: its draw is of the sequence */
     struct rn_second second; /* of a draft of the chain: its runner-up, row or not; token -1: none is known */
     uint32_t strayed;        /* of a leaf: the position at whose place it stores; 0: at its own */
     runnel_status status;
@@ -50,15 +54,14 @@ struct rn_batch_part {
     uint32_t n_done;               /* the request's, with this step */
     bool tells_progress, tells_computed, tells_embedding;
     uint32_t n_drafts, n_branches, n_accepted; /* of the chain, runners-up; of all, those that were right */
-    uint32_t leaves;                           /* bit i: the runner-up of the chain's draft i is one of its rows */
-    uint32_t strayed; /* not 0: the last true row is a leaf, with so many rows of the part before it */
-    bool moves;       /* what strayed in the step before is moved */
-    bool by_model;    /* the drafts are the drafter's, not the proposer's */
+    bool strayed;                              /* the last true row is a leaf */
+    bool moves;                                /* what strayed in the step before is moved */
+    bool by_model;                             /* the drafts are the drafter's, not the proposer's */
 };
 
 struct rn_batch {
     struct rn_step step;         /* first; its arrays are those of the other batch too */
-    struct rn_msg *msg;          /* becomes STEP_DONE, then SAMPLED */
+    struct rn_msg *msg;          /* becomes STEP_DONE, then VERIFY or SAMPLED */
     struct rn_batch_out *outs;   /* [limits.max_outs] */
     struct rn_batch_part *parts; /* [limits.max_seqs] */
     uint32_t n_parts;
@@ -71,6 +74,29 @@ struct rn_batch {
     bool waited;                /* for a pass of the drafter: its time says nothing of its cost */
     struct rn_token_list *list; /* for its events */
     struct rn_computed_list *computed;
+
+    /* For the verifier. */
+    bool verifies;                 /* streams that draft are in the step: it goes to the verifier */
+    uint32_t n_running, n_prompts; /* that decode had when it was composed */
+    struct rn_step_cost *cost;     /* decode's, lent with the batch */
+    struct rn_news_list *news;     /* with the step's features for the drafter; NULL: it has none */
+
+    /* And from it. */
+    struct rn_proposal_list proposals;
+    bool holds; /* the next step is held back: PROPOSALS will come */
 };
+
+/* Of `most` rows, those that running sequences may take beside so many prompts. */
+static inline uint32_t rn_batch_share(uint32_t n_prompts, uint32_t most)
+{
+    return n_prompts > 0 ? most - most / 4 : most;
+}
+
+/* The step's time is noted in batch->cost, if it says what rows of answers take. Once for each batch. */
+static inline void rn_batch_note_cost(const struct rn_batch *batch)
+{
+    if (batch->n_answer_rows == batch->step.n_rows && batch->step.status == RUNNEL_OK && !batch->waited)
+        rn_step_cost_note(batch->cost, batch->step.n_rows, (batch->end_ns - batch->begin_ns) / 1000);
+}
 
 #endif

@@ -63,7 +63,7 @@ struct rn_context {
     const struct rn_cold_io *cold_io; /* the cold tier's disk; NULL: the machine's */
     uint32_t cache_places;            /* blocks that a lower tier can have, at most; 0: by its size */
     uint64_t news_us;                 /* between two looks for what others put into lower tiers */
-    struct rn_actor *tokenizer, *tier, *mover, *prefill, *decode, *draft, *sampler, *detokenizer;
+    struct rn_actor *tokenizer, *tier, *mover, *prefill, *decode, *verifier, *draft, *sampler, *detokenizer;
 };
 
 #endif

@@ -6,7 +6,6 @@
 
 #include "actors/context.h"
 #include "actors/decode_batch.h"
-#include "actors/decode_draft.h"
 #include "actors/host/outlet.h"
 #include "actors/note.h"
 #include "base/check.h"
@@ -40,6 +39,18 @@ static void forget_strayed(struct rn_request *request)
     request->strayed = 0;
 }
 
+/* The verifier keeps what it knows of it. */
+static void halt(struct rn_decode *decode, const struct rn_request *request)
+{
+    struct rn_msg *msg;
+
+    if (!request->verified)
+        return;
+    msg = rn_msg_new(decode->actor.runtime, RN_MSG_HALT);
+    msg->stream = (struct rn_pay_stream){request->slot, request->generation, 0};
+    rn_actor_send(decode->context->verifier, msg);
+}
+
 /* Sends a request that is in no list and no step back to the tier. */
 static void give_back(struct rn_decode *decode, struct rn_request *request)
 {
@@ -48,9 +59,8 @@ static void give_back(struct rn_decode *decode, struct rn_request *request)
     decode->credits[request->slot].away = request->stalled;
     request->preempted = request->growing = false;
     forget_strayed(request);
-    rn_draft_share_end(&decode->share, request, false);
-    rn_drafting_end(decode, request);
     free_lane(decode, request);
+    halt(decode, request); /* before it can come again */
     rn_request_send(request, decode->context->tier, RN_MSG_PREEMPTED);
 }
 
@@ -59,10 +69,8 @@ static void let_go(struct rn_decode *decode, struct rn_request *request)
 {
     RN_CHECK(request->outcome != RN_OUTCOME_NONE && !request->in_step);
     forget_strayed(request);
-    rn_draft_share_end(&decode->share, request, true);
-    rn_drafting_end(decode, request);
     free_lane(decode, request);
-    rn_request_send(request, decode->context->detokenizer, RN_MSG_END);
+    rn_request_send(request, request->verified ? decode->context->verifier : decode->context->detokenizer, RN_MSG_END);
 }
 
 static uint32_t find_running(const struct rn_decode *decode, uint32_t slot, uint32_t generation)
@@ -127,9 +135,8 @@ static void on_offer(struct rn_actor *self, struct rn_msg *msg)
     if (credit->generation != request->generation)
         *credit = (struct rn_credit){.generation = request->generation, .n = (int32_t)outlet->window};
     credit->back = false;
+    decode->proposals[request->slot].generation = 0;
     rn_request_push(&decode->prompts, request);
-    rn_draft_share_begin(&decode->share, request);
-    rn_drafting_begin(decode, request);
 }
 
 /* CANCEL, EXPIRE, PREEMPT: of a request that is no longer here. The tier remembers what else it has to know. */
@@ -260,16 +267,6 @@ static void on_computed_back(struct rn_actor *self, struct rn_msg *msg)
     rn_msg_free(self->runtime, msg);
 }
 
-static bool ends_answer(const struct rn_decode *decode, const struct rn_request *request, int32_t token)
-{
-    if (!request->ignore_eos && rn_vocab_is_end(decode->context->vocab, token))
-        return true;
-    for (uint32_t i = 0; i < request->n_stop_tokens; i++)
-        if (request->stop_tokens[i] == token)
-            return true;
-    return false;
-}
-
 /* A drawn token joins its sequence. */
 static void settle_token(struct rn_decode *decode, struct rn_request *request, struct rn_batch_out *out)
 {
@@ -277,7 +274,7 @@ static void settle_token(struct rn_decode *decode, struct rn_request *request, s
     request->tokens[request->n_tokens++] = out->pick.token;
     rn_sampler_accept(request->sampler, out->pick.token);
     out->drawn = true;
-    if (ends_answer(decode, request, out->pick.token)) {
+    if (rn_request_ends_with(request, decode->context->vocab, out->pick.token)) {
         rn_request_end(request, RN_OUTCOME_DONE, RUNNEL_FINISH_STOP);
         return;
     }
@@ -353,35 +350,19 @@ static void settle_computed(const struct rn_decode *decode, struct rn_batch_part
     part->tells_computed = true;
 }
 
-/* What was drawn in the place of the first draft of the chain that was not taken; of those before it, the drafts. */
-static void settle_seconds(struct rn_speculation *speculation, const struct rn_batch_part *part,
-                           const struct rn_batch_out *outs, uint32_t n_right)
-{
-    for (uint32_t i = 1; i <= part->n_drafts && i <= n_right + 1; i++)
-        if (outs[i].second.token >= 0 && outs[i - 1].drawn)
-            rn_speculation_note_second(speculation, outs[i].second.share,
-                                       i > n_right && outs[i - 1].pick.token == outs[i].second.token);
-}
-
+/* For the books. */
 static void settle_drafts(struct rn_batch_part *part, const struct rn_batch_out *outs)
 {
     struct rn_request *request = part->request;
-    struct rn_speculation *speculation = part->by_model ? &request->model_speculation : &request->speculation;
-    uint32_t n_right = 0;
 
     if (part->n_drafts == 0)
         return;
     for (uint32_t i = 1; i < part->n_outs; i++) {
         part->n_accepted += outs[i].drawn;
-        n_right += outs[i].drawn && i <= part->n_drafts;
-        if (outs[i].drawn && outs[i].strayed > 0)
-            part->strayed = i; /* each of its rows has an out */
+        part->strayed |= outs[i].drawn && outs[i].strayed > 0;
     }
     request->n_drafted += part->n_drafts + part->n_branches;
     request->n_accepted += part->n_accepted;
-    rn_speculation_note(speculation, part->n_drafts, n_right);
-    rn_speculation_note_branches(speculation, part->n_branches, part->strayed > 0);
-    settle_seconds(speculation, part, outs, n_right);
 }
 
 /* What the step means for one sequence, as far as the next step depends on it; `outs` are its wanted rows. */
@@ -407,8 +388,6 @@ static void settle_part(struct rn_decode *decode, const struct rn_batch *batch, 
     for (uint32_t i = 0; i < part->n_outs; i++)
         settle_out(decode, &outs[i]);
     settle_drafts(part, outs);
-    if (batch->step.status == RUNNEL_OK)
-        rn_drafting_settle_part(decode, part);
     if (part->prompt)
         settle_computed(decode, part);
     if (request->last_chunk) {
@@ -532,11 +511,10 @@ static void begin_step(struct rn_decode *decode)
     struct rn_backend *backend = decode->context->backend;
     struct rn_batch *batch;
 
-    if (decode->in_flight || decode->free_lists == NULL || decode->free_computed == NULL || rn_drafting_holds(decode) ||
+    if (decode->in_flight || decode->free_lists == NULL || decode->free_computed == NULL || decode->holds ||
         !rn_batch_compose(decode))
         return;
     batch = decode->batch;
-    rn_drafting_step(decode);
     take_list_of(decode, batch);
     decode->in_flight = true;
     batch->msg = rn_msg_new(decode->actor.runtime, RN_MSG_STEP_DONE);
@@ -548,14 +526,42 @@ static void begin_step(struct rn_decode *decode)
     backend->ops->submit_async(backend, &batch->step);
 }
 
+static void take(struct rn_decode *decode, const struct rn_proposal_list *list)
+{
+    for (uint32_t i = 0; i < list->n; i++)
+        decode->proposals[list->items[i].slot] = list->items[i];
+}
+
+/* What the verifier has sent with the batch. */
+static void take_proposals(struct rn_decode *decode, struct rn_batch *batch)
+{
+    take(decode, &batch->proposals);
+    decode->holds = batch->holds;
+    if (batch->news != NULL)
+        decode->news = batch->news;
+    batch->news = NULL;
+}
+
+/* The end of a wait. */
+static void on_proposals(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_decode *decode = decode_of(self);
+
+    take(decode, msg->proposals.list);
+    decode->holds = false;
+    msg->head.kind = RN_MSG_PROPOSALS_BACK;
+    rn_actor_send(decode->context->verifier, msg);
+}
+
 static void settle(struct rn_decode *decode, struct rn_batch *batch)
 {
     struct rn_batch_out *outs = batch->outs;
 
     decode->in_flight = false;
-    rn_drafting_settle(decode);
-    if (batch->n_answer_rows == batch->step.n_rows && batch->step.status == RUNNEL_OK && !batch->waited)
-        rn_step_cost_note(&decode->cost, batch->step.n_rows, (batch->end_ns - batch->begin_ns) / 1000);
+    if (batch->verifies)
+        take_proposals(decode, batch);
+    else
+        rn_batch_note_cost(batch);
     if (!batch->waited)
         rn_pace_note(&decode->pace, batch->n_answer_rows, batch->step.n_rows - batch->n_answer_rows,
                      (batch->end_ns - batch->begin_ns) / 1000);
@@ -590,7 +596,6 @@ static void on_sampled(struct rn_actor *self, struct rn_msg *msg)
     settle(decode, batch);
     decode->batch = &decode->batches[batch == &decode->batches[0]];
     begin_step(decode);
-    rn_drafting_tell(decode);
     tell(decode, batch);
 }
 
@@ -601,20 +606,14 @@ static void flush(struct rn_actor *self)
     if (decode->shortage)
         give_back_stalled(decode);
     begin_step(decode);
-    rn_drafting_tell(decode);
-    if (decode->close != NULL && rn_drafting_close(decode)) {
-        rn_actor_on_close(self, decode->close);
-        decode->close = NULL;
-    }
 }
 
-/* The draft actor may still have a pass under way; its last word comes before this one's. */
 static void on_close(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_decode *decode = decode_of(self);
 
     RN_CHECK(!decode->in_flight && decode->n_running == 0 && decode->prompts.n == 0);
-    decode->close = msg;
+    rn_actor_on_close(self, msg);
 }
 
 static const struct rn_actor_class decode_class = {
@@ -632,8 +631,7 @@ static const struct rn_actor_class decode_class = {
             [RN_MSG_SAMPLED] = on_sampled,
             [RN_MSG_TOKENS_BACK] = on_tokens_back,
             [RN_MSG_COMPUTED_BACK] = on_computed_back,
-            [RN_MSG_NEWS_BACK] = rn_drafting_on_news_back,
-            [RN_MSG_DRAFTS] = rn_drafting_on_drafts,
+            [RN_MSG_PROPOSALS] = on_proposals,
             [RN_MSG_CLOSE] = on_close,
         },
     .flush = flush,
@@ -682,7 +680,9 @@ static runnel_status take_batches(struct rn_decode *decode, struct rn_heap *heap
         batch->n_vocab = decode->context->n_vocab;
         batch->outs = rn_alloc(heap, limits->max_outs, sizeof batch->outs[0]);
         batch->parts = rn_alloc(heap, limits->max_seqs, sizeof batch->parts[0]);
-        good = good && batch->outs != NULL && batch->parts != NULL;
+        batch->proposals.items = rn_alloc(heap, limits->max_seqs, sizeof batch->proposals.items[0]);
+        batch->cost = &decode->cost;
+        good = good && batch->outs != NULL && batch->parts != NULL && batch->proposals.items != NULL;
     }
     good = good && step->rows != NULL && step->seqs != NULL && step->copies != NULL && step->moves != NULL &&
            step->logits != NULL && decode->feature_rows != NULL && decode->parents != NULL && step->features != NULL;
@@ -694,7 +694,6 @@ runnel_status rn_decode_init(struct rn_decode *decode, const struct rn_context *
     struct rn_heap *heap = context->heap;
 
     *decode = (struct rn_decode){.context = context, .cost = *context->cost};
-    rn_draft_share_init(&decode->share, heap);
     rn_pace_init(&decode->pace, context->options->max_slowdown > 0 ? context->options->max_slowdown : RN_PACE_SLOWDOWN);
     for (uint32_t i = 0; i < RN_COMPUTED_LISTS; i++) {
         decode->computed_lists[i].next = decode->free_computed;
@@ -702,14 +701,15 @@ runnel_status rn_decode_init(struct rn_decode *decode, const struct rn_context *
     }
     decode->running = rn_alloc(heap, context->max_streams, sizeof decode->running[0]);
     decode->credits = rn_calloc(heap, context->max_streams, sizeof decode->credits[0]);
-    if (decode->running == NULL || decode->credits == NULL || take_batches(decode, heap) != RUNNEL_OK ||
-        take_lists(decode, heap) != RUNNEL_OK || rn_drafting_init(decode) != RUNNEL_OK) {
+    decode->proposals = rn_calloc(heap, context->max_streams, sizeof decode->proposals[0]);
+    if (decode->running == NULL || decode->credits == NULL || decode->proposals == NULL ||
+        take_batches(decode, heap) != RUNNEL_OK || take_lists(decode, heap) != RUNNEL_OK) {
         rn_decode_fini(decode);
         return RUNNEL_NO_MEMORY;
     }
     rn_actor_init(&decode->actor, context->runtime, &decode_class,
                   (int32_t)(10 * context->max_streams + RN_PREFILL_LANES + RN_PREFILL_SHORTS + RN_TOKEN_LISTS +
-                            RN_COMPUTED_LISTS + RN_NEWS_LISTS + RN_DRAFTS_LISTS + 3));
+                            RN_COMPUTED_LISTS + 4));
     return RUNNEL_OK;
 }
 
@@ -719,9 +719,11 @@ void rn_decode_fini(struct rn_decode *decode)
 
     rn_free(heap, decode->running);
     rn_free(heap, decode->credits);
+    rn_free(heap, decode->proposals);
     for (uint32_t i = 0; i < 2; i++) {
         rn_free(heap, decode->batches[i].outs);
         rn_free(heap, decode->batches[i].parts);
+        rn_free(heap, decode->batches[i].proposals.items);
     }
     rn_free(heap, decode->batches[0].step.rows);
     rn_free(heap, decode->batches[0].step.seqs);
@@ -733,6 +735,4 @@ void rn_decode_fini(struct rn_decode *decode)
     rn_free(heap, decode->feature_rows);
     for (uint32_t i = 0; i < RN_TOKEN_LISTS; i++)
         rn_free(heap, decode->lists[i].items);
-    rn_drafting_fini(decode);
-    rn_draft_share_fini(&decode->share);
 }

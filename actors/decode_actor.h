@@ -5,13 +5,14 @@
  *   OFFER ─▶ prompts ──last chunk──▶ running ──stop, length, cancel──▶ END
  *               └────────── rows ──────┘
  *                            ▼
- *      batch: decode ─▶ backend ─▶ sampler ─▶ decode
+ *      batch: decode ─▶ backend ─▶ sampler ─▶ [verifier ─▶] decode
  *
  * A batch that comes back is taken apart in two goes, so that the device does not wait for the books: first what the
  * next step depends on (tokens, ends, credits, who runs), then that step is submitted, and while it runs the finished
  * one's events, lists and metrics are made and those that have ended let go.
  *
- * A running sequence that has a proposer brings, besides the row of its last token, rows of drafts (proposer.h). The
+ * A running sequence for which the verifier has proposed something brings, besides the row of its last token, rows of
+ * drafts (proposal.h). The
  * sampler draws from each as if the drafts in front of it were true, and they are as long as what was drawn is the next
  * row's draft: so a pass gives one token and one for each draft that was right, each the one that is drawn without
  * drafts. KV of those that were not is
@@ -37,8 +38,6 @@
 #define RN_ACTORS_DECODE_ACTOR_H
 
 #include "actors/batch.h"
-#include "actors/decode_draft.h"
-#include "actors/draft_share.h"
 #include "actors/lists.h"
 #include "actors/pace.h"
 #include "actors/request.h"
@@ -68,12 +67,12 @@ struct rn_decode {
     float *features;            /* [max_rows, row_features]: likewise, but where a drafter reads them */
     struct rn_pace pace;
     struct rn_step_cost cost;
-    struct rn_draft_share share;
+    struct rn_proposal *proposals; /* [max_streams], by slot */
+    struct rn_news_list *news; /* for the features of the next step; NULL: that in flight has it, or none is needed */
     bool in_flight;
+    bool holds;      /* the next step waits for PROPOSALS */
     uint64_t now_us; /* when the batch that is taken apart came back */
-    struct rn_drafting drafting;
-    struct rn_msg *close; /* CLOSE, until the draft actor is quiet */
-    bool shortage;        /* the tier wants back what stalls */
+    bool shortage;   /* the tier wants back what stalls */
     struct rn_token_list lists[RN_TOKEN_LISTS];
     struct rn_token_list *free_lists;
     struct rn_computed_list computed_lists[RN_COMPUTED_LISTS];

@@ -10,9 +10,12 @@
 #include "actors/decode_batch.h"
 
 #include "actors/context.h"
-#include "actors/decode_draft.h"
+#include "actors/drafter.h"
 #include "actors/embed.h"
+#include "base/check.h"
 #include "model/room.h"
+
+#define PROMPT_FEATURES 512u /* of so many positions at its end a drafter reads them */
 
 static int32_t credit_of(const struct rn_decode *decode, const struct rn_request *request)
 {
@@ -37,6 +40,7 @@ static struct rn_batch_part *add_part(struct rn_batch *batch, struct rn_request 
         request->strayed = 0;
     }
     batch->n_parts++;
+    batch->verifies |= request->verified;
     request->in_step = true;
     return part;
 }
@@ -57,6 +61,23 @@ static void add_out(struct rn_batch_out *out, struct rn_request *request, bool s
     out->drawn = out->tells_token = out->tells_logits = false;
 }
 
+static bool is_current(const struct rn_proposal *proposal, const struct rn_request *request)
+{
+    return request->verified && proposal->generation == request->generation;
+}
+
+/* Of a prompt its last positions'. */
+static bool wants_features(const struct rn_decode *decode, const struct rn_batch_part *part, uint32_t position)
+{
+    const struct rn_request *request = part->request;
+    const struct rn_proposal *proposal = &decode->proposals[request->slot];
+
+    if (!part->prompt)
+        return is_current(proposal, request) && proposal->features;
+    return request->verified && request->tells_features &&
+           (request->n_fill < PROMPT_FEATURES || position >= request->n_fill - PROMPT_FEATURES);
+}
+
 /* For the drafter, of the row that is added next. Of a part with candidates all rows are asked, or none: what is wanted
  * may change between them. */
 static void ask_features(struct rn_decode *decode, struct rn_batch_part *part, uint32_t position)
@@ -64,7 +85,7 @@ static void ask_features(struct rn_decode *decode, struct rn_batch_part *part, u
     struct rn_step *step = &decode->batch->step;
     bool follows = !part->prompt && part->n_rows > 0;
 
-    if (follows ? part->n_features == 0 : !rn_drafting_wants_features(decode, part->request, position))
+    if (follows ? part->n_features == 0 : !wants_features(decode, part, position))
         return;
     decode->feature_rows[step->n_features++] = step->n_rows;
     part->n_features++;
@@ -93,11 +114,6 @@ static void add_row(struct rn_decode *decode, struct rn_batch_part *part, bool s
     part->n_done = ++request->n_done;
 }
 
-static bool can_draft(const struct rn_request *request)
-{
-    return request->proposer != NULL || request->draft_model;
-}
-
 /* Where old positions become means the row that ends a chunk stores one, for which there must be room: no draft
  * does. */
 static uint32_t chunk_room(const struct rn_backend_limits *limits, const struct rn_request *request)
@@ -106,14 +122,14 @@ static uint32_t chunk_room(const struct rn_backend_limits *limits, const struct 
 }
 
 /* Besides its last token: each may become an event, and has a position. */
-uint32_t rn_batch_draft_room(const struct rn_decode *decode, const struct rn_request *request)
+static uint32_t draft_room(const struct rn_decode *decode, const struct rn_request *request)
 {
     const struct rn_backend_limits *limits = decode->context->limits;
     uint32_t positions = request->n_blocks * limits->block_tokens - request->n_tokens;
     uint32_t tokens = request->n_limit - request->n_tokens - 1;
     uint32_t credit = (uint32_t)credit_of(decode, request) - 1;
     uint32_t chunk = chunk_room(limits, request);
-    uint32_t room = can_draft(request) ? request->draft_max : 0;
+    uint32_t room = request->draft_max;
 
     room = room < positions ? room : positions;
     room = room < tokens ? room : tokens;
@@ -148,121 +164,30 @@ static struct rn_batch_out *add_candidate(struct rn_decode *decode, struct rn_ba
     return out;
 }
 
-/* How many of the `most` that there are; by whose record. */
-static uint32_t draft_length(const struct rn_decode *decode, struct rn_speculation *speculation, uint32_t most)
+/* What the verifier has proposed, as far as there is room; nothing where the sequence has gone on meanwhile. Behind the
+ * chain its leaves: each stores at a place of its own. None beside prompts, which may have come meanwhile: their chunks
+ * are deeper than a tree may be. */
+static void add_drafts(struct rn_decode *decode, struct rn_batch_part *part)
 {
-    uint32_t n_running = decode->n_running;
-
-    return rn_speculation_length(speculation, &decode->cost, n_running + decode->batch->n_drafts, n_running, most);
-}
-
-static bool is_token(const struct rn_decode *decode, int32_t token)
-{
-    return token >= 0 && (uint32_t)token < decode->context->n_vocab;
-}
-
-static void add_those(struct rn_decode *decode, struct rn_batch_part *part, const int32_t *drafts, uint32_t n)
-{
-    for (uint32_t i = 0; i < n && is_token(decode, drafts[i]); i++, part->n_drafts++)
-        add_candidate(decode, part, drafts[i], i);
-}
-
-/* Could it be a row? One that is the guess itself would be drawn twice. */
-static bool is_second(const struct rn_decode *decode, const struct rn_guesses *guesses, uint32_t i)
-{
-    const struct rn_second *second = &guesses->seconds[i];
-
-    return is_token(decode, second->token) && second->token != guesses->tokens[i] && second->share > 0 &&
-           second->share <= 1;
-}
-
-/* Of the chain that the part has: what each draft's runner-up is, and those that are rows. */
-static void add_seconds(struct rn_decode *decode, struct rn_batch_part *part, const struct rn_guesses *guesses,
-                        uint32_t branches)
-{
+    const struct rn_proposal *proposal = &decode->proposals[part->request->slot];
     struct rn_batch *batch = decode->batch;
-    struct rn_batch_out *chain = &batch->outs[batch->step.n_outs - part->n_drafts];
-    uint32_t place = batch->step.rows[batch->step.n_rows - 1].position; /* a chain's are its positions */
+    uint32_t room, place, branches;
 
-    for (uint32_t i = 0; i < part->n_drafts; i++) {
-        if (!is_second(decode, guesses, i))
-            continue;
-        chain[i].second = guesses->seconds[i];
+    if (!is_current(proposal, part->request) || proposal->first != part->request->n_tokens)
+        return;
+    room = draft_room(decode, part->request);
+    part->by_model = proposal->by_model;
+    for (uint32_t i = 0; i < proposal->n && i < room; i++, part->n_drafts++)
+        add_candidate(decode, part, proposal->tokens[i], i)->second = proposal->seconds[i];
+    place = batch->step.rows[batch->step.n_rows - 1].position; /* a chain's are its positions */
+    branches = decode->prompts.n == 0 ? proposal->branches : 0;
+    for (uint32_t i = 0; i < part->n_drafts && part->n_drafts + part->n_branches < room; i++) {
         if ((branches >> i & 1) == 0)
             continue;
-        add_candidate(decode, part, guesses->seconds[i].token, i)->strayed = ++place;
-        part->leaves |= 1u << i;
+        add_candidate(decode, part, proposal->seconds[i].token, i)->strayed = ++place;
         part->n_branches++;
         batch->n_branches++;
     }
-}
-
-/* Beside a prompt's chunk a row costs all of its time: no leaf is worth that. */
-static bool can_branch(const struct rn_decode *decode, const struct rn_request *request)
-{
-    return decode->context->limits->tree_depth >= RN_DRAFT_MOST && decode->prompts.n == 0 && !request->draft_chain;
-}
-
-static void add_proposed(struct rn_decode *decode, struct rn_batch_part *part, uint32_t room)
-{
-    struct rn_request *request = part->request;
-    int32_t drafts[RN_DRAFT_MOST];
-    uint32_t most, n;
-
-    if (request->proposer == NULL)
-        return;
-    most = draft_length(decode, &request->speculation, room);
-    if (most == 0)
-        return;
-    n = request->proposer->ops->propose(request->proposer, request->tokens, request->n_tokens, most, drafts);
-    add_those(decode, part, drafts, n < most ? n : most);
-}
-
-/* While it rests the steps are counted, whether there are guesses or not. */
-static void add_guessed(struct rn_decode *decode, struct rn_batch_part *part, uint32_t room)
-{
-    struct rn_request *request = part->request;
-    struct rn_speculation *speculation = &request->model_speculation;
-    struct rn_guesses guesses = rn_drafting_guesses(decode, request);
-    bool branches = can_branch(decode, request);
-    float shares[RN_DRAFT_MOST];
-    struct rn_shape shape;
-    uint32_t n;
-
-    if (!request->draft_model)
-        return;
-    n = guesses.n < room ? guesses.n : room;
-    for (uint32_t i = 0; i < n; i++)
-        shares[i] = is_second(decode, &guesses, i) ? guesses.seconds[i].share : 0;
-    shape =
-        rn_speculation_shape(speculation, &decode->cost, decode->n_running + decode->batch->n_drafts, decode->n_running,
-                             speculation->rest > 0 ? room : n, branches ? room : n, branches ? shares : NULL);
-    rn_speculation_share(speculation, &decode->drafting.fund);
-    part->by_model = shape.n_chain > 0;
-    add_those(decode, part, guesses.tokens, shape.n_chain);
-    add_seconds(decode, part, &guesses, shape.branches);
-}
-
-/* Whoever costs nothing comes first. */
-static void add_drafts(struct rn_decode *decode, struct rn_batch_part *part)
-{
-    uint32_t room = rn_batch_draft_room(decode, part->request);
-
-    if (room == 0)
-        return;
-    add_proposed(decode, part, room);
-    if (part->n_drafts == 0)
-        add_guessed(decode, part, room);
-}
-
-bool rn_batch_has_drafts(const struct rn_decode *decode, const struct rn_request *request)
-{
-    struct rn_proposer *proposer = request->proposer;
-    int32_t draft;
-
-    (void)decode;
-    return proposer != NULL && request->speculation.rest == 0 &&
-           proposer->ops->propose(proposer, request->tokens, request->n_tokens, 1, &draft) > 0;
 }
 
 /* Not one that is only waiting for the books of its last step to be let go. */
@@ -274,7 +199,7 @@ static bool goes_on(const struct rn_request *request)
 /* Of `most`, what the running sequences may take. */
 static uint32_t share(const struct rn_decode *decode, uint32_t most)
 {
-    return decode->prompts.n > 0 ? most - most / 4 : most;
+    return rn_batch_share(decode->prompts.n, most);
 }
 
 /* The highest priority below `below` among those that run and the prompts; INT64_MIN: there is none. */
@@ -340,7 +265,7 @@ static void grow(struct rn_decode *decode, struct rn_request *request)
 {
     const struct rn_backend_limits *limits = decode->context->limits;
     uint32_t per_block = limits->block_tokens, needed = 0;
-    uint32_t ahead = per_block + (can_draft(request) ? request->draft_max : 0);
+    uint32_t ahead = per_block + (request->verified ? request->draft_max : 0);
     struct rn_msg *msg;
 
     if (request->n_blocks * per_block - request->n_done < ahead)
@@ -364,7 +289,7 @@ static bool has_block(const struct rn_decode *decode, const struct rn_request *r
             request->n_done / RN_CHUNK / limits->block_tokens < request->n_means);
 }
 
-bool rn_batch_can_step(const struct rn_decode *decode, const struct rn_request *request)
+static bool can_step(const struct rn_decode *decode, const struct rn_request *request)
 {
     return goes_on(request) && credit_of(decode, request) > 0 && has_block(decode, request);
 }
@@ -385,7 +310,7 @@ static void add_running_of(struct rn_decode *decode, int64_t level, uint32_t max
             return;
         decode->cursor = (first + i + 1) % n;
         go_on(decode, request);
-        if (credit_of(decode, request) > 0 && has_block(decode, request)) {
+        if (can_step(decode, request)) {
             struct rn_batch_part *part = add_part(batch, request, false);
 
             add_row(decode, part, true, NULL);
@@ -397,7 +322,7 @@ static void add_running_of(struct rn_decode *decode, int64_t level, uint32_t max
 }
 
 /* No row gives way to a draft. */
-void rn_batch_count_spare(struct rn_decode *decode)
+static void count_spare(struct rn_decode *decode)
 {
     const struct rn_backend_limits *limits = decode->context->limits;
     uint32_t room = share(decode, limits->max_rows < limits->max_outs ? limits->max_rows : limits->max_outs);
@@ -410,7 +335,7 @@ static void add_running(struct rn_decode *decode)
     const struct rn_backend_limits *limits = decode->context->limits;
     uint32_t max_rows = share(decode, limits->max_rows), max_outs = share(decode, limits->max_outs);
 
-    rn_batch_count_spare(decode);
+    count_spare(decode);
     for (int64_t level = next_level(decode, false, INT64_MAX); level > INT64_MIN;
          level = next_level(decode, false, level))
         add_running_of(decode, level, max_rows, max_outs);
@@ -517,17 +442,35 @@ static bool has_early_features(const struct rn_decode *decode)
     return plan != NULL && plan->normed_at > 0;
 }
 
+/* The step writes features for the drafter into the list that will tell of them. */
+static void take_news(struct rn_decode *decode)
+{
+    struct rn_batch *batch = decode->batch;
+
+    batch->step.features = decode->features;
+    if (decode->context->drafter->kind != RN_DRAFTER_FEATURES || !batch->verifies || batch->step.n_features == 0)
+        return;
+    RN_CHECK(decode->news != NULL); /* the verifier sends no batch back without one */
+    batch->step.features = decode->news->features;
+    batch->news = decode->news;
+    decode->news = NULL;
+}
+
 bool rn_batch_compose(struct rn_decode *decode)
 {
     struct rn_batch *batch = decode->batch;
 
     batch->n_parts = batch->n_drafts = batch->n_branches = 0;
-    batch->read_along = false;
+    batch->read_along = batch->verifies = batch->holds = false;
+    batch->n_running = decode->n_running;
+    batch->n_prompts = decode->prompts.n;
+    batch->proposals.n = 0;
     batch->step.early_features = has_early_features(decode);
     batch->step.n_rows = batch->step.n_outs = batch->step.n_copies = batch->step.n_features = batch->step.n_moves = 0;
     add_running(decode);
     add_prompts(decode);
     batch->step.parents = batch->n_branches > 0 ? decode->parents : NULL;
     batch->step.n_seqs = batch->n_parts;
+    take_news(decode);
     return batch->step.n_rows > 0;
 }

@@ -1,4 +1,4 @@
-/* The draft actor: seats, news and what decode is told. How a pass is made is in draft_pass.c. See draft_actor.h. */
+/* The draft actor: seats, news and what the verifier is told. How a pass is made is in draft_pass.c. See draft_actor.h. */
 #include "actors/draft_actor.h"
 
 #include <string.h>
@@ -172,10 +172,10 @@ static void on_news(struct rn_actor *self, struct rn_msg *msg)
         draft->patience_until_us = rn_now_us(draft->context->clock) + list->patience_us;
     }
     msg->head.kind = RN_MSG_NEWS_BACK;
-    rn_actor_send(draft->context->decode, msg);
+    rn_actor_send(draft->context->verifier, msg);
 }
 
-/* ---- What decode is told ---- */
+/* ---- What the verifier is told ---- */
 
 /* Has each of those that wait what it waits for, or has that taken too long? */
 static bool can_answer(const struct rn_draft_actor *draft)
@@ -235,7 +235,7 @@ static void tell(struct rn_draft_actor *draft)
     list->failed = draft->failed;
     msg = rn_msg_new(draft->actor.runtime, RN_MSG_DRAFTS);
     msg->drafts.list = list;
-    rn_actor_send(draft->context->decode, msg);
+    rn_actor_send(draft->context->verifier, msg);
 }
 
 static void on_drafts_back(struct rn_actor *self, struct rn_msg *msg)
@@ -253,7 +253,7 @@ static void on_drafted(struct rn_actor *self, struct rn_msg *msg)
     rn_draft_end_pass(draft_of(self));
 }
 
-/* The closing list is the last thing that decode hears. */
+/* The closing list is the last thing that the verifier hears. */
 static void flush(struct rn_actor *self)
 {
     struct rn_draft_actor *draft = draft_of(self);
@@ -268,7 +268,7 @@ static void flush(struct rn_actor *self)
         draft->last_news = NULL;
         draft->said_last = true;
         msg->head.kind = RN_MSG_NEWS_BACK;
-        rn_actor_send(draft->context->decode, msg);
+        rn_actor_send(draft->context->verifier, msg);
     }
 }
 

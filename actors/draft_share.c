@@ -40,29 +40,29 @@ static struct rn_draft_place *find(struct rn_draft_share *share, const struct rn
     return oldest->store != NULL ? oldest : NULL;
 }
 
-void rn_draft_share_begin(struct rn_draft_share *share, struct rn_request *request)
+uint32_t rn_draft_share_begin(struct rn_draft_share *share, const struct rn_request *request,
+                              struct rn_proposer *proposer)
 {
-    struct rn_draft_place *place = request->draft_share ? find(share, request) : NULL;
+    struct rn_draft_place *place = request->draft_share && proposer != NULL ? find(share, request) : NULL;
 
     if (place == NULL)
-        return;
+        return 0;
     place->used = ++share->clock;
     place->n_users++;
-    request->draft_place = (uint32_t)(place - share->places) + 1;
-    rn_ngram_share(request->proposer, place->store);
+    rn_ngram_share(proposer, place->store);
+    return (uint32_t)(place - share->places) + 1;
 }
 
-void rn_draft_share_end(struct rn_draft_share *share, struct rn_request *request, bool as_whole)
+void rn_draft_share_end(struct rn_draft_share *share, uint32_t place, struct rn_proposer *proposer,
+                        const struct rn_request *request)
 {
-    uint32_t first = request->n_prompt > CONTEXT ? request->n_prompt - CONTEXT : 0;
-    struct rn_draft_place *place;
-
-    if (request->draft_place == 0)
+    if (place == 0)
         return;
-    place = &share->places[request->draft_place - 1];
-    if (as_whole && request->n_tokens > request->n_prompt && !request->suspect)
-        rn_ngram_store_add(place->store, request->tokens + first, request->n_tokens - first);
-    rn_ngram_share(request->proposer, NULL);
-    request->draft_place = 0;
-    place->n_users--;
+    rn_ngram_share(proposer, NULL);
+    share->places[place - 1].n_users--;
+    if (request != NULL && request->n_tokens > request->n_prompt && !request->suspect) {
+        uint32_t first = request->n_prompt > CONTEXT ? request->n_prompt - CONTEXT : 0;
+
+        rn_ngram_store_add(share->places[place - 1].store, request->tokens + first, request->n_tokens - first);
+    }
 }

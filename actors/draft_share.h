@@ -6,7 +6,7 @@
  * Only requests that ask for it read, and only theirs are written; a store is never seen from another tenant or salt,
  * and has memory of its own, so that no speed tells one what another has asked. At most RN_DRAFT_SHARES stores, made
  * when they are wanted: of more tenants the one that was longest without a request begins anew; while all are in use, a
- * request has none. Decode's; memory is taken when a request comes, not while it runs. */
+ * request has none. The verifier's; memory is taken when a request comes, not while it runs. */
 #ifndef RN_ACTORS_DRAFT_SHARE_H
 #define RN_ACTORS_DRAFT_SHARE_H
 
@@ -29,8 +29,13 @@ struct rn_draft_share {
 void rn_draft_share_init(struct rn_draft_share *share, struct rn_heap *heap);
 void rn_draft_share_fini(struct rn_draft_share *share);
 
-/* A request comes; goes, as a whole (its answer is added) or for a while. Of one that shares nothing: nothing. */
-void rn_draft_share_begin(struct rn_draft_share *share, struct rn_request *request);
-void rn_draft_share_end(struct rn_draft_share *share, struct rn_request *request, bool as_whole);
+/* A request comes: the place of its store, counted from 1, into which its proposer looks now; 0: it shares nothing, or
+ * there is none. */
+uint32_t rn_draft_share_begin(struct rn_draft_share *share, const struct rn_request *request,
+                              struct rn_proposer *proposer);
+
+/* It has ended, and its answer is added; request NULL: it goes for a while. place 0: nothing. */
+void rn_draft_share_end(struct rn_draft_share *share, uint32_t place, struct rn_proposer *proposer,
+                        const struct rn_request *request);
 
 #endif

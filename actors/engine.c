@@ -45,11 +45,11 @@ static runnel_status read_options(const runnel_engine_options *given, runnel_eng
 
 /* Messages that can exist at once: per stream the request's, a cancel on its four edges, an expiry likewise, two of a
  * wait for lower tiers, two
- * credits on two, stop and end, and of lease, preemption and return two each, since those of the slot's last stream
+ * credits on two, stop and end, and of lease, preemption, halt and return two each, since those of the slot's last stream
  * may be under way; three per session; and what models and the engine need. */
 static uint32_t message_bound(const struct runnel_engine *engine)
 {
-    return 24 * engine->max_streams + 3 * engine->max_sessions + RN_MAX_MODELS * (2 * RN_MODEL_ACTORS + 26 + RN_MOVES) +
+    return 26 * engine->max_streams + 3 * engine->max_sessions + RN_MAX_MODELS * (2 * RN_MODEL_ACTORS + 27 + RN_MOVES) +
            17;
 }
 

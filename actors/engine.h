@@ -25,6 +25,7 @@
 #include "actors/session_slot.h"
 #include "actors/tier_actor.h"
 #include "actors/tokenizer_actor.h"
+#include "actors/verifier_actor.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "mailbox/gate.h"
@@ -123,6 +124,7 @@ struct runnel_model {
     struct rn_mover mover;
     struct rn_prefill prefill;
     struct rn_decode decode;
+    struct rn_verifier verifier;
     struct rn_draft_actor draft;
     struct rn_sampler_actor sampler;
     struct rn_detokenizer detokenizer;

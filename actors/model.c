@@ -232,6 +232,7 @@ static void fill_context(struct runnel_model *model, struct rn_metrics *metrics)
     context->mover = &model->mover.actor;
     context->prefill = &model->prefill.actor;
     context->decode = &model->decode.actor;
+    context->verifier = &model->verifier.actor;
     context->draft = &model->draft.actor;
     context->sampler = &model->sampler.actor;
     context->detokenizer = &model->detokenizer.actor;
@@ -242,7 +243,7 @@ static void name_actors(struct runnel_model *model)
 {
     struct rn_actor *actors[RN_MODEL_ACTORS] = {&model->tokenizer.actor,   &model->tier.actor,  &model->prefill.actor,
                                                 &model->decode.actor,      &model->draft.actor, &model->sampler.actor,
-                                                &model->detokenizer.actor, &model->mover.actor};
+                                                &model->detokenizer.actor, &model->mover.actor, &model->verifier.actor};
 
     for (uint32_t i = 0; i < RN_MODEL_ACTORS; i++)
         actors[i]->model = model->context.metrics->name;
@@ -269,8 +270,11 @@ runnel_status rn_model_start(struct runnel_model *model, runnel_error *error)
     rn_prefill_init(&model->prefill, context);
     if (rn_decode_init(&model->decode, context) != RUNNEL_OK)
         goto fail_mover;
-    if (rn_draft_actor_init(&model->draft, context) != RUNNEL_OK)
+    if (rn_verifier_init(&model->verifier, context) != RUNNEL_OK)
         goto fail_decode;
+    model->decode.news = rn_verifier_first_list(&model->verifier);
+    if (rn_draft_actor_init(&model->draft, context) != RUNNEL_OK)
+        goto fail_verifier;
     if (rn_sampler_actor_init(&model->sampler, context) != RUNNEL_OK)
         goto fail_draft;
     name_actors(model);
@@ -279,6 +283,8 @@ runnel_status rn_model_start(struct runnel_model *model, runnel_error *error)
     return RUNNEL_OK;
 fail_draft:
     rn_draft_actor_fini(&model->draft);
+fail_verifier:
+    rn_verifier_fini(&model->verifier);
 fail_decode:
     rn_decode_fini(&model->decode);
 fail_mover:
@@ -296,6 +302,7 @@ static void stop_actors(struct runnel_model *model)
 {
     rn_sampler_actor_fini(&model->sampler);
     rn_draft_actor_fini(&model->draft);
+    rn_verifier_fini(&model->verifier);
     rn_decode_fini(&model->decode);
     rn_tier_fini(&model->tier);
     rn_mover_fini(&model->mover);

@@ -197,7 +197,7 @@ void rn_note_step_begun(const struct rn_decode *decode, struct rn_batch *batch)
 {
     batch->begin_ns = rn_now_ns(decode->context->clock);
     rn_counter_add(&decode->context->times->verify_begin_ns, (int64_t)batch->begin_ns);
-    batch->waited = decode->drafting.drafter != NULL && !decode->drafting.drafter->concurrent &&
+    batch->waited = decode->context->drafter->kind != RN_DRAFTER_NONE && !decode->context->drafter->concurrent &&
                     rn_counter_get(&decode->context->times->passes_in_flight) > 0;
 }
 
@@ -313,7 +313,7 @@ static void count_drafts(struct rn_metrics *metrics, const struct rn_batch *batc
         accepted[part->n_accepted]++;
         n_accepted += part->n_accepted;
         n += part->n_drafts > 0;
-        n_right += part->strayed > 0;
+        n_right += part->strayed;
     }
     rn_metrics_count(metrics, RN_COUNT_DRAFTED, batch->n_drafts);
     rn_metrics_count(metrics, RN_COUNT_ACCEPTED, n_accepted);

@@ -49,7 +49,7 @@ static void offer(struct rn_prefill *prefill)
         }
         rn_turns_served(&prefill->waiting, request);
         take_lane(prefill, request, lane);
-        rn_request_send(request, prefill->context->decode, RN_MSG_OFFER);
+        rn_request_send(request, prefill->context->verifier, RN_MSG_OFFER);
     }
 }
 
@@ -72,7 +72,7 @@ static void on_wish(struct rn_actor *self, struct rn_msg *msg)
     uint32_t kind = msg->head.kind;
 
     if (request == NULL) {
-        rn_actor_send(prefill->context->decode, msg); /* behind its OFFER */
+        rn_actor_send(prefill->context->verifier, msg); /* behind its OFFER */
         return;
     }
     rn_msg_free(self->runtime, msg);

@@ -1,11 +1,12 @@
 /* Every message between actors: one X-macro. It makes the enum, the names for the trace, the size
  * assertion and docs/MESSAGES.md (tests/actors/print_messages.c).
  *
- * The way of a request: host → router → tokenizer → tier → prefill → decode ⇄ backend → sampler →
- * decode → detokenizer → tier → router, while pieces go detokenizer → token ring → host. A request
+ * The way of a request: host → router → tokenizer → tier → prefill → verifier → decode ⇄ backend → sampler →
+ * decode → detokenizer → tier → router, while pieces go detokenizer → token ring → host. One that drafts passes the
+ * verifier at its end, too, and a step with such streams comes to it between sampler and decode. A request
  * object moves: it has exactly one owner at a time. CANCEL, STOPPED and CREDIT carry a stream's slot and
  * generation. CANCEL passes the tokenizer by and meets the request at the tier or follows it from there,
- * tier → prefill → decode, always behind it: whoever owns the request ends it, and at the tier one that
+ * tier → prefill → verifier → decode, always behind it: whoever owns the request ends it, and at the tier one that
  * comes too early waits for it. So a CANCEL goes no further than its request has gone, and none of an
  * older stream of the slot can be behind a newer one's request: that bounds it. EXPIRE and PREEMPT go the same way.
  *
@@ -30,6 +31,7 @@ struct rn_computed_list;
 struct rn_session_job;
 struct rn_news_list;
 struct rn_drafts_list;
+struct rn_proposal_list;
 struct rn_move;
 struct runnel_model;
 
@@ -74,6 +76,9 @@ struct rn_pay_news {
 struct rn_pay_drafts {
     struct rn_drafts_list *list; /* moves with the message */
 };
+struct rn_pay_proposals {
+    struct rn_proposal_list *list; /* moves with the message */
+};
 #define RN_LEASE_BLOCKS 2 /* leased ahead of need */
 struct rn_pay_grant {
     uint32_t slot, generation;
@@ -98,7 +103,7 @@ struct rn_pay_none {
 #define RN_MESSAGES(X)                                                                                                 \
     X(SUBMIT, request, "host", "router", "S",                                                                          \
       "A request that runnel_generate accepted; the router enters it in its directory")                                \
-    X(CANCEL, stream, "host, router, tier, prefill", "router, tier, prefill, decode", "2 S",                           \
+    X(CANCEL, stream, "host, router, tier, prefill, verifier", "router, tier, prefill, verifier, decode", "2 S",       \
       "Ends the stream wherever its request is")                                                                       \
     X(CREDIT, stream, "host, router", "router, decode", "2 S", "The host has consumed n events of the stream")         \
     X(SESSION_NEW, session, "host, router, tokenizer", "router, tokenizer, tier", "N",                                 \
@@ -121,35 +126,43 @@ struct rn_pay_none {
       "Blocks to carry down or up, or to forget; or it stays until there is news; the mover owns the move")            \
     X(MOVED, move, "mover", "tier", "moves", "What came of it; the tier owns the move again")                          \
     X(PREFILL, request, "tier", "prefill", "S", "Blocks are leased; the prefill actor owns the request")               \
-    X(OFFER, request, "prefill", "decode", "lanes and shorts",                                                         \
-      "A prompt whose turn it is; decode owns the request until it ends")                                              \
+    X(OFFER, request, "prefill, verifier", "verifier, decode", "lanes and shorts",                                     \
+      "A prompt whose turn it is; the verifier begins a lane if it drafts, then decode owns the request")              \
     X(LANE_FREE, lanes, "decode", "prefill", "lanes and shorts",                                                       \
       "Prompts are computed, or gone; as many may be offered")                                                         \
     X(STEP_DONE, batch, "backend", "sampler", "1", "A forward pass is done; the sampler owns the batch")               \
-    X(SAMPLED, batch, "sampler", "decode", "1", "Each wanted row has its token; decode owns the batch again")          \
+    X(VERIFY, batch, "sampler", "verifier", "1",                                                                       \
+      "Likewise, of a step with streams that draft; the verifier owns the batch")                                      \
+    X(SAMPLED, batch, "sampler, verifier", "decode", "1",                                                              \
+      "Each wanted row has its token, and what was verified its proposals; decode owns the batch again")               \
+    X(PROPOSALS, proposals, "verifier", "decode", "1",                                                                 \
+      "Guesses for which decode has held its step back; decode owns the list")                                         \
+    X(PROPOSALS_BACK, proposals, "decode", "verifier", "1", "Decode has taken them; the verifier owns the list again") \
+    X(HALT, stream, "decode", "verifier", "S", "The request goes back to the tier: its lane waits for it")             \
     X(TOKENS, tokens, "decode", "detokenizer", "token lists", "The events of one step; the detokenizer owns the list") \
     X(TOKENS_BACK, tokens, "detokenizer", "decode", "token lists", "The list is empty; decode owns it again")          \
     X(COMPUTED, computed, "decode", "tier", "computed lists",                                                          \
       "Prompts whose next blocks are full and computed; the tier owns the list")                                       \
     X(COMPUTED_BACK, computed, "tier", "decode", "computed lists",                                                     \
       "The tier has published them; decode owns the list again")                                                       \
-    X(NEWS, news, "decode", "draft", "news lists",                                                                     \
+    X(NEWS, news, "verifier", "draft", "news lists",                                                                   \
       "What streams that draft have now, what they want, or their end; the draft actor owns the list")                 \
-    X(NEWS_BACK, news, "draft", "decode", "news lists", "The draft actor has taken it in; decode owns the list again") \
+    X(NEWS_BACK, news, "draft", "verifier", "news lists",                                                              \
+      "The draft actor has taken it in; the verifier owns the list again")                                             \
     X(DRAFTED, none, "drafter's backend", "draft", "1", "A pass of the drafter is done")                               \
-    X(DRAFTS, drafts, "draft", "decode", "drafts lists", "Guesses of what follows; decode owns the list")              \
-    X(DRAFTS_BACK, drafts, "decode", "draft", "drafts lists",                                                          \
-      "Decode has taken them; the draft actor owns the list again")                                                    \
-    X(STOPPED, stream, "detokenizer, decode, tier, prefill", "decode, tier, prefill", "S",                             \
+    X(DRAFTS, drafts, "draft", "verifier", "drafts lists", "Guesses of what follows; the verifier owns the list")      \
+    X(DRAFTS_BACK, drafts, "verifier", "draft", "drafts lists",                                                        \
+      "The verifier has taken them; the draft actor owns the list again")                                              \
+    X(STOPPED, stream, "detokenizer, decode, tier, prefill, verifier", "decode, tier, prefill, verifier", "S",         \
       "A stop string was found: no more tokens are needed; follows a preempted request")                               \
     X(TICK, none, "runtime", "router", "1", "The time that was set with rn_runtime_alarm has come")                    \
-    X(EXPIRE, stream, "router, tier, prefill", "tier, prefill, decode", "2 S",                                         \
+    X(EXPIRE, stream, "router, tier, prefill, verifier", "tier, prefill, verifier, decode", "2 S",                     \
       "The stream's deadline has passed: its request fails wherever it is")                                            \
     X(CACHE_DUE, stream, "router", "tier", "2 S", "The stream has waited for lower tiers as long as it wanted")        \
     X(GROW, stream, "decode", "tier", "S", "The sequence nears the end of its lease and wants n more blocks")          \
     X(GRANT, grant, "tier", "decode", "S", "n blocks for the sequence")                                                \
     X(UNGRANT, grant, "decode", "tier", "S", "The sequence has gone meanwhile; the tier takes them back")              \
-    X(PREEMPT, stream, "tier, prefill", "prefill, decode", "2 S",                                                      \
+    X(PREEMPT, stream, "tier, prefill, verifier", "prefill, verifier, decode", "2 S",                                  \
       "Its blocks are needed by another: whoever owns the request sends it back")                                      \
     X(PREEMPTED, request, "prefill, decode", "tier", "S",                                                              \
       "The request comes back with what it has; the tier owns it again")                                               \
@@ -157,7 +170,7 @@ struct rn_pay_none {
     X(SHORT, shortage, "tier", "decode", "1",                                                                          \
       "From now on, or no longer, sequences whose readers are behind are given back")                                  \
     X(SHORT_BACK, shortage, "decode", "tier", "1", "Heard; those that stall now have been given back")                 \
-    X(END, request, "router, tier, prefill, decode", "detokenizer", "S",                                               \
+    X(END, request, "router, tier, prefill, decode, verifier", "verifier, detokenizer", "S",                           \
       "The request has its outcome; the detokenizer completes the text")                                               \
     X(RETIRE, request, "detokenizer", "tier", "S",                                                                     \
       "Blocks go back or stay with the session; the tier frees the request")                                           \
@@ -187,6 +200,7 @@ struct rn_msg {
         struct rn_pay_computed computed;
         struct rn_pay_news news;
         struct rn_pay_drafts drafts;
+        struct rn_pay_proposals proposals;
         struct rn_pay_grant grant;
         struct rn_pay_shortage shortage;
         struct rn_pay_lanes lanes;

@@ -76,6 +76,16 @@ void rn_request_end_by(struct rn_request *request, uint32_t message_kind)
         rn_request_fail(request, RUNNEL_TIMEOUT, "the deadline of %u ms has passed", request->deadline_ms);
 }
 
+bool rn_request_ends_with(const struct rn_request *request, const struct rn_vocab *vocab, int32_t token)
+{
+    if (!request->ignore_eos && rn_vocab_is_end(vocab, token))
+        return true;
+    for (uint32_t i = 0; i < request->n_stop_tokens; i++)
+        if (request->stop_tokens[i] == token)
+            return true;
+    return false;
+}
+
 void rn_request_unqueue(struct rn_request *request)
 {
     rn_counter_add(&request->context->totals->queued_tokens, -(int64_t)request->n_queued);

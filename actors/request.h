@@ -10,10 +10,10 @@
 #include "runnel.h"
 #include "sampling/proposer.h"
 #include "sampling/sampler.h"
-#include "sampling/speculate.h"
 
 struct rn_context;
 struct rn_actor;
+struct rn_vocab;
 struct rn_answer;
 struct rn_session_job;
 struct rn_chat;
@@ -69,11 +69,10 @@ struct rn_request {
     struct rn_sampler *sampler;
     float *logits; /* [n_logits_rows][n_vocab]: the outlet's, lent under the stream's credits */
     uint32_t n_logits_rows;
-    struct rn_proposer *proposer; /* NULL: none that guesses its next tokens from what it has */
+    struct rn_proposer *proposer; /* NULL: none that guesses its next tokens from what it has, or the verifier has it */
     bool draft_model;             /* the drafter that was loaded with the model guesses for it */
     uint32_t draft_max;
-    bool draft_share;       /* the proposer reads its tenant's other answers, and its own becomes one ... */
-    uint32_t draft_place;   /* ... in this place of decode's, counted from 1; 0: none */
+    bool draft_share;       /* the proposer reads its tenant's other answers, and its own becomes one */
     struct rn_embed *embed; /* NULL: it generates */
 
     /* The sequence. */
@@ -99,16 +98,18 @@ struct rn_request {
     uint32_t copy_from; /* a block */
     uint32_t copy_at;   /* index of blocks */
 
+    /* The verifier's: set on the way to decode. */
+    bool verified;       /* it drafts: steps with its rows go through the verifier, and its end, too */
+    bool tells_features; /* a drafter reads those of its prompt's end */
+
     /* Decode's. */
-    bool in_step;                      /* its rows are in the step in flight */
-    bool last_chunk;                   /* that step computes the end of the prompt */
-    enum rn_lane lane;                 /* while its prompt is computed */
-    bool growing;                      /* it has asked for more blocks */
-    bool preempted;                    /* it goes back to the tier as soon as no step reads it */
-    bool resumed;                      /* it was preempted once: what is done only once has been done */
-    bool stalled;                      /* it went back because its reader is behind: it waits until that has read on */
-    struct rn_speculation speculation; /* of the proposer ... */
-    struct rn_speculation model_speculation; /* ... and of the drafter */
+    bool in_step;      /* its rows are in the step in flight */
+    bool last_chunk;   /* that step computes the end of the prompt */
+    enum rn_lane lane; /* while its prompt is computed */
+    bool growing;      /* it has asked for more blocks */
+    bool preempted;    /* it goes back to the tier as soon as no step reads it */
+    bool resumed;      /* it was preempted once: what is done only once has been done */
+    bool stalled;      /* it went back because its reader is behind: it waits until that has read on */
     uint64_t n_drafted, n_accepted;
     uint32_t strayed; /* not 0: what position n_done - 1 has stored lies at the place of this one still */
     bool draft_chain; /* no runners-up */
@@ -145,6 +146,9 @@ void rn_request_send(struct rn_request *request, struct rn_actor *to, uint32_t m
 
 /* Ends it as a CANCEL, EXPIRE or STOPPED message asks. */
 void rn_request_end_by(struct rn_request *request, uint32_t message_kind);
+
+/* Does its answer end with this token: one of the vocabulary's ends that it does not ignore, or of its own? */
+bool rn_request_ends_with(const struct rn_request *request, const struct rn_vocab *vocab, int32_t token);
 
 /* True when its deadline has passed. */
 static inline bool rn_request_is_late(const struct rn_request *request, uint64_t now_us)

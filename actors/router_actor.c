@@ -20,15 +20,15 @@ static struct rn_routed *model_of(struct rn_router *router, const struct rn_pay_
 }
 
 /* One actor after the other, so that nothing that one had to send on can come behind the CLOSE of the next. What could
- * still be sent when no request is left are forwarded wishes, prefill → decode, and answers to what the tier had sent,
+ * still be sent when no request is left are forwarded wishes, prefill → verifier → decode, and answers to what the tier had sent,
  * decode → tier: so the tier is last, but for the mover, which
  * answers what the tier has sent. False: all are gone. */
 static bool close_next_actor(struct rn_router *router, struct rn_routed *model)
 {
     const struct rn_context *context = model->context;
-    struct rn_actor *actors[RN_MODEL_ACTORS] = {context->tokenizer, context->prefill, context->decode,
-                                                context->draft,     context->sampler, context->detokenizer,
-                                                context->tier,      context->mover};
+    struct rn_actor *actors[RN_MODEL_ACTORS] = {context->tokenizer,   context->prefill, context->verifier,
+                                                context->decode,      context->draft,   context->sampler,
+                                                context->detokenizer, context->tier,    context->mover};
     struct rn_msg *msg;
 
     if (model->n_gone == RN_MODEL_ACTORS)

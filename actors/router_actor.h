@@ -9,7 +9,7 @@
 
 struct rn_context;
 
-#define RN_MODEL_ACTORS 8
+#define RN_MODEL_ACTORS 9
 
 /* The router's part of a model. */
 struct rn_routed {

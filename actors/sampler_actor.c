@@ -34,8 +34,7 @@ void rn_draw_row(struct rn_batch *batch, uint32_t i, const float *logits, struct
                                              out->want_logprobs, out->n_top, &out->pick);
 }
 
-/* True when the row computed something else than what the sequence has become. Siblings differ, so one path at most
- * is left of a tree. */
+/* True when the row computed something else than what the sequence has become: nobody needs its draw. */
 static bool is_refuted(const struct rn_batch_out *out)
 {
     const struct rn_batch_out *parent = out - out->behind;
@@ -72,8 +71,8 @@ static void on_step_done(struct rn_actor *self, struct rn_msg *msg)
     }
     for (uint32_t i = 0; i < batch->n_parts; i++)
         pool(sampler, batch, &batch->parts[i]);
-    msg->head.kind = RN_MSG_SAMPLED;
-    rn_actor_send(sampler->context->decode, msg);
+    msg->head.kind = batch->verifies ? RN_MSG_VERIFY : RN_MSG_SAMPLED;
+    rn_actor_send(batch->verifies ? sampler->context->verifier : sampler->context->decode, msg);
 }
 
 static const struct rn_actor_class sampler_class = {

@@ -6,15 +6,15 @@
 #define DRAFT_SMOOTHING 0.0833f /* of the newest draft: the last dozen or so count */
 #define FIRST_ACCEPTANCE 0.6f   /* taken for granted, with the weight of three drafts */
 #define FIRST_SEEN 3u
-#define FIRST_PURSE 0.6f /* tokens */
-#define GRANT 0.010f     /* or so many for each token that is to come ... */
-#define GRANT_MOST 1.5f  /* ... up to this: an answer may end long before its limit */
-#define INCOME 0.003f    /* for each step */
-#define MOST_PURSE 4.0f  /* no past luck pays for more */
-#define CREDIT 0.004f    /* for each token that is to come ... */
-#define CREDIT_MOST 0.6f /* ... up to this */
-#define ENOUGH 0.4f      /* for a trial of a few drafts */
-#define FUND_MOST 2.0f   /* no past luck pays for many */
+#define FIRST_BUDGET 0.6f /* tokens */
+#define GRANT 0.010f      /* or so many for each token that is to come ... */
+#define GRANT_MOST 1.5f   /* ... up to this: an answer may end long before its limit */
+#define INCOME 0.003f     /* for each step */
+#define MOST_BUDGET 4.0f  /* no past luck pays for more */
+#define CREDIT 0.004f     /* for each token that is to come ... */
+#define CREDIT_MOST 0.6f  /* ... up to this */
+#define ENOUGH 0.4f       /* for a trial of a few drafts */
+#define FUND_MOST 2.0f    /* no past luck pays for many */
 #define FIRST_PAUSE 16u
 #define MOST_PAUSE 256u
 #define TRIAL 3u            /* drafts of a trial */
@@ -33,7 +33,7 @@ void rn_speculation_init(struct rn_speculation *speculation)
     *speculation = (struct rn_speculation){.acceptance = FIRST_ACCEPTANCE,
                                            .first = FIRST_ACCEPTANCE,
                                            .later = FIRST_ACCEPTANCE,
-                                           .purse = FIRST_PURSE,
+                                           .budget = FIRST_BUDGET,
                                            .seen = FIRST_SEEN,
                                            .seen_first = FIRST_SEEN,
                                            .seen_later = FIRST_SEEN,
@@ -44,16 +44,16 @@ void rn_speculation_init(struct rn_speculation *speculation)
 
 void rn_speculation_grant(struct rn_speculation *speculation, uint64_t n_tokens)
 {
-    float purse = GRANT * (float)n_tokens, credit = CREDIT * (float)n_tokens;
+    float budget = GRANT * (float)n_tokens, credit = CREDIT * (float)n_tokens;
 
-    purse = purse < GRANT_MOST ? purse : GRANT_MOST;
-    speculation->purse = purse > FIRST_PURSE ? purse : FIRST_PURSE;
+    budget = budget < GRANT_MOST ? budget : GRANT_MOST;
+    speculation->budget = budget > FIRST_BUDGET ? budget : FIRST_BUDGET;
     speculation->credit = credit < CREDIT_MOST ? credit : CREDIT_MOST;
 }
 
 void rn_speculation_share(struct rn_speculation *speculation, float *fund)
 {
-    float loan = ENOUGH - speculation->purse;
+    float loan = ENOUGH - speculation->budget;
 
     *fund += speculation->surplus;
     *fund = *fund < FUND_MOST ? *fund : FUND_MOST;
@@ -62,7 +62,7 @@ void rn_speculation_share(struct rn_speculation *speculation, float *fund)
     loan = loan < *fund ? loan : *fund;
     if (speculation->trial == 0 || loan <= 0)
         return;
-    speculation->purse += loan;
+    speculation->budget += loan;
     speculation->credit -= loan;
     *fund -= loan;
 }
@@ -190,7 +190,7 @@ static struct rn_shape shape_of(struct choice choice, uint32_t rows)
 /* As many as are wanted, or as half of the money pays for, so that a wrong guess does not end it; one for all of it. */
 static uint32_t affordable(const struct rn_speculation *speculation, const struct step *step, uint32_t wanted)
 {
-    while (wanted > 0 && price_of(step, wanted) > speculation->purse * (wanted > 1 ? 0.5f : 1))
+    while (wanted > 0 && price_of(step, wanted) > speculation->budget * (wanted > 1 ? 0.5f : 1))
         wanted--;
     return wanted;
 }
@@ -214,11 +214,11 @@ static void pay(struct rn_speculation *speculation, const struct rn_step_cost *c
 {
     const struct step step = step_of(cost, speculation->n_rows, speculation->n_streams, speculation->tokens);
 
-    speculation->purse -= price_of(&step, speculation->n_drafted);
-    speculation->purse += INCOME;
-    if (speculation->purse > MOST_PURSE) {
-        speculation->surplus += speculation->purse - MOST_PURSE;
-        speculation->purse = MOST_PURSE;
+    speculation->budget -= price_of(&step, speculation->n_drafted);
+    speculation->budget += INCOME;
+    if (speculation->budget > MOST_BUDGET) {
+        speculation->surplus += speculation->budget - MOST_BUDGET;
+        speculation->budget = MOST_BUDGET;
     }
     speculation->n_drafted = 0;
 }
@@ -289,7 +289,7 @@ void rn_speculation_note(struct rn_speculation *speculation, uint32_t n_drafted,
         else
             learn(&speculation->later, &speculation->seen_later, i < n_accepted);
     }
-    speculation->purse += (float)n_accepted;
+    speculation->budget += (float)n_accepted;
     speculation->n_drafted = n_drafted;
     speculation->trial = 0;
     if (n_accepted == n_drafted)
@@ -299,7 +299,7 @@ void rn_speculation_note(struct rn_speculation *speculation, uint32_t n_drafted,
 void rn_speculation_note_branches(struct rn_speculation *speculation, uint32_t n_branches, bool right)
 {
     speculation->n_drafted += n_branches;
-    speculation->purse += right ? 1 : 0;
+    speculation->budget += right ? 1 : 0;
 }
 
 /* Both sums shrink together once there are enough: a share of recent ones. */

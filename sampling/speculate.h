@@ -21,8 +21,8 @@
  * the runner-up was a row or not: f is how often it was the token, over the sum of what was told. A row more goes to
  * whichever is worth more, the next draft (a b^k) or a runner-up of one that is taken (a b^(i-2) f share(i)).
  *
- * What is measured may be wrong, and drafts are dear before it is. So a sequence keeps a purse, in tokens of its own:
- * drafts cost their price, t (c(r + k) - c(r)) / c(r), and each that was right gives one token back. The purse begins
+ * What is measured may be wrong, and drafts are dear before it is. So a sequence keeps a budget, in tokens of its own:
+ * drafts cost their price, t (c(r + k) - c(r)) / c(r), and each that was right gives one token back. The budget begins
  * with a token or so, grows by little with each step, and drafts for which there is no money are not made; nor
  * steps that are much larger than all that were measured. What all its drafts have cost in vain is therefore bounded by
  * what it began with and that growth, whoever proposes.
@@ -36,7 +36,7 @@
  * few drafts again: acceptance changes along a text.
  *
  * A short answer whose first drafts are wrong has no money for a second try, however good the proposer is elsewhere. So
- * what is earned beyond what a purse holds goes into a fund of the proposer's, and who is to try again and has nothing
+ * what is earned beyond what a budget holds goes into a fund of the proposer's, and who is to try again and has nothing
  * borrows from it, little and once: 0.004 of its tokens. Nothing is lent that was not earned before, so that all
  * sequences together never lose by it; and one that loses its loan too has lost 0.017 of its tokens at most.
  *
@@ -55,7 +55,7 @@
 struct rn_speculation {
     float acceptance;                      /* of all drafts that were looked at */
     float first, later;                    /* of the first of a pass; of the others */
-    float purse;                           /* tokens */
+    float budget;                          /* tokens */
     uint32_t seen, seen_first, seen_later; /* how many these shares stand for, up to a few */
     uint32_t rest;                         /* steps without drafts still to come */
     uint32_t pause;                        /* how long the next rest is */
@@ -64,7 +64,7 @@ struct rn_speculation {
     uint32_t n_streams;         /* ... its streams ... */
     float tokens;               /* ... and what it was worth */
     float seconds, shares;      /* runners-up that were the token, and how many were expected: the last ones */
-    float surplus;              /* what was earned and did not fit into the purse */
+    float surplus;              /* what was earned and did not fit into the budget */
     float credit;               /* what it may still borrow */
 };
 

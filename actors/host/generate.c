@@ -200,10 +200,6 @@ static runnel_status make_proposer(const runnel_model *model, const runnel_reque
     if (request->draft == RUNNEL_DRAFT_NONE)
         return RUNNEL_OK;
     r->draft_max = request->draft_max > 0 ? request->draft_max : RN_DRAFT_DEFAULT;
-    rn_speculation_init(&r->speculation);
-    rn_speculation_init(&r->model_speculation);
-    rn_speculation_grant(&r->speculation, request->max_tokens < 0 ? most : (uint64_t)request->max_tokens);
-    rn_speculation_grant(&r->model_speculation, request->max_tokens < 0 ? most : (uint64_t)request->max_tokens);
     r->draft_model = (request->draft & RUNNEL_DRAFT_MODEL) != 0;
     r->draft_share = request->draft_share != 0;
     r->draft_chain = request->draft_chain != 0;

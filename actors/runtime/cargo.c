@@ -5,6 +5,7 @@
 #include "actors/drafter.h"
 #include "actors/lists.h"
 #include "actors/move.h"
+#include "actors/proposal.h"
 #include "actors/request.h"
 
 #ifdef RN_WITH_ASAN
@@ -15,6 +16,7 @@ enum {
     CARGO_computed = sizeof(struct rn_computed_list),
     CARGO_news = sizeof(struct rn_news_list),
     CARGO_drafts = sizeof(struct rn_drafts_list),
+    CARGO_proposals = sizeof(struct rn_proposal_list),
     CARGO_move = sizeof(struct rn_move),
     CARGO_job = 0, /* the tier has it in a list all the while */
     CARGO_batch = sizeof(struct rn_batch),

@@ -156,7 +156,7 @@ static void run_actors(void)
 {
     while (rn_runtime_runnable(&engine->runtime) > 0) {
         rn_runtime_step(&engine->runtime, 0, RN_ACTOR_BATCH);
-        assert_true(rn_draft_actor_check(&model->draft));
+        assert_true(rn_draft_actor_check(&model->draft) && rn_verifier_check(&model->verifier));
     }
 }
 
@@ -434,7 +434,7 @@ static void lies_change_nothing(void **state)
             assert_true(step());
             for (uint32_t k = 0; k < STREAMS; k++)
                 for (uint32_t l = 0; l < RN_GUESS_LINES; l++)
-                    lie(&model->decode.drafting.lanes[k].lines[l], &random);
+                    lie(&model->verifier.lanes[k].lines[l], &random);
         }
         for (uint32_t k = 0; k < STREAMS; k++)
             told_assert_text(&told[k], &alphabet, SALT, 10 + k, 150);

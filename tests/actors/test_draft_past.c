@@ -100,7 +100,7 @@ static void run_actors(void)
 {
     while (rn_runtime_runnable(&engine->runtime) > 0) {
         rn_runtime_step(&engine->runtime, 0, RN_ACTOR_BATCH);
-        assert_true(rn_draft_actor_check(&model->draft));
+        assert_true(rn_draft_actor_check(&model->draft) && rn_verifier_check(&model->verifier));
     }
 }
 

@@ -24,7 +24,7 @@ static struct {
     } steps[TOKENS];
 } seen;
 
-/* From a position on the stream rests, from a later one on its purse is empty. */
+/* From a position on the stream rests, from a later one on its budget is spent. */
 static void watch(const struct rn_step *step)
 {
     struct rn_request *request = seen.model->decode.n_running == 1 ? seen.model->decode.running[0] : NULL;
@@ -32,15 +32,15 @@ static void watch(const struct rn_step *step)
 
     if (request == NULL || seen.n == TOKENS)
         return;
-    speculation = &request->model_speculation;
+    speculation = &seen.model->verifier.lanes[request->slot].model;
     seen.steps[seen.n].rest = speculation->rest;
     seen.steps[seen.n].n_features = step->n_features;
     seen.steps[seen.n].n_rows = step->n_rows;
     seen.steps[seen.n++].n_done = request->n_done - request->n_prompt;
     if (request->n_done - request->n_prompt < POOR_AT) {
-        speculation->purse = 4;
+        speculation->budget = 4;
     } else {
-        speculation->purse = -100;
+        speculation->budget = -100;
         speculation->rest = 0;
     }
     if (request->n_done - request->n_prompt < REST_AT)

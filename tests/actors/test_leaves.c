@@ -1,7 +1,7 @@
 /* Heads and prediction layers whose runners-up are leaves of trees, in closed form. The oracle model's features are
  * what a row has come to, and its heads go on from those: so whatever is guessed, and what is guessed second, follows
- * from the text alone, as far as each layer was given the features of the rows that were right. Everything that decode
- * is told is compared with that, by up to three layers, one stream and many. One thread, logical time. */
+ * from the text alone, as far as each layer was given the features of the rows that were right. Everything that the
+ * verifier is told is compared with that, by up to three layers, one stream and many. One thread, logical time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -103,12 +103,12 @@ static void stop(void)
         manual_oracle_free(layers[l]);
 }
 
-/* ---- What decode has been told ---- */
+/* ---- What the verifier has been told ---- */
 
 /* Behind the text before the first guess each is what a head holds likeliest there, and second. */
 static void check_line(const struct rn_request *request)
 {
-    const struct rn_draft_lane *lane = &model->decode.drafting.lanes[request->slot];
+    const struct rn_verifier_lane *lane = &model->verifier.lanes[request->slot];
     const struct rn_guess_line *line = &lane->lines[0];
     struct oracle_chain chain;
 
@@ -133,7 +133,7 @@ static void run_actors(void)
 {
     while (rn_runtime_runnable(&engine->runtime) > 0) {
         rn_runtime_step(&engine->runtime, 0, RN_ACTOR_BATCH);
-        assert_true(rn_draft_actor_check(&model->draft));
+        assert_true(rn_draft_actor_check(&model->draft) && rn_verifier_check(&model->verifier));
         for (uint32_t i = 0; i < model->decode.n_running; i++)
             check_line(model->decode.running[i]);
     }

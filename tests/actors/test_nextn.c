@@ -52,8 +52,10 @@ static runnel_model *restless;
 static void keep_awake(void)
 {
     for (uint32_t i = 0; restless != NULL && i < restless->decode.n_running; i++) {
-        restless->decode.running[i]->model_speculation.rest = 0;
-        restless->decode.running[i]->model_speculation.purse = 4;
+        struct rn_speculation *record = &restless->verifier.lanes[restless->decode.running[i]->slot].model;
+
+        record->rest = 0;
+        record->budget = 4;
     }
 }
 

@@ -226,7 +226,7 @@ static uint32_t length_at(float acceptance, const struct rn_step_cost *cost, uin
 
     rn_speculation_init(&s);
     s.acceptance = s.first = s.later = acceptance;
-    s.purse = 8; /* enough for all */
+    s.budget = 8; /* enough for all */
     return rn_speculation_length(&s, cost, n_streams, n_streams, 8);
 }
 
@@ -295,7 +295,7 @@ static void shape_is_the_best_of_all(void **state)
 
             rn_speculation_init(&s);
             s.acceptance = s.first = s.later = (float)percent / 100;
-            s.purse = 100;
+            s.budget = 100;
             s.seen = 64;
             shape = rn_speculation_shape(&s, &cost, 1, 1, 6, 8, second_shares);
             for (uint32_t k = 0; k <= 6; k++)
@@ -341,9 +341,9 @@ static void shares_are_measured(void **state)
         }
 }
 
-/* What is spent in vain is bounded by the purse: 0.6 tokens and 0.3 percent of the steps. Rows that cost nothing may
+/* What is spent in vain is bounded by the budget: 0.6 tokens and 0.3 percent of the steps. Rows that cost nothing may
  * always be tried; where nothing is known nothing is. */
-static void purse_bounds_what_is_lost(void **state)
+static void budget_bounds_what_is_lost(void **state)
 {
     struct rn_step_cost dear = line(1000, 1000), free_rows = line(1000, 0), none = {.us = {0}};
     struct rn_speculation s;
@@ -511,7 +511,7 @@ int main(void)
         cmocka_unit_test(store_is_bounded),
         cmocka_unit_test(longer_match_wins),
         cmocka_unit_test(length_follows_cost),
-        cmocka_unit_test(purse_bounds_what_is_lost),
+        cmocka_unit_test(budget_bounds_what_is_lost),
         cmocka_unit_test(never_much_below_plain),
         cmocka_unit_test(shape_is_the_best_of_all),
         cmocka_unit_test(shares_are_measured),

@@ -256,6 +256,7 @@ static uint32_t slot_of(const struct rn_msg *msg)
     case RN_MSG_GROW:
     case RN_MSG_PREEMPT:
     case RN_MSG_READY:
+    case RN_MSG_HALT:
         return msg->stream.slot;
     case RN_MSG_GRANT:
     case RN_MSG_UNGRANT:

@@ -79,9 +79,10 @@ void sim_encourage(struct sim *sim, const struct oracle *oracle)
             (oracle->limits.tree_depth == 0 && !model->quick))
             continue;
         for (uint32_t i = 0; i < model->handle->decode.n_running; i++) {
-            struct rn_speculation *speculation = &model->handle->decode.running[i]->model_speculation;
+            uint32_t slot = model->handle->decode.running[i]->slot;
+            struct rn_speculation *speculation = &model->handle->verifier.lanes[slot].model;
 
-            speculation->purse = 4;
+            speculation->budget = 4;
             speculation->seen = 64;
             speculation->rest = 0;
         }
@@ -132,6 +133,20 @@ static const struct rn_request *request_of(const struct rn_decode *decode, const
     return NULL;
 }
 
+/* The verifier knows what was drawn before decode does, and the draft actor no more than that. */
+static void check_tokens(struct sim *sim, const struct rn_verifier_lane *lane, const struct rn_seat *seat,
+                         const struct rn_request *request)
+{
+    uint32_t n = lane->n_tokens < request->n_tokens ? lane->n_tokens : request->n_tokens;
+
+    if (lane->generation != seat->generation || memcmp(lane->tokens, request->tokens, n * sizeof lane->tokens[0]) != 0)
+        sim_fail(sim, "the verifier takes other tokens for those of slot %u", seat->slot);
+    else if (seat->n_known > 0 &&
+             (seat->base + seat->n_known > lane->n_tokens ||
+              memcmp(seat->tokens, lane->tokens + seat->base, seat->n_known * sizeof seat->tokens[0]) != 0))
+        sim_fail(sim, "the drafter takes other tokens for those of slot %u", seat->slot);
+}
+
 void sim_check_drafter(struct sim *sim, uint32_t index)
 {
     const struct sim_model *model = &sim->models[index];
@@ -143,10 +158,8 @@ void sim_check_drafter(struct sim *sim, uint32_t index)
 
         if (seat->generation == 0 || seat->state == RN_DRAFTS_OFF || seat->ended)
             continue;
-        if (request != NULL && seat->n_known > 0 &&
-            (seat->base + seat->n_known > request->n_tokens ||
-             memcmp(seat->tokens, request->tokens + seat->base, seat->n_known * sizeof seat->tokens[0]) != 0))
-            sim_fail(sim, "the drafter takes other tokens for those of slot %u", seat->slot);
+        if (request != NULL)
+            check_tokens(sim, &model->handle->verifier.lanes[seat->slot], seat, request);
         if (draft->drafter->kind != RN_DRAFTER_TOKENS)
             continue; /* a head's row says nothing of the tokens before it */
         check_kv(sim, model, seat, false);

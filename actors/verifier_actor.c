@@ -1,0 +1,667 @@
+/* The verifier: walking a step's chains and trees, choosing the next step's, lanes. What the draft actor is told is in
+ * verifier_news.c, when a step is held back in verifier_wait.c. See verifier_actor.h. */
+#include "actors/verifier_actor.h"
+
+#include <string.h>
+
+#include "actors/batch.h"
+#include "actors/context.h"
+#include "actors/lists.h"
+#include "base/check.h"
+#include "model/room.h"
+
+#define LEAD 4u /* steps of a rest, the last ones, whose features are wanted: a head needs little of the past */
+
+static struct rn_verifier *verifier_of(struct rn_actor *actor)
+{
+    return (struct rn_verifier *)actor;
+}
+
+static struct rn_verifier_lane *find(const struct rn_verifier *verifier, uint32_t slot, uint32_t generation)
+{
+    struct rn_verifier_lane *lane = &verifier->lanes[slot];
+
+    return lane->here && lane->generation == generation ? lane : NULL;
+}
+
+struct rn_verifier_lane *rn_verifier_lane_of(const struct rn_verifier *verifier, const struct rn_verified *stream)
+{
+    return find(verifier, stream->slot, stream->generation);
+}
+
+static bool reads_features(const struct rn_verifier *verifier)
+{
+    return verifier->drafter != NULL && verifier->drafter->kind == RN_DRAFTER_FEATURES;
+}
+
+/* ---- Guesses ---- */
+
+/* What is left of the line behind the stream's tokens. */
+static struct rn_guesses rest_of(const struct rn_guess_line *line, const struct rn_verifier_lane *lane)
+{
+    struct rn_guesses none = {0};
+    uint32_t n;
+
+    if (line->first > lane->n_tokens || line->first + line->n <= lane->n_tokens)
+        return none;
+    n = lane->n_tokens - line->first;
+    if (n > 0 && memcmp(line->guesses, lane->tokens + line->first, n * sizeof line->guesses[0]) != 0)
+        return none;
+    return (struct rn_guesses){line->n - n, line->guesses + n, line->seconds + n};
+}
+
+struct rn_guesses rn_verifier_guesses(const struct rn_verifier_lane *lane)
+{
+    struct rn_guesses guesses = {0};
+
+    if (!lane->begun)
+        return guesses;
+    for (uint32_t i = 0; i < RN_GUESS_LINES && guesses.n == 0; i++)
+        guesses = rest_of(&lane->lines[i], lane);
+    return guesses;
+}
+
+static void take_guesses(struct rn_verifier *verifier, const struct rn_drafts *item)
+{
+    struct rn_verifier_lane *lane = &verifier->lanes[item->slot];
+
+    if (lane->generation != item->generation || !lane->begun)
+        return;
+    lane->state = item->state;
+    lane->read_us += item->read_us;
+    memcpy(lane->lines, item->lines, sizeof lane->lines);
+}
+
+/* ---- Choosing the next step's drafts ---- */
+
+/* Where old positions become means the row that ends a chunk stores one, for which there must be room: no draft
+ * does. */
+static uint32_t chunk_room(const struct rn_backend_limits *limits, const struct rn_verifier_lane *lane)
+{
+    return limits->mean_window == 0 ? UINT32_MAX : RN_CHUNK - 1 - lane->n_tokens % RN_CHUNK;
+}
+
+uint32_t rn_verifier_room(const struct rn_verifier *verifier, const struct rn_verifier_lane *lane)
+{
+    uint32_t tokens = lane->n_limit - lane->n_tokens - 1;
+    uint32_t chunk = chunk_room(verifier->context->limits, lane);
+    uint32_t room = lane->draft_max < tokens ? lane->draft_max : tokens;
+
+    room = room < chunk ? room : chunk;
+    return room < verifier->n_spare ? room : verifier->n_spare;
+}
+
+static bool is_token(const struct rn_verifier *verifier, int32_t token)
+{
+    return token >= 0 && (uint32_t)token < verifier->context->n_vocab;
+}
+
+/* Could it be a row? One that is the guess itself would be drawn twice. */
+static bool is_second(const struct rn_verifier *verifier, const struct rn_guesses *guesses, uint32_t i)
+{
+    const struct rn_second *second = &guesses->seconds[i];
+
+    return is_token(verifier, second->token) && second->token != guesses->tokens[i] && second->share > 0 &&
+           second->share <= 1;
+}
+
+static void put_chain(const struct rn_verifier *verifier, struct rn_proposal *p, const int32_t *tokens, uint32_t n)
+{
+    for (p->n = 0; p->n < n && is_token(verifier, tokens[p->n]); p->n++) {
+        p->tokens[p->n] = tokens[p->n];
+        p->seconds[p->n] = (struct rn_second){.token = -1};
+    }
+}
+
+/* From the text itself. */
+static void propose_own(const struct rn_verifier *verifier, struct rn_verifier_lane *lane, uint32_t room,
+                        struct rn_proposal *p)
+{
+    int32_t drafts[RN_DRAFT_MOST];
+    uint32_t most, n;
+
+    if (lane->proposer == NULL)
+        return;
+    most = rn_speculation_length(&lane->own, &verifier->cost, verifier->n_running + verifier->n_drafts,
+                                 verifier->n_running, room);
+    if (most == 0)
+        return;
+    n = lane->proposer->ops->propose(lane->proposer, lane->tokens, lane->n_tokens, most, drafts);
+    put_chain(verifier, p, drafts, n < most ? n : most);
+}
+
+/* Beside a prompt's chunk a row costs all of its time: no leaf is worth that. */
+static bool can_branch(const struct rn_verifier *verifier, const struct rn_verifier_lane *lane)
+{
+    return verifier->context->limits->tree_depth >= RN_DRAFT_MOST && verifier->n_prompts == 0 && !lane->draft_chain;
+}
+
+/* While it rests the steps are counted, whether there are guesses or not. */
+static void propose_guesses(struct rn_verifier *verifier, struct rn_verifier_lane *lane, uint32_t room,
+                            struct rn_proposal *p)
+{
+    struct rn_guesses guesses = rn_verifier_guesses(lane);
+    bool branches = can_branch(verifier, lane);
+    float shares[RN_DRAFT_MOST];
+    struct rn_shape shape;
+    uint32_t n = guesses.n < room ? guesses.n : room;
+
+    if (!lane->draft_model)
+        return;
+    for (uint32_t i = 0; i < n; i++)
+        shares[i] = is_second(verifier, &guesses, i) ? guesses.seconds[i].share : 0;
+    shape = rn_speculation_shape(&lane->model, &verifier->cost, verifier->n_running + verifier->n_drafts,
+                                 verifier->n_running, lane->model.rest > 0 ? room : n, branches ? room : n,
+                                 branches ? shares : NULL);
+    rn_speculation_share(&lane->model, &verifier->fund);
+    p->by_model = shape.n_chain > 0;
+    put_chain(verifier, p, guesses.tokens, shape.n_chain);
+    for (uint32_t i = 0; i < p->n; i++) {
+        if (!is_second(verifier, &guesses, i))
+            continue;
+        p->seconds[i] = guesses.seconds[i];
+        p->branches |= shape.branches & 1u << i;
+    }
+}
+
+/* It will not draft for a while: it rests, or its budget does not pay for a pass that the step waits for. */
+static bool is_at_rest(const struct rn_verifier *verifier, const struct rn_verifier_lane *lane)
+{
+    float step_us = rn_step_cost_of(&verifier->cost, verifier->n_running);
+
+    if (lane->model.rest > 0)
+        return lane->model.rest > LEAD;
+    return !verifier->drafter->concurrent && step_us > 0 && lane->model.budget * step_us < (float)verifier->pass_us;
+}
+
+/* Whoever costs nothing comes first. */
+static void propose(struct rn_verifier *verifier, const struct rn_verified *stream, struct rn_verifier_lane *lane,
+                    struct rn_proposal *p)
+{
+    uint32_t room = rn_verifier_room(verifier, lane), n;
+
+    p->slot = stream->slot;
+    p->generation = stream->generation;
+    p->first = lane->n_tokens;
+    p->n = p->branches = 0;
+    p->by_model = false;
+    p->features = reads_features(verifier) && lane->begun && !is_at_rest(verifier, lane);
+    if (room == 0)
+        return;
+    propose_own(verifier, lane, room, p);
+    if (p->n == 0)
+        propose_guesses(verifier, lane, room, p);
+    n = p->n + (uint32_t)__builtin_popcount(p->branches);
+    verifier->n_drafts += n;
+    verifier->n_spare -= n;
+}
+
+/* What the draft actor is to know of the stream while the next step runs. */
+static void plan_lane(struct rn_verifier *verifier, const struct rn_verified *stream, struct rn_verifier_lane *lane,
+                      const struct rn_proposal *p)
+{
+    if (!lane->begun) {
+        if (!stream->prompt)
+            rn_verifier_begin_drafts(verifier, stream->slot);
+        return;
+    }
+    lane->flying = !stream->prompt;
+    lane->n_flying = p != NULL ? p->n : 0;
+    lane->leaves = p != NULL ? p->branches : 0;
+    lane->want = lane->model.rest > 0 ? 0 : lane->draft_max;
+    lane->waits = lane->waited = false;
+    if (lane->read_us > 0)
+        rn_verifier_pay_reading(verifier, lane);
+    /* one that takes turns needs to know nothing while nobody waits, once it is through with the past */
+    lane->changed |= verifier->drafter->concurrent || lane->state != RN_DRAFTS_READY || verifier->pass_us == 0;
+}
+
+static uint64_t expected_end_us(const struct rn_verifier *verifier)
+{
+    uint32_t n_rows = verifier->n_running + verifier->n_drafts + verifier->n_prompt_rows;
+    float takes_us = n_rows > 0 ? rn_step_cost_of(&verifier->cost, n_rows) : 0;
+
+    return takes_us > 0 ? rn_now_us(verifier->context->clock) + (uint64_t)takes_us : 0;
+}
+
+/* Of each stream of the next step, in the order of its rows: who has paid for a wait is to take what came of it. */
+static void choose(struct rn_verifier *verifier, struct rn_proposal_list *list)
+{
+    uint32_t at = 0;
+
+    for (uint32_t i = 0; i < verifier->n_next; i++) {
+        struct rn_verifier_lane *lane = rn_verifier_lane_of(verifier, &verifier->next[i]);
+
+        if (lane != NULL && !verifier->next[i].prompt)
+            propose(verifier, &verifier->next[i], lane, &list->items[list->n++]);
+    }
+    rn_verifier_pay_wait(verifier);
+    for (uint32_t i = 0; i < verifier->n_next; i++) {
+        struct rn_verifier_lane *lane = rn_verifier_lane_of(verifier, &verifier->next[i]);
+        bool proposed = lane != NULL && !verifier->next[i].prompt;
+
+        if (lane != NULL)
+            plan_lane(verifier, &verifier->next[i], lane, proposed ? &list->items[at] : NULL);
+        at += proposed;
+    }
+    verifier->ends_us = expected_end_us(verifier);
+}
+
+/* ---- Verifying a step ---- */
+
+/* What has come of a part. */
+struct walk {
+    uint32_t n_accepted; /* of its drafts */
+    uint32_t n_right;    /* of them, those of the chain */
+    uint32_t strayed;    /* not 0: the last is a leaf, with so many rows of the part before it */
+    bool ended;
+};
+
+/* Siblings differ, so one path at most is left of a tree, and it is walked in the order of its positions. The request
+ * is decode's: what is read of it stays as it is while a step has its rows. */
+static struct walk walk_part(const struct rn_verifier *verifier, struct rn_verifier_lane *lane,
+                             const struct rn_batch_part *part, struct rn_batch_out *outs)
+{
+    const struct rn_request *request = part->request;
+    uint32_t n_tokens = request->n_tokens;
+    struct walk walk = {.ended = part->last && request->n_fill >= request->n_limit};
+
+    for (uint32_t i = 0; i < part->n_outs; i++) {
+        struct rn_batch_out *out = &outs[i];
+
+        out->accepted = !out->refuted && !walk.ended && out->status == RUNNEL_OK;
+        walk.ended |= !out->refuted && out->status != RUNNEL_OK;
+        if (!out->accepted || !out->sample)
+            continue;
+        walk.n_accepted += out->follows;
+        walk.n_right += out->follows && i <= part->n_drafts;
+        if (out->strayed > 0)
+            walk.strayed = i; /* each of its rows has an out */
+        if (lane != NULL && n_tokens < lane->n_limit)
+            lane->tokens[lane->n_tokens++] = out->pick.token;
+        walk.ended |=
+            rn_request_ends_with(request, verifier->context->vocab, out->pick.token) || ++n_tokens >= request->n_limit;
+    }
+    return walk;
+}
+
+/* What was drawn in the place of the first draft of the chain that was not taken; of those before it, the drafts. */
+static void note_seconds(struct rn_speculation *record, const struct rn_batch_part *part,
+                         const struct rn_batch_out *outs, uint32_t n_right)
+{
+    for (uint32_t i = 1; i <= part->n_drafts && i <= n_right + 1; i++)
+        if (outs[i].second.token >= 0 && outs[i - 1].accepted)
+            rn_speculation_note_second(record, outs[i].second.share,
+                                       i > n_right && outs[i - 1].pick.token == outs[i].second.token);
+}
+
+static void learn(struct rn_verifier_lane *lane, const struct rn_batch_part *part, const struct rn_batch_out *outs,
+                  const struct walk *walk)
+{
+    struct rn_speculation *record = part->by_model ? &lane->model : &lane->own;
+
+    if (part->n_drafts == 0)
+        return;
+    rn_speculation_note(record, part->n_drafts, walk->n_right);
+    rn_speculation_note_branches(record, part->n_branches, walk->strayed > 0);
+    note_seconds(record, part, outs, walk->n_right);
+}
+
+/* The step's features of the part belong to the next news. */
+static void take_features(struct rn_verifier_lane *lane, const struct rn_batch_part *part, const struct walk *walk)
+{
+    lane->n_positions = part->prompt ? part->n_features : 1 + walk->n_accepted;
+    lane->features_at = part->prompt ? part->n_done - part->n_features : part->n_done - 1;
+    lane->features = part->features;
+    lane->strayed = walk->strayed; /* each of its rows has features */
+    lane->changed = true;
+}
+
+static void verify_part(struct rn_verifier *verifier, const struct rn_batch *batch, const struct rn_batch_part *part,
+                        struct rn_batch_out *outs)
+{
+    const struct rn_request *request = part->request;
+    struct rn_verifier_lane *lane = request->verified ? find(verifier, request->slot, request->generation) : NULL;
+    struct walk walk = walk_part(verifier, lane, part, outs);
+    bool ended = walk.ended || batch->step.status != RUNNEL_OK;
+
+    verifier->n_running += part->last && !ended;
+    verifier->n_running -= !part->prompt && ended;
+    verifier->n_prompts -= part->last;
+    if (lane == NULL)
+        return;
+    lane->n_done = part->n_done + walk.n_accepted;
+    learn(lane, part, outs, &walk);
+    if (batch->step.status == RUNNEL_OK && reads_features(verifier) && part->n_features > 0 && lane->begun)
+        take_features(lane, part, &walk);
+    if (!ended)
+        verifier->next[verifier->n_next++] =
+            (struct rn_verified){request->slot, request->generation, part->prompt && !part->last};
+}
+
+static void count_spare(struct rn_verifier *verifier)
+{
+    const struct rn_backend_limits *limits = verifier->context->limits;
+    uint32_t most = limits->max_rows < limits->max_outs ? limits->max_rows : limits->max_outs;
+    uint32_t room = rn_batch_share(verifier->n_prompts, most);
+
+    verifier->n_drafts = 0;
+    verifier->n_spare = room > verifier->n_running ? room - verifier->n_running : 0;
+}
+
+static void verify(struct rn_verifier *verifier, struct rn_msg *msg)
+{
+    struct rn_batch *batch = msg->batch.batch;
+    struct rn_batch_out *outs = batch->outs;
+
+    rn_batch_note_cost(batch);
+    verifier->cost = *batch->cost;
+    verifier->n_next = 0;
+    verifier->n_running = batch->n_running;
+    verifier->n_prompts = batch->n_prompts;
+    for (uint32_t i = 0; i < batch->n_parts; i++) {
+        verify_part(verifier, batch, &batch->parts[i], outs);
+        outs += batch->parts[i].n_outs;
+    }
+    verifier->n_prompt_rows = verifier->n_prompts > 0 ? batch->step.n_rows - batch->n_answer_rows : 0;
+    if (batch->news != NULL) {
+        verifier->full = batch->news;
+        batch->news = verifier->free_lists;
+        verifier->free_lists = batch->news->next;
+    }
+    count_spare(verifier);
+    verifier->holds = rn_verifier_holds(verifier);
+    if (!verifier->holds)
+        choose(verifier, &batch->proposals);
+    batch->holds = verifier->holds;
+    msg->head.kind = RN_MSG_SAMPLED;
+    rn_actor_send(verifier->context->decode, msg);
+}
+
+/* Where the step has filled a list with features, the next one needs another. */
+static void on_verify(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_verifier *verifier = verifier_of(self);
+
+    if (msg->batch.batch->news != NULL && verifier->free_lists == NULL)
+        verifier->postponed = msg;
+    else
+        verify(verifier, msg);
+}
+
+/* ---- The draft actor ---- */
+
+/* What decode waits for is there, or will not come. */
+static void end_wait(struct rn_verifier *verifier)
+{
+    struct rn_msg *msg;
+
+    verifier->holds = false;
+    RN_CHECK(!verifier->proposals_away);
+    verifier->proposals_away = true;
+    verifier->proposals.n = 0;
+    choose(verifier, &verifier->proposals);
+    msg = rn_msg_new(verifier->actor.runtime, RN_MSG_PROPOSALS);
+    msg->proposals.list = &verifier->proposals;
+    rn_actor_send(verifier->context->decode, msg);
+}
+
+static void on_drafts(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_verifier *verifier = verifier_of(self);
+    const struct rn_drafts_list *list = msg->drafts.list;
+
+    for (uint32_t i = 0; i < list->n; i++)
+        take_guesses(verifier, &list->items[i]);
+    verifier->pass_us = list->step_us;
+    verifier->answered = list->answers;
+    verifier->failed |= list->failed;
+    if (verifier->holds && (verifier->answered == verifier->serial || verifier->failed))
+        end_wait(verifier);
+    msg->head.kind = RN_MSG_DRAFTS_BACK;
+    rn_actor_send(verifier->context->draft, msg);
+}
+
+static void on_proposals_back(struct rn_actor *self, struct rn_msg *msg)
+{
+    verifier_of(self)->proposals_away = false;
+    rn_msg_free(self->runtime, msg);
+}
+
+static void on_news_back(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_verifier *verifier = verifier_of(self);
+    struct rn_news_list *list = msg->news.list;
+    struct rn_msg *postponed = verifier->postponed;
+
+    verifier->closed |= list->closing;
+    list->next = verifier->free_lists;
+    verifier->free_lists = list;
+    rn_msg_free(self->runtime, msg);
+    verifier->postponed = NULL;
+    if (postponed != NULL)
+        verify(verifier, postponed);
+}
+
+/* ---- Lanes ---- */
+
+/* request: it ends, and is in hand; NULL: it goes for a while, or has ended elsewhere. */
+static void leave(struct rn_verifier *verifier, struct rn_verifier_lane *lane, const struct rn_request *request)
+{
+    if (!lane->here)
+        return;
+    lane->here = false;
+    rn_verifier_end_drafts(verifier, (uint32_t)(lane - verifier->lanes));
+    rn_draft_share_end(&verifier->share, lane->place, lane->proposer, request);
+    lane->place = 0;
+}
+
+static void free_lane(struct rn_verifier *verifier, struct rn_verifier_lane *lane)
+{
+    if (lane->proposer != NULL)
+        lane->proposer->ops->free(lane->proposer);
+    rn_free(verifier->context->heap, lane->tokens);
+    lane->proposer = NULL;
+    lane->tokens = NULL;
+    lane->generation = 0;
+}
+
+/* False: there is no memory, and the request drafts nothing. */
+static bool begin_lane(struct rn_verifier *verifier, struct rn_verifier_lane *lane, struct rn_request *request)
+{
+    uint64_t most = verifier->context->limits->context_tokens;
+    int32_t *tokens = rn_alloc(verifier->context->heap, request->n_limit, sizeof tokens[0]);
+
+    leave(verifier, lane, NULL);
+    free_lane(verifier, lane);
+    if (tokens == NULL)
+        return false;
+    most = request->max_tokens < 0 ? most : (uint64_t)request->max_tokens;
+    lane->generation = request->generation;
+    lane->tokens = tokens;
+    lane->n_limit = request->n_limit;
+    lane->draft_max = request->draft_max;
+    lane->draft_model = request->draft_model;
+    lane->draft_chain = request->draft_chain;
+    lane->salt = request->cache_salt;
+    lane->sampling = rn_sampler_plain(request->sampler);
+    lane->proposer = request->proposer;
+    request->proposer = NULL;
+    rn_speculation_init(&lane->own);
+    rn_speculation_init(&lane->model);
+    rn_speculation_grant(&lane->own, most);
+    rn_speculation_grant(&lane->model, most);
+    return true;
+}
+
+static bool can_draft(const struct rn_verifier *verifier, const struct rn_request *request)
+{
+    return request->proposer != NULL || (request->draft_model && verifier->drafter != NULL) ||
+           verifier->lanes[request->slot].generation == request->generation;
+}
+
+static void on_offer(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_verifier *verifier = verifier_of(self);
+    struct rn_request *request = msg->request.request;
+    struct rn_verifier_lane *lane = &verifier->lanes[request->slot];
+
+    request->verified = can_draft(verifier, request) &&
+                        (lane->generation == request->generation || begin_lane(verifier, lane, request));
+    if (request->verified) {
+        lane->here = true;
+        lane->n_tokens = request->n_tokens;
+        lane->n_fill = request->n_fill;
+        lane->n_done = request->n_done;
+        memcpy(lane->tokens, request->tokens, request->n_tokens * sizeof lane->tokens[0]);
+        lane->place = rn_draft_share_begin(&verifier->share, request, lane->proposer);
+        rn_verifier_begin_drafts(verifier, request->slot);
+        request->tells_features = reads_features(verifier) && lane->begun;
+    }
+    rn_actor_send(verifier->context->decode, msg);
+}
+
+/* Behind its request. */
+static void on_wish(struct rn_actor *self, struct rn_msg *msg)
+{
+    rn_actor_send(verifier_of(self)->context->decode, msg);
+}
+
+static void on_end(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_verifier *verifier = verifier_of(self);
+    const struct rn_request *request = msg->request.request;
+    struct rn_verifier_lane *lane = find(verifier, request->slot, request->generation);
+
+    if (lane != NULL) {
+        leave(verifier, lane, request);
+        free_lane(verifier, lane);
+    }
+    rn_actor_send(verifier->context->detokenizer, msg);
+}
+
+static void on_halt(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_verifier *verifier = verifier_of(self);
+    struct rn_verifier_lane *lane = find(verifier, msg->stream.slot, msg->stream.generation);
+
+    rn_msg_free(self->runtime, msg);
+    if (lane != NULL)
+        leave(verifier, lane, NULL);
+}
+
+/* ---- Life ---- */
+
+static void flush(struct rn_actor *self)
+{
+    struct rn_verifier *verifier = verifier_of(self);
+
+    rn_verifier_tell(verifier);
+    if (verifier->close != NULL && !verifier->proposals_away && rn_verifier_close_news(verifier)) {
+        rn_actor_on_close(self, verifier->close);
+        verifier->close = NULL;
+    }
+}
+
+/* The draft actor may still have a pass under way; its last word comes before this one's. */
+static void on_close(struct rn_actor *self, struct rn_msg *msg)
+{
+    verifier_of(self)->close = msg;
+}
+
+static const struct rn_actor_class verifier_class = {
+    .name = "verifier",
+    .handlers =
+        {
+            [RN_MSG_OFFER] = on_offer,
+            [RN_MSG_CANCEL] = on_wish,
+            [RN_MSG_EXPIRE] = on_wish,
+            [RN_MSG_STOPPED] = on_wish,
+            [RN_MSG_PREEMPT] = on_wish,
+            [RN_MSG_VERIFY] = on_verify,
+            [RN_MSG_HALT] = on_halt,
+            [RN_MSG_END] = on_end,
+            [RN_MSG_NEWS_BACK] = on_news_back,
+            [RN_MSG_DRAFTS] = on_drafts,
+            [RN_MSG_PROPOSALS_BACK] = on_proposals_back,
+            [RN_MSG_CLOSE] = on_close,
+        },
+    .flush = flush,
+};
+
+static runnel_status take_drafter(struct rn_verifier *verifier, struct rn_heap *heap)
+{
+    uint32_t max_streams = verifier->context->max_streams;
+
+    if (verifier->context->drafter->kind == RN_DRAFTER_NONE)
+        return RUNNEL_OK;
+    verifier->drafter = verifier->context->drafter;
+    verifier->pass_us = verifier->drafter->pass_us;
+    verifier->begun = rn_alloc(heap, verifier->drafter->limits.max_seqs, sizeof verifier->begun[0]);
+    verifier->endings = rn_alloc(heap, max_streams, sizeof verifier->endings[0]);
+    verifier->outlooks = rn_alloc(heap, verifier->context->limits->max_seqs, sizeof verifier->outlooks[0]);
+    if (verifier->begun == NULL || verifier->endings == NULL || verifier->outlooks == NULL ||
+        rn_verifier_new_lists(verifier) != RUNNEL_OK)
+        return RUNNEL_NO_MEMORY;
+    return RUNNEL_OK;
+}
+
+runnel_status rn_verifier_init(struct rn_verifier *verifier, const struct rn_context *context)
+{
+    uint32_t max_seqs = context->limits->max_seqs;
+
+    *verifier = (struct rn_verifier){.context = context, .cost = *context->cost};
+    rn_draft_share_init(&verifier->share, context->heap);
+    verifier->lanes = rn_calloc(context->heap, context->max_streams, sizeof verifier->lanes[0]);
+    verifier->next = rn_alloc(context->heap, max_seqs, sizeof verifier->next[0]);
+    verifier->proposals.items = rn_alloc(context->heap, max_seqs, sizeof verifier->proposals.items[0]);
+    if (verifier->lanes == NULL || verifier->next == NULL || verifier->proposals.items == NULL ||
+        take_drafter(verifier, context->heap) != RUNNEL_OK) {
+        rn_verifier_fini(verifier);
+        return RUNNEL_NO_MEMORY;
+    }
+    rn_actor_init(&verifier->actor, context->runtime, &verifier_class,
+                  (int32_t)(11 * context->max_streams + RN_PREFILL_LANES + RN_PREFILL_SHORTS + RN_NEWS_LISTS +
+                            RN_DRAFTS_LISTS + 3));
+    return RUNNEL_OK;
+}
+
+struct rn_news_list *rn_verifier_first_list(struct rn_verifier *verifier)
+{
+    struct rn_news_list *list = verifier->free_lists;
+
+    if (list != NULL)
+        verifier->free_lists = list->next;
+    return list;
+}
+
+void rn_verifier_fini(struct rn_verifier *verifier)
+{
+    struct rn_heap *heap = verifier->context->heap;
+
+    for (uint32_t i = 0; verifier->lanes != NULL && i < verifier->context->max_streams; i++)
+        free_lane(verifier, &verifier->lanes[i]);
+    rn_verifier_free_lists(verifier);
+    rn_free(heap, verifier->lanes);
+    rn_free(heap, verifier->next);
+    rn_free(heap, verifier->proposals.items);
+    rn_free(heap, verifier->begun);
+    rn_free(heap, verifier->endings);
+    rn_free(heap, verifier->outlooks);
+    rn_draft_share_fini(&verifier->share);
+}
+
+bool rn_verifier_check(const struct rn_verifier *verifier)
+{
+    for (uint32_t i = 0; i < verifier->n_begun; i++) {
+        const struct rn_verifier_lane *lane = &verifier->lanes[verifier->begun[i]];
+
+        if (!lane->here || !lane->begun || lane->listed != i || lane->n_tokens > lane->n_limit ||
+            lane->n_told > lane->n_tokens)
+            return false;
+    }
+    for (uint32_t i = 0; i < verifier->n_endings; i++)
+        if (!verifier->lanes[verifier->endings[i]].ending)
+            return false;
+    return true;
+}
