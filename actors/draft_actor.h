@@ -50,13 +50,14 @@ struct rn_seat {
     struct rn_odds odds;             /* as told */
     uint32_t n_flying, leaves, want; /* likewise */
     bool flying, waits;
-    uint64_t salt;              /* shares what it has computed with seats of the same alone */
-    bool more;                  /* as told: the rest of its past comes with the next news */
-    float may_read_us, read_us; /* likewise, what may be spent on reading; what was, and decode does not know of yet */
-    uint32_t n_past;            /* while in_pass: rows of its past that are read there */
-    bool looked, caught_up;     /* what is there of its past was taken over; all of it has been computed once */
-    bool in_pass, ended;        /* its line has rows in the pass */
-    bool changed;               /* decode does not know all of it */
+    uint64_t salt; /* shares what it has computed with seats of the same alone */
+    bool more;     /* as told: the rest of its past comes with the next news */
+    float may_read_us,
+        read_us;     /* likewise, what may be spent on reading; what was, and the verifier does not know of yet */
+    uint32_t n_past; /* while in_pass: rows of its past that are read there */
+    bool looked, caught_up; /* what is there of its past was taken over; all of it has been computed once */
+    bool in_pass, ended;    /* its line has rows in the pass */
+    bool changed;           /* the verifier does not know all of it */
     struct rn_seat_layer {
         uint32_t n_done;         /* tokens whose rows are computed, those of the pass in flight included */
         uint32_t shift;          /* rows begin with this token: that of index i lies at position i - shift. See below */
@@ -117,7 +118,7 @@ struct rn_draft_actor {
     struct rn_drafts_list lists[RN_DRAFTS_LISTS];
     struct rn_drafts_list *free_lists;
     struct rn_msg *last_news; /* with the closing list: goes back when nothing is in flight */
-    bool said_last;           /* decode has its last word */
+    bool said_last;           /* the verifier has its last word */
 };
 
 runnel_status rn_draft_actor_init(struct rn_draft_actor *draft, const struct rn_context *context);

@@ -229,7 +229,7 @@ void rn_branch_settle(struct rn_draft_actor *draft, struct rn_seat *seat, const 
     seat->changed = true;
 }
 
-/* ---- What decode is told ---- */
+/* ---- What the verifier is told ---- */
 
 void rn_branch_tell(const struct rn_seat *seat, struct rn_guess_line *line)
 {

@@ -71,7 +71,7 @@ void rn_branch_compose(struct rn_draft_actor *draft, struct rn_seat *seat);
 /* The pass is back, and the seat stays: what its row says. */
 void rn_branch_settle(struct rn_draft_actor *draft, struct rn_seat *seat, const float *logits);
 
-/* What decode is told of it: the guesses behind the known tokens if the branch is right; n is 0 without one. */
+/* What the verifier is told of it: the guesses behind the known tokens if the branch is right; n is 0 without one. */
 void rn_branch_tell(const struct rn_seat *seat, struct rn_guess_line *line);
 
 /* Blocks of its own. Its counts in order, its table enough and the line's where it is shared. For tests. */

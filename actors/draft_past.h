@@ -10,8 +10,8 @@
  * are known and the same, at the same positions; nobody writes into them again. Streams of different cache_salt share
  * nothing, so that no speed tells one what another has asked.
  *
- * What is left is read in chunks between the target's steps, and nobody knows yet whether it pays. So decode says what
- * it may cost (rn_drafting_tell): where drafter and target take turns half of what the stream's purse holds, which pays
+ * What is left is read in chunks between the target's steps, and nobody knows yet whether it pays. So the verifier says what
+ * it may cost (rn_verifier_tell): where drafter and target take turns half of what the stream's budget holds, which pays
  * for it as for a draft, and 1/32 of what the target itself has to compute of it; beside the target 16 steps and all of
  * that. Where it would take longer only the last tokens are read: the seat's positions begin there (its base). A
  * position is relative to those that the drafter attends to, so it just knows less. Inside the draft actor. */

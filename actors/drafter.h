@@ -1,22 +1,22 @@
-/* A drafter: what is loaded beside a model to guess its next tokens, and what decode and the draft actor tell each
+/* A drafter: what is loaded beside a model to guess its next tokens, and what the verifier and the draft actor tell each
  * other about it.
  *
- *   decode ── NEWS: of each drafting stream the new tokens (and features), what is wanted, or its end ──▶ draft
- *   decode ◀── DRAFTS: of each of them the guesses that follow the tokens it knew ────────────────────── draft
+ *   verifier ── NEWS: of each drafting stream the new tokens (and features), what is wanted, or its end ──▶ draft
+ *   verifier ◀── DRAFTS: of each of them the guesses that follow the tokens it knew ────────────────────── draft
  *
  * One message of each kind for a step, not for a stream; both lists go round (NEWS_BACK, DRAFTS_BACK) and hold values
  * alone, so that neither actor ever looks into the other's memory (law 2).
  *
  *   tokens of a stream:   t0 t1 ... tn-1 | g g g g g g g
- *                         known: told    | guessed: of these decode takes the first k into its step
+ *                         known: told    | guessed: of these the first k are proposed to decode
  *
- * Guesses say behind which token they stand (`first`); there may be two lines of them, which begin alike. Decode may
+ * Guesses say behind which token they stand (`first`); there may be two lines of them, which begin alike. The verifier may
  * know more tokens by then: it compares those that were guessed with those that came, and what is behind them are its
  * drafts, or there are none. So nothing has to be in step with anything: late guesses are used as far as they are right,
  * and a wrong or lost one costs time only.
  *
  * With each guess goes its runner-up, what the drafter would have guessed second: the guesses are the trunk of a tree,
- * and the runners-up its leaves, one at each place at most. Which of them become rows is decode's to say.
+ * and the runners-up its leaves, one at each place at most. Which of them become rows is the verifier's to say.
  *
  *   last ── g ── g ── g            leaves are told by place: there is no tree that is none
  *      └ s    └ s
@@ -29,7 +29,7 @@
  * first, one behind the other, but for a leaf. Of a prompt only those of the last positions are asked for.
  *
  * Who owns what: the model's parts own the drafter; the draft actor alone uses its backend from the model's start to
- * its end. Lists are decode's (news) or the draft actor's (drafts), and lent to the other between a message and its
+ * its end. Lists are the verifier's (news) or the draft actor's (drafts), and lent to the other between a message and its
  * BACK. */
 #ifndef RN_ACTORS_DRAFTER_H
 #define RN_ACTORS_DRAFTER_H
@@ -108,7 +108,7 @@ struct rn_news {
 };
 
 struct rn_news_list {
-    struct rn_news_list *next; /* decode's free ones */
+    struct rn_news_list *next; /* the verifier's free ones */
     uint32_t n, capacity;
     struct rn_news *items; /* [capacity] */
     uint32_t n_tokens, token_capacity;

@@ -24,7 +24,7 @@
 #define SECOND_MEMORY 16.0f /* expected ones that are remembered */
 #define SECOND_FROM \
     8u /* drafts are looked at before a runner-up is a row: by then it is known for nothing
-          what those are worth, and the money was for the drafts */
+          what those are worth, and the budget was for the drafts */
 
 /* ---- Lengths ---- */
 
@@ -187,7 +187,7 @@ static struct rn_shape shape_of(struct choice choice, uint32_t rows)
     return choice.shape;
 }
 
-/* As many as are wanted, or as half of the money pays for, so that a wrong guess does not end it; one for all of it. */
+/* As many as are wanted, or as half of the budget pays for, so that a wrong guess does not end it; one for all of it. */
 static uint32_t affordable(const struct rn_speculation *speculation, const struct step *step, uint32_t wanted)
 {
     while (wanted > 0 && price_of(step, wanted) > speculation->budget * (wanted > 1 ? 0.5f : 1))

@@ -23,7 +23,7 @@
  *
  * What is measured may be wrong, and drafts are dear before it is. So a sequence keeps a budget, in tokens of its own:
  * drafts cost their price, t (c(r + k) - c(r)) / c(r), and each that was right gives one token back. The budget begins
- * with a token or so, grows by little with each step, and drafts for which there is no money are not made; nor
+ * with a token or so, grows by little with each step, and drafts beyond it are not made; nor
  * steps that are much larger than all that were measured. What all its drafts have cost in vain is therefore bounded by
  * what it began with and that growth, whoever proposes.
  *
@@ -32,10 +32,10 @@
  * measured often. And a time of steps without drafts that few of them have told may be that of one that was held up:
  * now and then all streams whose gain that would explain leave a step without drafts, so that it is measured again.
  *
- * A sequence for which no k pays, or that has no money, rests for some steps, each time twice as many, and then tries a
+ * A sequence for which no k pays, or whose budget is spent, rests for some steps, each time twice as many, and then tries a
  * few drafts again: acceptance changes along a text.
  *
- * A short answer whose first drafts are wrong has no money for a second try, however good the proposer is elsewhere. So
+ * A short answer whose first drafts are wrong has no budget for a second try, however good the proposer is elsewhere. So
  * what is earned beyond what a budget holds goes into a fund of the proposer's, and who is to try again and has nothing
  * borrows from it, little and once: 0.004 of its tokens. Nothing is lent that was not earned before, so that all
  * sequences together never lose by it; and one that loses its loan too has lost 0.017 of its tokens at most.
@@ -93,7 +93,7 @@ struct rn_shape rn_speculation_shape(struct rn_speculation *speculation, const s
                                      const float *shares);
 
 /* Behind the choice of a step: what it has earned goes into the fund of all sequences with this proposer, up to a few
- * tokens; if it is to try again and has no money, it gets some out of it. */
+ * tokens; if it is to try again and its budget is spent, it gets some out of it. */
 void rn_speculation_share(struct rn_speculation *speculation, float *fund);
 
 /* Drafts do not pay now: none for a while, each time twice as long. */

@@ -102,6 +102,7 @@ runnel_engine *metered_engine(void)
 
     atomic_store(&now_us, 1);
     runnel_engine_options_default(&options);
+    options.scheduler_threads = 1; /* who watches a step's submit may look at the verifier */
     assert_int_equal(rn_engine_new(&options, &clock, false, &engine, NULL), RUNNEL_OK);
     return engine;
 }
