@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/sized.h"
 #include "base/status.h"
 #include "text/answer/format.h"
 #include "text/value.h"
@@ -308,9 +309,16 @@ static runnel_status fill(struct rn_chat *chat, const struct rn_chat_templates *
     return status;
 }
 
-void runnel_chat_default(runnel_chat *chat)
+void runnel_chat_init(runnel_chat *chat, size_t struct_size)
 {
-    *chat = (runnel_chat){.struct_size = sizeof *chat};
+    const runnel_chat own = {0};
+
+    rn_sized_write(chat, struct_size, &own, sizeof own);
+}
+
+void(runnel_chat_default)(runnel_chat *chat)
+{
+    runnel_chat_init(chat, RN_FIRST_SIZE(runnel_chat, reserved));
 }
 
 runnel_status rn_chat_new(struct rn_heap *heap, const struct rn_chat_templates *templates, const runnel_chat *given,
@@ -321,9 +329,10 @@ runnel_status rn_chat_new(struct rn_heap *heap, const struct rn_chat_templates *
     runnel_status status;
 
     runnel_chat_default(&read);
-    if (given->struct_size < sizeof(size_t) || given->struct_size > sizeof read)
+    if (!rn_sized_read(&read, sizeof read, given))
         return rn_error_set(error, RUNNEL_INVALID, "chat: struct_size is not of this library; use runnel_chat_default");
-    memcpy(&read, given, given->struct_size);
+    if (!rn_all_zero(read.reserved, sizeof read.reserved))
+        return rn_error_set(error, RUNNEL_INVALID, "chat: reserved is not zero");
     chat = rn_calloc(heap, 1, sizeof *chat);
     if (chat == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the chat");

@@ -48,7 +48,7 @@ static void put_token(struct rn_detokenizer *detokenizer, struct rn_outlet *outl
     cell->n_top = item->n_top;
     memcpy(rn_cell_top(cell), item->top, item->n_top * sizeof item->top[0]);
     rn_outlet_put_piece(outlet, cell, piece.bytes, piece.n);
-    outlet->n_answer++;
+    rn_word_set(&outlet->n_tokens, ++outlet->n_answer);
     if (outlet->pieces.stopped) {
         outlet->stopped_at = outlet->n_answer;
         tell_stopped(detokenizer, item);

@@ -22,6 +22,7 @@
 
 #include "actors/engine.h"
 #include "base/check.h"
+#include "base/sized.h"
 #include "base/status.h"
 #include "cache/store/session_print.h"
 #include "runnel_files.h"
@@ -65,10 +66,16 @@ struct runnel_training {
     struct rn_eagle *eagle;
 };
 
-void runnel_eagle_options_default(runnel_eagle_options *options)
+void runnel_eagle_options_init(runnel_eagle_options *options, size_t struct_size)
 {
-    *options = (runnel_eagle_options){
-        .struct_size = sizeof *options, .steps = 600, .text_tokens = 128, .texts = 4, .unroll = 4, .rate = 1e-3f};
+    const runnel_eagle_options own = {.steps = 600, .text_tokens = 128, .texts = 4, .unroll = 4, .rate = 1e-3f};
+
+    rn_sized_write(options, struct_size, &own, sizeof own);
+}
+
+void(runnel_eagle_options_default)(runnel_eagle_options *options)
+{
+    runnel_eagle_options_init(options, RN_FIRST_SIZE(runnel_eagle_options, reserved));
 }
 
 static runnel_status read_options(const runnel_eagle_options *given, runnel_eagle_options *o, runnel_error *error)
@@ -76,10 +83,11 @@ static runnel_status read_options(const runnel_eagle_options *given, runnel_eagl
     runnel_eagle_options_default(o);
     if (given == NULL)
         return RUNNEL_OK;
-    if (given->struct_size < sizeof(size_t) || given->struct_size > sizeof *o)
+    if (!rn_sized_read(o, sizeof *o, given))
         return rn_error_set(error, RUNNEL_INVALID, "eagle options: struct_size %zu is not of this library",
                             given->struct_size);
-    memcpy(o, given, given->struct_size);
+    if (!rn_all_zero(o->reserved, sizeof o->reserved))
+        return rn_error_set(error, RUNNEL_INVALID, "eagle options: reserved is not zero");
     o->steps = o->steps == 0 ? 600 : o->steps;
     o->text_tokens = o->text_tokens == 0 ? 128 : o->text_tokens;
     o->texts = o->texts == 0 ? 4 : o->texts;
@@ -546,10 +554,11 @@ runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const
     rn_error_clear(error);
     if (read_options(given, &options, error) != RUNNEL_OK)
         return RUNNEL_INVALID;
-    if (corpus == NULL || head == NULL || out == NULL)
-        return rn_error_set(error, RUNNEL_INVALID, "a training needs a corpus, a path for the head and a handle");
-    if (model == NULL || access(model, R_OK) != 0)
-        return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened", model == NULL ? "(no path)" : model);
+    if (engine == NULL || model == NULL || corpus == NULL || head == NULL || out == NULL)
+        return rn_error_set(error, RUNNEL_INVALID,
+                            "a training needs an engine, a model, a corpus, a path for the head and a handle");
+    if (access(model, R_OK) != 0)
+        return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened", model);
     if (rn_word_get(&engine->closing) != 0 || engine->team == NULL)
         return rn_error_set(error, RUNNEL_CLOSED, "the engine has no compute threads, or is being freed");
     t = new_handle(engine);
@@ -588,12 +597,13 @@ static float get_float(const struct rn_word *word)
 runnel_status runnel_training_wait(runnel_training *t, int64_t timeout_ms, runnel_training_progress *progress,
                                    runnel_error *error)
 {
-    uint32_t ticket = rn_wake_ticket(&t->wake);
-    runnel_training_progress now = {.struct_size = progress->struct_size};
+    runnel_training_progress now = {0};
+    uint32_t ticket;
 
     rn_error_clear(error);
-    if (progress->struct_size < sizeof(size_t) || progress->struct_size > sizeof now)
-        return rn_error_set(error, RUNNEL_INVALID, "training progress: struct_size is not of this library");
+    if (t == NULL || progress == NULL || !rn_sized_known(progress->struct_size, sizeof now))
+        return rn_error_set(error, RUNNEL_INVALID, "training progress: a NULL, or struct_size is not of this library");
+    ticket = rn_wake_ticket(&t->wake);
     if (rn_word_get(&t->state) == RUNNEL_TRAINING_RUNNING)
         rn_wake_wait(&t->wake, ticket, rn_us_left(timeout_ms, 0), 0);
     now.state = (runnel_training_state)rn_word_get(&t->state);
@@ -601,13 +611,15 @@ runnel_status runnel_training_wait(runnel_training *t, int64_t timeout_ms, runne
     now.steps = t->options.steps;
     now.loss = get_float(&t->loss);
     now.accepted = get_float(&t->accepted);
-    memcpy(progress, &now, progress->struct_size);
+    rn_sized_write(progress, progress->struct_size, &now, sizeof now);
     return now.state == RUNNEL_TRAINING_FAILED ? rn_error_set(error, t->error.status, "%s", t->error.message)
                                                : RUNNEL_OK;
 }
 
 void runnel_training_cancel(runnel_training *t)
 {
+    if (t == NULL)
+        return;
     rn_word_set(&t->cancel, 1);
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/sized.h"
 #include "base/status.h"
 #include "cpu/cpu.h"
 #include "runnel_uv.h"
@@ -16,9 +17,16 @@
 #define DEFAULT_SCHEDULER_THREADS 2 /* so that a long prompt's tokenizing holds up nobody's tokens */
 #define MAX_THREADS 256
 
-void runnel_engine_options_default(runnel_engine_options *options)
+void runnel_engine_options_init(runnel_engine_options *options, size_t struct_size)
 {
-    *options = (runnel_engine_options){.struct_size = sizeof *options, .log_level = RUNNEL_LOG_WARNING};
+    const runnel_engine_options own = {.log_level = RUNNEL_LOG_WARNING};
+
+    rn_sized_write(options, struct_size, &own, sizeof own);
+}
+
+void(runnel_engine_options_default)(runnel_engine_options *options)
+{
+    runnel_engine_options_init(options, RN_FIRST_SIZE(runnel_engine_options, max_queued_bytes));
 }
 
 /* The caller's options over the defaults: a struct from an older header is shorter. */
@@ -28,15 +36,14 @@ static runnel_status read_options(const runnel_engine_options *given, runnel_eng
     runnel_engine_options_default(options);
     if (given == NULL)
         return RUNNEL_OK;
-    if (given->struct_size < sizeof(size_t) || given->struct_size > sizeof *options)
+    if (!rn_sized_read(options, sizeof *options, given))
         return rn_error_set(error, RUNNEL_INVALID, "engine options: struct_size %zu is not of this library",
                             given->struct_size);
-    memcpy(options, given, given->struct_size);
     if (options->scheduler_threads > MAX_THREADS || options->compute_threads > MAX_THREADS)
         return rn_error_set(error, RUNNEL_INVALID, "engine options: more than %d threads", MAX_THREADS);
     if (options->max_streams > MAX_STREAMS || options->max_sessions > MAX_STREAMS)
         return rn_error_set(error, RUNNEL_INVALID, "engine options: more than %u streams or sessions", MAX_STREAMS);
-    if (options->delivery != RUNNEL_DELIVER_HOST && options->delivery != RUNNEL_DELIVER_THREAD)
+    if ((unsigned)options->delivery > RUNNEL_DELIVER_TAKE)
         return rn_error_set(error, RUNNEL_INVALID, "engine options: delivery %d is not known", (int)options->delivery);
     if ((options->allocator.alloc == NULL) != (options->allocator.free == NULL))
         return rn_error_set(error, RUNNEL_INVALID, "engine options: an allocator needs both alloc and free");
@@ -176,6 +183,8 @@ runnel_status rn_engine_new(const runnel_engine_options *given, const struct rn_
     struct runnel_engine *engine;
 
     rn_error_clear(error);
+    if (out == NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "engine: the handle's place is NULL");
     if (read_options(given, &options, error) != RUNNEL_OK)
         return RUNNEL_INVALID;
     rn_heap_init(&heap, &options.allocator);
@@ -217,7 +226,8 @@ static runnel_status drain_streams(struct runnel_engine *engine, int64_t timeout
     while (rn_counter_get(&engine->totals.streams) > 0 && !rn_gate_is_closed(&engine->gate)) {
         int64_t left_us = rn_us_left(timeout_ms, rn_now_us(&engine->clock) - begin);
 
-        if ((timeout_ms >= 0 && left_us <= 0) || rn_host_in_callback(engine))
+        if ((timeout_ms >= 0 && left_us <= 0) || rn_host_in_callback(engine) ||
+            engine->host.delivery == RUNNEL_DELIVER_TAKE)
             return RUNNEL_TIMEOUT;
         /* Another thread may be the one that delivers: then it takes our wake. */
         rn_host_wait(engine, left_us >= 0 && left_us < 10000 ? left_us / 1000 : 10);
@@ -233,6 +243,8 @@ runnel_status runnel_engine_drain(runnel_engine *engine, int64_t timeout_ms)
     bool free_wanted = false;
     runnel_status status;
 
+    if (engine == NULL)
+        return RUNNEL_INVALID;
     if (!rn_gate_enter(&engine->gate))
         return RUNNEL_CLOSED;
     rn_word_set(&engine->draining, 1);
@@ -322,26 +334,25 @@ runnel_status runnel_engine_metrics(runnel_engine *engine, runnel_metrics *metri
 {
     runnel_metrics now = {0};
 
-    if (engine == NULL || metrics == NULL || metrics->struct_size < sizeof(size_t) || metrics->struct_size > sizeof now)
+    if (engine == NULL || metrics == NULL || !rn_sized_known(metrics->struct_size, sizeof now))
         return RUNNEL_INVALID;
-    now.struct_size = metrics->struct_size;
     rn_metrics_collect(&engine->metrics, &now);
     now.sessions = (uint64_t)rn_counter_get(&engine->totals.sessions);
     now.queued_tokens = (uint64_t)rn_counter_get(&engine->totals.queued_tokens);
     now.trace_dropped = engine->tracer != NULL ? (uint64_t)rn_counter_get(&engine->tracer->dropped) : 0;
-    memcpy(metrics, &now, now.struct_size);
+    rn_sized_write(metrics, metrics->struct_size, &now, sizeof now);
     return RUNNEL_OK;
 }
 
-void runnel_engine_get_stats(runnel_engine *engine, runnel_engine_stats *stats)
+static void collect_stats(const struct runnel_engine *engine, runnel_engine_stats *stats)
 {
     const struct rn_totals *totals = &engine->totals;
     const struct rn_metrics_list *metrics = &engine->metrics;
     uint64_t hits = rn_metrics_sum(metrics, RN_COUNT_PREFIX_HITS); /* before what they are part of */
     uint64_t queries = rn_metrics_sum(metrics, RN_COUNT_PREFIX_QUERIES);
     int64_t asked = rn_counter_get(&totals->asked_blocks);
-    runnel_engine_stats now = {
-        .struct_size = stats->struct_size,
+
+    *stats = (runnel_engine_stats){
         .streams = (uint64_t)rn_counter_get(&totals->streams),
         .sessions = (uint64_t)rn_counter_get(&totals->sessions),
         .models = (uint64_t)rn_counter_get(&totals->models),
@@ -361,8 +372,18 @@ void runnel_engine_get_stats(runnel_engine *engine, runnel_engine_stats *stats)
     };
 
     if (asked > 0)
-        now.prefix_ceiling = (double)rn_counter_get(&totals->known_blocks) / (double)asked;
-    memcpy(stats, &now, stats->struct_size < sizeof now ? stats->struct_size : sizeof now);
+        stats->prefix_ceiling = (double)rn_counter_get(&totals->known_blocks) / (double)asked;
+}
+
+runnel_status runnel_engine_get_stats(runnel_engine *engine, runnel_engine_stats *stats)
+{
+    runnel_engine_stats now;
+
+    if (engine == NULL || stats == NULL || !rn_sized_known(stats->struct_size, sizeof now))
+        return RUNNEL_INVALID;
+    collect_stats(engine, &now);
+    rn_sized_write(stats, stats->struct_size, &now, sizeof now);
+    return RUNNEL_OK;
 }
 
 static bool is_closing(void *user)
@@ -378,7 +399,7 @@ runnel_status runnel_engine_measure(runnel_engine *engine, runnel_machine *machi
     rn_error_clear(error);
     if (engine == NULL || machine == NULL)
         return rn_error_set(error, RUNNEL_INVALID, "measure: engine or machine is NULL");
-    if (machine->struct_size < sizeof(size_t) || machine->struct_size > sizeof now)
+    if (!rn_sized_known(machine->struct_size, sizeof now))
         return rn_error_set(error, RUNNEL_INVALID, "measure: struct_size %zu is not of this library",
                             machine->struct_size);
     if (engine->team == NULL)
@@ -392,8 +413,7 @@ runnel_status runnel_engine_measure(runnel_engine *engine, runnel_machine *machi
         status = rn_error_set(error, RUNNEL_STATE, "measure: a measurement of this engine is under way");
     }
     rn_gate_leave(&engine->gate);
-    now.struct_size = machine->struct_size;
     if (status == RUNNEL_OK)
-        memcpy(machine, &now, now.struct_size);
+        rn_sized_write(machine, machine->struct_size, &now, sizeof now);
     return status;
 }

@@ -7,6 +7,7 @@
 #include "actors/lists.h"
 #include "actors/tier_news.h"
 #include "base/check.h"
+#include "base/sized.h"
 #include "base/status.h"
 #include "model/kv.h"
 #include "model/room.h"
@@ -21,9 +22,16 @@
 #define MAX_OUTS 64                /* sequences that decode in one step */
 #define DEFAULT_CONTEXTS 8         /* full contexts that the default KV memory holds */
 
-void runnel_model_options_default(runnel_model_options *options)
+void runnel_model_options_init(runnel_model_options *options, size_t struct_size)
 {
-    *options = (runnel_model_options){.struct_size = sizeof *options};
+    const runnel_model_options own = {0};
+
+    rn_sized_write(options, struct_size, &own, sizeof own);
+}
+
+void(runnel_model_options_default)(runnel_model_options *options)
+{
+    runnel_model_options_init(options, RN_FIRST_SIZE(runnel_model_options, cache_shared_key));
 }
 
 /* The library's own name of it; NULL: there is none. */
@@ -40,10 +48,11 @@ static runnel_status read_options(const runnel_model_options *given, runnel_mode
     runnel_model_options_default(options);
     if (given == NULL)
         return RUNNEL_OK;
-    if (given->struct_size < sizeof(size_t) || given->struct_size > sizeof *options)
+    if (!rn_sized_read(options, sizeof *options, given))
         return rn_error_set(error, RUNNEL_INVALID, "model options: struct_size %zu is not of this library",
                             given->struct_size);
-    memcpy(options, given, given->struct_size);
+    if (!rn_all_zero(options->reserved, sizeof options->reserved) || options->reserved_draft != 0)
+        return rn_error_set(error, RUNNEL_INVALID, "model options: reserved is not zero");
     if (!rn_kv_known(options->kv_type))
         return rn_error_set(error, RUNNEL_INVALID, "model options: kv_type %d is not known", (int)options->kv_type);
     if (options->chunk_mean > MAX_MEAN_WINDOW)
@@ -497,11 +506,13 @@ runnel_status runnel_model_load(runnel_engine *engine, const char *path, const r
     runnel_status status;
 
     rn_error_clear(error);
+    if (engine == NULL || path == NULL || out == NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "load: engine, path or the handle's place is NULL");
     status = read_options(given, &options, error);
     if (status != RUNNEL_OK)
         return status;
-    if (path == NULL || access(path, R_OK) != 0)
-        return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened", path == NULL ? "(no path)" : path);
+    if (access(path, R_OK) != 0)
+        return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened", path);
     if (options.draft_path != NULL && !rn_drafter_is_inside(options.draft_path) &&
         access(options.draft_path, R_OK) != 0)
         return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened", options.draft_path);
@@ -571,6 +582,8 @@ void runnel_model_free(runnel_model *model)
 
 void runnel_model_cancel_load(runnel_model *model)
 {
+    if (model == NULL)
+        return;
     rn_word_set(&model->cancel, 1);
 }
 
@@ -606,10 +619,13 @@ static runnel_status await_load(struct runnel_model *model, int64_t timeout_ms, 
 /* With a reference, since another thread may give the handle back meanwhile. */
 runnel_status runnel_model_wait(runnel_model *model, int64_t timeout_ms, runnel_error *error)
 {
-    struct runnel_engine *engine = model->engine;
+    struct runnel_engine *engine;
     runnel_status status;
 
     rn_error_clear(error);
+    if (model == NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "model is NULL");
+    engine = model->engine;
     if (!rn_gate_enter(&engine->gate))
         return rn_error_set(error, RUNNEL_CLOSED, "the engine is being freed");
     atomic_fetch_add(&model->references.value, 1); /* partner: rn_model_unref */
@@ -619,13 +635,11 @@ runnel_status runnel_model_wait(runnel_model *model, int64_t timeout_ms, runnel_
     return status;
 }
 
-runnel_status runnel_model_get_info(runnel_model *model, runnel_model_info *info)
+static void collect_info(const struct runnel_model *model, runnel_model_info *info)
 {
     const struct rn_model_parts *parts = &model->parts;
-    runnel_model_info now = {.struct_size = info->struct_size};
+    runnel_model_info now = {0};
 
-    if (rn_model_ready(model) != RUNNEL_OK)
-        return rn_model_ready(model);
     now.vocab_tokens = rn_vocab_count(parts->vocab);
     now.bos = rn_vocab_bos(parts->vocab);
     now.eos = rn_vocab_eos(parts->vocab);
@@ -650,6 +664,18 @@ runnel_status runnel_model_get_info(runnel_model *model, runnel_model_info *info
                                  parts->drafter.limits.block_tokens * parts->drafter.limits.n_blocks;
         }
     }
-    memcpy(info, &now, info->struct_size < sizeof now ? info->struct_size : sizeof now);
+    *info = now;
+}
+
+runnel_status runnel_model_get_info(runnel_model *model, runnel_model_info *info)
+{
+    runnel_model_info now;
+
+    if (model == NULL || info == NULL || !rn_sized_known(info->struct_size, sizeof now))
+        return RUNNEL_INVALID;
+    if (rn_model_ready(model) != RUNNEL_OK)
+        return rn_model_ready(model);
+    collect_info(model, &now);
+    rn_sized_write(info, info->struct_size, &now, sizeof now);
     return RUNNEL_OK;
 }

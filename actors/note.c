@@ -25,6 +25,7 @@ static void trace_phase(const struct rn_actor *actor, const struct rn_request *r
         .stream = rn_stream_id(request->slot, request->generation).id,
         /* the first token ends its prefill and is of the next phase, but has been taken */
         .tokens = request->phase == RN_PHASE_PREFILL ? request->n_fill : request->n_tokens,
+        .label = request->label,
     };
 
     rn_tracer_put(actor->runtime->tracer, actor->thread, &event, NULL);
@@ -33,6 +34,17 @@ static void trace_phase(const struct rn_actor *actor, const struct rn_request *r
 static bool is_running(enum rn_phase phase)
 {
     return phase == RN_PHASE_PREFILL || phase == RN_PHASE_DECODE;
+}
+
+/* What the list of streams says. The end is the outlet's own to tell. */
+static void list_phase(const struct rn_request *request)
+{
+    static const runnel_phase phases[] = {[RN_PHASE_QUEUED] = RUNNEL_PHASE_QUEUED,
+                                          [RN_PHASE_PREFILL] = RUNNEL_PHASE_PREFILL,
+                                          [RN_PHASE_DECODE] = RUNNEL_PHASE_DECODE};
+
+    if (request->phase != RN_PHASE_NONE)
+        rn_word_set(&request->context->outlets[request->slot].phase, phases[request->phase]);
 }
 
 /* Ends the phase it is in and begins another one. actor NULL: it was in none. */
@@ -50,6 +62,7 @@ static void enter(const struct rn_actor *actor, struct rn_request *request, enum
         rn_metrics_count(metrics, RN_COUNT_RUNNING, running);
     request->phase = phase;
     request->phase_us = now_us;
+    list_phase(request);
 }
 
 /* ---- Requests ---- */
@@ -176,6 +189,22 @@ static void time_request(struct rn_metrics *metrics, const struct rn_request *re
         rn_metrics_time(metrics, RN_TIMING_PER_TOKEN, (request->last_token_us - request->first_token_us) / (n - 1));
 }
 
+static void log_end(const struct rn_request *request)
+{
+    static const char *const ends[] = {[RN_OUTCOME_NONE] = "",
+                                       [RN_OUTCOME_DONE] = "done",
+                                       [RN_OUTCOME_CANCELLED] = "cancelled",
+                                       [RN_OUTCOME_FAILED] = "failed"};
+    bool labelled = request->label[0] != '\0', failed = request->outcome == RN_OUTCOME_FAILED;
+
+    rn_log(request->context->log, RUNNEL_LOG_DEBUG,
+           "%s: stream %llx%s%s: %s, %u tokens of prompt (%u cached), %u of answer, %llu ms%s%s",
+           request->context->metrics->name, (unsigned long long)rn_stream_id(request->slot, request->generation).id,
+           labelled ? " " : "", request->label, ends[request->outcome], request->n_prompt, request->n_cached,
+           request->n_tokens - request->n_prompt, (unsigned long long)(request->end_us - request->submitted_us) / 1000,
+           failed ? ": " : "", failed ? request->error.message : "");
+}
+
 void rn_note_ended(struct rn_actor *detokenizer, struct rn_request *request)
 {
     struct rn_metrics *metrics = request->context->metrics;
@@ -189,6 +218,7 @@ void rn_note_ended(struct rn_actor *detokenizer, struct rn_request *request)
     if (done)
         time_request(metrics, request);
     enter(detokenizer, request, RN_PHASE_NONE, request->end_us);
+    log_end(request);
 }
 
 /* ---- Steps ---- */

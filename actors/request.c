@@ -2,6 +2,7 @@
 #include "actors/request.h"
 
 #include <stdarg.h>
+#include <string.h>
 
 #include "actors/chat.h"
 #include "actors/context.h"
@@ -17,6 +18,12 @@ struct rn_request *rn_request_new(struct rn_heap *heap)
     if (request != NULL)
         request->heap = heap;
     return request;
+}
+
+void rn_request_set_label(struct rn_request *request, const char *label)
+{
+    if (label != NULL)
+        memcpy(request->label, label, strnlen(label, sizeof request->label - 1)); /* zero behind it */
 }
 
 void rn_request_free(struct rn_request *request)

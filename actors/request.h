@@ -35,7 +35,8 @@ struct rn_request {
     struct rn_request *next; /* the owner's queue */
     struct rn_heap *heap;
     const struct rn_context *context;
-    uint32_t slot, generation; /* its stream */
+    char label[RUNNEL_LABEL_BYTES]; /* "": none */
+    uint32_t slot, generation;      /* its stream */
     struct rn_session_job
         *job;       /* NULL: it generates. Else it writes or reads a session's file, and much below is unused */
     uint64_t order; /* of arrival at the tier: the older of two of one priority has the memory */
@@ -129,6 +130,9 @@ struct rn_request {
 
 /* A request with nothing in it; NULL on refusal. */
 struct rn_request *rn_request_new(struct rn_heap *heap);
+
+/* label may be NULL. */
+void rn_request_set_label(struct rn_request *request, const char *label);
 
 /* Frees it and all it owns (text, tokens, blocks array, sampler, proposer, stop tokens). NULL is allowed. */
 void rn_request_free(struct rn_request *request);

@@ -2,6 +2,7 @@
 #include "base/status.h"
 
 #include <stdio.h>
+#include <string.h>
 
 void rn_error_clear(runnel_error *error)
 {
@@ -9,6 +10,7 @@ void rn_error_clear(runnel_error *error)
         error->status = RUNNEL_OK;
         error->message[0] = '\0';
         error->retry_ms = 0;
+        memset(error->reserved, 0, sizeof error->reserved);
     }
 }
 
@@ -81,4 +83,31 @@ const char *runnel_status_text(runnel_status status)
         break;
     }
     return "unknown status";
+}
+
+#define CASE_EVENT(name, value) \
+    case RUNNEL_EVENT_##name:   \
+        return #name;
+#define CASE_PHASE(name, value) \
+    case RUNNEL_PHASE_##name:   \
+        return #name;
+
+const char *runnel_event_name(runnel_event_type type)
+{
+    switch (type) {
+        RUNNEL_EVENT_MAP(CASE_EVENT)
+    default:
+        break;
+    }
+    return "UNKNOWN";
+}
+
+const char *runnel_phase_name(runnel_phase phase)
+{
+    switch (phase) {
+        RUNNEL_PHASE_MAP(CASE_PHASE)
+    default:
+        break;
+    }
+    return "UNKNOWN";
 }

@@ -106,8 +106,8 @@ function(rn_install)
     set_target_properties(runnel_static PROPERTIES EXPORT_NAME runnel)
     install(TARGETS runnel_shared runnel_static EXPORT runnel-targets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-    install(FILES ${RN_ROOT}/include/runnel.h ${RN_ROOT}/include/runnel_files.h ${RN_ROOT}/include/runnel_uv.h
-        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+    install(FILES ${RN_ROOT}/include/runnel.h ${RN_ROOT}/include/runnel_observe.h ${RN_ROOT}/include/runnel_files.h
+        ${RN_ROOT}/include/runnel_fields.h ${RN_ROOT}/include/runnel_uv.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
     install(FILES ${CMAKE_CURRENT_BINARY_DIR}/runnel.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
     install(EXPORT runnel-targets NAMESPACE runnel:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/runnel)
     install(FILES ${CMAKE_CURRENT_BINARY_DIR}/runnel-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/runnel-config-version.cmake

@@ -4,27 +4,41 @@
  *
  *     runnel_engine *engine;  runnel_engine_new(NULL, &engine, NULL);
  *     runnel_model *model;    runnel_model_load(engine, "model.gguf", NULL, &model, NULL);
+ *                             runnel_model_wait(model, -1, NULL);
  *     runnel_request r;       runnel_request_default(&r);
  *     r.prompt = "Once upon a time"; r.prompt_bytes = 16; r.on_event = print;
  *     runnel_stream s;        runnel_generate(model, &r, &s, NULL);
  *
- * and then let your loop call runnel_engine_dispatch() whenever runnel_engine_fd() is readable, or
- * attach a libuv loop (runnel_uv.h), or call runnel_stream_next(), or let a thread of the engine
- * deliver (runnel_engine_options.delivery).
+ * Then deliver events in one of these ways: call runnel_engine_dispatch() whenever runnel_engine_fd() is readable,
+ * attach a libuv loop (runnel_uv.h), take events in arrays with runnel_engine_take(), read one stream with
+ * runnel_stream_next(), or let a thread of the engine call back (runnel_engine_options.delivery).
  *
  * Rules that hold everywhere
- *  - Threads: every function may be called from any thread, and inside any callback, unless its
- *    comment says otherwise. Callbacks of one engine never run on two threads at once.
- *  - A function that returns an error has done nothing and calls nothing back. A submit that
- *    returns RUNNEL_OK ends in exactly one terminal event: done, cancelled or failed.
- *  - Nothing here blocks, but for the functions that say so.
- *  - Pointers handed to a callback are valid until it returns. Pointers handed to a function are
- *    copied before it returns, unless its comment says otherwise.
- *  - Parameter structs start with struct_size and are filled by their _default() function.
+ *  - Threads: every function may be called from any thread and inside any callback, unless its comment says otherwise.
+ *    Callbacks of one engine never run on two threads at once.
+ *  - A function that returns an error has done nothing and calls nothing back. A submit that returns RUNNEL_OK ends in
+ *    exactly one terminal event: done, cancelled or failed.
+ *  - A function blocks only if its comment says so.
+ *  - A pointer that a function needs must not be NULL: the function returns INVALID, or does nothing where it returns
+ *    no status. A `runnel_error *` may always be NULL, and so may what is freed.
+ *  - Pointers handed to a callback are valid until it returns. Pointers handed to a function are copied before it
+ *    returns, unless its comment says otherwise.
+ *  - The comment of a function names every status that it returns.
  *  - The library never exits, prints, forks, reads the environment or installs a signal handler. Where the processor
  *    has AMX it asks the kernel for those registers: signal stacks then need sysconf(_SC_MINSIGSTKSZ) bytes.
  *
- * What is done with files and without streams is in runnel_files.h: a look into a model file, cache folders, heads. */
+ * Versions: a program keeps working with every later library of the same SONAME
+ *  - A struct grows at its end alone. Its struct_size is the size that the caller was compiled with, and the library
+ *    reads and writes no more. A struct_size that the library does not know is INVALID.
+ *  - A parameter struct is filled by its _default() macro, which passes the caller's size to the _init() function.
+ *    Bindings call _init() with the size they were made for. A result struct has its struct_size set by the caller.
+ *  - Structs inside others (sampling, usage, timings), in arrays (messages, biases, logprobs), handles, runnel_error,
+ *    runnel_allocator and runnel_histogram keep their size for ever. Members named `reserved` are zero.
+ *  - Structs that a callback gets belong to the library and may be longer than this header says; assigning one copies
+ *    the part that this header knows.
+ *
+ * runnel_observe.h, included at the end, has metrics and lists of streams. Separate headers are runnel_files.h (files
+ * without streams), runnel_fields.h (tables of the request's fields) and runnel_uv.h. */
 #ifndef RUNNEL_H
 #define RUNNEL_H
 
@@ -72,17 +86,18 @@ RUNNEL_API const char *runnel_version(void);
 typedef enum runnel_status { RUNNEL_STATUS_MAP(RUNNEL_STATUS_ENUM) RUNNEL_STATUS_MAX_ = 0x7fffffff } runnel_status;
 #undef RUNNEL_STATUS_ENUM
 
-RUNNEL_API const char *runnel_status_name(runnel_status status); /* "NO_MEMORY" */
+RUNNEL_API const char *runnel_status_name(runnel_status status); /* "NO_MEMORY"; "UNKNOWN" */
 RUNNEL_API const char *runnel_status_text(runnel_status status); /* "the allocator refused memory" */
 
 #define RUNNEL_ERROR_BYTES 256
 
-/* Where a function takes a `runnel_error *` it may be NULL; on failure it gets the code and one
- * sentence that names the file, tensor, key or parameter at fault. */
+/* What failed. A function that fails writes the status and one sentence that names the file, tensor, key or parameter
+ * at fault; a function that succeeds clears it. */
 typedef struct runnel_error {
     runnel_status status;
+    uint32_t retry_ms; /* BUSY: estimated time until a retry may succeed; else 0 */
     char message[RUNNEL_ERROR_BYTES];
-    uint32_t retry_ms; /* BUSY: when it may be worth while to try again, estimated; else 0 */
+    uint64_t reserved[7];
 } runnel_error;
 
 /* ---- Handles ----------------------------------------------------------------------------- */
@@ -113,7 +128,7 @@ typedef enum runnel_log_level {
     RUNNEL_LOG_ERROR = 1,
     RUNNEL_LOG_WARNING = 2,
     RUNNEL_LOG_INFO = 3,
-    RUNNEL_LOG_DEBUG = 4
+    RUNNEL_LOG_DEBUG = 4 /* a line for each request that ends, among others */
 } runnel_log_level;
 
 /* One line without a newline; called on any thread. */
@@ -125,221 +140,88 @@ typedef enum runnel_trace_kind {
     RUNNEL_TRACE_REQUEST = 2 /* a phase of a request */
 } runnel_trace_kind;
 
-/* Something that has a beginning and an end; told after its end. */
+/* A span of time. It is reported after its end. */
 typedef struct runnel_trace_event {
     runnel_trace_kind kind;
-    uint32_t track;       /* ACTOR: the actor's number, STEP: its model's decode actor's. What has one kind and track
-                             never overlaps */
+    uint32_t track;       /* ACTOR: the actor's number; STEP: the number of its model's decode actor. Spans of one kind
+                             and track never overlap */
     const char *name;     /* ACTOR: "decode", "tier", ...; STEP: "step"; REQUEST: "queued", "prefill", "decode" */
-    const char *model;    /* its file's name without ".gguf"; "" for the router */
-    const char *messages; /* ACTOR: what it handled: "CREDIT 2, SAMPLED"; else "" */
+    const char *model;    /* the file's name without ".gguf"; "" for the router */
+    const char *messages; /* ACTOR: the messages it handled: "CREDIT 2, SAMPLED"; else "" */
     uint64_t begin_ns, end_ns;               /* of a monotonic clock */
     uint64_t stream;                         /* REQUEST: runnel_stream.id */
-    uint32_t rows, sequences, prompt_tokens; /* STEP: rows in all, of how many sequences, and those of prompts */
-    uint32_t tokens;                         /* STEP: tokens that were drawn; REQUEST: of prompt and answer so far */
+    uint32_t rows, sequences, prompt_tokens; /* STEP: all rows, the sequences they belong to, the rows of prompts */
+    uint32_t tokens;                         /* STEP: tokens drawn; REQUEST: tokens of prompt and answer so far */
+    const char *label;                       /* REQUEST: runnel_request.label; else "" */
 } runnel_trace_event;
 
-/* Called a moment after the end, not always in its order. Pointers are valid until it returns, but for `name` and
- * `model`: those until the engine is freed. On a thread of the engine or inside runnel_engine_free, never on two at
- * once. It must not call the library. */
+/* Called shortly after the end of a span, not always in order. `name` and `model` are valid until the engine is freed,
+ * the other pointers until it returns. It runs on a thread of the engine or inside runnel_engine_free, never on two
+ * threads at once. It must not call the library. */
 typedef void (*runnel_trace_fn)(void *user, const runnel_trace_event *event);
 
+/* How events reach the host. Streams without a callback are read with runnel_stream_next, but for TAKE. */
 typedef enum runnel_delivery {
-    RUNNEL_DELIVER_HOST = 0,  /* callbacks run inside runnel_engine_dispatch (fd or libuv) */
-    RUNNEL_DELIVER_THREAD = 1 /* callbacks run on a thread of the engine */
+    RUNNEL_DELIVER_HOST = 0,   /* callbacks run inside runnel_engine_dispatch or on an attached libuv loop */
+    RUNNEL_DELIVER_THREAD = 1, /* callbacks run on a thread of the engine */
+    RUNNEL_DELIVER_TAKE = 2    /* no callbacks: the events of all streams are taken with runnel_engine_take */
 } runnel_delivery;
 
 typedef struct runnel_engine_options {
     size_t struct_size;
-    uint32_t scheduler_threads; /* threads that run actors; 0: chosen (1) */
+    uint32_t scheduler_threads; /* threads that run actors; 0: 2 */
     uint32_t compute_threads;   /* threads of the CPU compute team; 0: one per physical core allowed */
     uint32_t max_streams;       /* streams alive at once over all models; more are refused with BUSY; 0: 1024 */
     uint32_t max_sessions;      /* sessions alive at once; 0: 1024 */
     runnel_delivery delivery;
+    runnel_log_level log_level; /* lines above it are dropped; the default is WARNING */
     runnel_allocator allocator; /* all zero: the default allocator */
     runnel_log_fn on_log;       /* NULL: silent */
     void *log_user;
-    runnel_log_level log_level;
-    uint64_t max_queued_tokens; /* tokens of prompts that wait for their turn, over all models; a submit that goes
-                                   beyond is refused with BUSY, but for one that finds none waiting. A prompt's text
-                                   counts by its bytes until it is tokens. 0: no limit */
-    uint64_t max_queued_bytes;  /* likewise, memory of requests (prompt, stops, tokens) that have not ended; 0: no
-                                   limit */
-    runnel_trace_fn on_trace;   /* NULL: nothing is traced, and it costs nothing */
+    runnel_trace_fn on_trace; /* NULL: nothing is traced */
     void *trace_user;
+    uint64_t max_queued_tokens; /* limit on tokens of waiting prompts, over all models. A submit above it is refused
+                                   with BUSY, unless no prompt waits. Text counts by its bytes until it is tokenized.
+                                   0: no limit */
+    uint64_t max_queued_bytes;  /* limit on memory of requests (prompt, stops, tokens) that have not ended; likewise.
+                                   0: no limit */
 } runnel_engine_options;
 
+RUNNEL_API void runnel_engine_options_init(runnel_engine_options *options, size_t struct_size);
 RUNNEL_API void runnel_engine_options_default(runnel_engine_options *options);
+#define runnel_engine_options_default(options) runnel_engine_options_init((options), sizeof *(options))
 
-/* Starts the threads. options NULL: defaults. */
+/* Starts the threads. options NULL: defaults. Returns OK, INVALID or NO_MEMORY (also where a thread is refused). */
 RUNNEL_API runnel_status runnel_engine_new(const runnel_engine_options *options, runnel_engine **engine,
                                            runnel_error *error);
 
-/* Cancels every stream, load and training, delivers their terminal events on this thread, joins the
- * threads and frees everything: its models, too, whose handles are invalid from then on, as the ids of
- * sessions and streams are. Nothing has to be freed before it. Blocks for at most the step that is running,
- * of a training one of learning. Inside a callback of this engine it is carried out when the callback's dispatch
- * returns; `engine` is invalid after either. NULL is allowed. */
+/* Frees the engine with its models, sessions and streams; their handles are invalid afterwards. Cancels every stream,
+ * load and training, delivers their terminal events on this thread (TAKE: drops them) and joins the threads. Blocks for
+ * at most one step of a model or of a training. Calls that block on other threads return CLOSED. Inside a callback of
+ * this engine the call is deferred until the callback's dispatch returns. NULL is allowed. */
 RUNNEL_API void runnel_engine_free(runnel_engine *engine);
 
-/* Takes no more requests, for good: submits are refused with CLOSED. Blocks until every stream has ended and its end
- * was delivered, at most timeout_ms (0: does not block; negative: for ever), and runs callbacks on this thread
- * meanwhile. TIMEOUT: some have not ended; they go on, runnel_engine_free would cancel them. Inside a callback it does
- * not block. CLOSED: a callback has freed the engine. */
+/* Refuses new requests with CLOSED, for good, and waits until every stream has ended and its end was delivered. Blocks
+ * for at most timeout_ms (0: does not block; negative: for ever) and runs callbacks on this thread meanwhile. Does not
+ * block inside a callback, nor with RUNNEL_DELIVER_TAKE, where the host goes on taking events. Returns OK; INVALID;
+ * TIMEOUT: some streams have not ended; CLOSED: the engine is being freed. */
 RUNNEL_API runnel_status runnel_engine_drain(runnel_engine *engine, int64_t timeout_ms);
 
-/* A file descriptor that polls readable while events wait to be dispatched. Owned by the engine. */
+/* A file descriptor that polls readable while events wait. It belongs to the engine. -1: engine is NULL. */
 RUNNEL_API int runnel_engine_fd(runnel_engine *engine);
 
-/* Runs the callbacks of at most max_events waiting events (0: all that wait now) on this thread and
- * returns how many ran. One thread at a time: a second caller gets 0 at once, as does one inside a
- * callback. Not for RUNNEL_DELIVER_THREAD (returns 0). */
+/* Runs the callbacks of at most max_events waiting events (0: all that wait now) on this thread and returns how many
+ * ran. One thread at a time: a second caller gets 0 at once, as does one inside a callback. Returns 0 without
+ * RUNNEL_DELIVER_HOST. */
 RUNNEL_API size_t runnel_engine_dispatch(runnel_engine *engine, size_t max_events);
 
-/* Blocks until events wait to be dispatched or timeout_ms has passed (negative: for ever).
- * RUNNEL_OK or RUNNEL_TIMEOUT. For hosts without a loop: wait, dispatch, repeat. */
+/* Blocks until events wait, for at most timeout_ms (negative: for ever); signals do not end it. Returns OK; INVALID;
+ * TIMEOUT; CLOSED: the engine is being freed. */
 RUNNEL_API runnel_status runnel_engine_wait(runnel_engine *engine, int64_t timeout_ms);
-
-/* What counts up does so as long as the engine lives, models that have been freed included: it is the sum of what
- * runnel_metrics has of each. */
-typedef struct runnel_engine_stats {
-    size_t struct_size; /* set by the caller to sizeof(runnel_engine_stats) */
-    uint64_t streams;   /* not yet ended, or ended with events not yet delivered */
-    uint64_t sessions;
-    uint64_t models;
-    uint64_t messages;    /* in mailboxes or being handled */
-    uint64_t blocks_used; /* KV blocks that requests or sessions hold, all models; what only the cache holds is
-                             free to be had */
-    uint64_t blocks_total;
-    uint64_t heap_bytes;           /* from the allocator, now */
-    uint64_t steps;                /* forward passes done */
-    uint64_t prompt_tokens;        /* positions prefilled */
-    uint64_t tokens;               /* tokens generated */
-    uint64_t prefix_hit_tokens;    /* tokens of admitted prompts whose KV was there: in the prefix cache or the
-                                      session ... */
-    uint64_t prefix_missed_tokens; /* ... and the others */
-    double prefix_ceiling;   /* share of the prompts' whole blocks that an endless cache would have had (estimated),
-                                in [0, 1] */
-    uint64_t evicted_blocks; /* taken from the prefix cache for other use */
-    uint64_t preemptions;    /* running requests that had to give their blocks to others for a while */
-    uint64_t queued_tokens;  /* of prompts that wait for their turn */
-    uint64_t queued_bytes;   /* of requests that have not ended */
-} runnel_engine_stats;
-
-RUNNEL_API void runnel_engine_get_stats(runnel_engine *engine, runnel_engine_stats *stats);
-
-/* ---- Metrics ----------------------------------------------------------------------------- */
-
-#define RUNNEL_HISTOGRAM_EDGES 24
-
-typedef struct runnel_histogram {
-    uint32_t n_edges;
-    double edges[RUNNEL_HISTOGRAM_EDGES];        /* [n_edges], ascending: seconds where the field ends in _s */
-    uint64_t counts[RUNNEL_HISTOGRAM_EDGES + 1]; /* [n_edges + 1]: of values above edges[i - 1] and not above
-                                                    edges[i] */
-    uint64_t count;                              /* of all values: the sum of counts */
-    double sum;
-} runnel_histogram;
-
-#define RUNNEL_MAX_DRAFTS 16
-
-/* Of all models the engine has had. docs/METRICS.md tells each more closely. */
-typedef struct runnel_metrics {
-    size_t struct_size; /* set by the caller to sizeof(runnel_metrics) */
-    /* Since the engine began. */
-    uint64_t requests;          /* accepted */
-    uint64_t stopped, length;   /* done, by reason of their end ... */
-    uint64_t cancelled, failed; /* ... and the others that have ended */
-    uint64_t refused;           /* not accepted: BUSY */
-    uint64_t tokens;            /* generated */
-    uint64_t prompt_tokens;     /* positions of prompts computed */
-    uint64_t steps;
-    uint64_t prefix_queries, prefix_hits; /* tokens of admitted prompts; those of them that were cached */
-    uint64_t evicted_blocks;
-    uint64_t preemptions;              /* requests that went back to waiting, for others of more right to the KV
-                                          blocks */
-    uint64_t trace_dropped;            /* trace events that found no room */
-    uint64_t drafted, accepted;        /* tokens that were guessed and verified, and those that were right */
-    uint64_t branched, branched_right; /* of them: runners-up of a guess, verified beside it */
-    uint64_t drafts;                   /* how often a sequence took guesses into a pass: each time it got one token and
-                                          those of its guesses that were right */
-    uint64_t drafted_at[RUNNEL_MAX_DRAFTS];  /* drafted by place: the first guess of a pass, the second ... */
-    uint64_t accepted_at[RUNNEL_MAX_DRAFTS]; /* ... and so many of each place were right, with all before them */
-    uint64_t draft_passes, draft_us; /* of the model's drafter: passes, and their time, which is a share of what has
-                                        passed meanwhile: time in drafting ... */
-    uint64_t draft_beside_us;        /* ... of it, time in which the model computed too: the overlap achieved */
-    uint64_t draft_branches, draft_branches_right; /* second lines that a drafter with threads of its own began in case
-                                                      that its likeliest is refuted, and those that came true */
-    uint64_t warm_hits, cold_hits, shared_hits;    /* of prefix_hits: tokens from the lower tiers of the cache */
-    uint64_t warm_bytes_in, warm_bytes_out;        /* packed bytes moved into each tier, and out of it */
-    uint64_t cold_bytes_in, cold_bytes_out;
-    uint64_t shared_bytes_in, shared_bytes_out;
-    uint64_t cache_dropped; /* blocks that left the cache although no lower tier had them yet */
-    uint64_t cache_unpaid;  /* of those, blocks whose copy would have cost others too much */
-    uint64_t cache_copy_us; /* processor time of copies into lower tiers */
-    uint64_t cache_skipped; /* blocks that were not fetched, since computing them was faster */
-    uint64_t cache_errors;  /* blocks that could not be moved */
-    uint64_t cache_adopted; /* blocks that others have put into a lower tier meanwhile, and that can be
-                               fetched from there */
-    /* Now. */
-    uint64_t warm_bytes, cold_bytes; /* that the tiers take */
-    uint64_t shared_bytes;           /* of the blocks that are known to be in the shared tier */
-    uint64_t cold_writes;            /* models that write to their cache folder; others read what there is */
-    uint64_t running, waiting;       /* requests that are admitted, and that are not yet */
-    uint64_t queued_tokens;          /* of prompts that wait */
-    uint64_t sessions;
-    uint64_t blocks_used, blocks_total; /* KV blocks */
-    /* Of tokens and requests. Requests count when they are done, not if cancelled or failed; but queue_s at
-     * admission. */
-    runnel_histogram first_token_s; /* submit to first token */
-    runnel_histogram inter_token_s; /* token to next token */
-    runnel_histogram per_token_s;   /* mean of a request's inter_token_s */
-    runnel_histogram queue_s;       /* submit to admission */
-    runnel_histogram prefill_s;     /* admission to first token */
-    runnel_histogram decode_s;      /* first to last token */
-    runnel_histogram inference_s;   /* admission to last token */
-    runnel_histogram request_s;     /* submit to end */
-    runnel_histogram request_prompt_tokens;
-    runnel_histogram request_computed_tokens; /* of the prompt, those that were not cached */
-    runnel_histogram request_tokens;          /* generated */
-    /* Of steps. */
-    runnel_histogram step_s;    /* submit to end */
-    runnel_histogram step_rows; /* positions computed */
-    runnel_histogram step_sequences;
-} runnel_metrics;
-
-/* Reads every value by itself, while others change. INVALID: a pointer is NULL or struct_size is not of this
- * library. */
-RUNNEL_API runnel_status runnel_engine_metrics(runnel_engine *engine, runnel_metrics *metrics);
-
-/* The same for each model by name, in the text format of Prometheus (version 0.0.4), and what runnel_engine_stats
- * tells besides. Writes at most `capacity` bytes, the whole size to *bytes; not NUL-terminated. Numbers may grow by
- * digits between a call that measures and one that writes: leave some room, or call again. INVALID: a pointer is
- * NULL. */
-RUNNEL_API runnel_status runnel_engine_prometheus(runnel_engine *engine, char *text, size_t capacity, size_t *bytes);
-
-typedef struct runnel_machine {
-    size_t struct_size;       /* set by the caller to sizeof(runnel_machine) */
-    uint32_t compute_threads; /* of the engine's compute team */
-    char level[16];           /* the instruction set it computes with: "avx512-amx", "avx512", "avx2", "neon", "c" */
-    char cpu[64];             /* the processor's own name, or its architecture */
-    uint64_t memory_bytes;    /* of the machine */
-    double read_bytes_per_s;  /* reading memory in order, all threads: the best of several passes ... */
-    double read_median_bytes_per_s; /* ... and the median one */
-    double integer_ops_per_s;       /* 8-bit products summed in 32 bits; a multiply-add is two operations */
-    double float_ops_per_s;         /* 32-bit fused multiply-adds, two operations each */
-} runnel_machine;
-
-/* What the engine's threads can do at most: the limits to hold a measured speed against. Reads memory of
- * a size well beyond the caches (up to 1 GiB, taken from the allocator and given back), then computes in
- * registers. Blocks for about a second; running streams go on between the passes, but only with none does the
- * result mean much. INVALID: engine or machine is NULL, or struct_size is not of this library. STATE: a measurement
- * of this engine is under way. CLOSED: the engine is being freed. NO_MEMORY: not even 32 MiB could be had. */
-RUNNEL_API runnel_status runnel_engine_measure(runnel_engine *engine, runnel_machine *machine, runnel_error *error);
 
 /* ---- Model ------------------------------------------------------------------------------- */
 
-/* How keys and values are kept. Attention computes on them as they are stored; there is no second copy. */
+/* How keys and values are stored. Attention computes on the stored form. */
 typedef enum runnel_kv_type {
     RUNNEL_KV_F16 = 0,
     RUNNEL_KV_F32 = 1,
@@ -369,86 +251,84 @@ typedef void (*runnel_load_fn)(void *user, const runnel_load_event *event);
 typedef struct runnel_model_options {
     size_t struct_size;
     uint32_t context_tokens; /* longest sequence; 0: the model's own, at most 8192 */
+    uint32_t batch_tokens;   /* positions in one forward pass, prompts and decoding together; 0: 256 */
     uint64_t kv_bytes;       /* memory for KV blocks, shared by all streams; 0: room for 8 full contexts, at least
                                 one, at most a quarter of the machine's memory */
     runnel_kv_type kv_type;
-    uint32_t batch_tokens;  /* positions in one forward pass: prompt chunks and decoding together; 0: 256 */
+    uint32_t chunk_mean;    /* lossy compression of long contexts, with any kv_type. 0: off. Else keys and values are
+                                kept for the first 64 positions and the last chunk_mean (rounded up to 64, and up to
+                                127 more); each 64 others are kept as one mean. A sequence of n positions takes the
+                                memory of about chunk_mean + batch_tokens + n / 64; one that fits gets the exact
+                                answer. Requests share nothing, and a turn of a session computes its history again.
+                                At most 2^28. docs/QUALITY.md has the cost */
     const char *device;     /* NULL or "cpu": the fast CPU path; "reference": plain C in double precision */
-    uint8_t vocab_only;     /* 1: only what runnel_tokenize needs; generate is refused with STATE */
     runnel_load_fn on_load; /* NULL: no events; see runnel_model_wait */
     void *load_user;
-    uint8_t no_prefix_cache; /* 0: requests that begin alike share what they begin with, by whole KV blocks, now or
-                                later: it is computed once and stays in kv_bytes until the room is needed. The
-                                answer is the same, bit for bit on the CPU. 1: each request computes its whole
-                                prompt */
-    float max_slowdown;      /* while answers are generated, prompts that come in are cut so small that a step takes
-                                at most so many times as long as without them; above 1, 0: 2, INFINITY: prompts take
-                                what batch_tokens leaves, which serves them soonest. Answers of negative priority do
-                                not count */
-    uint32_t chunk_mean;     /* 0: every position's keys and values are kept. Else a lossy compression, of any
-                                kv_type: the last so many positions (rounded up to 64; a few more, up to 127) and
-                                the first 64 are kept, each 64 others as one mean key and value, so that a sequence
-                                of n positions takes the memory of about chunk_mean + batch_tokens + n / 64. A
-                                sequence that fits gets the answer it would get without. Nothing is shared between
-                                requests, and a session's turn computes its history again. docs/QUALITY.md says what
-                                it costs; at most 2^28 */
-    const char *draft_path;  /* NULL: none. A GGUF file of a smaller model with the same tokens; it is loaded too and
-                                guesses the next tokens of requests that ask for it (RUNNEL_DRAFT_MODEL). Or a head
-                                that was trained for this very file (runnel_eagle_train); "mtp": the file's own
-                                prediction layers; "exit:N": the model's first N blocks. Not with chunk_mean */
-    uint64_t draft_kv_bytes; /* memory for its KV blocks; 0: room for as many positions as the model has, at most an
-                                eighth of the machine's memory. Streams for which there is none do not draft; what
-                                they do not need holds what was read for sessions' next turns and the like */
-    uint32_t draft_threads;  /* 0: it takes turns with the model on the compute threads. Else it has so many threads of
-                                its own and guesses ahead while the model computes: for a machine with cores to
-                                spare */
-    uint64_t cache_warm_bytes; /* memory for packed KV blocks of prefixes that kv_bytes have no room for; 0: none. All
-                                  three tiers (docs/TIERS.md) hold the prefix cache's blocks: without it, or with
-                                  chunk_mean, they stay empty. The answer is the same to the bit wherever a prefix comes
-                                  from; whatever fails, it is computed */
-    const char *cache_dir; /* a folder for such blocks that outlive the process; it is made, but not what it lies in.
-                              NULL: none. Several engines may share it: of those with one model one writes */
-    uint64_t cache_cold_bytes; /* of cache_dir, for this model: at least 4 MiB; 0: 8 GiB */
-    const char *cache_codec;   /* how blocks are packed in both: "none", "bits" (fast), "lz4", "zstd" (smallest); NULL:
-                                  bits, but none for the quantised kv_types, which do not shrink */
-    const char *cache_shared;  /* a Redis server for such blocks, so that engines on several machines share them:
-                                  "redis://[[user]:password@]host[:port][/database]", "rediss://" and the same for
-                                  TLS, or "unix:/path", all with "?ttl=SECONDS" if wanted; docs/TIERS.md has the whole.
-                                  What others have put there is seen when the model is loaded. That it is away, or not
-                                  who it should be, is no error, ever. NULL: none. An address that cannot be read fails
-                                  the load with INVALID, a build without hiredis, or for rediss:// without OpenSSL, with
-                                  UNSUPPORTED */
-    const char *cache_shared_ca;   /* of rediss://: a PEM file with the certificate authorities that may vouch for the
-                                      server; NULL: those of the system. Its certificate is always verified, and must be
-                                      for the host of the address. These three are read at the load, where one that
-                                      does not fit fails it with INVALID, and again for each new connection */
-    const char *cache_shared_cert; /* a PEM file with the certificate, and what leads to its authority, by which we are
-                                      known to the server; NULL: none */
-    const char *cache_shared_key;  /* and with its key, without a passphrase; NULL: it is in cache_shared_cert */
+    uint8_t vocab_only;      /* 1: loads only what runnel_tokenize needs; generate is refused with STATE */
+    uint8_t no_prefix_cache; /* 0: requests that begin alike share the KV blocks of their common prefix, which stay in
+                                kv_bytes until the memory is needed. The answer is the same, on the CPU bit for bit.
+                                1: each request computes its whole prompt */
+    uint8_t reserved[2];
+    float max_slowdown;      /* bounds how much prompts slow down answers: a step with both takes at most so many times
+                                 as long as without the prompt. Above 1; 0: 2; INFINITY: prompts take all that
+                                 batch_tokens leaves. Answers of negative priority do not count */
+    const char *draft_path;  /* a drafter, which guesses tokens for RUNNEL_DRAFT_MODEL. NULL: none; a GGUF file of a
+                                 smaller model with the same tokens, or of a head that was trained for this file
+                                 (runnel_eagle_train); "mtp": the file's own prediction layers; "exit:N": the model's
+                                 first N blocks. Not with chunk_mean */
+    uint64_t draft_kv_bytes; /* memory for the drafter's KV blocks. 0: room for as many positions as the model has, at
+                                 most an eighth of the machine's memory. Streams that find no room do not draft */
+    uint32_t draft_threads;  /* 0: the drafter takes turns with the model on the compute threads. Else it has so many
+                                 threads of its own and guesses while the model computes */
+    uint32_t reserved_draft;
+    uint64_t cache_warm_bytes;   /* memory for packed KV blocks that were evicted from kv_bytes; 0: none. This and the
+                                  next two tiers (docs/TIERS.md) extend the prefix cache: without it, or with
+                                  chunk_mean, they stay empty. The answer is the same to the bit, wherever a block
+                                  comes from; what cannot be fetched is computed */
+    const char *cache_dir;       /* a folder for packed blocks that outlive the process; it is created if its parent
+                                  exists. NULL: none. Several engines may share it; for each model one of them writes */
+    uint64_t cache_cold_bytes;   /* limit on this model's part of cache_dir, at least 4 MiB; 0: 8 GiB */
+    const char *cache_codec;     /* how blocks are packed: "none", "bits" (fast), "lz4", "zstd" (smallest). NULL: bits;
+                                  none for quantised kv_types, which do not shrink */
+    const char *cache_shared;    /* a Redis server through which engines on several machines share blocks:
+                                  "redis://[[user]:password@]host[:port][/database]", "rediss://" likewise for TLS, or
+                                  "unix:/path", each with an optional "?ttl=SECONDS"; see docs/TIERS.md. A server that
+                                  is away is never an error. NULL: none. An address that cannot be read fails the load
+                                  with INVALID; a build without hiredis, or for rediss:// without OpenSSL, fails it
+                                  with UNSUPPORTED */
+    const char *cache_shared_ca; /* rediss://: a PEM file with the trusted certificate authorities; NULL: the
+                                      system's. The server's certificate is always verified against the address. The
+                                      three files are read at the load, where a bad one fails it with INVALID, and
+                                      again for each new connection */
+    const char *cache_shared_cert; /* a PEM file with the client's certificate chain; NULL: none */
+    const char *cache_shared_key;  /* a PEM file with its key, without a passphrase; NULL: it is in cache_shared_cert */
 } runnel_model_options;
 
+RUNNEL_API void runnel_model_options_init(runnel_model_options *options, size_t struct_size);
 RUNNEL_API void runnel_model_options_default(runnel_model_options *options);
+#define runnel_model_options_default(options) runnel_model_options_init((options), sizeof *(options))
 
-/* Begins to load a GGUF file (of a split file: its first part) and returns at once. on_load gets
- * progress and one terminal event. The handle must be freed whatever the outcome. A path that
- * cannot be opened and options out of range are errors from this call. */
+/* Begins to load a GGUF file (of a split file: its first part) and returns at once. on_load gets progress and one
+ * terminal event. The handle must be freed whatever the outcome. options NULL: defaults. Returns OK; INVALID; IO: a
+ * file cannot be opened; UNSUPPORTED: no such device; BUSY: the engine has 64 models; NO_MEMORY; CLOSED. The load
+ * itself fails with IO, FORMAT, UNSUPPORTED, INVALID, NO_MEMORY or DEVICE. */
 RUNNEL_API runnel_status runnel_model_load(runnel_engine *engine, const char *path, const runnel_model_options *options,
                                            runnel_model **model, runnel_error *error);
 
-/* Blocks until the load has ended, at most timeout_ms (negative: for ever). RUNNEL_OK when ready,
- * the load's error, RUNNEL_CANCELLED, or RUNNEL_TIMEOUT. Independent of the load event. */
+/* Blocks until the load has ended, at most timeout_ms (negative: for ever); needs no dispatch. Returns OK: ready;
+ * INVALID; CANCELLED; TIMEOUT: it is still loading; CLOSED: the model or engine is being freed; or the status of the
+ * failed load. */
 RUNNEL_API runnel_status runnel_model_wait(runnel_model *model, int64_t timeout_ms, runnel_error *error);
 
-/* Cancels the load (its terminal event says so) or, once ready, every stream and session of the
- * model; frees the model when the last of them has ended. Returns at once; the handle is invalid
- * from now on. NULL is allowed. */
+/* Cancels the load (its terminal event says so) or, once ready, every stream and session of the model; frees the model
+ * when the last of them has ended. Returns at once; the handle is invalid from now on. NULL is allowed. */
 RUNNEL_API void runnel_model_free(runnel_model *model);
 
 /* Cancels a load that is under way; its terminal event is RUNNEL_LOAD_CANCELLED. No effect later. */
 RUNNEL_API void runnel_model_cancel_load(runnel_model *model);
 
 typedef struct runnel_model_info {
-    size_t struct_size;
+    size_t struct_size; /* set by the caller to sizeof(runnel_model_info) */
     uint32_t vocab_tokens;
     uint32_t context_tokens; /* longest sequence as loaded */
     uint32_t trained_tokens; /* longest sequence the model was trained for */
@@ -456,18 +336,19 @@ typedef struct runnel_model_info {
     uint32_t layers;
     int32_t bos, eos; /* token ids, -1 where there is none */
     uint8_t add_bos;  /* the model wants BOS in front of a text */
+    uint8_t reserved[3];
     uint64_t parameters;
     uint64_t weight_bytes;
     uint64_t kv_bytes; /* reserved for KV blocks */
     uint64_t kv_bytes_per_token;
     uint32_t block_tokens;     /* positions per KV block */
     uint32_t chunk_mean;       /* positions that are kept exactly; 0: all */
-    uint64_t kv_bytes_longest; /* of kv_bytes, what a sequence of context_tokens needs at once */
+    uint64_t kv_bytes_longest; /* of kv_bytes, the part that a sequence of context_tokens needs at once */
     uint64_t draft_parameters; /* of the drafter; 0: there is none */
-    uint64_t draft_kv_bytes;   /* reserved for its KV blocks */
+    uint64_t draft_kv_bytes;   /* reserved for the drafter's KV blocks */
 } runnel_model_info;
 
-/* RUNNEL_STATE before the load has ended well. */
+/* Returns OK; INVALID; STATE: the model is not loaded; CLOSED. */
 RUNNEL_API runnel_status runnel_model_get_info(runnel_model *model, runnel_model_info *info);
 
 /* ---- Text and tokens --------------------------------------------------------------------- */
@@ -477,14 +358,15 @@ enum {
     RUNNEL_TOKENIZE_SPECIAL = 2 /* control tokens written in the text become control tokens */
 };
 
-/* Text [text_bytes] (UTF-8) to token ids. Writes at most `capacity` ids to `tokens` and the whole
- * count to *count, so that capacity 0 measures. Runs on this thread, in linear time.
- * INVALID: not UTF-8. STATE: the model is not loaded. */
+/* Text [text_bytes] (UTF-8) to token ids. Writes at most `capacity` ids to `tokens` and the whole count to *count, so
+ * that capacity 0 measures. Runs on this thread, in linear time. Returns OK; INVALID: a NULL, or not UTF-8; STATE: the
+ * model is not loaded; CLOSED; NO_MEMORY. */
 RUNNEL_API runnel_status runnel_tokenize(runnel_model *model, const char *text, size_t text_bytes, uint32_t flags,
                                          int32_t *tokens, size_t capacity, size_t *count);
 
-/* Token ids to the bytes they stand for (not NUL-terminated; whole UTF-8 only if the tokens are).
- * special: write control tokens as their names instead of nothing. Sizes as in runnel_tokenize. */
+/* Token ids to the bytes they stand for (not NUL-terminated; whole UTF-8 only if the tokens are). special: writes
+ * control tokens as their names instead of nothing. Sizes as in runnel_tokenize. Returns OK, INVALID, STATE or
+ * CLOSED. */
 RUNNEL_API runnel_status runnel_detokenize(runnel_model *model, const int32_t *tokens, size_t count, int special,
                                            char *text, size_t capacity, size_t *text_bytes);
 
@@ -509,25 +391,117 @@ typedef struct runnel_chat {
     const char *template_text;    /* a Jinja template instead of the model's, or NULL */
     const char *template_name;    /* of several templates in the file; NULL: "tool_use" for a chat with tools where
                                      there is one, else the unnamed one */
+    int64_t now_s;                /* the time that strftime_now reads, in seconds since 1970; 0: the machine's clock */
     uint8_t no_generation_prompt; /* 1: the text does not end with the beginning of an answer */
-    int64_t now_s;                /* what strftime_now tells: seconds since the epoch; 0: the machine's clock */
+    uint8_t reserved[7];
 } runnel_chat;
 
+RUNNEL_API void runnel_chat_init(runnel_chat *chat, size_t struct_size);
 RUNNEL_API void runnel_chat_default(runnel_chat *chat);
+#define runnel_chat_default(chat) runnel_chat_init((chat), sizeof *(chat))
 
-/* The conversation as text. Text of messages, tools and variables never becomes a control token when a request carries
- * the chat; a text from here, given back as a prompt with parse_special, has no such protection. Writes at most
+/* The conversation as text. When a request carries the chat, text of messages, tools and variables never becomes a
+ * control token; a text from here that comes back as a prompt with parse_special has no such protection. Writes at most
  * `capacity` bytes, the whole size to *text_bytes; not NUL-terminated. Runs on this thread, bounded in time and memory.
- * NOT_FOUND: the model has no (such) template. FORMAT: its template is malformed. INVALID: JSON that is none, or the
- * template raised an error. */
+ * Returns OK; INVALID: a NULL, malformed JSON, or an error raised by the template; NOT_FOUND: the model has no (such)
+ * template; FORMAT: its template is malformed; UNSUPPORTED; STATE: the model is not loaded; CLOSED; NO_MEMORY. */
 RUNNEL_API runnel_status runnel_apply_template(runnel_model *model, const runnel_chat *chat, char *text,
                                                size_t capacity, size_t *text_bytes, runnel_error *error);
 
 /* A template [template_bytes] by itself: the members of the JSON object context [context_bytes] are its variables.
- * now_s and the rest as above. */
+ * now_s, sizes and statuses as above, without STATE and CLOSED. */
 RUNNEL_API runnel_status runnel_render_template(const char *template_text, size_t template_bytes, const char *context,
                                                 size_t context_bytes, int64_t now_s, char *text, size_t capacity,
                                                 size_t *text_bytes, runnel_error *error);
+
+/* ---- Events ------------------------------------------------------------------------------ */
+
+typedef struct runnel_logprob {
+    int32_t token;
+    float logprob; /* natural logarithm, of the distribution before any sampling parameter */
+} runnel_logprob;
+
+/* name, value. DONE, CANCELLED and FAILED are the terminal events; later additions come behind them. */
+#define RUNNEL_EVENT_MAP(X)                                                                \
+    X(TOKEN, 0)          /* a token, and the text that is certain by now */                \
+    X(PROGRESS, 1)       /* prompt positions done; only if asked for */                    \
+    X(LOGITS, 2)         /* logits of one position of the prompt; only if asked for */     \
+    X(REASONING, 3)      /* chat: a fragment of the model's reasoning */                   \
+    X(TOOL_CALL, 4)      /* chat: a call begins; `text` is the tool's name */              \
+    X(TOOL_ID, 5)        /* chat: `text` is the call's id, where the format has ids */     \
+    X(TOOL_ARGUMENTS, 6) /* chat: a fragment of the arguments */                           \
+    X(TOOL_END, 7)       /* chat: the call is complete; its fragments join to an object */ \
+    X(EMBEDDING, 8)      /* runnel_embed: the vector */                                    \
+    X(DONE, 9)                                                                             \
+    X(CANCELLED, 10)                                                                       \
+    X(FAILED, 11)
+
+#define RUNNEL_EVENT_ENUM(name, value) RUNNEL_EVENT_##name = value,
+typedef enum runnel_event_type { RUNNEL_EVENT_MAP(RUNNEL_EVENT_ENUM) } runnel_event_type;
+#undef RUNNEL_EVENT_ENUM
+
+RUNNEL_API const char *runnel_event_name(runnel_event_type type); /* "TOOL_CALL"; "UNKNOWN" */
+
+typedef enum runnel_finish {
+    RUNNEL_FINISH_NONE = 0,  /* not a terminal event, cancelled, failed, or of a session's file */
+    RUNNEL_FINISH_STOP = 1,  /* end of text, a stop token or a stop string */
+    RUNNEL_FINISH_LENGTH = 2 /* max_tokens or the context is reached */
+} runnel_finish;
+
+typedef struct runnel_usage {
+    uint64_t prompt_tokens;     /* of this request; in a session: of this turn and the history it continues */
+    uint64_t cached_tokens;     /* of prompt_tokens, those taken from the prefix cache or the session */
+    uint64_t completion_tokens; /* includes the token that ended the text */
+    uint64_t drafted_tokens, accepted_tokens;         /* guesses that were verified, and those that were right */
+    uint64_t warm_tokens, cold_tokens, shared_tokens; /* of cached_tokens, those fetched for this request from packed
+                                                          memory, cache_dir and cache_shared */
+    uint64_t reserved[8];
+} runnel_usage;
+
+typedef struct runnel_timings { /* microseconds from submit */
+    uint64_t admitted_us;       /* blocks leased, prefill begins */
+    uint64_t first_token_us;    /* first token sampled; 0: none */
+    uint64_t end_us;
+    uint64_t reserved[5];
+} runnel_timings;
+
+typedef struct runnel_event {
+    runnel_event_type type;
+    int32_t token; /* TOKEN: its id, one event for each token; -1: only text, of several tokens or held back before */
+    runnel_stream stream;
+    void *user;       /* runnel_request.user */
+    const char *text; /* TOKEN, REASONING, TOOL_*: whole UTF-8, not NUL-terminated; may be empty while bytes are held
+                         back. The texts of the TOKEN events join to the answer: stop strings are cut off */
+    size_t text_bytes;
+    float logprob;             /* TOKEN: of the chosen token, if logprobs were asked for */
+    uint32_t n_tokens;         /* TOKEN, REASONING, TOOL_*: how many tokens this is the first event of: 1 for a token's
+                                  own; more where tokens were joined (coalesce_bytes); 0 for held-back text and for
+                                  further parts */
+    const runnel_logprob *top; /* TOKEN: [n_top], best first */
+    uint32_t n_top;
+    uint32_t tool_call;     /* TOOL_*: number of the call in this answer, from 0 */
+    const float *logits;    /* LOGITS: [n_logits], of the token that follows `position` */
+    const float *embedding; /* EMBEDDING: [n_embedding] */
+    uint32_t n_logits, n_embedding;
+    uint64_t position;                  /* LOGITS: position in the prompt */
+    uint64_t prompt_done, prompt_total; /* PROGRESS */
+    runnel_finish finish;               /* DONE */
+    runnel_status status;               /* FAILED; RUNNEL_OK else */
+    const char *error;                  /* FAILED: one sentence; "" else */
+    runnel_usage usage;                 /* terminal events */
+    runnel_timings timings;             /* terminal events */
+} runnel_event;
+
+typedef void (*runnel_event_fn)(void *user, const runnel_event *event);
+
+/* Up to n waiting events in one call instead of callbacks, for bindings and loops of one's own: writes pointers to
+ * events[] and returns how many; at most one event of each stream, and RUNNEL_MAX_TAKE in all. Legal in place of
+ * runnel_engine_dispatch, and the one way with RUNNEL_DELIVER_TAKE; callbacks of streams do not run, on_load does.
+ * Events and what they point to stay valid until the next take, dispatch, drain or free of this engine; a stream whose
+ * terminal event was taken is gone from then on. While more events wait, the descriptor stays readable. One thread at a
+ * time: a second caller gets 0 at once, as does one inside a callback or with RUNNEL_DELIVER_THREAD. */
+#define RUNNEL_MAX_TAKE 64
+RUNNEL_API size_t runnel_engine_take(runnel_engine *engine, const runnel_event **events, size_t n);
 
 /* ---- Requests ---------------------------------------------------------------------------- */
 
@@ -546,181 +520,109 @@ typedef struct runnel_sampling {
     float presence_penalty;   /* subtracted once; 0: off */
     uint32_t penalty_tokens;  /* the last so many tokens of prompt and answer count; 0: all */
     uint64_t seed;            /* one coin per (seed, position): the same request gives the same text */
-    const runnel_logit_bias *biases;
+    const runnel_logit_bias *biases; /* [n_biases] */
     size_t n_biases;
+    uint64_t reserved[9];
 } runnel_sampling;
-
-typedef struct runnel_logprob {
-    int32_t token;
-    float logprob; /* natural logarithm, of the distribution before any sampling parameter */
-} runnel_logprob;
-
-typedef enum runnel_event_type {
-    RUNNEL_EVENT_TOKEN = 0,    /* a token, and the text that is certain by now */
-    RUNNEL_EVENT_PROGRESS = 1, /* prompt positions done; only if asked for */
-    RUNNEL_EVENT_LOGITS = 2,   /* logits of one position of the prompt; only if asked for */
-    /* Of requests with a chat: parts of the answer that are not its text. */
-    RUNNEL_EVENT_REASONING = 3,      /* a fragment of what the model thinks aloud */
-    RUNNEL_EVENT_TOOL_CALL = 4,      /* a call begins: `text` is the tool's name */
-    RUNNEL_EVENT_TOOL_ID = 5,        /* `text` is the id that the model gives the call, where its format has ids */
-    RUNNEL_EVENT_TOOL_ARGUMENTS = 6, /* a fragment of the arguments */
-    RUNNEL_EVENT_TOOL_END = 7,       /* the call is complete: its fragments join to a JSON object */
-    RUNNEL_EVENT_EMBEDDING = 8,      /* of runnel_embed: the vector */
-    /* Terminal: from here on. */
-    RUNNEL_EVENT_DONE = 9,
-    RUNNEL_EVENT_CANCELLED = 10,
-    RUNNEL_EVENT_FAILED = 11
-} runnel_event_type;
-
-typedef enum runnel_finish {
-    RUNNEL_FINISH_NONE = 0,  /* not a terminal event, cancelled, failed, or of a session's file */
-    RUNNEL_FINISH_STOP = 1,  /* end of text, a stop token or a stop string */
-    RUNNEL_FINISH_LENGTH = 2 /* max_tokens or the context is reached */
-} runnel_finish;
-
-typedef struct runnel_usage {
-    uint64_t prompt_tokens;     /* of this request; in a session: of this turn, and what it continues */
-    uint64_t cached_tokens;     /* of prompt_tokens: not computed, taken from the prefix cache or the session */
-    uint64_t completion_tokens; /* includes the token that ended the text */
-    uint64_t drafted_tokens, accepted_tokens; /* guesses that passes verified, and those that were right */
-    uint64_t warm_tokens, cold_tokens;        /* of cached_tokens, those that came from memory that packs them, and from
-                                                 cache_dir, for this request */
-    uint64_t shared_tokens;                   /* likewise, from cache_shared */
-} runnel_usage;
-
-typedef struct runnel_timings { /* microseconds from submit */
-    uint64_t admitted_us;       /* blocks leased, prefill begins */
-    uint64_t first_token_us;    /* first token sampled; 0: none */
-    uint64_t end_us;
-} runnel_timings;
-
-typedef struct runnel_event {
-    runnel_event_type type;
-    runnel_stream stream;
-    const char *text; /* TOKEN, REASONING, TOOL_*: whole UTF-8, not NUL-terminated; may be empty while
-                         bytes are held back. The concatenated texts of the TOKEN events are the answer:
-                         stop strings are cut off */
-    size_t text_bytes;
-    int32_t token;             /* TOKEN: its id, one event for each token; -1: only text, of several tokens or of
-                                  what was held back */
-    float logprob;             /* TOKEN: of the chosen token, if logprobs were asked for */
-    const runnel_logprob *top; /* TOKEN: [n_top], best first */
-    uint32_t n_top;
-    const float *logits; /* LOGITS: [n_logits], of the token that follows `position` */
-    uint32_t n_logits;
-    uint64_t position;    /* LOGITS: position in the prompt */
-    uint32_t tool_call;   /* TOOL_*: number of the call in this answer, from 0 */
-    uint64_t prompt_done; /* PROGRESS */
-    uint64_t prompt_total;
-    runnel_finish finish; /* DONE */
-    runnel_status status; /* FAILED; RUNNEL_OK else */
-    const char *error;    /* FAILED: one sentence; "" else */
-    runnel_usage usage;   /* terminal events */
-    runnel_timings timings;
-    uint32_t n_tokens;      /* TOKEN, REASONING, TOOL_*: how many tokens it is the first event of: 1 for a
-                               token's own; more where they were joined (runnel_request.coalesce_bytes); 0 for
-                               what was held back and for further parts */
-    const float *embedding; /* EMBEDDING: [n_embedding] */
-    uint32_t n_embedding;
-} runnel_event;
-
-typedef void (*runnel_event_fn)(void *user, const runnel_event *event);
 
 #define RUNNEL_MAX_STOPS 16
 #define RUNNEL_MAX_STOP_BYTES 256
 #define RUNNEL_MAX_TOP_LOGPROBS 20
 #define RUNNEL_MAX_COALESCE_BYTES (1u << 20)
+#define RUNNEL_MAX_DRAFTS 16
+#define RUNNEL_LABEL_BYTES 64 /* with its NUL */
 
-/* Who guesses the next tokens of an answer, so that the model verifies several in one pass. Each pass then gives one
- * token at least and one more for each guess that was right. It never changes the text, only its speed. */
-typedef enum runnel_draft { /* flags: of several, the first that has a guess, the lowest number first */
-                            RUNNEL_DRAFT_NONE = 0,
-                            RUNNEL_DRAFT_NGRAM =
-                                1, /* what followed the last time the same tokens stood in prompt or answer */
-                            RUNNEL_DRAFT_MODEL = 2 /* the drafter that was loaded with the model (draft_path) */
+/* Speculation: who guesses the next tokens of an answer, so that the model verifies several in one pass. Each pass
+ * gives one token and one more for each right guess. The text stays the same. Flags; of several drafters the first
+ * that has a guess is used, the lowest number first. */
+typedef enum runnel_draft {
+    RUNNEL_DRAFT_NONE = 0,
+    RUNNEL_DRAFT_NGRAM = 1, /* what followed the same tokens earlier in prompt or answer */
+    RUNNEL_DRAFT_MODEL = 2  /* the drafter that was loaded with the model (draft_path) */
 } runnel_draft;
 
-/* What a request does whose turn has come while blocks of its prompt are in lower tiers of the cache. They are fetched
- * from when it comes in, if it has to wait for its turn; those that would take longer than computing are never. */
+/* What a request does when its turn has come while blocks of its prompt are still in lower tiers of the cache. They are
+ * fetched from submit on, unless computing them is faster. */
 typedef enum runnel_cache_wait {
-    RUNNEL_CACHE_BEST_EFFORT = 0, /* what has arrived is used, the rest is computed */
+    RUNNEL_CACHE_BEST_EFFORT = 0, /* it uses what has arrived and computes the rest */
     RUNNEL_CACHE_WAIT = 1,        /* it waits for all that is on its way */
-    RUNNEL_CACHE_DEADLINE = 2     /* it waits for cache_wait_ms since submit */
+    RUNNEL_CACHE_DEADLINE = 2     /* it waits until cache_wait_ms after submit */
 } runnel_cache_wait;
 
+/* One of prompt, tokens and chat is given, and not empty. */
 typedef struct runnel_request {
     size_t struct_size;
     const char *prompt; /* UTF-8; BOS is added where the model asks for it */
     size_t prompt_bytes;
-    const int32_t *tokens; /* instead of prompt: ids, taken as they are */
+    const int32_t *tokens; /* ids, taken as they are */
     size_t n_tokens;
-    uint8_t parse_special; /* 1: control tokens written in the prompt become control tokens */
-    uint8_t ignore_eos;    /* 1: the model's end-of-text tokens do not end the answer */
-    uint8_t want_logprobs; /* 1: logprob of each chosen token, and of n_top others */
-    uint8_t want_progress; /* 1: PROGRESS events while the prompt is computed */
-    uint8_t want_logits;   /* 1: a LOGITS event for each position of the prompt: it is computed, cached or not; a
-                              session's past is not */
-    uint32_t n_top;        /* at most RUNNEL_MAX_TOP_LOGPROBS */
-    int64_t max_tokens;    /* -1: until the context is full; 0: only the prompt is computed */
+    const runnel_chat *chat; /* rendered in the engine: an error of the template, or a prompt that does not fit, is a
+                                 FAILED event. With a session, what the conversation shares with it from the beginning
+                                 is not computed again, and the rest of the session is replaced */
+    runnel_session session;  /* id 0: none. Else the prompt continues the session's tokens, and prompt and answer
+                                 become part of it */
+    int64_t max_tokens;      /* -1: until the context is full; 0: only the prompt is computed */
     runnel_sampling sampling;
     const char *const *stops; /* [n_stops] non-empty UTF-8 strings, NUL-terminated; the answer ends before them */
     size_t n_stops;
     const int32_t *stop_tokens; /* [n_stop_tokens]; the answer ends with them, their text is not delivered */
     size_t n_stop_tokens;
-    runnel_session session;   /* id 0: none. Else the prompt continues the session's tokens, and prompt and answer
-                                 become part of it */
-    runnel_event_fn on_event; /* NULL: the stream is read with runnel_stream_next */
+    runnel_event_fn on_event; /* NULL: the stream is read with runnel_stream_next, or taken (RUNNEL_DELIVER_TAKE) */
     void *user;
-    const runnel_chat *chat;      /* instead of prompt and tokens. It is rendered in the engine: an error of the
-                                     template or a prompt that does not fit is a FAILED event. With a session, what
-                                     the conversation shares with it from the beginning is not computed again, and
-                                     what differs takes its place */
-    uint8_t raw_answer;           /* 1: the answer to a chat is delivered as TOKEN events alone, its text as it is.
-                                     Else reasoning and, where the chat has tools, tool calls are events of their own */
-    uint64_t cache_salt;          /* the prefix cache shares nothing between requests of different salts, so that none
-                                     can learn by its speed what another has asked. A turn with another salt than the
-                                     one before computes its session again */
-    int32_t priority;             /* requests of a higher one go first, and take the KV blocks and the step from lower
-                                     ones; 0 is the usual one. It never changes the text */
-    uint32_t deadline_ms;         /* since submit: a request that has not ended by then is FAILED with TIMEOUT within
-                                     one step; one that still waits for its turn never costs a step. 0: none */
-    uint64_t tenant;              /* whose request it is: tenants of one priority get equal shares of the prompts'
-                                     part of each step */
-    uint32_t coalesce_bytes;      /* 0: each token has an event of its own. Else a stream whose reader is behind, or
-                                     that is paused, goes on and joins the tokens that its reader has not come to in
-                                     one event of at most so many bytes of text (of a chat's answer: one for each part
-                                     that they hold); then it waits. A reader that keeps up sees each token. The
-                                     memory is taken when the request's turn comes. At most RUNNEL_MAX_COALESCE_BYTES;
-                                     not with want_logprobs */
-    uint32_t draft;               /* RUNNEL_DRAFT_ flags */
-    uint32_t draft_max;           /* guesses in a pass at most, up to RUNNEL_MAX_DRAFTS; 0: 8. How many are made
-                                     follows from how many were right and what they cost; none where they do not pay */
-    uint8_t pin_prefix;           /* 1: the prompt's whole KV blocks are kept in kv_bytes until a request that begins
-                                     with them says 2, or the model is freed, and go into cache_dir at once. At most 64
-                                     prompts; the oldest is let go of for one more, and where a request could not run
-                                     otherwise. 2: lets go of what this prompt begins with */
-    uint32_t cache_wait_ms;       /* with RUNNEL_CACHE_DEADLINE: since submit */
+    const char *label;       /* a name for logs, traces and lists of streams: UTF-8 without control bytes, less than
+                                 RUNNEL_LABEL_BYTES long; NULL: none */
+    uint64_t cache_salt;     /* requests of different salts share nothing in the prefix cache, so that none can learn
+                                 by its speed what another has asked. A turn with another salt than the one before
+                                 computes its session again */
+    uint64_t tenant;         /* whose request it is: tenants of one priority get equal shares of the prompts' part of
+                                 each step */
+    int32_t priority;        /* requests of a higher one go first, and take KV blocks and steps from lower ones; 0 is
+                                 the usual one. The text stays the same */
+    uint32_t deadline_ms;    /* since submit: a request that has not ended by then is FAILED with TIMEOUT within one
+                                 step. 0: none */
+    uint32_t n_top;          /* with want_logprobs: at most RUNNEL_MAX_TOP_LOGPROBS */
+    uint32_t coalesce_bytes; /* 0: each token has an event of its own. Else a stream whose reader is behind, or that is
+                                 paused, joins the tokens that wait in one event of at most so many bytes of text (of a
+                                 chat's answer: one for each part); when it is full the stream waits. A reader that
+                                 keeps up sees each token. At most RUNNEL_MAX_COALESCE_BYTES; not with want_logprobs */
+    uint32_t draft;          /* RUNNEL_DRAFT_ flags */
+    uint32_t draft_max;      /* guesses in a pass at most, up to RUNNEL_MAX_DRAFTS; 0: 8. Their number adapts to how
+                                 many are right and what they cost */
     runnel_cache_wait cache_wait; /* the default is RUNNEL_CACHE_WAIT */
-    uint8_t draft_share;          /* 1, with RUNNEL_DRAFT_NGRAM: it also looks into answers of this tenant with this
-                                     cache_salt that asked for the same, the last ten thousand tokens or so, and its own
-                                     becomes one of them. For many answers of one form; 0: it reads and tells nothing */
-    uint8_t draft_chain;          /* 1: with RUNNEL_DRAFT_MODEL a pass verifies the likeliest guesses alone; 0: also
-                                     runners-up of the drafter's, as a tree, where they are worth more than another
-                                     guess at the end. Of both draft_max counts */
+    uint32_t cache_wait_ms;       /* with RUNNEL_CACHE_DEADLINE: since submit */
+    uint8_t parse_special;        /* 1: control tokens written in the prompt become control tokens */
+    uint8_t ignore_eos;           /* 1: the model's end-of-text tokens do not end the answer */
+    uint8_t want_logprobs;        /* 1: logprob of each chosen token, and of n_top others */
+    uint8_t want_progress;        /* 1: PROGRESS events while the prompt is computed */
+    uint8_t want_logits;          /* 1: a LOGITS event for each position of the prompt, which is computed even where it
+                                     is cached; a session's history has none */
+    uint8_t raw_answer;  /* 1: the answer to a chat is delivered as TOKEN events alone, its text as it is. 0: reasoning
+                            and, where the chat has tools, tool calls are events of their own */
+    uint8_t pin_prefix;  /* 1: keeps the prompt's whole KV blocks in kv_bytes and writes them to cache_dir at once. At
+                            most 64 prompts are kept; the oldest is released for one more, and where a request could
+                            not run otherwise. 2: releases what this prompt begins with */
+    uint8_t draft_share; /* 1, with RUNNEL_DRAFT_NGRAM: guesses also come from answers of this tenant and cache_salt
+                            that asked for the same, about the last ten thousand tokens. For many answers of one form */
+    uint8_t draft_chain; /* 1, with RUNNEL_DRAFT_MODEL: only the likeliest guesses are verified; 0: also runners-up, as
+                            a tree, where they pay. draft_max counts both */
+    uint8_t reserved[7];
 } runnel_request;
 
 /* Greedy, up to the context, no stops, seed 0. */
+RUNNEL_API void runnel_request_init(runnel_request *request, size_t struct_size);
 RUNNEL_API void runnel_request_default(runnel_request *request);
+#define runnel_request_default(request) runnel_request_init((request), sizeof *(request))
 
-/* Submits. Every parameter is checked here: INVALID names the bad one in *error, CONTEXT: the
- * prompt (with its session) is longer than the context less one, or than all KV blocks; BUSY: a limit of the engine on
- * streams, queued tokens or queued bytes is reached, and error->retry_ms says when to try again; STATE: model not
- * ready; NOT_FOUND: no such session. A prompt of more bytes than the context has tokens is tokenized on this thread,
- * any other in the engine. */
+/* Submits. A prompt of more bytes than the context has tokens is tokenized on this thread, any other in the engine.
+ * Returns OK; INVALID: *error names the parameter; CONTEXT: the prompt (with its session) is longer than the context
+ * less one, or than all KV blocks; BUSY: a limit on streams, queued tokens or queued bytes is reached, and
+ * error->retry_ms estimates for how long; STATE: the model is not loaded for generation; NOT_FOUND: no such session or
+ * template; FORMAT or UNSUPPORTED: of a chat's template; CLOSED; NO_MEMORY. A FAILED event has INVALID, CONTEXT,
+ * TIMEOUT, NUMERIC, DEVICE, FORMAT, UNSUPPORTED or NO_MEMORY. */
 RUNNEL_API runnel_status runnel_generate(runnel_model *model, const runnel_request *request, runnel_stream *stream,
                                          runnel_error *error);
 
-/* What of a text's positions becomes its embedding. The numbers are those of the GGUF key
+/* How the positions of a text become one embedding. The numbers are those of the GGUF key
  * <architecture>.pooling_type. */
 typedef enum runnel_pooling {
     RUNNEL_POOLING_DEFAULT = 0, /* as the file says, or MEAN where it says nothing */
@@ -735,63 +637,74 @@ typedef struct runnel_embed_request {
     size_t text_bytes;
     const int32_t *tokens; /* instead of text: ids, taken as they are */
     size_t n_tokens;
-    uint8_t parse_special; /* as in runnel_request, like all that is not explained here */
-    uint8_t want_progress;
-    uint8_t raw; /* 1: the vector as it is. Else it has length 1 (L2), but for a zero vector */
-    runnel_pooling pooling;
-    uint32_t dimensions; /* only the first so many values, which then have length 1; 0: all */
-    runnel_event_fn on_event;
+    runnel_event_fn on_event; /* as in runnel_request, like all that is not explained here */
     void *user;
+    const char *label;
     uint64_t cache_salt;
+    uint64_t tenant;
     int32_t priority;
     uint32_t deadline_ms;
-    uint64_t tenant;
+    runnel_pooling pooling;
+    uint32_t dimensions; /* only the first so many values, which then have length 1; 0: all */
+    uint8_t parse_special;
+    uint8_t want_progress;
+    uint8_t raw; /* 1: the vector as it is. 0: scaled to length 1 (L2), but for a zero vector */
+    uint8_t reserved[5];
 } runnel_embed_request;
 
+RUNNEL_API void runnel_embed_request_init(runnel_embed_request *request, size_t struct_size);
 RUNNEL_API void runnel_embed_request_default(runnel_embed_request *request);
+#define runnel_embed_request_default(request) runnel_embed_request_init((request), sizeof *(request))
 
 /* The embedding of a text: the output of the model's final norm, pooled. The stream has one EMBEDDING event and ends
- * as any other (DONE with RUNNEL_FINISH_LENGTH, no tokens). It goes the way of a request with max_tokens 0: beside
- * others, bounded by the same limits, the same to the bit whatever runs beside it. Without pooling LAST all
- * positions are computed, cached or not. Errors as of runnel_generate; UNSUPPORTED: the file wants a pooling that is
- * not known here, and none is given; a FAILED event with NUMERIC: the vector is not of numbers. */
+ * as any other (DONE with RUNNEL_FINISH_LENGTH, no tokens). It is scheduled like a request with max_tokens 0, and is
+ * the same to the bit whatever runs beside it. Without pooling LAST all positions are computed, cached or not. Statuses
+ * as of runnel_generate, and UNSUPPORTED: the model gives no embeddings, or its file wants an unknown pooling and the
+ * request names none. A FAILED event with NUMERIC: the vector is not finite. */
 RUNNEL_API runnel_status runnel_embed(runnel_model *model, const runnel_embed_request *request, runnel_stream *stream,
                                       runnel_error *error);
 
-/* Ends the stream early: its terminal event is CANCELLED unless another one was already on its
- * way. Takes effect within one step in every state. Idempotent; NOT_FOUND if it has ended. */
+/* Ends the stream early: its terminal event is CANCELLED, unless another one was on its way. Takes effect within one
+ * step in every state. Idempotent. Returns OK; INVALID; NOT_FOUND: the stream has ended. */
 RUNNEL_API runnel_status runnel_stream_cancel(runnel_engine *engine, runnel_stream stream);
 
-/* No more events of this stream until it is resumed; the stream itself stops after a bounded
- * number of undelivered tokens (see coalesce_bytes) and costs the others nothing. A cancelled stream delivers its
- * terminal event even while paused. */
+/* Pauses delivery until the stream is resumed. The stream itself stops after a bounded number of undelivered tokens
+ * (see coalesce_bytes) and costs the others nothing. A cancelled stream delivers its terminal event even while paused.
+ * Both return OK; INVALID; NOT_FOUND: the stream has ended. */
 RUNNEL_API runnel_status runnel_stream_pause(runnel_engine *engine, runnel_stream stream);
 RUNNEL_API runnel_status runnel_stream_resume(runnel_engine *engine, runnel_stream stream);
 
-/* The next event of a stream without a callback; blocks at most timeout_ms (negative: for ever).
- * The pointers in *event are valid until the next call for this stream (the sentence of a FAILED event:
- * until this thread's next call); after a terminal event the stream is gone. TIMEOUT, NOT_FOUND; STATE: the stream has
- * a callback, or another thread is inside this call. */
+/* The next event of a stream without a callback, copied to *event as far as struct_size, sizeof(runnel_event) of the
+ * caller, reaches. Blocks at most timeout_ms (negative: for ever). Its pointers are valid until the next call for this
+ * stream (the sentence of a FAILED event: until this thread's next call). After a terminal event the stream is gone.
+ * Returns OK; INVALID; TIMEOUT; NOT_FOUND: the stream has ended; STATE: the stream has a callback or is taken, or
+ * another thread is inside this call; CLOSED: the engine is being freed. */
+RUNNEL_API runnel_status runnel_stream_read(runnel_engine *engine, runnel_stream stream, int64_t timeout_ms,
+                                            runnel_event *event, size_t struct_size);
 RUNNEL_API runnel_status runnel_stream_next(runnel_engine *engine, runnel_stream stream, int64_t timeout_ms,
                                             runnel_event *event);
+#define runnel_stream_next(engine, stream, timeout_ms, event) \
+    runnel_stream_read((engine), (stream), (timeout_ms), (event), sizeof *(event))
 
 /* ---- Sessions ---------------------------------------------------------------------------- */
 
-/* A conversation: its KV blocks stay between requests. One request at a time; a second one waits. Into a file and
- * back: runnel_files.h. */
+/* A conversation: its KV blocks stay between requests. Its requests run one after another, in the order of submit.
+ * Sessions in files: runnel_files.h. Returns OK; INVALID; BUSY: too many sessions; STATE: the model is not loaded for
+ * generation; CLOSED. */
 RUNNEL_API runnel_status runnel_session_new(runnel_model *model, runnel_session *session);
 
-/* The session's blocks are freed once its running requests have ended. */
+/* The session's blocks are freed once its running requests have ended. Returns OK; INVALID; NOT_FOUND. */
 RUNNEL_API runnel_status runnel_session_free(runnel_model *model, runnel_session session);
 
-/* A copy that goes its own way from here: what the session is once the turns submitted before this call have ended,
- * running or waiting; turns submitted to either afterwards do not concern the other. Costs no KV: the two share it
- * until one writes where the other has something too. Turns on the copy may be submitted at once. BUSY: too many
- * sessions. NOT_FOUND; STATE and CLOSED as runnel_session_new. */
+/* A copy of what the session is once the turns submitted before this call have ended; later turns of one do not concern
+ * the other. Turns on the copy may be submitted at once. The two share their KV blocks until one of them writes into a
+ * block. Returns OK; NOT_FOUND; otherwise as runnel_session_new. */
 RUNNEL_API runnel_status runnel_session_fork(runnel_model *model, runnel_session session, runnel_session *copy);
 
 #ifdef __cplusplus
 }
 #endif
+
+#include "runnel_observe.h"
 
 #endif

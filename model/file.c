@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized.h"
 #include "base/status.h"
 #include "model/quant.h"
 
@@ -87,11 +88,9 @@ void runnel_file_close(runnel_file *file)
     rn_free(&heap, file);
 }
 
-void runnel_file_get_info(const runnel_file *file, runnel_file_info *info)
+static void collect_info(const struct rn_gguf *gguf, runnel_file_info *info)
 {
-    const struct rn_gguf *gguf = file->gguf;
     runnel_file_info got = {
-        .struct_size = info->struct_size,
         .version = rn_gguf_version(gguf),
         .parts = rn_gguf_parts(gguf),
         .alignment = rn_gguf_alignment(gguf),
@@ -104,7 +103,18 @@ void runnel_file_get_info(const runnel_file *file, runnel_file_info *info)
         got.parameters += rn_gguf_tensor(gguf, i)->elements;
         got.weight_bytes += rn_gguf_tensor(gguf, i)->bytes;
     }
-    memcpy(info, &got, info->struct_size < sizeof got ? info->struct_size : sizeof got);
+    *info = got;
+}
+
+runnel_status runnel_file_get_info(const runnel_file *file, runnel_file_info *info)
+{
+    runnel_file_info now;
+
+    if (file == NULL || info == NULL || !rn_sized_known(info->struct_size, sizeof now))
+        return RUNNEL_INVALID;
+    collect_info(file->gguf, &now);
+    rn_sized_write(info, info->struct_size, &now, sizeof now);
+    return RUNNEL_OK;
 }
 
 /* "u32", "array of f32": both lists are in the order of enum rn_gguf_type. */
@@ -123,13 +133,16 @@ static const char *type_name(const struct rn_gguf_entry *entry)
 runnel_status runnel_file_metadata(const runnel_file *file, uint64_t index, runnel_metadata *metadata)
 {
     const struct rn_gguf_entry *entry;
+    runnel_metadata now;
 
-    if (file == NULL || metadata == NULL)
+    if (file == NULL || metadata == NULL || !rn_sized_known(metadata->struct_size, sizeof now))
         return RUNNEL_INVALID;
     if (index >= rn_gguf_n_entries(file->gguf))
         return RUNNEL_NOT_FOUND;
     entry = rn_gguf_entry(file->gguf, index);
-    *metadata = (runnel_metadata){entry->key.bytes, entry->key.n, type_name(entry), entry->count};
+    now = (runnel_metadata){
+        .key = entry->key.bytes, .key_bytes = entry->key.n, .type = type_name(entry), .count = entry->count};
+    rn_sized_write(metadata, metadata->struct_size, &now, sizeof now);
     return RUNNEL_OK;
 }
 
@@ -227,13 +240,14 @@ runnel_status runnel_file_metadata_text(const runnel_file *file, uint64_t index,
 runnel_status runnel_file_tensor(const runnel_file *file, uint64_t index, runnel_tensor *tensor)
 {
     const struct rn_tensor *t;
+    runnel_tensor now;
 
-    if (file == NULL || tensor == NULL)
+    if (file == NULL || tensor == NULL || !rn_sized_known(tensor->struct_size, sizeof now))
         return RUNNEL_INVALID;
     if (index >= rn_gguf_n_tensors(file->gguf))
         return RUNNEL_NOT_FOUND;
     t = rn_gguf_tensor(file->gguf, index);
-    *tensor = (runnel_tensor){
+    now = (runnel_tensor){
         .name = t->name.bytes,
         .name_bytes = t->name.n,
         .type = rn_type(t->type)->name,
@@ -242,6 +256,7 @@ runnel_status runnel_file_tensor(const runnel_file *file, uint64_t index, runnel
         .part = t->part,
         .offset = t->offset,
     };
-    memcpy(tensor->dims, t->dims, sizeof tensor->dims);
+    memcpy(now.dims, t->dims, sizeof now.dims);
+    rn_sized_write(tensor, tensor->struct_size, &now, sizeof now);
     return RUNNEL_OK;
 }

@@ -7,30 +7,57 @@
 #include "actors/engine.h"
 #include "actors/host/session.h"
 #include "actors/note.h"
+#include "base/sized.h"
 #include "base/status.h"
 #include "model/room.h"
+#include "runnel_fields.h"
 #include "sampling/ngram.h"
 
 #define RETRY_MS 100 /* as long as nothing is known */
 #define MOST_RETRY_MS 60000u
 
-void runnel_request_default(runnel_request *request)
+/* The tables have every member: a struct has no padding, so the sizes of its members add up to its own. */
+#define SIZE(type, name) +sizeof(type)
+#define SAME(type, name) &&_Generic(((runnel_request *)0)->name, type : 1, default : 0)
+#define SAME_SAMPLING(type, name) &&_Generic(((runnel_sampling *)0)->name, type : 1, default : 0)
+#define SAME_CHAT(type, name) &&_Generic(((runnel_chat *)0)->name, type : 1, default : 0)
+static_assert(RUNNEL_SAMPLING_FIELDS(SIZE) + sizeof((runnel_sampling *)0)->reserved == sizeof(runnel_sampling) &&
+                  1 RUNNEL_SAMPLING_FIELDS(SAME_SAMPLING),
+              "RUNNEL_SAMPLING_FIELDS lacks a member");
+static_assert(sizeof(size_t) + sizeof(runnel_sampling) RUNNEL_REQUEST_FIELDS(SIZE) +
+                          sizeof((runnel_request *)0)->reserved ==
+                      sizeof(runnel_request) &&
+                  1 RUNNEL_REQUEST_FIELDS(SAME),
+              "RUNNEL_REQUEST_FIELDS lacks a member");
+static_assert(sizeof(size_t) RUNNEL_CHAT_FIELDS(SIZE) + sizeof((runnel_chat *)0)->reserved == sizeof(runnel_chat) &&
+                  1 RUNNEL_CHAT_FIELDS(SAME_CHAT),
+              "RUNNEL_CHAT_FIELDS lacks a member");
+
+void runnel_request_init(runnel_request *request, size_t struct_size)
 {
-    *request = (runnel_request){
-        .struct_size = sizeof *request,
+    const runnel_request own = {
         .max_tokens = -1,
         .sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f},
         .cache_wait = RUNNEL_CACHE_WAIT,
     };
+
+    rn_sized_write(request, struct_size, &own, sizeof own);
+}
+
+void(runnel_request_default)(runnel_request *request)
+{
+    runnel_request_init(request, RN_FIRST_SIZE(runnel_request, reserved));
 }
 
 static runnel_status read_request(const runnel_request *given, runnel_request *request, runnel_error *error)
 {
     runnel_request_default(request);
-    if (given == NULL || given->struct_size < sizeof(size_t) || given->struct_size > sizeof *request)
+    if (!rn_sized_read(request, sizeof *request, given))
         return rn_error_set(error, RUNNEL_INVALID,
                             "request: struct_size is not of this library; use runnel_request_default");
-    memcpy(request, given, given->struct_size);
+    if (!rn_all_zero(request->reserved, sizeof request->reserved) ||
+        !rn_all_zero(request->sampling.reserved, sizeof request->sampling.reserved))
+        return rn_error_set(error, RUNNEL_INVALID, "request: reserved is not zero");
     return RUNNEL_OK;
 }
 
@@ -63,17 +90,14 @@ static runnel_status check_prompt(const runnel_model *model, const runnel_reques
         return rn_error_set(error, RUNNEL_INVALID, "of prompt, tokens and chat more than one is given");
     if (request->prompt == NULL && request->prompt_bytes > 0)
         return rn_error_set(error, RUNNEL_INVALID, "prompt is NULL but prompt_bytes is %zu", request->prompt_bytes);
-    if (request->tokens != NULL && request->n_tokens == 0)
-        return rn_error_set(error, RUNNEL_INVALID, "the prompt is empty");
+    if (request->chat == NULL && request->prompt_bytes == 0 && request->n_tokens == 0)
+        return rn_error_set(error, RUNNEL_INVALID, "the prompt is empty: give a text, tokens or a chat");
     if (request->tokens == NULL && request->n_tokens > 0)
         return rn_error_set(error, RUNNEL_INVALID, "tokens is NULL but n_tokens is %zu", request->n_tokens);
     for (size_t i = 0; i < request->n_tokens; i++)
         if (request->tokens[i] < 0 || (uint32_t)request->tokens[i] >= n_vocab)
             return rn_error_set(error, RUNNEL_INVALID, "tokens[%zu] = %d is not in the vocabulary of %u", i,
                                 request->tokens[i], n_vocab);
-    if (request->tokens == NULL && request->chat == NULL && request->prompt_bytes == 0 &&
-        !rn_vocab_add_bos(model->parts.vocab))
-        return rn_error_set(error, RUNNEL_INVALID, "the prompt is empty and the model adds no BOS");
     if (request->prompt != NULL && !rn_utf8_valid(request->prompt, request->prompt_bytes))
         return rn_error_set(error, RUNNEL_INVALID, "the prompt is not UTF-8");
     return RUNNEL_OK;
@@ -113,6 +137,8 @@ static runnel_status check_request(runnel_model *model, const runnel_request *re
         return rn_error_set(error, RUNNEL_INVALID, "coalesce_bytes joins tokens, and want_logprobs wants each of them");
     if ((status = rn_sampling_check(&request->sampling, model->parts.n_vocab, error)) != RUNNEL_OK)
         return status;
+    if (!rn_label_valid(request->label))
+        return rn_error_set(error, RUNNEL_INVALID, RN_LABEL_RULE);
     if (request->pin_prefix > 2)
         return rn_error_set(error, RUNNEL_INVALID, "pin_prefix %d is not 0, 1 or 2", request->pin_prefix);
     if ((unsigned)request->cache_wait > RUNNEL_CACHE_DEADLINE)
@@ -153,8 +179,8 @@ static runnel_status measure(runnel_model *model, const runnel_request *request,
     if (request->tokens == NULL) {
         if (rn_tokenize_bound(model->parts.vocab, request->prompt_bytes) + history <= room)
             return RUNNEL_OK;
-        status = rn_tokenize(model->parts.vocab, r->heap, request->prompt_bytes > 0 ? request->prompt : "",
-                             request->prompt_bytes, tokenize_flags(request), &r->tokens, &count, error);
+        status = rn_tokenize(model->parts.vocab, r->heap, request->prompt, request->prompt_bytes,
+                             tokenize_flags(request), &r->tokens, &count, error);
         if (status != RUNNEL_OK)
             return status;
         r->n_tokens = r->capacity = (uint32_t)(count < UINT32_MAX ? count : UINT32_MAX);
@@ -186,7 +212,7 @@ static runnel_status copy_prompt(runnel_model *model, const runnel_request *requ
         r->n_tokens = r->capacity = (uint32_t)request->n_tokens;
         return RUNNEL_OK;
     }
-    r->text = rn_strndup(r->heap, request->prompt_bytes > 0 ? request->prompt : "", request->prompt_bytes);
+    r->text = rn_strndup(r->heap, request->prompt, request->prompt_bytes);
     r->text_bytes = request->prompt_bytes;
     r->tokenize_flags = tokenize_flags(request);
     return r->text != NULL ? RUNNEL_OK : RUNNEL_NO_MEMORY;
@@ -213,6 +239,7 @@ static runnel_status make_proposer(const runnel_model *model, const runnel_reque
 static runnel_status copy_parameters(runnel_model *model, const runnel_request *request, struct rn_request *r)
 {
     r->context = &model->context;
+    rn_request_set_label(r, request->label);
     r->ignore_eos = request->ignore_eos != 0;
     r->want_logprobs = request->want_logprobs != 0;
     r->want_progress = request->want_progress != 0;
@@ -317,15 +344,11 @@ static void leave_queue(struct runnel_engine *engine, struct rn_request *r)
     rn_counter_add(&engine->totals.queued_bytes, -(int64_t)r->n_bytes);
 }
 
-/* An empty prompt is only BOS: its one piece then begins a text, as it does for detokenizing. */
+/* Behind a prompt that is only BOS the first piece begins a text, as it does for detokenizing. */
 static bool begins_text(const runnel_model *model, const runnel_request *request)
 {
-    bool empty = request->chat != NULL ? false
-                 : request->tokens == NULL
-                     ? request->prompt_bytes == 0
-                     : request->n_tokens == 1 && request->tokens[0] == rn_vocab_bos(model->parts.vocab);
-
-    return empty && request->session.id == 0 && rn_vocab_strips_first_space(model->parts.vocab);
+    return request->n_tokens == 1 && request->tokens[0] == rn_vocab_bos(model->parts.vocab) &&
+           request->session.id == 0 && rn_vocab_strips_first_space(model->parts.vocab);
 }
 
 /* What takes the answer to a chat apart; NULL and OK: nothing does. */
@@ -354,6 +377,10 @@ static runnel_status open_outlet(runnel_model *model, const runnel_request *requ
         .coalesce_bytes = request->coalesce_bytes,
         .n_embedding = r->embed != NULL ? r->embed->n_out : 0,
         .strip_first_space = begins_text(model, request),
+        .taken = host->delivery == RUNNEL_DELIVER_TAKE,
+        .label = request->label,
+        .model_name = model->context.metrics->name,
+        .phase = RUNNEL_PHASE_QUEUED,
     };
     void *cell = rn_pool_take(&host->slots);
     struct rn_outlet *outlet;
@@ -414,6 +441,8 @@ runnel_status runnel_generate(runnel_model *model, const runnel_request *given, 
     runnel_status status;
 
     rn_error_clear(error);
+    if (model == NULL || stream == NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "generate: model or the stream's place is NULL");
     status = read_request(given, &request, error);
     if (status == RUNNEL_OK)
         status = check_request(model, &request, error);
@@ -424,19 +453,27 @@ runnel_status runnel_generate(runnel_model *model, const runnel_request *given, 
 
 /* ---- Embeddings ---- */
 
-void runnel_embed_request_default(runnel_embed_request *request)
+void runnel_embed_request_init(runnel_embed_request *request, size_t struct_size)
 {
-    *request = (runnel_embed_request){.struct_size = sizeof *request};
+    const runnel_embed_request own = {0};
+
+    rn_sized_write(request, struct_size, &own, sizeof own);
+}
+
+void(runnel_embed_request_default)(runnel_embed_request *request)
+{
+    runnel_embed_request_init(request, RN_FIRST_SIZE(runnel_embed_request, reserved));
 }
 
 static runnel_status read_embed_request(const runnel_embed_request *given, runnel_embed_request *request,
                                         runnel_error *error)
 {
     runnel_embed_request_default(request);
-    if (given == NULL || given->struct_size < sizeof(size_t) || given->struct_size > sizeof *request)
+    if (!rn_sized_read(request, sizeof *request, given))
         return rn_error_set(error, RUNNEL_INVALID,
                             "request: struct_size is not of this library; use runnel_embed_request_default");
-    memcpy(request, given, given->struct_size);
+    if (!rn_all_zero(request->reserved, sizeof request->reserved))
+        return rn_error_set(error, RUNNEL_INVALID, "request: reserved is not zero");
     if (request->tokens == NULL && request->n_tokens == 0 && request->text_bytes == 0)
         return rn_error_set(error, RUNNEL_INVALID, "the text is empty");
     if ((unsigned)request->pooling > RUNNEL_POOLING_LAST)
@@ -481,6 +518,7 @@ static runnel_request request_of(const runnel_embed_request *embed)
     request.max_tokens = 0;
     request.on_event = embed->on_event;
     request.user = embed->user;
+    request.label = embed->label;
     request.cache_salt = embed->cache_salt;
     request.priority = embed->priority;
     request.deadline_ms = embed->deadline_ms;
@@ -497,6 +535,8 @@ runnel_status runnel_embed(runnel_model *model, const runnel_embed_request *give
     runnel_status status;
 
     rn_error_clear(error);
+    if (model == NULL || stream == NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "embed: model or the stream's place is NULL");
     status = read_embed_request(given, &embed, error);
     if (status != RUNNEL_OK)
         return status;

@@ -12,6 +12,7 @@
 
 #include "actors/engine.h"
 #include "base/check.h"
+#include "base/sized.h"
 
 /* The eventfd's count only says "not zero": it is written on the empty→non-empty edge and when a
  * dispatch stops early. */
@@ -146,7 +147,7 @@ static bool deliver_event(struct runnel_engine *engine, struct rn_outlet *outlet
     runnel_event event;
 
     outlet->dropping |= paused && !terminal;
-    if (terminal || !outlet->dropping) {
+    if ((terminal || !outlet->dropping) && outlet->on_event != NULL) { /* NULL: of a host that takes, and has gone */
         rn_cell_event(outlet, cell, outlet->shown, &event);
         outlet->on_event(outlet->user, &event);
     }
@@ -241,6 +242,16 @@ static struct rn_message *next_node(struct rn_host *host)
     return node;
 }
 
+static struct rn_outlet *outlet_of(struct rn_message *node)
+{
+    return (struct rn_outlet *)((char *)node - offsetof(struct rn_outlet, ready));
+}
+
+static struct runnel_model *model_of(struct rn_message *node)
+{
+    return (struct runnel_model *)((char *)node - offsetof(struct runnel_model, load_node));
+}
+
 static size_t deliver(struct runnel_engine *engine, size_t max)
 {
     struct rn_host *host = &engine->host;
@@ -251,14 +262,127 @@ static size_t deliver(struct runnel_engine *engine, size_t max)
 
         if (node == NULL)
             return n;
-        if (node->kind == RN_HOST_STREAM)
-            n +=
-                deliver_stream(engine, (struct rn_outlet *)((char *)node - offsetof(struct rn_outlet, ready)), max - n);
-        else
-            n += deliver_load((struct runnel_model *)((char *)node - offsetof(struct runnel_model, load_node)));
+        n += node->kind == RN_HOST_STREAM ? deliver_stream(engine, outlet_of(node), max - n)
+                                          : deliver_load(model_of(node));
     }
     signal_fd(host); /* there may be more: not marked empty, so no send would say so */
     return n;
+}
+
+/* ---- Taking ---- */
+
+/* The host is through with the events it holds. */
+static void give_back_taken(struct runnel_engine *engine)
+{
+    struct rn_host *host = &engine->host;
+
+    for (uint32_t i = 0; i < host->n_taken; i++) {
+        struct rn_outlet *outlet = &host->outlets[host->taken_slots[i]];
+        uint32_t generation = rn_word_get(&outlet->generation);
+
+        outlet->held = false;
+        if (rn_event_is_terminal(host->taken[i].type))
+            close_stream(engine, outlet);
+        else
+            step_cell(engine, outlet, generation, rn_outlet_front(outlet, generation));
+    }
+    host->n_taken = 0;
+}
+
+/* The event that is to be taken next; NULL: none. Events of a paused stream that was cancelled are dropped. */
+static const struct rn_cell *next_taken(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation)
+{
+    for (;;) {
+        bool paused = is_paused(outlet, generation);
+        const struct rn_cell *cell =
+            paused && !is_cancelled(outlet, generation) ? NULL : rn_outlet_front(outlet, generation);
+
+        if (cell == NULL || rn_event_is_terminal(cell->type))
+            return cell;
+        outlet->dropping |= paused;
+        if (!outlet->dropping)
+            return cell;
+        release_cell(engine, outlet, generation);
+    }
+}
+
+/* A stream that was raised: its next event is held by the host from now on. One whose event is held already is looked
+ * at again when that one is given back. */
+static void take_stream(struct runnel_engine *engine, struct rn_outlet *outlet)
+{
+    struct rn_host *host = &engine->host;
+    const struct rn_cell *cell;
+    uint32_t generation;
+
+    rn_edge_lower(&outlet->edge);
+    if (!has_callback_stream(outlet, &generation) || outlet->held)
+        return;
+    cell = next_taken(engine, outlet, generation);
+    if (cell == NULL)
+        return;
+    rn_cell_event(outlet, cell, outlet->shown, &host->taken[host->n_taken]);
+    host->taken_slots[host->n_taken++] = outlet->slot;
+    outlet->held = true;
+}
+
+/* Those that have more than what is held come again. */
+static void raise_taken(struct runnel_engine *engine)
+{
+    struct rn_host *host = &engine->host;
+
+    for (uint32_t i = 0; i < host->n_taken; i++) {
+        struct rn_outlet *outlet = &host->outlets[host->taken_slots[i]];
+        uint32_t generation = rn_word_get(&outlet->generation);
+        const struct rn_cell *cell;
+
+        if (rn_event_is_terminal(host->taken[i].type))
+            continue;
+        cell = rn_outlet_front(outlet, generation);
+        if (outlet->shown + 1 < rn_cell_events(outlet, cell) || rn_outlet_waiting(outlet, generation) > 1)
+            raise_stream(engine, outlet);
+    }
+}
+
+size_t runnel_engine_take(runnel_engine *engine, const runnel_event **events, size_t n)
+{
+    struct rn_host *host;
+    bool free_wanted;
+    size_t n_taken;
+
+    if (engine == NULL || events == NULL || n == 0 || engine->host.delivery == RUNNEL_DELIVER_THREAD)
+        return 0;
+    host = &engine->host;
+    if (!rn_gate_enter(&engine->gate))
+        return 0;
+    if (!rn_holder_take(&host->dispatcher, (uint64_t)pthread_self())) {
+        rn_gate_leave(&engine->gate);
+        return 0;
+    }
+    give_back_taken(engine);
+    clear_fd(host);
+    n = n < RUNNEL_MAX_TAKE ? n : RUNNEL_MAX_TAKE;
+    while (host->n_taken < n) {
+        struct rn_message *node = next_node(host);
+
+        if (node == NULL)
+            break;
+        if (node->kind == RN_HOST_STREAM)
+            take_stream(engine, outlet_of(node));
+        else
+            deliver_load(model_of(node));
+    }
+    n_taken = host->n_taken;
+    if (n_taken == n)
+        signal_fd(host);
+    raise_taken(engine);
+    for (size_t i = 0; i < n_taken; i++)
+        events[i] = &host->taken[i];
+    rn_holder_give(&host->dispatcher);
+    free_wanted = rn_word_replace(&host->free_wanted, 1, 0); /* by on_load */
+    rn_gate_leave(&engine->gate);
+    if (free_wanted)
+        runnel_engine_free(engine);
+    return free_wanted ? 0 : n_taken;
 }
 
 bool rn_host_in_callback(const struct runnel_engine *engine)
@@ -274,6 +398,7 @@ size_t rn_host_dispatch(struct runnel_engine *engine, size_t max_events, bool *f
     *free_wanted = false;
     if (!rn_holder_take(&host->dispatcher, (uint64_t)pthread_self()))
         return 0;
+    give_back_taken(engine);
     clear_fd(host);
     n = deliver(engine, max_events == 0 ? SIZE_MAX : max_events);
     rn_holder_give(&host->dispatcher);
@@ -286,7 +411,7 @@ size_t runnel_engine_dispatch(runnel_engine *engine, size_t max_events)
     bool free_wanted;
     size_t n;
 
-    if (engine->host.delivery == RUNNEL_DELIVER_THREAD || !rn_gate_enter(&engine->gate))
+    if (engine == NULL || engine->host.delivery != RUNNEL_DELIVER_HOST || !rn_gate_enter(&engine->gate))
         return 0;
     n = rn_host_dispatch(engine, max_events, &free_wanted);
     rn_gate_leave(&engine->gate);
@@ -297,7 +422,7 @@ size_t runnel_engine_dispatch(runnel_engine *engine, size_t max_events)
 
 int runnel_engine_fd(runnel_engine *engine)
 {
-    return engine->host.fd;
+    return engine != NULL ? engine->host.fd : -1;
 }
 
 /* The milliseconds that are left of timeout_ms, rounded up; -1: for ever. On the machine's clock, as poll's are. */
@@ -338,6 +463,8 @@ runnel_status runnel_engine_wait(runnel_engine *engine, int64_t timeout_ms)
 {
     runnel_status status;
 
+    if (engine == NULL)
+        return RUNNEL_INVALID;
     if (!rn_gate_enter(&engine->gate))
         return RUNNEL_CLOSED;
     status = rn_host_wait(engine, timeout_ms);
@@ -460,15 +587,26 @@ static runnel_status next_event(struct runnel_engine *engine, runnel_stream stre
     return status;
 }
 
-runnel_status runnel_stream_next(runnel_engine *engine, runnel_stream stream, int64_t timeout_ms, runnel_event *event)
+runnel_status runnel_stream_read(runnel_engine *engine, runnel_stream stream, int64_t timeout_ms, runnel_event *event,
+                                 size_t struct_size)
 {
+    runnel_event own;
     runnel_status status;
 
+    if (engine == NULL || event == NULL || struct_size == 0 || struct_size > sizeof own)
+        return RUNNEL_INVALID;
     if (!rn_gate_enter(&engine->gate))
         return RUNNEL_CLOSED;
-    status = next_event(engine, stream, timeout_ms, event);
+    status = next_event(engine, stream, timeout_ms, &own);
     rn_gate_leave(&engine->gate);
+    if (status == RUNNEL_OK)
+        memcpy(event, &own, struct_size);
     return status;
+}
+
+runnel_status(runnel_stream_next)(runnel_engine *engine, runnel_stream stream, int64_t timeout_ms, runnel_event *event)
+{
+    return runnel_stream_read(engine, stream, timeout_ms, event, RN_FIRST_SIZE(runnel_event, timings));
 }
 
 /* ---- Cancel, pause, resume ---- */
@@ -503,8 +641,10 @@ bool rn_host_cancel(struct runnel_engine *engine, struct rn_outlet *outlet, uint
 runnel_status runnel_stream_cancel(runnel_engine *engine, runnel_stream stream)
 {
     uint32_t generation;
-    struct rn_outlet *outlet = find_outlet(engine, stream, &generation);
+    struct rn_outlet *outlet = engine != NULL ? find_outlet(engine, stream, &generation) : NULL;
 
+    if (engine == NULL)
+        return RUNNEL_INVALID;
     if (outlet == NULL)
         return RUNNEL_NOT_FOUND;
     if (rn_host_cancel(engine, outlet, generation)) {
@@ -519,8 +659,10 @@ runnel_status runnel_stream_cancel(runnel_engine *engine, runnel_stream stream)
 runnel_status runnel_stream_pause(runnel_engine *engine, runnel_stream stream)
 {
     uint32_t generation;
-    struct rn_outlet *outlet = find_outlet(engine, stream, &generation);
+    struct rn_outlet *outlet = engine != NULL ? find_outlet(engine, stream, &generation) : NULL;
 
+    if (engine == NULL)
+        return RUNNEL_INVALID;
     if (outlet == NULL)
         return RUNNEL_NOT_FOUND;
     claim(&outlet->paused, generation);
@@ -530,13 +672,32 @@ runnel_status runnel_stream_pause(runnel_engine *engine, runnel_stream stream)
 runnel_status runnel_stream_resume(runnel_engine *engine, runnel_stream stream)
 {
     uint32_t generation;
-    struct rn_outlet *outlet = find_outlet(engine, stream, &generation);
+    struct rn_outlet *outlet = engine != NULL ? find_outlet(engine, stream, &generation) : NULL;
 
+    if (engine == NULL)
+        return RUNNEL_INVALID;
     if (outlet == NULL)
         return RUNNEL_NOT_FOUND;
     if (rn_word_replace(&outlet->paused, generation, 0))
         wake_consumer(engine, outlet);
     return RUNNEL_OK;
+}
+
+/* ---- The list ---- */
+
+runnel_status runnel_engine_streams(runnel_engine *engine, uint64_t *cursor, runnel_stream_info *info)
+{
+    runnel_stream_info now;
+
+    if (engine == NULL || cursor == NULL || info == NULL || !rn_sized_known(info->struct_size, sizeof now))
+        return RUNNEL_INVALID;
+    while (*cursor < engine->max_streams) {
+        if (rn_outlet_look(&engine->host.outlets[(*cursor)++], &now)) {
+            rn_sized_write(info, info->struct_size, &now, sizeof now);
+            return RUNNEL_OK;
+        }
+    }
+    return RUNNEL_NOT_FOUND;
 }
 
 /* ---- Life ---- */
@@ -545,7 +706,7 @@ static runnel_status start_delivery(struct runnel_engine *engine, runnel_deliver
 {
     struct rn_host *host = &engine->host;
 
-    host->delivery = manual ? RUNNEL_DELIVER_HOST : delivery;
+    host->delivery = manual && delivery == RUNNEL_DELIVER_THREAD ? RUNNEL_DELIVER_HOST : delivery;
     if (host->delivery == RUNNEL_DELIVER_THREAD &&
         pthread_create((pthread_t *)&host->thread, NULL, delivery_main, engine) != 0) {
         host->delivery = RUNNEL_DELIVER_HOST;

@@ -4,6 +4,9 @@
  * it is not empty. Whoever dispatches is its consumer: a poll loop, libuv, or the engine's delivery
  * thread. Pulled streams do not pass the mailbox: their reader sleeps on the outlet's own wake.
  *
+ * A host that takes events (runnel_engine_take) gets pointers to `taken`, and what they point to stays in the cells: at
+ * most one of each stream, held at its front until the host comes back.
+ *
  * Dispatching is exclusive (`dispatcher`), so the consumer's side needs no lock, and
  * callbacks of one engine never run on two threads at once. */
 #ifndef RN_ACTORS_HOST_HOST_H
@@ -30,8 +33,13 @@ struct rn_host {
     runnel_delivery delivery;
     unsigned long thread; /* delivery thread */
     struct rn_word stopping;
-    struct rn_pool slots;       /* stream slots */
-    struct rn_outlet *outlets;  /* [max_streams] */
+    struct rn_pool slots;      /* stream slots */
+    struct rn_outlet *outlets; /* [max_streams] */
+    /* Of runnel_engine_take, the dispatcher's: what the host holds. Each event is of the cell at the front of its
+     * stream, which is released before the next dispatch or take. */
+    runnel_event taken[RUNNEL_MAX_TAKE];
+    uint32_t taken_slots[RUNNEL_MAX_TAKE];
+    uint32_t n_taken;
     struct rn_holder uv_thread; /* the attached loop's thread */
     struct rn_uv *uv;           /* touched on that thread alone */
 };

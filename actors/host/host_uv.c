@@ -58,7 +58,9 @@ runnel_status runnel_uv_attach(runnel_engine *engine, struct uv_loop_s *loop)
     struct rn_heap heap;
     struct rn_uv *uv;
 
-    if (engine->host.delivery == RUNNEL_DELIVER_THREAD ||
+    if (engine == NULL || loop == NULL)
+        return RUNNEL_INVALID;
+    if (engine->host.delivery != RUNNEL_DELIVER_HOST ||
         !rn_holder_take(&engine->host.uv_thread, (uint64_t)uv_thread_self()))
         return RUNNEL_STATE;
     rn_heap_init(&heap, &engine->heap.hook);
@@ -87,6 +89,8 @@ runnel_status runnel_uv_detach(runnel_engine *engine)
 {
     struct rn_uv *uv;
 
+    if (engine == NULL)
+        return RUNNEL_INVALID;
     if (!rn_holder_is(&engine->host.uv_thread, (uint64_t)uv_thread_self()))
         return RUNNEL_STATE;
     uv = engine->host.uv;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "text/vocab.h"
 
 static uint32_t longest_stop(const struct rn_outlet_options *options)
 {
@@ -83,6 +84,57 @@ static runnel_status size_cells(struct rn_outlet *outlet, const struct rn_outlet
     return outlet->raw != NULL ? RUNNEL_OK : RUNNEL_NO_MEMORY;
 }
 
+/* ---- The list of streams ---- */
+
+bool rn_label_valid(const char *label)
+{
+    size_t n = label != NULL ? strnlen(label, RUNNEL_LABEL_BYTES) : 0;
+
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)label[i] < ' ' || label[i] == 0x7f)
+            return false;
+    return n < RUNNEL_LABEL_BYTES && (n == 0 || rn_utf8_valid(label, n));
+}
+
+/* Before the generation is set, which publishes it. */
+static void introduce(struct rn_outlet *outlet, const struct rn_outlet_options *options)
+{
+    uint32_t words[RUNNEL_LABEL_BYTES / sizeof(uint32_t)] = {0};
+
+    if (options->label != NULL)
+        memcpy(words, options->label, strnlen(options->label, sizeof words - 1));
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        rn_word_set(&outlet->label[i], words[i]);
+    rn_word_set(&outlet->phase, options->phase);
+    rn_word_set(&outlet->n_tokens, 0);
+    /* Release; partner: rn_outlet_look. */
+    atomic_store_explicit(&outlet->model_name, options->model_name, memory_order_release);
+}
+
+/* Whoever sees a word of a later stream in the slot sees by the acquire that the generation has moved on, too. */
+bool rn_outlet_look(const struct rn_outlet *outlet, runnel_stream_info *info)
+{
+    uint32_t generation = rn_word_get(&outlet->generation), words[RUNNEL_LABEL_BYTES / sizeof(uint32_t)];
+
+    if ((generation & 1) == 0)
+        return false;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        words[i] = rn_word_get(&outlet->label[i]);
+    *info = (runnel_stream_info){
+        .stream = rn_stream_id(outlet->slot, generation),
+        /* Acquire; partner: introduce. */
+        .model = atomic_load_explicit(&((struct rn_outlet *)(uintptr_t)outlet)->model_name, memory_order_acquire),
+        .phase =
+            rn_word_get(&outlet->ended) == generation ? RUNNEL_PHASE_ENDED : (runnel_phase)rn_word_get(&outlet->phase),
+        .paused = rn_word_get(&outlet->paused) == generation,
+        .tokens = rn_word_get(&outlet->n_tokens),
+    };
+    memcpy(info->label, words, sizeof info->label);
+    return rn_word_get(&outlet->generation) == generation;
+}
+
+/* ---- Opening and closing ---- */
+
 runnel_status rn_outlet_open(struct rn_outlet *outlet, struct rn_heap *heap, const struct rn_outlet_options *options,
                              uint32_t *generation)
 {
@@ -116,7 +168,8 @@ runnel_status rn_outlet_open(struct rn_outlet *outlet, struct rn_heap *heap, con
         return RUNNEL_NO_MEMORY;
     }
     outlet->answer = options->answer;
-    rn_word_set(&outlet->pull, options->on_event == NULL);
+    introduce(outlet, options);
+    rn_word_set(&outlet->pull, options->on_event == NULL && !options->taken);
     *generation = rn_word_get(&outlet->generation) + 1;
     rn_word_set(&outlet->generation, *generation);
     return RUNNEL_OK;
@@ -410,6 +463,7 @@ static void part_event(const struct rn_outlet *outlet, const struct rn_cell *cel
     *event = (runnel_event){
         .type = types[parts[part].kind],
         .stream = rn_stream_id(outlet->slot, rn_word_get(&outlet->generation)),
+        .user = outlet->user,
         .text = text,
         .text_bytes = parts[part].bytes,
         .token = -1,
@@ -437,6 +491,7 @@ void rn_cell_event(const struct rn_outlet *outlet, const struct rn_cell *cell, u
     *event = (runnel_event){
         .type = (runnel_event_type)type,
         .stream = rn_stream_id(outlet->slot, rn_word_get(&outlet->generation)),
+        .user = outlet->user,
         .text = cell == &outlet->end ? "" : rn_cell_text(outlet, cell),
         .text_bytes = leads               ? rn_cell_parts(outlet, cell)[0].bytes
                       : cell->n_parts > 0 ? 0

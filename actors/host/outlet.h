@@ -89,7 +89,11 @@ struct rn_outlet_options {
     uint32_t coalesce_bytes; /* 0: each token has an event. Not with n_top */
     uint32_t n_embedding;    /* values of an embedding; 0: none */
     bool strip_first_space;
+    bool taken;               /* without a callback it is taken (runnel_engine_take), not read */
     struct rn_answer *answer; /* NULL: the text is delivered as it is. Moves to the outlet if it opens */
+    const char *label;        /* NULL: none */
+    const char *model_name;   /* lives as long as the engine */
+    runnel_phase phase;       /* of the list of streams */
 };
 
 struct rn_outlet {
@@ -102,6 +106,12 @@ struct rn_outlet {
     struct rn_word pulling;    /* 1 while a thread is inside runnel_stream_next */
     struct rn_wake wake;       /* of a pulled stream */
     uint32_t slot;
+
+    /* For the list of streams, which any thread reads at any time: see rn_outlet_look. */
+    struct rn_word phase;    /* runnel_phase, but for ENDED */
+    struct rn_word n_tokens; /* of the answer */
+    struct rn_word label[RUNNEL_LABEL_BYTES / sizeof(uint32_t)];
+    _Atomic(const char *) model_name;
 
     /* Written by the submitter before the outlet is opened, constant while it is open. */
     struct rn_heap *heap;
@@ -130,7 +140,7 @@ struct rn_outlet {
 
     /* Consumer. */
     bool dropping;       /* an event was dropped on the way to the end of a cancelled stream: so are all others */
-    bool held;           /* the cell at the front has been shown and not yet released */
+    bool held;           /* the cell at the front has been shown or taken, and not yet released */
     bool on_joint;       /* that cell is the joint */
     uint32_t n_released; /* cells of the ring */
     uint32_t shown;      /* events of the cell at the front that have been shown */
@@ -155,6 +165,13 @@ runnel_status rn_outlet_prepare(struct rn_outlet *outlet);
 /* Frees what open and prepare took and makes every id of this stream stale. Consumer, after the terminal cell; or
  * the submitter, when nothing was sent. The slot can be given back afterwards. */
 void rn_outlet_close(struct rn_outlet *outlet);
+
+/* Any thread: what the list of streams says of the stream that is there. False: there is none. */
+bool rn_outlet_look(const struct rn_outlet *outlet, runnel_stream_info *info);
+
+/* A label is NULL or UTF-8 without control bytes, short enough. */
+bool rn_label_valid(const char *label);
+#define RN_LABEL_RULE "label is not UTF-8 without control bytes, or has more than 63 bytes"
 
 /* True when the outlet is open for that generation. */
 static inline bool rn_outlet_is(const struct rn_outlet *outlet, uint32_t generation)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "actors/engine.h"
+#include "base/sized.h"
 #include "base/status.h"
 #include "runnel_files.h"
 
@@ -76,7 +77,7 @@ static void send_session(runnel_model *model, enum rn_message_kind kind, runnel_
 
 runnel_status runnel_session_new(runnel_model *model, runnel_session *session)
 {
-    runnel_status status = check_model(model);
+    runnel_status status = model == NULL || session == NULL ? RUNNEL_INVALID : check_model(model);
 
     if (status == RUNNEL_OK)
         status = open_place(model, session);
@@ -87,10 +88,13 @@ runnel_status runnel_session_new(runnel_model *model, runnel_session *session)
 
 runnel_status runnel_session_free(runnel_model *model, runnel_session session)
 {
-    struct rn_session *s = rn_session_find(model, session);
-    uint32_t generation = (uint32_t)(session.id >> 32);
-    uint32_t seen = s != NULL ? rn_word_get(&s->freeing) : generation;
+    struct rn_session *s;
+    uint32_t generation = (uint32_t)(session.id >> 32), seen;
 
+    if (model == NULL)
+        return RUNNEL_INVALID;
+    s = rn_session_find(model, session);
+    seen = s != NULL ? rn_word_get(&s->freeing) : generation;
     if (seen == generation || !rn_word_replace(&s->freeing, seen, generation))
         return RUNNEL_NOT_FOUND; /* of two callers one frees it */
     send_session(model, RN_MSG_SESSION_FREE, session);
@@ -99,7 +103,7 @@ runnel_status runnel_session_free(runnel_model *model, runnel_session session)
 
 runnel_status runnel_session_fork(runnel_model *model, runnel_session session, runnel_session *copy)
 {
-    runnel_status status = check_model(model);
+    runnel_status status = model == NULL || copy == NULL ? RUNNEL_INVALID : check_model(model);
     struct rn_msg *msg;
 
     if (status == RUNNEL_OK && rn_session_find(model, session) == NULL)
@@ -117,9 +121,16 @@ runnel_status runnel_session_fork(runnel_model *model, runnel_session session, r
 
 /* ---- Files ---- */
 
-void runnel_session_file_default(runnel_session_file *file)
+void runnel_session_file_init(runnel_session_file *file, size_t struct_size)
 {
-    *file = (runnel_session_file){.struct_size = sizeof *file};
+    const runnel_session_file own = {0};
+
+    rn_sized_write(file, struct_size, &own, sizeof own);
+}
+
+void(runnel_session_file_default)(runnel_session_file *file)
+{
+    runnel_session_file_init(file, RN_FIRST_SIZE(runnel_session_file, label));
 }
 
 static runnel_status read_file(runnel_model *model, const runnel_session_file *given, runnel_session_file *file,
@@ -128,10 +139,11 @@ static runnel_status read_file(runnel_model *model, const runnel_session_file *g
     runnel_status status;
 
     runnel_session_file_default(file);
-    if (given == NULL || given->struct_size < sizeof(size_t) || given->struct_size > sizeof *file)
+    if (!rn_sized_read(file, sizeof *file, given))
         return rn_error_set(error, RUNNEL_INVALID,
                             "session file: struct_size is not of this library; use runnel_session_file_default");
-    memcpy(file, given, given->struct_size);
+    if (!rn_label_valid(file->label))
+        return rn_error_set(error, RUNNEL_INVALID, "session file: " RN_LABEL_RULE);
     if (file->path == NULL || file->path[0] == '\0')
         return rn_error_set(error, RUNNEL_INVALID, "session file: no path");
     if (file->note == NULL && file->note_bytes > 0)
@@ -152,6 +164,7 @@ static struct rn_request *build(runnel_model *model, const runnel_session_file *
         return NULL;
     r->context = &model->context;
     r->cache_salt = file->cache_salt;
+    rn_request_set_label(r, file->label);
     r->job = rn_session_job_new(r->heap, kind, file->path, exports ? file->note : NULL, exports ? file->note_bytes : 0);
     if (r->job == NULL) {
         rn_request_free(r);
@@ -165,7 +178,13 @@ static struct rn_request *build(runnel_model *model, const runnel_session_file *
 static runnel_status open_outlet(struct rn_request *r, const runnel_session_file *file)
 {
     struct rn_host *host = &r->context->engine->host;
-    struct rn_outlet_options options = {.on_event = file->on_event, .user = file->user, .longest_piece = 1};
+    struct rn_outlet_options options = {.on_event = file->on_event,
+                                        .user = file->user,
+                                        .longest_piece = 1,
+                                        .taken = host->delivery == RUNNEL_DELIVER_TAKE,
+                                        .label = file->label,
+                                        .model_name = r->context->metrics->name,
+                                        .phase = RUNNEL_PHASE_FILE};
     void *cell = rn_pool_take(&host->slots);
 
     if (cell == NULL)
@@ -221,6 +240,8 @@ runnel_status runnel_session_export(runnel_model *model, runnel_session session,
     runnel_status status;
 
     rn_error_clear(error);
+    if (model == NULL || stream == NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "session file: model or the stream's place is NULL");
     if (rn_model_ready(model) == RUNNEL_OK && rn_session_find(model, session) == NULL)
         return rn_error_set(error, RUNNEL_NOT_FOUND, "the session does not exist");
     status = prepare(model, file, RN_JOB_EXPORT, &r, error);
@@ -232,12 +253,16 @@ runnel_status runnel_session_export(runnel_model *model, runnel_session session,
 runnel_status runnel_session_import(runnel_model *model, const runnel_session_file *file, runnel_session *session,
                                     runnel_stream *stream, runnel_error *error)
 {
-    struct runnel_engine *engine = model->engine;
+    struct runnel_engine *engine;
     struct rn_request *r = NULL;
     runnel_session place;
-    runnel_status status = check_model(model);
+    runnel_status status;
 
     rn_error_clear(error);
+    if (model == NULL || session == NULL || stream == NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "session file: model, or a place for the handles, is NULL");
+    engine = model->engine;
+    status = check_model(model);
     if (rn_word_get(&engine->draining) != 0)
         return rn_error_set(error, RUNNEL_CLOSED, "the engine is being drained");
     if (status == RUNNEL_OK && open_place(model, &place) != RUNNEL_OK)

@@ -9,13 +9,14 @@ runnel_status runnel_tokenize(runnel_model *model, const char *text, size_t text
                               size_t capacity, size_t *count)
 {
     int32_t *all = NULL;
-    runnel_status status = rn_model_ready(model);
+    runnel_status status;
 
+    if (model == NULL || count == NULL || (text == NULL && text_bytes > 0) || (tokens == NULL && capacity > 0))
+        return RUNNEL_INVALID;
     *count = 0;
+    status = rn_model_ready(model);
     if (status != RUNNEL_OK)
         return status;
-    if ((text == NULL && text_bytes > 0) || (tokens == NULL && capacity > 0))
-        return RUNNEL_INVALID;
     status = rn_tokenize(model->parts.vocab, &model->engine->heap, text_bytes > 0 ? text : "", text_bytes, flags, &all,
                          count, NULL);
     if (status == RUNNEL_OK && capacity > 0)
@@ -27,13 +28,14 @@ runnel_status runnel_tokenize(runnel_model *model, const char *text, size_t text
 runnel_status runnel_detokenize(runnel_model *model, const int32_t *tokens, size_t count, int special, char *text,
                                 size_t capacity, size_t *text_bytes)
 {
-    runnel_status status = rn_model_ready(model);
+    runnel_status status;
 
+    if (model == NULL || text_bytes == NULL || (tokens == NULL && count > 0) || (text == NULL && capacity > 0))
+        return RUNNEL_INVALID;
     *text_bytes = 0;
+    status = rn_model_ready(model);
     if (status != RUNNEL_OK)
         return status;
-    if ((tokens == NULL && count > 0) || (text == NULL && capacity > 0))
-        return RUNNEL_INVALID;
     rn_detokenize(model->parts.vocab, tokens, count, special != 0, text, capacity, text_bytes);
     return RUNNEL_OK;
 }
@@ -48,17 +50,19 @@ static void hand_out(const struct rn_rendered *rendered, char *text, size_t capa
 runnel_status runnel_apply_template(runnel_model *model, const runnel_chat *given, char *text, size_t capacity,
                                     size_t *text_bytes, runnel_error *error)
 {
-    runnel_status status = rn_model_ready(model);
-    struct rn_heap *heap = &model->engine->heap;
+    struct rn_heap *heap;
     struct rn_rendered rendered;
     struct rn_chat *chat = NULL;
+    runnel_status status;
 
     rn_error_clear(error);
+    if (model == NULL || given == NULL || text_bytes == NULL || (text == NULL && capacity > 0))
+        return rn_error_set(error, RUNNEL_INVALID, "no model, no chat, or no place for the text");
     *text_bytes = 0;
+    status = rn_model_ready(model);
     if (status != RUNNEL_OK)
         return rn_error_set(error, status, "the model is not loaded");
-    if (given == NULL || (text == NULL && capacity > 0))
-        return rn_error_set(error, RUNNEL_INVALID, "no chat, or no text for its capacity");
+    heap = &model->engine->heap;
     status = rn_chat_new(heap, &model->parts.templates, given, &chat, error);
     if (status == RUNNEL_OK)
         status = rn_chat_render(chat, model->parts.vocab, heap, &rendered, error);
@@ -82,9 +86,9 @@ runnel_status runnel_render_template(const char *template_text, size_t template_
     runnel_status status;
 
     rn_error_clear(error);
+    if (template_text == NULL || context == NULL || text_bytes == NULL || (text == NULL && capacity > 0))
+        return rn_error_set(error, RUNNEL_INVALID, "no template, no context, or no place for the text");
     *text_bytes = 0;
-    if (template_text == NULL || context == NULL || (text == NULL && capacity > 0))
-        return rn_error_set(error, RUNNEL_INVALID, "no template, no context, or no text for its capacity");
     rn_heap_init(&heap, NULL);
     status = rn_template_parse(&heap, template_text, template_bytes, &tmpl, error);
     if (status == RUNNEL_OK)

@@ -12,8 +12,9 @@
 static_assert(sizeof(pthread_t) == sizeof(unsigned long), "trace.h keeps pthread_t without its header");
 
 struct cell {
-    runnel_trace_event event; /* without `messages` */
+    runnel_trace_event event; /* without `messages` and `label` */
     struct rn_trace_kinds kinds;
+    char label[RUNNEL_LABEL_BYTES];
 };
 
 /* "CREDIT 2, SAMPLED" */
@@ -41,6 +42,7 @@ static void drain_ring(const struct rn_tracer *tracer, struct rn_ring *ring)
     /* At most as many as there were: the producer may be as fast as we are. */
     for (uint32_t left = rn_ring_count(ring); left > 0 && (cell = rn_ring_peek_spsc(ring)) != NULL; left--) {
         cell->event.messages = write_kinds(&cell->kinds, text, sizeof text);
+        cell->event.label = cell->label;
         tracer->on_trace(tracer->user, &cell->event);
         rn_ring_release_spsc(ring);
     }
@@ -76,6 +78,9 @@ void rn_tracer_put(struct rn_tracer *tracer, uint32_t thread, const runnel_trace
         return;
     }
     cell->event = *event;
+    memset(cell->label, 0, sizeof cell->label);
+    if (event->label != NULL)
+        memcpy(cell->label, event->label, strnlen(event->label, sizeof cell->label - 1));
     if (kinds != NULL)
         cell->kinds = *kinds;
     else

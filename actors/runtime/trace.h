@@ -49,7 +49,7 @@ void rn_tracer_free(struct rn_tracer *tracer);
 /* Tells all that is in the rings now: the tracer's thread; in manual mode, the caller. */
 void rn_tracer_drain(struct rn_tracer *tracer);
 
-/* On scheduler thread `thread`: hands an event over; kinds may be NULL. */
+/* On scheduler thread `thread`: hands an event over, its label copied; kinds and label may be NULL. */
 void rn_tracer_put(struct rn_tracer *tracer, uint32_t thread, const runnel_trace_event *event,
                    const struct rn_trace_kinds *kinds);
 

@@ -20,6 +20,21 @@ static size_t mark_bytes(const struct batch_raw *raw)
     return raw->number == 1 && raw->n >= 3 && memcmp(raw->bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
+/* Control bytes become question marks; cut between two code points. */
+static void set_label(struct batch_line *line)
+{
+    size_t n = line->custom_id_bytes < sizeof line->label ? line->custom_id_bytes : sizeof line->label - 1;
+
+    while (n < line->custom_id_bytes && n > 0 && ((unsigned char)line->custom_id[n] & 0xc0) == 0x80)
+        n--;
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)line->custom_id[i];
+
+        line->label[i] = (char)(c < ' ' || c == 0x7f ? '?' : c);
+    }
+    line->label[n] = '\0';
+}
+
 static bool read_id(struct batch_line *line, const json_t *id)
 {
     if (!openai_expect(&line->error, "custom_id", id, JSON_STRING))
@@ -33,6 +48,7 @@ static bool read_id(struct batch_line *line, const json_t *id)
         return false;
     }
     memcpy(line->custom_id, json_string_value(id), line->custom_id_bytes);
+    set_label(line);
     return true;
 }
 

@@ -29,6 +29,7 @@ struct batch_line {
     size_t bytes;               /* its length */
     char *custom_id;            /* [custom_id_bytes], owned; NULL: none */
     size_t custom_id_bytes;
+    char label[RUNNEL_LABEL_BYTES]; /* of its requests: custom_id, as much of it as fits */
     enum batch_fault fault;
     struct openai_error error; /* where there is a fault */
     size_t fault_at;           /* the choice it is of */

@@ -184,6 +184,7 @@ static runnel_status send_choice(struct batch *batch, struct batch_line *line, s
     if (line->request.endpoint == OPENAI_EMBEDDINGS) {
         openai_request_embed(&line->request, at, &embed);
         embed.priority = PRIORITY;
+        embed.label = line->label;
         embed.on_event = on_event;
         embed.user = stream;
         return runnel_embed(batch->app.model, &embed, &stream->id, error);
@@ -191,6 +192,7 @@ static runnel_status send_choice(struct batch *batch, struct batch_line *line, s
     fill_chat(batch, &chat);
     openai_request_choice(&line->request, at, batch_line_seed(line), &request, &chat);
     request.priority = PRIORITY;
+    request.label = line->label;
     request.coalesce_bytes = request.want_logprobs ? 0 : COALESCE_BYTES;
     app_draft(batch->app.options, &request);
     request.on_event = on_event;

@@ -42,7 +42,7 @@ static bool is_float(const char *type)
 
 static bool has_head(const runnel_file *file)
 {
-    runnel_tensor tensor;
+    runnel_tensor tensor = {.struct_size = sizeof tensor};
 
     for (uint64_t i = 0; runnel_file_tensor(file, i, &tensor) == RUNNEL_OK; i++)
         if (is_named(&tensor, "output.weight"))
@@ -85,7 +85,7 @@ static void add_tensor(struct bench_cost *cost, const runnel_tensor *tensor, boo
 static void find_format(struct bench_cost *cost, const runnel_file *file)
 {
     struct type_bytes types[MAX_TYPES];
-    runnel_tensor tensor;
+    runnel_tensor tensor = {.struct_size = sizeof tensor};
     size_t n = 0, at = 0, best = 0;
 
     for (uint64_t i = 0; runnel_file_tensor(file, i, &tensor) == RUNNEL_OK; i++) {
@@ -114,7 +114,7 @@ int bench_cost_read(struct bench_cost *cost, const char *path, runnel_kv_type kv
 {
     runnel_file *file = NULL;
     runnel_file_info info = {.struct_size = sizeof info};
-    runnel_tensor tensor;
+    runnel_tensor tensor = {.struct_size = sizeof tensor};
     runnel_error error = {0};
     char *text = NULL;
     size_t n = 0;

@@ -194,6 +194,7 @@ void app_request(const struct app_options *options, runnel_request *request)
     request->sampling.repetition_penalty = (float)options->repetition_penalty;
     request->sampling.frequency_penalty = (float)options->frequency_penalty;
     request->sampling.presence_penalty = (float)options->presence_penalty;
+    request->sampling.penalty_tokens = (uint32_t)options->penalty_tokens;
     request->sampling.seed = options->seed;
     request->sampling.biases = options->biases;
     request->sampling.n_biases = options->n_biases;
@@ -201,6 +202,7 @@ void app_request(const struct app_options *options, runnel_request *request)
     request->n_stops = options->n_stops;
     request->stop_tokens = options->stop_tokens;
     request->n_stop_tokens = options->n_stop_tokens;
+    request->label = options->label;
     request->deadline_ms = options->deadline_s > 0 ? (uint32_t)ceil(options->deadline_s * 1000) : 0;
     app_draft(options, request);
 }

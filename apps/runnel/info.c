@@ -48,7 +48,7 @@ static bool key_is(const runnel_metadata *entry, const char *prefix, size_t pref
 
 char *app_file_text(const runnel_file *file, const char *prefix, const char *rest, size_t *n)
 {
-    runnel_metadata entry;
+    runnel_metadata entry = {.struct_size = sizeof entry};
 
     for (uint64_t i = 0; runnel_file_metadata(file, i, &entry) == RUNNEL_OK; i++)
         if (key_is(&entry, prefix, strlen(prefix), rest) && entry.count == 1)
@@ -128,7 +128,7 @@ static void print_values(const runnel_file *file, uint64_t index, const runnel_m
 
 static void print_metadata(const runnel_file *file, bool json)
 {
-    runnel_metadata entry;
+    runnel_metadata entry = {.struct_size = sizeof entry};
 
     for (uint64_t i = 0; runnel_file_metadata(file, i, &entry) == RUNNEL_OK; i++) {
         if (json) {
@@ -181,7 +181,7 @@ static void print_tensor(const runnel_tensor *tensor, uint64_t index, bool json)
 
 static void print_tensors(const runnel_file *file, bool json)
 {
-    runnel_tensor tensor;
+    runnel_tensor tensor = {.struct_size = sizeof tensor};
 
     for (uint64_t i = 0; runnel_file_tensor(file, i, &tensor) == RUNNEL_OK; i++)
         print_tensor(&tensor, i, json);
@@ -190,7 +190,7 @@ static void print_tensors(const runnel_file *file, bool json)
 static void print_totals(const runnel_file *file, bool json)
 {
     struct type_total totals[MAX_TYPES];
-    runnel_tensor tensor;
+    runnel_tensor tensor = {.struct_size = sizeof tensor};
     size_t n = 0, at = 0;
 
     for (uint64_t i = 0; runnel_file_tensor(file, i, &tensor) == RUNNEL_OK; i++) {

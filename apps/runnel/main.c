@@ -16,7 +16,7 @@ static const struct command {
 } commands[] = {
     {"run", APP_RUN, 1, 1, "MODEL [-p TEXT | -f FILE]", "continue a text",
      "Streams the answer to standard output as it comes, byte for byte and without the prompt; speeds\n"
-     "follow on standard error. Without a text the model begins from nothing, if it can. The same\n"
+     "follow on standard error. The same\n"
      "model, text, options and seed give the same answer every time.\n\n"
      "Ctrl-C stops: what has come is printed, the exit code is 130. A second one ends at once.\n\n"
      "With --json each line is an object: {\"type\":\"token\",\"id\":..,\"text\":..}, {\"type\":\"progress\",\n"

@@ -175,6 +175,16 @@ static bool read_top_k(struct reader *reader, const char *name, const json_t *va
     return true;
 }
 
+static bool read_penalty_tokens(struct reader *reader, const char *name, const json_t *value)
+{
+    int64_t n = 0;
+
+    if (!read_integer(reader->error, name, value, 0, UINT32_MAX, &n))
+        return false;
+    reader->r->sampling.penalty_tokens = (uint32_t)n;
+    return true;
+}
+
 static bool read_echo(struct reader *reader, const char *name, const json_t *value)
 {
     reader->r->echo = json_is_true(value);
@@ -491,6 +501,7 @@ static const struct field fields[] = {
     {"top_k", BOTH, SPECIAL, 0, 0, 0, read_top_k},
     {"min_p", BOTH, NUMBER, AT(sampling.min_p), 0, 1, NULL},
     {"repetition_penalty", BOTH, SPECIAL, 0, 0, 0, read_repetition},
+    {"penalty_tokens", BOTH, SPECIAL, 0, 0, 0, read_penalty_tokens},
     {"chat_template_kwargs", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_variables},
 };
 

@@ -112,6 +112,8 @@ static const struct option {
      "lower a logit by X per occurrence; 0: off (default)"},
     {"--presence-penalty", 0, "X", REAL, AT(presence_penalty), -1000, 1000, false, NULL, SAMPLING,
      "lower the logit of a token that has occurred by X; 0: off (default)"},
+    {"--penalty-tokens", 0, "N", INTEGER, AT(penalty_tokens), 0, UINT32_MAX, false, NULL, SAMPLING,
+     "penalties count the last N tokens of prompt and answer; 0: all (default)"},
     {"--logit-bias", 0, "ID=X", BIAS, 0, 0, 0, false, NULL, SAMPLING,
      "add X to a token's logit, -inf forbids it; repeatable"},
     {"--seed", 0, "N", UNSIGNED, AT(seed), 0, 0, false, NULL, SAMPLING | APP_EAGLE,
@@ -123,6 +125,7 @@ static const struct option {
      "the model's own end-of-text tokens do not end the answer"},
     {"--deadline", 0, "SECONDS", REAL, AT(deadline_s), 0, 4000000, false, NULL, SAMPLING,
      "an answer that is not complete by then fails; 0: none (default)"},
+    {"--label", 0, "TEXT", STRING, AT(label), 0, 0, false, NULL, SAMPLING, "a name for the request in --trace"},
     {"--draft", 0, "KIND", STRING, AT(draft), 0, 0, false, NULL, SAMPLING | APP_BATCH | APP_BENCH,
      "guesses, same text: none, ngram, FILE, ngram,FILE, eagle:HEAD, mtp, exit:N"},
     {"--draft-chain", 0, NULL, FLAG, AT(draft_chain), 0, 0, false, NULL, SAMPLING | APP_BATCH | APP_BENCH,
@@ -511,6 +514,14 @@ static const struct option *find(const char *word, size_t n, unsigned command)
             return o;
     }
     return NULL;
+}
+
+bool app_options_has(const char *name, unsigned commands)
+{
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        if ((table[i].commands & commands) != 0 && strcmp(table[i].name, name) == 0)
+            return true;
+    return false;
 }
 
 static void complain_unknown(const char *command_name, unsigned command, const char *word, size_t n)

@@ -63,6 +63,7 @@ struct app_options {
     double temperature, top_p, min_p;
     int64_t top_k;
     double repetition_penalty, frequency_penalty, presence_penalty;
+    int64_t penalty_tokens; /* 0: all */
     uint64_t seed;
     runnel_logit_bias biases[APP_MAX_BIASES];
     size_t n_biases;
@@ -73,6 +74,7 @@ struct app_options {
     bool ignore_eos;
     int64_t logprobs;  /* -1: none */
     double deadline_s; /* 0: none */
+    const char *label; /* NULL: none */
     const char *draft; /* "none", or "ngram" and a file, with a comma between, or one of them */
     int64_t draft_max; /* 0: the library's */
     bool draft_share, draft_chain;
@@ -123,6 +125,9 @@ bool app_options_parse(struct app_options *options, const char *name, unsigned c
 
 /* The options of a command, a line or two each. */
 void app_options_help(FILE *to, unsigned command);
+
+/* True when a command of that set takes an option of that name. */
+bool app_options_has(const char *name, unsigned commands);
 
 /* RUNNEL_KV_* of a --kv-type. */
 runnel_kv_type app_kv_type(const char *name);

@@ -60,11 +60,12 @@ int app_run(const struct app_options *options)
     code = app_read_prompt(options, &text);
     if (code != APP_OK)
         return code;
-    code = app_open(&app, options, false);
-    if (code == APP_OK && text.size == 0 && !app.info.add_bos) {
-        app_error("this model cannot begin from nothing: give it a text with -p or -f");
-        code = APP_USAGE;
+    if (text.size == 0) {
+        app_error("the prompt is empty: give a text with -p or -f");
+        free(text.bytes);
+        return APP_USAGE;
     }
+    code = app_open(&app, options, false);
     if (code == APP_OK)
         code = answer(&app, &text);
     app_close(&app);

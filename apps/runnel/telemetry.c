@@ -107,6 +107,8 @@ static void put_phase(const runnel_trace_event *event)
         put_string("name", event->name);
         fprintf(trace.file, ",\"args\":{\"tokens\":%u", (unsigned)event->tokens);
         put_string("model", event->model);
+        if (event->label[0] != '\0')
+            put_string("label", event->label);
         fputs("}}", trace.file);
     }
 }

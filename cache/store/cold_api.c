@@ -1,4 +1,5 @@
 /* runnel_cache_*: cache folders for people and programs, see runnel.h and cold_folder.h. No state: any thread. */
+#include "base/sized.h"
 #include "cache/store/cold_folder.h"
 #include "cache/store/cold_store.h"
 #include "cache/store/sort.h"
@@ -34,13 +35,13 @@ static runnel_status job_close(struct job *job, runnel_status status, runnel_cac
     if (job->folder.heap != NULL)
         rn_cold_folder_fini(&job->folder);
     if (totals != NULL && status == RUNNEL_OK)
-        *totals = job->totals;
+        rn_sized_write(totals, totals->struct_size, &job->totals, sizeof job->totals);
     return status;
 }
 
 static bool totals_good(const runnel_cache_totals *totals)
 {
-    return totals == NULL || totals->struct_size == sizeof *totals;
+    return totals == NULL || rn_sized_known(totals->struct_size, sizeof *totals);
 }
 
 static runnel_status wrong_size(runnel_error *error)
@@ -262,9 +263,16 @@ runnel_status runnel_cache_verify(const char *path, const char *fingerprint,
 
 /* ---- Purging ---- */
 
-void runnel_cache_purge_options_default(runnel_cache_purge_options *options)
+void runnel_cache_purge_options_init(runnel_cache_purge_options *options, size_t struct_size)
 {
-    *options = (runnel_cache_purge_options){.struct_size = sizeof *options};
+    const runnel_cache_purge_options own = {0};
+
+    rn_sized_write(options, struct_size, &own, sizeof own);
+}
+
+void(runnel_cache_purge_options_default)(runnel_cache_purge_options *options)
+{
+    runnel_cache_purge_options_init(options, RN_FIRST_SIZE(runnel_cache_purge_options, reserved));
 }
 
 /* One fingerprint under its lock: a descriptor, or a store that has it. */
@@ -349,16 +357,19 @@ static runnel_status purge(struct job *job, struct held *held, const runnel_cach
     return status;
 }
 
-runnel_status runnel_cache_purge(const char *path, const runnel_cache_purge_options *options,
-                                 runnel_cache_totals *totals, runnel_error *error)
+runnel_status runnel_cache_purge(const char *path, const runnel_cache_purge_options *given, runnel_cache_totals *totals,
+                                 runnel_error *error)
 {
+    runnel_cache_purge_options options;
     struct held *held = NULL;
     struct job job;
     runnel_status status;
 
-    if (options == NULL || options->struct_size != sizeof *options || !totals_good(totals))
+    runnel_cache_purge_options_default(&options);
+    if (!rn_sized_read(&options, sizeof options, given) || !rn_all_zero(options.reserved, sizeof options.reserved) ||
+        !totals_good(totals))
         return wrong_size(error);
-    status = job_open(&job, path, options->fingerprint, error);
+    status = job_open(&job, path, options.fingerprint, error);
     if (status == RUNNEL_OK) {
         held = rn_calloc(&job.heap, job.folder.n, sizeof *held);
         if (held == NULL)
@@ -367,7 +378,7 @@ runnel_status runnel_cache_purge(const char *path, const runnel_cache_purge_opti
     for (size_t i = 0; held != NULL && i < job.folder.n; i++)
         held[i].lock_fd = -1;
     if (status == RUNNEL_OK)
-        status = purge(&job, held, options);
+        status = purge(&job, held, &options);
     for (size_t i = 0; held != NULL && i < job.folder.n; i++) {
         if (held[i].lock_fd >= 0)
             job.folder.io->close(job.folder.io->user, held[i].lock_fd);

@@ -33,14 +33,14 @@ static struct {
 
 /* ---- The engine -------------------------------------------------------------------------- */
 
-void runnel_request_default(runnel_request *request)
+void runnel_request_init(runnel_request *request, size_t struct_size)
 {
-    *request = (runnel_request){.struct_size = sizeof *request};
+    *request = (runnel_request){.struct_size = struct_size};
 }
 
-void runnel_chat_default(runnel_chat *chat)
+void runnel_chat_init(runnel_chat *chat, size_t struct_size)
 {
-    *chat = (runnel_chat){.struct_size = sizeof *chat};
+    *chat = (runnel_chat){.struct_size = struct_size};
 }
 
 const char *runnel_status_text(runnel_status status)
@@ -89,9 +89,9 @@ runnel_status runnel_embed(runnel_model *model, const runnel_embed_request *requ
     return RUNNEL_UNSUPPORTED;
 }
 
-void runnel_embed_request_default(runnel_embed_request *request)
+void runnel_embed_request_init(runnel_embed_request *request, size_t struct_size)
 {
-    *request = (runnel_embed_request){.struct_size = sizeof *request};
+    *request = (runnel_embed_request){.struct_size = struct_size};
 }
 
 runnel_status runnel_engine_wait(runnel_engine *engine, int64_t timeout_ms)

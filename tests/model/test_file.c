@@ -83,7 +83,7 @@ static runnel_file *open_file(const char *at)
 
 static void expect_metadata(const runnel_file *file, uint64_t index, const char *key, const char *type, uint64_t count)
 {
-    runnel_metadata got;
+    runnel_metadata got = {.struct_size = sizeof got};
 
     assert_int_equal(runnel_file_metadata(file, index, &got), RUNNEL_OK);
     assert_int_equal(got.key_bytes, strlen(key));
@@ -188,7 +188,7 @@ static void test_short_buffer(void **state)
 static void test_tensors(void **state)
 {
     runnel_file *file = open_file(path);
-    runnel_tensor a, b;
+    runnel_tensor a = {.struct_size = sizeof a}, b = {.struct_size = sizeof b};
 
     (void)state;
     assert_int_equal(runnel_file_tensor(file, 0, &a), RUNNEL_OK);
@@ -210,8 +210,8 @@ static void test_tensors(void **state)
 static void test_refusals(void **state)
 {
     runnel_file *file = open_file(path), *none = NULL;
-    runnel_metadata metadata;
-    runnel_tensor tensor;
+    runnel_metadata metadata = {.struct_size = sizeof metadata};
+    runnel_tensor tensor = {.struct_size = sizeof tensor};
     runnel_error error;
     size_t n;
 
@@ -223,6 +223,9 @@ static void test_refusals(void **state)
     assert_int_equal(runnel_file_metadata_text(file, 0, 0, NULL, 0, NULL), RUNNEL_INVALID);
     assert_int_equal(runnel_file_tensor(file, 2, &tensor), RUNNEL_NOT_FOUND);
     assert_int_equal(runnel_file_tensor(NULL, 0, &tensor), RUNNEL_INVALID);
+    tensor.struct_size = metadata.struct_size = 0;
+    assert_int_equal(runnel_file_tensor(file, 0, &tensor), RUNNEL_INVALID);
+    assert_int_equal(runnel_file_metadata(file, 0, &metadata), RUNNEL_INVALID);
     runnel_file_close(file);
     runnel_file_close(NULL);
     memset(&error, 0xee, sizeof error); /* what is in it before does not matter */
