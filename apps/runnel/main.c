@@ -14,7 +14,7 @@ static const struct command {
     const char *usage, *summary, *text;
     int (*act)(const struct app_options *options);
 } commands[] = {
-    {"run", APP_RUN, 1, 1, "MODEL [-p TEXT | -f FILE]", "continue a text",
+    {"run", APP_RUN, 1, 1, "MODEL (-p TEXT | -f FILE)", "continue a text",
      "Streams the answer to standard output as it comes, byte for byte and without the prompt; speeds\n"
      "follow on standard error. The same\n"
      "model, text, options and seed give the same answer every time.\n\n"

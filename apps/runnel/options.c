@@ -58,7 +58,7 @@ static const struct option {
     {"--dimensions", 0, "N", INTEGER, AT(dimensions), 1, UINT32_MAX, false, NULL, APP_EMBED,
      "only the first N numbers, scaled to length 1 again; default: all"},
     {"--raw", 0, NULL, FLAG, AT(raw), 0, 0, false, NULL, APP_EMBED, "vectors as they are, not scaled to length 1"},
-    {"--tokens", 0, "1,2,3", TOKENS, 0, 0, INT32_MAX, false, NULL, APP_LOGITS,
+    {"--tokens", 0, "1,2,3", TOKENS, 0, 0, INT32_MAX, false, NULL, APP_LOGITS | APP_RUN,
      "token ids instead of a text, as they are"},
     {"--output", 'o', "FILE", STRING, AT(out), 0, 0, false, NULL, APP_LOGITS,
      "where the logits go; - is standard output"},

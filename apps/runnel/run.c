@@ -35,8 +35,10 @@ static int answer(struct app *app, const struct app_text *text)
 
     app_request(options, &request);
     request.pin_prefix = options->cache_dir != NULL || options->cache_shared != NULL; /* the next run may begin alike */
-    request.prompt = text->bytes;
+    request.prompt = text->size > 0 ? text->bytes : NULL;
     request.prompt_bytes = text->size;
+    request.tokens = options->tokens;
+    request.n_tokens = options->n_tokens;
     request.want_progress = 1;
     code = app_stream(app, &request, options->json ? on_json : on_text, (void *)options, &outcome);
     if (outcome.type != 0 && !options->json && isatty(STDOUT_FILENO))
@@ -60,8 +62,9 @@ int app_run(const struct app_options *options)
     code = app_read_prompt(options, &text);
     if (code != APP_OK)
         return code;
-    if (text.size == 0) {
-        app_error("the prompt is empty: give a text with -p or -f");
+    if ((text.size > 0) == (options->n_tokens > 0)) {
+        app_error(text.size > 0 ? "--tokens replaces the text: give one of them"
+                                : "the prompt is empty: give a text with -p or -f, or --tokens");
         free(text.bytes);
         return APP_USAGE;
     }

@@ -452,7 +452,7 @@ static void bad_options(void **state)
 
     (void)state;
     refused(engine, "no/such.gguf", &good, RUNNEL_IO, "no/such.gguf");
-    refused(engine, NULL, &good, RUNNEL_IO, "path");
+    refused(engine, NULL, &good, RUNNEL_INVALID, "path");
     bad.device = "abacus";
     refused(engine, BUNDLED_MODEL, &bad, RUNNEL_UNSUPPORTED, "abacus");
     bad = good;

@@ -41,9 +41,16 @@ class Results(unittest.TestCase):
 
     def test_greedy_story(self):
         want = (ORACLES / "stories260K.greedy.txt").read_bytes().rstrip()
-        for args in ([], ["-p", ""], ["--reference"], ["--batch", "8", "--threads", "1"]):
-            got = self.good("run", STORIES, "-q", "-n", "400", *args).stdout
+        for args in ([], ["--reference"], ["--batch", "8", "--threads", "1"]):
+            got = self.good("run", STORIES, "-q", "-n", "400", "--tokens", "1", *args).stdout # from BOS alone
             self.assertEqual(got[:len(want)], want)
+
+    def test_empty_prompt(self):
+        for args in ([], ["-p", ""], ["-f", "/dev/null"]):
+            result = run("run", STORIES, "-q", "-n", "4", *args)
+            self.assertEqual((result.returncode, result.stdout), (2, b""))
+            self.assertIn(b"the prompt is empty", result.stderr)
+        self.assertEqual(run("run", STORIES, "-p", "x", "--tokens", "1").returncode, 2)
 
     def test_drafts_change_no_text(self):
         text = "Tom saw a cat. Tom saw a dog. Tom saw a cat. Tom saw a dog. Tom saw"
@@ -63,7 +70,7 @@ class Results(unittest.TestCase):
         self.assertEqual(run("run", MODEL, "-p", text, "--draft-max", "17").returncode, 2)
 
     def test_figures_on_stderr(self):
-        result = self.good("run", STORIES, "-n", "5")
+        result = self.good("run", STORIES, "-n", "5", "--tokens", "1")
         self.assertRegex(result.stderr.decode(),
                          r"^prompt: 1 tokens .*\nanswer: 5 tokens, .*, the first after .* ms\n$")
 

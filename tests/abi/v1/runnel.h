@@ -1,0 +1,709 @@
+/* runnel: token streams from language models on your own event loop.
+ *
+ * In short:
+ *
+ *     runnel_engine *engine;  runnel_engine_new(NULL, &engine, NULL);
+ *     runnel_model *model;    runnel_model_load(engine, "model.gguf", NULL, &model, NULL);
+ *                             runnel_model_wait(model, -1, NULL);
+ *     runnel_request r;       runnel_request_default(&r);
+ *     r.prompt = "Once upon a time"; r.prompt_bytes = 16; r.on_event = print;
+ *     runnel_stream s;        runnel_generate(model, &r, &s, NULL);
+ *
+ * Then deliver events in one of these ways: call runnel_engine_dispatch() whenever runnel_engine_fd() is readable,
+ * attach a libuv loop (runnel_uv.h), take events in arrays with runnel_engine_take(), read one stream with
+ * runnel_stream_next(), or let a thread of the engine call back (runnel_engine_options.delivery).
+ *
+ * Rules that hold everywhere
+ *  - Threads: every function may be called from any thread and inside any callback, unless its comment says otherwise.
+ *    Callbacks of one engine never run on two threads at once.
+ *  - A function that returns an error has done nothing and calls nothing back. A submit that returns RUNNEL_OK ends in
+ *    exactly one terminal event: done, cancelled or failed.
+ *  - A function blocks only if its comment says so.
+ *  - A pointer that a function needs must not be NULL: the function returns INVALID, or does nothing where it returns
+ *    no status. A `runnel_error *` may always be NULL, and so may what is freed.
+ *  - Pointers handed to a callback are valid until it returns. Pointers handed to a function are copied before it
+ *    returns, unless its comment says otherwise.
+ *  - The comment of a function names every status that it returns.
+ *  - The library never exits, prints, forks, reads the environment or installs a signal handler. Where the processor
+ *    has AMX it asks the kernel for those registers: signal stacks then need sysconf(_SC_MINSIGSTKSZ) bytes.
+ *
+ * Versions: a program keeps working with every later library of the same SONAME
+ *  - A struct grows at its end alone. Its struct_size is the size that the caller was compiled with, and the library
+ *    reads and writes no more. A struct_size that the library does not know is INVALID.
+ *  - A parameter struct is filled by its _default() macro, which passes the caller's size to the _init() function.
+ *    Bindings call _init() with the size they were made for. A result struct has its struct_size set by the caller.
+ *  - Structs inside others (sampling, usage, timings), in arrays (messages, biases, logprobs), handles, runnel_error,
+ *    runnel_allocator and runnel_histogram keep their size for ever. Members named `reserved` are zero.
+ *  - Structs that a callback gets belong to the library and may be longer than this header says; assigning one copies
+ *    the part that this header knows.
+ *
+ * runnel_observe.h, included at the end, has metrics and lists of streams. Separate headers are runnel_files.h (files
+ * without streams), runnel_fields.h (tables of the request's fields) and runnel_uv.h. */
+#ifndef RUNNEL_H
+#define RUNNEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define RUNNEL_API __attribute__((visibility("default")))
+#else
+#define RUNNEL_API
+#endif
+
+#define RUNNEL_VERSION_MAJOR 0
+#define RUNNEL_VERSION_MINOR 1
+#define RUNNEL_VERSION_PATCH 0
+
+/* "0.1.0" of the library in use, which may be newer than this header. */
+RUNNEL_API const char *runnel_version(void);
+
+/* ---- Status and errors ------------------------------------------------------------------- */
+
+/* name, value, sentence */
+#define RUNNEL_STATUS_MAP(X)                                                      \
+    X(OK, 0, "success")                                                           \
+    X(INVALID, -1, "an argument is invalid")                                      \
+    X(NO_MEMORY, -2, "the allocator refused memory")                              \
+    X(BUSY, -3, "a limit is reached; try again later")                            \
+    X(NOT_FOUND, -4, "there is no such thing")                                    \
+    X(IO, -5, "a file could not be read or written")                              \
+    X(FORMAT, -6, "a file is malformed")                                          \
+    X(UNSUPPORTED, -7, "the file asks for something this build does not support") \
+    X(CONTEXT, -8, "the prompt does not fit the context")                         \
+    X(CANCELLED, -9, "cancelled by the host")                                     \
+    X(TIMEOUT, -10, "the time given has passed")                                  \
+    X(CLOSED, -11, "the engine or model is being closed")                         \
+    X(NUMERIC, -12, "the model produced logits that are not numbers")             \
+    X(DEVICE, -13, "the compute device failed")                                   \
+    X(STATE, -14, "not allowed in this state")
+
+#define RUNNEL_STATUS_ENUM(name, value, sentence) RUNNEL_##name = value,
+typedef enum runnel_status { RUNNEL_STATUS_MAP(RUNNEL_STATUS_ENUM) RUNNEL_STATUS_MAX_ = 0x7fffffff } runnel_status;
+#undef RUNNEL_STATUS_ENUM
+
+RUNNEL_API const char *runnel_status_name(runnel_status status); /* "NO_MEMORY"; "UNKNOWN" */
+RUNNEL_API const char *runnel_status_text(runnel_status status); /* "the allocator refused memory" */
+
+#define RUNNEL_ERROR_BYTES 256
+
+/* What failed. A function that fails writes the status and one sentence that names the file, tensor, key or parameter
+ * at fault; a function that succeeds clears it. */
+typedef struct runnel_error {
+    runnel_status status;
+    uint32_t retry_ms; /* BUSY: estimated time until a retry may succeed; else 0 */
+    char message[RUNNEL_ERROR_BYTES];
+    uint64_t reserved[7];
+} runnel_error;
+
+/* ---- Handles ----------------------------------------------------------------------------- */
+
+typedef struct runnel_engine runnel_engine; /* threads, memory, device */
+typedef struct runnel_model runnel_model;   /* one loaded file; several per engine */
+
+/* Ids carry a generation: one that has ended is recognised, never mistaken for a newer one. */
+typedef struct runnel_stream {
+    uint64_t id; /* 0 is never a stream */
+} runnel_stream;
+typedef struct runnel_session {
+    uint64_t id; /* 0 is never a session */
+} runnel_session;
+
+/* ---- Engine ------------------------------------------------------------------------------ */
+
+/* alloc: `bytes` aligned to `alignment` (a power of two), or NULL. free: gets the same size back.
+ * Both may be called from any thread. */
+typedef struct runnel_allocator {
+    void *(*alloc)(void *user, size_t bytes, size_t alignment);
+    void (*free)(void *user, void *ptr, size_t bytes);
+    void *user;
+} runnel_allocator;
+
+typedef enum runnel_log_level {
+    RUNNEL_LOG_NONE = 0,
+    RUNNEL_LOG_ERROR = 1,
+    RUNNEL_LOG_WARNING = 2,
+    RUNNEL_LOG_INFO = 3,
+    RUNNEL_LOG_DEBUG = 4 /* a line for each request that ends, among others */
+} runnel_log_level;
+
+/* One line without a newline; called on any thread. */
+typedef void (*runnel_log_fn)(void *user, runnel_log_level level, const char *line);
+
+typedef enum runnel_trace_kind {
+    RUNNEL_TRACE_ACTOR = 0,  /* an actor handled a batch of messages */
+    RUNNEL_TRACE_STEP = 1,   /* a forward pass, from submit to end */
+    RUNNEL_TRACE_REQUEST = 2 /* a phase of a request */
+} runnel_trace_kind;
+
+/* A span of time. It is reported after its end. */
+typedef struct runnel_trace_event {
+    runnel_trace_kind kind;
+    uint32_t track;       /* ACTOR: the actor's number; STEP: the number of its model's decode actor. Spans of one kind
+                             and track never overlap */
+    const char *name;     /* ACTOR: "decode", "tier", ...; STEP: "step"; REQUEST: "queued", "prefill", "decode" */
+    const char *model;    /* the file's name without ".gguf"; "" for the router */
+    const char *messages; /* ACTOR: the messages it handled: "CREDIT 2, SAMPLED"; else "" */
+    uint64_t begin_ns, end_ns;               /* of a monotonic clock */
+    uint64_t stream;                         /* REQUEST: runnel_stream.id */
+    uint32_t rows, sequences, prompt_tokens; /* STEP: all rows, the sequences they belong to, the rows of prompts */
+    uint32_t tokens;                         /* STEP: tokens drawn; REQUEST: tokens of prompt and answer so far */
+    const char *label;                       /* REQUEST: runnel_request.label; else "" */
+} runnel_trace_event;
+
+/* Called shortly after the end of a span, not always in order. `name` and `model` are valid until the engine is freed,
+ * the other pointers until it returns. It runs on a thread of the engine or inside runnel_engine_free, never on two
+ * threads at once. It must not call the library. */
+typedef void (*runnel_trace_fn)(void *user, const runnel_trace_event *event);
+
+/* How events reach the host. Streams without a callback are read with runnel_stream_next, but for TAKE. */
+typedef enum runnel_delivery {
+    RUNNEL_DELIVER_HOST = 0,   /* callbacks run inside runnel_engine_dispatch or on an attached libuv loop */
+    RUNNEL_DELIVER_THREAD = 1, /* callbacks run on a thread of the engine */
+    RUNNEL_DELIVER_TAKE = 2    /* no callbacks: the events of all streams are taken with runnel_engine_take */
+} runnel_delivery;
+
+typedef struct runnel_engine_options {
+    size_t struct_size;
+    uint32_t scheduler_threads; /* threads that run actors; 0: 2 */
+    uint32_t compute_threads;   /* threads of the CPU compute team; 0: one per physical core allowed */
+    uint32_t max_streams;       /* streams alive at once over all models; more are refused with BUSY; 0: 1024 */
+    uint32_t max_sessions;      /* sessions alive at once; 0: 1024 */
+    runnel_delivery delivery;
+    runnel_log_level log_level; /* lines above it are dropped; the default is WARNING */
+    runnel_allocator allocator; /* all zero: the default allocator */
+    runnel_log_fn on_log;       /* NULL: silent */
+    void *log_user;
+    runnel_trace_fn on_trace; /* NULL: nothing is traced */
+    void *trace_user;
+    uint64_t max_queued_tokens; /* limit on tokens of waiting prompts, over all models. A submit above it is refused
+                                   with BUSY, unless no prompt waits. Text counts by its bytes until it is tokenized.
+                                   0: no limit */
+    uint64_t max_queued_bytes;  /* limit on memory of requests (prompt, stops, tokens) that have not ended; likewise.
+                                   0: no limit */
+} runnel_engine_options;
+
+RUNNEL_API void runnel_engine_options_init(runnel_engine_options *options, size_t struct_size);
+RUNNEL_API void runnel_engine_options_default(runnel_engine_options *options);
+#define runnel_engine_options_default(options) runnel_engine_options_init((options), sizeof *(options))
+
+/* Starts the threads. options NULL: defaults. Returns OK, INVALID or NO_MEMORY (also where a thread is refused). */
+RUNNEL_API runnel_status runnel_engine_new(const runnel_engine_options *options, runnel_engine **engine,
+                                           runnel_error *error);
+
+/* Frees the engine with its models, sessions and streams; their handles are invalid afterwards. Cancels every stream,
+ * load and training, delivers their terminal events on this thread (TAKE: drops them) and joins the threads. Blocks for
+ * at most one step of a model or of a training. Inside a callback of this engine the call is deferred until the
+ * callback's dispatch returns. NULL is allowed. */
+RUNNEL_API void runnel_engine_free(runnel_engine *engine);
+
+/* Refuses new requests with CLOSED, for good, and waits until every stream has ended and its end was delivered. Blocks
+ * for at most timeout_ms (0: does not block; negative: for ever) and runs callbacks on this thread meanwhile. Does not
+ * block inside a callback, nor with RUNNEL_DELIVER_TAKE, where the host goes on taking events. Returns OK; INVALID;
+ * TIMEOUT: some streams have not ended; CLOSED: a callback has freed the engine. */
+RUNNEL_API runnel_status runnel_engine_drain(runnel_engine *engine, int64_t timeout_ms);
+
+/* A file descriptor that polls readable while events wait. It belongs to the engine. -1: engine is NULL. */
+RUNNEL_API int runnel_engine_fd(runnel_engine *engine);
+
+/* Runs the callbacks of at most max_events waiting events (0: all that wait now) on this thread and returns how many
+ * ran. One thread at a time: a second caller gets 0 at once, as does one inside a callback. Returns 0 without
+ * RUNNEL_DELIVER_HOST. */
+RUNNEL_API size_t runnel_engine_dispatch(runnel_engine *engine, size_t max_events);
+
+/* Blocks until events wait, for at most timeout_ms (negative: for ever). A signal ends the wait early. Returns OK,
+ * INVALID or TIMEOUT. */
+RUNNEL_API runnel_status runnel_engine_wait(runnel_engine *engine, int64_t timeout_ms);
+
+/* ---- Model ------------------------------------------------------------------------------- */
+
+/* How keys and values are stored. Attention computes on the stored form. */
+typedef enum runnel_kv_type {
+    RUNNEL_KV_F16 = 0,
+    RUNNEL_KV_F32 = 1,
+    RUNNEL_KV_BF16 = 2,
+    RUNNEL_KV_FP8 = 3, /* E4M3, one byte a number, at most 448 */
+    RUNNEL_KV_Q8 = 4,  /* groups of 32 numbers with an f16 scale and 8 bits each: 8.5 bits a number */
+    RUNNEL_KV_Q4 = 5,  /* 4.5 bits; keys, queries and values are rotated by a Hadamard matrix */
+    RUNNEL_KV_Q3 = 6   /* 3.5 bits; likewise */
+} runnel_kv_type;
+
+typedef enum runnel_load_state {
+    RUNNEL_LOAD_PROGRESS = 0,  /* fraction in [0, 1] */
+    RUNNEL_LOAD_READY = 1,     /* terminal */
+    RUNNEL_LOAD_CANCELLED = 2, /* terminal */
+    RUNNEL_LOAD_FAILED = 3     /* terminal; error says why */
+} runnel_load_state;
+
+typedef struct runnel_load_event {
+    runnel_model *model;
+    runnel_load_state state;
+    float fraction;
+    const runnel_error *error; /* NULL but for RUNNEL_LOAD_FAILED */
+} runnel_load_event;
+
+typedef void (*runnel_load_fn)(void *user, const runnel_load_event *event);
+
+typedef struct runnel_model_options {
+    size_t struct_size;
+    uint32_t context_tokens; /* longest sequence; 0: the model's own, at most 8192 */
+    uint32_t batch_tokens;   /* positions in one forward pass, prompts and decoding together; 0: 256 */
+    uint64_t kv_bytes;       /* memory for KV blocks, shared by all streams; 0: room for 8 full contexts, at least
+                                one, at most a quarter of the machine's memory */
+    runnel_kv_type kv_type;
+    uint32_t chunk_mean;    /* lossy compression of long contexts, with any kv_type. 0: off. Else keys and values are
+                                kept for the first 64 positions and the last chunk_mean (rounded up to 64, and up to
+                                127 more); each 64 others are kept as one mean. A sequence of n positions takes the
+                                memory of about chunk_mean + batch_tokens + n / 64; one that fits gets the exact
+                                answer. Requests share nothing, and a turn of a session computes its history again.
+                                At most 2^28. docs/QUALITY.md has the cost */
+    const char *device;     /* NULL or "cpu": the fast CPU path; "reference": plain C in double precision */
+    runnel_load_fn on_load; /* NULL: no events; see runnel_model_wait */
+    void *load_user;
+    uint8_t vocab_only;      /* 1: loads only what runnel_tokenize needs; generate is refused with STATE */
+    uint8_t no_prefix_cache; /* 0: requests that begin alike share the KV blocks of their common prefix, which stay in
+                                kv_bytes until the memory is needed. The answer is the same, on the CPU bit for bit.
+                                1: each request computes its whole prompt */
+    uint8_t reserved[2];
+    float max_slowdown;      /* bounds how much prompts slow down answers: a step with both takes at most so many times
+                                 as long as without the prompt. Above 1; 0: 2; INFINITY: prompts take all that
+                                 batch_tokens leaves. Answers of negative priority do not count */
+    const char *draft_path;  /* a drafter, which guesses tokens for RUNNEL_DRAFT_MODEL. NULL: none; a GGUF file of a
+                                 smaller model with the same tokens, or of a head that was trained for this file
+                                 (runnel_eagle_train); "mtp": the file's own prediction layers; "exit:N": the model's
+                                 first N blocks. Not with chunk_mean */
+    uint64_t draft_kv_bytes; /* memory for the drafter's KV blocks. 0: room for as many positions as the model has, at
+                                 most an eighth of the machine's memory. Streams that find no room do not draft */
+    uint32_t draft_threads;  /* 0: the drafter takes turns with the model on the compute threads. Else it has so many
+                                 threads of its own and guesses while the model computes */
+    uint32_t reserved_draft;
+    uint64_t cache_warm_bytes;   /* memory for packed KV blocks that were evicted from kv_bytes; 0: none. This and the
+                                  next two tiers (docs/TIERS.md) extend the prefix cache: without it, or with
+                                  chunk_mean, they stay empty. The answer is the same to the bit, wherever a block
+                                  comes from; what cannot be fetched is computed */
+    const char *cache_dir;       /* a folder for packed blocks that outlive the process; it is created if its parent
+                                  exists. NULL: none. Several engines may share it; for each model one of them writes */
+    uint64_t cache_cold_bytes;   /* limit on this model's part of cache_dir, at least 4 MiB; 0: 8 GiB */
+    const char *cache_codec;     /* how blocks are packed: "none", "bits" (fast), "lz4", "zstd" (smallest). NULL: bits;
+                                  none for quantised kv_types, which do not shrink */
+    const char *cache_shared;    /* a Redis server through which engines on several machines share blocks:
+                                  "redis://[[user]:password@]host[:port][/database]", "rediss://" likewise for TLS, or
+                                  "unix:/path", each with an optional "?ttl=SECONDS"; see docs/TIERS.md. A server that
+                                  is away is never an error. NULL: none. An address that cannot be read fails the load
+                                  with INVALID; a build without hiredis, or for rediss:// without OpenSSL, fails it
+                                  with UNSUPPORTED */
+    const char *cache_shared_ca; /* rediss://: a PEM file with the trusted certificate authorities; NULL: the
+                                      system's. The server's certificate is always verified against the address. The
+                                      three files are read at the load, where a bad one fails it with INVALID, and
+                                      again for each new connection */
+    const char *cache_shared_cert; /* a PEM file with the client's certificate chain; NULL: none */
+    const char *cache_shared_key;  /* a PEM file with its key, without a passphrase; NULL: it is in cache_shared_cert */
+} runnel_model_options;
+
+RUNNEL_API void runnel_model_options_init(runnel_model_options *options, size_t struct_size);
+RUNNEL_API void runnel_model_options_default(runnel_model_options *options);
+#define runnel_model_options_default(options) runnel_model_options_init((options), sizeof *(options))
+
+/* Begins to load a GGUF file (of a split file: its first part) and returns at once. on_load gets progress and one
+ * terminal event. The handle must be freed whatever the outcome. options NULL: defaults. Returns OK; INVALID; IO: a
+ * file cannot be opened; UNSUPPORTED: no such device; BUSY: the engine has 64 models; NO_MEMORY; CLOSED. The load
+ * itself fails with IO, FORMAT, UNSUPPORTED, INVALID, NO_MEMORY or DEVICE. */
+RUNNEL_API runnel_status runnel_model_load(runnel_engine *engine, const char *path, const runnel_model_options *options,
+                                           runnel_model **model, runnel_error *error);
+
+/* Blocks until the load has ended, at most timeout_ms (negative: for ever); needs no dispatch. Returns OK: ready;
+ * INVALID; CANCELLED; TIMEOUT: it is still loading; or the status of the failed load. */
+RUNNEL_API runnel_status runnel_model_wait(runnel_model *model, int64_t timeout_ms, runnel_error *error);
+
+/* Cancels the load (its terminal event says so) or, once ready, every stream and session of the model; frees the model
+ * when the last of them has ended. Returns at once; the handle is invalid from now on. NULL is allowed. */
+RUNNEL_API void runnel_model_free(runnel_model *model);
+
+/* Cancels a load that is under way; its terminal event is RUNNEL_LOAD_CANCELLED. No effect later. */
+RUNNEL_API void runnel_model_cancel_load(runnel_model *model);
+
+typedef struct runnel_model_info {
+    size_t struct_size; /* set by the caller to sizeof(runnel_model_info) */
+    uint32_t vocab_tokens;
+    uint32_t context_tokens; /* longest sequence as loaded */
+    uint32_t trained_tokens; /* longest sequence the model was trained for */
+    uint32_t embedding;
+    uint32_t layers;
+    int32_t bos, eos; /* token ids, -1 where there is none */
+    uint8_t add_bos;  /* the model wants BOS in front of a text */
+    uint8_t reserved[3];
+    uint64_t parameters;
+    uint64_t weight_bytes;
+    uint64_t kv_bytes; /* reserved for KV blocks */
+    uint64_t kv_bytes_per_token;
+    uint32_t block_tokens;     /* positions per KV block */
+    uint32_t chunk_mean;       /* positions that are kept exactly; 0: all */
+    uint64_t kv_bytes_longest; /* of kv_bytes, the part that a sequence of context_tokens needs at once */
+    uint64_t draft_parameters; /* of the drafter; 0: there is none */
+    uint64_t draft_kv_bytes;   /* reserved for the drafter's KV blocks */
+} runnel_model_info;
+
+/* Returns OK; INVALID; STATE: the model is not loaded; CLOSED. */
+RUNNEL_API runnel_status runnel_model_get_info(runnel_model *model, runnel_model_info *info);
+
+/* ---- Text and tokens --------------------------------------------------------------------- */
+
+enum {
+    RUNNEL_TOKENIZE_BOS = 1,    /* BOS/EOS as the model's metadata asks for */
+    RUNNEL_TOKENIZE_SPECIAL = 2 /* control tokens written in the text become control tokens */
+};
+
+/* Text [text_bytes] (UTF-8) to token ids. Writes at most `capacity` ids to `tokens` and the whole count to *count, so
+ * that capacity 0 measures. Runs on this thread, in linear time. Returns OK; INVALID: a NULL, or not UTF-8; STATE: the
+ * model is not loaded; CLOSED; NO_MEMORY. */
+RUNNEL_API runnel_status runnel_tokenize(runnel_model *model, const char *text, size_t text_bytes, uint32_t flags,
+                                         int32_t *tokens, size_t capacity, size_t *count);
+
+/* Token ids to the bytes they stand for (not NUL-terminated; whole UTF-8 only if the tokens are). special: writes
+ * control tokens as their names instead of nothing. Sizes as in runnel_tokenize. Returns OK, INVALID, STATE or
+ * CLOSED. */
+RUNNEL_API runnel_status runnel_detokenize(runnel_model *model, const int32_t *tokens, size_t count, int special,
+                                           char *text, size_t capacity, size_t *text_bytes);
+
+/* ---- Chat -------------------------------------------------------------------------------- */
+
+/* A message of a conversation. All strings are UTF-8 and NUL-terminated. */
+typedef struct runnel_message {
+    const char *role;    /* "system", "user", "assistant", "tool": as the template knows them */
+    const char *content; /* NULL: null */
+    const char *more;    /* a JSON object whose members join the message ("tool_calls", "reasoning_content", "name",
+                            "content" as a list of parts, ...), or NULL */
+} runnel_message;
+
+/* A conversation, and how it becomes a prompt: by a chat template, the model's own or a given one. */
+typedef struct runnel_chat {
+    size_t struct_size;
+    const runnel_message *messages; /* [n_messages] */
+    size_t n_messages;
+    const char *messages_json;    /* instead of messages: a JSON array of messages in OpenAI's form */
+    const char *tools;            /* a JSON array of tools in OpenAI's form, or NULL */
+    const char *variables;        /* a JSON object: further variables of the template ("enable_thinking"), or NULL */
+    const char *template_text;    /* a Jinja template instead of the model's, or NULL */
+    const char *template_name;    /* of several templates in the file; NULL: "tool_use" for a chat with tools where
+                                     there is one, else the unnamed one */
+    int64_t now_s;                /* the time that strftime_now reads, in seconds since 1970; 0: the machine's clock */
+    uint8_t no_generation_prompt; /* 1: the text does not end with the beginning of an answer */
+    uint8_t reserved[7];
+} runnel_chat;
+
+RUNNEL_API void runnel_chat_init(runnel_chat *chat, size_t struct_size);
+RUNNEL_API void runnel_chat_default(runnel_chat *chat);
+#define runnel_chat_default(chat) runnel_chat_init((chat), sizeof *(chat))
+
+/* The conversation as text. When a request carries the chat, text of messages, tools and variables never becomes a
+ * control token; a text from here that comes back as a prompt with parse_special has no such protection. Writes at most
+ * `capacity` bytes, the whole size to *text_bytes; not NUL-terminated. Runs on this thread, bounded in time and memory.
+ * Returns OK; INVALID: a NULL, malformed JSON, or an error raised by the template; NOT_FOUND: the model has no (such)
+ * template; FORMAT: its template is malformed; UNSUPPORTED; STATE: the model is not loaded; CLOSED; NO_MEMORY. */
+RUNNEL_API runnel_status runnel_apply_template(runnel_model *model, const runnel_chat *chat, char *text,
+                                               size_t capacity, size_t *text_bytes, runnel_error *error);
+
+/* A template [template_bytes] by itself: the members of the JSON object context [context_bytes] are its variables.
+ * now_s, sizes and statuses as above, without STATE and CLOSED. */
+RUNNEL_API runnel_status runnel_render_template(const char *template_text, size_t template_bytes, const char *context,
+                                                size_t context_bytes, int64_t now_s, char *text, size_t capacity,
+                                                size_t *text_bytes, runnel_error *error);
+
+/* ---- Events ------------------------------------------------------------------------------ */
+
+typedef struct runnel_logprob {
+    int32_t token;
+    float logprob; /* natural logarithm, of the distribution before any sampling parameter */
+} runnel_logprob;
+
+/* name, value. DONE, CANCELLED and FAILED are the terminal events; later additions come behind them. */
+#define RUNNEL_EVENT_MAP(X)                                                                \
+    X(TOKEN, 0)          /* a token, and the text that is certain by now */                \
+    X(PROGRESS, 1)       /* prompt positions done; only if asked for */                    \
+    X(LOGITS, 2)         /* logits of one position of the prompt; only if asked for */     \
+    X(REASONING, 3)      /* chat: a fragment of the model's reasoning */                   \
+    X(TOOL_CALL, 4)      /* chat: a call begins; `text` is the tool's name */              \
+    X(TOOL_ID, 5)        /* chat: `text` is the call's id, where the format has ids */     \
+    X(TOOL_ARGUMENTS, 6) /* chat: a fragment of the arguments */                           \
+    X(TOOL_END, 7)       /* chat: the call is complete; its fragments join to an object */ \
+    X(EMBEDDING, 8)      /* runnel_embed: the vector */                                    \
+    X(DONE, 9)                                                                             \
+    X(CANCELLED, 10)                                                                       \
+    X(FAILED, 11)
+
+#define RUNNEL_EVENT_ENUM(name, value) RUNNEL_EVENT_##name = value,
+typedef enum runnel_event_type { RUNNEL_EVENT_MAP(RUNNEL_EVENT_ENUM) } runnel_event_type;
+#undef RUNNEL_EVENT_ENUM
+
+RUNNEL_API const char *runnel_event_name(runnel_event_type type); /* "TOOL_CALL"; "UNKNOWN" */
+
+typedef enum runnel_finish {
+    RUNNEL_FINISH_NONE = 0,  /* not a terminal event, cancelled, failed, or of a session's file */
+    RUNNEL_FINISH_STOP = 1,  /* end of text, a stop token or a stop string */
+    RUNNEL_FINISH_LENGTH = 2 /* max_tokens or the context is reached */
+} runnel_finish;
+
+typedef struct runnel_usage {
+    uint64_t prompt_tokens;     /* of this request; in a session: of this turn and the history it continues */
+    uint64_t cached_tokens;     /* of prompt_tokens, those taken from the prefix cache or the session */
+    uint64_t completion_tokens; /* includes the token that ended the text */
+    uint64_t drafted_tokens, accepted_tokens;         /* guesses that were verified, and those that were right */
+    uint64_t warm_tokens, cold_tokens, shared_tokens; /* of cached_tokens, those fetched for this request from packed
+                                                          memory, cache_dir and cache_shared */
+    uint64_t reserved[8];
+} runnel_usage;
+
+typedef struct runnel_timings { /* microseconds from submit */
+    uint64_t admitted_us;       /* blocks leased, prefill begins */
+    uint64_t first_token_us;    /* first token sampled; 0: none */
+    uint64_t end_us;
+    uint64_t reserved[5];
+} runnel_timings;
+
+typedef struct runnel_event {
+    runnel_event_type type;
+    int32_t token; /* TOKEN: its id, one event for each token; -1: only text, of several tokens or held back before */
+    runnel_stream stream;
+    void *user;       /* runnel_request.user */
+    const char *text; /* TOKEN, REASONING, TOOL_*: whole UTF-8, not NUL-terminated; may be empty while bytes are held
+                         back. The texts of the TOKEN events join to the answer: stop strings are cut off */
+    size_t text_bytes;
+    float logprob;             /* TOKEN: of the chosen token, if logprobs were asked for */
+    uint32_t n_tokens;         /* TOKEN, REASONING, TOOL_*: how many tokens this is the first event of: 1 for a token's
+                                  own; more where tokens were joined (coalesce_bytes); 0 for held-back text and for
+                                  further parts */
+    const runnel_logprob *top; /* TOKEN: [n_top], best first */
+    uint32_t n_top;
+    uint32_t tool_call;     /* TOOL_*: number of the call in this answer, from 0 */
+    const float *logits;    /* LOGITS: [n_logits], of the token that follows `position` */
+    const float *embedding; /* EMBEDDING: [n_embedding] */
+    uint32_t n_logits, n_embedding;
+    uint64_t position;                  /* LOGITS: position in the prompt */
+    uint64_t prompt_done, prompt_total; /* PROGRESS */
+    runnel_finish finish;               /* DONE */
+    runnel_status status;               /* FAILED; RUNNEL_OK else */
+    const char *error;                  /* FAILED: one sentence; "" else */
+    runnel_usage usage;                 /* terminal events */
+    runnel_timings timings;             /* terminal events */
+} runnel_event;
+
+typedef void (*runnel_event_fn)(void *user, const runnel_event *event);
+
+/* Up to n waiting events in one call instead of callbacks, for bindings and loops of one's own: writes pointers to
+ * events[] and returns how many; at most one event of each stream, and RUNNEL_MAX_TAKE in all. Legal in place of
+ * runnel_engine_dispatch, and the one way with RUNNEL_DELIVER_TAKE; callbacks of streams do not run, on_load does.
+ * Events and what they point to stay valid until the next take, dispatch, drain or free of this engine; a stream whose
+ * terminal event was taken is gone from then on. While more events wait, the descriptor stays readable. One thread at a
+ * time: a second caller gets 0 at once, as does one inside a callback or with RUNNEL_DELIVER_THREAD. */
+#define RUNNEL_MAX_TAKE 64
+RUNNEL_API size_t runnel_engine_take(runnel_engine *engine, const runnel_event **events, size_t n);
+
+/* ---- Requests ---------------------------------------------------------------------------- */
+
+typedef struct runnel_logit_bias {
+    int32_t token;
+    float bias; /* added to the logit; -INFINITY forbids the token */
+} runnel_logit_bias;
+
+typedef struct runnel_sampling {
+    float temperature;        /* 0: greedy */
+    uint32_t top_k;           /* 0: off */
+    float top_p;              /* (0, 1]; 1: off */
+    float min_p;              /* [0, 1]; 0: off */
+    float repetition_penalty; /* > 0; 1: off. Divides positive logits, multiplies negative ones (CTRL, Keskar 2019) */
+    float frequency_penalty;  /* subtracted per occurrence; 0: off */
+    float presence_penalty;   /* subtracted once; 0: off */
+    uint32_t penalty_tokens;  /* the last so many tokens of prompt and answer count; 0: all */
+    uint64_t seed;            /* one coin per (seed, position): the same request gives the same text */
+    const runnel_logit_bias *biases; /* [n_biases] */
+    size_t n_biases;
+    uint64_t reserved[9];
+} runnel_sampling;
+
+#define RUNNEL_MAX_STOPS 16
+#define RUNNEL_MAX_STOP_BYTES 256
+#define RUNNEL_MAX_TOP_LOGPROBS 20
+#define RUNNEL_MAX_COALESCE_BYTES (1u << 20)
+#define RUNNEL_MAX_DRAFTS 16
+#define RUNNEL_LABEL_BYTES 64 /* with its NUL */
+
+/* Speculation: who guesses the next tokens of an answer, so that the model verifies several in one pass. Each pass
+ * gives one token and one more for each right guess. The text stays the same. Flags; of several drafters the first
+ * that has a guess is used, the lowest number first. */
+typedef enum runnel_draft {
+    RUNNEL_DRAFT_NONE = 0,
+    RUNNEL_DRAFT_NGRAM = 1, /* what followed the same tokens earlier in prompt or answer */
+    RUNNEL_DRAFT_MODEL = 2  /* the drafter that was loaded with the model (draft_path) */
+} runnel_draft;
+
+/* What a request does when its turn has come while blocks of its prompt are still in lower tiers of the cache. They are
+ * fetched from submit on, unless computing them is faster. */
+typedef enum runnel_cache_wait {
+    RUNNEL_CACHE_BEST_EFFORT = 0, /* it uses what has arrived and computes the rest */
+    RUNNEL_CACHE_WAIT = 1,        /* it waits for all that is on its way */
+    RUNNEL_CACHE_DEADLINE = 2     /* it waits until cache_wait_ms after submit */
+} runnel_cache_wait;
+
+/* One of prompt, tokens and chat is given, and not empty. */
+typedef struct runnel_request {
+    size_t struct_size;
+    const char *prompt; /* UTF-8; BOS is added where the model asks for it */
+    size_t prompt_bytes;
+    const int32_t *tokens; /* ids, taken as they are */
+    size_t n_tokens;
+    const runnel_chat *chat; /* rendered in the engine: an error of the template, or a prompt that does not fit, is a
+                                 FAILED event. With a session, what the conversation shares with it from the beginning
+                                 is not computed again, and the rest of the session is replaced */
+    runnel_session session;  /* id 0: none. Else the prompt continues the session's tokens, and prompt and answer
+                                 become part of it */
+    int64_t max_tokens;      /* -1: until the context is full; 0: only the prompt is computed */
+    runnel_sampling sampling;
+    const char *const *stops; /* [n_stops] non-empty UTF-8 strings, NUL-terminated; the answer ends before them */
+    size_t n_stops;
+    const int32_t *stop_tokens; /* [n_stop_tokens]; the answer ends with them, their text is not delivered */
+    size_t n_stop_tokens;
+    runnel_event_fn on_event; /* NULL: the stream is read with runnel_stream_next, or taken (RUNNEL_DELIVER_TAKE) */
+    void *user;
+    const char *label;       /* a name for logs, traces and lists of streams: UTF-8 without control bytes, less than
+                                 RUNNEL_LABEL_BYTES long; NULL: none */
+    uint64_t cache_salt;     /* requests of different salts share nothing in the prefix cache, so that none can learn
+                                 by its speed what another has asked. A turn with another salt than the one before
+                                 computes its session again */
+    uint64_t tenant;         /* whose request it is: tenants of one priority get equal shares of the prompts' part of
+                                 each step */
+    int32_t priority;        /* requests of a higher one go first, and take KV blocks and steps from lower ones; 0 is
+                                 the usual one. The text stays the same */
+    uint32_t deadline_ms;    /* since submit: a request that has not ended by then is FAILED with TIMEOUT within one
+                                 step. 0: none */
+    uint32_t n_top;          /* with want_logprobs: at most RUNNEL_MAX_TOP_LOGPROBS */
+    uint32_t coalesce_bytes; /* 0: each token has an event of its own. Else a stream whose reader is behind, or that is
+                                 paused, joins the tokens that wait in one event of at most so many bytes of text (of a
+                                 chat's answer: one for each part); when it is full the stream waits. A reader that
+                                 keeps up sees each token. At most RUNNEL_MAX_COALESCE_BYTES; not with want_logprobs */
+    uint32_t draft;          /* RUNNEL_DRAFT_ flags */
+    uint32_t draft_max;      /* guesses in a pass at most, up to RUNNEL_MAX_DRAFTS; 0: 8. Their number adapts to how
+                                 many are right and what they cost */
+    runnel_cache_wait cache_wait; /* the default is RUNNEL_CACHE_WAIT */
+    uint32_t cache_wait_ms;       /* with RUNNEL_CACHE_DEADLINE: since submit */
+    uint8_t parse_special;        /* 1: control tokens written in the prompt become control tokens */
+    uint8_t ignore_eos;           /* 1: the model's end-of-text tokens do not end the answer */
+    uint8_t want_logprobs;        /* 1: logprob of each chosen token, and of n_top others */
+    uint8_t want_progress;        /* 1: PROGRESS events while the prompt is computed */
+    uint8_t want_logits;          /* 1: a LOGITS event for each position of the prompt, which is computed even where it
+                                     is cached; a session's history has none */
+    uint8_t raw_answer;  /* 1: the answer to a chat is delivered as TOKEN events alone, its text as it is. 0: reasoning
+                            and, where the chat has tools, tool calls are events of their own */
+    uint8_t pin_prefix;  /* 1: keeps the prompt's whole KV blocks in kv_bytes and writes them to cache_dir at once. At
+                            most 64 prompts are kept; the oldest is released for one more, and where a request could
+                            not run otherwise. 2: releases what this prompt begins with */
+    uint8_t draft_share; /* 1, with RUNNEL_DRAFT_NGRAM: guesses also come from answers of this tenant and cache_salt
+                            that asked for the same, about the last ten thousand tokens. For many answers of one form */
+    uint8_t draft_chain; /* 1, with RUNNEL_DRAFT_MODEL: only the likeliest guesses are verified; 0: also runners-up, as
+                            a tree, where they pay. draft_max counts both */
+    uint8_t reserved[7];
+} runnel_request;
+
+/* Greedy, up to the context, no stops, seed 0. */
+RUNNEL_API void runnel_request_init(runnel_request *request, size_t struct_size);
+RUNNEL_API void runnel_request_default(runnel_request *request);
+#define runnel_request_default(request) runnel_request_init((request), sizeof *(request))
+
+/* Submits. A prompt of more bytes than the context has tokens is tokenized on this thread, any other in the engine.
+ * Returns OK; INVALID: *error names the parameter; CONTEXT: the prompt (with its session) is longer than the context
+ * less one, or than all KV blocks; BUSY: a limit on streams, queued tokens or queued bytes is reached, and
+ * error->retry_ms estimates for how long; STATE: the model is not loaded for generation; NOT_FOUND: no such session or
+ * template; FORMAT or UNSUPPORTED: of a chat's template; CLOSED; NO_MEMORY. A FAILED event has INVALID, CONTEXT,
+ * TIMEOUT, NUMERIC, DEVICE, FORMAT, UNSUPPORTED or NO_MEMORY. */
+RUNNEL_API runnel_status runnel_generate(runnel_model *model, const runnel_request *request, runnel_stream *stream,
+                                         runnel_error *error);
+
+/* How the positions of a text become one embedding. The numbers are those of the GGUF key
+ * <architecture>.pooling_type. */
+typedef enum runnel_pooling {
+    RUNNEL_POOLING_DEFAULT = 0, /* as the file says, or MEAN where it says nothing */
+    RUNNEL_POOLING_MEAN = 1,    /* the mean over all positions */
+    RUNNEL_POOLING_FIRST = 2,   /* the first position (BOS, where it is added) */
+    RUNNEL_POOLING_LAST = 3     /* the last position */
+} runnel_pooling;
+
+typedef struct runnel_embed_request {
+    size_t struct_size;
+    const char *text; /* UTF-8, not empty; BOS (and EOS) are added where the model asks for them */
+    size_t text_bytes;
+    const int32_t *tokens; /* instead of text: ids, taken as they are */
+    size_t n_tokens;
+    runnel_event_fn on_event; /* as in runnel_request, like all that is not explained here */
+    void *user;
+    const char *label;
+    uint64_t cache_salt;
+    uint64_t tenant;
+    int32_t priority;
+    uint32_t deadline_ms;
+    runnel_pooling pooling;
+    uint32_t dimensions; /* only the first so many values, which then have length 1; 0: all */
+    uint8_t parse_special;
+    uint8_t want_progress;
+    uint8_t raw; /* 1: the vector as it is. 0: scaled to length 1 (L2), but for a zero vector */
+    uint8_t reserved[5];
+} runnel_embed_request;
+
+RUNNEL_API void runnel_embed_request_init(runnel_embed_request *request, size_t struct_size);
+RUNNEL_API void runnel_embed_request_default(runnel_embed_request *request);
+#define runnel_embed_request_default(request) runnel_embed_request_init((request), sizeof *(request))
+
+/* The embedding of a text: the output of the model's final norm, pooled. The stream has one EMBEDDING event and ends
+ * as any other (DONE with RUNNEL_FINISH_LENGTH, no tokens). It is scheduled like a request with max_tokens 0, and is
+ * the same to the bit whatever runs beside it. Without pooling LAST all positions are computed, cached or not. Statuses
+ * as of runnel_generate, and UNSUPPORTED: the model gives no embeddings, or its file wants an unknown pooling and the
+ * request names none. A FAILED event with NUMERIC: the vector is not finite. */
+RUNNEL_API runnel_status runnel_embed(runnel_model *model, const runnel_embed_request *request, runnel_stream *stream,
+                                      runnel_error *error);
+
+/* Ends the stream early: its terminal event is CANCELLED, unless another one was on its way. Takes effect within one
+ * step in every state. Idempotent. Returns OK; INVALID; NOT_FOUND: the stream has ended. */
+RUNNEL_API runnel_status runnel_stream_cancel(runnel_engine *engine, runnel_stream stream);
+
+/* Pauses delivery until the stream is resumed. The stream itself stops after a bounded number of undelivered tokens
+ * (see coalesce_bytes) and costs the others nothing. A cancelled stream delivers its terminal event even while paused.
+ * Both return OK; INVALID; NOT_FOUND: the stream has ended. */
+RUNNEL_API runnel_status runnel_stream_pause(runnel_engine *engine, runnel_stream stream);
+RUNNEL_API runnel_status runnel_stream_resume(runnel_engine *engine, runnel_stream stream);
+
+/* The next event of a stream without a callback, copied to *event as far as struct_size, sizeof(runnel_event) of the
+ * caller, reaches. Blocks at most timeout_ms (negative: for ever). Its pointers are valid until the next call for this
+ * stream (the sentence of a FAILED event: until this thread's next call). After a terminal event the stream is gone.
+ * Returns OK; INVALID; TIMEOUT; NOT_FOUND: the stream has ended; STATE: the stream has a callback or is taken, or
+ * another thread is inside this call. */
+RUNNEL_API runnel_status runnel_stream_read(runnel_engine *engine, runnel_stream stream, int64_t timeout_ms,
+                                            runnel_event *event, size_t struct_size);
+RUNNEL_API runnel_status runnel_stream_next(runnel_engine *engine, runnel_stream stream, int64_t timeout_ms,
+                                            runnel_event *event);
+#define runnel_stream_next(engine, stream, timeout_ms, event) \
+    runnel_stream_read((engine), (stream), (timeout_ms), (event), sizeof *(event))
+
+/* ---- Sessions ---------------------------------------------------------------------------- */
+
+/* A conversation: its KV blocks stay between requests. Its requests run one after another, in the order of submit.
+ * Sessions in files: runnel_files.h. Returns OK; INVALID; BUSY: too many sessions; STATE: the model is not loaded for
+ * generation; CLOSED. */
+RUNNEL_API runnel_status runnel_session_new(runnel_model *model, runnel_session *session);
+
+/* The session's blocks are freed once its running requests have ended. Returns OK; INVALID; NOT_FOUND. */
+RUNNEL_API runnel_status runnel_session_free(runnel_model *model, runnel_session session);
+
+/* A copy of what the session is once the turns submitted before this call have ended; later turns of one do not concern
+ * the other. Turns on the copy may be submitted at once. The two share their KV blocks until one of them writes into a
+ * block. Returns OK; NOT_FOUND; otherwise as runnel_session_new. */
+RUNNEL_API runnel_status runnel_session_fork(runnel_model *model, runnel_session session, runnel_session *copy);
+
+#ifdef __cplusplus
+}
+#endif
+
+#include "runnel_observe.h"
+
+#endif
