@@ -52,9 +52,9 @@ static void end(struct job *job, const char *error)
     fprintf(stderr, "batch: line %zu: %s\n", (size_t)(job - job->batch->jobs) + 1, error);
 }
 
-static void on_event(void *user, const runnel_event *event)
+static void handle(const runnel_event *event)
 {
-    struct job *job = user;
+    struct job *job = event->user;
 
     if (event->type == RUNNEL_EVENT_TOKEN && !job->truncated)
         job->truncated = !append(job, event->text, event->text_bytes);
@@ -80,7 +80,6 @@ static void submit(struct batch *batch, runnel_model *model)
         request.prompt = job->prompt;
         request.prompt_bytes = strlen(job->prompt);
         request.max_tokens = batch->max_tokens;
-        request.on_event = on_event;
         request.user = job;
         status = runnel_generate(model, &request, &stream, &error);
         if (status == RUNNEL_BUSY && batch->running > 0) {
@@ -140,14 +139,29 @@ static bool read_jobs(struct batch *batch, FILE *file)
     return !ferror(file) && feof(file);
 }
 
+/* Waits for events and handles them, as many as have come. */
+static void take(runnel_engine *engine)
+{
+    const runnel_event *events[RUNNEL_MAX_TAKE];
+    size_t n = 0;
+
+    runnel_engine_wait(engine, -1);
+    n = runnel_engine_take(engine, events, RUNNEL_MAX_TAKE);
+    for (size_t i = 0; i < n; i++)
+        handle(events[i]);
+}
+
 static int work(struct batch *batch, const char *path)
 {
+    runnel_engine_options options;
     runnel_engine *engine = NULL;
     runnel_model *model = NULL;
     runnel_error error = {0};
     int code = 1;
 
-    if (runnel_engine_new(NULL, &engine, &error) != RUNNEL_OK ||
+    runnel_engine_options_default(&options);
+    options.delivery = RUNNEL_DELIVER_TAKE; /* no callbacks */
+    if (runnel_engine_new(&options, &engine, &error) != RUNNEL_OK ||
         runnel_model_load(engine, path, NULL, &model, &error) != RUNNEL_OK ||
         runnel_model_wait(model, -1, &error) != RUNNEL_OK) {
         fprintf(stderr, "batch: %s\n", error.message);
@@ -155,8 +169,7 @@ static int work(struct batch *batch, const char *path)
         while (batch->printed < batch->n) {
             submit(batch, model);
             if (batch->running > 0)
-                runnel_engine_wait(engine, -1);
-            runnel_engine_dispatch(engine, 0);
+                take(engine);
             print_ended(batch);
         }
         code = batch->failed > 0;

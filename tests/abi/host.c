@@ -14,12 +14,12 @@
 #define CANARY 0xa5
 #define CANARY_BYTES 256
 
-#define CHECK(condition)                                                        \
-    do {                                                                        \
-        if (!(condition)) {                                                     \
+#define CHECK(condition)                                                              \
+    do {                                                                              \
+        if (!(condition)) {                                                           \
             fprintf(stderr, "%s:%d: %s is not so\n", __FILE__, __LINE__, #condition); \
-            exit(1);                                                            \
-        }                                                                       \
+            exit(1);                                                                  \
+        }                                                                             \
     } while (0)
 #define GOOD(call) CHECK((call) == RUNNEL_OK)
 
@@ -41,15 +41,15 @@ static int unharmed(const unsigned char *canary)
 }
 
 /* Both ways to get defaults: the macro, and the function of that name, which bindings may call. */
-#define DEFAULTS(type)                                               \
-    do {                                                             \
-        GUARDED(runnel_##type, by_macro);                            \
-        GUARDED(runnel_##type, by_function);                         \
-        runnel_##type##_default(&by_macro.it);                       \
-        (runnel_##type##_default)(&by_function.it);                  \
-        UNHARMED(by_macro);                                          \
-        UNHARMED(by_function);                                       \
-        CHECK(by_macro.it.struct_size == sizeof(runnel_##type));     \
+#define DEFAULTS(type)                                                \
+    do {                                                              \
+        GUARDED(runnel_##type, by_macro);                             \
+        GUARDED(runnel_##type, by_function);                          \
+        runnel_##type##_default(&by_macro.it);                        \
+        (runnel_##type##_default)(&by_function.it);                   \
+        UNHARMED(by_macro);                                           \
+        UNHARMED(by_function);                                        \
+        CHECK(by_macro.it.struct_size == sizeof(runnel_##type));      \
         CHECK(memcmp(&by_macro, &by_function, sizeof by_macro) == 0); \
     } while (0)
 

@@ -232,6 +232,28 @@ static void one_by_one(void **state)
     capture_clear(&record.capture);
 }
 
+/* The same events, taken: one of a token's several in each call. */
+static void taken(void **state)
+{
+    runnel_chat chat = make_chat(hello, 1, TOOLS);
+    runnel_request request = chat_request(&chat, SCRIPT);
+    struct record record = {.n = 0};
+    const runnel_event *events[4] = {NULL};
+    runnel_stream stream;
+
+    (void)state;
+    request.on_event = record_event; /* would fail: it gets no user */
+    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+    do {
+        manual_run(engine);
+        assert_int_equal(runnel_engine_take(engine, events, 4), 1);
+        record_event(&record, events[0]);
+    } while (events[0]->type < RUNNEL_EVENT_DONE);
+    assert_string_equal(record.text, PARTS);
+    assert_int_equal(runnel_engine_take(engine, events, 4), 0);
+    capture_clear(&record.capture);
+}
+
 /* A reader that is always behind: what a chat's answer is does not depend on how its tokens are joined. */
 static size_t read_behind(const runnel_chat *chat, uint32_t coalesce_bytes)
 {
@@ -583,6 +605,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(raw_answers, setup, teardown),
         cmocka_unit_test_setup_teardown(no_tools_no_calls, setup, teardown),
         cmocka_unit_test_setup_teardown(one_by_one, setup, teardown),
+        cmocka_unit_test_setup_teardown(taken, setup, teardown),
         cmocka_unit_test_setup_teardown(joined, setup, teardown),
         cmocka_unit_test_setup_teardown(paused_between, setup, teardown),
         cmocka_unit_test_setup_teardown(messages_become_text, setup, teardown),

@@ -1,0 +1,195 @@
+/* No member of a request is forgotten on the command line or in the lines of a batch: apps/runnel/fields.h has a row for
+ * each that the public tables have, and what it names exists and arrives. */
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "apps/runnel/common.h"
+#include "apps/runnel/fields.h"
+#include "apps/runnel/openai_request.h"
+#include "apps/runnel/options.h"
+
+#define ALL_COMMANDS (~0u)
+
+struct row {
+    const char *of, *member, *option, *option_value, *json, *json_value;
+    size_t at, bytes; /* in struct whole */
+    bool pointer;
+};
+
+struct whole {
+    runnel_request request;
+    runnel_chat chat;
+};
+
+#define AT_sampling(member) offsetof(struct whole, request.sampling.member)
+#define AT_request(member) offsetof(struct whole, request.member)
+#define AT_chat(member) offsetof(struct whole, chat.member)
+#define BYTES(of, member) sizeof(((runnel_##of *)0)->member)
+#define POINTER(of, member)                                                                                            \
+    _Generic(((runnel_##of *)0)->member, float : 0, uint8_t : 0, uint32_t : 0, int32_t : 0, int64_t : 0, uint64_t : 0, \
+             runnel_session : 0, default : 1)
+#define ROW(of, member, option, option_value, json, json_value) \
+    {#of, #member, option, option_value, json, json_value, AT_##of(member), BYTES(of, member), POINTER(of, member)},
+
+static const struct row rows[] = {APP_FIELDS(ROW)};
+#define N_ROWS (sizeof rows / sizeof rows[0])
+
+/* ---- The tables -------------------------------------------------------------------------- */
+
+static size_t count(const char *of, const char *member)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < N_ROWS; i++)
+        n += strcmp(rows[i].of, of) == 0 && strcmp(rows[i].member, member) == 0;
+    if (n != 1)
+        print_error("%s.%s: %zu rows in apps/runnel/fields.h\n", of, member, n);
+    return n;
+}
+
+static void every_member_has_a_row(void **state)
+{
+    size_t n = 0, n_missing = 0;
+
+    (void)state;
+#define SAMPLING(type, member) n++, n_missing += count("sampling", #member) != 1;
+#define REQUEST(type, member) n++, n_missing += count("request", #member) != 1;
+#define CHAT(type, member) n++, n_missing += count("chat", #member) != 1;
+    RUNNEL_SAMPLING_FIELDS(SAMPLING)
+    RUNNEL_REQUEST_FIELDS(REQUEST)
+    RUNNEL_CHAT_FIELDS(CHAT)
+    assert_int_equal(n_missing, 0);
+    assert_int_equal(n, N_ROWS);
+    for (size_t i = 0; i < N_ROWS; i++) { /* what is left out says why */
+        assert_true(rows[i].option != NULL || rows[i].option_value != NULL);
+        assert_true(rows[i].json != NULL || rows[i].json_value != NULL);
+    }
+}
+
+/* The member is there: not as it was, or of a pointer, not NULL. */
+static bool arrived(const struct row *row, const struct whole *before, const struct whole *after)
+{
+    static const void *const none = NULL;
+    const char *was = (const char *)before + row->at, *is = (const char *)after + row->at;
+
+    return row->pointer ? memcmp(is, &none, sizeof none) != 0 : memcmp(was, is, row->bytes) != 0;
+}
+
+/* ---- Options ----------------------------------------------------------------------------- */
+
+static void by_options(const char *option, const char *value, struct whole *whole)
+{
+    static struct app_options options; /* what the request points to */
+    char word[64], text[64], model[] = "MODEL";
+    char *argv[3] = {model, word, text};
+
+    memset(whole, 0, sizeof *whole);
+    app_options_default(&options);
+    snprintf(word, sizeof word, "%s", option != NULL ? option : "");
+    snprintf(text, sizeof text, "%s", option != NULL ? value : "");
+    if (!app_options_parse(&options, "run", APP_RUN, 1, 1, option == NULL ? 1 : value[0] == '\0' ? 2 : 3, argv))
+        fail_msg("%s %s: not parsed", option, value);
+    app_request(&options, &whole->request);
+}
+
+static void options_arrive(void **state)
+{
+    struct whole before, after;
+    size_t n = 0;
+
+    (void)state;
+    by_options(NULL, NULL, &before);
+    for (size_t i = 0; i < N_ROWS; i++) {
+        if (rows[i].option != NULL && !app_options_has(rows[i].option, ALL_COMMANDS))
+            fail_msg("%s.%s: there is no option %s", rows[i].of, rows[i].member, rows[i].option);
+        if (rows[i].option == NULL || rows[i].option_value == NULL)
+            continue;
+        by_options(rows[i].option, rows[i].option_value, &after);
+        if (!arrived(&rows[i], &before, &after))
+            fail_msg("%s %s does not arrive in %s.%s", rows[i].option, rows[i].option_value, rows[i].of,
+                     rows[i].member);
+        n++;
+    }
+    assert_true(n >= 20);
+}
+
+/* ---- Lines of a batch -------------------------------------------------------------------- */
+
+/* Keeps the request that was read: *whole points into it. */
+static bool by_body(enum openai_endpoint endpoint, const char *name, const char *value, struct openai_request *request,
+                    struct whole *whole)
+{
+    json_t *body = json_object(), *json = name != NULL ? json_loads(value, JSON_DECODE_ANY, NULL) : NULL;
+    struct openai_error error;
+    bool good;
+
+    memset(whole, 0, sizeof *whole);
+    assert_true(name == NULL || json != NULL);
+    json_object_set_new(body, "model", json_string("m"));
+    if (endpoint == OPENAI_CHAT)
+        json_object_set_new(body, "messages", json_pack("[{s:s,s:s}]", "role", "user", "content", "one"));
+    else
+        json_object_set_new(body, "prompt", json_string("o"));
+    if (name != NULL)
+        json_object_set_new(body, name, json);
+    good = openai_request_read(request, endpoint, body, &error);
+    if (good) {
+        runnel_chat_default(&whole->chat);
+        openai_request_choice(request, 0, 0, &whole->request, &whole->chat);
+    }
+    json_decref(body);
+    return good;
+}
+
+/* In one of the two forms. */
+static bool line_arrives(const struct row *row)
+{
+    static const enum openai_endpoint endpoints[] = {OPENAI_COMPLETIONS, OPENAI_CHAT};
+    struct openai_request plain, with;
+    struct whole before, after;
+    bool found = false;
+
+    for (int i = 0; i < 2; i++) {
+        assert_true(by_body(endpoints[i], NULL, NULL, &plain, &before));
+        if (by_body(endpoints[i], row->json, row->json_value, &with, &after)) {
+            found |= arrived(row, &before, &after);
+            openai_request_fini(&with);
+        }
+        openai_request_fini(&plain);
+    }
+    return found;
+}
+
+static void lines_arrive(void **state)
+{
+    size_t n = 0;
+
+    (void)state;
+    for (size_t i = 0; i < N_ROWS; i++) {
+        if (rows[i].json == NULL || rows[i].json_value == NULL)
+            continue;
+        if (!line_arrives(&rows[i]))
+            fail_msg("\"%s\": %s does not arrive in %s.%s", rows[i].json, rows[i].json_value, rows[i].of,
+                     rows[i].member);
+        n++;
+    }
+    assert_true(n >= 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_member_has_a_row),
+        cmocka_unit_test(options_arrive),
+        cmocka_unit_test(lines_arrive),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
