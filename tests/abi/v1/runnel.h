@@ -197,14 +197,14 @@ RUNNEL_API runnel_status runnel_engine_new(const runnel_engine_options *options,
 
 /* Frees the engine with its models, sessions and streams; their handles are invalid afterwards. Cancels every stream,
  * load and training, delivers their terminal events on this thread (TAKE: drops them) and joins the threads. Blocks for
- * at most one step of a model or of a training. Inside a callback of this engine the call is deferred until the
- * callback's dispatch returns. NULL is allowed. */
+ * at most one step of a model or of a training. Calls that block on other threads return CLOSED. Inside a callback of
+ * this engine the call is deferred until the callback's dispatch returns. NULL is allowed. */
 RUNNEL_API void runnel_engine_free(runnel_engine *engine);
 
 /* Refuses new requests with CLOSED, for good, and waits until every stream has ended and its end was delivered. Blocks
  * for at most timeout_ms (0: does not block; negative: for ever) and runs callbacks on this thread meanwhile. Does not
  * block inside a callback, nor with RUNNEL_DELIVER_TAKE, where the host goes on taking events. Returns OK; INVALID;
- * TIMEOUT: some streams have not ended; CLOSED: a callback has freed the engine. */
+ * TIMEOUT: some streams have not ended; CLOSED: the engine is being freed. */
 RUNNEL_API runnel_status runnel_engine_drain(runnel_engine *engine, int64_t timeout_ms);
 
 /* A file descriptor that polls readable while events wait. It belongs to the engine. -1: engine is NULL. */
@@ -215,8 +215,8 @@ RUNNEL_API int runnel_engine_fd(runnel_engine *engine);
  * RUNNEL_DELIVER_HOST. */
 RUNNEL_API size_t runnel_engine_dispatch(runnel_engine *engine, size_t max_events);
 
-/* Blocks until events wait, for at most timeout_ms (negative: for ever). A signal ends the wait early. Returns OK,
- * INVALID or TIMEOUT. */
+/* Blocks until events wait, for at most timeout_ms (negative: for ever); signals do not end it. Returns OK; INVALID;
+ * TIMEOUT; CLOSED: the engine is being freed. */
 RUNNEL_API runnel_status runnel_engine_wait(runnel_engine *engine, int64_t timeout_ms);
 
 /* ---- Model ------------------------------------------------------------------------------- */
@@ -316,7 +316,8 @@ RUNNEL_API runnel_status runnel_model_load(runnel_engine *engine, const char *pa
                                            runnel_model **model, runnel_error *error);
 
 /* Blocks until the load has ended, at most timeout_ms (negative: for ever); needs no dispatch. Returns OK: ready;
- * INVALID; CANCELLED; TIMEOUT: it is still loading; or the status of the failed load. */
+ * INVALID; CANCELLED; TIMEOUT: it is still loading; CLOSED: the model or engine is being freed; or the status of the
+ * failed load. */
 RUNNEL_API runnel_status runnel_model_wait(runnel_model *model, int64_t timeout_ms, runnel_error *error);
 
 /* Cancels the load (its terminal event says so) or, once ready, every stream and session of the model; frees the model
@@ -677,7 +678,7 @@ RUNNEL_API runnel_status runnel_stream_resume(runnel_engine *engine, runnel_stre
  * caller, reaches. Blocks at most timeout_ms (negative: for ever). Its pointers are valid until the next call for this
  * stream (the sentence of a FAILED event: until this thread's next call). After a terminal event the stream is gone.
  * Returns OK; INVALID; TIMEOUT; NOT_FOUND: the stream has ended; STATE: the stream has a callback or is taken, or
- * another thread is inside this call. */
+ * another thread is inside this call; CLOSED: the engine is being freed. */
 RUNNEL_API runnel_status runnel_stream_read(runnel_engine *engine, runnel_stream stream, int64_t timeout_ms,
                                             runnel_event *event, size_t struct_size);
 RUNNEL_API runnel_status runnel_stream_next(runnel_engine *engine, runnel_stream stream, int64_t timeout_ms,
