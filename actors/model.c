@@ -5,7 +5,6 @@
 #include "actors/drafter_load.h"
 #include "actors/engine.h"
 #include "actors/lists.h"
-#include "actors/tier_news.h"
 #include "base/check.h"
 #include "base/sized.h"
 #include "base/status.h"
@@ -272,10 +271,11 @@ runnel_status rn_model_start(struct runnel_model *model, runnel_error *error)
     rn_detokenizer_init(&model->detokenizer, context);
     if (rn_tier_init(&model->tier, context, rn_mover_places_for(context)) != RUNNEL_OK)
         goto fail;
-    status = rn_mover_init(&model->mover, context, model->tier.shelf.n, rn_tier_adopt, &model->tier, error);
+    status = rn_mover_init(&model->mover, context, model->tier.directory.n, rn_directory_adopt, &model->tier.directory,
+                           error);
     if (status != RUNNEL_OK)
         goto fail_tier;
-    rn_tier_shelf_open(&model->tier, rn_mover_tiers(&model->mover), rn_mover_writes(&model->mover));
+    rn_directory_open(&model->tier.directory, rn_mover_tiers(&model->mover), rn_mover_writes(&model->mover));
     rn_prefill_init(&model->prefill, context);
     if (rn_decode_init(&model->decode, context) != RUNNEL_OK)
         goto fail_mover;
@@ -288,7 +288,7 @@ runnel_status rn_model_start(struct runnel_model *model, runnel_error *error)
         goto fail_draft;
     name_actors(model);
     if (rn_mover_listens(&model->mover))
-        rn_tier_listen(&model->tier);
+        rn_directory_listen(&model->tier.directory);
     return RUNNEL_OK;
 fail_draft:
     rn_draft_actor_fini(&model->draft);

@@ -9,7 +9,7 @@
  * A move is an object of RN_MOVE_BLOCKS blocks at most that goes there and comes back; there are RN_MOVES of them, all
  * made when the model is. Moves are done in the order in which they come.
  *
- * The tier knows a block by a number of its shelf (see tier_shelf.h); the mover has a place of the same index, with
+ * The tier knows a block by a number of its directory (see tier/directory.h); the mover has a place of the same index, with
  * the handles under which the lower tiers have the block. Numbers are never used twice, so a move that comes for one
  * that has changed hands finds another number there and does nothing. What a tier has lost is told with the next
  * answer, as much as it holds; `more` says that there is more to be told or done, and is answered with a TEND.

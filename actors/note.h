@@ -48,7 +48,7 @@ void rn_note_preempted(struct rn_actor *tier, struct rn_request *request);
 void rn_note_blocks(const struct rn_context *context, int64_t n);
 void rn_note_evicted(const struct rn_context *context, uint32_t n);
 
-/* The tier: blocks were evicted of which there was no copy; of them, those for which there was no money (tier_purse.h);
+/* The tier: blocks were evicted of which there was no copy; of them, those for which there was no budget (tier/copy_budget.h);
  * what copies have cost; packed bytes went into a lower tier or out of it, which then
  * takes so many bytes more; n blocks of a prompt were dearer to fetch than to compute; could not be
  * moved; were put there by others meanwhile, and are known now. */

@@ -7,7 +7,7 @@ copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 
 for room in include base mailbox model model/arch text text/template text/answer cpu cpu/levels gpu cache cache/store sampling \
-    train actors actors/host actors/runtime apps examples bindings; do
+    train actors actors/host actors/runtime actors/tier apps examples bindings; do
     mkdir -p "$copy/$room"
     case $room in */*) continue ;; esac # with the room around it
     [ ! -d "$here/../$room" ] || (cd "$here/.." && find "$room" -type f \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) \
@@ -64,6 +64,10 @@ plant cache/store/planted.c '#include "cache/prefix_tree.h"' '"cache/prefix_tree
 plant cache/planted.c '#include "cache/store/tier.h"' '"cache/store/tier.h": cache/ may not include it'
 plant model/planted.c '#include "model/arch/planted_family.h"' '"model/arch/planted_family.h": model/ may not include it'
 plant text/planted.c '#include "answer/answer.h"' '"text/answer/answer.h": text/ may not include it'
+plant actors/tier/tier_blocks_planted.c '#include "actors/tier/directory.h"' '"actors/tier/directory.h": actors/tier/tier_blocks may not include it'
+plant actors/tier/directory_planted.c '#include "actors/tier/prefix_cache.h"' '"actors/tier/prefix_cache.h": actors/tier/directory may not include it'
+plant actors/tier/prefix_cache_planted.c '#include "actors/tier/admission.h"' '"actors/tier/admission.h": actors/tier/prefix_cache may not include it'
+plant actors/tier/admission_planted.c '#include "actors/tier_actor.h"' '"actors/tier_actor.h": actors/tier/admission may not include it'
 innocent text/template/innocent.c '#include "text/vocab.h"'
 innocent text/answer/innocent.c '#include "text/answer/answer.h"'
 innocent cache/store/innocent.c '#include "cache/block_codec.h"'
@@ -72,6 +76,8 @@ innocent model/innocent.c '#include "model/arch/table.h"'
 innocent model/arch/innocent.c '#include "model/gguf.h"'
 innocent actors/innocent.c '#include "text/template/template.h"'
 innocent actors/innocent.c '#include "cache/store/tier.h"'
+innocent actors/tier/admission_innocent.c '#include "actors/tier/prefix_cache.h"'
+innocent actors/tier/directory_innocent.c '#include "actors/tier/tier_blocks.h"'
 
 # a cycle of three units, through a source file; a pair is none, nor is a chain
 plant base/cycle_a.h '#include "base/cycle_b.h"' 'a cycle of 3 units, and base/ may have 2: base/cycle_a base/cycle_b base/cycle_c'

@@ -193,11 +193,11 @@ static uint32_t n_copied_written; /* copies of blocks into which the same step w
 /* The prompt's tail, which others copy, stands before the place. */
 static bool is_behind_tail(uint32_t block, uint32_t place)
 {
-    for (uint32_t i = 0; i < model->tier.n_inside; i++) {
-        const struct rn_passage *passage = &model->tier.passages[model->tier.inside[i]];
+    for (uint32_t i = 0; i < model->tier.admission.n_inside; i++) {
+        const struct rn_cached_stream *stream = &model->tier.cache.streams[model->tier.admission.inside[i]];
 
-        if (passage->has_tail && passage->blocks[passage->n_blocks] == block)
-            return place >= passage->n_tail;
+        if (stream->has_tail && stream->blocks[stream->n_blocks] == block)
+            return place >= stream->n_tail;
     }
     return false;
 }
@@ -212,8 +212,8 @@ static void on_step(void *user, struct oracle *of)
         const struct rn_step_row *row = &step->rows[i];
         uint32_t block = step->seqs[row->seq].blocks[row->position / BLOCK];
 
-        wrote_shared |=
-            rn_block_pool_references(&model->tier.pool, block) != 1 && !is_behind_tail(block, row->position % BLOCK);
+        wrote_shared |= rn_block_pool_references(&model->tier.cache.blocks.pool, block) != 1 &&
+                        !is_behind_tail(block, row->position % BLOCK);
         for (uint32_t k = 0; k < step->n_copies; k++)
             n_copied_written += step->copies[k].from == block;
     }
@@ -310,12 +310,12 @@ static void assert_done(struct capture *capture, const int32_t *tokens, uint32_t
 
 static enum rn_prefix_path_state path_state(runnel_stream stream)
 {
-    return model->tier.passages[(uint32_t)stream.id].path.state;
+    return model->tier.cache.streams[(uint32_t)stream.id].path.state;
 }
 
 static uint32_t ready(void)
 {
-    return rn_prefix_tree_stats(&model->tier.tree).ready;
+    return rn_prefix_tree_stats(&model->tier.cache.blocks.tree).ready;
 }
 
 /* The second waits for the first, a third that shares nothing does not; the second starts before the first has
@@ -466,7 +466,8 @@ static void failed(void **state)
         assert_done(&captures[1], tokens, 60, 16);
         capture_clear(&captures[0]);
         assert_true(ready() > before);
-        rn_prefix_tree_purge(&model->tier.tree, (struct rn_prefix_salt){{0, 0}}, &(struct rn_prefix_woken){NULL, NULL});
+        rn_prefix_tree_purge(&model->tier.cache.blocks.tree, (struct rn_prefix_salt){{0, 0}},
+                             &(struct rn_prefix_woken){NULL, NULL});
         submit(&captures[0], base, 20, 0);
         run_out();
         assert_done(&captures[0], base, 20, 0);
@@ -514,7 +515,7 @@ static void twins_become_one(void **state)
         assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
     }
     run_out();
-    assert_int_equal(rn_prefix_tree_stats(&model->tier.tree).twins, 7);
+    assert_int_equal(rn_prefix_tree_stats(&model->tier.cache.blocks.tree).twins, 7);
     assert_int_equal(stats_of(engine).blocks_used, 7 + 2); /* the last ones are not full */
     for (int i = 0; i < 2; i++) {
         assert_done(&captures[i], tokens, 60, 0);

@@ -286,7 +286,7 @@ static void deadlines(void **state)
     request.deadline_ms = 10;
     submit(&waits, &request);
     settle();
-    assert_int_equal(model->tier.waiting.n, 1);
+    assert_int_equal(model->tier.admission.waiting.n, 1);
     steps = oracle->n_steps;
     now += 20000;
     settle();

@@ -29,7 +29,7 @@ static void on_step(void *user, struct oracle *of)
 
     (void)user;
     for (uint32_t i = 0; i < step->n_rows; i++)
-        assert_int_equal(rn_block_pool_references(&model->tier.pool,
+        assert_int_equal(rn_block_pool_references(&model->tier.cache.blocks.pool,
                                                   step->seqs[step->rows[i].seq].blocks[step->rows[i].position / BLOCK]),
                          1);
     if (at_once)

@@ -1,11 +1,11 @@
-/* What a block costs (tier_cost.h), against the closed form. */
+/* What a block costs (cost.h), against the closed form. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
 
-#include "actors/tier_cost.h"
+#include "actors/tier/cost.h"
 #include "cache/prefix_tree.h"
 
 #define BLOCK 32u

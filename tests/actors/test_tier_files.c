@@ -271,13 +271,13 @@ static void pins(void **state)
     tiered_crowd_out(20, 5);
     assert_int_equal(tiered_ask(tokens, 72, 0).cold_tokens, 0);
     ask_pinned(tokens, TIERED_LONG, 2);
-    assert_int_equal(tiered.model->tier.pins.n, 0);
+    assert_int_equal(tiered.model->tier.cache.pins.n, 0);
     tiered_crowd_out(30, 5);
     assert_true(tiered_ask(tokens, 72, 0).cold_tokens > 0); /* not here any more */
     ask_pinned(tokens, TIERED_LONG, 1);
     ask_pinned(other, TIERED_LONG, 1);
     tiered_crowd_out(40, 5); /* needs 17 of 32 */
-    assert_int_equal(tiered.model->tier.pins.n, 1);
+    assert_int_equal(tiered.model->tier.cache.pins.n, 1);
     tiered_end();
 }
 

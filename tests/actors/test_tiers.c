@@ -103,7 +103,7 @@ static void impatient(void **state)
         tiered_assert_right(&capture, tokens, TIERED_LONG);
         assert_int_equal(capture.last.usage.warm_tokens, wait == RUNNEL_CACHE_WAIT ? TIERED_LONG - TIERED_BLOCK : 0);
         capture_clear(&capture);
-        assert_int_equal(tiered.model->tier.n_used, 0);
+        assert_int_equal(tiered.model->tier.cache.blocks.n_used, 0);
         assert_true(tiered_ask(tokens, TIERED_LONG, 0).cached_tokens >= TIERED_LONG - TIERED_BLOCK);
         tiered_end();
     }
@@ -200,7 +200,7 @@ static void never_again(void **state)
     int32_t tokens[2][PROMPT];
     struct capture captures[2];
     uint64_t begin_us, spent_us;
-    double purse_us;
+    double budget_us;
 
     (void)state;
     tiered_begin(&tiers);
@@ -220,16 +220,17 @@ static void never_again(void **state)
         }
     }
     spent_us = tiered_metrics().cache_copy_us;
-    assert_true((double)spent_us <= RN_PURSE_FIRST_US + (double)(tiered.time_us - begin_us) / RN_PURSE_BUSY_PART +
+    assert_true((double)spent_us <= RN_COPY_BUDGET_INITIAL_US +
+                                        (double)(tiered.time_us - begin_us) / RN_COPY_BUDGET_BUSY_PART +
                                         (double)(MOVE * tiered.copy_us + 100));
-    assert_true((double)spent_us >= RN_PURSE_FIRST_US - (double)(MOVE * tiered.copy_us));
+    assert_true((double)spent_us >= RN_COPY_BUDGET_INITIAL_US - (double)(MOVE * tiered.copy_us));
     assert_true(tiered_metrics().cache_unpaid > N && tiered_metrics().cache_dropped >= tiered_metrics().cache_unpaid);
-    purse_us = tiered.model->tier.shelf.purse.us;
+    budget_us = tiered.model->tier.directory.budget.us;
     tiered_run_out();
     tiered_assert_right(&captures[N % 2], tokens[N % 2], PROMPT);
     capture_clear(&captures[N % 2]);
     assert_true(tiered_metrics().cache_copy_us >= spent_us + 2 * MOVE * tiered.copy_us);
-    assert_true(tiered.model->tier.shelf.purse.us >= purse_us - (double)(MOVE * tiered.copy_us + 100));
+    assert_true(tiered.model->tier.directory.budget.us >= budget_us - (double)(MOVE * tiered.copy_us + 100));
     tiered.copy_us = 0;
     tiered_end();
 }

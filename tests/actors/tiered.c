@@ -166,8 +166,8 @@ runnel_usage tiered_ask(const int32_t *tokens, uint32_t n, uint64_t salt)
     tiered_assert_right(&capture, tokens, n);
     usage = capture.last.usage;
     capture_clear(&capture);
-    assert_int_equal(tiered.model->tier.n_used, 0);
-    assert_int_equal(tiered.model->tier.shelf.n_lent, 0);
+    assert_int_equal(tiered.model->tier.cache.blocks.n_used, 0);
+    assert_int_equal(tiered.model->tier.cache.blocks.n_lent, 0);
     return usage;
 }
 

@@ -82,9 +82,9 @@ void manual_settle(runnel_engine *engine)
 
 void manual_check(runnel_model *model, struct oracle *oracle)
 {
-    const struct rn_block_pool *pool = &model->tier.pool;
+    const struct rn_block_pool *pool = &model->tier.cache.blocks.pool;
 
-    assert_true(rn_prefix_tree_check(&model->tier.tree) && rn_block_pool_check(pool));
+    assert_true(rn_tier_check(&model->tier));
     for (uint32_t i = 0; i < pool->n_free; i++)
         oracle_poison_block(oracle, pool->free_stack[i]);
 }

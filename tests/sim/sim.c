@@ -287,11 +287,11 @@ static void trace(void *user, const struct rn_actor *actor, const struct rn_msg 
 /* Behind the tail of a prompt, which others copy. */
 static bool is_behind_tail(const struct rn_tier *tier, uint32_t block, uint32_t place)
 {
-    for (uint32_t i = 0; i < tier->n_inside; i++) {
-        const struct rn_passage *passage = &tier->passages[tier->inside[i]];
+    for (uint32_t i = 0; i < tier->admission.n_inside; i++) {
+        const struct rn_cached_stream *stream = &tier->cache.streams[tier->admission.inside[i]];
 
-        if (passage->has_tail && passage->blocks[passage->n_blocks] == block)
-            return place >= passage->n_tail && !rn_prefix_tree_has(&tier->tree, block);
+        if (stream->has_tail && stream->blocks[stream->n_blocks] == block)
+            return place >= stream->n_tail && !rn_prefix_tree_has(&tier->cache.blocks.tree, block);
     }
     return false;
 }
@@ -306,7 +306,7 @@ static void check_writes(struct sim *sim, const struct oracle *oracle)
 
         if (sim->models[m].oracle != oracle || sim->models[m].handle == NULL)
             continue;
-        pool = &sim->models[m].handle->tier.pool;
+        pool = &sim->models[m].handle->tier.cache.blocks.pool;
         for (uint32_t i = 0; i < step->n_rows; i++) {
             const struct rn_step_row *row = &step->rows[i];
             uint32_t block = step->seqs[row->seq].blocks[rn_step_place(step, i) / oracle->limits.block_tokens];

@@ -126,14 +126,14 @@ static void poison_free(struct oracle *oracle, const struct rn_block_pool *pool)
 
 static void poison_free_blocks(struct sim_model *model)
 {
-    poison_free(model->oracle, &model->handle->tier.pool);
+    poison_free(model->oracle, &model->handle->tier.cache.blocks.pool);
     if (model->drafter != NULL)
         poison_free(model->drafter, &model->handle->draft.pool);
 }
 
 static bool is_waiting(const struct rn_tier *tier, uint32_t slot)
 {
-    for (const struct rn_request *r = tier->waiting.first; r != NULL; r = r->next)
+    for (const struct rn_request *r = tier->admission.waiting.first; r != NULL; r = r->next)
         if (r->slot == slot)
             return true;
     return false;
@@ -145,15 +145,16 @@ static void check_paths(struct sim *sim, uint32_t index)
     const struct rn_tier *tier = &sim->models[index].handle->tier;
 
     for (uint32_t slot = 0; slot < sim->plan.max_streams; slot++) {
-        const struct rn_passage *passage = &tier->passages[slot];
-        enum rn_prefix_path_state state = passage->path.state;
+        const struct rn_cached_stream *stream = &tier->cache.streams[slot];
+        enum rn_prefix_path_state state = stream->path.state;
         const struct rn_prefix_path *computing;
 
-        if ((state == RN_PATH_ENTERED && (passage->passed == 0 || !tier->shares)) || state == RN_PATH_TOLD)
+        if ((state == RN_PATH_ENTERED && (tier->admission.streams[slot].passed == 0 || !tier->cache.shares)) ||
+            state == RN_PATH_TOLD)
             sim_fail(sim, "model %u: the path of slot %u is in state %d", index, slot, (int)state);
         if (state != RN_PATH_WAITING)
             continue;
-        computing = tier->tree.nodes[passage->path.waits_for].computing;
+        computing = tier->cache.blocks.tree.nodes[stream->path.waits_for].computing;
         sim->n_waits++;
         if (!is_waiting(tier, slot))
             sim_fail(sim, "model %u: slot %u waits for a block and is not in the queue", index, slot);
@@ -169,6 +170,26 @@ static bool computes(const struct sim_model *model)
            (model->drafter != NULL && model->drafter->first != NULL);
 }
 
+/* Object by object, to tell which; rn_tier_check looks at how they agree, too. */
+static void check_tier(struct sim *sim, uint32_t index)
+{
+    const struct rn_tier *tier = &sim->models[index].handle->tier;
+
+    if (rn_tier_check(tier))
+        return;
+    if (!rn_block_pool_check(&tier->cache.blocks.pool))
+        sim_fail(sim, "the block pool of model %u is not whole", index);
+    if (!rn_prefix_tree_check(&tier->cache.blocks.tree))
+        sim_fail(sim, "the prefix tree of model %u is not whole", index);
+    if (!rn_prefix_cache_check(&tier->cache))
+        sim_fail(sim, "the prefix cache of model %u is not whole", index);
+    if (!rn_directory_check(&tier->directory))
+        sim_fail(sim, "the directory of lower tiers of model %u is not whole", index);
+    if (!rn_admission_check(&tier->admission))
+        sim_fail(sim, "the admission of model %u is not whole", index);
+    sim_fail(sim, "the objects of model %u's tier do not agree", index);
+}
+
 void sim_check_tick(struct sim *sim)
 {
     runnel_engine_stats stats = {.struct_size = sizeof stats};
@@ -177,10 +198,7 @@ void sim_check_tick(struct sim *sim)
     for (uint32_t i = 0; i < SIM_MODELS; i++) {
         if (sim->models[i].handle == NULL)
             continue;
-        if (!rn_block_pool_check(&sim->models[i].handle->tier.pool))
-            sim_fail(sim, "the block pool of model %u is not whole", i);
-        if (!rn_prefix_tree_check(&sim->models[i].handle->tier.tree))
-            sim_fail(sim, "the prefix tree of model %u is not whole", i);
+        check_tier(sim, i);
         check_paths(sim, i);
         sim_check_drafter(sim, i);
         if (!rn_draft_actor_check(&sim->models[i].handle->draft))
@@ -230,18 +248,18 @@ static uint64_t blocks_used(const struct rn_tier *tier)
 {
     uint64_t n = 0;
 
-    for (uint32_t i = 0; i < tier->pool.n_blocks; i++)
-        n += tier->pool.references[i] > rn_prefix_tree_has(&tier->tree, i);
+    for (uint32_t i = 0; i < tier->cache.blocks.pool.n_blocks; i++)
+        n += tier->cache.blocks.pool.references[i] > rn_prefix_tree_has(&tier->cache.blocks.tree, i);
     return n;
 }
 
 static void check_owners(struct sim *sim, uint32_t index)
 {
     const runnel_model *model = sim->models[index].handle;
-    const struct rn_block_pool *pool = &model->tier.pool;
+    const struct rn_block_pool *pool = &model->tier.cache.blocks.pool;
     struct held held = {.lanes = model->prefill.free_lanes};
 
-    for (const struct rn_session *s = model->tier.sessions; s != NULL; s = s->next)
+    for (const struct rn_session *s = model->tier.admission.sessions; s != NULL; s = s->next)
         count_blocks(&held, s->blocks, s->n_blocks);
     for (const struct rn_request *r = model->prefill.waiting.first; r != NULL; r = r->next)
         count_request(&held, r);
@@ -250,19 +268,19 @@ static void check_owners(struct sim *sim, uint32_t index)
     for (uint32_t i = 0; i < model->decode.n_running; i++)
         count_request(&held, model->decode.running[i]);
     for (uint32_t i = 0; i < pool->n_blocks; i++)
-        if (pool->references[i] != held.references[i] + rn_prefix_tree_has(&model->tier.tree, i))
+        if (pool->references[i] != held.references[i] + rn_prefix_tree_has(&model->tier.cache.blocks.tree, i))
             sim_fail(sim, "model %u: block %u has %u references, %u owners and the tree", index, i, pool->references[i],
                      held.references[i]);
-    for (const struct rn_request *r = model->tier.waiting.first; r != NULL; r = r->next)
-        if (model->tier.passages[r->slot].path.state == RN_PATH_WAITING && model->prefill.waiting.n == 0 &&
+    for (const struct rn_request *r = model->tier.admission.waiting.first; r != NULL; r = r->next)
+        if (model->tier.cache.streams[r->slot].path.state == RN_PATH_WAITING && model->prefill.waiting.n == 0 &&
             !computes(&sim->models[index]))
             sim_fail(sim, "model %u: slot %u waits for a block, and no step is in flight", index, r->slot);
-    if (model->tier.n_inside == 0 && !computes(&sim->models[index]))
-        for (const struct rn_request *r = model->tier.waiting.first; r != NULL; r = r->next)
+    if (model->tier.admission.n_inside == 0 && !computes(&sim->models[index]))
+        for (const struct rn_request *r = model->tier.admission.waiting.first; r != NULL; r = r->next)
             if (!r->stalled && r->session_generation == 0)
                 sim_fail(sim, "model %u: slot %u waits, and nothing runs", index, r->slot);
-    if (model->tier.n_used != blocks_used(&model->tier))
-        sim_fail(sim, "model %u: the tier counts %u blocks in use", index, model->tier.n_used);
+    if (model->tier.cache.blocks.n_used != blocks_used(&model->tier))
+        sim_fail(sim, "model %u: the tier counts %u blocks in use", index, model->tier.cache.blocks.n_used);
     if (held.lanes != RN_PREFILL_LANES)
         sim_fail(sim, "model %u: %u prefill lanes are free or taken, not %d", index, held.lanes, RN_PREFILL_LANES);
     if (held.shorts != model->prefill.n_short)

@@ -217,7 +217,7 @@ static void test_storm(void **state)
     rig_settle(&rig);
     assert_int_equal(rig_stats(&rig).blocks_used, 0);
     assert_true(cached > 0 && rig_stats(&rig).evicted_blocks > 1000);
-    assert_true(rn_prefix_tree_check(&rig.model->tier.tree) && rn_block_pool_check(&rig.model->tier.pool));
+    assert_true(rn_tier_check(&rig.model->tier));
     rig_close(&rig);
     fake_disk_free(disk);
 }

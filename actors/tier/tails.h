@@ -1,5 +1,5 @@
-/* Blocks that are shared in part, for the tier alone: a prompt goes on behind its last shared block like another one,
- * and then differs, or ends.
+/* Blocks that are shared in part, for the prefix cache alone: a prompt goes on behind its last shared block like
+ * another one, and then differs, or ends.
  *
  *   leader    | block 7 | block 4 | The owl sat. Wh ...      its own block, into which it goes on writing
  *   follower  | block 7 | block 4 | The owl sat. An ...      a copy of that block, made by the step of its first rows
@@ -10,19 +10,27 @@
  * block before it, and that the tree has of it: should that request turn out bad, the tree forgets the block with
  * all that was built behind it, and so whatever was built on the tail. Positions of a sequence are written once, in
  * order: what is copied never changes under its writer's hands. */
-#ifndef RN_ACTORS_TIER_TAIL_H
-#define RN_ACTORS_TIER_TAIL_H
+#ifndef RN_ACTORS_TIER_TAILS_H
+#define RN_ACTORS_TIER_TAILS_H
 
-#include "actors/tier_actor.h"
+#include "actors/tier/cached_stream.h"
 
-void rn_tier_tail_init(struct rn_tier *tier);
+#define RN_TAILS 256
+
+struct rn_tails {
+    struct rn_prefix_tree *tree;            /* borrowed */
+    const struct rn_cached_stream *streams; /* likewise: [max_streams] */
+    uint32_t slots[RN_TAILS];               /* by the number of the node that tail_at names */
+};
+
+void rn_tails_init(struct rn_tails *tails, struct rn_prefix_tree *tree, const struct rn_cached_stream *streams);
 
 /* The whole prompt of the stream in that slot is computed and published: its tail can be copied. */
-void rn_tier_tail_offer(struct rn_tier *tier, uint32_t slot);
+void rn_tails_offer(struct rn_tails *tails, struct rn_cached_stream *stream, uint32_t slot);
 
 /* The block that has the most tokens in common with ids[n] behind the node; how many, 0: too few to be worth the copy.
  * Borrowed: until the tree evicts, or its request leaves. */
-uint32_t rn_tier_tail_find(const struct rn_tier *tier, struct rn_prefix_ref at, const int32_t *ids, uint32_t n,
-                           uint32_t *block);
+uint32_t rn_tails_find(const struct rn_tails *tails, struct rn_prefix_ref at, const int32_t *ids, uint32_t n,
+                       uint32_t *block);
 
 #endif

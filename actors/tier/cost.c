@@ -1,5 +1,5 @@
-/* Compute or bring up: see tier_cost.h. */
-#include "actors/tier_cost.h"
+/* Compute or bring up: see cost.h. */
+#include "actors/tier/cost.h"
 
 #include "cache/prefix_tree.h"
 

@@ -1,4 +1,4 @@
-/* What copies into lower tiers may cost (tier_purse.h), against its closed form: all that was spent is within what came
+/* What copies into lower tiers may cost (copy_budget.h), against its closed form: all that was spent is within what came
  * in at any moment, whatever comes; what comes in is spent. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -6,12 +6,12 @@
 
 #include <cmocka.h>
 
-#include "actors/tier_purse.h"
+#include "actors/tier/copy_budget.h"
 #include "base/rng.h"
 
 /* The world of a run: time passes, copies are always wanted, and some time is saved. */
 struct world {
-    struct rn_tier_purse purse;
+    struct rn_copy_budget budget;
     uint64_t now_us, busy_us, saved_us, spent_us, longest_us, rng;
     bool idle;
 };
@@ -20,8 +20,8 @@ static struct world world_new(uint64_t seed)
 {
     struct world w = {.now_us = 1, .rng = seed};
 
-    rn_tier_purse_init(&w.purse);
-    rn_tier_purse_pass(&w.purse, w.now_us, false);
+    rn_copy_budget_init(&w.budget);
+    rn_copy_budget_advance(&w.budget, w.now_us, false);
     return w;
 }
 
@@ -36,14 +36,14 @@ static void pass(struct world *w, uint64_t us, bool idle)
     w->now_us += us;
     w->busy_us += w->idle && idle ? 0 : us;
     w->idle = idle;
-    rn_tier_purse_pass(&w->purse, w->now_us, idle);
+    rn_copy_budget_advance(&w->budget, w->now_us, idle);
 }
 
 static bool copy(struct world *w, uint32_t n, uint64_t us)
 {
-    if (!rn_tier_purse_affords(&w->purse, n))
+    if (!rn_copy_budget_allows(&w->budget, n))
         return false;
-    rn_tier_purse_spend(&w->purse, n, us, false);
+    rn_copy_budget_charge(&w->budget, n, us, false);
     w->spent_us += us;
     w->longest_us = us > w->longest_us ? us : w->longest_us;
     return true;
@@ -51,7 +51,8 @@ static bool copy(struct world *w, uint32_t n, uint64_t us)
 
 static double income(const struct world *w)
 {
-    return RN_PURSE_FIRST_US + (double)w->busy_us / RN_PURSE_BUSY_PART + (double)w->saved_us / RN_PURSE_SAVED_PART;
+    return RN_COPY_BUDGET_INITIAL_US + (double)w->busy_us / RN_COPY_BUDGET_BUSY_PART +
+           (double)w->saved_us / RN_COPY_BUDGET_SAVED_PART;
 }
 
 /* Any order of all that can happen, 200 worlds: never more than came in, but for one move. */
@@ -69,7 +70,7 @@ static void test_bound(void **state)
             if (draw(&w, 50) == 0) {
                 uint64_t us = draw(&w, 100000);
 
-                rn_tier_purse_save(&w.purse, us);
+                rn_copy_budget_credit(&w.budget, us);
                 w.saved_us += us;
             }
             n_copies += copy(&w, 1 + (uint32_t)draw(&w, 8), 1 + draw(&w, dear));
@@ -97,7 +98,7 @@ static void test_exact(void **state)
     }
 }
 
-/* An hour of computing that wants no copies buys no more than the purse holds. */
+/* An hour of computing that wants no copies buys no more than the budget holds. */
 static void test_holds_little(void **state)
 {
     struct world w = world_new(1);
@@ -107,8 +108,8 @@ static void test_holds_little(void **state)
         pass(&w, 1000000, false);
     while (copy(&w, 8, 1000))
         continue;
-    assert_true((double)w.spent_us <= RN_PURSE_MOST_US + 1000);
-    assert_true((double)w.spent_us >= RN_PURSE_MOST_US - 1000);
+    assert_true((double)w.spent_us <= RN_COPY_BUDGET_MAX_US + 1000);
+    assert_true((double)w.spent_us >= RN_COPY_BUDGET_MAX_US - 1000);
 }
 
 /* What was saved is spent by half, beyond what time alone would fill; and that has an end as well. */
@@ -120,13 +121,13 @@ static void test_saved(void **state)
     while (copy(&w, 8, 1000))
         continue;
     w.spent_us = 0;
-    rn_tier_purse_save(&w.purse, 3000000);
+    rn_copy_budget_credit(&w.budget, 3000000);
     while (copy(&w, 8, 1000))
         continue;
     assert_true(w.spent_us >= 1498000 && w.spent_us <= 1501000);
     for (uint32_t i = 0; i < 1000; i++)
-        rn_tier_purse_save(&w.purse, 1000000);
-    assert_true(w.purse.us <= RN_PURSE_MOST_SAVED_US);
+        rn_copy_budget_credit(&w.budget, 1000000);
+    assert_true(w.budget.us <= RN_COPY_BUDGET_MAX_SAVED_US);
 }
 
 /* What is copied while nobody computes costs nothing, and such time pays nothing. */
@@ -138,20 +139,20 @@ static void test_idle(void **state)
     (void)state;
     while (copy(&w, 8, 1000))
         continue;
-    before = w.purse.us;
+    before = w.budget.us;
     w.idle = false;
     pass(&w, 1000, true); /* the last of the busy time: 10 us */
     for (uint32_t i = 0; i < 1000; i++) {
         pass(&w, 100000, true);
-        rn_tier_purse_spend(&w.purse, 8, 1000, true);
+        rn_copy_budget_charge(&w.budget, 8, 1000, true);
     }
-    assert_true(w.purse.us >= before + 9 && w.purse.us <= before + 11);
+    assert_true(w.budget.us >= before + 9 && w.budget.us <= before + 11);
 }
 
-/* A move that costs more than the purse ever holds is made all the same, seldom: 10 GB models copy too. */
+/* A move that costs more than the budget ever holds is made all the same, seldom: 10 GB models copy too. */
 static void test_dear_moves(void **state)
 {
-    const uint64_t each_us = 3 * (uint64_t)RN_PURSE_MOST_US;
+    const uint64_t each_us = 3 * (uint64_t)RN_COPY_BUDGET_MAX_US;
     struct world w = world_new(1);
     uint64_t n = 0;
 

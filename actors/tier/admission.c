@@ -1,0 +1,102 @@
+/* Admission as a whole: see admission.h. */
+#include "actors/tier/admission.h"
+
+#include "actors/context.h"
+#include "actors/session_slot.h"
+#include "base/check.h"
+
+runnel_status rn_admission_init(struct rn_admission *admission, const struct rn_context *context,
+                                struct rn_prefix_cache *cache)
+{
+    struct rn_heap *heap = context->heap;
+
+    *admission = (struct rn_admission){.context = context, .cache = cache, .blocks = &cache->blocks};
+    admission->streams = rn_calloc(heap, context->max_streams, sizeof admission->streams[0]);
+    admission->inside = rn_alloc(heap, context->max_streams, sizeof admission->inside[0]);
+    admission->tokens = rn_alloc(heap, context->limits->context_tokens, sizeof *admission->tokens);
+    if (admission->streams != NULL && admission->inside != NULL && admission->tokens != NULL)
+        return RUNNEL_OK;
+    rn_admission_fini(admission);
+    return RUNNEL_NO_MEMORY;
+}
+
+void rn_admission_fini(struct rn_admission *admission)
+{
+    struct rn_heap *heap = admission->context->heap;
+
+    rn_free(heap, admission->streams);
+    rn_free(heap, admission->inside);
+    rn_free(heap, admission->tokens);
+}
+
+void rn_admission_end(struct rn_admission *admission, struct rn_request *request)
+{
+    rn_prefix_cache_leave(admission->cache, request); /* it may be waiting for another's blocks */
+    rn_request_send(request, admission->context->detokenizer, RN_MSG_END);
+}
+
+bool rn_admission_is_inside(const struct rn_admission *admission, uint32_t slot, uint32_t generation)
+{
+    return admission->streams[slot].passed == generation;
+}
+
+bool rn_admission_has_waiting(const struct rn_admission *admission)
+{
+    return admission->waiting.n > 0 || admission->n_wanting > 0;
+}
+
+/* ---- Check ---- */
+
+static bool check_inside(const struct rn_admission *admission)
+{
+    uint32_t n_inside = 0, n_wanting = 0, n_preempting = 0;
+
+    for (uint32_t slot = 0; slot < admission->context->max_streams; slot++) {
+        const struct rn_admission_stream *stream = &admission->streams[slot];
+
+        n_wanting += stream->n_wanted > 0;
+        n_preempting += stream->preempting;
+        if (stream->passed == 0) {
+            if (stream->n_wanted > 0 || stream->preempting)
+                return false;
+            continue;
+        }
+        n_inside++;
+        if (stream->place >= admission->n_inside || admission->inside[stream->place] != slot)
+            return false;
+    }
+    return n_inside == admission->n_inside && n_wanting == admission->n_wanting &&
+           n_preempting == admission->n_preempting;
+}
+
+/* In order of priority, each once, and none of them inside. */
+static bool check_waiting(const struct rn_admission *admission)
+{
+    const struct rn_request *previous = NULL;
+    uint32_t n = 0;
+
+    for (const struct rn_request *r = admission->waiting.first; r != NULL; previous = r, r = r->next) {
+        if (r->turn.previous != previous || (previous != NULL && r->priority > previous->priority) ||
+            rn_admission_is_inside(admission, r->slot, r->generation) || r->n_blocks > 0 || ++n > admission->waiting.n)
+            return false;
+    }
+    return n == admission->waiting.n && admission->waiting.last == previous;
+}
+
+static bool check_sessions(const struct rn_admission *admission)
+{
+    for (const struct rn_session *s = admission->sessions; s != NULL; s = s->next) {
+        if (s->n_computed > s->n_tokens || (s->n_blocks > 0 && s->blocks == NULL) ||
+            (rn_word_get(&s->generation) & 1) == 0)
+            return false;
+        for (uint32_t i = 0; i < s->n_blocks; i++)
+            if (rn_block_pool_references(&admission->blocks->pool, s->blocks[i]) == 0)
+                return false;
+    }
+    return true;
+}
+
+bool rn_admission_check(const struct rn_admission *admission)
+{
+    return check_inside(admission) && check_waiting(admission) && check_sessions(admission);
+}
