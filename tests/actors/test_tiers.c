@@ -307,6 +307,62 @@ static void real_model(void **state)
         }
 }
 
+/* The value is wrong for the field: the tier's check sees it. */
+#define BROKEN(field, wrong)               \
+    do {                                   \
+        __typeof__(field) right = (field); \
+                                           \
+        (field) = (wrong);                 \
+        assert_false(rn_tier_check(tier)); \
+        (field) = right;                   \
+        assert_true(rn_tier_check(tier));  \
+    } while (0)
+
+/* What the checks of the tier's objects, and of how they agree, would find. */
+static void checks(void **state)
+{
+    const struct tiered_plan tiers = {.warm_bytes = 1 << 20};
+    int32_t tokens[TIERED_LONG];
+    struct capture capture;
+    struct rn_tier *tier;
+    runnel_stream stream;
+    runnel_request request;
+    uint32_t slot, other;
+
+    (void)state;
+    tiered_begin(&tiers);
+    tier = &tiered.model->tier;
+    tiered_prompt(tokens, TIERED_LONG, 1, TIERED_LONG, 0);
+    tiered_ask(tokens, TIERED_LONG, 0);
+    tiered_crowd_out(10, 5);
+    request = tiered_request(&capture, tokens, TIERED_BLOCK, 4);
+    assert_int_equal(runnel_generate(tiered.model, &request, &stream, NULL), RUNNEL_OK);
+    tiered_settle();
+    slot = (uint32_t)stream.id;
+    other = slot == 0 ? 1 : 0;
+    assert_int_equal(tier->admission.n_inside, 1);
+    assert_true(rn_tier_check(tier));
+    BROKEN(tier->admission.n_inside, 0);
+    BROKEN(tier->admission.n_wanting, 1);
+    BROKEN(tier->admission.n_preempting, 1);
+    BROKEN(tier->admission.waiting.n, 1);
+    BROKEN(tier->admission.streams[slot].place, 1);
+    BROKEN(tier->admission.streams[other].n_wanted, 1);
+    BROKEN(tier->cache.blocks.n_used, tier->cache.blocks.n_used + 1);
+    BROKEN(tier->cache.blocks.n_lent, tier->cache.blocks.n_used + 1);
+    BROKEN(tier->cache.streams[other].has_tail, true);
+    BROKEN(tier->cache.streams[other].n_blocks, 1);
+    BROKEN(tier->cache.promotions.items[0].stream, &tier->cache.streams[other]);
+    BROKEN(tier->cache.streams[other].path.state, RN_PATH_WAITING);
+    BROKEN(tier->directory.n_out, tier->directory.n_out + 1);
+    BROKEN(tier->directory.writes, 0xff);
+    BROKEN(tier->directory.n_asked_for, 1);
+    BROKEN(tier->directory.entries[0].state, RN_DIRECTORY_LEAVING);
+    tiered_run_out();
+    capture_clear(&capture);
+    tiered_end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -317,6 +373,7 @@ int main(void)
         cmocka_unit_test(dearer_than_computing),
         cmocka_unit_test(storm),
         cmocka_unit_test(never_again),
+        cmocka_unit_test(checks),
         cmocka_unit_test_setup_teardown(real_model, tiered_make_folder, tiered_drop_folder),
     };
 
