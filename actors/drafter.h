@@ -42,8 +42,6 @@
 #include "sampling/odds.h"
 #include "sampling/sampler.h"
 
-struct rn_team;
-
 /* Prediction layers that are used; of files with more, the first ones. Known files have one or three. */
 #define RN_DRAFT_LAYERS 4u
 
@@ -66,7 +64,7 @@ struct rn_drafter {
         struct rn_backend *backend;  /* blocks have the same numbers for all of them */
     } deeper[RN_DRAFT_LAYERS - 1];   /* [n_layers - 1]: those behind the first, which is the two above */
     struct rn_backend_limits limits; /* max_seqs: streams that can draft at once */
-    struct rn_team *team;            /* of its own; NULL: the engine's */
+    struct rn_device *device;        /* of its own; NULL: the model's */
     uint32_t pass_us;    /* of one row, measured when it was loaded; 0: not known, and it is never waited for */
     float row_us;        /* of TOKENS: what a row more of a past takes, likewise */
     uint32_t n_features; /* FEATURES: width of what the target gives for a position; else 0 */

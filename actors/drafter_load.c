@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "actors/engine.h"
 #include "base/status.h"
@@ -61,10 +60,13 @@ static runnel_status choose_limits(struct runnel_model *model, const char *path,
     const struct rn_backend_limits *target = &model->parts.limits;
     struct rn_drafter *drafter = &model->parts.drafter;
     uint64_t block_bytes = rn_plan_kv_bytes(drafter->plan, target->kv_type) * target->block_tokens * drafter->n_layers;
-    uint64_t machine_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    uint64_t bytes = model->options.draft_kv_bytes > 0 ? model->options.draft_kv_bytes : machine_bytes / 8;
-    uint64_t n = bytes / block_bytes;
+    struct rn_device_memory memory;
+    uint64_t bytes = model->options.draft_kv_bytes, n;
 
+    model->parts.device->kind->memory(model->parts.device, &memory);
+    if (bytes == 0)
+        bytes = rn_device_kv_bytes(&memory, model->parts.plan->weight_bytes + drafter->plan->weight_bytes) / 2;
+    n = bytes / block_bytes;
     if (n == 0)
         return rn_error_set(error, RUNNEL_INVALID, "draft_kv_bytes %llu hold no block of %llu bytes of %s",
                             (unsigned long long)bytes, (unsigned long long)block_bytes, path);
@@ -89,14 +91,15 @@ static runnel_status prepare(struct runnel_model *model, const char *path, runne
 {
     struct rn_drafter *drafter = &model->parts.drafter;
     struct runnel_engine *engine = model->engine;
+    struct rn_device *device;
 
     if (model->options.draft_threads > 0 && drafter->kind == RN_DRAFTER_TOKENS) {
         drafter->concurrent = true;
-        drafter->team = rn_engine_new_team(engine, model->options.draft_threads);
+        drafter->device = rn_engine_open_device(engine, model->device, model->options.draft_threads);
     }
-    if (drafter->team != NULL || !drafter->concurrent)
-        drafter->backend =
-            rn_engine_new_backend_on(engine, drafter->concurrent ? drafter->team : engine->team, model->device);
+    device = drafter->concurrent ? drafter->device : model->parts.device;
+    if (device != NULL)
+        drafter->backend = device->kind->new_backend(device, &engine->heap);
     if (drafter->backend == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the backend of %s", path);
     return drafter->backend->ops->prepare(drafter->backend, drafter->plan, &drafter->limits, on_progress, model, error);
@@ -111,7 +114,7 @@ static runnel_status prepare_deeper(struct runnel_model *model, const char *path
     for (uint32_t l = 1; l < drafter->n_layers && status == RUNNEL_OK; l++) {
         struct rn_drafter_layer *layer = &drafter->deeper[l - 1];
 
-        layer->backend = rn_engine_new_backend_on(model->engine, model->engine->team, model->device);
+        layer->backend = model->parts.device->kind->new_backend(model->parts.device, &model->engine->heap);
         if (layer->backend == NULL)
             return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the backend of %s", path);
         status = layer->backend->ops->prepare(layer->backend, layer->plan, &drafter->limits, on_progress, model, error);
@@ -388,7 +391,7 @@ void rn_drafter_fini(struct rn_drafter *drafter)
             drafter->deeper[l].backend->ops->free(drafter->deeper[l].backend);
         rn_plan_free(drafter->deeper[l].plan);
     }
-    rn_engine_free_team(drafter->team);
+    rn_engine_close_device(drafter->device);
     if (drafter->plan != NULL)
         rn_plan_free(drafter->plan);
     if (drafter->gguf != NULL)

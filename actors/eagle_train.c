@@ -165,6 +165,7 @@ static bool on_progress(void *user, float fraction)
 
 static runnel_status prepare_target(struct runnel_training *t)
 {
+    struct rn_device *device = t->engine->devices[0].device;
     struct rn_heap *heap = &t->engine->heap;
     uint32_t n = (t->options.text_tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
     size_t tokens = t->text_tokens;
@@ -180,7 +181,7 @@ static runnel_status prepare_target(struct runnel_training *t)
     t->embeddings = rn_alloc(heap, tokens * t->plan->embedding, sizeof(float));
     t->features = rn_alloc(heap, tokens * t->plan->features_width, sizeof(float));
     t->wanted = rn_alloc(heap, tokens * t->plan->n_vocab, sizeof(float));
-    t->backend = rn_engine_new_backend(t->engine, NULL);
+    t->backend = device->kind->new_backend(device, heap);
     if (t->blocks == NULL || t->embeddings == NULL || t->features == NULL || t->wanted == NULL || t->backend == NULL)
         return no_memory(t);
     for (uint32_t i = 0; i < n; i++)
@@ -559,7 +560,7 @@ runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const
                             "a training needs an engine, a model, a corpus, a path for the head and a handle");
     if (access(model, R_OK) != 0)
         return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened", model);
-    if (rn_word_get(&engine->closing) != 0 || engine->team == NULL)
+    if (rn_word_get(&engine->closing) != 0 || engine->devices[0].device == NULL)
         return rn_error_set(error, RUNNEL_CLOSED, "the engine has no compute threads, or is being freed");
     t = new_handle(engine);
     if (t == NULL)

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -77,31 +78,94 @@ static void fini_sessions(struct runnel_engine *engine)
     rn_free(&engine->heap, engine->sessions);
 }
 
-bool rn_engine_has_device(const char *device)
+/* ---- Devices ---- */
+
+/* All that this build knows; the first is where nobody names one. */
+static const struct rn_device_kind *const kinds[] = {&rn_cpu_kind, &rn_cpu_reference_kind};
+enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
+
+/* "name", or "name:index" where the machine has several of a kind. NULL: there is none like that. */
+static const struct rn_device_kind *find_kind(const char *device, uint32_t *index)
 {
-    return device == NULL || strcmp(device, "cpu") == 0 || strcmp(device, "reference") == 0;
+    const char *colon = device == NULL ? NULL : strchr(device, ':'), *at;
+    size_t n = device == NULL ? 0 : colon == NULL ? strlen(device) : (size_t)(colon - device);
+    uint32_t i;
+
+    *index = 0;
+    if (device == NULL)
+        return kinds[0];
+    for (at = colon == NULL ? "0" : colon + 1; *at >= '0' && *at <= '9' && *index < RN_MAX_DEVICES; at++)
+        *index = *index * 10 + (uint32_t)(*at - '0');
+    if (*at != '\0' || (colon != NULL && colon[1] == '\0'))
+        return NULL;
+    for (i = 0; i < N_KINDS; i++)
+        if (strlen(kinds[i]->name) == n && memcmp(kinds[i]->name, device, n) == 0)
+            return *index < kinds[i]->count() ? kinds[i] : NULL;
+    return NULL;
 }
 
-struct rn_backend *rn_engine_new_backend_on(struct runnel_engine *engine, struct rn_team *team, const char *device)
+runnel_status rn_engine_check_device(const char *device, runnel_error *error)
 {
-    if (device != NULL && strcmp(device, "reference") == 0)
-        return rn_cpu_reference_new(&engine->heap, team);
-    return rn_cpu_backend_new(&engine->heap, team);
+    char names[128] = "";
+    size_t n = 0;
+    uint32_t i;
+
+    if (find_kind(device, &i) != NULL)
+        return RUNNEL_OK;
+    for (i = 0; i < N_KINDS; i++)
+        if (kinds[i]->count() > 0 && n < sizeof names)
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s\"%s\"", n > 0 ? " or " : "", kinds[i]->name);
+    return rn_error_set(error, RUNNEL_UNSUPPORTED, "device \"%s\" is not there: use %s", device, names);
 }
 
-struct rn_backend *rn_engine_new_backend(struct runnel_engine *engine, const char *device)
+struct rn_device *rn_engine_open_device(struct runnel_engine *engine, const char *device, uint32_t n_threads)
 {
-    return rn_engine_new_backend_on(engine, engine->team, device);
+    struct rn_device_options options = {.n_threads = n_threads};
+    const struct rn_device_kind *kind = find_kind(device, &options.index);
+
+    return kind == NULL ? NULL : kind->open(&engine->heap, &options);
 }
 
-struct rn_team *rn_engine_new_team(struct runnel_engine *engine, uint32_t n_threads)
+struct rn_device *rn_engine_device(struct runnel_engine *engine, const char *device)
 {
-    return rn_team_new(&engine->heap, n_threads);
+    struct rn_device_options options = {.beside = engine->devices[0].device};
+    const struct rn_device_kind *kind = find_kind(device, &options.index);
+    struct rn_open_device *open = engine->devices;
+
+    if (kind == NULL)
+        return NULL;
+    while (open->device != NULL && (open->device->kind != kind || open->index != options.index))
+        if (++open == engine->devices + RN_MAX_DEVICES)
+            return NULL;
+    if (open->device == NULL) {
+        open->index = options.index;
+        open->device = kind->open(&engine->heap, &options);
+    }
+    return open->device;
 }
 
-void rn_engine_free_team(struct rn_team *team)
+void rn_engine_close_device(struct rn_device *device)
 {
-    rn_team_free(team);
+    if (device != NULL)
+        device->kind->close(device);
+}
+
+/* The first one last: others may share its threads. */
+static void close_devices(struct runnel_engine *engine)
+{
+    for (uint32_t i = RN_MAX_DEVICES; i-- > 0;)
+        rn_engine_close_device(engine->devices[i].device);
+}
+
+static void log_device(const struct runnel_engine *engine)
+{
+    const struct rn_device *device = engine->devices[0].device;
+    char text[128];
+
+    if (device == NULL)
+        return;
+    device->kind->describe(device, text, sizeof text);
+    rn_log(&engine->log, RUNNEL_LOG_INFO, "%s", text);
 }
 
 const struct rn_gemm *rn_engine_gemm(void)
@@ -153,14 +217,14 @@ static runnel_status start(struct runnel_engine *engine, const runnel_engine_opt
         goto fail_runtime;
     if (rn_worker_init(&engine->worker, &engine->heap, 2 * RN_MAX_MODELS + engine->max_streams, manual) != RUNNEL_OK)
         goto fail_router;
-    if (!manual && (engine->team = rn_team_new(&engine->heap, options->compute_threads)) == NULL)
+    if (!manual && (engine->devices[0].device = rn_engine_open_device(engine, NULL, options->compute_threads)) == NULL)
         goto fail_worker;
     if (rn_host_init(engine, options->delivery, manual) != RUNNEL_OK)
-        goto fail_team;
+        goto fail_device;
     engine->context.outlets = engine->host.outlets; /* before the first message */
     return RUNNEL_OK;
-fail_team:
-    rn_team_free(engine->team);
+fail_device:
+    close_devices(engine);
 fail_worker:
     rn_worker_fini(&engine->worker);
 fail_router:
@@ -206,9 +270,7 @@ runnel_status rn_engine_new(const runnel_engine_options *given, const struct rn_
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory or threads for an engine of %u streams",
                             options.max_streams == 0 ? DEFAULT_STREAMS : options.max_streams);
     }
-    if (!manual)
-        rn_log(&engine->log, RUNNEL_LOG_INFO, "compute team of %u threads, instruction set %s",
-               rn_team_threads(engine->team), rn_cpu_level());
+    log_device(engine);
     *out = engine;
     return RUNNEL_OK;
 }
@@ -320,7 +382,7 @@ void runnel_engine_free(runnel_engine *engine)
     rn_tracer_free(engine->tracer);
     engine->tracer = NULL;
     rn_worker_fini(&engine->worker);
-    rn_team_free(engine->team);
+    close_devices(engine);
     rn_host_fini(engine);
     rn_router_fini(&engine->router);
     rn_runtime_fini(&engine->runtime);
@@ -393,6 +455,7 @@ static bool is_closing(void *user)
 
 runnel_status runnel_engine_measure(runnel_engine *engine, runnel_machine *machine, runnel_error *error)
 {
+    struct rn_device *device;
     runnel_machine now = {0};
     runnel_status status;
 
@@ -402,12 +465,13 @@ runnel_status runnel_engine_measure(runnel_engine *engine, runnel_machine *machi
     if (!rn_sized_known(machine->struct_size, sizeof now))
         return rn_error_set(error, RUNNEL_INVALID, "measure: struct_size %zu is not of this library",
                             machine->struct_size);
-    if (engine->team == NULL)
+    device = engine->devices[0].device;
+    if (device == NULL || device->kind->measure == NULL)
         return rn_error_set(error, RUNNEL_STATE, "measure: the engine has no compute threads");
     if (!rn_gate_enter(&engine->gate))
         return rn_error_set(error, RUNNEL_CLOSED, "the engine is being freed");
     if (rn_counter_take(&engine->measuring, 1)) {
-        status = rn_cpu_measure(&engine->heap, engine->team, is_closing, engine, &now, error);
+        status = device->kind->measure(device, &engine->heap, is_closing, engine, &now, error);
         rn_counter_add(&engine->measuring, -1);
     } else {
         status = rn_error_set(error, RUNNEL_STATE, "measure: a measurement of this engine is under way");

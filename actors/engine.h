@@ -35,7 +35,13 @@
 
 #define RN_MAX_MODELS 64
 
-struct rn_team;
+/* A device that models have asked for. The first one is opened with the engine, the others by the load that asks first,
+ * on the worker's thread; all stay open as long as the engine lives. */
+#define RN_MAX_DEVICES 16
+struct rn_open_device {
+    struct rn_device *device; /* NULL: none yet */
+    uint32_t index;           /* among those of its kind */
+};
 
 /* A training of a head has a place here from its beginning until it is freed. Host threads alone read and write. */
 #define RN_MAX_TRAININGS 16
@@ -59,9 +65,9 @@ struct runnel_engine {
     struct rn_router router;
     struct rn_host host;
     struct rn_worker worker;
-    struct rn_team *team;          /* NULL in manual mode */
-    struct rn_trainings trainings; /* that have not been freed */
-    struct rn_counter measuring;   /* 1 inside runnel_engine_measure */
+    struct rn_open_device devices[RN_MAX_DEVICES]; /* in manual mode none */
+    struct rn_trainings trainings;                 /* that have not been freed */
+    struct rn_counter measuring;                   /* 1 inside runnel_engine_measure */
     struct rn_pool session_slots;
     struct rn_session *sessions; /* [max_sessions]; see session_slot.h */
     struct rn_context context;   /* for the router and the models' actors */
@@ -75,6 +81,7 @@ struct rn_model_parts {
     struct rn_vocab *vocab;
     struct rn_chat_templates templates;
     struct rn_plan *plan;       /* NULL for a backend that needs none, or vocab_only */
+    struct rn_device *device;   /* the engine's, of the backend; NULL: of a model without a file, or vocab_only */
     struct rn_backend *backend; /* NULL: vocab_only */
     struct rn_backend_limits limits;
     uint32_t n_vocab;                                                      /* width of the logits */
@@ -138,18 +145,22 @@ struct runnel_model {
 runnel_status rn_engine_new(const runnel_engine_options *options, const struct rn_clock *clock, bool manual,
                             runnel_engine **out, runnel_error *error);
 
-/* The devices this build knows, by name (NULL is "cpu"); a backend of one, NULL on refusal of memory. */
-bool rn_engine_has_device(const char *device);
-struct rn_backend *rn_engine_new_backend(struct runnel_engine *engine, const char *device);
+/* Devices by name: "cpu", or "kind:index"; NULL is the first kind that the build knows. check: UNSUPPORTED names those
+ * that there are. */
+runnel_status rn_engine_check_device(const char *device, runnel_error *error);
 
-/* Another team of threads for a backend, and a backend on it. NULL on refusal; NULL is allowed in free. */
-struct rn_team *rn_engine_new_team(struct runnel_engine *engine, uint32_t n_threads);
-struct rn_backend *rn_engine_new_backend_on(struct runnel_engine *engine, struct rn_team *team, const char *device);
+/* The engine's own, opened if nobody has asked for it yet. On the worker's thread; any for one that is open. NULL: it
+ * is not there, or memory or threads are refused. */
+struct rn_device *rn_engine_device(struct runnel_engine *engine, const char *device);
+
+/* One more, with threads of its own if it computes on the host's; the caller closes it. NULL likewise, and allowed in
+ * close. */
+struct rn_device *rn_engine_open_device(struct runnel_engine *engine, const char *device, uint32_t n_threads);
+void rn_engine_close_device(struct rn_device *device);
+
 /* eagle_train.c: cancels them, waits for their threads and frees all that is the engine's; the handles stay the
  * host's. */
 void rn_trainings_end(struct runnel_engine *engine);
-
-void rn_engine_free_team(struct rn_team *team);
 
 /* Products of float matrices on the calling thread. */
 const struct rn_gemm *rn_engine_gemm(void);

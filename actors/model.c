@@ -18,7 +18,6 @@
 #define MAX_BATCH 8192
 #define MAX_MEAN_WINDOW (1u << 28) /* as many positions as a plan can have */
 #define MIN_COLD_BYTES (4 << 20)   /* four of the smallest segments */
-#define MAX_OUTS 64                /* sequences that decode in one step */
 #define DEFAULT_CONTEXTS 8         /* full contexts that the default KV memory holds */
 
 void runnel_model_options_init(runnel_model_options *options, size_t struct_size)
@@ -74,27 +73,21 @@ static runnel_status read_options(const runnel_model_options *given, runnel_mode
     if (options->cache_shared == NULL &&
         (options->cache_shared_ca != NULL || options->cache_shared_cert != NULL || options->cache_shared_key != NULL))
         return rn_error_set(error, RUNNEL_INVALID, "model options: certificates without cache_shared");
-    if (!rn_engine_has_device(options->device))
-        return rn_error_set(error, RUNNEL_UNSUPPORTED, "device \"%s\" is not there: use \"cpu\" or \"reference\"",
-                            options->device);
-    return RUNNEL_OK;
+    return rn_engine_check_device(options->device, error);
 }
 
 /* ---- Parts ---- */
 
-static uint64_t machine_bytes(void)
-{
-    return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-/* How many KV blocks: as asked, or room for eight contexts within a quarter of the machine. */
+/* How many KV blocks: as asked, or as suits the device's memory. */
 static runnel_status choose_blocks(const struct runnel_model *model, struct rn_backend_limits *limits,
                                    runnel_error *error)
 {
     uint64_t block_bytes = rn_plan_kv_bytes(model->parts.plan, limits->kv_type) * limits->block_tokens;
     uint64_t context_blocks =
         (uint64_t)rn_room_blocks(limits, limits->context_tokens) + rn_room_means(limits, limits->context_tokens);
-    uint64_t blocks = DEFAULT_CONTEXTS * context_blocks;
+    struct rn_device *device = model->parts.device;
+    struct rn_device_memory memory;
+    uint64_t blocks;
 
     if (model->options.kv_bytes != 0) {
         blocks = model->options.kv_bytes / block_bytes;
@@ -102,10 +95,10 @@ static runnel_status choose_blocks(const struct runnel_model *model, struct rn_b
             return rn_error_set(error, RUNNEL_INVALID, "kv_bytes %llu hold no block of %llu bytes of %s",
                                 (unsigned long long)model->options.kv_bytes, (unsigned long long)block_bytes,
                                 model->path);
-    } else if (blocks * block_bytes > machine_bytes() / 4) {
-        blocks = machine_bytes() / 4 / block_bytes;
-        if (blocks < context_blocks)
-            blocks = context_blocks;
+    } else {
+        device->kind->memory(device, &memory);
+        blocks =
+            rn_device_blocks(&memory, model->parts.plan->weight_bytes, block_bytes, context_blocks, DEFAULT_CONTEXTS);
     }
     limits->n_blocks = (uint32_t)(blocks < (1u << 31) ? blocks : 1u << 31);
     return RUNNEL_OK;
@@ -115,7 +108,9 @@ static runnel_status choose_limits(struct runnel_model *model, runnel_error *err
 {
     struct rn_backend_limits *limits = &model->parts.limits;
     uint32_t batch = model->options.batch_tokens == 0 ? DEFAULT_BATCH : model->options.batch_tokens;
-    uint32_t outs = batch < MAX_OUTS ? batch : MAX_OUTS;
+    const struct rn_device_caps *caps = model->parts.device->caps;
+    uint32_t outs = batch < caps->good_outs ? batch : caps->good_outs;
+    bool trees = model->draft_path != NULL && model->options.chunk_mean == 0 && rn_device_can(caps, RN_CAN_TREES);
 
     outs = outs < model->engine->max_streams ? outs : model->engine->max_streams;
     *limits = (struct rn_backend_limits){
@@ -126,9 +121,23 @@ static runnel_status choose_limits(struct runnel_model *model, runnel_error *err
         .context_tokens = model->parts.plan->context_tokens,
         .kv_type = model->options.kv_type,
         .mean_window = model->options.chunk_mean,
-        .tree_depth = model->draft_path != NULL && model->options.chunk_mean == 0 ? RN_DRAFT_MOST : 0,
+        .tree_depth = trees ? RN_DRAFT_MOST : 0,
     };
     return choose_blocks(model, limits, error);
+}
+
+/* Embeddings and heads need what a device may not give. */
+static runnel_status check_features(struct runnel_model *model, runnel_error *error)
+{
+    struct rn_model_parts *parts = &model->parts;
+
+    if (rn_device_can(parts->device->caps, RN_CAN_FEATURES))
+        return RUNNEL_OK;
+    if (parts->drafter.kind == RN_DRAFTER_FEATURES)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s: the device gives no features of %s", model->draft_path,
+                            model->path);
+    parts->n_features = parts->row_features = 0;
+    return RUNNEL_OK;
 }
 
 /* Of the whole load: opening and vocabulary are the first twentieth, preparing weights the rest. */
@@ -182,12 +191,17 @@ static runnel_status load_parts(struct runnel_model *model, runnel_error *error)
         return status;
     if (!on_progress(model, 0.0f))
         return RUNNEL_CANCELLED;
-    status = choose_limits(model, error);
+    parts->device = rn_engine_device(model->engine, model->device);
+    if (parts->device == NULL)
+        return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory or threads for the device of %s", model->path);
+    status = check_features(model, error);
+    if (status == RUNNEL_OK)
+        status = choose_limits(model, error);
     if (status == RUNNEL_OK && model->draft_path != NULL)
         status = rn_drafter_load(model, model->draft_path, error);
     if (status != RUNNEL_OK)
         return status;
-    parts->backend = rn_engine_new_backend(model->engine, model->device);
+    parts->backend = parts->device->kind->new_backend(parts->device, &model->engine->heap);
     if (parts->backend == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the backend of %s", model->path);
     status = parts->backend->ops->prepare(parts->backend, parts->plan, &parts->limits, on_progress, model, error);

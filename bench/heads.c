@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "cache/store/session_print.h"
-#include "cpu/cpu.h"
 #include "cpu/team.h"
 #include "model/backend.h"
 #include "text/vocab.h"

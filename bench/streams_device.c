@@ -104,6 +104,9 @@ static void free_backend(struct rn_backend *backend)
     (void)backend; /* device_free does */
 }
 
+static const struct rn_device_caps device_caps = {
+    .kv_types = UINT32_MAX, .max_rows = UINT32_MAX, .max_outs = UINT32_MAX, .good_outs = 64, .ring = 1};
+
 static const struct rn_backend_ops device_ops = {.name = "device", .submit_async = submit_async, .free = free_backend};
 
 struct device *device_new(const struct rn_backend_limits *limits)
@@ -112,7 +115,7 @@ struct device *device_new(const struct rn_backend_limits *limits)
 
     if (device == NULL)
         return NULL;
-    *device = (struct device){.backend = {&device_ops}, .max_outs = limits->max_outs};
+    *device = (struct device){.backend = {&device_ops, &device_caps}, .max_outs = limits->max_outs};
     rn_wake_init(&device->wake);
     device->hot = malloc(limits->max_outs * sizeof *device->hot);
     if (device->hot == NULL || pthread_create((pthread_t *)&device->thread, NULL, device_main, device) != 0) {

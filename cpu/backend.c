@@ -331,6 +331,8 @@ static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *p
     runnel_status status = check_plan(plan, limits, error);
 
     RN_CHECK(fast->plan == NULL);
+    if (status == RUNNEL_OK)
+        status = rn_limits_check(limits, &fast->caps, error);
     if (status != RUNNEL_OK)
         return status;
     fast->plan = plan;
@@ -414,7 +416,8 @@ struct rn_backend *rn_cpu_backend_new_level(struct rn_heap *heap, struct rn_team
 
     if (fast == NULL)
         return NULL;
-    fast->base.ops = &ops;
+    fast->caps = rn_cpu_caps(team);
+    fast->base = (struct rn_backend){&ops, &fast->caps};
     fast->heap = heap;
     fast->team = team;
     fast->level = level;

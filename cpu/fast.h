@@ -41,6 +41,7 @@ struct rn_fast_scratch {
 
 struct rn_fast {
     struct rn_backend base; /* first */
+    struct rn_device_caps caps;
     struct rn_heap *heap;
     struct rn_team *team;
     const struct rn_level *level;

@@ -29,8 +29,12 @@
 
 #include <assert.h>
 
-#include "cpu/cpu.h"
+#include "base/alloc.h"
 #include "model/kv_encode.h"
+#include "model/plan.h"
+
+struct rn_backend;
+struct rn_team;
 
 /* How a kernel wants its input rows. */
 enum rn_input {

@@ -165,7 +165,9 @@ static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *p
         return rn_error_set(
             error, RUNNEL_INVALID,
             "the limits of the backend hold a zero, a bad block size, an unknown KV type or half a chunk");
-    status = check_ops(plan, error);
+    status = rn_limits_check(limits, &ref->caps, error);
+    if (status == RUNNEL_OK)
+        status = check_ops(plan, error);
     if (status != RUNNEL_OK)
         return status;
     if (progress != NULL && !progress(user, 0))
@@ -293,7 +295,8 @@ struct rn_backend *rn_cpu_reference_new(struct rn_heap *heap, struct rn_team *te
 
     if (ref == NULL)
         return NULL;
-    ref->base.ops = &reference_ops;
+    ref->caps = rn_cpu_caps(team);
+    ref->base = (struct rn_backend){&reference_ops, &ref->caps};
     ref->heap = heap;
     ref->team = team;
     ref->job = (struct rn_job){.run = run, .done = done};

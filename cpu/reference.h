@@ -10,6 +10,7 @@
 
 struct rn_reference {
     struct rn_backend base; /* first: the contract's pointer is this */
+    struct rn_device_caps caps;
     struct rn_heap *heap;
     struct rn_team *team;
     const struct rn_plan *plan; /* NULL before prepare */

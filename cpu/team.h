@@ -7,16 +7,40 @@
 
 #include "cpu/cpu.h"
 
+struct rn_team;
+
 struct rn_job {
     void (*run)(struct rn_job *job, uint32_t worker, uint32_t n_workers);
     void (*done)(struct rn_job *job); /* called once, on one worker, after all have returned from run; may submit */
     struct rn_job *next;
 };
 
+/* n_threads 0: one per physical core that the process may use (affinity mask, cgroup quota).
+ * NULL on refusal of memory or threads. */
+struct rn_team *rn_team_new(struct rn_heap *heap, uint32_t n_threads);
+
+/* Joins the threads; nothing is queued or running. NULL is allowed. */
+void rn_team_free(struct rn_team *team);
+uint32_t rn_team_threads(const struct rn_team *team);
+
 /* Queues a job and returns at once; any thread. Jobs run in order. */
 void rn_team_submit(struct rn_team *team, struct rn_job *job);
 
 /* All workers of the running job meet here; what each wrote before is seen by all after. */
 void rn_team_barrier(struct rn_team *team, uint32_t worker);
+
+/* Backends on a team, which must outlive them. NULL on refusal. */
+struct rn_backend *rn_cpu_reference_new(struct rn_heap *heap, struct rn_team *team);
+struct rn_backend *rn_cpu_backend_new(struct rn_heap *heap, struct rn_team *team);
+
+/* What both can do, with a team of so many threads. */
+struct rn_device_caps rn_cpu_caps(const struct rn_team *team);
+
+/* See rn_device_kind.measure: some forty passes of 20 ms to 300 ms. */
+runnel_status rn_cpu_measure(struct rn_heap *heap, struct rn_team *team, bool (*is_unwanted)(void *user), void *user,
+                             runnel_machine *machine, runnel_error *error);
+
+/* The machine's memory. */
+uint64_t rn_cpu_memory_bytes(void);
 
 #endif

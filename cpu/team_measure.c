@@ -216,11 +216,6 @@ static void name_cpu(char *name, size_t size)
         fclose(file);
 }
 
-static uint64_t machine_bytes(void)
-{
-    return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
 /* Twice the largest cache, within bounds and an eighth of the machine's memory. A cache of more than half the upper
  * bound is that of a whole server, of which this machine has a part. */
 static size_t working_set(void)
@@ -230,7 +225,7 @@ static size_t working_set(void)
 
     bytes = bytes > usual_bytes ? bytes : usual_bytes;
     bytes = bytes < most_bytes ? bytes : most_bytes;
-    bytes = bytes < machine_bytes() / 8 ? bytes : (size_t)(machine_bytes() / 8);
+    bytes = bytes < rn_cpu_memory_bytes() / 8 ? bytes : (size_t)(rn_cpu_memory_bytes() / 8);
     bytes = bytes > least_bytes ? bytes : least_bytes;
     return bytes / alignment * alignment;
 }
@@ -252,7 +247,7 @@ runnel_status rn_cpu_measure(struct rn_heap *heap, struct rn_team *team, bool (*
     (void)madvise(pass.memory, pass.bytes, MADV_HUGEPAGE); /* advice only: the limit is that of the best pages */
     sem_init(&pass.done, 0, 0);
     machine->compute_threads = rn_team_threads(team);
-    machine->memory_bytes = machine_bytes();
+    machine->memory_bytes = rn_cpu_memory_bytes();
     snprintf(machine->level, sizeof machine->level, "%s", rn_cpu_level());
     name_cpu(machine->cpu, sizeof machine->cpu);
     measure_read(&pass, machine);

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "model/chunk.h"
+#include "model/device.h"
 #include "model/plan.h"
 
 struct rn_backend_limits {
@@ -105,6 +106,7 @@ typedef bool (*rn_progress_fn)(void *user, float fraction);
 
 struct rn_backend {
     const struct rn_backend_ops *ops;
+    const struct rn_device_caps *caps; /* its device's; lives as long as the backend */
 };
 
 struct rn_backend_ops {
@@ -112,7 +114,7 @@ struct rn_backend_ops {
 
     /* Takes the memory that steps need and readies the weights (which stay borrowed from the plan's file).
      * May take long and use threads; called once. UNSUPPORTED: it cannot run this op with a weight of this type, which
-     * are named; NO_MEMORY, CANCELLED. NULL: it runs without a plan. */
+     * are named, or a limit is beyond what the device can; NO_MEMORY, CANCELLED. NULL: it runs without a plan. */
     runnel_status (*prepare)(struct rn_backend *backend, const struct rn_plan *plan,
                              const struct rn_backend_limits *limits, rn_progress_fn progress, void *user,
                              runnel_error *error);
@@ -154,6 +156,10 @@ static inline uint32_t rn_step_place(const struct rn_step *step, uint32_t r)
 
     return step->rows[first].position + (r - first);
 }
+
+/* The limits are within what the device can. UNSUPPORTED names the first that is not. For backends' prepare. */
+runnel_status rn_limits_check(const struct rn_backend_limits *limits, const struct rn_device_caps *caps,
+                              runnel_error *error);
 
 /* True when a step keeps the contract above (ranges, order, coverage); for debug builds and tests. */
 bool rn_step_check(const struct rn_step *step, const struct rn_plan *plan, const struct rn_backend_limits *limits);

@@ -1,5 +1,20 @@
-/* The checker of steps: see rn_step_check in backend.h. */
+/* The checkers of limits and of steps: see backend.h. */
 #include "model/backend.h"
+
+runnel_status rn_limits_check(const struct rn_backend_limits *limits, const struct rn_device_caps *caps,
+                              runnel_error *error)
+{
+    if (limits->max_rows > caps->max_rows || limits->max_outs > caps->max_outs)
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "the device has steps of %u rows and %u wanted ones at most",
+                            caps->max_rows, caps->max_outs);
+    if (!rn_device_has_kv(caps, limits->kv_type))
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "the device has no cache of KV type %d", (int)limits->kv_type);
+    if (limits->mean_window > 0 && !rn_device_can(caps, RN_CAN_MEANS))
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "the device has no means of chunks");
+    if (limits->tree_depth > 0 && !rn_device_can(caps, RN_CAN_TREES))
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "the device has no trees of candidates");
+    return RUNNEL_OK;
+}
 
 static bool seqs_ok(const struct rn_step *step, const struct rn_backend_limits *limits)
 {

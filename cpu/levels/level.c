@@ -1,6 +1,7 @@
 /* Which SIMD level this machine gets: the best that both the build and the processor have. */
 #include <string.h>
 
+#include "cpu/cpu.h"
 #include "cpu/kernels.h"
 
 const struct rn_level *rn_level_named(const char *name)

@@ -88,7 +88,7 @@ static struct rn_backend *meter(struct metered *m, struct rn_backend *inner, uin
                                               .block_bytes = bytes_metered,
                                               .layout = layout_metered};
 
-    *m = (struct metered){.backend = {&ops}, .inner = inner, .us = us};
+    *m = (struct metered){.backend = {&ops, inner->caps}, .inner = inner, .us = us};
     return &m->backend;
 }
 

@@ -47,7 +47,8 @@ static const struct rn_backend_ops ops = {
     .submit_async = submit_async,
     .free = free_backend,
 };
-static struct reciter reciter = {.backend = {&ops}};
+static const struct rn_device_caps caps = {.max_rows = 64, .max_outs = 8, .ring = 1};
+static struct reciter reciter = {.backend = {&ops, &caps}};
 static runnel_engine *engine;
 static runnel_model *model;
 

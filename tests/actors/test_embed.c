@@ -121,7 +121,8 @@ static void free_backend(struct rn_backend *backend)
 static runnel_engine *engine_of_known(runnel_model **model, uint32_t n_features)
 {
     static const struct rn_backend_ops ops = {.name = "known", .submit_async = submit_async, .free = free_backend};
-    static struct rn_backend backend = {&ops};
+    static const struct rn_device_caps caps = {.can = RN_CAN_FEATURES, .max_rows = 7, .max_outs = 2, .ring = 1};
+    static struct rn_backend backend = {&ops, &caps};
     static const struct rn_backend_limits limits = {
         .max_rows = 7, .max_seqs = 4, .max_outs = 2, .n_blocks = 16, .block_tokens = 8, .context_tokens = 100};
     struct rn_model_parts parts = {.limits = limits,

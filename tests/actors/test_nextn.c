@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "actors/engine.h"
-#include "cpu/cpu.h"
+#include "cpu/team.h"
 #include "fixture.h"
 #include "metered.h"
 #include "model/head.h"

@@ -16,7 +16,7 @@
 #include "../model/model_edit.h"
 #include "../train/double_head.h"
 #include "base/rng.h"
-#include "cpu/cpu.h"
+#include "cpu/team.h"
 #include "model/backend.h"
 #include "model/head.h"
 #include "train/head_file.h"

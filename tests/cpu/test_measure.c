@@ -11,8 +11,10 @@
 
 #include "actors/engine.h"
 #include "base/clock.h"
+#include "cpu/cores.h"
 #include "cpu/kernels.h"
 #include "cpu/levels/peak.h"
+#include "cpu/team.h"
 
 static runnel_engine *engine;
 
@@ -46,7 +48,7 @@ static void test_plausible(void **state)
 
     (void)state;
     assert_int_equal(a.struct_size, sizeof a);
-    assert_int_equal(a.compute_threads, rn_team_threads(engine->team));
+    assert_int_equal(a.compute_threads, rn_cores_usable());
     assert_string_equal(a.level, rn_cpu_level());
     assert_true(strlen(a.cpu) > 0 && strlen(a.cpu) < sizeof a.cpu);
     assert_true(a.memory_bytes > 1u << 28 && a.memory_bytes == b.memory_bytes);

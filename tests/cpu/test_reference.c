@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "../model/model_edit.h"
-#include "cpu/cpu.h"
+#include "cpu/team.h"
 #include "model/backend.h"
 #include "tests/base/refusing.h"
 

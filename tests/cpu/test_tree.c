@@ -15,7 +15,7 @@
 
 #include "../model/model_edit.h"
 #include "base/rng.h"
-#include "cpu/cpu.h"
+#include "cpu/team.h"
 #include "cpu/kernels.h"
 #include "model/backend.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cpu/cpu.h"
+#include "cpu/team.h"
 #include "model/backend.h"
 #include "model/head.h"
 

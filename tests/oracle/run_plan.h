@@ -5,7 +5,7 @@
 #ifndef RN_TESTS_ORACLE_RUN_PLAN_H
 #define RN_TESTS_ORACLE_RUN_PLAN_H
 
-#include "cpu/cpu.h"
+#include "cpu/team.h"
 #include "model/backend.h"
 
 struct run_options {

@@ -282,6 +282,15 @@ static void run_copies(struct oracle *oracle, const struct rn_step *step, enum o
                    block_bytes(&oracle->backend));
 }
 
+static const struct rn_device_caps oracle_caps = {
+    .can = RN_CAN_TREES | RN_CAN_MEANS | RN_CAN_FEATURES | RN_CAN_INPUTS,
+    .kv_types = 1u << RUNNEL_KV_F16,
+    .max_rows = UINT32_MAX,
+    .max_outs = UINT32_MAX,
+    .good_outs = 64,
+    .ring = 1,
+};
+
 static const struct rn_backend_ops oracle_ops = {
     .name = "oracle",
     .submit_async = submit_async,
@@ -457,7 +466,7 @@ struct oracle *oracle_new(const struct rn_backend_limits *limits, const struct o
 
     if (oracle == NULL)
         return NULL;
-    oracle->backend.ops = &oracle_ops;
+    oracle->backend = (struct rn_backend){&oracle_ops, &oracle_caps};
     oracle->limits = *limits;
     oracle->alphabet = *alphabet;
     oracle->salt = salt;

@@ -1,0 +1,139 @@
+/* The CPU as a device: a compute team that backends share. Kinds and teams: see cpu.h. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "cpu/team.h"
+#include "model/kv.h"
+
+enum {
+    MAX_ROWS = 1 << 20,
+    GOOD_OUTS = 64, /* sequences that decode in one step: behind that products are as fast as they get */
+    RING = 2        /* a step more can wait while one runs */
+};
+
+struct cpu_device {
+    struct rn_device base; /* first */
+    struct rn_heap *heap;
+    struct rn_team *team;
+    bool shares; /* the team is another device's */
+    struct rn_device_caps caps;
+};
+
+struct rn_device_caps rn_cpu_caps(const struct rn_team *team)
+{
+    struct rn_device_caps caps = {.can = RN_CAN_TREES | RN_CAN_MEANS | RN_CAN_FEATURES | RN_CAN_INPUTS,
+                                  .max_rows = MAX_ROWS,
+                                  .max_outs = MAX_ROWS,
+                                  .good_outs = GOOD_OUTS,
+                                  .ring = RING};
+
+    (void)team;
+    for (unsigned type = 0; type < 32; type++)
+        caps.kv_types |= rn_kv_known((runnel_kv_type)type) ? 1u << type : 0;
+    return caps;
+}
+
+uint64_t rn_cpu_memory_bytes(void)
+{
+    return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static uint32_t count(void)
+{
+    return 1;
+}
+
+static bool has_team(const struct rn_device *device)
+{
+    return device != NULL && (device->kind == &rn_cpu_kind || device->kind == &rn_cpu_reference_kind);
+}
+
+static struct rn_device *open_kind(const struct rn_device_kind *kind, struct rn_heap *heap,
+                                   const struct rn_device_options *options)
+{
+    struct cpu_device *device = rn_calloc(heap, 1, sizeof *device);
+
+    if (device == NULL)
+        return NULL;
+    device->base = (struct rn_device){kind, &device->caps};
+    device->heap = heap;
+    device->shares = has_team(options->beside);
+    device->team =
+        device->shares ? ((struct cpu_device *)options->beside)->team : rn_team_new(heap, options->n_threads);
+    if (device->team == NULL) {
+        rn_free(heap, device);
+        return NULL;
+    }
+    device->caps = rn_cpu_caps(device->team);
+    return &device->base;
+}
+
+static struct rn_device *open_cpu(struct rn_heap *heap, const struct rn_device_options *options)
+{
+    return open_kind(&rn_cpu_kind, heap, options);
+}
+
+static struct rn_device *open_reference(struct rn_heap *heap, const struct rn_device_options *options)
+{
+    return open_kind(&rn_cpu_reference_kind, heap, options);
+}
+
+static void close_device(struct rn_device *base)
+{
+    struct cpu_device *device = (struct cpu_device *)base;
+
+    if (!device->shares)
+        rn_team_free(device->team);
+    rn_free(device->heap, device);
+}
+
+static struct rn_backend *new_cpu(struct rn_device *device, struct rn_heap *heap)
+{
+    return rn_cpu_backend_new(heap, ((struct cpu_device *)device)->team);
+}
+
+static struct rn_backend *new_reference(struct rn_device *device, struct rn_heap *heap)
+{
+    return rn_cpu_reference_new(heap, ((struct cpu_device *)device)->team);
+}
+
+static void memory_of(const struct rn_device *device, struct rn_device_memory *memory)
+{
+    (void)device;
+    *memory = (struct rn_device_memory){rn_cpu_memory_bytes(),
+                                        (uint64_t)sysconf(_SC_AVPHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE), true};
+}
+
+static void describe(const struct rn_device *device, char *text, size_t size)
+{
+    snprintf(text, size, "compute team of %u threads, instruction set %s",
+             rn_team_threads(((const struct cpu_device *)device)->team), rn_cpu_level());
+}
+
+static runnel_status measure(struct rn_device *device, struct rn_heap *heap, bool (*is_unwanted)(void *user), void *user,
+                             runnel_machine *machine, runnel_error *error)
+{
+    return rn_cpu_measure(heap, ((struct cpu_device *)device)->team, is_unwanted, user, machine, error);
+}
+
+const struct rn_device_kind rn_cpu_kind = {
+    .name = "cpu",
+    .count = count,
+    .open = open_cpu,
+    .close = close_device,
+    .new_backend = new_cpu,
+    .memory = memory_of,
+    .describe = describe,
+    .measure = measure,
+};
+
+const struct rn_device_kind rn_cpu_reference_kind = {
+    .name = "reference",
+    .count = count,
+    .open = open_reference,
+    .close = close_device,
+    .new_backend = new_reference,
+    .memory = memory_of,
+    .describe = describe,
+    .measure = measure,
+};

@@ -1,0 +1,97 @@
+/* What a device is before it has a model: what it can do, what memory it has, and how a backend comes to be on it.
+ *
+ *   kind ("cpu") ──open──▶ device (its threads or its context) ──new_backend──▶ backend of one model (backend.h)
+ *
+ * The engine has a list of the kinds that the build knows; nobody else names one. All backends of a device share what
+ * it has opened, and must be freed before it is closed. */
+#ifndef RN_MODEL_DEVICE_H
+#define RN_MODEL_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+
+struct rn_backend;
+
+/* What steps of a backend may ask for. A limit that is not among a device's bits is refused by prepare. */
+enum rn_device_can {
+    RN_CAN_TREES = 1 << 0,    /* rn_backend_limits.tree_depth, and with it moves */
+    RN_CAN_MEANS = 1 << 1,    /* rn_backend_limits.mean_window */
+    RN_CAN_FEATURES = 1 << 2, /* rn_step.features, of plans that have TAPs */
+    RN_CAN_INPUTS = 1 << 3,   /* rn_step.inputs, of plans that have INPUT */
+};
+
+struct rn_device_caps {
+    uint32_t can;       /* bits of enum rn_device_can */
+    uint32_t kv_types;  /* bit 1 << type for each runnel_kv_type that it keeps */
+    uint32_t max_rows;  /* of a step: rn_backend_limits.max_rows is at most this */
+    uint32_t max_outs;  /* rows of a step whose logits are wanted, likewise */
+    uint32_t good_outs; /* as many are worth their memory: sequences that decode in one step, where nobody says more */
+    uint32_t ring;      /* steps that may be in flight at once */
+};
+
+struct rn_device_memory {
+    uint64_t total_bytes, free_bytes; /* free: about, and now */
+    bool shared;                      /* it is the host's own: all else on the machine lives there, too */
+};
+
+struct rn_device {
+    const struct rn_device_kind *kind;
+    const struct rn_device_caps *caps; /* as long as the device is open */
+};
+
+struct rn_device_options {
+    uint32_t index;           /* below count() */
+    uint32_t n_threads;       /* of a device that computes on the host's; 0: as many as suit the machine */
+    struct rn_device *beside; /* an open device whose threads it may share, which must outlive it; NULL: its own */
+};
+
+struct rn_device_kind {
+    const char *name; /* what a host asks for */
+
+    /* How many of it the machine has. 0: none. */
+    uint32_t (*count)(void);
+
+    /* NULL on refusal of memory or threads. May take long. */
+    struct rn_device *(*open)(struct rn_heap *heap, const struct rn_device_options *options);
+
+    /* No backend is on it. */
+    void (*close)(struct rn_device *device);
+
+    /* NULL on refusal of memory. */
+    struct rn_backend *(*new_backend)(struct rn_device *device, struct rn_heap *heap);
+
+    void (*memory)(const struct rn_device *device, struct rn_device_memory *memory);
+
+    /* What the log says of it, at most size bytes with the end. */
+    void (*describe)(const struct rn_device *device, char *text, size_t size);
+
+    /* All of *machine but its struct_size; blocks. See runnel_engine_measure. NO_MEMORY; CLOSED: is_unwanted, which is
+     * asked before each of many short passes, has said so. is_unwanted NULL: it never is. measure NULL: it cannot. */
+    runnel_status (*measure)(struct rn_device *device, struct rn_heap *heap, bool (*is_unwanted)(void *user), void *user,
+                             runnel_machine *machine, runnel_error *error);
+};
+
+static inline bool rn_device_can(const struct rn_device_caps *caps, uint32_t bits)
+{
+    return (caps->can & bits) == bits;
+}
+
+static inline bool rn_device_has_kv(const struct rn_device_caps *caps, runnel_kv_type type)
+{
+    return (unsigned)type < 32 && (caps->kv_types >> type & 1u) != 0;
+}
+
+/* The most bytes that KV blocks should take where the host does not say: a quarter of a memory that everything on the
+ * machine shares; of a device's own, nine tenths of what weights of so many bytes leave free. */
+uint64_t rn_device_kv_bytes(const struct rn_device_memory *memory, uint64_t weight_bytes);
+
+/* How many KV blocks of block_bytes each: room for `contexts` sequences of context_blocks each, but no more than
+ * kv_bytes hold (of a memory that is not shared, always as many as that), and at least one sequence's. Below 2^31 + 1.
+ */
+uint64_t rn_device_blocks(const struct rn_device_memory *memory, uint64_t weight_bytes, uint64_t block_bytes,
+                          uint64_t context_blocks, uint32_t contexts);
+
+#endif
