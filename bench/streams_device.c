@@ -41,6 +41,11 @@ static void wait_until(uint64_t end_ns)
         continue;
 }
 
+static int32_t hot_of(const struct rn_step_row *row)
+{
+    return 'a' + (int32_t)(row->position % 26);
+}
+
 static void write_logits(struct device *device, const struct rn_step *step, const struct rn_step_row *row)
 {
     float *logits = step->logits + (size_t)row->out * DEVICE_VOCAB;
@@ -50,19 +55,35 @@ static void write_logits(struct device *device, const struct rn_step *step, cons
         memset(logits, 0, DEVICE_VOCAB * sizeof *logits);
     else
         logits[*hot] = 0;
-    *hot = 'a' + (int32_t)(row->position % 26);
+    *hot = hot_of(row);
     logits[*hot] = 1;
 }
 
-static void run_step(struct device *device, struct rn_step *step)
+static void draw(struct rn_draw *draw, const struct rn_step_row *row)
 {
+    draw->status = RUNNEL_OK;
+    draw->token = hot_of(row);
+    draw->logprob = 0;
+    draw->n_top = 0;
+}
+
+static void run_step(struct device *device, struct rn_step *step, uint64_t submitted_ns)
+{
+    uint64_t begin_ns = submitted_ns > device->done_ns ? submitted_ns : device->done_ns;
+
+    if (device->done_ns != 0)
+        device->idle_ns += begin_ns - device->done_ns;
+    device->n_steps++;
     for (uint32_t i = 0; i < step->n_rows; i++)
-        if (step->rows[i].out >= 0)
+        if (step->rows[i].out >= 0 && step->logits != NULL)
             write_logits(device, step, &step->rows[i]);
-    wait_until(device->submitted_ns + device->step_ns + device->row_ns * step->n_rows);
+    for (uint32_t i = 0; i < step->n_rows; i++)
+        if (step->rows[i].out >= 0 && step->draws != NULL)
+            draw(&step->draws[step->rows[i].out], &step->rows[i]);
+    wait_until(begin_ns + device->step_ns + device->row_ns * step->n_rows);
     step->status = RUNNEL_OK;
     device->done_ns = monotonic_ns();
-    device->busy_ns += device->done_ns - device->submitted_ns;
+    device->busy_ns += device->done_ns - begin_ns;
     step->on_done(step); /* the next submit may come before it returns: nothing of the step is touched behind it */
 }
 
@@ -71,11 +92,13 @@ static void *device_main(void *arg)
     struct device *device = arg;
 
     while (rn_word_get(&device->stopping) == 0) {
+        struct device_slot *slot = &device->ring[device->n_run % DEVICE_RING];
         uint32_t ticket = rn_wake_ticket(&device->wake);
 
-        if (rn_word_replace(&device->has_step, 1, 0))
-            run_step(device, device->step);
-        else
+        if (rn_word_replace(&slot->full, 1, 0)) {
+            device->n_run++;
+            run_step(device, slot->step, slot->submitted_ns);
+        } else
             rn_wake_wait(&device->wake, ticket, -1, 0);
     }
     return NULL;
@@ -84,13 +107,11 @@ static void *device_main(void *arg)
 static void submit_async(struct rn_backend *backend, struct rn_step *step)
 {
     struct device *device = (struct device *)backend;
+    struct device_slot *slot = &device->ring[device->n_submitted++ % DEVICE_RING];
 
-    device->submitted_ns = monotonic_ns();
-    if (device->done_ns != 0)
-        device->idle_ns += device->submitted_ns - device->done_ns;
-    device->n_steps++;
-    device->step = step;
-    rn_word_set(&device->has_step, 1);
+    slot->step = step;
+    slot->submitted_ns = monotonic_ns();
+    rn_word_set(&slot->full, 1);
     rn_wake_notify(&device->wake);
 }
 
@@ -104,8 +125,12 @@ static void free_backend(struct rn_backend *backend)
     (void)backend; /* device_free does */
 }
 
-static const struct rn_device_caps device_caps = {
-    .kv_types = UINT32_MAX, .max_rows = UINT32_MAX, .max_outs = UINT32_MAX, .good_outs = 64, .ring = 1};
+static const struct rn_device_caps device_caps = {.can = RN_CAN_DRAW | RN_CAN_DRAW_ITSELF,
+                                                  .kv_types = UINT32_MAX,
+                                                  .max_rows = UINT32_MAX,
+                                                  .max_outs = UINT32_MAX,
+                                                  .good_outs = 64,
+                                                  .ring = DEVICE_RING};
 
 static const struct rn_backend_ops device_ops = {.name = "device", .submit_async = submit_async, .free = free_backend};
 

@@ -38,7 +38,9 @@ static void start_next(struct rn_fast *fast)
     step = fast->queue;
     RN_CHECK(step != NULL);
     fast->queue = step->next;
+    rn_fast_draws_ready(fast, step);
     RN_ASSERT(rn_step_check(step, fast->plan, &fast->limits));
+    RN_ASSERT(step->draws == NULL || (step->drawer != NULL && step->drawer->n_scratch > 0));
     rn_fast_ready(fast, step);
     rn_team_submit(fast->team, &fast->job);
 }
@@ -76,6 +78,10 @@ static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
             rn_team_barrier(fast->team, worker);
         rn_fast_phase(fast, worker, n_workers, phase);
     }
+    if (fast->step->draws != NULL) {
+        rn_team_barrier(fast->team, worker);
+        rn_fast_draw(fast, worker);
+    }
 }
 
 static void done(struct rn_job *job)
@@ -83,6 +89,7 @@ static void done(struct rn_job *job)
     struct rn_fast *fast = (struct rn_fast *)((char *)job - offsetof(struct rn_fast, job));
     struct rn_step *step = fast->step;
 
+    rn_fast_draws_done(fast);
     fast->step = NULL;
     step->status = RUNNEL_OK;
     /* acq_rel: pairs with the addition in submit; above 1 there is a step in the queue or the inbox. */
@@ -141,6 +148,10 @@ static bool take_slots(struct rn_fast *fast)
         fast->selected_rows = take_bytes(fast, fast->limits.max_rows, sizeof *fast->selected_rows, &ok);
     if (ok)
         fast->features_of = take_bytes(fast, fast->limits.max_rows, sizeof *fast->features_of, &ok);
+    if (ok)
+        fast->drawn = take_bytes(fast, fast->limits.max_outs, sizeof *fast->drawn, &ok);
+    if (ok && fast->limits.draws)
+        fast->own_logits = take_bytes(fast, fast->limits.max_outs, plan->n_vocab * sizeof(float), &ok);
     if (ok)
         fast->pieces = take_bytes(fast, fast->program.n, sizeof *fast->pieces, &ok);
     return ok;
@@ -395,6 +406,8 @@ static void free_backend(struct rn_backend *backend)
     rn_free(fast->heap, (void *)fast->parts_done);
     rn_free(fast->heap, fast->selected_rows);
     rn_free(fast->heap, fast->features_of);
+    rn_free(fast->heap, fast->drawn);
+    rn_free(fast->heap, fast->own_logits);
     rn_free(fast->heap, (void *)fast->pieces);
     rn_program_fini(&fast->program);
     rn_free(fast->heap, fast);

@@ -21,13 +21,13 @@ struct cpu_device {
 
 struct rn_device_caps rn_cpu_caps(const struct rn_team *team)
 {
-    struct rn_device_caps caps = {.can = RN_CAN_TREES | RN_CAN_MEANS | RN_CAN_FEATURES | RN_CAN_INPUTS,
+    struct rn_device_caps caps = {.can = RN_CAN_TREES | RN_CAN_MEANS | RN_CAN_FEATURES | RN_CAN_INPUTS | RN_CAN_DRAW,
                                   .max_rows = MAX_ROWS,
                                   .max_outs = MAX_ROWS,
                                   .good_outs = GOOD_OUTS,
-                                  .ring = RING};
+                                  .ring = RING,
+                                  .draw_threads = rn_team_threads(team)};
 
-    (void)team;
     for (unsigned type = 0; type < 32; type++)
         caps.kv_types |= rn_kv_known((runnel_kv_type)type) ? 1u << type : 0;
     return caps;
@@ -110,8 +110,8 @@ static void describe(const struct rn_device *device, char *text, size_t size)
              rn_team_threads(((const struct cpu_device *)device)->team), rn_cpu_level());
 }
 
-static runnel_status measure(struct rn_device *device, struct rn_heap *heap, bool (*is_unwanted)(void *user), void *user,
-                             runnel_machine *machine, runnel_error *error)
+static runnel_status measure(struct rn_device *device, struct rn_heap *heap, bool (*is_unwanted)(void *user),
+                             void *user, runnel_machine *machine, runnel_error *error)
 {
     return rn_cpu_measure(heap, ((struct cpu_device *)device)->team, is_unwanted, user, machine, error);
 }

@@ -485,6 +485,7 @@ void rn_fast_ready(struct rn_fast *fast, struct rn_step *step)
     uint32_t i;
 
     fast->step = step;
+    fast->logits = step->logits != NULL ? step->logits : fast->own_logits;
     choose_features(fast);
     choose_rows(fast);
     rn_fast_tree_ready(fast);

@@ -15,7 +15,7 @@ struct rn_fast_context {
 /* A row of a slot. */
 static inline float *rn_fast_row(const struct rn_fast_context *c, int16_t slot, uint32_t row)
 {
-    float *base = slot == c->fast->plan->logits_slot ? c->step->logits : c->fast->slots[slot];
+    float *base = slot == c->fast->plan->logits_slot ? c->fast->logits : c->fast->slots[slot];
 
     return base + (size_t)row * c->fast->plan->slots[slot].width;
 }

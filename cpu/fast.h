@@ -52,6 +52,12 @@ struct rn_fast {
     struct rn_program program;
     float **slots;                   /* [n_slots][max_rows or max_outs][width]; NULL for the logits: the step's */
     void *inputs[RN_INPUT_KINDS];    /* quantised rows */
+    float *own_logits;               /* [max_outs][n_vocab]: of steps that have no place for them; NULL: limits.draws is
+                                        false */
+    float *logits;                   /* of the current step: its own place or that */
+    struct rn_drawn *drawn;          /* [max_outs]: what the last step has drawn ... */
+    uint32_t n_drawn;                /* ... and for how many rows. Of whoever holds the job */
+    _Atomic uint32_t next_draw;      /* of the current step: the next wanted row to draw for */
     float **vectors;                 /* [n_weights]: norm weights and biases as floats, NULL for matrices */
     struct rn_fast_layer *layers;    /* [n_kv_layers] */
     char layout[32];                 /* how a block's bytes are arranged, and who computed them */
@@ -115,6 +121,12 @@ static inline bool rn_fast_in_line(const struct rn_fast *fast, uint32_t row)
 void rn_fast_tree_see(const struct rn_fast *fast, uint32_t worker, uint32_t layer, uint32_t head, uint32_t row,
                       struct rn_attend *t);
 void rn_fast_move_rows(struct rn_fast *fast, uint32_t worker, uint32_t n_workers);
+
+/* draw.c. ready: before the step is the current one, by the job's holder, as is done. draw: a worker's part, when all
+ * have met behind the last phase. */
+void rn_fast_draws_ready(struct rn_fast *fast, struct rn_step *step);
+void rn_fast_draw(struct rn_fast *fast, uint32_t worker);
+void rn_fast_draws_done(struct rn_fast *fast);
 
 /* fast_blocks.c: the cache's blocks as a whole. describe: once the layers are there. copy: one worker's part of a
  * step's copies. The others are the backend's. */

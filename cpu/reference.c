@@ -50,12 +50,14 @@ static void release(struct rn_reference *ref)
     rn_free(ref->heap, ref->sums);
     rn_free(ref->heap, ref->query);
     rn_free(ref->heap, ref->head);
+    rn_free(ref->heap, ref->drawn);
     ref->slots = NULL;
     ref->selected = NULL;
     ref->k = ref->v = NULL;
     ref->row = ref->bias = NULL;
     ref->scores = ref->sums = ref->query = NULL;
     ref->head = NULL;
+    ref->drawn = NULL;
     ref->plan = NULL;
 }
 
@@ -126,8 +128,9 @@ static bool take_scratch(struct rn_reference *ref)
     ref->sums = rn_alloc(ref->heap, head, sizeof *ref->sums);
     ref->query = rn_alloc(ref->heap, head, sizeof *ref->query);
     ref->head = rn_alloc(ref->heap, head, sizeof *ref->head);
+    ref->drawn = rn_alloc(ref->heap, ref->limits.max_outs, sizeof *ref->drawn);
     return ref->selected != NULL && ref->row != NULL && ref->bias != NULL && ref->scores != NULL && ref->sums != NULL &&
-           ref->query != NULL && ref->head != NULL;
+           ref->query != NULL && ref->head != NULL && ref->drawn != NULL;
 }
 
 static bool limits_ok(const struct rn_backend_limits *l)
@@ -209,16 +212,22 @@ static struct rn_step *next_step(struct rn_reference *ref)
 static void compute(struct rn_reference *ref, struct rn_step *step)
 {
     const struct rn_plan *plan = ref->plan;
+    const float *logits;
     uint32_t i;
 
+    rn_draw_chain(step, ref->drawn, ref->n_drawn);
     RN_ASSERT(rn_step_check(step, plan, &ref->limits));
     rn_reference_copy_blocks(ref, step);
     rn_reference_move_rows(ref, step);
     rn_reference_choose(ref, step);
     for (i = 0; i < plan->n_ops; i++)
         rn_reference_op(ref, &plan->ops[i], step);
-    if (step->n_outs > 0)
-        memcpy(step->logits, ref->slots[plan->logits_slot], (size_t)step->n_outs * plan->n_vocab * sizeof(float));
+    logits = ref->slots[plan->logits_slot];
+    if (step->n_outs > 0 && step->logits != NULL)
+        memcpy(step->logits, logits, (size_t)step->n_outs * plan->n_vocab * sizeof(float));
+    for (i = 0; step->draws != NULL && i < step->n_outs; i++)
+        rn_draw_one(step, i, logits + (size_t)i * plan->n_vocab, plan->n_vocab, 0);
+    ref->n_drawn = rn_draw_keep(step, ref->drawn);
     step->status = RUNNEL_OK;
 }
 

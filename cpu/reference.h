@@ -22,6 +22,8 @@ struct rn_reference {
                                of limits.kv_type (model/kv.h) */
     uint32_t *selected;     /* [max_rows]: the rows of the step behind SELECT ... */
     uint32_t n_selected;    /* ... and how many */
+    struct rn_drawn *drawn; /* [max_outs]: what the last step has drawn ... */
+    uint32_t n_drawn;       /* ... and for how many rows */
     float *row;             /* one decoded row of a weight */
     float *bias;            /* one decoded bias */
     double *scores;         /* [context_tokens] of one head of one row, in the order in which it looks */

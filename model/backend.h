@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "model/chunk.h"
 #include "model/device.h"
+#include "model/draw.h"
 #include "model/plan.h"
 
 struct rn_backend_limits {
@@ -32,6 +33,7 @@ struct rn_backend_limits {
     uint32_t mean_window; /* chunk-mean (chunk.h): a multiple of RN_CHUNK; 0: off */
     uint32_t tree_depth;  /* a row of a tree stands at most so many positions behind its sequence's first row; 0:
                              steps have no trees */
+    bool draws;           /* steps draw: the device has room for their logits, and rn_step.logits may be NULL */
 };
 
 /* Rows of one sequence stand together, at ascending consecutive positions; or, with rn_step.parents, as a tree of
@@ -47,7 +49,7 @@ struct rn_backend_limits {
  * itself, as if they were all there is. What it stores lies at its place: where the position p + i of its sequence lies
  * in the block table, for the i-th row. Once it is known which rows are true, moves bring them to their positions. */
 struct rn_step_row {
-    int32_t token;     /* in [0, n_vocab) */
+    int32_t token;     /* in [0, n_vocab); of a row that is told by rn_step.drawn set by the backend */
     uint32_t position; /* in its sequence */
     uint32_t seq;      /* index of rn_step.seqs */
     int32_t out;       /* index of this row's logits, or -1: not wanted. Ascending without gaps over the step */
@@ -81,13 +83,19 @@ struct rn_step_move {
 /* One forward pass. Owned by the submitter before submit and after on_done, by the backend between. */
 struct rn_step {
     uint32_t n_rows, n_seqs, n_outs, n_copies, n_features, n_moves;
-    struct rn_step_copy *copies;  /* [n_copies] */
-    struct rn_step_move *moves;   /* [n_moves] */
-    const int32_t *parents;       /* [n_rows]: a row, -1 for the first one of a sequence; NULL: each row's is the one
+    struct rn_step_copy *copies;    /* [n_copies] */
+    struct rn_step_move *moves;     /* [n_moves] */
+    const int32_t *parents;         /* [n_rows]: a row, -1 for the first one of a sequence; NULL: each row's is the one
                                      before it, and places are positions */
-    struct rn_step_row *rows;     /* [n_rows], n_rows >= 1 */
-    struct rn_step_seq *seqs;     /* [n_seqs] */
-    float *logits;                /* [n_outs, n_vocab], written by the backend */
+    struct rn_step_row *rows;       /* [n_rows], n_rows >= 1 */
+    struct rn_step_seq *seqs;       /* [n_seqs] */
+    float *logits;                  /* [n_outs, n_vocab], written by the backend; NULL: not wanted (limits.draws) */
+    struct rn_draw *draws;          /* [n_outs]: what is drawn from them (draw.h); NULL: nothing */
+    const struct rn_drawer *drawer; /* with draws; of a device that draws by itself: not looked at */
+    const int32_t *drawn;         /* [n_rows]: the row's token is what the step submitted before this one has drawn for
+                                     its wanted row of this index; -1: it is the row's own. NULL: all are. Where that
+                                     draw has failed, so have those of the row and of what stands behind it. With wanted
+                                     rows only together with draws */
     const uint32_t *feature_rows; /* [n_features], ascending: the rows whose features are wanted, logits or not;
                                      NULL: all */
     float *features;              /* [n_features or n_rows, features_width], written by the backend; NULL: not
@@ -119,7 +127,8 @@ struct rn_backend_ops {
                              const struct rn_backend_limits *limits, rn_progress_fn progress, void *user,
                              runnel_error *error);
 
-    /* Queues a step and returns at once. Steps run in the order of submission. Any one thread at a time.
+    /* Queues a step and returns at once. Steps run in the order of submission, and end in it; at most caps->ring of them
+     * are in flight. Any one thread at a time.
      * Before a block is reused for other tokens every step that reads it must be done. */
     void (*submit_async)(struct rn_backend *backend, struct rn_step *step);
 

@@ -17,10 +17,12 @@ struct rn_backend;
 
 /* What steps of a backend may ask for. A limit that is not among a device's bits is refused by prepare. */
 enum rn_device_can {
-    RN_CAN_TREES = 1 << 0,    /* rn_backend_limits.tree_depth, and with it moves */
-    RN_CAN_MEANS = 1 << 1,    /* rn_backend_limits.mean_window */
-    RN_CAN_FEATURES = 1 << 2, /* rn_step.features, of plans that have TAPs */
-    RN_CAN_INPUTS = 1 << 3,   /* rn_step.inputs, of plans that have INPUT */
+    RN_CAN_TREES = 1 << 0,       /* rn_backend_limits.tree_depth, and with it moves */
+    RN_CAN_MEANS = 1 << 1,       /* rn_backend_limits.mean_window */
+    RN_CAN_FEATURES = 1 << 2,    /* rn_step.features, of plans that have TAPs */
+    RN_CAN_INPUTS = 1 << 3,      /* rn_step.inputs, of plans that have INPUT */
+    RN_CAN_DRAW = 1 << 4,        /* rn_step.draws and rn_step.drawn (draw.h) */
+    RN_CAN_DRAW_ITSELF = 1 << 5, /* and that without a drawer */
 };
 
 struct rn_device_caps {
@@ -29,7 +31,8 @@ struct rn_device_caps {
     uint32_t max_rows;  /* of a step: rn_backend_limits.max_rows is at most this */
     uint32_t max_outs;  /* rows of a step whose logits are wanted, likewise */
     uint32_t good_outs; /* as many are worth their memory: sequences that decode in one step, where nobody says more */
-    uint32_t ring;      /* steps that may be in flight at once */
+    uint32_t ring;      /* steps that may be in flight at once; each is computed behind those before it */
+    uint32_t draw_threads; /* the host's threads that may call a step's drawer at once; 0: it is not called */
 };
 
 struct rn_device_memory {
@@ -70,8 +73,8 @@ struct rn_device_kind {
 
     /* All of *machine but its struct_size; blocks. See runnel_engine_measure. NO_MEMORY; CLOSED: is_unwanted, which is
      * asked before each of many short passes, has said so. is_unwanted NULL: it never is. measure NULL: it cannot. */
-    runnel_status (*measure)(struct rn_device *device, struct rn_heap *heap, bool (*is_unwanted)(void *user), void *user,
-                             runnel_machine *machine, runnel_error *error);
+    runnel_status (*measure)(struct rn_device *device, struct rn_heap *heap, bool (*is_unwanted)(void *user),
+                             void *user, runnel_machine *machine, runnel_error *error);
 };
 
 static inline bool rn_device_can(const struct rn_device_caps *caps, uint32_t bits)

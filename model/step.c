@@ -13,6 +13,8 @@ runnel_status rn_limits_check(const struct rn_backend_limits *limits, const stru
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "the device has no means of chunks");
     if (limits->tree_depth > 0 && !rn_device_can(caps, RN_CAN_TREES))
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "the device has no trees of candidates");
+    if (limits->draws && !rn_device_can(caps, RN_CAN_DRAW))
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "the device does not draw");
     return RUNNEL_OK;
 }
 
@@ -62,7 +64,9 @@ static bool means_ok(const struct rn_step_seq *seq, uint32_t position, const str
 static bool row_ok(const struct rn_step *step, const struct rn_step_row *row, const struct rn_plan *plan,
                    const struct rn_backend_limits *limits)
 {
-    return row->token >= 0 && (uint32_t)row->token < plan->n_vocab && row->seq < step->n_seqs &&
+    bool waits = step->drawn != NULL && step->drawn[row - step->rows] >= 0;
+
+    return (waits || (row->token >= 0 && (uint32_t)row->token < plan->n_vocab)) && row->seq < step->n_seqs &&
            row->position < limits->context_tokens &&
            row->position / limits->block_tokens < step->seqs[row->seq].n_blocks &&
            means_ok(&step->seqs[row->seq], row->position, limits);
@@ -209,13 +213,30 @@ static bool features_ok(const struct rn_step *step, const struct rn_plan *plan)
     return true;
 }
 
+/* Somebody can draw, there is room for the logits, and what a row waits for can be there. */
+static bool draws_ok(const struct rn_step *step, const struct rn_backend_limits *limits)
+{
+    uint32_t i;
+
+    if (step->n_outs > 0 && step->logits == NULL && (step->draws == NULL || !limits->draws))
+        return false;
+    for (i = 0; step->draws != NULL && i < step->n_outs; i++)
+        if (step->draws[i].want_top > RUNNEL_MAX_TOP_LOGPROBS)
+            return false;
+    if (step->drawn == NULL)
+        return true;
+    for (i = 0; i < step->n_rows; i++)
+        if (step->drawn[i] < -1 || step->drawn[i] >= (int32_t)limits->max_outs)
+            return false;
+    return step->n_outs == 0 || step->draws != NULL;
+}
+
 bool rn_step_check(const struct rn_step *step, const struct rn_plan *plan, const struct rn_backend_limits *limits)
 {
     uint32_t r, outs = 0;
 
     if (step->n_rows == 0 || step->n_rows > limits->max_rows || step->n_seqs == 0 || step->n_seqs > limits->max_seqs ||
-        step->n_outs > limits->max_outs || (step->n_outs > 0 && step->logits == NULL) || step->on_done == NULL ||
-        !seqs_ok(step, limits))
+        step->n_outs > limits->max_outs || step->on_done == NULL || !seqs_ok(step, limits) || !draws_ok(step, limits))
         return false;
     for (r = 0; r < step->n_rows; r++) {
         if (!row_ok(step, &step->rows[r], plan, limits) || !order_ok(step, r))

@@ -111,6 +111,42 @@ static void no_logits_need_no_room(void **state)
     assert_true(rn_step_check(&step, &plan, &limits));
 }
 
+/* Two sequences whose tokens the step before draws. */
+static void draws_are_looked_at(void **state)
+{
+    const struct rn_plan plan = {.n_vocab = 10};
+    struct rn_backend_limits limits = {.max_rows = 2,
+                                       .max_seqs = 2,
+                                       .max_outs = 2,
+                                       .n_blocks = 2,
+                                       .block_tokens = 4,
+                                       .context_tokens = 4,
+                                       .draws = true};
+    const uint32_t blocks[] = {0, 1};
+    struct rn_step_seq seqs[] = {{&blocks[0], 1, NULL, 0}, {&blocks[1], 1, NULL, 0}};
+    struct rn_step_row rows[] = {{-1, 0, 0, 0}, {3, 0, 1, 1}};
+    struct rn_draw draws[2] = {{.want_top = RUNNEL_MAX_TOP_LOGPROBS}};
+    int32_t drawn[] = {1, -1};
+    struct rn_step step = {.n_rows = 2,
+                           .n_seqs = 2,
+                           .n_outs = 2,
+                           .rows = rows,
+                           .seqs = seqs,
+                           .draws = draws,
+                           .drawn = drawn,
+                           .on_done = on_done};
+
+    (void)state;
+    assert_true(rn_step_check(&step, &plan, &limits));
+    CAUGHT(drawn[0], drawn[0] = -1); /* its own token is none */
+    CAUGHT(drawn[0], drawn[0] = 2);
+    CAUGHT(drawn[1], drawn[1] = -2);
+    CAUGHT(step.drawn, step.drawn = NULL);
+    CAUGHT(step.draws, step.draws = NULL);
+    CAUGHT(limits.draws, limits.draws = false);
+    CAUGHT(draws[0].want_top, draws[0].want_top++);
+}
+
 /* A tree of four rows behind position 6, in blocks of four, and moves of another sequence. */
 static void trees_are_looked_at(void **state)
 {
@@ -199,7 +235,8 @@ static void means_have_their_blocks(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(breaches_are_caught), cmocka_unit_test(no_logits_need_no_room),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(draws_are_looked_at), cmocka_unit_test(breaches_are_caught),
+                                       cmocka_unit_test(no_logits_need_no_room),
                                        cmocka_unit_test(means_have_their_blocks),
                                        cmocka_unit_test(trees_are_looked_at)};
 

@@ -134,7 +134,9 @@ static bool step_good(struct oracle *oracle, const struct rn_step *step)
         const struct rn_step_row *row = &step->rows[i];
         bool first = i == 0 || row->seq != row[-1].seq;
 
-        if (row->token < 0 || row->token >= ORACLE_VOCAB || row->position >= limits->context_tokens ||
+        bool waits = step->drawn != NULL && step->drawn[i] >= 0;
+
+        if ((!waits && (row->token < 0 || row->token >= ORACLE_VOCAB)) || row->position >= limits->context_tokens ||
             row->seq >= step->n_seqs)
             breach(oracle, "a row is out of range");
         else if (i == 0 ? row->seq != 0 : first && row->seq != row[-1].seq + 1)
@@ -148,6 +150,10 @@ static bool step_good(struct oracle *oracle, const struct rn_step *step)
     }
     if ((uint32_t)outs != step->n_outs)
         breach(oracle, "n_outs is not the number of wanted rows");
+    if (outs > 0 && step->draws == NULL && (step->logits == NULL || step->drawn != NULL))
+        breach(oracle, "rows are wanted, and what becomes of them is not said");
+    if (outs > 0 && step->draws != NULL && (step->drawer == NULL || step->drawer->n_scratch == 0))
+        breach(oracle, "nobody draws");
     return oracle->breach == NULL;
 }
 
@@ -217,6 +223,8 @@ static void submit_async(struct rn_backend *backend, struct rn_step *step)
         oracle->first = step;
     oracle->last = step;
     oracle->n_steps++;
+    if (++oracle->n_flying > ORACLE_RING)
+        breach(oracle, "more steps are in flight than the device takes");
     if (oracle->submitted != NULL)
         oracle->submitted(oracle->user, oracle);
 }
@@ -283,12 +291,13 @@ static void run_copies(struct oracle *oracle, const struct rn_step *step, enum o
 }
 
 static const struct rn_device_caps oracle_caps = {
-    .can = RN_CAN_TREES | RN_CAN_MEANS | RN_CAN_FEATURES | RN_CAN_INPUTS,
+    .can = RN_CAN_TREES | RN_CAN_MEANS | RN_CAN_FEATURES | RN_CAN_INPUTS | RN_CAN_DRAW,
     .kv_types = 1u << RUNNEL_KV_F16,
     .max_rows = UINT32_MAX,
     .max_outs = UINT32_MAX,
     .good_outs = 64,
-    .ring = 1,
+    .ring = ORACLE_RING,
+    .draw_threads = UINT32_MAX,
 };
 
 static const struct rn_backend_ops oracle_ops = {
@@ -414,6 +423,12 @@ static uint64_t kv_of(struct oracle *oracle, const struct rn_step *step, uint32_
                            : kv_after(kv_before(oracle, step, r), row->token, row->position);
 }
 
+/* The step's own place, or the oracle's. */
+static float *logits_of(struct oracle *oracle, const struct rn_step *step, uint32_t out)
+{
+    return (step->logits != NULL ? step->logits : oracle->logits) + (size_t)out * ORACLE_VOCAB;
+}
+
 static void run_row(struct oracle *oracle, struct rn_step *step, uint32_t r, enum oracle_fault fault)
 {
     const struct rn_step_row *row = &step->rows[r];
@@ -426,10 +441,28 @@ static void run_row(struct oracle *oracle, struct rn_step *step, uint32_t r, enu
             sum_of(oracle, seq->blocks, row->position + 1 - RN_CHUNK, row->position + 1);
     if (row->out < 0 || fault == ORACLE_FAULT_DEVICE)
         return;
-    logits = step->logits + (size_t)row->out * ORACLE_VOCAB;
+    logits = logits_of(oracle, step, (uint32_t)row->out);
     write_logits(oracle, step, r, logits);
     if (fault == ORACLE_FAULT_NAN && (uint32_t)row->out == step->n_outs - 1)
         logits[row->position % ORACLE_VOCAB] = NAN;
+}
+
+/* In an order of the step's own, with any of the scratch areas. */
+static void draw_all(struct oracle *oracle, struct rn_step *step, enum oracle_fault fault)
+{
+    uint64_t seed = mix(oracle->salt, oracle->n_drawn_steps++);
+    uint32_t at = (uint32_t)(seed % (step->n_outs == 0 ? 1 : step->n_outs));
+
+    for (uint32_t i = 0; step->draws != NULL && i < step->n_outs; i++) {
+        uint32_t out = (seed >> 40 & 1) != 0 ? (at + i) % step->n_outs : (at + step->n_outs - i) % step->n_outs;
+
+        if (fault == ORACLE_FAULT_DEVICE)
+            step->draws[out].status = RUNNEL_DEVICE;
+        else
+            rn_draw_one(step, out, logits_of(oracle, step, out), ORACLE_VOCAB,
+                        (uint32_t)(mix(seed, i) % step->drawer->n_scratch));
+    }
+    oracle->n_drawn = rn_draw_keep(step, oracle->drawn);
 }
 
 void oracle_complete(struct oracle *oracle, enum oracle_fault fault)
@@ -437,15 +470,18 @@ void oracle_complete(struct oracle *oracle, enum oracle_fault fault)
     struct rn_step *step = oracle->first;
 
     oracle->first = step->next;
+    oracle->n_flying--;
     if (oracle->first == NULL)
         oracle->last = NULL;
     if (step_good(oracle, step)) {
+        rn_draw_chain(step, oracle->drawn, oracle->n_drawn);
         run_copies(oracle, step, fault);
         run_moves(oracle, step, fault);
         for (uint32_t i = 0; i < step->n_rows; i++)
             run_row(oracle, step, i, fault);
         if (fault != ORACLE_FAULT_DEVICE)
             write_features(oracle, step);
+        draw_all(oracle, step, fault);
     }
     oracle->n_copies += step->n_copies;
     step->status = fault == ORACLE_FAULT_DEVICE || oracle->breach != NULL ? RUNNEL_DEVICE : RUNNEL_OK;
@@ -472,8 +508,10 @@ struct oracle *oracle_new(const struct rn_backend_limits *limits, const struct o
     oracle->salt = salt;
     snprintf(oracle->layout, sizeof oracle->layout, "oracle %016llx", (unsigned long long)salt);
     oracle->kv = malloc((size_t)limits->n_blocks * limits->block_tokens * sizeof *oracle->kv);
-    if (oracle->kv == NULL) {
-        free(oracle);
+    oracle->drawn = calloc(limits->max_outs + 1, sizeof *oracle->drawn);
+    oracle->logits = malloc((limits->max_outs + 1) * ORACLE_VOCAB * sizeof *oracle->logits);
+    if (oracle->kv == NULL || oracle->drawn == NULL || oracle->logits == NULL) {
+        oracle_free(oracle);
         return NULL;
     }
     for (uint32_t i = 0; i < limits->n_blocks; i++)
@@ -486,5 +524,7 @@ void oracle_free(struct oracle *oracle)
     if (oracle == NULL)
         return;
     free(oracle->kv);
+    free(oracle->drawn);
+    free(oracle->logits);
     free(oracle);
 }

@@ -16,7 +16,7 @@
  * a row's token, so that it goes on exactly as the model does; and it knows what it stored for the row before: that the
  * input goes on from there is looked at with each row. One feature of another row, and the two differ.
  *
- * Steps are kept until the simulation completes them: oracle_complete runs the oldest one then, so
+ * Draws of a step are made in an order of its own. Steps are kept until the simulation completes them: oracle_complete runs the oldest one then, so
  * that a block table or block that was let go too early is read late. Single thread. */
 #ifndef RN_TESTS_SIM_ORACLE_BACKEND_H
 #define RN_TESTS_SIM_ORACLE_BACKEND_H
@@ -25,6 +25,7 @@
 
 #define ORACLE_VOCAB 256
 #define ORACLE_HOT 1.0e6f
+#define ORACLE_RING 3     /* steps in flight at once */
 #define ORACLE_FEATURES 9 /* floats: KV and sum in four parts of 16 bits each, the position */
 
 struct oracle;
@@ -69,10 +70,14 @@ struct oracle {
     uint64_t due_us;              /* the oldest may be completed from then on; the simulation's */
     void (*submitted)(void *user, struct oracle *oracle); /* told of each step; may complete it at once */
     void *user;
-    uint64_t n_steps, n_copies;
-    char layout[32];    /* names the salt: the KV of another oracle is another's */
-    bool freed;         /* by the model; the memory stays until oracle_free */
-    const char *breach; /* the first breach of the contract by a step; NULL: none */
+    uint64_t n_steps, n_copies, n_drawn_steps;
+    uint32_t n_flying;      /* steps in flight: at most ORACLE_RING */
+    struct rn_drawn *drawn; /* [max_outs]: what the last step has drawn ... */
+    uint32_t n_drawn;       /* ... and for how many rows */
+    float *logits;          /* [max_outs, ORACLE_VOCAB]: of steps without a place for them */
+    char layout[32];        /* names the salt: the KV of another oracle is another's */
+    bool freed;             /* by the model; the memory stays until oracle_free */
+    const char *breach;     /* the first breach of the contract by a step; NULL: none */
 };
 
 /* alphabet is copied. NULL: no memory. From the C library's heap: it is not the engine's. */
