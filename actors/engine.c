@@ -57,7 +57,7 @@ static runnel_status read_options(const runnel_engine_options *given, runnel_eng
  * may be under way; three per session; and what models and the engine need. */
 static uint32_t message_bound(const struct runnel_engine *engine)
 {
-    return 26 * engine->max_streams + 3 * engine->max_sessions + RN_MAX_MODELS * (2 * RN_MODEL_ACTORS + 27 + RN_MOVES) +
+    return 26 * engine->max_streams + 3 * engine->max_sessions + RN_MAX_MODELS * (2 * RN_MODEL_ACTORS + 28 + RN_MOVES) +
            17;
 }
 

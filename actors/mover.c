@@ -12,6 +12,11 @@ static uint32_t place_of(uint64_t shelf)
     return (uint32_t)shelf - 1;
 }
 
+static unsigned char *bytes_of(const struct rn_mover *mover, uint32_t item)
+{
+    return mover->blocks + item * mover->block_bytes;
+}
+
 /* ---- From a tier's handle to the place ---- */
 
 static uint32_t home(const struct rn_mover_find *find, uint64_t handle)
@@ -158,17 +163,11 @@ struct rn_mover_place *rn_mover_take_place(struct rn_mover *mover, uint64_t shel
 /* ---- Down ---- */
 
 /* The packed block, from the backend or from a tier that has it; its bytes, 0: it is not to be had. */
-static size_t fetch(struct rn_mover *mover, const struct rn_move_item *item, const struct rn_mover_place *place)
+static size_t fetch(struct rn_mover *mover, const struct rn_move_item *item, const struct rn_mover_place *place,
+                    const unsigned char *bytes)
 {
-    struct rn_backend *backend = mover->context->backend;
-
-    if (item->block != RN_MOVE_NO_BLOCK) {
-        uint32_t n = mover->context->limits->block_tokens;
-
-        if (backend->ops->read_block(backend, item->block, n, mover->block) != RUNNEL_OK)
-            return 0;
-        return rn_block_codec_pack(&mover->codec, mover->block, mover->payload);
-    }
+    if (item->block != RN_MOVE_NO_BLOCK)
+        return mover->copying.status != RUNNEL_OK ? 0 : rn_block_codec_pack(&mover->codec, bytes, mover->payload);
     for (unsigned kind = 0; kind < RN_TIERS; kind++) {
         struct rn_tier_store *store = mover->tiers[kind].store;
         struct rn_tier_key key = {place->at[kind].parent, item->salt, item->tokens};
@@ -204,6 +203,7 @@ static bool put(struct rn_mover *mover, struct rn_move *move, const struct rn_mo
 
 static void carry_down(struct rn_mover *mover, struct rn_move *move, struct rn_move_item *item)
 {
+    const unsigned char *bytes = bytes_of(mover, (uint32_t)(item - move->items));
     struct rn_mover_place *place = rn_mover_take_place(mover, item->shelf);
     size_t n = 0;
 
@@ -211,7 +211,7 @@ static void carry_down(struct rn_mover *mover, struct rn_move *move, struct rn_m
         if ((item->to & RN_TIER_BIT(kind)) == 0 || place->at[kind].handle != 0 || mover->tiers[kind].store == NULL)
             continue;
         if (n == 0)
-            n = fetch(mover, item, place);
+            n = fetch(mover, item, place, bytes);
         if (n == 0 || !put(mover, move, item, place, kind, n)) {
             move->n_errors++;
             move->refused |= (uint8_t)RN_TIER_BIT(kind);
@@ -219,6 +219,7 @@ static void carry_down(struct rn_mover *mover, struct rn_move *move, struct rn_m
     }
 }
 
+/* The blocks have been read. */
 static void down(struct rn_mover *mover, struct rn_move *move)
 {
     for (uint32_t i = 0; i < move->n; i++)
@@ -232,10 +233,11 @@ static void down(struct rn_mover *mover, struct rn_move *move)
 
 /* ---- Up ---- */
 
+/* Fetches and unpacks the item's block. */
 static bool carry_from(struct rn_mover *mover, struct rn_move *move, const struct rn_move_item *item,
                        struct rn_mover_place *place, unsigned kind)
 {
-    struct rn_backend *backend = mover->context->backend;
+    unsigned char *bytes = bytes_of(mover, (uint32_t)(item - move->items));
     struct rn_tier_store *store = mover->tiers[kind].store;
     struct rn_tier_key key = {place->at[kind].parent, item->salt, item->tokens};
     uint64_t begin = rn_now_us(mover->context->clock), handle = place->at[kind].handle;
@@ -244,14 +246,12 @@ static bool carry_from(struct rn_mover *mover, struct rn_move *move, const struc
         n == 0 || n > mover->payload_bytes ? RUNNEL_NOT_FOUND : rn_tier_store_get(store, handle, &key, mover->payload);
 
     if (status == RUNNEL_OK)
-        status = rn_block_codec_unpack(&mover->codec, mover->payload, n, mover->block);
+        status = rn_block_codec_unpack(&mover->codec, mover->payload, n, bytes);
     if (status != RUNNEL_OK) {
         if (status != RUNNEL_IO) /* a server that is away will be back */
             forget_at(mover, place, kind, true);
         return false;
     }
-    if (backend->ops->write_block(backend, item->block, mover->block) != RUNNEL_OK)
-        return false;
     move->bytes[kind] += n;
     move->us[kind] += rn_now_us(mover->context->clock) - begin;
     return true;
@@ -288,17 +288,32 @@ static void announce(struct rn_mover *mover, const struct rn_move *move)
     }
 }
 
-static void up(struct rn_mover *mover, struct rn_move *move)
+/* Fetches all blocks as far as they come. */
+static void fetch_up(struct rn_mover *mover, struct rn_move *move)
 {
     bool good = true;
 
     announce(mover, move);
     for (uint32_t i = 0; i < move->n; i++) {
+        move->items[i].from = good ? carry_up(mover, move, &move->items[i]) : RN_TIERS;
+        good = move->items[i].from != RN_TIERS;
+    }
+}
+
+/* They have been written. */
+static void up(struct rn_mover *mover, struct rn_move *move)
+{
+    bool good = mover->copying.status == RUNNEL_OK;
+
+    for (uint32_t i = 0; i < move->n; i++) {
         struct rn_move_item *item = &move->items[i];
         const struct rn_mover_place *place;
 
-        item->from = good ? carry_up(mover, move, item) : RN_TIERS;
+        if (!good)
+            item->from = RN_TIERS;
         good = item->from != RN_TIERS;
+        if (good) /* its part of the time that all took */
+            move->us[item->from] += mover->copy_us / mover->copying.n;
         move->n_errors += !good;
         place = find_place(mover, item->shelf);
         item->has = place != NULL ? has(place) : 0;
@@ -383,23 +398,41 @@ static void rest(uint32_t us)
     nanosleep(&pause, NULL);
 }
 
-static void on_move(struct rn_actor *self, struct rn_msg *msg)
+/* On a thread of the backend, or within begin_copies. */
+static void on_copies_done(struct rn_host_copies *copies)
 {
-    struct rn_mover *mover = (struct rn_mover *)self;
+    struct rn_mover *mover = copies->user;
+
+    rn_actor_send(&mover->actor, mover->copied);
+}
+
+/* The blocks of the move that are to be read, or that have come; false: there are none. */
+static bool begin_copies(struct rn_mover *mover, struct rn_move *move, struct rn_msg *msg)
+{
+    struct rn_backend *backend = mover->context->backend;
+    const struct rn_clock *clock = mover->context->clock;
+    bool down = move->kind == RN_MOVE_DOWN;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < move->n; i++)
+        if (down ? move->items[i].block != RN_MOVE_NO_BLOCK : move->items[i].from != RN_TIERS)
+            mover->copies[n++] = (struct rn_host_copy){move->items[i].block, mover->context->limits->block_tokens, down,
+                                                       bytes_of(mover, i)};
+    mover->copying = (struct rn_host_copies){.n = n, .items = mover->copies, .on_done = on_copies_done, .user = mover};
+    if (n == 0)
+        return false;
+    mover->at_work = msg;
+    mover->copied = rn_msg_new(mover->actor.runtime, RN_MSG_COPIED);
+    mover->copy_us = rn_now_us(clock);
+    backend->ops->copy_async(backend, &mover->copying);
+    move->spent_us = rn_spent_us(clock) - move->spent_us; /* so much until now; on_copied comes behind this handler */
+    return true;
+}
+
+static void end_move(struct rn_mover *mover, struct rn_msg *msg)
+{
     struct rn_move *move = msg->move.move;
 
-    if (move->kind == RN_MOVE_LISTEN) {
-        rn_msg_free(self->runtime, msg);
-        rn_mover_take_listener(mover, move);
-        rn_mover_listen(mover);
-        return;
-    }
-    move->spent_us = rn_spent_us(mover->context->clock);
-    memset(move->us, 0, sizeof move->us);
-    memset(move->bytes, 0, sizeof move->bytes);
-    move->n_errors = move->refused = 0;
-    if (move->kind == RN_MOVE_TEND && move->pause_us > 0 && mover->lone != NULL)
-        rest(move->pause_us);
     if (move->kind == RN_MOVE_DOWN)
         down(mover, move);
     else if (move->kind == RN_MOVE_UP)
@@ -412,11 +445,67 @@ static void on_move(struct rn_actor *self, struct rn_msg *msg)
     rn_mover_listen(mover);
 }
 
+static void begin_move(struct rn_mover *mover, struct rn_msg *msg)
+{
+    struct rn_move *move = msg->move.move;
+
+    if (move->kind == RN_MOVE_LISTEN) {
+        rn_msg_free(mover->actor.runtime, msg);
+        rn_mover_take_listener(mover, move);
+        rn_mover_listen(mover);
+        return;
+    }
+    move->spent_us = rn_spent_us(mover->context->clock);
+    memset(move->us, 0, sizeof move->us);
+    memset(move->bytes, 0, sizeof move->bytes);
+    move->n_errors = move->refused = 0;
+    if (move->kind == RN_MOVE_TEND && move->pause_us > 0 && mover->lone != NULL)
+        rest(move->pause_us);
+    if (move->kind == RN_MOVE_UP)
+        fetch_up(mover, move);
+    if ((move->kind == RN_MOVE_UP || move->kind == RN_MOVE_DOWN) && begin_copies(mover, move, msg))
+        return;
+    end_move(mover, msg);
+}
+
+static void on_move(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_mover *mover = (struct rn_mover *)self;
+
+    if (mover->at_work == NULL) {
+        begin_move(mover, msg);
+        return;
+    }
+    RN_CHECK(mover->n_waiting < RN_MOVES);
+    mover->waiting[mover->n_waiting++] = msg;
+}
+
+static void on_copied(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_mover *mover = (struct rn_mover *)self;
+    const struct rn_clock *clock = mover->context->clock;
+    struct rn_msg *done = mover->at_work;
+
+    rn_msg_free(self->runtime, msg);
+    mover->at_work = NULL;
+    mover->copy_us = rn_now_us(clock) - mover->copy_us;
+    done->move.move->spent_us = rn_spent_us(clock) - done->move.move->spent_us;
+    end_move(mover, done);
+    while (mover->n_waiting > 0 && mover->at_work == NULL) {
+        struct rn_msg *next = mover->waiting[0];
+
+        mover->n_waiting--;
+        memmove(mover->waiting, mover->waiting + 1, mover->n_waiting * sizeof mover->waiting[0]);
+        begin_move(mover, next);
+    }
+}
+
 static const struct rn_actor_class mover_class = {
     .name = "mover",
     .handlers =
         {
             [RN_MSG_MOVE] = on_move,
+            [RN_MSG_COPIED] = on_copied,
             [RN_MSG_CLOSE] = rn_actor_on_close,
         },
 };
@@ -446,5 +535,5 @@ void rn_mover_actor_init(struct rn_mover *mover, const struct rn_context *contex
 {
     mover->context = context;
     mover->first_lost = RN_MOVER_NO_PLACE;
-    rn_actor_init(&mover->actor, context->runtime, &mover_class, RN_MOVES + 1);
+    rn_actor_init(&mover->actor, context->runtime, &mover_class, RN_MOVES + 2);
 }

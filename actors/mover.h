@@ -7,7 +7,8 @@
  *                     MOVED: what came of it, who is gone
  *
  * A move is an object of RN_MOVE_BLOCKS blocks at most that goes there and comes back; there are RN_MOVES of them, all
- * made when the model is. Moves are done in the order in which they come.
+ * made when the model is. Moves are done in the order in which they come: while the backend copies the blocks of one
+ * (COPIED tells of its end), those that come wait.
  *
  * The tier knows a block by a number of its directory (see tier/directory.h); the mover has a place of the same index, with
  * the handles under which the lower tiers have the block. Numbers are never used twice, so a move that comes for one
@@ -28,6 +29,7 @@
 #include "actors/runtime/runtime.h"
 #include "cache/block_codec.h"
 #include "cache/store/tier.h"
+#include "model/backend.h"
 
 struct rn_context;
 
@@ -61,12 +63,19 @@ struct rn_mover {
     bool told[RN_TIERS]; /* an error of it is in the log */
     struct rn_block_codec codec;
     size_t block_bytes, payload_bytes;
-    void *block;                   /* [block_bytes] */
+    unsigned char *blocks;         /* [RN_MOVE_BLOCKS][block_bytes], from the backend: one of each item of a move */
     void *payload;                 /* [payload_bytes]: the most that packing makes */
     struct rn_mover_place *places; /* [n_places] */
     uint32_t n_places;
     struct rn_mover_find find[RN_TIERS];
     uint32_t first_lost;
+    struct rn_msg *at_work; /* the move whose blocks are being copied; NULL: none */
+    struct rn_msg *copied;  /* brings the end of that */
+    struct rn_host_copies copying;
+    struct rn_host_copy copies[RN_MOVE_BLOCKS];
+    uint64_t copy_us;                 /* when that began; then how long it took */
+    struct rn_msg *waiting[RN_MOVES]; /* moves that came meanwhile, oldest first */
+    uint32_t n_waiting;
     struct rn_move *listener; /* LISTEN, while it stays here; NULL */
     uint64_t listen_at_us;    /* not before */
     unsigned first_heard;     /* the tier that is asked first next time */

@@ -140,7 +140,7 @@ void rn_mover_listen(struct rn_mover *mover)
     uint8_t writes = rn_mover_writes(mover);
     bool more = false;
 
-    if (move == NULL || begin_us < mover->listen_at_us)
+    if (move == NULL || mover->at_work != NULL || begin_us < mover->listen_at_us)
         return;
     move->spent_us = rn_spent_us(clock);
     move->no_room = 0;
@@ -164,7 +164,7 @@ int64_t rn_mover_idle(struct rn_actor *self)
     uint64_t now;
 
     rn_mover_listen(mover);
-    if (mover->listener == NULL || !rn_mover_listens(mover))
+    if (mover->listener == NULL || mover->at_work != NULL || !rn_mover_listens(mover))
         return -1;
     now = rn_now_us(mover->context->clock);
     return mover->listen_at_us > now ? (int64_t)(mover->listen_at_us - now) : 0;

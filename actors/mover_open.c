@@ -22,8 +22,7 @@ static bool gives_blocks(const struct rn_context *context)
 {
     const struct rn_backend *backend = context->backend;
 
-    return backend != NULL && backend->ops->block_bytes != NULL && backend->ops->layout != NULL &&
-           backend->ops->read_block != NULL && backend->ops->write_block != NULL;
+    return backend != NULL && rn_backend_has_blocks(backend);
 }
 
 static uint64_t cold_bytes(const struct rn_context *context)
@@ -191,15 +190,16 @@ static bool take_find(struct rn_mover *mover, struct rn_mover_find *find)
 
 static bool take_memory(struct rn_mover *mover)
 {
+    struct rn_backend *backend = mover->context->backend;
     struct rn_heap *heap = mover->context->heap;
     bool good = true;
 
     for (unsigned kind = 0; kind < RN_TIERS; kind++)
         good = take_find(mover, &mover->find[kind]) && good;
     mover->places = rn_calloc(heap, mover->n_places, sizeof mover->places[0]);
-    mover->block = rn_alloc(heap, mover->block_bytes, 1);
+    mover->blocks = backend->ops->host_alloc(backend, RN_MOVE_BLOCKS * mover->block_bytes);
     mover->payload = rn_alloc(heap, mover->payload_bytes, 1);
-    return good && mover->places != NULL && mover->block != NULL && mover->payload != NULL;
+    return good && mover->places != NULL && mover->blocks != NULL && mover->payload != NULL;
 }
 
 static runnel_status open_all(struct rn_mover *mover, rn_mover_adopt_fn *adopt, void *user, runnel_error *error)
@@ -249,6 +249,7 @@ void rn_mover_fini(struct rn_mover *mover)
     }
     rn_block_codec_fini(&mover->codec);
     rn_free(heap, mover->places);
-    rn_free(heap, mover->block);
+    if (mover->blocks != NULL)
+        mover->context->backend->ops->host_free(mover->context->backend, mover->blocks);
     rn_free(heap, mover->payload);
 }

@@ -124,6 +124,7 @@ struct rn_pay_none {
       "A session's file is written or read, or could not be; the tier owns job and request")                           \
     X(MOVE, move, "tier", "mover", "moves",                                                                            \
       "Blocks to carry down or up, or to forget; or it stays until there is news; the mover owns the move")            \
+    X(COPIED, none, "backend", "mover", "1", "The blocks of the move at work are read or written")                     \
     X(MOVED, move, "mover", "tier", "moves", "What came of it; the tier owns the move again")                          \
     X(PREFILL, request, "tier", "prefill", "S", "Blocks are leased; the prefill actor owns the request")               \
     X(OFFER, request, "prefill, verifier", "verifier, decode", "lanes and shorts",                                     \

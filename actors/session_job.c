@@ -10,16 +10,27 @@
 #include "base/status.h"
 #include "model/room.h"
 
+/* rn_wake wants its own cache line. */
+static struct rn_session_job *new_job(struct rn_heap *heap)
+{
+    struct rn_session_job *job = rn_alloc_aligned(heap, sizeof *job, _Alignof(struct rn_session_job));
+
+    if (job != NULL)
+        memset(job, 0, sizeof *job);
+    return job;
+}
+
 struct rn_session_job *rn_session_job_new(struct rn_heap *heap, enum rn_job_kind kind, const char *path,
                                           const void *note, size_t note_bytes)
 {
-    struct rn_session_job *job = rn_calloc(heap, 1, sizeof *job);
+    struct rn_session_job *job = new_job(heap);
 
     if (job == NULL)
         return NULL;
     job->heap = heap;
     job->kind = kind;
     job->reader.fd = -1;
+    rn_wake_init(&job->copied);
     job->path = rn_strndup(heap, path, strlen(path));
     job->note = rn_alloc(heap, note_bytes, 1);
     if (job->path == NULL || job->note == NULL) {
@@ -42,16 +53,31 @@ void rn_session_job_free(struct rn_session_job *job)
     rn_free(job->heap, job);
 }
 
-static bool has_blocks(const struct rn_backend *backend)
-{
-    return backend->ops->read_block != NULL && backend->ops->write_block != NULL;
-}
-
 static size_t block_bytes(const struct rn_context *context)
 {
     const struct rn_backend *backend = context->backend;
 
-    return has_blocks(backend) ? backend->ops->block_bytes(backend) : 0;
+    return rn_backend_has_blocks(backend) ? backend->ops->block_bytes(backend) : 0;
+}
+
+static void on_copied(struct rn_host_copies *copies)
+{
+    rn_wake_notify(copies->user);
+}
+
+/* Copies one block, to its end: the worker may block. */
+static runnel_status copy_block(struct rn_session_job *job, uint32_t block, uint32_t n_positions, bool to_host,
+                                void *bytes)
+{
+    struct rn_backend *backend = job->request->context->backend;
+    struct rn_host_copy copy = {block, n_positions, to_host, bytes};
+    struct rn_host_copies copies = {.n = 1, .items = &copy, .on_done = on_copied, .user = &job->copied};
+    uint32_t ticket = rn_wake_ticket(&job->copied);
+
+    backend->ops->copy_async(backend, &copies);
+    while (!rn_wake_wait(&job->copied, ticket, -1, 0))
+        ;
+    return copies.status;
 }
 
 /* ---- Export ---- */
@@ -68,7 +94,7 @@ static struct rn_session_head head_of(const struct rn_session_job *job)
     const struct rn_request *request = job->request;
     const struct rn_context *context = request->context;
     const struct rn_session_prints *prints = rn_session_prints_of(context);
-    bool blocks = has_blocks(context->backend);
+    bool blocks = rn_backend_has_blocks(context->backend);
 
     return (struct rn_session_head){
         .model = prints->model,
@@ -86,13 +112,12 @@ static struct rn_session_head head_of(const struct rn_session_job *job)
 static runnel_status write_blocks(struct rn_session_job *job, struct rn_session_writer *writer, void *bytes)
 {
     const struct rn_request *request = job->request;
-    struct rn_backend *backend = request->context->backend;
     uint32_t per_block = request->context->limits->block_tokens;
 
     for (uint32_t i = 0; i < writer->n_blocks && !cancelled(job); i++) {
         uint32_t n = request->n_cached - i * per_block < per_block ? request->n_cached - i * per_block : per_block;
 
-        if (backend->ops->read_block(backend, request->blocks[i], n, bytes) != RUNNEL_OK)
+        if (copy_block(job, request->blocks[i], n, true, bytes) != RUNNEL_OK)
             return rn_error_set(&job->error, RUNNEL_DEVICE, "block %u could not be read", request->blocks[i]);
         if (rn_session_writer_block(writer, bytes, &job->error) != RUNNEL_OK)
             return job->error.status;
@@ -103,20 +128,22 @@ static runnel_status write_blocks(struct rn_session_job *job, struct rn_session_
 static void run_export(struct rn_session_job *job)
 {
     struct rn_session_head head = head_of(job);
+    struct rn_backend *backend = job->request->context->backend;
     struct rn_session_writer writer;
     void *bytes;
 
     if (cancelled(job) || rn_session_writer_open(&writer, job->heap, job->path, &head, job->request->tokens, job->note,
                                                  &job->error) != RUNNEL_OK)
         return;
-    bytes = rn_alloc(job->heap, head.block_bytes, 1);
-    if (bytes == NULL)
+    bytes = head.block_bytes > 0 ? backend->ops->host_alloc(backend, head.block_bytes) : NULL;
+    if (bytes == NULL && head.block_bytes > 0)
         rn_error_set(&job->error, RUNNEL_NO_MEMORY, "no memory for a block of %llu bytes",
                      (unsigned long long)head.block_bytes);
     else if (write_blocks(job, &writer, bytes) == RUNNEL_OK && !cancelled(job))
         rn_session_writer_finish(&writer, &job->error);
     rn_session_writer_fini(&writer);
-    rn_free(job->heap, bytes);
+    if (bytes != NULL)
+        backend->ops->host_free(backend, bytes);
     job->request->n_cached = head.n_computed;
 }
 
@@ -136,8 +163,9 @@ static runnel_status check_head(struct rn_session_job *job)
     if (head->n_tokens > limits->context_tokens || head->n_tokens > rn_room_positions(limits))
         return rn_error_set(&job->error, RUNNEL_CONTEXT, "%s: the session has %u tokens, %u fit", job->path,
                             head->n_tokens, limits->context_tokens);
-    job->fits = limits->mean_window == 0 && has_blocks(context->backend) && rn_print_same(&head->kv, &prints->kv) &&
-                head->block_tokens == limits->block_tokens && head->block_bytes == block_bytes(context);
+    job->fits = limits->mean_window == 0 && rn_backend_has_blocks(context->backend) &&
+                rn_print_same(&head->kv, &prints->kv) && head->block_tokens == limits->block_tokens &&
+                head->block_bytes == block_bytes(context);
     return RUNNEL_OK;
 }
 
@@ -168,19 +196,21 @@ static void read_blocks(struct rn_session_job *job)
 {
     struct rn_request *request = job->request;
     struct rn_backend *backend = request->context->backend;
-    void *bytes = rn_alloc(job->heap, request->n_blocks > 0 ? (size_t)job->reader.head.block_bytes : 0, 1);
+    void *bytes =
+        request->n_blocks > 0 ? backend->ops->host_alloc(backend, (size_t)job->reader.head.block_bytes) : NULL;
 
-    if (bytes == NULL)
+    if (bytes == NULL && request->n_blocks > 0)
         rn_error_set(&job->error, RUNNEL_NO_MEMORY, "no memory for a block of %llu bytes",
                      (unsigned long long)job->reader.head.block_bytes);
     for (uint32_t i = 0; i < job->reader.head.n_blocks && !cancelled(job); i++) {
         bool wanted = i < request->n_blocks;
 
         if (rn_session_reader_block(&job->reader, wanted ? bytes : NULL, &job->error) == RUNNEL_OK && wanted &&
-            backend->ops->write_block(backend, request->blocks[i], bytes) != RUNNEL_OK)
+            copy_block(job, request->blocks[i], 0, false, bytes) != RUNNEL_OK)
             rn_error_set(&job->error, RUNNEL_DEVICE, "block %u could not be written", request->blocks[i]);
     }
-    rn_free(job->heap, bytes);
+    if (bytes != NULL)
+        backend->ops->host_free(backend, bytes);
     rn_session_reader_fini(&job->reader);
 }
 

@@ -25,7 +25,8 @@ struct rn_session_job {
     size_t note_bytes;
     struct rn_snapshot wish; /* of an export, while it waits */
     struct rn_word cancel;
-    runnel_error error; /* OK: well so far */
+    runnel_error error;    /* OK: well so far */
+    struct rn_wake copied; /* a block's copy is done; the worker waits for it */
     /* Import. */
     struct rn_session_reader reader;
     bool opened; /* the tokens are there */

@@ -422,8 +422,9 @@ struct rn_backend *rn_cpu_backend_new_level(struct rn_heap *heap, struct rn_team
         .free = free_backend,
         .block_bytes = rn_fast_block_bytes,
         .layout = rn_fast_layout,
-        .read_block = rn_fast_read_block,
-        .write_block = rn_fast_write_block,
+        .copy_async = rn_fast_copy_async,
+        .host_alloc = rn_fast_host_alloc,
+        .host_free = rn_fast_host_free,
     };
     struct rn_fast *fast = rn_calloc(heap, 1, sizeof *fast);
 

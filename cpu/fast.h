@@ -134,8 +134,9 @@ void rn_fast_describe(struct rn_fast *fast);
 void rn_fast_copy_blocks(struct rn_fast *fast, uint32_t worker, uint32_t n_workers);
 size_t rn_fast_block_bytes(const struct rn_backend *backend);
 const char *rn_fast_layout(const struct rn_backend *backend);
-runnel_status rn_fast_read_block(struct rn_backend *backend, uint32_t block, uint32_t n_positions, void *bytes);
-runnel_status rn_fast_write_block(struct rn_backend *backend, uint32_t block, const void *bytes);
+void rn_fast_copy_async(struct rn_backend *backend, struct rn_host_copies *copies);
+void *rn_fast_host_alloc(struct rn_backend *backend, size_t bytes);
+void rn_fast_host_free(struct rn_backend *backend, void *memory);
 
 /* One worker's part of what precedes the phases of the current step, and of one phase. All workers meet at a
  * barrier between phases. */

@@ -11,6 +11,8 @@
 #include "cpu/fast.h"
 #include "model/kv.h"
 
+enum { LINE = 64 };
+
 static const struct rn_fast *of(const struct rn_backend *backend)
 {
     return (const struct rn_fast *)backend;
@@ -75,9 +77,8 @@ static void clear_tails(uint8_t *values, const struct rn_fast *fast, const struc
         memset(values + head * layer->value_head + kept, 0, layer->value_head - kept);
 }
 
-runnel_status rn_fast_read_block(struct rn_backend *backend, uint32_t block, uint32_t n_positions, void *bytes)
+static void read_block(const struct rn_fast *fast, uint32_t block, uint32_t n_positions, void *bytes)
 {
-    const struct rn_fast *fast = of(backend);
     uint8_t *to = bytes;
 
     RN_CHECK(block < fast->limits.n_blocks && n_positions <= fast->limits.block_tokens);
@@ -91,7 +92,6 @@ runnel_status rn_fast_read_block(struct rn_backend *backend, uint32_t block, uin
         clear_tails(to, fast, layer, n_positions);
         to += layer->value_block;
     }
-    return RUNNEL_OK;
 }
 
 /* A prefix that comes up is larger than the caches, and those who compute want them. */
@@ -103,9 +103,8 @@ static void put(const struct rn_fast *fast, uint8_t *to, const uint8_t *from, si
         memcpy(to, from, n);
 }
 
-runnel_status rn_fast_write_block(struct rn_backend *backend, uint32_t block, const void *bytes)
+static void write_block(const struct rn_fast *fast, uint32_t block, const void *bytes)
 {
-    const struct rn_fast *fast = of(backend);
     const uint8_t *from = bytes;
 
     RN_CHECK(block < fast->limits.n_blocks);
@@ -117,5 +116,31 @@ runnel_status rn_fast_write_block(struct rn_backend *backend, uint32_t block, co
         put(fast, layer->values + block * layer->value_block, from, layer->value_block);
         from += layer->value_block;
     }
-    return RUNNEL_OK;
+}
+
+/* The cache is the host's memory: whoever asks copies. */
+void rn_fast_copy_async(struct rn_backend *backend, struct rn_host_copies *copies)
+{
+    const struct rn_fast *fast = of(backend);
+
+    for (uint32_t i = 0; i < copies->n; i++) {
+        const struct rn_host_copy *copy = &copies->items[i];
+
+        if (copy->to_host)
+            read_block(fast, copy->block, copy->n_positions, copy->host);
+        else
+            write_block(fast, copy->block, copy->host);
+    }
+    copies->status = RUNNEL_OK;
+    copies->on_done(copies);
+}
+
+void *rn_fast_host_alloc(struct rn_backend *backend, size_t bytes)
+{
+    return rn_alloc_aligned(of(backend)->heap, bytes == 0 ? LINE : bytes, LINE);
+}
+
+void rn_fast_host_free(struct rn_backend *backend, void *memory)
+{
+    rn_free(of(backend)->heap, memory);
 }

@@ -294,8 +294,9 @@ static const struct rn_backend_ops reference_ops = {
     .free = free_reference,
     .block_bytes = rn_reference_block_bytes,
     .layout = rn_reference_layout,
-    .read_block = rn_reference_read_block,
-    .write_block = rn_reference_write_block,
+    .copy_async = rn_reference_copy_async,
+    .host_alloc = rn_reference_host_alloc,
+    .host_free = rn_reference_host_free,
 };
 
 struct rn_backend *rn_cpu_reference_new(struct rn_heap *heap, struct rn_team *team)

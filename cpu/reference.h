@@ -46,8 +46,9 @@ void rn_reference_copy_blocks(struct rn_reference *ref, const struct rn_step *st
 void rn_reference_move_rows(struct rn_reference *ref, const struct rn_step *step);
 size_t rn_reference_block_bytes(const struct rn_backend *backend);
 const char *rn_reference_layout(const struct rn_backend *backend);
-runnel_status rn_reference_read_block(struct rn_backend *backend, uint32_t block, uint32_t n_positions, void *bytes);
-runnel_status rn_reference_write_block(struct rn_backend *backend, uint32_t block, const void *bytes);
+void rn_reference_copy_async(struct rn_backend *backend, struct rn_host_copies *copies);
+void *rn_reference_host_alloc(struct rn_backend *backend, size_t bytes);
+void rn_reference_host_free(struct rn_backend *backend, void *memory);
 
 /* The rows of the step behind SELECT: before its ops. */
 void rn_reference_choose(struct rn_reference *ref, const struct rn_step *step);

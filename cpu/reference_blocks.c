@@ -75,9 +75,8 @@ void rn_reference_move_rows(struct rn_reference *ref, const struct rn_step *step
         }
 }
 
-runnel_status rn_reference_read_block(struct rn_backend *backend, uint32_t block, uint32_t n_positions, void *to)
+static void read_block(const struct rn_reference *ref, uint32_t block, uint32_t n_positions, void *to)
 {
-    const struct rn_reference *ref = of(backend);
     unsigned char *out = to;
     size_t bytes, kept;
 
@@ -89,12 +88,10 @@ runnel_status rn_reference_read_block(struct rn_backend *backend, uint32_t block
         kept = bytes / ref->limits.block_tokens * n_positions;
         memset(out + kept, 0, bytes - kept);
     }
-    return RUNNEL_OK;
 }
 
-runnel_status rn_reference_write_block(struct rn_backend *backend, uint32_t block, const void *from)
+static void write_block(const struct rn_reference *ref, uint32_t block, const void *from)
 {
-    const struct rn_reference *ref = of(backend);
     const unsigned char *in = from;
     size_t bytes;
 
@@ -104,5 +101,30 @@ runnel_status rn_reference_write_block(struct rn_backend *backend, uint32_t bloc
 
         memcpy(to, in, bytes);
     }
-    return RUNNEL_OK;
+}
+
+void rn_reference_copy_async(struct rn_backend *backend, struct rn_host_copies *copies)
+{
+    const struct rn_reference *ref = of(backend);
+
+    for (uint32_t i = 0; i < copies->n; i++) {
+        const struct rn_host_copy *copy = &copies->items[i];
+
+        if (copy->to_host)
+            read_block(ref, copy->block, copy->n_positions, copy->host);
+        else
+            write_block(ref, copy->block, copy->host);
+    }
+    copies->status = RUNNEL_OK;
+    copies->on_done(copies);
+}
+
+void *rn_reference_host_alloc(struct rn_backend *backend, size_t bytes)
+{
+    return rn_alloc(of(backend)->heap, bytes, 1);
+}
+
+void rn_reference_host_free(struct rn_backend *backend, void *memory)
+{
+    rn_free(of(backend)->heap, memory);
 }

@@ -109,6 +109,26 @@ struct rn_step {
     struct rn_step *next;                  /* the backend's, while in flight */
 };
 
+/* One block between a device and the host's memory. to_host: positions from n_positions on come as zeros, so that nothing
+ * of another sequence leaves with it; from the host: all of it. */
+struct rn_host_copy {
+    uint32_t block, n_positions;
+    bool to_host;
+    void *host; /* [block_bytes]; within what host_alloc gave, or copying may be slower */
+};
+
+/* A list of them. Owned by the caller before copy_async and after on_done, by the backend between. */
+struct rn_host_copies {
+    uint32_t n; /* >= 1 */
+    struct rn_host_copy *items;
+    runnel_status status; /* set before on_done: OK; DEVICE: what is in the host's memory, or the blocks, is worth
+                             nothing */
+    void (*on_done)(struct rn_host_copies *copies); /* called once, on any thread, also before copy_async returns; must
+                                                       not block */
+    void *user;                                     /* the caller's */
+    struct rn_host_copies *next;                    /* the backend's, while under way */
+};
+
 /* Fraction in [0, 1]; false cancels. */
 typedef bool (*rn_progress_fn)(void *user, float fraction);
 
@@ -138,17 +158,26 @@ struct rn_backend_ops {
     /* Blocks in the host's memory: what sessions are kept in, and colder tiers. One block is block_bytes bytes, the KV
      * of all layers, arranged as `layout` says: two backends with one layout, plan and limits understand each other's
      * bytes, and compute the same ones from the same tokens. The string is the backend's, in ASCII, the same as long
-     * as it lives. All four after prepare; NULL: this backend cannot. */
+     * as it lives. These and all below after prepare, and all there or all NULL: this backend cannot. */
     size_t (*block_bytes)(const struct rn_backend *backend);
     const char *(*layout)(const struct rn_backend *backend);
 
-    /* Copies at once; may block on the device. Any thread, several at a time, also while steps run, as long as no step
-     * writes into the block (read), or knows it (write). The submit of the step that wrote it or will read
-     * it is ordered by the caller's messages. read: positions from n_positions on come as zeros, so that nothing of
-     * another sequence leaves with it. DEVICE. */
-    runnel_status (*read_block)(struct rn_backend *backend, uint32_t block, uint32_t n_positions, void *bytes);
-    runnel_status (*write_block)(struct rn_backend *backend, uint32_t block, const void *bytes);
+    /* Copies the blocks of a list, in any order, each to or from memory of its own. Any thread, several lists at a time,
+     * also while steps run, as long as no step writes into a block (to the host), or knows it (from it). The submit of
+     * the step that wrote it or will read it is ordered by the caller's messages. Where the host's memory is the
+     * device's, the calling thread may do it, and on_done is called before this returns. */
+    void (*copy_async)(struct rn_backend *backend, struct rn_host_copies *copies);
+
+    /* Memory of the host from which and to which copies are fast. NULL on refusal. free: NULL is allowed. */
+    void *(*host_alloc)(struct rn_backend *backend, size_t bytes);
+    void (*host_free)(struct rn_backend *backend, void *memory);
 };
+
+/* The backend gives blocks out and takes them back. */
+static inline bool rn_backend_has_blocks(const struct rn_backend *backend)
+{
+    return backend->ops->copy_async != NULL;
+}
 
 /* The first row of the sequence of row r. */
 static inline uint32_t rn_step_first(const struct rn_step *step, uint32_t r)

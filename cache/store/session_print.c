@@ -96,7 +96,7 @@ struct rn_print rn_print_kv(const struct rn_plan *plan, const struct rn_backend 
     const struct rn_backend_ops *ops = backend->ops;
     XXH3_state_t state;
 
-    if (ops->read_block == NULL || ops->write_block == NULL)
+    if (!rn_backend_has_blocks(backend))
         return (struct rn_print){{0}};
     XXH3_128bits_reset(&state);
     add_view(&state, (struct rn_view){ops->layout(backend), strlen(ops->layout(backend))});

@@ -363,6 +363,87 @@ static void checks(void **state)
     tiered_end();
 }
 
+static bool hold_back(void *user, struct oracle *oracle, const struct rn_host_copies *copies)
+{
+    (void)oracle;
+    (void)copies;
+    return *(bool *)user;
+}
+
+static void end_copies(void)
+{
+    while (tiered.oracle->first_copies != NULL) {
+        oracle_copy(tiered.oracle);
+        tiered_settle();
+    }
+}
+
+/* A device that takes its time to copy blocks: who waits for them does, others go on, and moves that come meanwhile
+ * wait for the one at work. */
+static void slow_device(void **state)
+{
+    struct tiered_plan tiers = {.warm_bytes = 1 << 20};
+    int32_t tokens[2][TIERED_LONG];
+    struct capture captures[2];
+    bool hold = false;
+
+    (void)state;
+    tiered_begin(&tiers);
+    tiered.oracle->copying = hold_back;
+    tiered.oracle->user = &hold;
+    tiered_prompt(tokens[0], TIERED_LONG, 1, TIERED_LONG, 0);
+    tiered_prompt(tokens[1], TIERED_LONG, 0, 0, 99);
+    tiered_ask(tokens[0], TIERED_LONG, 0);
+    tiered_crowd_out(10, 5);
+    hold = true;
+    for (int i = 0; i < 2; i++) {
+        runnel_request request = tiered_request(&captures[i], tokens[i], TIERED_LONG, 4);
+
+        assert_int_equal(runnel_generate(tiered.model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+        tiered_settle();
+        assert_non_null(tiered.oracle->first_copies);
+        assert_null(tiered.oracle->first_copies->next); /* one list at a time */
+    }
+    tiered_run_out();
+    assert_int_equal(captures[0].last.type, 0);
+    tiered_assert_right(&captures[1], tokens[1], TIERED_LONG);
+    assert_true(tiered.model->mover.n_waiting > 0); /* what the other one pushes out */
+    while (tiered.oracle->first_copies != NULL || tiered.oracle->first != NULL) {
+        end_copies();
+        tiered_run_out();
+    }
+    assert_int_equal(tiered.model->mover.n_waiting, 0);
+    tiered_assert_right(&captures[0], tokens[0], TIERED_LONG);
+    assert_int_equal(captures[0].last.usage.warm_tokens, TIERED_LONG - TIERED_BLOCK);
+    assert_int_equal(tiered_metrics().cache_errors, 0);
+    hold = false;
+    capture_clear(&captures[0]);
+    capture_clear(&captures[1]);
+    tiered_end();
+}
+
+/* Blocks that the device does not take are computed; those that it does not give are not kept. */
+static void broken_copies(void **state)
+{
+    struct tiered_plan tiers = {.warm_bytes = 1 << 20};
+    int32_t tokens[TIERED_LONG];
+    runnel_usage usage;
+
+    (void)state;
+    tiered_begin(&tiers);
+    tiered_prompt(tokens, TIERED_LONG, 1, TIERED_LONG, 0);
+    tiered_ask(tokens, TIERED_LONG, 0);
+    tiered_crowd_out(10, 5);
+    tiered.oracle->copy_fails = true;
+    usage = tiered_ask(tokens, TIERED_LONG, 0);
+    assert_int_equal(usage.warm_tokens, 0);
+    assert_false(tiered.oracle->copy_fails);
+    assert_true(tiered_metrics().cache_errors > 0);
+    tiered_crowd_out(20, 5);
+    assert_int_equal(tiered_ask(tokens, TIERED_LONG, 0).warm_tokens, TIERED_LONG - TIERED_BLOCK);
+    tiered_end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,6 +455,8 @@ int main(void)
         cmocka_unit_test(storm),
         cmocka_unit_test(never_again),
         cmocka_unit_test(checks),
+        cmocka_unit_test(slow_device),
+        cmocka_unit_test(broken_copies),
         cmocka_unit_test_setup_teardown(real_model, tiered_make_folder, tiered_drop_folder),
     };
 

@@ -32,16 +32,11 @@ static uint64_t now_us(void *user)
     return ++tiered.time_us;
 }
 
-static runnel_status slow_write(struct rn_backend *backend, uint32_t block, const void *bytes)
+static void slow_copies(struct rn_backend *backend, struct rn_host_copies *copies)
 {
-    tiered.time_us += tiered.block_us;
-    return fast_ops->write_block(backend, block, bytes);
-}
-
-static runnel_status slow_read(struct rn_backend *backend, uint32_t block, uint32_t n, void *bytes)
-{
-    tiered.time_us += tiered.copy_us;
-    return fast_ops->read_block(backend, block, n, bytes);
+    for (uint32_t i = 0; i < copies->n; i++)
+        tiered.time_us += copies->items[i].to_host ? tiered.copy_us : tiered.block_us;
+    fast_ops->copy_async(backend, copies);
 }
 
 void tiered_begin(const struct tiered_plan *plan)
@@ -73,8 +68,7 @@ void tiered_begin(const struct tiered_plan *plan)
     manual_open(&manual, &tiered.engine, &tiered.model, &tiered.oracle);
     fast_ops = tiered.oracle->backend.ops;
     slow_ops = *fast_ops;
-    slow_ops.write_block = slow_write;
-    slow_ops.read_block = slow_read;
+    slow_ops.copy_async = slow_copies;
     tiered.oracle->backend.ops = &slow_ops;
 }
 

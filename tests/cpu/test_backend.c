@@ -355,6 +355,21 @@ static void run_tail(struct runner *r, const int32_t *tokens, uint32_t at, uint3
 
 /* A sequence forked in the middle of a block goes on with a copy: the same bits as with a block of its own from the
  * beginning, and the other one sees nothing of it. Then the same through the host's memory, in another backend. */
+static void on_copied(struct rn_host_copies *copies)
+{
+    sem_post(&((struct runner *)copies->user)->done);
+}
+
+static void copy_list(struct runner *r, struct rn_host_copy *items, uint32_t n)
+{
+    struct rn_host_copies copies = {
+        .n = n, .items = items, .status = RUNNEL_STATUS_MAX_, .on_done = on_copied, .user = r};
+
+    r->backend->ops->copy_async(r->backend, &copies);
+    sem_wait(&r->done);
+    assert_int_equal(copies.status, RUNNEL_OK);
+}
+
 static void check_blocks(const char *name, const struct rn_level *level, uint32_t threads, runnel_kv_type kv_type)
 {
     enum { CUT = BLOCK + 5, N = BLOCK + 11 };
@@ -364,6 +379,7 @@ static void check_blocks(const char *name, const struct rn_level *level, uint32_
     uint32_t n_vocab = model.plan->n_vocab, i;
     int32_t tokens[N], other[N];
     float *logits = rn_alloc(&heap, (size_t)n_vocab * 5, 4);
+    struct rn_host_copy items[6];
     struct runner runner, second;
     unsigned char *bytes, *again;
     size_t n_bytes, k;
@@ -386,22 +402,26 @@ static void check_blocks(const char *name, const struct rn_level *level, uint32_
     n_bytes = runner.backend->ops->block_bytes(runner.backend);
     assert_int_equal(n_bytes, rn_plan_kv_bytes(model.plan, kv_type) * BLOCK);
     assert_string_equal(runner.backend->ops->layout(runner.backend), second.backend->ops->layout(second.backend));
-    bytes = rn_alloc(&heap, n_bytes, 1);
-    again = rn_alloc(&heap, n_bytes, 1);
+    bytes = runner.backend->ops->host_alloc(runner.backend, 2 * n_bytes);
+    again = second.backend->ops->host_alloc(second.backend, 2 * n_bytes);
+    assert_true(bytes != NULL && again != NULL);
     for (i = 0; i < 2; i++) {
-        assert_int_equal(runner.backend->ops->read_block(runner.backend, own[i], i == 0 ? BLOCK : CUT - BLOCK, bytes),
-                         RUNNEL_OK);
-        assert_int_equal(second.backend->ops->write_block(second.backend, alone[i], bytes), RUNNEL_OK);
-        assert_int_equal(second.backend->ops->read_block(second.backend, alone[i], BLOCK, again), RUNNEL_OK);
-        assert_memory_equal(bytes, again, n_bytes); /* what is not wanted was zeros, and came back as such */
+        items[i] = (struct rn_host_copy){own[i], i == 0 ? BLOCK : CUT - BLOCK, true, bytes + i * n_bytes};
+        items[2 + i] = (struct rn_host_copy){alone[i], 0, false, bytes + i * n_bytes};
+        items[4 + i] = (struct rn_host_copy){alone[i], BLOCK, true, again + i * n_bytes};
     }
+    copy_list(&runner, items, 2);
+    copy_list(&second, items + 2, 2);
+    copy_list(&second, items + 4, 2);
+    assert_memory_equal(bytes, again, 2 * n_bytes); /* what is not wanted was zeros, and came back as such */
     run_tail(&second, tokens, CUT, N, alone, NULL, 0, logits + 4 * n_vocab);
     assert_memory_equal(logits + n_vocab, logits + 4 * n_vocab, n_vocab * 4);
-    assert_int_equal(runner.backend->ops->read_block(runner.backend, own[1], 0, bytes), RUNNEL_OK);
+    items[0] = (struct rn_host_copy){own[1], 0, true, bytes};
+    copy_list(&runner, items, 1);
     for (k = 0; k < n_bytes; k++)
         assert_int_equal(bytes[k], 0);
-    rn_free(&heap, bytes);
-    rn_free(&heap, again);
+    runner.backend->ops->host_free(runner.backend, bytes);
+    second.backend->ops->host_free(second.backend, again);
     close_runner(&second);
     close_runner(&runner);
     rn_free(&heap, logits);

@@ -54,6 +54,9 @@ void manual_open(const struct manual_plan *plan, runnel_engine **engine, runnel_
 void manual_close(runnel_engine *engine, struct oracle *oracle)
 {
     oracle->submitted = manual_complete_at_once;
+    oracle->copying = NULL;
+    while (oracle->first_copies != NULL)
+        oracle_copy(oracle);
     while (oracle->first != NULL)
         oracle_complete(oracle, ORACLE_FAULT_NONE);
     runnel_engine_free(engine);

@@ -235,8 +235,8 @@ static void free_backend(struct rn_backend *backend)
 
     if (oracle->freed)
         breach(oracle, "the backend was freed twice");
-    if (oracle->first != NULL)
-        breach(oracle, "the backend was freed with a step in flight");
+    if (oracle->first != NULL || oracle->first_copies != NULL)
+        breach(oracle, "the backend was freed with a step in flight, or a copy");
     oracle->freed = true;
 }
 
@@ -257,27 +257,68 @@ static const char *layout(const struct rn_backend *backend)
     return ((const struct oracle *)backend)->layout;
 }
 
-static runnel_status read_block(struct rn_backend *backend, uint32_t block, uint32_t n_positions, void *bytes)
+static void copy_block(struct oracle *oracle, const struct rn_host_copy *copy)
 {
-    const struct oracle *oracle = (const struct oracle *)backend;
+    size_t bytes = block_bytes(&oracle->backend);
 
-    memset(bytes, 0, block_bytes(backend));
-    if (block < oracle->limits.n_blocks && n_positions <= oracle->limits.block_tokens && n_positions > 0)
-        memcpy(bytes, block_at(oracle, block), n_positions * sizeof(uint64_t));
-    else
-        breach((struct oracle *)backend, "a block is read that is not there");
-    return RUNNEL_OK;
+    if (copy->block >= oracle->limits.n_blocks || copy->n_positions > oracle->limits.block_tokens ||
+        (copy->to_host && copy->n_positions == 0)) {
+        breach(oracle, "a block is copied that is not there");
+    } else if (copy->to_host) {
+        memset(copy->host, 0, bytes);
+        memcpy(copy->host, block_at(oracle, copy->block), copy->n_positions * sizeof(uint64_t));
+    } else {
+        memcpy(block_at(oracle, copy->block), copy->host, bytes);
+    }
 }
 
-static runnel_status write_block(struct rn_backend *backend, uint32_t block, const void *bytes)
+static void run_list(struct oracle *oracle, struct rn_host_copies *copies)
+{
+    copies->status = oracle->copy_fails ? RUNNEL_DEVICE : RUNNEL_OK;
+    for (uint32_t i = 0; i < copies->n && !oracle->copy_fails; i++)
+        copy_block(oracle, &copies->items[i]);
+    oracle->copy_fails = false;
+    oracle->n_host_copies += copies->n;
+    copies->on_done(copies);
+}
+
+void oracle_copy(struct oracle *oracle)
+{
+    struct rn_host_copies *copies = oracle->first_copies;
+
+    oracle->first_copies = copies->next;
+    run_list(oracle, copies);
+}
+
+static void copy_async(struct rn_backend *backend, struct rn_host_copies *copies)
 {
     struct oracle *oracle = (struct oracle *)backend;
 
-    if (block < oracle->limits.n_blocks)
-        memcpy(block_at(oracle, block), bytes, block_bytes(backend));
+    if (oracle->freed || copies->n == 0)
+        breach(oracle, "an empty list of copies, or one for a freed backend");
+    if (oracle->copying == NULL || !oracle->copying(oracle->user, oracle, copies)) {
+        run_list(oracle, copies);
+        return;
+    }
+    copies->next = NULL;
+    if (oracle->first_copies != NULL)
+        oracle->last_copies->next = copies;
     else
-        breach(oracle, "a block is written that is not there");
-    return RUNNEL_OK;
+        oracle->first_copies = copies;
+    oracle->last_copies = copies;
+}
+
+static void *host_alloc(struct rn_backend *backend, size_t bytes)
+{
+    (void)backend;
+    return malloc(bytes);
+}
+
+static void host_free(struct rn_backend *backend, void *memory)
+{
+    if (((struct oracle *)backend)->freed)
+        breach((struct oracle *)backend, "memory is given back to a freed backend");
+    free(memory);
 }
 
 static void run_copies(struct oracle *oracle, const struct rn_step *step, enum oracle_fault fault)
@@ -306,8 +347,9 @@ static const struct rn_backend_ops oracle_ops = {
     .free = free_backend,
     .block_bytes = block_bytes,
     .layout = layout,
-    .read_block = read_block,
-    .write_block = write_block,
+    .copy_async = copy_async,
+    .host_alloc = host_alloc,
+    .host_free = host_free,
 };
 
 /* Entry i of a table: a position's of seq->blocks, a chunk's of seq->means. */

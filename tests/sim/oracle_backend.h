@@ -70,7 +70,13 @@ struct oracle {
     uint64_t due_us;              /* the oldest may be completed from then on; the simulation's */
     void (*submitted)(void *user, struct oracle *oracle); /* told of each step; may complete it at once */
     void *user;
-    uint64_t n_steps, n_copies, n_drawn_steps;
+    struct rn_host_copies *first_copies, *last_copies; /* under way, oldest first */
+    bool (*copying)(void *user, struct oracle *oracle,
+                    const struct rn_host_copies *copies); /* asked of each list: it is
+                                                       kept until oracle_copy; false, or NULL: it is done at once */
+    uint64_t copy_due_us;                                 /* as due_us, of the oldest list */
+    bool copy_fails;                                      /* the next list fails */
+    uint64_t n_steps, n_copies, n_drawn_steps, n_host_copies;
     uint32_t n_flying;      /* steps in flight: at most ORACLE_RING */
     struct rn_drawn *drawn; /* [max_outs]: what the last step has drawn ... */
     uint32_t n_drawn;       /* ... and for how many rows */
@@ -88,6 +94,9 @@ void oracle_free(struct oracle *oracle);
 /* Runs the oldest step and hands it back. DEVICE: fails it, its KV rows become rubbish; NAN: the logits of
  * its last wanted row are not numbers. */
 void oracle_complete(struct oracle *oracle, enum oracle_fault fault);
+
+/* Copies the oldest list that is under way, and hands it back. */
+void oracle_copy(struct oracle *oracle);
 
 /* Overwrites the block's KV: what is free must not be read. */
 void oracle_poison_block(struct oracle *oracle, uint32_t block);

@@ -341,6 +341,21 @@ static void submitted(void *user, struct oracle *oracle)
         oracle_complete(oracle, ORACLE_FAULT_NONE);
 }
 
+/* What the mover copies takes its time; the worker waits for what it copies, and runs inside the call that posts. */
+static bool copying(void *user, struct oracle *oracle, const struct rn_host_copies *copies)
+{
+    struct sim *sim = user;
+    const struct sim_model *model = NULL;
+
+    for (uint32_t i = 0; i < SIM_MODELS; i++)
+        if (sim->models[i].oracle == oracle)
+            model = &sim->models[i];
+    if (sim->step_at_once || model == NULL || model->handle == NULL || copies->user != &model->handle->mover)
+        return false;
+    oracle->copy_due_us = sim->now_us + sim_pick(sim, sim->plan.most_latency_us);
+    return true;
+}
+
 bool sim_new_model(struct sim *sim, uint32_t index)
 {
     struct sim_model *model = &sim->models[index];
@@ -364,6 +379,7 @@ bool sim_new_model(struct sim *sim, uint32_t index)
         return false;
     }
     model->oracle->submitted = submitted;
+    model->oracle->copying = copying;
     model->oracle->user = sim;
     parts.backend = &model->oracle->backend;
     model->liar = (struct liar_plan){.alphabet = sim->plan.alphabet,
@@ -430,6 +446,8 @@ void sim_free_engine(struct sim *sim)
     sim->faults_armed = false;
     sim->step_at_once = true;
     for (uint32_t i = 0; i < SIM_MODELS; i++) {
+        while (sim->models[i].oracle != NULL && sim->models[i].oracle->first_copies != NULL)
+            oracle_copy(sim->models[i].oracle);
         while (sim->models[i].oracle != NULL && sim->models[i].oracle->first != NULL)
             oracle_complete(sim->models[i].oracle, ORACLE_FAULT_NONE);
         while (sim->models[i].drafter != NULL && sim->models[i].drafter->first != NULL)
@@ -526,6 +544,12 @@ static bool complete_step(struct sim *sim, enum oracle_fault fault)
         struct sim_model *model = &sim->models[which / 2];
         struct oracle *oracle = which % 2 == 0 ? model->oracle : model->drafter;
 
+        if (oracle != NULL && oracle->first_copies != NULL && oracle->copy_due_us <= sim->now_us) {
+            sim_tell(sim, "backend %u: %u blocks are copied", which / 2, oracle->first_copies->n);
+            oracle->copy_fails = fault == ORACLE_FAULT_DEVICE;
+            oracle_copy(oracle);
+            return true;
+        }
         if (oracle != NULL && oracle->first != NULL && oracle->due_us <= sim->now_us) {
             sim_tell(sim, "%s %u: a step of %u rows is done, fault %d", which % 2 == 0 ? "backend" : "drafter",
                      which / 2, oracle->first->n_rows, (int)fault);
@@ -540,7 +564,8 @@ static bool complete_step(struct sim *sim, enum oracle_fault fault)
 static bool in_flight(const struct sim *sim)
 {
     for (uint32_t i = 0; i < SIM_MODELS; i++)
-        if ((sim->models[i].oracle != NULL && sim->models[i].oracle->first != NULL) ||
+        if ((sim->models[i].oracle != NULL &&
+             (sim->models[i].oracle->first != NULL || sim->models[i].oracle->first_copies != NULL)) ||
             (sim->models[i].drafter != NULL && sim->models[i].drafter->first != NULL))
             return true;
     return false;
