@@ -417,7 +417,7 @@ static bool begin_copies(struct rn_mover *mover, struct rn_move *move, struct rn
     for (uint32_t i = 0; i < move->n; i++)
         if (down ? move->items[i].block != RN_MOVE_NO_BLOCK : move->items[i].from != RN_TIERS)
             mover->copies[n++] = (struct rn_host_copy){move->items[i].block, mover->context->limits->block_tokens, down,
-                                                       bytes_of(mover, i)};
+                                                       bytes_of(mover, i), false};
     mover->copying = (struct rn_host_copies){.n = n, .items = mover->copies, .on_done = on_copies_done, .user = mover};
     if (n == 0)
         return false;

@@ -70,7 +70,7 @@ static runnel_status copy_block(struct rn_session_job *job, uint32_t block, uint
                                 void *bytes)
 {
     struct rn_backend *backend = job->request->context->backend;
-    struct rn_host_copy copy = {block, n_positions, to_host, bytes};
+    struct rn_host_copy copy = {block, n_positions, to_host, bytes, false};
     struct rn_host_copies copies = {.n = 1, .items = &copy, .on_done = on_copied, .user = &job->copied};
     uint32_t ticket = rn_wake_ticket(&job->copied);
 

@@ -67,7 +67,9 @@ static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
     uint32_t phase;
 
     rn_fast_begin(fast, worker, n_workers);
-    if (fast->step->n_copies > 0) /* what was copied is read, and written over, by others */
+    rn_fast_copy_states(fast, worker, n_workers);
+    if (fast->step->n_copies + fast->step->n_state_copies >
+        0) /* what was copied is read, and written over, by others */
         rn_team_barrier(fast->team, worker);
     if (fast->step->n_moves > 0) {
         rn_fast_move_rows(fast, worker, n_workers);
@@ -188,6 +190,9 @@ static bool take_layers(struct rn_fast *fast)
         layer->keys = take_bytes(fast, n_blocks, layer->key_block, &ok);
         layer->values = take_bytes(fast, n_blocks, layer->value_block, &ok);
     }
+    fast->state_stride = (plan->state_bytes + LINE - 1) / LINE * LINE;
+    if (ok && fast->state_stride > 0)
+        fast->states = take_bytes(fast, fast->limits.n_states, fast->state_stride, &ok);
     return ok;
 }
 
@@ -317,6 +322,8 @@ static runnel_status check_plan(const struct rn_plan *plan, const struct rn_back
 
     if (!rn_kv_known(limits->kv_type))
         return rn_error_set(error, RUNNEL_INVALID, "limits: KV type %d is not known", (int)limits->kv_type);
+    if (plan->state_bytes > 0 && limits->n_states == 0)
+        return rn_error_set(error, RUNNEL_INVALID, "limits: no slots for the recurrent states of the plan");
     if (limits->mean_window % RN_CHUNK != 0)
         return rn_error_set(error, RUNNEL_INVALID, "limits: a mean window of %u positions is no whole chunk",
                             limits->mean_window);
@@ -407,6 +414,7 @@ static void free_backend(struct rn_backend *backend)
     rn_free(fast->heap, fast->selected_rows);
     rn_free(fast->heap, fast->features_of);
     rn_free(fast->heap, fast->drawn);
+    rn_free(fast->heap, fast->states);
     rn_free(fast->heap, fast->own_logits);
     rn_free(fast->heap, (void *)fast->pieces);
     rn_program_fini(&fast->program);
@@ -422,6 +430,7 @@ struct rn_backend *rn_cpu_backend_new_level(struct rn_heap *heap, struct rn_team
         .free = free_backend,
         .block_bytes = rn_fast_block_bytes,
         .layout = rn_fast_layout,
+        .state_bytes = rn_fast_state_bytes,
         .copy_async = rn_fast_copy_async,
         .host_alloc = rn_fast_host_alloc,
         .host_free = rn_fast_host_free,

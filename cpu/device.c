@@ -21,7 +21,8 @@ struct cpu_device {
 
 struct rn_device_caps rn_cpu_caps(const struct rn_team *team)
 {
-    struct rn_device_caps caps = {.can = RN_CAN_TREES | RN_CAN_MEANS | RN_CAN_FEATURES | RN_CAN_INPUTS | RN_CAN_DRAW,
+    struct rn_device_caps caps = {.can = RN_CAN_TREES | RN_CAN_MEANS | RN_CAN_FEATURES | RN_CAN_INPUTS | RN_CAN_DRAW |
+                                         RN_CAN_STATE,
                                   .max_rows = MAX_ROWS,
                                   .max_outs = MAX_ROWS,
                                   .good_outs = GOOD_OUTS,

@@ -50,17 +50,19 @@ struct rn_fast {
     uint32_t block_shift;
 
     struct rn_program program;
-    float **slots;                   /* [n_slots][max_rows or max_outs][width]; NULL for the logits: the step's */
-    void *inputs[RN_INPUT_KINDS];    /* quantised rows */
-    float *own_logits;               /* [max_outs][n_vocab]: of steps that have no place for them; NULL: limits.draws is
+    float **slots;                /* [n_slots][max_rows or max_outs][width]; NULL for the logits: the step's */
+    void *inputs[RN_INPUT_KINDS]; /* quantised rows */
+    float *own_logits;            /* [max_outs][n_vocab]: of steps that have no place for them; NULL: limits.draws is
                                         false */
-    float *logits;                   /* of the current step: its own place or that */
-    struct rn_drawn *drawn;          /* [max_outs]: what the last step has drawn ... */
-    uint32_t n_drawn;                /* ... and for how many rows. Of whoever holds the job */
-    _Atomic uint32_t next_draw;      /* of the current step: the next wanted row to draw for */
-    float **vectors;                 /* [n_weights]: norm weights and biases as floats, NULL for matrices */
-    struct rn_fast_layer *layers;    /* [n_kv_layers] */
-    char layout[32];                 /* how a block's bytes are arranged, and who computed them */
+    float *logits;                /* of the current step: its own place or that */
+    struct rn_drawn *drawn;       /* [max_outs]: what the last step has drawn ... */
+    uint32_t n_drawn;             /* ... and for how many rows. Of whoever holds the job */
+    _Atomic uint32_t next_draw;   /* of the current step: the next wanted row to draw for */
+    float **vectors;              /* [n_weights]: norm weights and biases as floats, NULL for matrices */
+    struct rn_fast_layer *layers; /* [n_kv_layers] */
+    char layout[32];              /* how a block's bytes are arranged, and who computed them */
+    uint8_t *states;              /* [n_states][state_stride]: recurrent states; NULL: the plan has none */
+    size_t state_stride;
     float **angles;                  /* [n_ropes][max_rows][dims]: cosines, then sines of a row's position */
     struct rn_fast_scratch *scratch; /* [threads] */
     uint32_t least_kv_heads;         /* over the layers */
@@ -132,6 +134,8 @@ void rn_fast_draws_done(struct rn_fast *fast);
  * step's copies. The others are the backend's. */
 void rn_fast_describe(struct rn_fast *fast);
 void rn_fast_copy_blocks(struct rn_fast *fast, uint32_t worker, uint32_t n_workers);
+void rn_fast_copy_states(struct rn_fast *fast, uint32_t worker, uint32_t n_workers);
+size_t rn_fast_state_bytes(const struct rn_backend *backend);
 size_t rn_fast_block_bytes(const struct rn_backend *backend);
 const char *rn_fast_layout(const struct rn_backend *backend);
 void rn_fast_copy_async(struct rn_backend *backend, struct rn_host_copies *copies);

@@ -55,6 +55,41 @@ void rn_fast_copy_blocks(struct rn_fast *fast, uint32_t worker, uint32_t n_worke
         copy_layer(&fast->layers[i % n_layers], &fast->step->copies[i / n_layers]);
 }
 
+/* ---- Recurrent states ---- */
+
+static uint8_t *state_at(const struct rn_fast *fast, uint32_t slot)
+{
+    RN_CHECK(slot < fast->limits.n_states);
+    return fast->states + slot * fast->state_stride;
+}
+
+size_t rn_fast_state_bytes(const struct rn_backend *backend)
+{
+    return of(backend)->plan->state_bytes;
+}
+
+void rn_fast_copy_states(struct rn_fast *fast, uint32_t worker, uint32_t n_workers)
+{
+    size_t bytes = fast->plan->state_bytes;
+
+    for (uint32_t i = worker; i < fast->step->n_state_copies; i += n_workers) {
+        const struct rn_step_state_copy *copy = &fast->step->state_copies[i];
+
+        if (copy->from == RN_NO_STATE)
+            memset(state_at(fast, copy->to), 0, bytes);
+        else
+            memcpy(state_at(fast, copy->to), state_at(fast, copy->from), bytes);
+    }
+}
+
+static void copy_state(const struct rn_fast *fast, const struct rn_host_copy *copy)
+{
+    if (copy->to_host)
+        memcpy(copy->host, state_at(fast, copy->block), fast->plan->state_bytes);
+    else
+        memcpy(state_at(fast, copy->block), copy->host, fast->plan->state_bytes);
+}
+
 /* ---- The host's memory ---- */
 
 /* Keys lie in rows of block_tokens units, one per position: in each those from n_positions on become zeros. */
@@ -126,7 +161,9 @@ void rn_fast_copy_async(struct rn_backend *backend, struct rn_host_copies *copie
     for (uint32_t i = 0; i < copies->n; i++) {
         const struct rn_host_copy *copy = &copies->items[i];
 
-        if (copy->to_host)
+        if (copy->is_state)
+            copy_state(fast, copy);
+        else if (copy->to_host)
             read_block(fast, copy->block, copy->n_positions, copy->host);
         else
             write_block(fast, copy->block, copy->host);

@@ -51,6 +51,7 @@ static void release(struct rn_reference *ref)
     rn_free(ref->heap, ref->query);
     rn_free(ref->heap, ref->head);
     rn_free(ref->heap, ref->drawn);
+    rn_free(ref->heap, ref->states);
     ref->slots = NULL;
     ref->selected = NULL;
     ref->k = ref->v = NULL;
@@ -58,6 +59,7 @@ static void release(struct rn_reference *ref)
     ref->scores = ref->sums = ref->query = NULL;
     ref->head = NULL;
     ref->drawn = NULL;
+    ref->states = NULL;
     ref->plan = NULL;
 }
 
@@ -106,7 +108,10 @@ static bool take_caches(struct rn_reference *ref)
         if (ref->k[i] == NULL || ref->v[i] == NULL)
             return false;
     }
-    return true;
+    if (plan->state_bytes == 0)
+        return true;
+    ref->states = rn_alloc(ref->heap, ref->limits.n_states, plan->state_bytes);
+    return ref->states != NULL;
 }
 
 static bool take_scratch(struct rn_reference *ref)
@@ -168,6 +173,8 @@ static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *p
         return rn_error_set(
             error, RUNNEL_INVALID,
             "the limits of the backend hold a zero, a bad block size, an unknown KV type or half a chunk");
+    if (plan->state_bytes > 0 && limits->n_states == 0)
+        return rn_error_set(error, RUNNEL_INVALID, "limits: no slots for the recurrent states of the plan");
     status = rn_limits_check(limits, &ref->caps, error);
     if (status == RUNNEL_OK)
         status = check_ops(plan, error);
@@ -219,6 +226,7 @@ static void compute(struct rn_reference *ref, struct rn_step *step)
     RN_ASSERT(rn_step_check(step, plan, &ref->limits));
     rn_reference_copy_blocks(ref, step);
     rn_reference_move_rows(ref, step);
+    rn_reference_copy_states(ref, step);
     rn_reference_choose(ref, step);
     for (i = 0; i < plan->n_ops; i++)
         rn_reference_op(ref, &plan->ops[i], step);
@@ -294,6 +302,7 @@ static const struct rn_backend_ops reference_ops = {
     .free = free_reference,
     .block_bytes = rn_reference_block_bytes,
     .layout = rn_reference_layout,
+    .state_bytes = rn_reference_state_bytes,
     .copy_async = rn_reference_copy_async,
     .host_alloc = rn_reference_host_alloc,
     .host_free = rn_reference_host_free,

@@ -20,6 +20,7 @@ struct rn_reference {
     void **slots;           /* [plan->n_slots]: float or int32_t [rows, width] */
     unsigned char **k, **v; /* [plan->n_kv_layers]: [n_blocks * block_tokens, kv_heads] rows
                                of limits.kv_type (model/kv.h) */
+    unsigned char *states;  /* [limits.n_states][plan->state_bytes]; NULL: the plan has none */
     uint32_t *selected;     /* [max_rows]: the rows of the step behind SELECT ... */
     uint32_t n_selected;    /* ... and how many */
     struct rn_drawn *drawn; /* [max_outs]: what the last step has drawn ... */
@@ -44,6 +45,8 @@ struct rn_reference {
  * the backend's. */
 void rn_reference_copy_blocks(struct rn_reference *ref, const struct rn_step *step);
 void rn_reference_move_rows(struct rn_reference *ref, const struct rn_step *step);
+void rn_reference_copy_states(struct rn_reference *ref, const struct rn_step *step);
+size_t rn_reference_state_bytes(const struct rn_backend *backend);
 size_t rn_reference_block_bytes(const struct rn_backend *backend);
 const char *rn_reference_layout(const struct rn_backend *backend);
 void rn_reference_copy_async(struct rn_backend *backend, struct rn_host_copies *copies);

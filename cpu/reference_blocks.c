@@ -75,6 +75,37 @@ void rn_reference_move_rows(struct rn_reference *ref, const struct rn_step *step
         }
 }
 
+static unsigned char *state_at(const struct rn_reference *ref, uint32_t slot)
+{
+    RN_CHECK(slot < ref->limits.n_states);
+    return ref->states + slot * ref->plan->state_bytes;
+}
+
+size_t rn_reference_state_bytes(const struct rn_backend *backend)
+{
+    return of(backend)->plan->state_bytes;
+}
+
+void rn_reference_copy_states(struct rn_reference *ref, const struct rn_step *step)
+{
+    for (uint32_t i = 0; i < step->n_state_copies; i++) {
+        const struct rn_step_state_copy *copy = &step->state_copies[i];
+
+        if (copy->from == RN_NO_STATE)
+            memset(state_at(ref, copy->to), 0, ref->plan->state_bytes);
+        else
+            memcpy(state_at(ref, copy->to), state_at(ref, copy->from), ref->plan->state_bytes);
+    }
+}
+
+static void copy_state(const struct rn_reference *ref, const struct rn_host_copy *copy)
+{
+    if (copy->to_host)
+        memcpy(copy->host, state_at(ref, copy->block), ref->plan->state_bytes);
+    else
+        memcpy(state_at(ref, copy->block), copy->host, ref->plan->state_bytes);
+}
+
 static void read_block(const struct rn_reference *ref, uint32_t block, uint32_t n_positions, void *to)
 {
     unsigned char *out = to;
@@ -110,7 +141,9 @@ void rn_reference_copy_async(struct rn_backend *backend, struct rn_host_copies *
     for (uint32_t i = 0; i < copies->n; i++) {
         const struct rn_host_copy *copy = &copies->items[i];
 
-        if (copy->to_host)
+        if (copy->is_state)
+            copy_state(ref, copy);
+        else if (copy->to_host)
             read_block(ref, copy->block, copy->n_positions, copy->host);
         else
             write_block(ref, copy->block, copy->host);

@@ -34,6 +34,7 @@ struct rn_backend_limits {
     uint32_t tree_depth;  /* a row of a tree stands at most so many positions behind its sequence's first row; 0:
                              steps have no trees */
     bool draws;           /* steps draw: the device has room for their logits, and rn_step.logits may be NULL */
+    uint32_t n_states;    /* slots for recurrent states of plans that have one (rn_plan.state_bytes); 0: none */
 };
 
 /* Rows of one sequence stand together, at ascending consecutive positions; or, with rn_step.parents, as a tree of
@@ -73,6 +74,14 @@ struct rn_step_copy {
     uint32_t from, to;
 };
 
+/* The recurrent state in slot `from` is in slot `to`, too, before any of the step's rows is computed; from RN_NO_STATE:
+ * zeros are, which is what a sequence begins with. A state moves by a copy of which the source is not used again. Within
+ * one step no slot is copied to twice, and no `from` is a `to`. */
+#define RN_NO_STATE UINT32_MAX
+struct rn_step_state_copy {
+    uint32_t from, to;
+};
+
 /* What is stored at the place of position `from` of a sequence is at that of `to`, too, before any of the step's rows
  * is computed, and behind its copies. to < from; in their order, none from where an earlier one of the step went to. */
 struct rn_step_move {
@@ -83,7 +92,12 @@ struct rn_step_move {
 /* One forward pass. Owned by the submitter before submit and after on_done, by the backend between. */
 struct rn_step {
     uint32_t n_rows, n_seqs, n_outs, n_copies, n_features, n_moves;
-    struct rn_step_copy *copies;    /* [n_copies] */
+    struct rn_step_copy *copies; /* [n_copies] */
+    uint32_t n_state_copies;
+    struct rn_step_state_copy *state_copies; /* [n_state_copies] */
+    const uint32_t *states;         /* [n_seqs]: with limits.n_states, the slot of each sequence, none twice. It holds
+                                     the state behind the position before the sequence's first row, and then the one
+                                     behind its last: who may have to go back keeps a copy. Such steps have no trees */
     struct rn_step_move *moves;     /* [n_moves] */
     const int32_t *parents;         /* [n_rows]: a row, -1 for the first one of a sequence; NULL: each row's is the one
                                      before it, and places are positions */
@@ -109,12 +123,13 @@ struct rn_step {
     struct rn_step *next;                  /* the backend's, while in flight */
 };
 
-/* One block between a device and the host's memory. to_host: positions from n_positions on come as zeros, so that nothing
- * of another sequence leaves with it; from the host: all of it. */
+/* One block, or one recurrent state, between a device and the host's memory. A block to the host: positions from
+ * n_positions on come as zeros, so that nothing of another sequence leaves with it; from the host: all of it. */
 struct rn_host_copy {
-    uint32_t block, n_positions;
+    uint32_t block, n_positions; /* of a state: its slot, and nothing */
     bool to_host;
-    void *host; /* [block_bytes]; within what host_alloc gave, or copying may be slower */
+    void *host; /* [block_bytes or state_bytes]; within what host_alloc gave, or copying may be slower */
+    bool is_state;
 };
 
 /* A list of them. Owned by the caller before copy_async and after on_done, by the backend between. */
@@ -161,6 +176,9 @@ struct rn_backend_ops {
      * as it lives. These and all below after prepare, and all there or all NULL: this backend cannot. */
     size_t (*block_bytes)(const struct rn_backend *backend);
     const char *(*layout)(const struct rn_backend *backend);
+
+    /* Bytes of one recurrent state, likewise; 0: the plan has none. */
+    size_t (*state_bytes)(const struct rn_backend *backend);
 
     /* Copies the blocks of a list, in any order, each to or from memory of its own. Any thread, several lists at a time,
      * also while steps run, as long as no step writes into a block (to the host), or knows it (from it). The submit of

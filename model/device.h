@@ -22,6 +22,7 @@ enum rn_device_can {
     RN_CAN_FEATURES = 1 << 2,    /* rn_step.features, of plans that have TAPs */
     RN_CAN_INPUTS = 1 << 3,      /* rn_step.inputs, of plans that have INPUT */
     RN_CAN_DRAW = 1 << 4,        /* rn_step.draws and rn_step.drawn (draw.h) */
+    RN_CAN_STATE = 1 << 6,       /* rn_backend_limits.n_states */
     RN_CAN_DRAW_ITSELF = 1 << 5, /* and that without a drawer */
 };
 

@@ -117,6 +117,7 @@ struct rn_plan {
     uint32_t pooling;        /* key pooling_type: 0 none, 1 mean, 2 first, 3 last, 4 rank; 0 where there is no
                                 key */
     uint64_t parameters, weight_bytes;
+    uint64_t state_bytes; /* that a sequence has beside its KV: its recurrent state, over all layers; 0: none */
 };
 
 /* Builds the plan. context_tokens: what will be run; 0: the trained context, at most 8192. More than

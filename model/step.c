@@ -13,6 +13,8 @@ runnel_status rn_limits_check(const struct rn_backend_limits *limits, const stru
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "the device has no means of chunks");
     if (limits->tree_depth > 0 && !rn_device_can(caps, RN_CAN_TREES))
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "the device has no trees of candidates");
+    if (limits->n_states > 0 && !rn_device_can(caps, RN_CAN_STATE))
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "the device has no recurrent states");
     if (limits->draws && !rn_device_can(caps, RN_CAN_DRAW))
         return rn_error_set(error, RUNNEL_UNSUPPORTED, "the device does not draw");
     return RUNNEL_OK;
@@ -213,6 +215,34 @@ static bool features_ok(const struct rn_step *step, const struct rn_plan *plan)
     return true;
 }
 
+/* Slots are there, each in one hand. */
+static bool states_ok(const struct rn_step *step, const struct rn_backend_limits *limits)
+{
+    uint32_t i, k;
+
+    if (limits->n_states == 0)
+        return step->states == NULL && step->n_state_copies == 0;
+    if (step->states == NULL || step->parents != NULL || (step->n_state_copies > 0 && step->state_copies == NULL))
+        return false;
+    for (i = 0; i < step->n_seqs; i++) {
+        if (step->states[i] >= limits->n_states)
+            return false;
+        for (k = 0; k < i; k++)
+            if (step->states[k] == step->states[i])
+                return false;
+    }
+    for (i = 0; i < step->n_state_copies; i++) {
+        const struct rn_step_state_copy *copy = &step->state_copies[i];
+
+        if (copy->to >= limits->n_states || (copy->from >= limits->n_states && copy->from != RN_NO_STATE))
+            return false;
+        for (k = 0; k < step->n_state_copies; k++)
+            if (step->state_copies[k].from == copy->to || (k != i && step->state_copies[k].to == copy->to))
+                return false;
+    }
+    return true;
+}
+
 /* Somebody can draw, there is room for the logits, and what a row waits for can be there. */
 static bool draws_ok(const struct rn_step *step, const struct rn_backend_limits *limits)
 {
@@ -250,5 +280,5 @@ bool rn_step_check(const struct rn_step *step, const struct rn_plan *plan, const
     if (plan->inputs_width > 0 && step->inputs == NULL)
         return false;
     return outs == step->n_outs && whole_ok(step, plan, limits) && tree_ok(step, limits) && moves_ok(step, limits) &&
-           copies_ok(step, limits) && features_ok(step, plan);
+           copies_ok(step, limits) && states_ok(step, limits) && features_ok(step, plan);
 }

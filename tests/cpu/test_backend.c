@@ -34,7 +34,7 @@ static struct rn_heap heap;
 static void open_with(struct runner *r, const struct rn_plan *plan, const struct rn_level *level, uint32_t threads,
                       runnel_kv_type kv_type)
 {
-    const struct rn_backend_limits limits = {MAX_ROWS, 4, MAX_ROWS, N_BLOCKS, BLOCK, CONTEXT, kv_type, 0, 0, false};
+    const struct rn_backend_limits limits = {MAX_ROWS, 4, MAX_ROWS, N_BLOCKS, BLOCK, CONTEXT, kv_type, 0, 0, false, 0};
 
     open_runner(r, &heap, plan, level, threads, &limits);
 }
@@ -267,7 +267,7 @@ static void test_pool(void **state)
 {
     static const char *const names[] = {"models/runnel-tiny-F16.gguf", "models/stories260K.gguf"};
     struct rn_team *team = rn_team_new(&heap, 1);
-    struct rn_backend_limits limits = {8, 2, 8, 0, BLOCK, CONTEXT, RUNNEL_KV_F16, 0, 0, false};
+    struct rn_backend_limits limits = {8, 2, 8, 0, BLOCK, CONTEXT, RUNNEL_KV_F16, 0, 0, false, 0};
     struct rn_backend *backend;
     size_t m, before, bytes[2];
     struct model model;
@@ -406,9 +406,9 @@ static void check_blocks(const char *name, const struct rn_level *level, uint32_
     again = second.backend->ops->host_alloc(second.backend, 2 * n_bytes);
     assert_true(bytes != NULL && again != NULL);
     for (i = 0; i < 2; i++) {
-        items[i] = (struct rn_host_copy){own[i], i == 0 ? BLOCK : CUT - BLOCK, true, bytes + i * n_bytes};
-        items[2 + i] = (struct rn_host_copy){alone[i], 0, false, bytes + i * n_bytes};
-        items[4 + i] = (struct rn_host_copy){alone[i], BLOCK, true, again + i * n_bytes};
+        items[i] = (struct rn_host_copy){own[i], i == 0 ? BLOCK : CUT - BLOCK, true, bytes + i * n_bytes, false};
+        items[2 + i] = (struct rn_host_copy){alone[i], 0, false, bytes + i * n_bytes, false};
+        items[4 + i] = (struct rn_host_copy){alone[i], BLOCK, true, again + i * n_bytes, false};
     }
     copy_list(&runner, items, 2);
     copy_list(&second, items + 2, 2);
@@ -416,7 +416,7 @@ static void check_blocks(const char *name, const struct rn_level *level, uint32_
     assert_memory_equal(bytes, again, 2 * n_bytes); /* what is not wanted was zeros, and came back as such */
     run_tail(&second, tokens, CUT, N, alone, NULL, 0, logits + 4 * n_vocab);
     assert_memory_equal(logits + n_vocab, logits + 4 * n_vocab, n_vocab * 4);
-    items[0] = (struct rn_host_copy){own[1], 0, true, bytes};
+    items[0] = (struct rn_host_copy){own[1], 0, true, bytes, false};
     copy_list(&runner, items, 1);
     for (k = 0; k < n_bytes; k++)
         assert_int_equal(bytes[k], 0);
@@ -453,7 +453,7 @@ static void test_prepare(void **state)
     uint32_t allowed;
     struct refusing refusing = {0};
     struct model model = open_model(&heap, "oracles/arch/llama-moe.gguf", CONTEXT);
-    struct rn_backend_limits limits = {8, 2, 8, 4, BLOCK, 64, RUNNEL_KV_F16, 0, 0, false};
+    struct rn_backend_limits limits = {8, 2, 8, 4, BLOCK, 64, RUNNEL_KV_F16, 0, 0, false, 0};
     struct rn_team *team = rn_team_new(&heap, 2);
     struct rn_backend *backend;
     runnel_status status = RUNNEL_NO_MEMORY;

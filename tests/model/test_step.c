@@ -147,6 +147,47 @@ static void draws_are_looked_at(void **state)
     CAUGHT(draws[0].want_top, draws[0].want_top++);
 }
 
+/* Two sequences with states, one of which begins, and a copy kept of the other's. */
+static void states_are_looked_at(void **state)
+{
+    const struct rn_plan plan = {.n_vocab = 10, .state_bytes = 8};
+    struct rn_backend_limits limits = {.max_rows = 2,
+                                       .max_seqs = 2,
+                                       .max_outs = 2,
+                                       .n_blocks = 2,
+                                       .block_tokens = 4,
+                                       .context_tokens = 4,
+                                       .tree_depth = 2,
+                                       .n_states = 4};
+    const uint32_t blocks[] = {0, 1};
+    uint32_t slots[] = {3, 0};
+    const int32_t parents[] = {-1, -1};
+    struct rn_step_state_copy copies[] = {{RN_NO_STATE, 3}, {0, 1}};
+    struct rn_step_seq seqs[] = {{&blocks[0], 1, NULL, 0}, {&blocks[1], 1, NULL, 0}};
+    struct rn_step_row rows[] = {{1, 0, 0, -1}, {3, 2, 1, -1}};
+    struct rn_step step = {.n_rows = 2,
+                           .n_seqs = 2,
+                           .rows = rows,
+                           .seqs = seqs,
+                           .states = slots,
+                           .state_copies = copies,
+                           .n_state_copies = 2,
+                           .on_done = on_done};
+
+    (void)state;
+    assert_true(rn_step_check(&step, &plan, &limits));
+    CAUGHT(limits.n_states, limits.n_states = 0);
+    CAUGHT(step.states, step.states = NULL);
+    CAUGHT(step.state_copies, step.state_copies = NULL);
+    CAUGHT(step.parents, step.parents = parents);
+    CAUGHT(slots[0], slots[0] = 4);
+    CAUGHT(slots[0], slots[0] = 0);
+    CAUGHT(copies[0].from, copies[0].from = 4);
+    CAUGHT(copies[1].to, copies[1].to = 4);
+    CAUGHT(copies[1].to, copies[1].to = 3);
+    CAUGHT(copies[1].from, copies[1].from = 3);
+}
+
 /* A tree of four rows behind position 6, in blocks of four, and moves of another sequence. */
 static void trees_are_looked_at(void **state)
 {
@@ -235,10 +276,10 @@ static void means_have_their_blocks(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(draws_are_looked_at), cmocka_unit_test(breaches_are_caught),
-                                       cmocka_unit_test(no_logits_need_no_room),
-                                       cmocka_unit_test(means_have_their_blocks),
-                                       cmocka_unit_test(trees_are_looked_at)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(draws_are_looked_at),     cmocka_unit_test(states_are_looked_at),
+        cmocka_unit_test(breaches_are_caught),     cmocka_unit_test(no_logits_need_no_room),
+        cmocka_unit_test(means_have_their_blocks), cmocka_unit_test(trees_are_looked_at)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

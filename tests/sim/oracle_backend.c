@@ -206,6 +206,30 @@ static void check_moves(struct oracle *oracle, const struct rn_step *step)
     }
 }
 
+static void check_states(struct oracle *oracle, const struct rn_step *step)
+{
+    uint32_t n_states = oracle->limits.n_states;
+
+    if (n_states > 0 ? step->states == NULL || step->parents != NULL : step->states != NULL || step->n_state_copies > 0)
+        breach(oracle, "a step has no states where there are some, or has them where there are none");
+    for (uint32_t i = 0; n_states > 0 && i < step->n_seqs && oracle->breach == NULL; i++) {
+        if (step->states[i] >= n_states)
+            breach(oracle, "a state's slot is out of range");
+        for (uint32_t k = 0; k < i; k++)
+            if (step->states[k] == step->states[i])
+                breach(oracle, "two sequences have one state");
+    }
+    for (uint32_t i = 0; i < step->n_state_copies; i++) {
+        const struct rn_step_state_copy *copy = &step->state_copies[i];
+
+        if (copy->to >= n_states || (copy->from >= n_states && copy->from != RN_NO_STATE))
+            breach(oracle, "a copy of a state is out of range");
+        for (uint32_t k = 0; k < step->n_state_copies; k++)
+            if (step->state_copies[k].from == copy->to || (k != i && step->state_copies[k].to == copy->to))
+                breach(oracle, "a state that is copied to has another part in the step");
+    }
+}
+
 static void submit_async(struct rn_backend *backend, struct rn_step *step)
 {
     struct oracle *oracle = (struct oracle *)backend;
@@ -216,6 +240,8 @@ static void submit_async(struct rn_backend *backend, struct rn_step *step)
         check_moves(oracle, step);
     if (oracle->breach == NULL)
         check_copies(oracle, step);
+    if (oracle->breach == NULL)
+        check_states(oracle, step);
     step->next = NULL;
     if (oracle->last != NULL)
         oracle->last->next = step;
@@ -272,11 +298,29 @@ static void copy_block(struct oracle *oracle, const struct rn_host_copy *copy)
     }
 }
 
+static void copy_state(struct oracle *oracle, const struct rn_host_copy *copy)
+{
+    if (copy->block >= oracle->limits.n_states)
+        breach(oracle, "a state is copied that is not there");
+    else if (copy->to_host)
+        memcpy(copy->host, &oracle->states[copy->block], sizeof oracle->states[0]);
+    else
+        memcpy(&oracle->states[copy->block], copy->host, sizeof oracle->states[0]);
+}
+
+static size_t state_bytes(const struct rn_backend *backend)
+{
+    return ((const struct oracle *)backend)->limits.n_states > 0 ? sizeof(uint64_t) : 0;
+}
+
 static void run_list(struct oracle *oracle, struct rn_host_copies *copies)
 {
     copies->status = oracle->copy_fails ? RUNNEL_DEVICE : RUNNEL_OK;
     for (uint32_t i = 0; i < copies->n && !oracle->copy_fails; i++)
-        copy_block(oracle, &copies->items[i]);
+        if (copies->items[i].is_state)
+            copy_state(oracle, &copies->items[i]);
+        else
+            copy_block(oracle, &copies->items[i]);
     oracle->copy_fails = false;
     oracle->n_host_copies += copies->n;
     copies->on_done(copies);
@@ -332,7 +376,7 @@ static void run_copies(struct oracle *oracle, const struct rn_step *step, enum o
 }
 
 static const struct rn_device_caps oracle_caps = {
-    .can = RN_CAN_TREES | RN_CAN_MEANS | RN_CAN_FEATURES | RN_CAN_INPUTS | RN_CAN_DRAW,
+    .can = RN_CAN_TREES | RN_CAN_MEANS | RN_CAN_FEATURES | RN_CAN_INPUTS | RN_CAN_DRAW | RN_CAN_STATE,
     .kv_types = 1u << RUNNEL_KV_F16,
     .max_rows = UINT32_MAX,
     .max_outs = UINT32_MAX,
@@ -347,6 +391,7 @@ static const struct rn_backend_ops oracle_ops = {
     .free = free_backend,
     .block_bytes = block_bytes,
     .layout = layout,
+    .state_bytes = state_bytes,
     .copy_async = copy_async,
     .host_alloc = host_alloc,
     .host_free = host_free,
@@ -471,6 +516,27 @@ static float *logits_of(struct oracle *oracle, const struct rn_step *step, uint3
     return (step->logits != NULL ? step->logits : oracle->logits) + (size_t)out * ORACLE_VOCAB;
 }
 
+static void copy_states(struct oracle *oracle, const struct rn_step *step)
+{
+    for (uint32_t i = 0; i < step->n_state_copies; i++) {
+        const struct rn_step_state_copy *copy = &step->state_copies[i];
+
+        oracle->states[copy->to] = copy->from == RN_NO_STATE ? 0 : oracle->states[copy->from];
+    }
+}
+
+/* The state behind row r, whose KV is there. */
+static void run_state(struct oracle *oracle, const struct rn_step *step, uint32_t r, enum oracle_fault fault)
+{
+    const struct rn_step_row *row = &step->rows[r];
+    const struct rn_step_seq *seq = &step->seqs[row->seq];
+    uint64_t *state = &oracle->states[step->states[row->seq]];
+
+    if (*state != (row->position == 0 ? 0 : *kv_at(oracle, seq, row->position - 1)) && fault != ORACLE_FAULT_DEVICE)
+        breach(oracle, "a sequence's state is not that of its tokens");
+    *state = fault == ORACLE_FAULT_DEVICE ? POISON : *kv_at(oracle, seq, row->position);
+}
+
 static void run_row(struct oracle *oracle, struct rn_step *step, uint32_t r, enum oracle_fault fault)
 {
     const struct rn_step_row *row = &step->rows[r];
@@ -478,6 +544,8 @@ static void run_row(struct oracle *oracle, struct rn_step *step, uint32_t r, enu
     float *logits;
 
     *kv_at(oracle, seq, rn_step_place(step, r)) = fault == ORACLE_FAULT_DEVICE ? POISON : kv_of(oracle, step, r);
+    if (oracle->limits.n_states > 0)
+        run_state(oracle, step, r, fault);
     if (rn_chunk_ends(oracle->limits.mean_window, row->position))
         *at(oracle, seq->means, row->position / RN_CHUNK) =
             sum_of(oracle, seq->blocks, row->position + 1 - RN_CHUNK, row->position + 1);
@@ -518,6 +586,7 @@ void oracle_complete(struct oracle *oracle, enum oracle_fault fault)
     if (step_good(oracle, step)) {
         rn_draw_chain(step, oracle->drawn, oracle->n_drawn);
         run_copies(oracle, step, fault);
+        copy_states(oracle, step);
         run_moves(oracle, step, fault);
         for (uint32_t i = 0; i < step->n_rows; i++)
             run_row(oracle, step, i, fault);
@@ -552,12 +621,15 @@ struct oracle *oracle_new(const struct rn_backend_limits *limits, const struct o
     oracle->kv = malloc((size_t)limits->n_blocks * limits->block_tokens * sizeof *oracle->kv);
     oracle->drawn = calloc(limits->max_outs + 1, sizeof *oracle->drawn);
     oracle->logits = malloc((limits->max_outs + 1) * ORACLE_VOCAB * sizeof *oracle->logits);
-    if (oracle->kv == NULL || oracle->drawn == NULL || oracle->logits == NULL) {
+    oracle->states = malloc((limits->n_states + 1) * sizeof *oracle->states);
+    if (oracle->kv == NULL || oracle->states == NULL || oracle->drawn == NULL || oracle->logits == NULL) {
         oracle_free(oracle);
         return NULL;
     }
     for (uint32_t i = 0; i < limits->n_blocks; i++)
         oracle_poison_block(oracle, i);
+    for (uint32_t i = 0; i < limits->n_states; i++)
+        oracle->states[i] = POISON + i;
     return oracle;
 }
 
@@ -566,6 +638,7 @@ void oracle_free(struct oracle *oracle)
     if (oracle == NULL)
         return;
     free(oracle->kv);
+    free(oracle->states);
     free(oracle->drawn);
     free(oracle->logits);
     free(oracle);

@@ -12,6 +12,9 @@
  * logit stands so far above the rest that temperature and penalties cannot change the choice. A small
  * alphabet makes texts in which stop strings and broken UTF-8 are frequent.
  *
+ * With state slots (limits.n_states) a sequence's recurrent state is its KV[i] once more, which every row compares with
+ * what the blocks say of the position before: zeros before the first one.
+ *
  * Its features are what a row has come to: KV[i], S[i] and i. A head's oracle reads those of the position before beside
  * a row's token, so that it goes on exactly as the model does; and it knows what it stored for the row before: that the
  * input goes on from there is looked at with each row. One feature of another row, and the two differ.
@@ -66,6 +69,7 @@ struct oracle {
     uint32_t second_percent;      /* not 0: it also has a second likeliest token, the right one in so many of those */
     bool is_head;                 /* its rows have features of the position before as inputs */
     uint64_t *kv;                 /* [n_blocks * block_tokens] */
+    uint64_t *states;             /* [n_states] */
     struct rn_step *first, *last; /* in flight, oldest first */
     uint64_t due_us;              /* the oldest may be completed from then on; the simulation's */
     void (*submitted)(void *user, struct oracle *oracle); /* told of each step; may complete it at once */
