@@ -11,9 +11,7 @@
 #include "model/kv.h"
 #include "model/room.h"
 
-#define BLOCK_TOKENS 32 /* positions per KV block: also the tile that attention walks */
 #define DEFAULT_CONTEXT 8192
-#define DEFAULT_BATCH 256
 #define MIN_BATCH 8
 #define MAX_BATCH 8192
 #define MAX_MEAN_WINDOW (1u << 28) /* as many positions as a plan can have */
@@ -107,8 +105,8 @@ static runnel_status choose_blocks(const struct runnel_model *model, struct rn_b
 static runnel_status choose_limits(struct runnel_model *model, runnel_error *error)
 {
     struct rn_backend_limits *limits = &model->parts.limits;
-    uint32_t batch = model->options.batch_tokens == 0 ? DEFAULT_BATCH : model->options.batch_tokens;
     const struct rn_device_caps *caps = model->parts.device->caps;
+    uint32_t batch = model->options.batch_tokens == 0 ? caps->good_rows : model->options.batch_tokens;
     uint32_t outs = batch < caps->good_outs ? batch : caps->good_outs;
     bool trees = model->draft_path != NULL && model->options.chunk_mean == 0 && rn_device_can(caps, RN_CAN_TREES);
 
@@ -117,7 +115,7 @@ static runnel_status choose_limits(struct runnel_model *model, runnel_error *err
         .max_rows = batch,
         .max_outs = outs < RN_WINDOW_LOGITS ? RN_WINDOW_LOGITS : outs,
         .max_seqs = outs + RN_PREFILL_LANES,
-        .block_tokens = BLOCK_TOKENS,
+        .block_tokens = caps->block_tokens,
         .context_tokens = model->parts.plan->context_tokens,
         .kv_type = model->options.kv_type,
         .mean_window = model->options.chunk_mean,

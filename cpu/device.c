@@ -7,8 +7,10 @@
 
 enum {
     MAX_ROWS = 1 << 20,
-    GOOD_OUTS = 64, /* sequences that decode in one step: behind that products are as fast as they get */
-    RING = 2        /* a step more can wait while one runs */
+    GOOD_ROWS = 256,
+    GOOD_OUTS = 64,    /* sequences that decode in one step */
+    BLOCK_TOKENS = 32, /* also the tile that attention walks */
+    RING = 2           /* a step more can wait while one runs */
 };
 
 struct cpu_device {
@@ -25,7 +27,9 @@ struct rn_device_caps rn_cpu_caps(const struct rn_team *team)
                                          RN_CAN_STATE,
                                   .max_rows = MAX_ROWS,
                                   .max_outs = MAX_ROWS,
+                                  .good_rows = GOOD_ROWS,
                                   .good_outs = GOOD_OUTS,
+                                  .block_tokens = BLOCK_TOKENS,
                                   .ring = RING,
                                   .draw_threads = rn_team_threads(team)};
 

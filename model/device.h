@@ -22,17 +22,19 @@ enum rn_device_can {
     RN_CAN_FEATURES = 1 << 2,    /* rn_step.features, of plans that have TAPs */
     RN_CAN_INPUTS = 1 << 3,      /* rn_step.inputs, of plans that have INPUT */
     RN_CAN_DRAW = 1 << 4,        /* rn_step.draws and rn_step.drawn (draw.h) */
-    RN_CAN_STATE = 1 << 6,       /* rn_backend_limits.n_states */
     RN_CAN_DRAW_ITSELF = 1 << 5, /* and that without a drawer */
+    RN_CAN_STATE = 1 << 6,       /* rn_backend_limits.n_states */
 };
 
 struct rn_device_caps {
-    uint32_t can;       /* bits of enum rn_device_can */
-    uint32_t kv_types;  /* bit 1 << type for each runnel_kv_type that it keeps */
-    uint32_t max_rows;  /* of a step: rn_backend_limits.max_rows is at most this */
-    uint32_t max_outs;  /* rows of a step whose logits are wanted, likewise */
-    uint32_t good_outs; /* as many are worth their memory: sequences that decode in one step, where nobody says more */
-    uint32_t ring;      /* steps that may be in flight at once; each is computed behind those before it */
+    uint32_t can;          /* bits of enum rn_device_can */
+    uint32_t kv_types;     /* bit 1 << type for each runnel_kv_type that it keeps */
+    uint32_t max_rows;     /* of a step: rn_backend_limits.max_rows is at most this */
+    uint32_t max_outs;     /* rows of a step whose logits are wanted, likewise */
+    uint32_t good_rows;    /* what suits it where nobody says more: rows of a step, ... */
+    uint32_t good_outs;    /* ... sequences that decode in one step, ... */
+    uint32_t block_tokens; /* ... and positions of a KV block */
+    uint32_t ring;         /* steps that may be in flight at once; each is computed behind those before it */
     uint32_t draw_threads; /* the host's threads that may call a step's drawer at once; 0: it is not called */
 };
 

@@ -1,5 +1,5 @@
 /* Drawing in the step, and steps submitted ahead of what they depend on (model/draw.h), on the fast backend, the
- * reference and the oracle model: a ring of steps gives the tokens and logits, to the bit, of one step at a time. */
+ * reference, the oracle model and the benchmark's device: a ring of steps gives the tokens and logits, to the bit, of one step at a time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "bench/streams_device.h"
 #include "tests/cpu/runner.h"
 #include "tests/sim/oracle_backend.h"
 
@@ -464,13 +465,56 @@ static void test_broken(void **state)
     close_subject(&s);
 }
 
+/* A device that draws by itself: no drawer, no logits, and a ring that is full all the while. */
+static void test_itself(void **state)
+{
+    const struct rn_backend_limits limits = {.max_rows = SEQS,
+                                             .max_seqs = SEQS,
+                                             .max_outs = SEQS,
+                                             .n_blocks = SEQS * CONTEXT / BLOCK,
+                                             .block_tokens = BLOCK,
+                                             .context_tokens = CONTEXT,
+                                             .draws = true};
+    struct device *device = device_new(&limits);
+    struct subject s = {.backend = &device->backend, .n_vocab = DEVICE_VOCAB};
+    struct flight flights[DEVICE_RING];
+    uint32_t begun = 0;
+
+    (void)state;
+    assert_non_null(device);
+    assert_true(rn_device_can(s.backend->caps, RN_CAN_DRAW | RN_CAN_DRAW_ITSELF));
+    assert_int_equal(s.backend->caps->ring, DEVICE_RING);
+    lay_tables();
+    sem_init(&s.runner.done, 0, 0);
+    s.runner.plan = &(const struct rn_plan){.n_vocab = DEVICE_VOCAB};
+    s.runner.limits = limits;
+    device->step_ns = 100000;
+    for (uint32_t k = 0; k < STEPS; k++) {
+        for (; begun < STEPS && begun < k + DEVICE_RING; begun++) {
+            struct flight *f = &flights[begun % DEVICE_RING];
+
+            begin(f, &s, NULL);
+            f->step.drawer = NULL;
+            for (uint32_t i = 0; i < SEQS; i++)
+                add_row(f, i, begun, 1, begun == 0 ? -1 : (int32_t)i, true);
+            submit(f);
+        }
+        await(&flights[k % DEVICE_RING], ORACLE_FAULT_NONE);
+        for (uint32_t i = 0; i < SEQS; i++) {
+            assert_int_equal(flights[k % DEVICE_RING].draws[i].status, RUNNEL_OK);
+            assert_int_equal(flights[k % DEVICE_RING].draws[i].token, 'a' + k);
+        }
+    }
+    assert_int_equal(device->n_steps, STEPS);
+    device_free(device);
+    sem_destroy(&s.runner.done);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ring),
-        cmocka_unit_test(test_failure),
-        cmocka_unit_test(test_behind),
-        cmocka_unit_test(test_broken),
+        cmocka_unit_test(test_ring),   cmocka_unit_test(test_failure), cmocka_unit_test(test_behind),
+        cmocka_unit_test(test_broken), cmocka_unit_test(test_itself),
     };
     int failed;
 
