@@ -423,10 +423,13 @@ static void check_behind(const struct rn_plan *plan, const char *name)
     assert_int_equal(f[1].draws[3].status, RUNNEL_NUMERIC);
     assert_int_equal(atomic_load(&f[1].calls), 2);
     begin(&f[2], &s, NULL); /* the step before has but four wanted rows */
-    add_row(&f[2], 0, PROMPT + 2, -1, 4, true);
+    add_row(&f[2], 0, PROMPT + 2, 3, -1, true);
+    add_row(&f[2], 0, PROMPT + 3, -1, 4, false);
+    add_row(&f[2], 0, PROMPT + 4, 3, -1, true);
     submit(&f[2]);
     await(&f[2], ORACLE_FAULT_NONE);
-    assert_int_equal(f[2].draws[0].status, RUNNEL_STATE);
+    assert_int_equal(f[2].draws[0].status, RUNNEL_OK); /* it stands before what fails */
+    assert_int_equal(f[2].draws[1].status, RUNNEL_STATE);
     close_subject(&s);
     rn_free(&heap, kept);
 }
