@@ -128,7 +128,7 @@ static void end_behind_a_pause(void **state)
         request.ignore_eos = 1;
         assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
         assert_int_equal(runnel_stream_pause(engine, stream), RUNNEL_OK);
-        for (int i = 0; i < 2000 && (stats.tokens < 4 || stats.messages > 0 || stats.blocks_used > 0); i++) {
+        for (int i = 0; i < 120000 && (stats.tokens < 4 || stats.messages > 0 || stats.blocks_used > 0); i++) {
             sleep_ms(1);
             runnel_engine_dispatch(engine, 0);
             runnel_engine_get_stats(engine, &stats);
@@ -170,7 +170,7 @@ static void late_load_news(void **state)
     options.load_user = &n_ends;
     assert_int_equal(runnel_model_load(engine, BUNDLED_MODEL, &options, &model, NULL), RUNNEL_OK);
     assert_int_equal(runnel_model_wait(model, -1, NULL), RUNNEL_OK);
-    for (int i = 0; i < 1000 && n_ends == 0; i++) {
+    for (int i = 0; i < 12000 && n_ends == 0; i++) {
         runnel_engine_wait(engine, 10);
         runnel_engine_dispatch(engine, 1);
     }

@@ -1,6 +1,7 @@
 """What the tests of the program share: where things lie, how the program is run, a skip that CTest sees."""
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -18,6 +19,12 @@ program = None  # set by main from the command line
 
 def run(*args, stdin=b"", timeout=PATIENCE):
     return subprocess.run([program, *map(str, args)], input=stdin, capture_output=True, timeout=timeout)
+
+
+def catches(process, number):
+    """Whether a program has a handler for the signal by now."""
+    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    return int(re.search(r"^SigCgt:\s*(\w+)", status, re.MULTILINE)[1], 16) >> (number - 1) & 1
 
 
 def skip(why):

@@ -1,17 +1,24 @@
 #!/usr/bin/env python3
 """The command line: what is refused, with which exit code and which words; help; errors of files; signals."""
+import array
+import fcntl
 import json
+import mmap
 import os
 import pathlib
+import re
 import signal
 import struct
 import subprocess
 import tempfile
+import termios
 import time
 import unittest
 
 import common
 from common import MODEL, run
+
+PAGE = mmap.PAGESIZE  # the least that a pipe holds
 
 REFUSED = [  # arguments, words that standard error must contain
     ([], "usage: runnel COMMAND"),
@@ -175,15 +182,18 @@ class Arguments(unittest.TestCase):
         self.assertEqual(process.stderr.read(), b"")
         process.stderr.close()
 
-    ENDLESS = ["run", MODEL, "-p", "Once upon", "--ignore-eos", "--reference", "-n", "200"]
+    ENDLESS = ["run", MODEL, "-p", "Once upon", "--ignore-eos", "--ctx", "4096", "-n", "4000"]
 
     def begin_endless(self, *args):
+        """Its answer is longer than what the pipe holds: it cannot end before somebody reads on."""
         process = subprocess.Popen([common.program, *self.ENDLESS, *args],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        fcntl.fcntl(process.stdout.fileno(), fcntl.F_SETPIPE_SZ, PAGE)
         return process, os.read(process.stdout.fileno(), 1)
 
     def test_interrupt(self):
         whole = run(*self.ENDLESS, "-q").stdout
+        self.assertGreater(len(whole), PAGE + 2000)  # what is computed ahead of its reader is less
         for number in (signal.SIGINT, signal.SIGTERM):
             process, first = self.begin_endless("-q")
             process.send_signal(number)
@@ -203,22 +213,24 @@ class Arguments(unittest.TestCase):
 
     def test_interrupt_twice(self):
         # Standard output is full and nobody reads: the first signal cannot be acted upon, the second ends.
-        reader, writer = os.pipe()
-        while True:
-            os.set_blocking(writer, False)
-            try:
-                os.write(writer, b"x" * 4096)
-            except BlockingIOError:
-                break
-        os.set_blocking(writer, True)
-        process = subprocess.Popen([common.program, "run", MODEL, "-p", "Once", "-q"], stdout=writer)
-        os.close(writer)
-        time.sleep(1)
+        process, _ = self.begin_endless("-q")
+        held, last, since = array.array("i", [0]), 0, time.monotonic()
+        while held[0] < PAGE - 64 and time.monotonic() < since + 1:  # either way the verdict is the same
+            fcntl.ioctl(process.stdout.fileno(), termios.FIONREAD, held)
+            if held[0] != last:
+                last, since = held[0], time.monotonic()
+            time.sleep(0.001)
         process.send_signal(signal.SIGINT)
-        time.sleep(0.3)
+        while self.is_pending(process, signal.SIGINT):  # two at once would be one
+            time.sleep(0.001)
         process.send_signal(signal.SIGINT)
         self.assertIn(process.wait(common.PATIENCE), (130, -signal.SIGINT))
-        os.close(reader)
+        process.stdout.close()
+        process.stderr.close()
+
+    def is_pending(self, process, number):
+        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+        return any(int(mask, 16) >> (number - 1) & 1 for mask in re.findall(r"^S\w+Pnd:\s*(\w+)", status, re.MULTILINE))
 
 
 if __name__ == "__main__":

@@ -65,9 +65,11 @@ class Terminal:
     def end(self):
         while self.read_some(common.PATIENCE):
             continue
-        if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            time.sleep(1)
-            os.kill(self.pid, signal.SIGKILL)  # no effect on one that has just ended
+        until = time.monotonic() + common.PATIENCE
+        while os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            if time.monotonic() > until:
+                os.kill(self.pid, signal.SIGKILL)
+            time.sleep(0.001)
         _, status = os.waitpid(self.pid, 0)
         os.close(self.fd)
         return os.waitstatus_to_exitcode(status)
@@ -124,9 +126,13 @@ class Chat(unittest.TestCase):
         self.assertTrue(flags[3] & termios.ICANON and flags[3] & termios.ECHO and flags[3] & termios.ISIG)
 
 
+# An answer longer than what a terminal holds that nobody reads: it cannot end before a Ctrl-C has come.
+ENDLESS = ["--ignore-eos", "--reference", "--ctx", "60000"]
+
+
 class Interrupts(unittest.TestCase):
     def test_ctrl_c_stops_the_answer_only(self):
-        terminal = Terminal("chat", MODEL, "--ignore-eos", "--reference", "--logit-bias", "2047=-inf")
+        terminal = Terminal("chat", MODEL, *ENDLESS, "--logit-bias", "2047=-inf")
         terminal.wait_for_prompt()
         for _ in range(3):
             terminal.type(b"Tell me a story\r")
@@ -140,7 +146,7 @@ class Interrupts(unittest.TestCase):
         self.assertEqual(terminal.end(), 0)
 
     def test_ctrl_c_stops_run(self):
-        terminal = Terminal("run", MODEL, "-p", "Once upon a time", "--ignore-eos", "--reference")
+        terminal = Terminal("run", MODEL, "-p", "Once upon a time", *ENDLESS)
         terminal.wait_for(b" lived near")
         terminal.type(CTRL_C)
         self.assertEqual(terminal.end(), 130)
@@ -148,7 +154,6 @@ class Interrupts(unittest.TestCase):
 
     def test_run_without_a_reader_of_signals(self):
         terminal = Terminal("run", MODEL, "-f", "-")  # waits for a text, or will
-        time.sleep(0.5)
         terminal.type(CTRL_C)
         self.assertEqual(terminal.end(), -signal.SIGINT)
 

@@ -547,8 +547,12 @@ static void test_killed(void **state)
     for (uint32_t life = 2; life < 2 + LIVES; life++) {
         int status = 0;
 
+        unsigned before = ledger->n;
+
         reader = start(ledger, life);
         usleep((unsigned)(rn_splitmix64(&rng) % MOST_US));
+        while (ledger->n == before && before < LEDGER)
+            usleep(100);
         kill(writer, SIGKILL);
         assert_int_equal(waitpid(writer, &status, 0), writer);
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);

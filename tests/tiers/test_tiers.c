@@ -331,12 +331,15 @@ static void test_death_in_each_call(void **state)
     assert_true(cold > UNLESS_SLOW(10, 2) * FULL);
 }
 
-static void sleep_us(void *user, uint32_t us)
+/* A call of the disk takes until the test lets it end. */
+static void wait_for_leave(void *user, uint32_t us)
 {
-    const struct timespec wait = {us / 1000000, (long)(us % 1000000) * 1000};
+    const struct timespec moment = {0, 100000};
+    const _Atomic(bool) *leave = user;
 
-    (void)user;
-    nanosleep(&wait, NULL);
+    (void)us;
+    while (!*leave)
+        nanosleep(&moment, NULL);
 }
 
 /* A disk that takes long for each call holds up nobody but who wants to wait for it. */
@@ -345,6 +348,7 @@ static void test_slow_disk(void **state)
     struct fake_disk *disk = fake_disk_new(5);
     struct rig_plan plan = {.dir = "/cache", .cold_bytes = COLD, .io = fake_disk_io(disk, 0), .threads = true};
     const runnel_cache_wait waits[] = {RUNNEL_CACHE_BEST_EFFORT, RUNNEL_CACHE_DEADLINE};
+    _Atomic(bool) leave = false;
     struct rig rig;
 
     (void)state;
@@ -355,9 +359,9 @@ static void test_slow_disk(void **state)
     fake_disk_start(disk, 0);
     rig_open(&rig, &plan);
     rig_settle(&rig);
-    fake_disk_on_wait(disk, sleep_us, NULL);
+    fake_disk_on_wait(disk, wait_for_leave, &leave);
     fake_disk_faults(disk)->most_us = 100000;
-    for (uint32_t i = 0; i < 2; i++) { /* a dozen records, each with two reads of 50 ms */
+    for (uint32_t i = 0; i < 2; i++) {
         struct rig_ask ask = one(8 * i);
 
         ask.wait = waits[i];
@@ -365,6 +369,7 @@ static void test_slow_disk(void **state)
         rig_begin(&rig, ask, 0);
         assert_true(rig_end(&rig, 0).cold_tokens < FULL);
     }
+    leave = true;
     rig_settle(&rig);
     rig_close(&rig);
     fake_disk_free(disk);
