@@ -43,8 +43,9 @@ if(RUNNEL_SANITIZE)
     endif()
 endif()
 
-# The two libraries. The static one may carry jemalloc; the shared one takes the host's allocator
-# through the hook, because Debian's libjemalloc cannot be loaded by dlopen (static TLS).
+# The libraries. Hosts get the shared one (runnel::runnel) or the archive (runnel::runnel_static): both take the host's
+# allocator through the hook, for Debian's libjemalloc cannot be loaded by dlopen (static TLS) and takes malloc's place
+# where it is linked. The program, tests and benchmarks link runnel_static, which is not installed and may carry jemalloc.
 function(rn_library)
     get_property(rooms GLOBAL PROPERTY RN_ROOMS)
     foreach(room ${rooms})
@@ -56,62 +57,76 @@ function(rn_library)
 
     add_library(runnel_shared SHARED ${objects})
     set_target_properties(runnel_shared PROPERTIES OUTPUT_NAME runnel VERSION ${PROJECT_VERSION}
-        SOVERSION ${PROJECT_VERSION_MAJOR} EXPORT_NAME runnel_shared LINKER_LANGUAGE C)
+        SOVERSION ${PROJECT_VERSION_MAJOR} EXPORT_NAME runnel LINKER_LANGUAGE C)
     target_link_options(runnel_shared PRIVATE -Wl,--version-script=${RN_ROOT}/cmake/runnel.map -Wl,--exclude-libs,ALL)
     set_target_properties(runnel_shared PROPERTIES LINK_DEPENDS ${RN_ROOT}/cmake/runnel.map)
 
+    add_library(runnel_archive STATIC ${objects})
+    set_target_properties(runnel_archive PROPERTIES OUTPUT_NAME runnel EXPORT_NAME runnel_static LINKER_LANGUAGE C)
+
     add_library(runnel_static STATIC ${plain} $<TARGET_OBJECTS:rn_base_static>)
-    set_target_properties(runnel_static PROPERTIES OUTPUT_NAME runnel LINKER_LANGUAGE C)
+    set_target_properties(runnel_static PROPERTIES OUTPUT_NAME runnel_own LINKER_LANGUAGE C)
     if(JEMALLOC_FOUND)
         target_link_libraries(runnel_static PRIVATE PkgConfig::JEMALLOC)
     endif()
 
-    foreach(library runnel_shared runnel_static)
+    # What they need of others. To who installs, the archive names it as bare libraries: no package has to be found for a
+    # host that takes the shared library, and nobody's compiler flags come into a host.
+    set(RN_NEEDS "")
+    foreach(needed LIBUV CK JANSSON UTF8PROC XXHASH LZ4 ZSTD HIREDIS OPENSSL)
+        if(NOT ${needed}_FOUND)
+            continue()
+        endif()
+        foreach(library runnel_shared runnel_archive runnel_static)
+            target_link_libraries(${library} PRIVATE $<BUILD_INTERFACE:PkgConfig::${needed}>)
+        endforeach()
+        list(APPEND RN_NEEDS ${${needed}_LDFLAGS})
+    endforeach()
+    list(APPEND RN_NEEDS -lpthread -lm)
+    list(REMOVE_DUPLICATES RN_NEEDS)
+    target_link_libraries(runnel_archive INTERFACE "$<INSTALL_INTERFACE:${RN_NEEDS}>")
+    foreach(library runnel_shared runnel_archive runnel_static)
         target_include_directories(${library} PUBLIC $<BUILD_INTERFACE:${RN_ROOT}/include>
             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-        target_link_libraries(${library} PRIVATE PkgConfig::LIBUV PkgConfig::CK PkgConfig::JANSSON PkgConfig::UTF8PROC
-            PkgConfig::XXHASH PkgConfig::LZ4 PkgConfig::ZSTD Threads::Threads m)
+        target_link_libraries(${library} PRIVATE $<BUILD_INTERFACE:Threads::Threads> $<BUILD_INTERFACE:m>)
     endforeach()
-    if(HIREDIS_FOUND)
-        target_link_libraries(runnel_shared PRIVATE PkgConfig::HIREDIS)
-        target_link_libraries(runnel_static PRIVATE PkgConfig::HIREDIS)
-    endif()
-    if(OPENSSL_FOUND)
-        target_link_libraries(runnel_shared PRIVATE PkgConfig::OPENSSL)
-        target_link_libraries(runnel_static PRIVATE PkgConfig::OPENSSL)
-    endif()
-    add_library(runnel::runnel ALIAS runnel_static)
-    add_library(runnel::runnel_shared ALIAS runnel_shared)
+    add_library(runnel::runnel ALIAS runnel_shared)
+    add_library(runnel::runnel_static ALIAS runnel_archive)
     rn_install()
 endfunction()
 
+# Components: runtime (the shared library), development (headers, the archive, pkg-config, CMake, docs, examples), program
+# (apps/). Each brings the licence.
 function(rn_install)
     include(CMakePackageConfigHelpers)
-    set(RN_PC_PRIVATE_LIBS "-lm -lpthread")
-    set(RN_PC_PRIVATE_REQUIRES "libuv ck jansson libutf8proc libxxhash liblz4 libzstd")
-    if(JEMALLOC_FOUND)
-        string(APPEND RN_PC_PRIVATE_REQUIRES " jemalloc")
-    endif()
-    if(HIREDIS_FOUND)
-        string(APPEND RN_PC_PRIVATE_REQUIRES " hiredis")
-    endif()
-    if(OPENSSL_FOUND)
-        string(APPEND RN_PC_PRIVATE_REQUIRES " openssl")
-    endif()
+    string(JOIN " " RN_PC_PRIVATE_LIBS ${RN_NEEDS})
     file(RELATIVE_PATH RN_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
     configure_file(${RN_ROOT}/cmake/runnel.pc.in ${CMAKE_CURRENT_BINARY_DIR}/runnel.pc @ONLY)
     configure_package_config_file(${RN_ROOT}/cmake/runnel-config.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/runnel-config.cmake
         INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/runnel)
     write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/runnel-config-version.cmake COMPATIBILITY SameMinorVersion)
-    set_target_properties(runnel_static PROPERTIES EXPORT_NAME runnel)
-    install(TARGETS runnel_shared runnel_static EXPORT runnel-targets
-        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    install(TARGETS runnel_shared runnel_archive EXPORT runnel-targets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT development)
     install(FILES ${RN_ROOT}/include/runnel.h ${RN_ROOT}/include/runnel_observe.h ${RN_ROOT}/include/runnel_files.h
-        ${RN_ROOT}/include/runnel_fields.h ${RN_ROOT}/include/runnel_uv.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-    install(FILES ${CMAKE_CURRENT_BINARY_DIR}/runnel.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-    install(EXPORT runnel-targets NAMESPACE runnel:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/runnel)
+        ${RN_ROOT}/include/runnel_fields.h ${RN_ROOT}/include/runnel_uv.h
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+    install(FILES ${CMAKE_CURRENT_BINARY_DIR}/runnel.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
+    install(EXPORT runnel-targets NAMESPACE runnel:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/runnel
+        COMPONENT development)
     install(FILES ${CMAKE_CURRENT_BINARY_DIR}/runnel-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/runnel-config-version.cmake
-        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/runnel)
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/runnel COMPONENT development)
+
+    set(documents ${CMAKE_INSTALL_DATAROOTDIR}/doc/runnel)
+    foreach(component runtime development program)
+        install(FILES ${RN_ROOT}/LICENSE DESTINATION ${documents} COMPONENT ${component})
+    endforeach()
+    install(FILES ${RN_ROOT}/README.md ${RN_ROOT}/SPEED.md DESTINATION ${documents} COMPONENT development)
+    install(DIRECTORY ${RN_ROOT}/docs DESTINATION ${documents} COMPONENT development FILES_MATCHING PATTERN "*.md")
+    install(FILES ${RN_ROOT}/docs/BATCH.md ${RN_ROOT}/docs/EAGLE.md DESTINATION ${documents}/docs COMPONENT program)
+    install(DIRECTORY ${RN_ROOT}/examples DESTINATION ${documents} COMPONENT development
+        FILES_MATCHING PATTERN "*.c" PATTERN "*.md" PATTERN "*.txt" PATTERN "*.gguf"
+        PATTERN "CMakeLists.txt" EXCLUDE)
 endfunction()
 
 # rn_test(name SOURCE... [LABELS ...]): a cmocka program over the static library's inside. Its labels are those

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs a build into a temporary prefix and uses it in every way that README.md names: pkg-config with the
-# shared and with the static library, find_package, add_subdirectory; from C and C++. Then looks at the shared
-# library: exactly the functions of the public headers, versioned; a SONAME; nothing of jemalloc.
+# shared and with the static library, find_package, add_subdirectory; from C and C++, where pkg-config knows nothing of
+# what the library itself is made of. Then looks at the shared library: exactly the functions of the public headers,
+# versioned; a SONAME; nothing of jemalloc. And at what each component brings, where only the program was built.
 #
 #   tests/install/check.sh BUILD SOURCE CC CXX GENERATOR WERROR
 set -euo pipefail
@@ -41,12 +42,16 @@ quietly "the install" cmake --install "$build" --prefix "$work/moved"
 mv "$work/moved" "$work/prefix" # nothing may remember where it was installed
 libdir=$(dirname "$(find "$work/prefix" -name librunnel.a)")
 library=$libdir/librunnel.so
-export PKG_CONFIG_PATH=$libdir/pkgconfig
+real_pkg_config=$(command -v pkg-config)
+# As where no package of a private dependency is installed: pkg-config sees ours alone.
+pkg-config() { PKG_CONFIG_PATH= PKG_CONFIG_LIBDIR=$libdir/pkgconfig "$real_pkg_config" "$@"; }
 version=$(pkg-config --modversion runnel)
 
 # 1. pkg-config, shared.
 cp "$consumer/consumer.c" "$work/consumer.cpp"
 read -ra flags < <(pkg-config --cflags --libs runnel)
+[[ "${flags[*]}" =~ ^-I[^ ]*/include\ -L[^ ]*/lib[^ ]*\ -lrunnel$ ]] ||
+    complain "pkg-config gives a host more than it needs: ${flags[*]}"
 quietly "C with pkg-config" "$cc" -std=c11 -Wall -Wextra -Werror "$consumer/consumer.c" -o "$work/c" "${flags[@]}" \
     -Wl,-rpath,"$libdir" && runs "C with pkg-config" "$work/c"
 quietly "C++ with pkg-config" "$cxx" -std=c++17 -Wall -Wextra -Werror "$work/consumer.cpp" -o "$work/cpp" "${flags[@]}" \
@@ -56,12 +61,14 @@ readelf -d "$work/c" | grep -q 'NEEDED.*\[librunnel\.so\.[0-9]*\]' || complain "
 # 2. pkg-config --static, where only the static library is installed.
 cp -r "$work/prefix" "$work/static"
 find "$work/static" -name 'librunnel.so*' -delete
-read -ra flags < <(PKG_CONFIG_PATH=${PKG_CONFIG_PATH/#$work\/prefix/$work\/static} pkg-config --static --cflags --libs runnel)
+read -ra flags < <(libdir=${libdir/#$work\/prefix/$work\/static} pkg-config --static --cflags --libs runnel)
 quietly "C with pkg-config --static" "$cc" "$consumer/consumer.c" -o "$work/c_static" "${flags[@]}" &&
     runs "C with pkg-config --static" "$work/c_static"
 quietly "C++ with pkg-config --static" "$cxx" "$work/consumer.cpp" -o "$work/cpp_static" "${flags[@]}" &&
     runs "C++ with pkg-config --static" "$work/cpp_static"
 ! readelf -d "$work/c_static" | grep -q 'librunnel' || complain "the static program needs a librunnel"
+! readelf -d "$work/c_static" | grep -q 'jemalloc' || complain "the static program needs jemalloc, which nobody asked for"
+! nm --undefined-only "$libdir/librunnel.a" | grep -qi 'je_\|mallocx\|mallctl' || complain "the archive wants jemalloc's symbols"
 
 # 3. and 4. CMake, installed and as a part of another project.
 # cmake_consumer NAME OPTION...
@@ -72,11 +79,16 @@ cmake_consumer() {
     quietly "$name: configure" cmake -S "$consumer" -B "$work/$name" -G "$generator" -DCMAKE_BUILD_TYPE=Release \
         -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" "$@" || return 0
     quietly "$name: build" cmake --build "$work/$name" || return 0
-    for program in c_runnel cpp_runnel c_runnel_shared cpp_runnel_shared; do
+    for program in c_runnel cpp_runnel c_runnel_static cpp_runnel_static; do
         runs "$name: $program" "$work/$name/$program"
+        ! readelf -d "$work/$name/$program" | grep -q jemalloc || complain "$name: $program needs jemalloc"
     done
+    readelf -d "$work/$name/c_runnel" | grep -q 'NEEDED.*\[librunnel\.so' || complain "$name: runnel::runnel is not shared"
+    ! readelf -d "$work/$name/c_runnel_static" | grep -q librunnel || complain "$name: runnel::runnel_static is not static"
 }
-cmake_consumer find_package -DCMAKE_PREFIX_PATH="$work/prefix" -DRUNNEL_EXPECT="$version"
+PKG_CONFIG_PATH= PKG_CONFIG_LIBDIR=$libdir/pkgconfig cmake_consumer find_package -DCMAKE_PREFIX_PATH="$work/prefix" \
+    -DRUNNEL_EXPECT="$version"
+! grep -i 'uv_\|jansson\|hiredis' "$work/find_package/CMakeCache.txt" || complain "find_package looks for private dependencies"
 # With the flags of the build itself the compiler cache has the library.
 cmake_consumer add_subdirectory -DRUNNEL_SOURCE="$source" -DRUNNEL_WERROR="$werror"
 
@@ -89,7 +101,32 @@ if quietly "README: configure" cmake -S "$work/page" -B "$work/page/build" -G "$
     quietly "README: run" "$work/page/build/hello" "$source/examples/models/runnel-tiny-Q8_0.gguf" || true
 fi
 
-# 6. The shared library's face.
+# 6. Who has built the program alone can install, all at once and a component at a time.
+quietly "program: configure" cmake -S "$source" -B "$work/program" -G "$generator" -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" -DRUNNEL_WERROR="$werror" -DRUNNEL_BUILD_TESTS=OFF \
+    -DRUNNEL_BUILD_BENCH=OFF && quietly "program: build" cmake --build "$work/program" --target runnel
+quietly "program: install" cmake --install "$work/program" --prefix "$work/whole" || true
+for component in runtime development program; do
+    quietly "program: install" cmake --install "$work/program" --prefix "$work/$component" --component $component || true
+    [ -f "$work/$component/share/doc/runnel/LICENSE" ] || complain "component $component: no licence"
+done
+# lacks|brings COMPONENT PATTERN
+brings() { [ -n "$(find "$work/$1" -name "$2")" ] || complain "component $1 does not bring $2"; }
+lacks() { [ -z "$(find "$work/$1" -name "$2")" ] || complain "component $1 brings $2"; }
+brings runtime 'librunnel.so.*'
+for other in librunnel.so librunnel.a '*.h' '*.pc' '*.cmake' runnel; do
+    [ "$other" = runnel ] && lacks runtime bin || lacks runtime "$other"
+done
+for own in librunnel.so librunnel.a runnel.h runnel.pc runnel-config.cmake ARCHITECTURE.md hello.c '*.gguf'; do
+    brings development "$own"
+done
+lacks development bin
+[ "$("$work/program/bin/runnel" --version)" = "runnel $version" ] || complain "component program: it does not run"
+lacks program 'librunnel*'
+[ "$(cd "$work" && find runtime development program -type f -printf '%P\n' | sort -u)" = \
+    "$(cd "$work" && find whole -type f -printf '%P\n' | sort -u)" ] || complain "the components together are not the whole"
+
+# 7. The shared library's face.
 readelf -d "$library" | grep -q "SONAME.*\[librunnel\.so\.${version%%.*}\]" || complain "no SONAME librunnel.so.${version%%.*}"
 ! readelf -d "$library" | grep -q 'NEEDED.*jemalloc' || complain "the shared library needs jemalloc"
 ! nm -D --undefined-only "$library" | grep -qi 'je_\|mallocx\|mallctl' || complain "the shared library wants jemalloc's symbols"
@@ -105,5 +142,5 @@ comm -13 "$work/want" "$work/have" >"$work/undeclared"
 [ ! -s "$work/absent" ] || complain "declared, but not exported:" $(cat "$work/absent")
 [ ! -s "$work/undeclared" ] || complain "exported, but in no public header:" $(cat "$work/undeclared")
 
-[ "$failed" = 1 ] || echo "runnel $version: installed, used in 13 ways, $(wc -l <"$work/have") functions exported"
+[ "$failed" = 1 ] || echo "runnel $version: installed, used in 13 ways, by components, $(wc -l <"$work/have") functions exported"
 exit "$failed"
