@@ -13,6 +13,7 @@
  *
  * Threads: `state`, `step`, `loss`, `accepted`, `cancel` are words between the host and the thread; all else is the
  * thread's from its start until `state` says that it has ended, and then the host's. */
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -559,7 +560,7 @@ runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const
         return rn_error_set(error, RUNNEL_INVALID,
                             "a training needs an engine, a model, a corpus, a path for the head and a handle");
     if (access(model, R_OK) != 0)
-        return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened", model);
+        return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened: %s", model, strerror(errno));
     if (rn_word_get(&engine->closing) != 0 || engine->devices[0].device == NULL)
         return rn_error_set(error, RUNNEL_CLOSED, "the engine has no compute threads, or is being freed");
     t = new_handle(engine);

@@ -1,4 +1,5 @@
 /* A model: loading it on the worker's thread, starting its actors, freeing it. */
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -524,10 +525,10 @@ runnel_status runnel_model_load(runnel_engine *engine, const char *path, const r
     if (status != RUNNEL_OK)
         return status;
     if (access(path, R_OK) != 0)
-        return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened", path);
+        return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened: %s", path, strerror(errno));
     if (options.draft_path != NULL && !rn_drafter_is_inside(options.draft_path) &&
         access(options.draft_path, R_OK) != 0)
-        return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened", options.draft_path);
+        return rn_error_set(error, RUNNEL_IO, "%s: cannot be opened: %s", options.draft_path, strerror(errno));
     status = new_model(engine, &options, &model, error);
     if (status != RUNNEL_OK)
         return status;

@@ -405,6 +405,34 @@ runnel_status rn_cold_listing_lock(struct rn_cold_listing *listing, int *fd, run
     return rn_error_set(error, RUNNEL_IO, "%s: cannot be locked: %s", listing->path, strerror(-status));
 }
 
+/* Records of a segment that could be read; 0 where there is no memory to look. */
+static uint64_t count_records(struct rn_cold_listing *listing, int fd, uint64_t number, int64_t size)
+{
+    struct rn_tier_id id;
+    struct rn_cold_head head;
+    struct rn_cold_scan scan;
+    uint64_t n = 0;
+    int status = 0;
+
+    if (!read_header(listing, fd, number, &id, &status))
+        return 0;
+    scan = (struct rn_cold_scan){.heap = listing->folder->heap,
+                                 .io = listing->folder->io,
+                                 .fd = fd,
+                                 .size = (uint64_t)size,
+                                 .number = number,
+                                 .seed = rn_cold_seed(&id),
+                                 .block_tokens = id.block_tokens};
+    rn_cold_scan(&scan);
+    for (uint32_t i = 0; !scan.broken && !scan.no_memory && i < scan.n; i++) {
+        const unsigned char *place = scan.index + i * rn_cold_index_bytes(id.block_tokens) + RN_COLD_PLACE_BYTES;
+
+        n += place[RN_COLD_AT_STATE] == RN_COLD_ALIVE && rn_cold_head_unpack(place, scan.seed, id.block_tokens, &head);
+    }
+    rn_free(scan.heap, scan.index);
+    return n;
+}
+
 runnel_status rn_cold_listing_purge(struct rn_cold_listing *listing, uint64_t keep_bytes, struct rn_cold_totals *gone,
                                     runnel_error *error)
 {
@@ -414,12 +442,14 @@ runnel_status rn_cold_listing_purge(struct rn_cold_listing *listing, uint64_t ke
     for (size_t i = listing->segments.n; i-- > 0;) {
         int64_t size = 0;
         int fd = open_segment(listing, listing->segments.numbers[i], &size), status;
+        uint64_t records = 0;
         char name[NAME_ROOM];
 
         if (fd < 0)
             continue; /* gone, or not a plain file of ours */
-        io->close(io->user, fd);
         kept += (uint64_t)size;
+        records = kept > keep_bytes ? count_records(listing, fd, listing->segments.numbers[i], size) : 0;
+        io->close(io->user, fd);
         if (kept <= keep_bytes)
             continue;
         rn_cold_segment_name(listing->segments.numbers[i], name);
@@ -427,6 +457,7 @@ runnel_status rn_cold_listing_purge(struct rn_cold_listing *listing, uint64_t ke
         if (status < 0 && status != -ENOENT)
             return rn_error_set(error, RUNNEL_IO, "%s: %s", listing->path, strerror(-status));
         gone->segments++;
+        gone->records += records;
         gone->bytes += (uint64_t)size;
     }
     return RUNNEL_OK;

@@ -88,10 +88,13 @@ class Cache(unittest.TestCase):
         gone = self.json("purge", self.path, "--salt", "1")
         self.assertEqual(gone["records"], CHAINS // 3 * DEPTH)
         self.assertEqual((self.entry()["salts"], self.entry()["records"]), (2, CHAINS * DEPTH * 2 // 3))
-        newest = self.segments()[-1].stat().st_size
-        self.json("purge", self.path, "--keep", str(newest), "--fingerprint", self.entry()["fingerprint"])
+        newest, before = self.segments()[-1].stat().st_size, self.entry()["records"]
+        gone = self.json("purge", self.path, "--keep", str(newest), "--fingerprint", self.entry()["fingerprint"])
         self.assertEqual(len(self.segments()), 1)
-        self.json("purge", self.path, "--all")
+        left = self.entry()["records"]
+        self.assertEqual(gone["records"], before - left)
+        self.assertGreater(gone["records"], 0)
+        self.assertEqual(self.json("purge", self.path, "--all")["records"], left)
         self.assertEqual(self.segments(), [])
         self.assertEqual(run("cache", "ls", self.path).stdout, b"nothing is kept here\n")
 
