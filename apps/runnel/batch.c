@@ -13,6 +13,7 @@
 #include <string.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -32,6 +33,12 @@ static bool same_file(const char *a, const char *b)
     return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
 }
 
+/* What is read or written once cannot be gone on with. */
+static bool is_passing(const struct app_options *options)
+{
+    return app_is_standard(options->operands[1]) || app_is_standard(options->operands[2]);
+}
+
 /* Every two of the job's files must differ. */
 static bool check_distinct(const struct app_options *options, const char *journal)
 {
@@ -40,6 +47,8 @@ static bool check_distinct(const struct app_options *options, const char *journa
 
     for (size_t i = 0; i < 4; i++) {
         for (size_t j = i + 1; j < 4; j++) {
+            if (app_is_standard(paths[i]) || app_is_standard(paths[j]))
+                continue;
             if (strcmp(paths[i], paths[j]) == 0 || same_file(paths[i], paths[j])) {
                 app_error("%s is %s and %s at once", paths[j], names[i], names[j]);
                 return false;
@@ -54,11 +63,12 @@ static bool check_existing(const struct app_options *options, const char *journa
 {
     const char *output = options->operands[2];
     struct stat of_output, of_journal;
-    bool has_output = stat(output, &of_output) == 0, has_journal = stat(journal, &of_journal) == 0;
+    bool has_output = !app_is_standard(output) && stat(output, &of_output) == 0;
+    bool has_journal = !is_passing(options) && stat(journal, &of_journal) == 0;
 
     if (begin_of(options) == BATCH_FRESH && (has_output || has_journal)) {
-        app_error("%s exists already: --resume goes on with its job, --overwrite begins anew",
-                  has_output ? output : journal);
+        app_error("%s exists already: %s--overwrite begins anew", has_output ? output : journal,
+                  is_passing(options) ? "" : "--resume goes on with its job, ");
         return false;
     }
     if (begin_of(options) == BATCH_RESUME && !has_journal && has_output && of_output.st_size > 0) {
@@ -155,7 +165,9 @@ static bool begin_job(struct batch *batch, const char *journal_path)
         !batch_journal_open(&batch->journal, journal_path, begin_of(options), &fresh))
         return false;
     /* Answers are dated with the input's date, so that the same job gives the same bytes whenever it runs. */
-    batch->job.created = fstat(batch->input.fd, &status) == 0 ? (int64_t)status.st_mtime : 0;
+    batch->job.created = fstat(batch->input.fd, &status) != 0 ? 0
+                         : S_ISREG(status.st_mode)            ? (int64_t)status.st_mtime
+                                                              : (int64_t)time(NULL);
     if (!fresh && !batch_journal_load(batch->journal, settings, n, &batch->job))
         return false;
     if (!batch_output_open(&batch->output, options->operands[2], begin_of(options), fresh, !options->unordered,
@@ -172,10 +184,11 @@ static int end_job(struct batch *batch)
 
     if (batch->code == APP_OK && !batch_summary(batch))
         return APP_FAILURE;
-    if (batch->code == APP_OK || batch->changed)
+    if (batch->code == APP_OK || batch->changed || is_passing(options))
         return batch->code;
-    app_error("%llu lines were done in this run; the same command with --resume%s goes on",
-              (unsigned long long)batch->done_lines, options->overwrite ? " instead of --overwrite" : "");
+    app_error("%llu line%s done in this run; the same command with --resume%s goes on",
+              (unsigned long long)batch->done_lines, batch->done_lines == 1 ? " was" : "s were",
+              options->overwrite ? " instead of --overwrite" : "");
     return batch->code;
 }
 
@@ -212,7 +225,7 @@ static int run_job(struct batch *batch, const char *journal_path)
 
 int app_batch(const struct app_options *options)
 {
-    const char *slash = strrchr(options->operands[0], '/');
+    const char *slash = strrchr(options->operands[0], '/'), *journal = options->journal;
     struct batch *batch = NULL;
     char *journal_path = NULL;
     int code = APP_USAGE;
@@ -221,10 +234,16 @@ int app_batch(const struct app_options *options)
         app_error("--resume and --overwrite exclude each other");
         return APP_USAGE;
     }
+    if (is_passing(options) && (options->resume || journal != NULL)) {
+        app_error("%s: a job with - for standard input or output keeps no journal and cannot go on",
+                  options->resume ? "--resume" : "--journal");
+        return APP_USAGE;
+    }
+    if (is_passing(options))
+        journal = BATCH_JOURNAL_NOWHERE;
     batch = calloc(1, sizeof *batch);
-    if (batch == NULL ||
-        asprintf(&journal_path, "%s%s", options->journal != NULL ? options->journal : options->operands[2],
-                 options->journal != NULL ? "" : ".journal") < 0) {
+    if (batch == NULL || asprintf(&journal_path, "%s%s", journal != NULL ? journal : options->operands[2],
+                                  journal != NULL ? "" : ".journal") < 0) {
         app_error("not enough memory");
         free(batch);
         return APP_FAILURE;

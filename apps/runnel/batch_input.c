@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,18 +24,20 @@ struct growing {
 
 bool batch_input_open(struct batch_input *input, const char *path, size_t limit)
 {
+    bool is_standard = app_is_standard(path);
     struct stat status;
 
-    *input = (struct batch_input){.path = path, .limit = limit, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+    *input = (struct batch_input){.path = is_standard ? "standard input" : path, .limit = limit};
+    input->fd = is_standard ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (input->fd < 0 || fstat(input->fd, &status) != 0) {
-        app_error("%s: %s", path, strerror(errno));
+        app_error("%s: %s", input->path, strerror(errno));
         return false;
     }
-    if (!S_ISREG(status.st_mode)) {
+    if (!is_standard && !S_ISREG(status.st_mode)) {
         app_error("%s is not a regular file; --resume has to read it again", path);
         return false;
     }
-    input->size = (uint64_t)status.st_size;
+    input->size = S_ISREG(status.st_mode) ? (uint64_t)status.st_size : 0;
     input->block = malloc(BLOCK_BYTES);
     if (input->block == NULL)
         app_error("not enough memory");
@@ -47,6 +50,13 @@ void batch_input_close(struct batch_input *input)
         close(input->fd);
     free(input->block);
     *input = (struct batch_input){.fd = -1};
+}
+
+bool batch_input_ready(const struct batch_input *input, int wait_ms)
+{
+    struct pollfd look = {.fd = input->fd, .events = POLLIN};
+
+    return input->at < input->n_block || input->size > 0 || poll(&look, 1, wait_ms) > 0;
 }
 
 /* The next block; false at the end (n_block is 0) or after a message (*broken). */

@@ -12,7 +12,7 @@ struct batch_input {
     size_t limit;    /* longest line, in bytes */
     uint64_t number; /* of the line read last, from 1 */
     uint64_t bytes;  /* read as lines so far */
-    uint64_t size;   /* of the file, when it was opened */
+    uint64_t size;   /* of the file, when it was opened; 0: not known */
     char *block;     /* [n_block], looked at up to `at` */
     size_t at, n_block;
 };
@@ -28,9 +28,13 @@ struct batch_raw {
 
 enum batch_read { BATCH_LINE, BATCH_END, BATCH_ERROR };
 
-/* Opens a regular file. False after a message. */
+/* Opens a regular file, or standard input, of any kind, for "-". False after a message. */
 bool batch_input_open(struct batch_input *input, const char *path, size_t limit);
 void batch_input_close(struct batch_input *input);
+
+/* Whether reading goes on without waiting for whoever writes; looks for it for so long at most, or until a signal. (In
+ * the middle of a line it waits all the same.) */
+bool batch_input_ready(const struct batch_input *input, int wait_ms);
 
 /* The next line. BATCH_ERROR after a message. A newline at the very end is not the beginning of another line. */
 enum batch_read batch_input_next(struct batch_input *input, struct batch_raw *raw);

@@ -1,10 +1,13 @@
 /* The journal of a batch job: see batch_journal.h. */
 #include "batch_journal.h"
 
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common.h"
 
@@ -249,9 +252,22 @@ static bool recognise(struct batch_journal *journal, bool *ours)
     return false;
 }
 
+/* It holds answers: a new one is for its owner alone, whatever the umask. Where it cannot be made SQLite says why. */
+static void make_private(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+    if (fd < 0)
+        return;
+    (void)!fchmod(fd, 0600);
+    close(fd);
+}
+
 /* Exclusive: nobody else can work on the same job, and no file is shared in memory. */
 static bool open_database(struct batch_journal *journal)
 {
+    if (strcmp(journal->path, BATCH_JOURNAL_NOWHERE) != 0)
+        make_private(journal->path);
     if (sqlite3_open_v2(journal->path, &journal->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) == SQLITE_OK)
         return execute(journal, "PRAGMA locking_mode = EXCLUSIVE");
     if (journal->db != NULL)

@@ -265,8 +265,10 @@ void batch_line_write(FILE *to, struct batch_line *line, const char *model, int6
         put_response(to, line, model, created);
     fputs("}\n", to);
     for (size_t i = 0; i < line->n_open; i++) {
-        answer->prompt_tokens += line->choices[i].usage.prompt_tokens;
-        answer->cached_tokens += line->choices[i].usage.cached_tokens;
+        bool is_first = line->request.n <= 1 || i % (size_t)line->request.n == 0; /* as the answer's usage has it */
+
+        answer->prompt_tokens += is_first ? line->choices[i].usage.prompt_tokens : 0;
+        answer->cached_tokens += is_first ? line->choices[i].usage.cached_tokens : 0;
         answer->completion_tokens += line->choices[i].usage.completion_tokens;
     }
 }

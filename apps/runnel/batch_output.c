@@ -20,14 +20,16 @@ struct group {
     bool failed;
 };
 
-static bool complain(const struct batch_output *output)
+static bool complain(struct batch_output *output)
 {
-    app_error("%s: %s", output->path, strerror(errno));
+    output->gone = output->is_standard && errno == EPIPE;
+    if (!output->gone)
+        app_error("%s: %s", output->path, strerror(errno));
     return false;
 }
 
 /* The hash of the last bytes in front of `end`. */
-static bool hash_tail(const struct batch_output *output, uint64_t end, uint64_t *hash)
+static bool hash_tail(struct batch_output *output, uint64_t end, uint64_t *hash)
 {
     char tail[TAIL_BYTES];
     size_t n = end < TAIL_BYTES ? (size_t)end : TAIL_BYTES;
@@ -40,7 +42,7 @@ static bool hash_tail(const struct batch_output *output, uint64_t end, uint64_t 
 }
 
 /* Of a job that goes on: has the file what the job has written? */
-static bool check_known(const struct batch_output *output, uint64_t size)
+static bool check_known(struct batch_output *output, uint64_t size)
 {
     uint64_t hash = 0;
 
@@ -59,13 +61,30 @@ static bool check_known(const struct batch_output *output, uint64_t size)
     return false;
 }
 
+static bool open_standard(struct batch_output *output)
+{
+    int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+
+    output->path = "standard output";
+    output->is_standard = true;
+    output->file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (output->file != NULL)
+        return true;
+    if (fd >= 0)
+        close(fd);
+    return complain(output);
+}
+
 bool batch_output_open(struct batch_output *output, const char *path, enum batch_begin begin, bool fresh, bool ordered,
                        struct batch_job *job)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
     struct stat status;
+    int fd;
 
     *output = (struct batch_output){.path = path, .ordered = ordered, .job = job};
+    if (app_is_standard(path))
+        return open_standard(output);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
     if (fd < 0)
         return complain(output);
     output->file = fdopen(fd, "r+");
@@ -90,6 +109,8 @@ bool batch_output_cut(struct batch_output *output)
 {
     off_t end = (off_t)output->job->out_bytes;
 
+    if (output->is_standard)
+        return true;
     if (ftruncate(fileno(output->file), end) != 0 || fseeko(output->file, end, SEEK_SET) != 0)
         return complain(output);
     return true;
@@ -128,9 +149,9 @@ static bool write_group(struct batch_output *output, struct batch_journal *journ
     if (group.lines == 0)
         return batch_journal_commit(journal);
     errno = 0;
-    if (fflush(output->file) != 0 || fdatasync(fileno(output->file)) != 0)
+    if (fflush(output->file) != 0 || (!output->is_standard && fdatasync(fileno(output->file)) != 0))
         return complain(output);
-    return hash_tail(output, output->job->out_bytes, &output->job->tail_hash) &&
+    return (output->is_standard || hash_tail(output, output->job->out_bytes, &output->job->tail_hash)) &&
            batch_journal_written(journal, group.last, output->job);
 }
 

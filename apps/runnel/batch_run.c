@@ -359,9 +359,12 @@ static bool can_read(const struct batch *batch)
 
 static void fill(struct batch *batch)
 {
-    for (unsigned i = 0; i < READ_AT_ONCE && can_read(batch); i++)
+    for (unsigned i = 0; i < READ_AT_ONCE && can_read(batch); i++) {
+        if (!batch_input_ready(&batch->input, batch->n_lines == 0 ? APP_TICK_MS : 0))
+            return;
         if (!read_line(batch))
             stop(batch, APP_FAILURE);
+    }
 }
 
 /* ---- The loop ---------------------------------------------------------------------------- */
@@ -382,7 +385,13 @@ static void save(struct batch *batch, bool now)
         batch->committed_us = batch->now_us;
     }
     if (!good)
-        stop(batch, APP_FAILURE);
+        stop(batch, batch->output.gone ? APP_CANCELLED : APP_FAILURE);
+}
+
+/* A line could be read at once. */
+static bool has_line(const struct batch *batch)
+{
+    return can_read(batch) && batch_input_ready(&batch->input, 0);
 }
 
 /* Milliseconds until something is to be done without an event. */
@@ -405,7 +414,7 @@ void batch_run(struct batch *batch)
         fill(batch);
         submit(batch);
         collect(batch); /* also lines that were done as soon as they were read */
-        if (batch->code == APP_OK && !can_read(batch) && (batch->n_running > 0 || batch->retry_us > batch->now_us))
+        if (batch->code == APP_OK && !has_line(batch) && (batch->n_running > 0 || batch->retry_us > batch->now_us))
             runnel_engine_wait(batch->app.engine, patience(batch));
         runnel_engine_dispatch(batch->app.engine, 0);
         batch->now_us = batch_clock_us();
@@ -417,6 +426,6 @@ void batch_run(struct batch *batch)
         batch_show(batch);
     }
     app_progress_clear();
-    if (batch->code == APP_OK || batch->code == APP_CANCELLED)
+    if (batch->code == APP_OK || (batch->code == APP_CANCELLED && !batch->output.gone))
         save(batch, true);
 }

@@ -30,20 +30,22 @@ static uint64_t done_bytes(const struct batch *batch)
 
 void batch_show(struct batch *batch)
 {
-    double size = (double)(batch->input.size > 0 ? batch->input.size : 1), done = (double)done_bytes(batch);
+    double size = (double)batch->input.size, done = (double)done_bytes(batch);
     double here = done - (double)batch->first_offset, seconds = seconds_since(batch, batch->began_us);
     double left = here > 0 ? fmax(size - done, 0) * seconds / here : 0;
     unsigned long whole = left < 3.6e9 ? (unsigned long)left : 3600000000ul;
+    char tail[128];
+    int n;
 
-    if (batch->app.options->quiet || !isatty(STDERR_FILENO) || batch->now_us - batch->shown_us < SHOW_US)
+    if (batch->app.options->quiet || !app_redraws() || batch->now_us - batch->shown_us < SHOW_US)
         return;
     batch->shown_us = batch->now_us;
-    app_progress(batch->app.options, "batch", fmin(done / size, 1));
-    fprintf(stderr, "  %llu lines, %.1f/s", (unsigned long long)batch->done_lines, (double)batch->done_lines / seconds);
-    if (here > 0)
-        fprintf(stderr, ", %lu:%02lu:%02lu left", whole / 3600, whole / 60 % 60, whole % 60);
-    fputs("\033[K", stderr);
-    fflush(stderr);
+    n = snprintf(tail, sizeof tail, "  %llu line%s, %.1f/s", (unsigned long long)batch->done_lines,
+                 app_plural(batch->done_lines), (double)batch->done_lines / seconds);
+    if (here > 0 && size > 0)
+        snprintf(tail + n, sizeof tail - (size_t)n, ", %lu:%02lu:%02lu left", whole / 3600, whole / 60 % 60,
+                 whole % 60);
+    app_progress(batch->app.options, "batch", size > 0 ? fmin(done / size, 1) : -1, tail);
 }
 
 bool batch_summary(struct batch *batch)
@@ -57,8 +59,8 @@ bool batch_summary(struct batch *batch)
         return false;
     batch->now_us = batch_clock_us();
     seconds = seconds_since(batch, batch->began_us);
-    fprintf(stderr, "lines: %llu, %llu ok, %llu errors", (unsigned long long)counts.lines,
-            (unsigned long long)counts.good, (unsigned long long)counts.bad);
+    fprintf(stderr, "lines: %llu, %llu ok, %llu error%s", (unsigned long long)counts.lines,
+            (unsigned long long)counts.good, (unsigned long long)counts.bad, app_plural(counts.bad));
     if (counts.lines > batch->done_lines)
         fprintf(stderr, " (%llu from earlier runs)", (unsigned long long)(counts.lines - batch->done_lines));
     fprintf(stderr, "\ntokens: %llu of prompts (%llu cached), %llu of answers\n",

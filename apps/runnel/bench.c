@@ -302,7 +302,7 @@ static int run_once(struct bench *bench, const struct bench_test *test, double *
 {
     int code = test->decode ? run_answers(bench, test, drafts) : run_streams(bench, test->streams, test->tokens, 1);
 
-    app_progress(bench->options, "timing", (double)++bench->done / (double)bench->total);
+    app_progress(bench->options, "timing", (double)++bench->done / (double)bench->total, "");
     if (code == APP_OK)
         *rate = test->decode ? decode_rate(bench, test->streams) : prefill_rate(bench, test->streams);
     return code;

@@ -82,7 +82,7 @@ static int compute_all(struct warm *warm, const struct app_text *text)
         next = next != NULL ? next : end;
         n = (size_t)(next - at);
         n -= n > 0 && at[n - 1] == '\r';
-        app_progress(warm->options, "computing", (double)(at - text->bytes) / (double)text->size);
+        app_progress(warm->options, "computing", (double)(at - text->bytes) / (double)text->size, "");
         if (n > 0)
             code = compute_line(warm, number, at, n);
     }

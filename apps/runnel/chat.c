@@ -316,7 +316,7 @@ static void show(struct chat *chat, const runnel_event *event)
     bool thinks_aloud = isatty(STDERR_FILENO) && !chat->app.options->quiet;
 
     if (answer->shows == SHOWS_REASONING && event->type != RUNNEL_EVENT_REASONING && event->text_bytes > 0) {
-        fputs("\033[0m\n", stderr);
+        fputs(app_colours(STDERR_FILENO) ? "\033[0m\n" : "\n", stderr);
         answer->shows = SHOWS_NOTHING;
     }
     if (event->type == RUNNEL_EVENT_TOKEN) {
@@ -324,7 +324,7 @@ static void show(struct chat *chat, const runnel_event *event)
         answer->shows = event->text_bytes > 0 ? SHOWS_TEXT : answer->shows;
     } else if (event->type == RUNNEL_EVENT_REASONING && thinks_aloud) {
         if (answer->shows != SHOWS_REASONING)
-            fputs("\033[2m", stderr);
+            fputs(app_colours(STDERR_FILENO) ? "\033[2m" : "", stderr);
         fwrite(event->text, 1, event->text_bytes, stderr);
         answer->shows = SHOWS_REASONING;
     } else if (event->type == RUNNEL_EVENT_TOOL_CALL) {
@@ -395,7 +395,7 @@ static int submit(struct chat *chat, struct app_outcome *outcome)
 
 static int end_answer(struct chat *chat, const struct app_outcome *outcome, int code)
 {
-    if (chat->answer.shows == SHOWS_REASONING)
+    if (chat->answer.shows == SHOWS_REASONING && app_colours(STDERR_FILENO))
         fputs("\033[0m", stderr);
     if (!chat->app.options->json && (outcome->type != RUNNEL_EVENT_FAILED || chat->answer.shows != SHOWS_NOTHING))
         fputc('\n', stdout);
@@ -591,6 +591,8 @@ static void close_sessions(struct chat *chat)
 
 static bool is_word(const char *line, size_t n, const char *word)
 {
+    while (n > 0 && line[n - 1] == ' ')
+        n--;
     return n == strlen(word) && memcmp(line, word, n) == 0;
 }
 
@@ -612,7 +614,9 @@ static bool on_session_command(struct chat *chat, const char *line, size_t n, in
     char *saved = operand(line, n, "/save"), *loaded = operand(line, n, "/load");
     bool known = true;
 
-    if (saved != NULL)
+    if (is_word(line, n, "/save") || is_word(line, n, "/load"))
+        app_error("%.5s needs a file: %.5s FILE", line, line);
+    else if (saved != NULL)
         *code = save(chat, saved);
     else if (loaded != NULL)
         *code = load(chat, loaded);
@@ -632,7 +636,7 @@ static bool on_command(struct chat *chat, const char *line, size_t n, int *code)
 {
     if (on_session_command(chat, line, n, code))
         return true;
-    if (is_word(line, n, "/exit") || is_word(line, n, "/quit"))
+    if (is_word(line, n, "/exit") || is_word(line, n, "/quit") || is_word(line, n, "/bye"))
         return false;
     if (is_word(line, n, "/clear")) {
         *code = new_session(chat);
@@ -641,12 +645,20 @@ static bool on_command(struct chat *chat, const char *line, size_t n, int *code)
     if (is_word(line, n, "/help"))
         fputs("/clear      forget the conversation\n/fork       set it aside and go on with a copy\n"
               "/back       drop it for the one set aside last\n/save FILE  keep it in a file\n"
-              "/load FILE  go on with the one in the file\n/exit       leave; so does Ctrl-D\n"
+              "/load FILE  go on with the one in the file\n/exit       leave; so do /quit, /bye and Ctrl-D\n"
               "/help       this text\nCtrl-C      stop the answer\n",
               stderr);
     else
         app_error("'%.*s' is not a command; see /help", (int)(n < 80 ? n : 80), line);
     return true;
+}
+
+static void greet(const struct chat *chat)
+{
+    const char *path = chat->app.options->operands[0], *slash = strrchr(path, '/');
+
+    if (chat->editor != NULL && !chat->app.options->quiet)
+        fprintf(stderr, "%s; /help tells what else can be typed\n", slash != NULL ? slash + 1 : path);
 }
 
 static int converse(struct chat *chat)
@@ -655,11 +667,12 @@ static int converse(struct chat *chat)
     size_t n = 0;
     int code = APP_OK, failed = APP_OK;
 
+    greet(chat);
     for (;;) {
         app_signals_disarm();
         line = read_line(chat, "> ", &n);
         app_signals_arm();
-        if (line == NULL)
+        if (line == NULL || app_hung_up())
             break;
         if (n == 0)
             continue;
@@ -671,6 +684,8 @@ static int converse(struct chat *chat)
         code = turn(chat, line, n);
         if (app_output_code() != APP_OK)
             return app_output_code();
+        if (app_hung_up())
+            return APP_CANCELLED;
         if (code != APP_OK && code != APP_CANCELLED)
             failed = code;
     }
@@ -724,7 +739,10 @@ int app_chat(const struct app_options *options)
     if (code == APP_OK)
         code = open_session(&chat);
     if (code == APP_OK) {
+        if (options->session_file != NULL)
+            app_hangup_arm(); /* the conversation is saved all the same */
         code = editor_open(&chat) ? converse(&chat) : APP_FAILURE;
+        app_signals_arm();
         if (options->session_file != NULL)
             code = app_worse(code, save(&chat, options->session_file));
     }

@@ -27,7 +27,8 @@ static int await(struct app *app, runnel_stream stream, runnel_event *end)
 static void say(const struct app *app, const char *what, const char *path, const runnel_event *end)
 {
     if (!app->options->quiet)
-        app_error("%s %s: %llu tokens, %llu of them computed", what, path, (unsigned long long)end->usage.prompt_tokens,
+        app_error("%s %s: %llu token%s, %llu of them computed", what, path,
+                  (unsigned long long)end->usage.prompt_tokens, app_plural(end->usage.prompt_tokens),
                   (unsigned long long)end->usage.cached_tokens);
 }
 

@@ -7,11 +7,13 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 /* ---- Messages and signals ---------------------------------------------------------------- */
 
-static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t interrupted, hung_up;
 
 void app_error(const char *format, ...)
 {
@@ -53,7 +55,11 @@ void app_signals_arm(void)
 {
     /* SA_RESETHAND: the second signal finds the default action, which ends the program at once.
      * SA_RESTART: output is not torn by the first; the loop's poll is ended by a signal all the same. */
+    const struct itimerval never = {{0, 0}, {0, 0}};
+
     interrupted = 0;
+    if (hung_up)
+        setitimer(ITIMER_REAL, &never, NULL); /* nothing is being read any more */
     set_signals(on_signal, (int)SA_RESETHAND | SA_RESTART);
 }
 
@@ -67,19 +73,121 @@ bool app_interrupted(void)
     return interrupted != 0;
 }
 
+/* The line editor reads once more after a signal: a second one, and a third, end that. */
+static void on_hangup(int number)
+{
+    const struct itimerval soon = {{0, 20000}, {0, 20000}};
+
+    (void)number;
+    if (!hung_up)
+        setitimer(ITIMER_REAL, &soon, NULL);
+    hung_up = interrupted = 1;
+}
+
+static void on_alarm(int number)
+{
+    (void)number;
+}
+
+void app_hangup_arm(void)
+{
+    struct sigaction action = {.sa_handler = on_alarm};
+
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGALRM, &action, NULL);
+    action.sa_handler = on_hangup;
+    sigaction(SIGHUP, &action, NULL);
+}
+
+bool app_hung_up(void)
+{
+    return hung_up != 0;
+}
+
 /* ---- Standard error as a terminal -------------------------------------------------------- */
+
+enum { BAR = 40, LEAST_BAR = 8, COLUMNS = 80, LINE = 512 };
 
 static bool bar_shown;
 
-void app_progress(const struct app_options *options, const char *what, double fraction)
+static bool is_dumb(void)
+{
+    const char *term = getenv("TERM");
+
+    return term == NULL || *term == '\0' || strcmp(term, "dumb") == 0;
+}
+
+bool app_redraws(void)
+{
+    return isatty(STDERR_FILENO) && !is_dumb();
+}
+
+bool app_colours(int fd)
+{
+    const char *no = getenv("NO_COLOR");
+
+    return isatty(fd) && !is_dumb() && (no == NULL || *no == '\0');
+}
+
+/* Asked for each time, so that a window that changes is followed at the next redraw. */
+static size_t columns(void)
+{
+    struct winsize size;
+    const char *given = getenv("COLUMNS");
+
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    return given != NULL && atoi(given) > 0 ? (size_t)atoi(given) : COLUMNS;
+}
+
+/* Room that a line may take: the last column stays empty, for a terminal wraps behind it. */
+static size_t line_room(void)
+{
+    size_t room = columns();
+
+    return room > LINE ? LINE - 1 : room > 1 ? room - 1 : 1;
+}
+
+/* Without the parts behind the last commas that do not fit. */
+static void shorten(char *line, size_t room)
+{
+    while (strlen(line) > room) {
+        char *comma = strrchr(line, ',');
+
+        if (comma == NULL) {
+            line[room] = '\0';
+            return;
+        }
+        *comma = '\0';
+    }
+}
+
+void app_progress(const struct app_options *options, const char *what, double fraction, const char *tail)
 {
     static const char bar[] = "########################################";
-    const int width = (int)sizeof bar - 1;
-    int full = (int)(fmin(fmax(fraction, 0), 1) * width);
+    double share = fmin(fmax(fraction, 0), 1);
+    size_t room, rest;
+    char line[LINE];
+    int width, full, n;
 
-    if (options->quiet || !isatty(STDERR_FILENO))
+    if (options->quiet || !app_redraws())
         return;
-    fprintf(stderr, "\r%-10.10s [%.*s%*s] %3.0f %%", what, full, bar, width - full, "", fraction * 100);
+    room = line_room();
+    rest = strlen("reading    [] 100 %") + strlen(tail);
+    width = room > rest ? (int)(room - rest < BAR ? room - rest : BAR) : 0;
+    full = (int)(share * width);
+    if (fraction >= 0 && width >= LEAST_BAR)
+        n = snprintf(line, sizeof line, "%-10.10s [%.*s%*s] %3.0f %%%s", what, full, bar, width - full, "", share * 100,
+                     tail);
+    else if (fraction >= 0)
+        n = snprintf(line, sizeof line, "%.10s %.0f %%%s", what, share * 100, tail);
+    else
+        n = snprintf(line, sizeof line, "%.10s%s", what, tail);
+    if (n < 0)
+        return;
+    shorten(line, room);
+    fprintf(stderr, "\r%s\033[K", line);
+    fflush(stderr);
     bar_shown = true;
 }
 
@@ -108,7 +216,7 @@ int app_output_code(void)
         return APP_OK;
     if (output_error == EPIPE)
         return APP_CANCELLED;
-    app_error("standard output: %s", strerror(output_error));
+    app_error("standard output: %s", output_error == EBADF ? "it is closed" : strerror(output_error));
     return APP_FAILURE;
 }
 
@@ -222,9 +330,19 @@ static bool read_stream(FILE *file, struct app_text *text)
     return text->bytes != NULL && !ferror(file);
 }
 
+const char *app_plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+bool app_is_standard(const char *path)
+{
+    return strcmp(path, "-") == 0;
+}
+
 bool app_read_file(const char *path, struct app_text *text)
 {
-    bool is_stdin = strcmp(path, "-") == 0;
+    bool is_stdin = app_is_standard(path);
     FILE *file = NULL;
     bool good = false;
 

@@ -34,11 +34,22 @@ void app_signals_arm(void);
 void app_signals_disarm(void);
 bool app_interrupted(void);
 
+/* From here on a hang-up of the terminal (SIGHUP) is an interruption that ends what is being read, too. */
+void app_hangup_arm(void);
+bool app_hung_up(void);
+
 /* ---- Standard error as a terminal -------------------------------------------------------- */
 
-/* A bar that overwrites itself, if standard error is a terminal and the user wants it. Clearing it
- * twice does no harm. */
-void app_progress(const struct app_options *options, const char *what, double fraction);
+/* Whether lines on standard error can be drawn over: it is a terminal, and no dumb one (TERM). */
+bool app_redraws(void);
+
+/* Whether what is written to fd may be coloured: a terminal that can, and NO_COLOR is not set. */
+bool app_colours(int fd);
+
+/* A bar that overwrites itself, where lines can be drawn over and the user wants it, in one line of the terminal whatever
+ * its width. fraction: below 0 where it is not known how far. tail: more to tell ("" for nothing), of which the last
+ * parts, behind commas, go where there is no room. Clearing it twice does no harm. */
+void app_progress(const struct app_options *options, const char *what, double fraction, const char *tail);
 void app_progress_clear(void);
 
 /* ---- Standard output --------------------------------------------------------------------- */
@@ -70,6 +81,12 @@ struct app_text {
     char *bytes; /* owned; NUL-terminated behind size */
     size_t size;
 };
+
+/* "s" behind a noun, but for one. */
+const char *app_plural(uint64_t n);
+
+/* "-": standard input or standard output. */
+bool app_is_standard(const char *path);
 
 /* The whole of a file, or of standard input for "-". False after a message. */
 bool app_read_file(const char *path, struct app_text *text);
@@ -152,8 +169,17 @@ void app_json_event(const runnel_event *event, bool logprobs);
 void app_figures(const struct app_options *options, const struct app_outcome *outcome);
 
 /* The commands: an exit code each. */
+/* What a model of a file needs with these options. */
+struct app_memory {
+    uint64_t weight_bytes, context, trained; /* trained 0: the file does not say */
+    uint64_t kv_bytes_per_token;
+    runnel_error error; /* why kv_bytes_per_token is not known */
+};
+void app_file_memory(const struct runnel_file *file, const struct app_options *options, struct app_memory *memory);
+
 int app_run(const struct app_options *options);
 int app_chat(const struct app_options *options);
+int app_doctor(const struct app_options *options);
 int app_info(const struct app_options *options);
 int app_tokens(const struct app_options *options);
 int app_logits(const struct app_options *options);

@@ -27,9 +27,10 @@ static void options_of(const struct app_options *options, const char *state, run
 
 static void show(const struct app_options *options, const runnel_training_progress *now)
 {
-    app_progress(options, "training", (double)now->step / (double)now->steps);
-    if (!options->quiet && isatty(STDERR_FILENO))
-        fprintf(stderr, "  loss %.3f, accepted %.0f %% ", (double)now->loss, (double)now->accepted * 100);
+    char tail[64];
+
+    snprintf(tail, sizeof tail, "  loss %.3f, accepted %.0f %%", (double)now->loss, (double)now->accepted * 100);
+    app_progress(options, "training", (double)now->step / (double)now->steps, tail);
 }
 
 /* Until it has ended; a signal cancels it. An exit code. */

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -19,7 +20,7 @@ static void on_load(void *user, const runnel_load_event *event)
     struct load *load = user;
 
     if (event->state == RUNNEL_LOAD_PROGRESS) {
-        app_progress(load->options, "loading", event->fraction);
+        app_progress(load->options, "loading", event->fraction, "");
         return;
     }
     load->ended = true;
@@ -64,6 +65,36 @@ static bool shared_url(const char *given, struct app_text *file, const char **ur
     return true;
 }
 
+/* "eagle:FILE" means a head; another model would be loaded as one that guesses by itself. False after a message. */
+static bool check_head(const struct app_options *options)
+{
+    const char *path = app_draft_path(options);
+    runnel_file *file = NULL;
+    char *text = NULL;
+    size_t n = 0;
+    bool good = true;
+
+    if (path == NULL || strstr(options->draft, "eagle:") == NULL || path != strstr(options->draft, "eagle:") + 6 ||
+        runnel_file_open(path, &file, NULL) != RUNNEL_OK) /* the load says why */
+        return true;
+    text = app_file_text(file, "general.architecture", "", &n);
+    if (text != NULL && (n != strlen("runnel-eagle") || memcmp(text, "runnel-eagle", n) != 0)) {
+        app_error("%s is a model (%.*s) and no head; --draft FILE guesses with a model", path, (int)n, text);
+        good = false;
+    }
+    free(text);
+    runnel_file_close(file);
+    return good;
+}
+
+static void warn_context(const struct app *app)
+{
+    if (app->options->context > 0 && !app->options->quiet && app->info.trained_tokens > 0 &&
+        app->info.context_tokens > app->info.trained_tokens)
+        app_error("warning: --ctx %u is more than the %u positions that the model was trained for",
+                  app->info.context_tokens, app->info.trained_tokens);
+}
+
 static int load_with(struct app *app, bool vocab_only, const char *cache_shared)
 {
     const struct app_options *options = app->options;
@@ -102,7 +133,10 @@ static int load_with(struct app *app, bool vocab_only, const char *cache_shared)
         return app_fail(&load.error);
     app->info.struct_size = sizeof app->info;
     load.error.status = runnel_model_get_info(app->model, &app->info);
-    return load.error.status == RUNNEL_OK ? APP_OK : app_fail(&load.error);
+    if (load.error.status != RUNNEL_OK)
+        return app_fail(&load.error);
+    warn_context(app);
+    return APP_OK;
 }
 
 static int load_model(struct app *app, bool vocab_only)
@@ -121,7 +155,7 @@ static void on_log(void *user, runnel_log_level level, const char *line)
 {
     (void)user;
     if (level == RUNNEL_LOG_WARNING)
-        fprintf(stderr, "%srunnel: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", line);
+        fprintf(stderr, "%srunnel: %s\n", app_redraws() ? "\r\033[K" : "", line);
 }
 
 int app_open(struct app *app, const struct app_options *options, bool vocab_only)
@@ -130,6 +164,8 @@ int app_open(struct app *app, const struct app_options *options, bool vocab_only
     runnel_error error = {0};
 
     *app = (struct app){.options = options};
+    if (!check_head(options))
+        return APP_USAGE;
     app_signals_arm();
     runnel_engine_options_default(&engine_options);
     engine_options.compute_threads = (uint32_t)options->threads;
@@ -265,6 +301,15 @@ static double seconds(uint64_t from_us, uint64_t to_us)
     return to_us > from_us ? (double)(to_us - from_us) * 1e-6 : 1e-6;
 }
 
+/* The answer and the figures go to one file or pipe: a newline stands between them. (On a terminal it does already.) */
+static bool share_a_file(void)
+{
+    struct stat out, err;
+
+    return !isatty(STDERR_FILENO) && fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
+           out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+}
+
 void app_figures(const struct app_options *options, const struct app_outcome *outcome)
 {
     const runnel_usage *usage = &outcome->usage;
@@ -274,21 +319,33 @@ void app_figures(const struct app_options *options, const struct app_outcome *ou
 
     if (options->quiet)
         return;
-    fprintf(stderr, "prompt: %llu tokens (%llu cached), %.1f tokens/s\n", (unsigned long long)usage->prompt_tokens,
-            (unsigned long long)usage->cached_tokens, (double)computed / seconds(t->admitted_us, prompt_end));
+    if (share_a_file())
+        fputc('\n', stderr);
+    if (usage->cached_tokens == 0)
+        fprintf(stderr, "prompt: %llu token%s (0 cached), %.1f tokens/s\n", (unsigned long long)usage->prompt_tokens,
+                app_plural(usage->prompt_tokens), (double)computed / seconds(t->admitted_us, prompt_end));
+    else /* the few that were left say nothing of the model's speed */
+        fprintf(stderr, "prompt: %llu token%s (%llu cached, %.0f %%), read in %.1f ms\n",
+                (unsigned long long)usage->prompt_tokens, app_plural(usage->prompt_tokens),
+                (unsigned long long)usage->cached_tokens,
+                100 * (double)usage->cached_tokens / (double)usage->prompt_tokens,
+                seconds(t->admitted_us, prompt_end) * 1e3);
     if (usage->warm_tokens + usage->cold_tokens > 0)
-        fprintf(stderr, "fetched: %llu tokens from packed memory, %llu from files\n",
-                (unsigned long long)usage->warm_tokens, (unsigned long long)usage->cold_tokens);
+        fprintf(stderr, "fetched: %llu token%s from packed memory, %llu from files\n",
+                (unsigned long long)usage->warm_tokens, app_plural(usage->warm_tokens),
+                (unsigned long long)usage->cold_tokens);
     if (usage->shared_tokens > 0)
-        fprintf(stderr, "fetched: %llu tokens from the shared cache\n", (unsigned long long)usage->shared_tokens);
+        fprintf(stderr, "fetched: %llu token%s from the shared cache\n", (unsigned long long)usage->shared_tokens,
+                app_plural(usage->shared_tokens));
     if (usage->completion_tokens == 0)
         return;
-    fprintf(stderr, "answer: %llu tokens", (unsigned long long)usage->completion_tokens);
+    fprintf(stderr, "answer: %llu token%s", (unsigned long long)usage->completion_tokens,
+            app_plural(usage->completion_tokens));
     if (usage->completion_tokens > 1)
         fprintf(stderr, ", %.1f tokens/s",
                 (double)(usage->completion_tokens - 1) / seconds(t->first_token_us, t->end_us));
     fprintf(stderr, ", the first after %.1f ms\n", seconds(0, t->first_token_us) * 1e3);
     if (usage->drafted_tokens > 0)
-        fprintf(stderr, "drafts: %llu, of which %llu were right\n", (unsigned long long)usage->drafted_tokens,
-                (unsigned long long)usage->accepted_tokens);
+        fprintf(stderr, "drafts: %llu, of which %llu %s right\n", (unsigned long long)usage->drafted_tokens,
+                (unsigned long long)usage->accepted_tokens, usage->accepted_tokens == 1 ? "was" : "were");
 }

@@ -11,12 +11,6 @@
 
 enum { SHOWN_BYTES = 60, SHOWN_ELEMENTS = 6, MAX_TYPES = 64, DEFAULT_CONTEXT = 8192 };
 
-struct memory {
-    uint64_t weight_bytes, context, trained; /* trained 0: the file does not say */
-    uint64_t kv_bytes_per_token;
-    runnel_error error; /* why kv_bytes_per_token is not known */
-};
-
 struct type_total {
     const char *type;
     uint64_t tensors, elements, bytes;
@@ -213,16 +207,19 @@ static void print_totals(const runnel_file *file, bool json)
 
 /* ---- Memory ------------------------------------------------------------------------------ */
 
-static void estimate(const runnel_file *file, const struct app_options *options, const char *architecture,
-                     const runnel_file_info *info, struct memory *memory)
+void app_file_memory(const runnel_file *file, const struct app_options *options, struct app_memory *memory)
 {
+    runnel_file_info info = {.struct_size = sizeof info};
     size_t n = 0;
-    char *text = app_file_text(file, architecture, ".context_length", &n);
+    char *architecture = app_file_text(file, "general.architecture", "", &n);
+    char *text = app_file_text(file, architecture != NULL ? architecture : "", ".context_length", &n);
 
-    *memory = (struct memory){.weight_bytes = info->weight_bytes};
+    runnel_file_get_info(file, &info);
+    *memory = (struct app_memory){.weight_bytes = info.weight_bytes};
     if (text != NULL)
         memory->trained = strtoull(text, NULL, 10);
     free(text);
+    free(architecture);
     memory->context = (uint64_t)options->context;
     if (memory->context == 0)
         memory->context = memory->trained > 0 && memory->trained < DEFAULT_CONTEXT ? memory->trained : DEFAULT_CONTEXT;
@@ -235,7 +232,7 @@ static void print_bytes(const char *name, uint64_t bytes)
     printf("  %-34s %14llu bytes  %10.1f MiB\n", name, (unsigned long long)bytes, (double)bytes / (1 << 20));
 }
 
-static void print_memory(const struct memory *memory, const char *kv_type)
+static void print_memory(const struct app_memory *memory, const char *kv_type)
 {
     uint64_t kv = 0;
     char name[64];
@@ -255,7 +252,7 @@ static void print_memory(const struct memory *memory, const char *kv_type)
     print_bytes("together", memory->weight_bytes + kv);
 }
 
-static void print_memory_json(const struct memory *memory, const char *kv_type)
+static void print_memory_json(const struct app_memory *memory, const char *kv_type)
 {
     uint64_t kv = 0;
     bool known =
@@ -279,7 +276,7 @@ struct names {
 };
 
 static void print_text(const runnel_file *file, const runnel_file_info *info, const struct names *names,
-                       const struct memory *memory, const struct app_options *options)
+                       const struct app_memory *memory, const struct app_options *options)
 {
     fputs("architecture: ", stdout);
     app_escaped(stdout, names->architecture, names->architecture_bytes, 0);
@@ -302,7 +299,7 @@ static void print_text(const runnel_file *file, const runnel_file_info *info, co
 }
 
 static void print_json(const runnel_file *file, const runnel_file_info *info, const struct names *names,
-                       const struct memory *memory, const struct app_options *options)
+                       const struct app_memory *memory, const struct app_options *options)
 {
     fputs("{\"path\":", stdout);
     app_json_string(stdout, options->operands[0], strlen(options->operands[0]));
@@ -330,7 +327,7 @@ int app_info(const struct app_options *options)
     runnel_file *file = NULL;
     runnel_file_info info = {.struct_size = sizeof info};
     struct names names = {0};
-    struct memory memory;
+    struct app_memory memory;
     runnel_error error = {0};
 
     error.status = runnel_file_open(options->operands[0], &file, &error);
@@ -339,7 +336,7 @@ int app_info(const struct app_options *options)
     runnel_file_get_info(file, &info);
     names.architecture = app_file_text(file, "general.architecture", "", &names.architecture_bytes);
     names.name = app_file_text(file, "general.name", "", &names.name_bytes);
-    estimate(file, options, names.architecture != NULL ? names.architecture : "", &info, &memory);
+    app_file_memory(file, options, &memory);
     if (options->json)
         print_json(file, &info, &names, &memory, options);
     else

@@ -1,9 +1,12 @@
 /* runnel: the program. One table of commands; each takes a model, options from options.c, and ends
  * with one of four exit codes (common.h). */
+#include <fcntl.h>
+#include <langinfo.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common.h"
 
@@ -11,18 +14,18 @@ static const struct command {
     const char *name;
     unsigned bit;
     int least, most; /* operands */
-    const char *usage, *summary, *text;
+    const char *usage, *summary, *text, *examples;
     int (*act)(const struct app_options *options);
 } commands[] = {
-    {"run", APP_RUN, 1, 1, "MODEL (-p TEXT | -f FILE)", "continue a text",
+    {"run", APP_RUN, 1, 2, "MODEL [TEXT | -p TEXT | -f FILE]", "continue a text",
      "Streams the answer to standard output as it comes, byte for byte and without the prompt; speeds\n"
      "follow on standard error. The same\n"
      "model, text, options and seed give the same answer every time.\n\n"
      "Ctrl-C stops: what has come is printed, the exit code is 130. A second one ends at once.\n\n"
      "With --json each line is an object: {\"type\":\"token\",\"id\":..,\"text\":..}, {\"type\":\"progress\",\n"
      "\"done\":..,\"total\":..}, and at the end one of type done (\"finish\" is stop or length), cancelled or\n"
-     "failed, with usage in tokens and timings in microseconds.\n\n"
-     "  runnel run model.gguf -p \"Once upon a time\" -n 100\n"
+     "failed, with usage in tokens and timings in microseconds.\n",
+     "  runnel run model.gguf \"Once upon a time\" -n 100\n"
      "  runnel run model.gguf -f letter.txt --temperature 0.8 --top-p 0.95 --seed 7\n"
      "  echo -n \"1, 2, 3,\" | runnel run model.gguf -f - --stop 10 --json\n",
      app_run},
@@ -36,33 +39,39 @@ static const struct command {
      "those of run, and types reasoning, tool_call, tool_id, tool_arguments and tool_end.\n\n"
      "With --session the conversation and what the model has computed of it are kept in a file and read again\n"
      "the next time; nothing is computed twice. /save FILE and /load FILE do so in between, /fork sets a copy\n"
-     "aside, /back returns to it. A file that is damaged or of another model is refused, and left alone.\n\n"
+     "aside, /back returns to it. A file that is damaged or of another model is refused, and left alone.\n",
      "  runnel chat model.gguf --tools tools.json --variables '{\"enable_thinking\": false}'\n"
      "  runnel chat model.gguf --system \"Answer in one sentence.\" --temperature 0.7\n"
      "  runnel chat model.gguf --session talk.session\n"
      "  printf 'Hello\\nAnd now?\\n' | runnel chat model.gguf -n 50\n",
      app_chat},
+    {"doctor", APP_DOCTOR, 0, 1, "[MODEL]", "what this machine will do, and what it lacks",
+     "Measures the machine, about a second: the instruction set, how fast memory is read. With a model: what it\n"
+     "needs of memory at this context, how fast it could be at most, whether it loads. Tells what is missing; the\n"
+     "exit code is 1 then.\n",
+     "  runnel doctor\n"
+     "  runnel doctor model.gguf --ctx 32768 --kv-type q8\n",
+     app_doctor},
     {"info", APP_INFO, 1, 1, "MODEL", "what a file holds and what memory it needs",
-     "Reads the head of a GGUF file; nothing is loaded. Arrays are shown by their first elements.\n\n"
+     "Reads the head of a GGUF file; nothing is loaded. Arrays are shown by their first elements.\n",
      "  runnel info model.gguf --ctx 4096 --kv-type f16\n"
      "  runnel info model.gguf --json | python3 -m json.tool\n",
      app_info},
     {"tokenize", APP_TOKENIZE, 1, 1, "MODEL (-p TEXT | -f FILE)", "a text's tokens",
      "One token per line: its id, a tab, its text with \\n, \\t, \\r, \\\\ and \\xNN escaped. Only the\n"
      "vocabulary is loaded. With --show the text itself, each token in brackets or, on a terminal, on a\n"
-     "ground of its own.\n\n"
+     "ground of its own.\n",
      "  runnel tokenize model.gguf -p \"Hello world\"\n"
      "  runnel tokenize model.gguf -f text.txt --ids\n",
      app_tokens},
     {"logits", APP_LOGITS, 1, 1, "MODEL (-p TEXT | --tokens 1,2,3) -o FILE", "logits of every position, to a file",
      "Writes u32 n_tokens, u32 n_vocab, i32 tokens[n_tokens], f32 logits[n_tokens][n_vocab], all little\n"
-     "endian. A text gets BOS where the model wants it, ids are taken as they are.\n\n"
-     "  runnel logits model.gguf -p \"Once upon a time\" -o out.logits\n",
-     app_logits},
+     "endian. A text gets BOS where the model wants it, ids are taken as they are.\n",
+     "  runnel logits model.gguf -p \"Once upon a time\" -o out.logits\n", app_logits},
     {"embed", APP_EMBED, 1, APP_MAX_OPERANDS, "MODEL [TEXT ...] [-f FILE]", "texts as vectors",
      "Prints a line for each text: the numbers of its embedding, the model's last hidden states pooled over the\n"
      "text and scaled to length 1. A text gets BOS where the model wants it. With --json one object in the form\n"
-     "of OpenAI's /v1/embeddings.\n\n"
+     "of OpenAI's /v1/embeddings.\n",
      "  runnel embed model.gguf \"A cat sat on a mat.\" \"Snow fell all night.\"\n"
      "  runnel embed model.gguf -f lines.txt --pooling last --dimensions 256 --json\n",
      app_embed},
@@ -71,12 +80,11 @@ static const struct command {
      "in front where the model wants it, and scores every position after a window's first. Prints the\n"
      "number of scored tokens, the mean negative log-likelihood in nats, and its exponential, each with\n"
      "its standard error. (Other programs score only the second half of each window: their numbers are\n"
-     "lower.) FILE - is standard input.\n\n"
-     "  runnel perplexity model.gguf wiki.txt --ctx 512\n",
-     app_perplexity},
+     "lower.) FILE - is standard input.\n",
+     "  runnel perplexity model.gguf wiki.txt --ctx 512\n", app_perplexity},
     {"template", APP_TEMPLATE, 0, 1, "[MODEL | --file T.jinja] --context FILE.json", "the text of a chat template",
      "Renders the model's chat template, or one from a file, with the members of a JSON object as its\n"
-     "variables, and prints the text as it is. A model also gives bos_token and eos_token.\n\n"
+     "variables, and prints the text as it is. A model also gives bos_token and eos_token.\n",
      "  runnel template model.gguf --context chat.json\n"
      "  echo '{\"messages\": []}' | runnel template --file t.jinja --context -\n",
      app_template},
@@ -86,7 +94,7 @@ static const struct command {
      "wrong with a line becomes its error object, and the job goes on; it ends with exit code 0 and tells how many "
      "there were.\n\n"
      "A journal beside OUT keeps what is done. Stopped by Ctrl-C, a kill, a full disk or a lost machine, the same\n"
-     "command with --resume goes on and ends with the same bytes as if nothing had been. docs/BATCH.md has it all.\n\n"
+     "command with --resume goes on and ends with the same bytes as if nothing had been. docs/BATCH.md has it all.\n",
      "  runnel batch model.gguf requests.jsonl answers.jsonl\n"
      "  runnel batch model.gguf requests.jsonl answers.jsonl --resume\n"
      "  runnel batch model.gguf requests.jsonl answers.jsonl --unordered --streams 64\n",
@@ -95,7 +103,7 @@ static const struct command {
      "Learns from a text of the kind that will be generated, best one that the model wrote itself. Ctrl-C stops,\n"
      "and so may a kill: HEAD.gguf.training keeps how far it is, and the same command with --resume goes on and\n"
      "ends with the same bytes. Prints the last step's loss (nats) and how often the first draft was the\n"
-     "model's likeliest token. docs/EAGLE.md has it all.\n\n"
+     "model's likeliest token. docs/EAGLE.md has it all.\n",
      "  runnel eagle-train model.gguf corpus.txt -o head.gguf\n"
      "  runnel eagle-train model.gguf corpus.txt -o head.gguf --steps 2000 --lr 0.0005 --layers 2,12,21\n",
      app_eagle_train},
@@ -106,7 +114,7 @@ static const struct command {
      "purge   takes away --all, or what else the options say; refused while an engine writes there\n\n"
      "No model is loaded. What is damaged is never used and need not be purged. docs/TIERS.md has the format.\n\n"
      "warm    computes the prompts of a file (- is standard input), one on a line or in {\"prompt\":..}, so that\n"
-     "        --cache-dir or --cache-shared have them; the options of the model are those of its later runs\n\n"
+     "        --cache-dir or --cache-shared have them; the options of the model are those of its later runs\n",
      "  runnel cache ls ~/.cache/runnel\n"
      "  runnel cache verify ~/.cache/runnel --json\n"
      "  runnel cache purge ~/.cache/runnel --fingerprint 1f0c --keep 2G\n"
@@ -118,9 +126,6 @@ static const struct command {
      "per second of all streams together, from each one's first token on) at every length, number of streams and\n"
      "depth given; end-of-text is ignored. Prompts are random tokens, never the same twice. Then measures the\n"
      "machine: what a token needs of its memory bandwidth or arithmetic is the limit that speeds are held against.\n\n"
-     "  runnel bench model.gguf\n"
-     "  runnel bench a.gguf b.gguf -p 128,512 -n 64 --streams 1,16 --csv\n"
-     "  runnel bench model.gguf -p 0 -n 64 --depth 0,8192 --json\n\n"
      "Rows of --csv, objects of --json (bench/plot draws the former); speeds are medians with their range:\n"
      "  program, model, architecture, format   runnel; the file's name; its metadata; the type with most bytes\n"
      "  test                                   prefill or decode\n"
@@ -140,6 +145,9 @@ static const struct command {
      "  load_s, peak_rss_bytes                 until the model is ready; the program's memory at most\n"
      "  file_bytes, weight_bytes, kv_bytes     the file, its tensors, the key-value cache set aside\n"
      "  read_bytes_per_s, integer_ops_per_s, float_ops_per_s, level, cpu   the machine, see runnel_engine_measure\n",
+     "  runnel bench model.gguf\n"
+     "  runnel bench a.gguf b.gguf -p 128,512 -n 64 --streams 1,16 --csv\n"
+     "  runnel bench model.gguf -p 0 -n 64 --depth 0,8192 --json\n",
      app_bench},
 };
 
@@ -148,16 +156,15 @@ static const struct command {
 static void help(FILE *to)
 {
     fputs("runnel: token streams from language models (GGUF files)\n\n"
+          "  runnel run model.gguf \"Once upon a time\" -n 100\n"
+          "  runnel chat model.gguf\n"
+          "  runnel doctor model.gguf\n\n"
           "usage: runnel COMMAND MODEL [OPTION ...]\n\n",
           to);
     for (size_t i = 0; i < N_COMMANDS; i++)
         fprintf(to, "  %-12s %s\n", commands[i].name, commands[i].summary);
     fputs("\n  runnel COMMAND --help    what it does, its options, examples\n"
           "  runnel --version\n\n"
-          "A first look:\n\n"
-          "  runnel info model.gguf\n"
-          "  runnel run model.gguf -p \"Once upon a time\" -n 100\n"
-          "  runnel chat model.gguf\n\n"
           "The result goes to standard output, all else to standard error. Exit codes: 0 success; 1 the\n"
           "model, the machine or a file failed; 2 the command line is wrong; 130 cancelled, by Ctrl-C or\n"
           "because the reader of standard output has gone.\n",
@@ -166,8 +173,8 @@ static void help(FILE *to)
 
 static void command_help(const struct command *command)
 {
-    printf("runnel %s: %s\n\nusage: runnel %s %s [OPTION ...]\n\n%s\noptions:\n", command->name, command->summary,
-           command->name, command->usage, command->text);
+    printf("runnel %s: %s\n\n%s\nusage: runnel %s %s [OPTION ...]\n\n%s", command->name, command->summary,
+           command->examples, command->name, command->usage, command->text);
     app_options_help(stdout, command->bit);
 }
 
@@ -208,18 +215,37 @@ static int act(const struct command *command, int argc, char **argv)
     return code;
 }
 
+/* A standard stream that is closed would be the next file that is opened: reading and writing it fails instead. */
+static void guard_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+            _exit(APP_FAILURE);
+}
+
+/* What the line editor takes keys for; numbers stay in the C locale. Texts are UTF-8, whatever the locale is. */
+static void use_utf8(void)
+{
+    static const char *const others[] = {"C.UTF-8", "C.utf8", "en_US.UTF-8"};
+
+    setlocale(LC_CTYPE, "");
+    for (size_t i = 0; i < sizeof others / sizeof others[0] && strcmp(nl_langinfo(CODESET), "UTF-8") != 0; i++)
+        setlocale(LC_CTYPE, others[i]);
+}
+
 int main(int argc, char **argv)
 {
     const struct command *command = NULL;
     const char *word = argc > 1 ? argv[1] : "";
 
-    setlocale(LC_CTYPE, "");  /* for the line editor; numbers stay in the C locale */
+    guard_standard_streams();
+    use_utf8();
     signal(SIGPIPE, SIG_IGN); /* a reader that goes away is an error of the next write */
     if (argc < 2) {
         help(stderr);
         return APP_USAGE;
     }
-    if (strcmp(word, "--version") == 0) {
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0 || strcmp(word, "version") == 0) {
         printf("runnel %s\n", runnel_version());
         return app_output_code();
     }

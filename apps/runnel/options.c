@@ -36,8 +36,14 @@ enum kind {
 #define SAMPLING (APP_RUN | APP_CHAT)
 #define AT(field) offsetof(struct app_options, field)
 
+/* The heading of those that follow: an entry without a name. */
+#define GROUP(title)                                          \
+    {                                                         \
+        NULL, 0, NULL, FLAG, 0, 0, 0, false, NULL, ALL, title \
+    }
+
 static const struct option {
-    const char *name;
+    const char *name; /* NULL: a heading */
     char letter;
     const char *value;
     enum kind kind;
@@ -48,6 +54,7 @@ static const struct option {
     unsigned commands;
     const char *help;
 } table[] = {
+    GROUP("the text and the answer"),
     {"--prompt", 'p', "TEXT", STRING, AT(prompt), 0, 0, false, NULL, APP_RUN | APP_TOKENIZE | APP_LOGITS, "the text"},
     {"--file", 'f', "FILE", STRING, AT(file), 0, 0, false, NULL, APP_RUN | APP_TOKENIZE | APP_TEMPLATE,
      "a file with the text, taken byte for byte; - is standard input"},
@@ -96,6 +103,7 @@ static const struct option {
      "control tokens written in the text become control tokens"},
     {"--bos", 0, NULL, FLAG, AT(bos), 0, 0, false, NULL, APP_TOKENIZE, "add BOS and EOS as the model asks for"},
 
+    GROUP("sampling"),
     {"--max-tokens", 'n', "N", INTEGER, AT(max_tokens), -1, INT32_MAX, false, NULL, SAMPLING,
      "length of an answer; -1: until the context is full (default)"},
     {"--temperature", 0, "X", REAL, AT(temperature), 0, 1000, false, NULL, SAMPLING,
@@ -126,6 +134,7 @@ static const struct option {
     {"--deadline", 0, "SECONDS", REAL, AT(deadline_s), 0, 4000000, false, NULL, SAMPLING,
      "an answer that is not complete by then fails; 0: none (default)"},
     {"--label", 0, "TEXT", STRING, AT(label), 0, 0, false, NULL, SAMPLING, "a name for the request in --trace"},
+    GROUP("guesses ahead: the same text, sooner"),
     {"--draft", 0, "KIND", STRING, AT(draft), 0, 0, false, NULL, SAMPLING | APP_BATCH | APP_BENCH,
      "guesses, same text: none, ngram, FILE, ngram,FILE, eagle:HEAD, mtp, exit:N"},
     {"--draft-chain", 0, NULL, FLAG, AT(draft_chain), 0, 0, false, NULL, SAMPLING | APP_BATCH | APP_BENCH,
@@ -139,6 +148,7 @@ static const struct option {
     {"--logprobs", 0, "N", INTEGER, AT(logprobs), 0, RUNNEL_MAX_TOP_LOGPROBS, false, NULL, APP_RUN,
      "with --json: the log-probability of each token and of the N likeliest"},
 
+    GROUP("what is timed"),
     {"--prompt", 'p', "LIST", LIST, AT(prompts), 0, 1 << 20, false, NULL, APP_BENCH,
      "lengths of the prompts that are timed, such as 128,512; 0: none; default 512"},
     {"--generate", 'n', "LIST", LIST, AT(answers), 0, 1 << 20, false, NULL, APP_BENCH,
@@ -156,6 +166,7 @@ static const struct option {
     {"--no-limits", 0, NULL, FLAG, AT(no_limits), 0, 0, false, NULL, APP_BENCH,
      "do not measure what the machine can do at most"},
 
+    GROUP("the job"),
     {"--resume", 0, NULL, FLAG, AT(resume), 0, 0, false, NULL, APP_BATCH,
      "go on with the job that OUT and its journal belong to; begin it if there is none"},
     {"--resume", 0, NULL, FLAG, AT(resume), 0, 0, false, NULL, APP_EAGLE,
@@ -171,6 +182,7 @@ static const struct option {
     {"--max-line-bytes", 0, "BYTES", SIZE, AT(max_line_bytes), 0, 0, false, NULL, APP_BATCH,
      "a longer line gets an error; with K, M or G; default 16M"},
 
+    GROUP("what is kept"),
     {"--fingerprint", 0, "HEX", STRING, AT(fingerprint), 0, 0, false, NULL, APP_CACHE,
      "only this one; its first digits are enough; ls then lists its records"},
     {"--all", 0, NULL, FLAG, AT(purge_all), 0, 0, false, NULL, APP_CACHE, "purge: all that is kept"},
@@ -179,10 +191,11 @@ static const struct option {
     {"--salt", 0, "N", NUMBER, AT(salt), 0, 0, false, NULL, APP_CACHE,
      "purge: overwrite what this cache salt has left; warm: the prompts' salt"},
 
-    {"--ctx", 0, "N", INTEGER, AT(context), 1, UINT32_MAX, false, NULL, COMPUTING | APP_INFO,
+    GROUP("memory, caches and the machine"),
+    {"--ctx", 'c', "N", INTEGER, AT(context), 1, UINT32_MAX, false, NULL, COMPUTING | APP_INFO | APP_DOCTOR,
      "positions of the context; default: the model's own, at most 8192"},
-    {"--kv-type", 0, "TYPE", CHOICE, AT(kv_type), 0, 0, false, "f16|f32|bf16|fp8|q8|q4|q3", SETTING | APP_INFO,
-     "format of the key-value cache: f16 (default), f32, bf16, fp8, q8, q4 or q3"},
+    {"--kv-type", 0, "TYPE", CHOICE, AT(kv_type), 0, 0, false, "f16|f32|bf16|fp8|q8|q4|q3",
+     SETTING | APP_INFO | APP_DOCTOR, "format of the key-value cache: f16 (default), f32, bf16, fp8, q8, q4 or q3"},
     {"--kv-size", 0, "BYTES", SIZE, AT(kv_bytes), 0, 0, false, NULL, COMPUTING,
      "memory for the key-value cache, with K, M or G; default: 8 contexts"},
     {"--cache-hot", 0, "BYTES", SIZE, AT(kv_bytes), 0, 0, false, NULL, CACHING, "the same as --kv-size"},
@@ -206,12 +219,13 @@ static const struct option {
      "compute each prompt whole, also where an earlier one begins alike"},
     {"--batch", 0, "N", INTEGER, AT(batch), 8, 8192, false, NULL, SETTING,
      "positions in one forward pass, 8 to 8192; default 256"},
-    {"--threads", 0, "N", INTEGER, AT(threads), 1, 1024, false, NULL, SETTING | APP_EAGLE,
+    {"--threads", 't', "N", INTEGER, AT(threads), 1, 256, false, NULL, SETTING | APP_EAGLE | APP_DOCTOR,
      "threads that compute; default: one per physical core"},
     {"--device", 0, "NAME", CHOICE, AT(device), 0, 0, false, "cpu|reference", SETTING,
      "cpu (default), or reference: plain C in double precision"},
     {"--reference", 0, NULL, REFERENCE, 0, 0, 0, false, NULL, SETTING, "the same as --device reference"},
 
+    GROUP("output"),
     {"--metrics", 0, "FILE", STRING, AT(metrics_file), 0, 0, false, NULL, SETTING,
      "at the end, counts and latencies as text for Prometheus; -: standard error"},
     {"--trace", 0, "FILE", STRING, AT(trace_file), 0, 0, false, NULL, SETTING,
@@ -506,7 +520,7 @@ static const struct option *find(const char *word, size_t n, unsigned command)
     for (size_t i = 0; i < N_OPTIONS; i++) {
         const struct option *o = &table[i];
 
-        if ((o->commands & command) == 0)
+        if (o->name == NULL || (o->commands & command) == 0)
             continue;
         if (n == 2 && word[0] == '-' && o->letter != 0 && word[1] == o->letter)
             return o;
@@ -524,6 +538,40 @@ bool app_options_has(const char *name, unsigned commands)
     return false;
 }
 
+/* What other programs of this kind call it, and what it is here. False: not known. */
+static bool hint(const char *word)
+{
+    static const char *const known[][2] = {
+        {"-hf", "nothing is downloaded: give the path of a GGUF file"},
+        {"-hfr", "nothing is downloaded: give the path of a GGUF file"},
+        {"--hf-repo", "nothing is downloaded: give the path of a GGUF file"},
+        {"-ngl", "models run on the processor: leave it out"},
+        {"--n-gpu-layers", "models run on the processor: leave it out"},
+        {"--n-predict", "it is -n, --max-tokens"},
+        {"--predict", "it is -n, --max-tokens"},
+        {"--ctx-size", "it is -c, --ctx"},
+        {"--repeat-penalty", "it is --repetition-penalty"},
+        {"-s", "it is --seed"},
+        {"-b", "it is --batch"},
+        {"-ctk", "it is --kv-type"},
+        {"--cache-type-k", "it is --kv-type"},
+        {"-cnv", "it is the command chat"},
+        {"-i", "it is the command chat"},
+        {"--interactive", "it is the command chat"},
+        {"-sys", "it is --system, of the command chat"},
+        {"-md", "it is --draft FILE"},
+        {"--model-draft", "it is --draft FILE"},
+    };
+
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (strcmp(word, known[i][0]) != 0)
+            continue;
+        app_error("'%s' is not an option here; %s", word, known[i][1]);
+        return true;
+    }
+    return false;
+}
+
 static void complain_unknown(const char *command_name, unsigned command, const char *word, size_t n)
 {
     const char *names[N_OPTIONS];
@@ -532,8 +580,10 @@ static void complain_unknown(const char *command_name, unsigned command, const c
     size_t count = 0;
 
     snprintf(copy, sizeof copy, "%.*s", (int)(n < sizeof copy ? n : sizeof copy - 1), word);
+    if (hint(copy))
+        return;
     for (size_t i = 0; i < N_OPTIONS; i++)
-        if (table[i].commands & command)
+        if (table[i].name != NULL && (table[i].commands & command) != 0)
             names[count++] = table[i].name;
     near = app_nearest(copy, names, count);
     if (near != NULL)
@@ -551,6 +601,11 @@ static bool parse_option(struct app_options *options, const char *name, unsigned
     const struct option *o = find(word, n, command);
     const char *text = equal != NULL ? equal + 1 : NULL;
 
+    if (o == NULL && word[1] != '-' && n > 2) { /* -n5 */
+        o = find(word, 2, command);
+        o = o != NULL && o->value != NULL && (isdigit((unsigned char)word[2]) || word[2] == '-') ? o : NULL;
+        text = word + 2;
+    }
     if (o == NULL) {
         complain_unknown(name, command, word, n);
         return false;
@@ -572,6 +627,47 @@ static bool parse_option(struct app_options *options, const char *name, unsigned
     return false;
 }
 
+/* What would be without effect, or not what was meant. */
+static bool check_together(const struct app_options *options)
+{
+    const char *draft = options->draft, *comma = draft != NULL ? strchr(draft, ',') : NULL;
+
+    if (options->cache_cold != 0 && options->cache_dir == NULL) {
+        app_error("--cache-cold needs --cache-dir: it is the most that this folder may hold");
+        return false;
+    }
+    if (draft != NULL && strncmp(draft, "ngram,", 6) == 0 &&
+        (comma[1] == '\0' || strcmp(comma + 1, "none") == 0 || strcmp(comma + 1, "ngram") == 0)) {
+        app_error("--draft '%.80s' is not allowed: behind 'ngram,' stands a FILE, eagle:HEAD, mtp or exit:N", draft);
+        return false;
+    }
+    if (draft != NULL && (*draft == '\0' || strcmp(draft + (comma != NULL ? comma + 1 - draft : 0), "eagle:") == 0)) {
+        app_error("--draft '%.80s' is not allowed: it takes none, ngram, FILE, ngram,FILE, eagle:HEAD, mtp or exit:N",
+                  draft);
+        return false;
+    }
+    return true;
+}
+
+/* The model by its name elsewhere; here it stands first. */
+static bool is_model(const char *word)
+{
+    return strcmp(word, "-m") == 0 || strcmp(word, "--model") == 0;
+}
+
+static bool put_model(struct app_options *options, const char *path, int most)
+{
+    if (path == NULL || options->n_operands == most) {
+        app_error(path == NULL ? "-m needs a value: %s" : "'%.80s' is one word too many: the model was named before",
+                  path == NULL ? "MODEL" : path);
+        return false;
+    }
+    memmove(&options->operands[1], &options->operands[0], (size_t)options->n_operands * sizeof options->operands[0]);
+    options->operands[0] = path;
+    options->n_operands++;
+    return true;
+}
+
 bool app_options_parse(struct app_options *options, const char *name, unsigned command, int least, int most, int argc,
                        char **argv)
 {
@@ -580,18 +676,32 @@ bool app_options_parse(struct app_options *options, const char *name, unsigned c
     for (int i = 0; i < argc && !options->help; i++) {
         if (!words_only && strcmp(argv[i], "--") == 0) {
             words_only = true;
+        } else if (!words_only && is_model(argv[i])) {
+            if (!put_model(options, ++i < argc ? argv[i] : NULL, most))
+                return false;
         } else if (!words_only && argv[i][0] == '-' && argv[i][1] != '\0') {
             if (!parse_option(options, name, command, argc, argv, &i))
                 return false;
         } else if (options->n_operands == most) {
-            app_error("'%.80s' is one word too many; see runnel %s --help", argv[i], name);
+            app_error("'%.80s' is one word too many; see runnel %s --help%s", argv[i], name,
+                      command == APP_RUN ? " (a text of several words stands in quotes)" : "");
             return false;
         } else {
             options->operands[options->n_operands++] = argv[i];
         }
     }
-    if (options->help || options->n_operands >= least)
+    if (options->help)
         return true;
+    if (command == APP_RUN && options->n_operands == 2) {
+        if (options->prompt != NULL || options->file != NULL) {
+            app_error("'%.80s' is one word too many: --%s has the text", options->operands[1],
+                      options->prompt != NULL ? "prompt" : "file");
+            return false;
+        }
+        options->prompt = options->operands[1];
+    }
+    if (options->n_operands >= least)
+        return check_together(options);
     app_error("%s is missing; see runnel %s --help",
               command == APP_CACHE       ? options->n_operands == 0 ? "what to do (ls, verify, purge or warm)" : "DIR"
               : options->n_operands == 0 ? "MODEL"
@@ -606,13 +716,19 @@ bool app_options_parse(struct app_options *options, const char *name, unsigned c
 
 void app_options_help(FILE *to, unsigned command)
 {
+    const char *heading = NULL;
     char left[64], letter[8];
 
     for (size_t i = 0; i < N_OPTIONS; i++) {
         const struct option *o = &table[i];
 
-        if ((o->commands & command) == 0)
+        if (o->name == NULL)
+            heading = o->help;
+        if (o->name == NULL || (o->commands & command) == 0)
             continue;
+        if (heading != NULL)
+            fprintf(to, "\n%s:\n", heading);
+        heading = NULL;
         snprintf(letter, sizeof letter, o->letter != 0 ? "-%c, " : "    ", o->letter);
         snprintf(left, sizeof left, "%s%s%s%s", letter, o->name, o->value != NULL ? " " : "",
                  o->value != NULL ? o->value : "");

@@ -25,7 +25,8 @@ enum {
     APP_BATCH = 256,
     APP_EAGLE = 512,
     APP_EMBED = 1024,
-    APP_CACHE = 2048
+    APP_CACHE = 2048,
+    APP_DOCTOR = 4096
 };
 
 #define APP_MAX_BIASES 1024

@@ -73,7 +73,7 @@ static int score_text(struct app *app, const struct app_ids *ids, int32_t *windo
 
         memcpy(window + front, ids->ids + at, n * sizeof *window);
         score->n = front + n;
-        app_progress(app->options, "scoring", (double)at / (double)ids->count);
+        app_progress(app->options, "scoring", (double)at / (double)ids->count, "");
         if (score->n > 1)
             code = score_window(app, score);
     }

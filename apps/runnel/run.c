@@ -1,6 +1,8 @@
 /* runnel run: one answer, streamed to standard output as text or as a JSON object per line. The text
  * is exact: a newline is added behind it on a terminal only. */
 #include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -18,12 +20,25 @@ static bool on_text(void *user, const runnel_event *event)
     const struct app_options *options = user;
 
     if (event->type == RUNNEL_EVENT_PROGRESS) {
-        app_progress(options, "reading", (double)event->prompt_done / (double)event->prompt_total);
+        app_progress(options, "reading", (double)event->prompt_done / (double)event->prompt_total, "");
     } else if (event->type == RUNNEL_EVENT_TOKEN) {
         app_progress_clear();
         fwrite(event->text, 1, event->text_bytes, stdout);
     }
     return true;
+}
+
+/* Text on standard input that nobody has asked for was perhaps meant as the prompt. */
+static void hint_unread(const struct app_options *options)
+{
+    struct stat status;
+    int waiting = 0;
+
+    if (options->quiet || options->prompt != NULL || options->file != NULL || fstat(STDIN_FILENO, &status) != 0)
+        return;
+    if ((S_ISREG(status.st_mode) && lseek(STDIN_FILENO, 0, SEEK_CUR) < status.st_size) ||
+        (S_ISFIFO(status.st_mode) && ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting > 0))
+        app_error("the text on standard input was not read; -f - takes it as the prompt");
 }
 
 static int answer(struct app *app, const struct app_text *text)
@@ -71,6 +86,7 @@ int app_run(const struct app_options *options)
     code = app_open(&app, options, false);
     if (code == APP_OK)
         code = answer(&app, &text);
+    hint_unread(options);
     app_close(&app);
     free(text.bytes);
     return code;

@@ -25,6 +25,10 @@ static int print_rendered(render_fn render, void *user)
     if (error.status == RUNNEL_OK)
         fwrite(text, 1, n, stdout);
     free(text);
+    if (strncmp(error.message, "variables: ", 11) == 0) { /* what this program calls by another name */
+        app_error("--context: %s", error.message + 11);
+        return APP_USAGE;
+    }
     return error.status == RUNNEL_OK ? app_output_code() : app_fail(&error);
 }
 

@@ -37,7 +37,7 @@ static int print_token(struct app *app, int32_t id)
 static int show_token(struct app *app, int32_t id, size_t index)
 {
     static const char *const grounds[] = {"\033[44m", "\033[42m"};
-    bool colours = isatty(STDOUT_FILENO);
+    bool colours = app_colours(STDOUT_FILENO);
     struct app_text piece = {0};
     int code = piece_of(app, id, &piece);
 

@@ -1,9 +1,12 @@
 """What the tests of the program share: where things lie, how the program is run, a skip that CTest sees."""
+import fcntl
 import os
 import pathlib
 import re
+import struct
 import subprocess
 import sys
+import termios
 import time
 import unittest
 
@@ -19,6 +22,10 @@ program = None  # set by main from the command line
 
 def run(*args, stdin=b"", timeout=PATIENCE):
     return subprocess.run([program, *map(str, args)], input=stdin, capture_output=True, timeout=timeout)
+
+
+def set_columns(terminal, columns):
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
 
 def catches(process, number):

@@ -27,7 +27,16 @@ REFUSED = [  # arguments, words that standard error must contain
     (["qqqqqqqqqq"], "see runnel --help"),
     (["run"], "MODEL is missing"),
     (["perplexity", MODEL], "FILE is missing"),
-    (["run", MODEL, "more"], "one word too many"),
+    (["run", MODEL, "some", "more"], "stands in quotes"),
+    (["run", MODEL, "more", "-p", "text"], "--prompt has the text"),
+    (["run", "-m", MODEL, "a", "b"], "one word too many"),
+    (["run", "-m"], "needs a value"),
+    (["run", "-hf", "some/repository"], "nothing is downloaded"),
+    (["run", MODEL, "-ngl", "99"], "leave it out"),
+    (["run", MODEL, "--n-predict", "5"], "--max-tokens"),
+    (["run", MODEL, "-cnv"], "the command chat"),
+    (["run", MODEL, "-nx"], "not an option of run"),
+    (["run", MODEL, "-n-2"], "a whole number from -1"),
     (["run", MODEL, "--temprature", "1"], "did you mean --temperature?"),
     (["run", MODEL, "--temp", "1"], "did you mean --temperature?"),
     (["run", MODEL, "--josn"], "did you mean --json?"),
@@ -75,6 +84,13 @@ REFUSED = [  # arguments, words that standard error must contain
     (["bench", MODEL, "--json", "--csv"], "exclude each other"),
     (["bench", MODEL, "--ctx", "64"], "not an option of bench"),
     (["bench", MODEL, "--repeat", "2"], "did you mean --repeats?"),
+    (["run", MODEL, "-p", "a", "--cache-cold", "1G"], "needs --cache-dir"),
+    (["run", MODEL, "-p", "a", "--draft", "ngram,none"], "behind 'ngram,'"),
+    (["run", MODEL, "-p", "a", "--draft", "ngram,"], "behind 'ngram,'"),
+    (["run", MODEL, "-p", "a", "--draft", ""], "it takes none, ngram"),
+    (["run", MODEL, "-p", "a", "--draft", "ngram,eagle:"], "it takes none, ngram"),
+    (["run", MODEL, "-p", "a", "--draft", f"eagle:{MODEL}"], "and no head"),
+    (["run", MODEL, "-p", "a", "--threads", "257"], "from 1 to 256"),
     (["logits", MODEL, "--tokens", "-1", "-o", "x"], "parted by commas"),
 ]
 BAD_NUMBERS = {  # option: values outside its type or range
@@ -146,10 +162,28 @@ class Arguments(unittest.TestCase):
             self.assertEqual(run("help", command).stdout, mine.stdout)
             self.assertLessEqual(max(map(len, mine.stdout.decode().splitlines())), 110)
 
+    def test_help_begins_with_examples(self):
+        for command in "run chat doctor info tokenize logits embed perplexity template batch eagle-train cache bench".split():
+            lines = run(command, "--help").stdout.decode().splitlines()
+            self.assertRegex(lines[2], r"^  (runnel|echo|printf) ", command)
+            examples = [line for line in lines if line.startswith(f"  runnel {command} ")]
+            self.assertGreater(len(examples), 0)
+            self.assertLess(lines.index(examples[-1]), next(i for i, l in enumerate(lines) if l.startswith("usage: ")))
+            headings = [i for i, line in enumerate(lines) if line.endswith(":") and lines[i + 1].startswith(("  -", "   "))]
+            self.assertGreater(len(headings), 1, command)
+
+    def test_what_hands_type(self):
+        want = run("run", MODEL, "-p", "Once upon", "--max-tokens", "5", "--ctx", "64", "--threads", "1", "-q")
+        for words in ([MODEL, "Once upon", "-n", "5", "-c", "64", "-t", "1"], ["-m", MODEL, "-p", "Once upon", "-n5"],
+                      ["--model", MODEL, "Once upon", "-n5", "-c64", "-t1"], ["-n", "5", "Once upon", "-m", MODEL]):
+            result = run("run", *words, "-q")
+            self.assertEqual((result.returncode, result.stdout), (0, want.stdout), result.stderr)
+
     def test_version(self):
-        result = run("--version")
-        self.assertEqual(result.returncode, 0)
-        self.assertRegex(result.stdout.decode(), r"^runnel \d+\.\d+\.\d+\n$")
+        for word in ("--version", "-V", "version"):
+            result = run(word)
+            self.assertEqual(result.returncode, 0)
+            self.assertRegex(result.stdout.decode(), r"^runnel \d+\.\d+\.\d+\n$")
 
     def test_files_that_fail(self):
         head = struct.pack("<4sIQQ", b"GGUF", 3, 1 << 62, 1 << 62)
@@ -164,6 +198,44 @@ class Arguments(unittest.TestCase):
         self.one_line(run("run", "/tmp", "-p", "a"), 1, "/tmp")
         self.one_line(run("run", MODEL, "-f", "/does/not/exist"), 1, "No such file")
         self.one_line(run("logits", MODEL, "-p", "a", "-q", "-o", "/does/not/exist"), 1, "No such file")
+        self.one_line(run("run", "/does/not/exist.gguf", "-p", "a"), 1, "No such file")
+        self.one_line(run("run", MODEL, "-p", "a", "--draft", "/does/not/exist.gguf"), 1, "No such file")
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(b"[]")
+            file.flush()
+            self.one_line(run("template", MODEL, "--context", file.name), 2, "--context: not a JSON object")
+
+    def test_doctor(self):
+        fields = lambda result: dict(line.split(None, 1) for line in result.stdout.decode().splitlines() if line)
+        alone, model = run("doctor"), run("doctor", MODEL, "--ctx", "512")
+        self.assertEqual((alone.returncode, alone.stderr, model.returncode), (0, b"", 0), model.stderr)
+        for name in ("processor", "instructions", "threads", "memory", "reads"):
+            self.assertIn(name, fields(alone))
+            self.assertIn(name, fields(model))
+        self.assertIn("context of 512 in f16", model.stdout.decode())
+        self.assertEqual(fields(model)["loads"], "yes")
+        self.assertEqual(fields(model)["verdict"], "all is well")
+        lacking = run("doctor", MODEL, "--ctx", "4294967295")
+        self.assertEqual(lacking.returncode, 1)
+        self.assertIn("memory: ", fields(lacking)["missing"])
+        self.one_line(run("doctor", "/does/not/exist.gguf", "--threads", "300"), 2, "from 1 to 256")
+
+    def test_closed_streams(self):
+        """What is closed is not the next file that is opened."""
+        for fd, words in ((0, b""), (1, b"standard output: it is closed"), (2, b"")):
+            result = subprocess.run([common.program, "run", MODEL, "-p", "Once", "-n", "3", "-q"], capture_output=True,
+                                    timeout=common.PATIENCE, preexec_fn=lambda: os.close(fd))
+            self.assertEqual(result.returncode, 1 if fd == 1 else 0)
+            self.assertIn(words, result.stderr)
+
+    def test_warnings(self):
+        trained = json.loads(run("info", MODEL, "--json").stdout)["trained_tokens"]
+        for context, warned in ((trained, False), (trained + 1, True)):
+            result = run("run", MODEL, "-p", "Once", "-n", "1", "--ctx", context)
+            self.assertEqual((result.returncode, b"was trained for" in result.stderr), (0, warned))
+        for args, warned in (([], True), (["-p", "Once"], False), (["-f", "-"], False), (["-q"], False)):
+            result = run("run", MODEL, "-n", "1", *args, stdin=b"Once")
+            self.assertEqual((result.returncode, b"-f - takes it" in result.stderr), (0, warned), args)
 
     def test_disk_full(self):
         with open("/dev/full", "wb") as full:

@@ -9,6 +9,7 @@ import re
 import resource
 import signal
 import sqlite3
+import stat
 import struct
 import subprocess
 import sys
@@ -626,7 +627,7 @@ class Files(unittest.TestCase):
             if code == 0:  # all was done before this thread saw the first of it: it gets more to do
                 return self.test_interrupt(4 * n)
             self.assertEqual(code, 130, text)
-            self.assertRegex(text, r"^runnel: \d+ lines were done in this run; the same command with --resume "
+            self.assertRegex(text, r"^runnel: \d+ lines? (was|were) done in this run; the same command with --resume "
                                    r"goes on\n$")
             self.assertTrue(whole.output.read_bytes().startswith(job.output.read_bytes()))
             size = job.output.stat().st_size + 100  # beyond the torn tail
@@ -672,12 +673,93 @@ class Files(unittest.TestCase):
         self.assertEqual(job.output.read_bytes(), whole.output.read_bytes())
 
 
+class Standard(unittest.TestCase):
+    """- is standard input or output."""
+
+    def batch(self, source, target, *options, **how):
+        return subprocess.run([common.program, "batch", MODEL, source, target, *options], capture_output=True,
+                              timeout=common.PATIENCE, **how)
+
+    def texts(self, data):
+        answers = [json.loads(text) for text in data.splitlines()]
+        return [(a["custom_id"], a["response"] and a["response"]["body"].get("choices")) for a in answers]
+
+    def test_pipes(self):
+        lines = [story(i, 12) for i in range(20)] + ["{broken"]
+        whole = Job(lines)
+        self.assertEqual(whole.run().returncode, 0)
+        want, data = self.texts(whole.output.read_bytes()), "\n".join(lines).encode()
+        with tempfile.TemporaryDirectory() as folder:
+            result = self.batch("-", "-", input=data, cwd=folder)
+            self.assertEqual((result.returncode, self.texts(result.stdout)), (0, want))
+            self.assertIn(b"lines: 21, 20 ok, 1 error", result.stderr)
+            result = self.batch(whole.input, "-", "-q", cwd=folder)
+            self.assertEqual((result.returncode, result.stdout, result.stderr), (0, whole.output.read_bytes(), b""))
+            with open(whole.input, "rb") as source:
+                result = self.batch("-", "out", "-q", stdin=source, cwd=folder)
+            self.assertEqual((result.returncode, result.stdout), (0, b""))
+            self.assertEqual((pathlib.Path(folder) / "out").read_bytes(), whole.output.read_bytes())
+            self.assertEqual(os.listdir(folder), ["out"])
+            self.assertIn(b"--overwrite", self.batch("-", "out", input=data, cwd=folder).stderr)
+            for option in (["--resume"], ["--journal", "j"]):
+                result = self.batch("-", "-", *option, input=data, cwd=folder)
+                self.assertEqual((result.returncode, result.stdout), (2, b""))
+                self.assertIn(b"cannot go on", result.stderr)
+
+    def test_line_by_line(self):
+        """An answer comes although the input has not ended."""
+        process = subprocess.Popen([common.program, "batch", MODEL, "-", "-", "-q"], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE)
+        for i in range(3):
+            process.stdin.write(story(i).encode() + b"\n")
+            process.stdin.flush()
+            self.assertEqual(json.loads(process.stdout.readline())["custom_id"], f"s{i}")
+        process.stdin.close()
+        self.assertEqual((process.stdout.read(), process.wait(common.PATIENCE)), (b"", 0))
+        process.stdout.close()
+
+    def test_reader_goes(self):
+        process = subprocess.Popen([common.program, "batch", MODEL, "-", "-"], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdout.close()
+        process.stdin.write(story(0).encode() + b"\n")
+        process.stdin.flush()
+        self.assertEqual(process.wait(common.PATIENCE), 130)
+        self.assertEqual(process.stderr.read(), b"")
+        process.stdin.close()
+        process.stderr.close()
+
+
+class Figures(unittest.TestCase):
+    def test_private_journal(self):
+        for umask in (0, 0o022, 0o777):
+            job = Job([story(0)])
+            self.assertEqual(job.run("-q", preexec_fn=lambda: os.umask(umask)).returncode, 0)
+            self.assertEqual(stat.S_IMODE(job.journal.stat().st_mode), 0o600, oct(umask))
+
+    def test_choices(self):
+        """A prompt of several choices counts once, in the line and in the summary."""
+        job = Job([story(0, n=3), line("two", TEXT, {"prompt": ["Once upon a time", "A cat"], "n": 2, "max_tokens": 4})])
+        result = job.run()
+        usage = [a["response"]["body"]["usage"] for a in job.answers()]
+        self.assertIn(f"tokens: {sum(u['prompt_tokens'] for u in usage)} of prompts".encode(), result.stderr)
+        self.assertIn(f"{sum(u['completion_tokens'] for u in usage)} of answers".encode(), result.stderr)
+
+
 class Terminal(unittest.TestCase):
-    def on_terminal(self, job, *options):
+    def on_terminal(self, job, *options, columns=80, later=None, term="xterm"):
+        """What the job shows on a terminal; of another width once it has shown something, if `later` is given."""
         master, slave = pty.openpty()
-        process = subprocess.Popen(job.command(*options), stderr=slave, stdout=subprocess.DEVNULL)
-        os.close(slave)
+        common.set_columns(slave, columns)
+        process = subprocess.Popen(job.command(*options), stderr=slave, stdout=subprocess.DEVNULL,
+                                   env={**os.environ, "TERM": term})
         text = b""
+        if later is not None:
+            while text.count(b"\r") < 2 and process.poll() is None:
+                text += os.read(master, 1)
+            common.set_columns(master, later)
+            text += b"\0"
+        os.close(slave)
         while True:
             try:
                 data = os.read(master, 65536)
@@ -690,17 +772,42 @@ class Terminal(unittest.TestCase):
         self.assertEqual(process.wait(common.PATIENCE), 0)
         return text.decode()
 
-    def test_bar(self):
-        lines = [story(i, 40) for i in range(80)]
+    def test_bar(self, n=80):
+        lines = [story(i, 40) for i in range(n)]
         text = self.on_terminal(Job(lines, "--streams", "4"))
+        if " left" not in text:  # all was done before there was anything to tell
+            return self.test_bar(4 * n)
         self.assertRegex(text, r"\rbatch +\[#* *\] +\d+ %  \d+ lines, [\d.]+/s, \d+:\d\d:\d\d left")
-        self.assertRegex(text, r"\r\033\[Klines: 80, 80 ok, 0 errors")
+        self.assertRegex(text, rf"\r\033\[Klines: {n}, {n} ok, 0 errors")
         self.assertEqual(self.on_terminal(Job(lines[:3]), "--quiet"), "")
+
+    def redraws(self, text):
+        return [part.replace("\033[K", "") for part in text.split("lines: ")[0].split("\r") if part]
+
+    def test_width(self, n=80):
+        """Each redraw fits in its line, so that the next one is drawn over it."""
+        lines = [story(i, 40) for i in range(n)]
+        for columns, later in ((80, None), (40, None), (12, None), (200, None), (80, 40)):
+            text = self.on_terminal(Job(lines, "--streams", "4"), columns=columns, later=later)
+            before, _, after = text.partition("\0")
+            for width, shown in ((columns, self.redraws(before)), (later, self.redraws(after)[2:])):
+                if width is None or (shown == [] and width == later):
+                    continue
+                self.assertLess(max(map(len, shown)), width, shown)
+                self.assertTrue(all(part.startswith(("batch", "loading")) for part in shown if part.strip()), shown)
+                if width >= 40 and " left" not in text and n < 100000:
+                    return self.test_width(4 * n)
+                self.assertEqual(any("[" in part for part in shown), width >= 40)
+
+    def test_dumb(self):
+        lines = [story(i) for i in range(3)]
+        for term in ("dumb", ""):
+            self.assertRegex(self.on_terminal(Job(lines), term=term), r"^lines: 3, 3 ok")
 
     def test_pipe(self):
         job = Job([story(0), "{"])
         text = job.run().stderr.decode()
-        self.assertRegex(text, r"^lines: 2, 1 ok, 1 errors\ntokens: \d+ of prompts \(\d+ cached\), 8 of answers\n"
+        self.assertRegex(text, r"^lines: 2, 1 ok, 1 error\ntokens: \d+ of prompts \(\d+ cached\), 8 of answers\n"
                                r"time: [\d.]+ s, [\d.]+ lines/s, [\d.]+ tokens/s\n$")
         self.assertEqual(Job([story(0)]).run("-q").stderr, b"")
 

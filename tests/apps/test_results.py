@@ -4,6 +4,7 @@ import json
 import math
 import pathlib
 import struct
+import subprocess
 import tempfile
 import unittest
 
@@ -72,7 +73,26 @@ class Results(unittest.TestCase):
     def test_figures_on_stderr(self):
         result = self.good("run", STORIES, "-n", "5", "--tokens", "1")
         self.assertRegex(result.stderr.decode(),
-                         r"^prompt: 1 tokens .*\nanswer: 5 tokens, .*, the first after .* ms\n$")
+                         r"^prompt: 1 token \(0 cached\), .*\nanswer: 5 tokens, .*, the first after .* ms\n$")
+
+    def test_figures_behind_the_answer(self):
+        """Where both go to one file a newline stands between them; else the answer is exact."""
+        with tempfile.TemporaryFile() as file:
+            subprocess.run([common.program, "run", MODEL, "-p", "Once upon a time", "-n", "5"], stdout=file, stderr=file,
+                           timeout=common.PATIENCE, check=True)
+            file.seek(0)
+            both = file.read()
+        alone = self.good("run", MODEL, "-p", "Once upon a time", "-n", "5")
+        self.assertTrue(both.startswith(alone.stdout + b"\nprompt: "), both)
+        self.assertTrue(alone.stderr.startswith(b"prompt: "), alone.stderr)
+
+    def test_figures_of_a_cached_prompt(self):
+        """The speed of what little is left to compute says nothing."""
+        with tempfile.TemporaryDirectory() as folder:
+            for _ in range(2):
+                result = self.good("run", MODEL, "-p", "Once upon a time there was a fox. " * 8, "-n", "1", "--cache-dir",
+                                   folder)
+        self.assertRegex(result.stderr.decode(), r"^prompt: \d+ tokens \([1-9]\d* cached, \d+ %\), read in [\d.]+ ms\n")
 
     def test_prompt_file_and_stdin(self):
         text = "Once upon a time, there was\n"

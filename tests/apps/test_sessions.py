@@ -71,7 +71,7 @@ class Sessions(unittest.TestCase):
         errors = got.stderr.decode().splitlines()
         self.assertEqual(len(errors), 3, errors)
         self.assertIn("nothing is set aside", errors[0])
-        self.assertIn("'/load' is not a command", errors[1])
+        self.assertIn("/load needs a file: /load FILE", errors[1])
         self.assertIn("nosuch: No such file", errors[2])
 
     def check_refused(self, model, what):

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """The program on a pseudo-terminal: the line editor of chat, Ctrl-C in its three meanings, progress bars."""
 import os
+import pathlib
 import pty
 import select
 import signal
+import tempfile
 import termios
 import time
 import unittest
@@ -17,13 +19,14 @@ CTRL_C, CTRL_D = b"\x03", b"\x04"
 class Terminal:
     """The program as the leader of a session on a new terminal."""
 
-    def __init__(self, *args):
+    def __init__(self, *args, columns=80, env=None):
         self.seen = b""
         self.at = 0  # what lies before it has been waited for
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.environ["TERM"] = "xterm"
-            os.execv(common.program, [common.program, *map(str, args)])
+            common.set_columns(0, columns)
+            env = {**(os.environ if env is None else env), "TERM": "xterm"}
+            os.execve(common.program, [common.program, *map(str, args)], env)
         while not self.is_program():
             time.sleep(0.001)  # a Ctrl-C would be this test's own child's
 
@@ -85,6 +88,14 @@ class Chat(unittest.TestCase):
         answer = self.terminal.wait_for(b"answer: ")
         self.terminal.wait_for_prompt()
         return answer
+
+    def test_greeting_and_help(self):
+        self.assertIn(b"runnel-tiny-Q8_0.gguf; /help tells", self.terminal.seen)
+        self.terminal.type(b"/help\r")
+        self.terminal.wait_for(b"/load FILE")
+        self.terminal.wait_for_prompt()
+        self.terminal.type(b"/bye\r")
+        self.assertEqual(self.terminal.end(), 0)
 
     def test_answers_and_ctrl_d(self):
         want = run("chat", MODEL, "-n", "40", stdin=b"Hello\n").stdout.rstrip(b"\n")
@@ -165,6 +176,75 @@ class Interrupts(unittest.TestCase):
         quiet = Terminal("run", MODEL, "-p", "Once upon a time", "-n", "10", "-q")
         self.assertEqual(quiet.end(), 0)
         self.assertEqual(quiet.seen, text + b"\r\n")
+
+
+class Locale(unittest.TestCase):
+    def test_utf8_without_a_locale(self):
+        """What is typed comes whole, at any width, whatever the environment says."""
+        kept = {name: os.environ[name] for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS") if name in os.environ}
+        for columns, env in ((80, {}), (40, {"LC_ALL": "POSIX"})):
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "talk")
+                terminal = Terminal("chat", MODEL, "-n", "3", "--session", path, columns=columns, env={**kept, **env})
+                terminal.wait_for_prompt()
+                terminal.type("Zoë says 你好 🦉 to everyone who is here with her\r".encode())
+                terminal.wait_for(b"answer: ")
+                terminal.wait_for_prompt()
+                terminal.type(CTRL_D)
+                self.assertEqual(terminal.end(), 0)
+                self.assertIn("Zoë says 你好 🦉 to everyone".encode(), pathlib.Path(path).read_bytes())
+
+    def test_colours(self):
+        for env, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+            terminal = Terminal("tokenize", MODEL, "-p", "Once upon", "--show", "-q", env={**os.environ, **env})
+            self.assertEqual(terminal.end(), 0)
+            self.assertEqual(b"\x1b[4" in terminal.seen, coloured)
+
+
+class HangUp(unittest.TestCase):
+    """The terminal goes: what was said is kept."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.path = os.path.join(self.folder.name, "talk")
+
+    def talk(self, *options):
+        terminal = Terminal("chat", MODEL, "--session", self.path, *options)
+        terminal.wait_for_prompt()
+        terminal.type(b"Hello there\r")
+        return terminal
+
+    def check(self, terminal):
+        os.waitpid(terminal.pid, 0)
+        self.assertIn(b"Hello there", pathlib.Path(self.path).read_bytes())
+        again = Terminal("chat", MODEL, "-n", "5", "--session", self.path)
+        again.wait_for(b"loaded")
+        again.wait_for_prompt()
+        again.type(CTRL_D)
+        self.assertEqual(again.end(), 0)
+
+    def test_at_the_prompt(self):
+        terminal = self.talk("-n", "5")
+        terminal.wait_for(b"answer: ")
+        terminal.wait_for_prompt()
+        os.kill(terminal.pid, signal.SIGHUP)
+        self.check(terminal)
+        os.close(terminal.fd)
+
+    def test_the_terminal_closes(self):
+        terminal = self.talk("-n", "5")
+        terminal.wait_for(b"answer: ")
+        terminal.wait_for_prompt()
+        os.close(terminal.fd)
+        self.check(terminal)
+
+    def test_in_an_answer(self):
+        terminal = self.talk(*ENDLESS, "--logit-bias", "2047=-inf")
+        terminal.wait_for(b"there\r\n")
+        terminal.wait_for(b" ")
+        os.close(terminal.fd)
+        self.check(terminal)
 
 
 def need_terminals():

@@ -1,0 +1,159 @@
+/* runnel doctor: what this machine will do with a model: the instruction set, the memory and how fast it is read, what
+ * the model needs of both, and what is missing. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+#include "runnel_files.h"
+
+struct doctor {
+    const struct app_options *options;
+    runnel_machine machine;
+    uint64_t available; /* bytes of memory that could be had; 0: not known */
+    unsigned n_missing;
+};
+
+static void line(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void line(const char *name, const char *format, ...)
+{
+    va_list args;
+
+    printf("%-18s ", name);
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    putchar('\n');
+}
+
+static void missing(struct doctor *doctor, const char *what)
+{
+    line("missing", "%s", what);
+    doctor->n_missing++;
+}
+
+static double gib(uint64_t bytes)
+{
+    return (double)bytes / (1 << 30);
+}
+
+/* Memory that programs could have without anything being swapped out, as Linux estimates it; 0: not known. */
+static uint64_t available_bytes(void)
+{
+    FILE *file = fopen("/proc/meminfo", "r");
+    unsigned long long kilobytes = 0;
+    char text[128];
+
+    while (file != NULL && fgets(text, sizeof text, file) != NULL)
+        if (sscanf(text, "MemAvailable: %llu kB", &kilobytes) == 1)
+            break;
+    if (file != NULL)
+        fclose(file);
+    return kilobytes * 1024;
+}
+
+static int look_at_machine(struct doctor *doctor)
+{
+    const runnel_machine *machine = &doctor->machine;
+    runnel_engine_options options;
+    runnel_engine *engine = NULL;
+    runnel_error error = {0};
+
+    runnel_engine_options_default(&options);
+    options.compute_threads = (uint32_t)doctor->options->threads;
+    error.status = runnel_engine_new(&options, &engine, &error);
+    if (error.status != RUNNEL_OK)
+        return app_fail(&error);
+    doctor->machine.struct_size = sizeof doctor->machine;
+    error.status = runnel_engine_measure(engine, &doctor->machine, &error);
+    runnel_engine_free(engine);
+    if (error.status != RUNNEL_OK)
+        return app_fail(&error);
+    doctor->available = available_bytes();
+    line("processor", "%s", machine->cpu);
+    line("instructions", "%s", machine->level);
+    line("threads", "%u", machine->compute_threads);
+    line("memory", "%.1f GiB, of which %.1f could be had now", gib(machine->memory_bytes), gib(doctor->available));
+    line("reads memory", "%.1f GB/s", machine->read_bytes_per_s * 1e-9);
+    line("computes", "%.0f G/s on bytes, %.0f G/s on floats", machine->integer_ops_per_s * 1e-9,
+         machine->float_ops_per_s * 1e-9);
+    if (strcmp(machine->level, "c") == 0)
+        missing(doctor, "fast instructions (AVX2, AVX-512 or NEON): the plain C loops are many times slower");
+    return APP_OK;
+}
+
+static void look_at_memory(struct doctor *doctor, const struct app_memory *memory)
+{
+    uint64_t kv = 0;
+    char why[160];
+
+    line("weights", "%.2f GiB", gib(memory->weight_bytes));
+    if (memory->error.status != RUNNEL_OK) {
+        snprintf(why, sizeof why, "the key-value cache's size: %.120s", memory->error.message);
+        missing(doctor, why);
+        return;
+    }
+    if (__builtin_mul_overflow(memory->kv_bytes_per_token, memory->context, &kv))
+        kv = UINT64_MAX / 2;
+    line("keys and values", "%.2f GiB for a context of %llu in %s", gib(kv), (unsigned long long)memory->context,
+         doctor->options->kv_type);
+    if (memory->trained > 0 && memory->context > memory->trained)
+        line("context", "more than the %llu that the model was trained for", (unsigned long long)memory->trained);
+    if (memory->weight_bytes > 0)
+        line("one stream", "at most %.1f tokens/s, as fast as the weights can be read",
+             doctor->machine.read_bytes_per_s / (double)memory->weight_bytes);
+    if (doctor->available == 0 || memory->weight_bytes + kv <= doctor->available)
+        return;
+    snprintf(why, sizeof why, "memory: %.1f GiB are needed, %.1f could be had; a smaller --ctx, --kv-type q8 or model",
+             gib(memory->weight_bytes + kv), gib(doctor->available));
+    missing(doctor, why);
+}
+
+/* Loads it, where it fits: nothing else tells whether it works. */
+static int try_model(struct doctor *doctor)
+{
+    struct app app = {0};
+    runnel_chat chat;
+    size_t n = 0;
+    int code = app_open(&app, doctor->options, false);
+
+    if (code == APP_OK) {
+        runnel_chat_default(&chat);
+        chat.messages_json = "[]";
+        line("loads", "yes");
+        line("chat template", runnel_apply_template(app.model, &chat, NULL, 0, &n, NULL) == RUNNEL_NOT_FOUND
+                                  ? "none: chat has plain User:/Assistant: turns"
+                                  : "yes");
+    }
+    app_close(&app);
+    return code;
+}
+
+static int look_at_model(struct doctor *doctor)
+{
+    runnel_file *file = NULL;
+    runnel_error error = {0};
+    struct app_memory memory;
+
+    error.status = runnel_file_open(doctor->options->operands[0], &file, &error);
+    if (error.status != RUNNEL_OK)
+        return app_fail(&error);
+    app_file_memory(file, doctor->options, &memory);
+    runnel_file_close(file);
+    putchar('\n');
+    look_at_memory(doctor, &memory);
+    return doctor->n_missing == 0 ? try_model(doctor) : APP_OK;
+}
+
+int app_doctor(const struct app_options *options)
+{
+    struct doctor doctor = {.options = options};
+    int code = look_at_machine(&doctor);
+
+    if (code == APP_OK && options->n_operands > 0)
+        code = look_at_model(&doctor);
+    if (code == APP_OK)
+        line("verdict", "%s", doctor.n_missing == 0 ? "all is well" : "see what is missing above");
+    return app_worse(code == APP_OK && doctor.n_missing > 0 ? APP_FAILURE : code, app_output_code());
+}
