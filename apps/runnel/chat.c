@@ -56,7 +56,8 @@ struct chat {
     EditLine *editor; /* NULL: standard input is no terminal */
     History *history;
     const char *prompt;
-    char *line; /* owned */
+    char *line;         /* owned */
+    struct buffer turn; /* of several lines */
     size_t line_capacity;
 };
 
@@ -146,6 +147,7 @@ static void editor_close(struct chat *chat)
     if (chat->history != NULL)
         history_end(chat->history);
     free(chat->line);
+    buffer_close(&chat->turn);
 }
 
 /* The next line without its newline, valid until the next call; NULL at the end. */
@@ -174,6 +176,33 @@ static const char *read_line(struct chat *chat, const char *prompt, size_t *n)
     while (*n > 0 && (line[*n - 1] == '\n' || line[*n - 1] == '\r'))
         --*n;
     return line;
+}
+
+/* A turn: on a terminal a line that ends with a backslash goes on in the next one, and what stands between two lines of
+ * three quotes is one. */
+static const char *read_turn(struct chat *chat, size_t *n)
+{
+    const char *line = read_line(chat, "> ", n);
+    bool quoted = line != NULL && *n == 3 && memcmp(line, "\"\"\"", 3) == 0;
+    bool more = line != NULL && (quoted || (*n > 0 && line[*n - 1] == '\\'));
+
+    if (chat->editor == NULL || !more)
+        return line;
+    buffer_close(&chat->turn);
+    if (!buffer_open(&chat->turn))
+        return NULL;
+    if (!quoted)
+        fprintf(chat->turn.to, "%.*s\n", (int)*n - 1, line);
+    for (line = read_line(chat, ". ", n); line != NULL && more; line = more ? read_line(chat, ". ", n) : line) {
+        bool last = quoted && *n == 3 && memcmp(line, "\"\"\"", 3) == 0;
+
+        more = quoted ? !last : *n > 0 && line[*n - 1] == '\\';
+        if (!last)
+            fprintf(chat->turn.to, "%.*s%s", (int)*n - (!quoted && more), line, quoted || more ? "\n" : "");
+    }
+    fflush(chat->turn.to);
+    *n = chat->turn.n - (quoted && chat->turn.n > 0);
+    return line != NULL ? chat->turn.bytes : NULL;
 }
 
 /* ---- The conversation -------------------------------------------------------------------- */
@@ -643,11 +672,13 @@ static bool on_command(struct chat *chat, const char *line, size_t n, int *code)
         return *code == APP_OK;
     }
     if (is_word(line, n, "/help"))
-        fputs("/clear      forget the conversation\n/fork       set it aside and go on with a copy\n"
-              "/back       drop it for the one set aside last\n/save FILE  keep it in a file\n"
-              "/load FILE  go on with the one in the file\n/exit       leave; so do /quit, /bye and Ctrl-D\n"
-              "/help       this text\nCtrl-C      stop the answer\n",
-              stderr);
+        fputs(
+            "/clear      forget the conversation\n/fork       set it aside and go on with a copy\n"
+            "/back       drop it for the one set aside last\n/save FILE  keep it in a file\n"
+            "/load FILE  go on with the one in the file\n/exit       leave; so do /quit, /bye and Ctrl-D\n"
+            "/help       this text\nCtrl-C      stop the answer\n"
+            "\\           at the end of a line: the turn goes on in the next one; so do lines between two of \"\"\"\n",
+            stderr);
     else
         app_error("'%.*s' is not a command; see /help", (int)(n < 80 ? n : 80), line);
     return true;
@@ -670,7 +701,7 @@ static int converse(struct chat *chat)
     greet(chat);
     for (;;) {
         app_signals_disarm();
-        line = read_line(chat, "> ", &n);
+        line = read_turn(chat, &n);
         app_signals_arm();
         if (line == NULL || app_hung_up())
             break;
@@ -742,6 +773,8 @@ int app_chat(const struct app_options *options)
         if (options->session_file != NULL)
             app_hangup_arm(); /* the conversation is saved all the same */
         code = editor_open(&chat) ? converse(&chat) : APP_FAILURE;
+        if (options->session_file != NULL)
+            app_hangup_disarm();
         app_signals_arm();
         if (options->session_file != NULL)
             code = app_worse(code, save(&chat, options->session_file));

@@ -55,11 +55,7 @@ void app_signals_arm(void)
 {
     /* SA_RESETHAND: the second signal finds the default action, which ends the program at once.
      * SA_RESTART: output is not torn by the first; the loop's poll is ended by a signal all the same. */
-    const struct itimerval never = {{0, 0}, {0, 0}};
-
     interrupted = 0;
-    if (hung_up)
-        setitimer(ITIMER_REAL, &never, NULL); /* nothing is being read any more */
     set_signals(on_signal, (int)SA_RESETHAND | SA_RESTART);
 }
 
@@ -97,6 +93,14 @@ void app_hangup_arm(void)
     sigaction(SIGALRM, &action, NULL);
     action.sa_handler = on_hangup;
     sigaction(SIGHUP, &action, NULL);
+}
+
+void app_hangup_disarm(void)
+{
+    const struct itimerval never = {{0, 0}, {0, 0}};
+
+    signal(SIGHUP, SIG_IGN);
+    setitimer(ITIMER_REAL, &never, NULL);
 }
 
 bool app_hung_up(void)

@@ -36,6 +36,7 @@ bool app_interrupted(void);
 
 /* From here on a hang-up of the terminal (SIGHUP) is an interruption that ends what is being read, too. */
 void app_hangup_arm(void);
+void app_hangup_disarm(void); /* and from here on it is nothing: what is to be saved is saved */
 bool app_hung_up(void);
 
 /* ---- Standard error as a terminal -------------------------------------------------------- */

@@ -1,5 +1,7 @@
 /* The program's engine, model and event loop: see common.h. */
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -95,12 +97,22 @@ static void warn_context(const struct app *app)
                   app->info.context_tokens, app->info.trained_tokens);
 }
 
+/* The library's threads are born with all signals blocked: the line editor's handlers are for this thread alone. */
+static void signals_block(sigset_t *before)
+{
+    sigset_t all;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, before);
+}
+
 static int load_with(struct app *app, bool vocab_only, const char *cache_shared)
 {
     const struct app_options *options = app->options;
     struct load load = {.options = options};
     runnel_model_options model_options;
     runnel_status status = RUNNEL_OK;
+    sigset_t signals;
 
     runnel_model_options_default(&model_options);
     model_options.context_tokens = (uint32_t)options->context;
@@ -122,7 +134,9 @@ static int load_with(struct app *app, bool vocab_only, const char *cache_shared)
     model_options.cache_cold_bytes = options->cache_cold;
     model_options.on_load = on_load;
     model_options.load_user = &load;
+    signals_block(&signals);
     status = runnel_model_load(app->engine, options->operands[0], &model_options, &app->model, &load.error);
+    pthread_sigmask(SIG_SETMASK, &signals, NULL);
     if (status != RUNNEL_OK) {
         app->model = NULL;
         load.error.status = status;
@@ -133,6 +147,8 @@ static int load_with(struct app *app, bool vocab_only, const char *cache_shared)
         return app_fail(&load.error);
     app->info.struct_size = sizeof app->info;
     load.error.status = runnel_model_get_info(app->model, &app->info);
+    if (load.error.status == RUNNEL_CLOSED && app_interrupted()) /* it was cancelled when it was ready */
+        load.error.status = RUNNEL_CANCELLED;
     if (load.error.status != RUNNEL_OK)
         return app_fail(&load.error);
     warn_context(app);
@@ -162,6 +178,7 @@ int app_open(struct app *app, const struct app_options *options, bool vocab_only
 {
     runnel_engine_options engine_options;
     runnel_error error = {0};
+    sigset_t signals;
 
     *app = (struct app){.options = options};
     if (!check_head(options))
@@ -173,7 +190,9 @@ int app_open(struct app *app, const struct app_options *options, bool vocab_only
         engine_options.on_log = on_log;
     if (app_telemetry_open(options, &engine_options) != APP_OK)
         return APP_FAILURE;
+    signals_block(&signals);
     error.status = runnel_engine_new(&engine_options, &app->engine, &error);
+    pthread_sigmask(SIG_SETMASK, &signals, NULL);
     if (error.status != RUNNEL_OK) {
         app->engine = NULL;
         return app_fail(&error);

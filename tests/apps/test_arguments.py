@@ -246,9 +246,7 @@ class Arguments(unittest.TestCase):
         self.one_line(run("logits", MODEL, "-p", "Once", "-q", "-o", "/dev/full"), 1, "No space left")
 
     def test_reader_goes_away(self):
-        process = subprocess.Popen([common.program, "run", MODEL, "-p", "Once", "-q", "--ignore-eos", "--reference"],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        os.read(process.stdout.fileno(), 1)
+        process, _ = self.begin_endless("-q")
         process.stdout.close()
         self.assertEqual(process.wait(common.PATIENCE), 130)
         self.assertEqual(process.stderr.read(), b"")

@@ -107,6 +107,21 @@ class Chat(unittest.TestCase):
         self.terminal.type(CTRL_D)
         self.assertEqual(self.terminal.end(), 0)
 
+    def test_several_lines(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "talk")
+            for typed, said in ((b"One\\\rtwo\\\rthree\r", rb"One\ntwo\nthree"), (b'"""\rfour\r/five\r\rsix\r"""\r',
+                                                                                     rb"four\n/five\n\nsix")):
+                self.terminal.type(typed)
+                self.terminal.wait_for(b"answer: ")
+                self.terminal.wait_for_prompt()
+                self.terminal.type(f"/save {path}\r".encode())
+                self.terminal.wait_for(b"saved")
+                self.terminal.wait_for_prompt()
+                self.assertIn(b'"content":"' + said + b'"', pathlib.Path(path).read_bytes())
+        self.terminal.type(b"/exit\r")
+        self.assertEqual(self.terminal.end(), 0)
+
     def test_history(self):
         want = run("chat", MODEL, "-n", "40", stdin=b"Hello\n").stdout.rstrip(b"\n")
         self.ask(b"Hello\r")
@@ -216,7 +231,8 @@ class HangUp(unittest.TestCase):
         return terminal
 
     def check(self, terminal):
-        os.waitpid(terminal.pid, 0)
+        code = os.waitstatus_to_exitcode(os.waitpid(terminal.pid, 0)[1])
+        self.assertGreaterEqual(code, 0)  # no signal ended it
         self.assertIn(b"Hello there", pathlib.Path(self.path).read_bytes())
         again = Terminal("chat", MODEL, "-n", "5", "--session", self.path)
         again.wait_for(b"loaded")

@@ -50,7 +50,8 @@ version=$(pkg-config --modversion runnel)
 # 1. pkg-config, shared.
 cp "$consumer/consumer.c" "$work/consumer.cpp"
 read -ra flags < <(pkg-config --cflags --libs runnel)
-[[ "${flags[*]}" =~ ^-I[^ ]*/include\ -L[^ ]*/lib[^ ]*\ -lrunnel$ ]] ||
+only_ours='^-I[^ ]*/include -L[^ ]*/lib[^ ]* -lrunnel$'
+[[ "${flags[*]}" =~ $only_ours ]] ||
     complain "pkg-config gives a host more than it needs: ${flags[*]}"
 quietly "C with pkg-config" "$cc" -std=c11 -Wall -Wextra -Werror "$consumer/consumer.c" -o "$work/c" "${flags[@]}" \
     -Wl,-rpath,"$libdir" && runs "C with pkg-config" "$work/c"
@@ -102,12 +103,12 @@ if quietly "README: configure" cmake -S "$work/page" -B "$work/page/build" -G "$
 fi
 
 # 6. Who has built the program alone can install, all at once and a component at a time.
-quietly "program: configure" cmake -S "$source" -B "$work/program" -G "$generator" -DCMAKE_BUILD_TYPE=Release \
+quietly "program: configure" cmake -S "$source" -B "$work/alone" -G "$generator" -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" -DRUNNEL_WERROR="$werror" -DRUNNEL_BUILD_TESTS=OFF \
-    -DRUNNEL_BUILD_BENCH=OFF && quietly "program: build" cmake --build "$work/program" --target runnel
-quietly "program: install" cmake --install "$work/program" --prefix "$work/whole" || true
+    -DRUNNEL_BUILD_BENCH=OFF && quietly "program: build" cmake --build "$work/alone" --target runnel
+quietly "program: install" cmake --install "$work/alone" --prefix "$work/whole" || true
 for component in runtime development program; do
-    quietly "program: install" cmake --install "$work/program" --prefix "$work/$component" --component $component || true
+    quietly "program: install" cmake --install "$work/alone" --prefix "$work/$component" --component $component || true
     [ -f "$work/$component/share/doc/runnel/LICENSE" ] || complain "component $component: no licence"
 done
 # lacks|brings COMPONENT PATTERN
