@@ -45,6 +45,8 @@ static void wait_for_load(struct app *app, struct load *load)
             cancelled = true;
         }
     }
+    if (cancelled && load->error.status == RUNNEL_OK) /* too late for the load; but the model takes no request now */
+        load->error.status = RUNNEL_CANCELLED;
     app_progress_clear();
 }
 
@@ -147,8 +149,6 @@ static int load_with(struct app *app, bool vocab_only, const char *cache_shared)
         return app_fail(&load.error);
     app->info.struct_size = sizeof app->info;
     load.error.status = runnel_model_get_info(app->model, &app->info);
-    if (load.error.status == RUNNEL_CLOSED && app_interrupted()) /* it was cancelled when it was ready */
-        load.error.status = RUNNEL_CANCELLED;
     if (load.error.status != RUNNEL_OK)
         return app_fail(&load.error);
     warn_context(app);
