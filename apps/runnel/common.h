@@ -95,6 +95,9 @@ bool app_read_file(const char *path, struct app_text *text);
 /* --prompt or --file; both at once are APP_USAGE. Neither: an empty text. An exit code. */
 int app_read_prompt(const struct app_options *options, struct app_text *text);
 
+/* An element of a file's metadata as text and its length, or NULL; owned by the caller. */
+char *app_element_text(const runnel_file *file, uint64_t index, uint64_t element, size_t *n);
+
 /* The text of a file's one-valued metadata `prefix` + `rest` and its length, or NULL; owned by the caller. */
 char *app_file_text(const runnel_file *file, const char *prefix, const char *rest, size_t *n);
 
