@@ -533,7 +533,7 @@ static const struct option *find(const char *word, size_t n, unsigned command)
 bool app_options_has(const char *name, unsigned commands)
 {
     for (size_t i = 0; i < N_OPTIONS; i++)
-        if ((table[i].commands & commands) != 0 && strcmp(table[i].name, name) == 0)
+        if (table[i].name != NULL && (table[i].commands & commands) != 0 && strcmp(table[i].name, name) == 0)
             return true;
     return false;
 }

@@ -80,6 +80,7 @@ int app_run(const struct app_options *options)
     if ((text.size > 0) == (options->n_tokens > 0)) {
         app_error(text.size > 0 ? "--tokens replaces the text: give one of them"
                                 : "the prompt is empty: give a text with -p or -f, or --tokens");
+        hint_unread(options);
         free(text.bytes);
         return APP_USAGE;
     }

@@ -233,9 +233,10 @@ class Arguments(unittest.TestCase):
         for context, warned in ((trained, False), (trained + 1, True)):
             result = run("run", MODEL, "-p", "Once", "-n", "1", "--ctx", context)
             self.assertEqual((result.returncode, b"was trained for" in result.stderr), (0, warned))
-        for args, warned in (([], True), (["-p", "Once"], False), (["-f", "-"], False), (["-q"], False)):
+        for args, code, warned in (([], 2, True), (["--tokens", "1"], 0, True), (["-p", "Once"], 0, False),
+                                   (["-f", "-"], 0, False), (["-q"], 2, False)):
             result = run("run", MODEL, "-n", "1", *args, stdin=b"Once")
-            self.assertEqual((result.returncode, b"-f - takes it" in result.stderr), (0, warned), args)
+            self.assertEqual((result.returncode, b"-f - takes it" in result.stderr), (code, warned), args)
 
     def test_disk_full(self):
         with open("/dev/full", "wb") as full:
