@@ -8,6 +8,7 @@
 
 #include "actors/proposal.h"
 #include "model/backend.h"
+#include "model/draw.h"
 #include "runnel.h"
 #include "sampling/sampler.h"
 #include "sampling/step_cost.h"
@@ -65,6 +66,10 @@ struct rn_batch {
     struct rn_batch_out *outs;   /* [limits.max_outs] */
     struct rn_batch_part *parts; /* [limits.max_seqs] */
     uint32_t n_parts;
+    struct rn_draw *draws;   /* [limits.max_outs]: of a device that draws in the step; see draw_rows.h */
+    struct rn_drawer drawer; /* likewise; draw NULL: it does not */
+    void **scratch;          /* [n_scratch] */
+    uint32_t n_scratch;
     uint32_t n_vocab;           /* width of the logits */
     uint32_t n_answer_rows;     /* rows of running sequences, the first ones */
     bool read_along;            /* one of them is not of the background */

@@ -6,6 +6,7 @@
 
 #include "actors/context.h"
 #include "actors/decode_batch.h"
+#include "actors/draw_rows.h"
 #include "actors/host/outlet.h"
 #include "actors/note.h"
 #include "base/check.h"
@@ -520,6 +521,7 @@ static void begin_step(struct rn_decode *decode)
     batch->msg = rn_msg_new(decode->actor.runtime, RN_MSG_STEP_DONE);
     batch->step.on_done = on_step_done;
     batch->step.user = decode;
+    rn_draws_ask(batch);
     RN_ASSERT(decode->context->plan == NULL ||
               rn_step_check(&batch->step, decode->context->plan, decode->context->limits));
     rn_note_step_begun(decode, batch);
@@ -682,6 +684,7 @@ static runnel_status take_batches(struct rn_decode *decode, struct rn_heap *heap
         batch->parts = rn_alloc(heap, limits->max_seqs, sizeof batch->parts[0]);
         batch->proposals.items = rn_alloc(heap, limits->max_seqs, sizeof batch->proposals.items[0]);
         batch->cost = &decode->cost;
+        good = good && rn_draws_init(batch, heap, decode->context->backend, limits->max_outs) == RUNNEL_OK;
         good = good && batch->outs != NULL && batch->parts != NULL && batch->proposals.items != NULL;
     }
     good = good && step->rows != NULL && step->seqs != NULL && step->copies != NULL && step->moves != NULL &&
@@ -721,6 +724,7 @@ void rn_decode_fini(struct rn_decode *decode)
     rn_free(heap, decode->credits);
     rn_free(heap, decode->proposals);
     for (uint32_t i = 0; i < 2; i++) {
+        rn_draws_fini(&decode->batches[i], heap);
         rn_free(heap, decode->batches[i].outs);
         rn_free(heap, decode->batches[i].parts);
         rn_free(heap, decode->batches[i].proposals.items);

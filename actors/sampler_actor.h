@@ -16,11 +16,6 @@ struct rn_sampler_actor {
     struct rn_sampler_scratch *scratch;
 };
 
-/* Draws the token of the step's wanted row `out` from its logits[n_vocab], and keeps those if they are wanted. Writes
- * that rn_batch_out and the scratch alone and reads of others only what they were composed with: rows may be drawn in
- * any order, each thread with a scratch of its own. */
-void rn_draw_row(struct rn_batch *batch, uint32_t out, const float *logits, struct rn_sampler_scratch *scratch);
-
 runnel_status rn_sampler_actor_init(struct rn_sampler_actor *sampler, const struct rn_context *context);
 void rn_sampler_actor_fini(struct rn_sampler_actor *sampler);
 

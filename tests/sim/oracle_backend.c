@@ -382,7 +382,7 @@ static const struct rn_device_caps oracle_caps = {
     .max_outs = UINT32_MAX,
     .good_outs = 64,
     .ring = ORACLE_RING,
-    .draw_threads = UINT32_MAX,
+    .draw_threads = 3,
 };
 
 static const struct rn_backend_ops oracle_ops = {

@@ -1,0 +1,116 @@
+/* Drawing tokens from the wanted rows of a batch: see draw_rows.h. */
+#include "actors/draw_rows.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "model/device.h"
+
+/* The drafts from the row that follows what the state knows of down to this one, in order. */
+static struct rn_path path_of(const struct rn_batch_out *out, int32_t *tokens)
+{
+    uint32_t n = 0;
+
+    for (const struct rn_batch_out *o = out; o->follows; o -= o->behind)
+        n++;
+    RN_CHECK(n <= RN_PATH_MOST);
+    for (uint32_t i = n; i-- > 0; out -= out->behind)
+        tokens[i] = out->draft;
+    return (struct rn_path){tokens, n};
+}
+
+void rn_draw_row(struct rn_batch *batch, uint32_t i, const float *logits, struct rn_sampler_scratch *scratch)
+{
+    struct rn_batch_out *out = &batch->outs[i];
+    int32_t drafts[RN_PATH_MOST];
+
+    out->status = RUNNEL_OK;
+    if (out->sample)
+        out->status = rn_sampler_pick_behind(out->sampler, path_of(out, drafts), scratch, logits, out->position + 1,
+                                             out->want_logprobs, out->n_top, &out->pick);
+}
+
+/* ---- In the step ---- */
+
+/* rn_drawer.draw, on a thread of the device. */
+static void draw_in_step(void *user, uint32_t i, const float *logits, void *scratch)
+{
+    struct rn_batch *batch = user;
+
+    rn_draw_row(batch, i, logits, scratch);
+    batch->draws[i].status = batch->outs[i].status;
+    batch->draws[i].token = batch->outs[i].pick.token;
+}
+
+runnel_status rn_draws_init(struct rn_batch *batch, struct rn_heap *heap, const struct rn_backend *backend,
+                            uint32_t max_outs)
+{
+    uint32_t n = backend->caps->draw_threads;
+
+    if (!rn_device_can(backend->caps, RN_CAN_DRAW) || n == 0)
+        return RUNNEL_OK;
+    batch->draws = rn_calloc(heap, max_outs, sizeof batch->draws[0]);
+    batch->scratch = rn_calloc(heap, n, sizeof batch->scratch[0]);
+    if (batch->draws == NULL || batch->scratch == NULL)
+        return RUNNEL_NO_MEMORY;
+    for (; batch->n_scratch < n; batch->n_scratch++)
+        if ((batch->scratch[batch->n_scratch] = rn_sampler_scratch_new(heap, batch->n_vocab)) == NULL)
+            return RUNNEL_NO_MEMORY;
+    batch->drawer = (struct rn_drawer){.draw = draw_in_step, .user = batch, .scratch = batch->scratch, .n_scratch = n};
+    return RUNNEL_OK;
+}
+
+void rn_draws_fini(struct rn_batch *batch, struct rn_heap *heap)
+{
+    for (uint32_t i = 0; i < batch->n_scratch; i++)
+        rn_sampler_scratch_free(batch->scratch[i]);
+    rn_free(heap, batch->scratch);
+    rn_free(heap, batch->draws);
+}
+
+void rn_draws_ask(struct rn_batch *batch)
+{
+    if (batch->drawer.draw == NULL)
+        return;
+    for (uint32_t i = 0; i < batch->step.n_outs; i++)
+        batch->draws[i] = (struct rn_draw){.wanted = batch->outs[i].sample, .keep_logits = batch->outs[i].keep_logits};
+    batch->step.draws = batch->draws;
+    batch->step.drawer = &batch->drawer;
+}
+
+/* ---- When it is done ---- */
+
+/* True when the row computed something else than what the sequence has become: its draw does not count. */
+static bool is_refuted(const struct rn_batch_out *out)
+{
+    const struct rn_batch_out *parent = out - out->behind;
+
+    return out->follows && (parent->refuted || parent->status != RUNNEL_OK || parent->pick.token != out->draft);
+}
+
+/* The row was not drawn in the step. */
+static void draw_late(struct rn_batch *batch, uint32_t i, struct rn_sampler_scratch *scratch)
+{
+    const float *logits = batch->step.logits + (size_t)i * batch->n_vocab;
+
+    if (batch->outs[i].keep_logits != NULL)
+        memcpy(batch->outs[i].keep_logits, logits, batch->n_vocab * sizeof *logits);
+    rn_draw_row(batch, i, logits, scratch);
+}
+
+void rn_draws_take(struct rn_batch *batch, struct rn_sampler_scratch *scratch)
+{
+    const struct rn_step *step = &batch->step;
+
+    for (uint32_t i = 0; i < step->n_outs; i++) {
+        struct rn_batch_out *out = &batch->outs[i];
+
+        out->refuted = is_refuted(out);
+        if (step->status != RUNNEL_OK || out->refuted)
+            out->status = step->status;
+        else if (step->draws != NULL)
+            out->status = step->draws[i].status;
+        else
+            draw_late(batch, i, scratch);
+    }
+}

@@ -1,0 +1,27 @@
+/* Drawing tokens from the wanted rows of a batch: inside the step, by the device's threads (model/draw.h), or, where the
+ * device cannot, by the sampler actor when the step is done. Both give the same tokens: a row's draw reads the request's
+ * sampling state, which nobody changes until the batch is back at decode, and the drafts in front of the row. */
+#ifndef RN_ACTORS_DRAW_ROWS_H
+#define RN_ACTORS_DRAW_ROWS_H
+
+#include "actors/batch.h"
+
+/* Working memory for a device that draws in the step: the batch's draws, and a scratch for each thread that may draw.
+ * Without such a device it takes nothing. NO_MEMORY: what it has taken, rn_draws_fini gives back. */
+runnel_status rn_draws_init(struct rn_batch *batch, struct rn_heap *heap, const struct rn_backend *backend,
+                            uint32_t max_outs);
+void rn_draws_fini(struct rn_batch *batch, struct rn_heap *heap);
+
+/* Decode, when the batch is composed: the step draws, if the device can. */
+void rn_draws_ask(struct rn_batch *batch);
+
+/* The sampler, when the step is done: each wanted row has its token, a status, or is refuted by the draw in front of
+ * it. scratch: for rows that the step has not drawn. */
+void rn_draws_take(struct rn_batch *batch, struct rn_sampler_scratch *scratch);
+
+/* Draws the token of the step's wanted row `out` from its logits[n_vocab]. Writes that rn_batch_out and the scratch alone
+ * and reads of others only what they were composed with: rows may be drawn in any order, each thread with a scratch of
+ * its own. */
+void rn_draw_row(struct rn_batch *batch, uint32_t out, const float *logits, struct rn_sampler_scratch *scratch);
+
+#endif
