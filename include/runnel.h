@@ -664,8 +664,10 @@ RUNNEL_API void runnel_embed_request_default(runnel_embed_request *request);
 RUNNEL_API runnel_status runnel_embed(runnel_model *model, const runnel_embed_request *request, runnel_stream *stream,
                                       runnel_error *error);
 
-/* Ends the stream early: its terminal event is CANCELLED, unless another one was on its way. Takes effect within one
- * step in every state. Idempotent. Returns OK; INVALID; NOT_FOUND: the stream has ended. */
+/* Ends the stream early: its terminal event is CANCELLED, unless another one was on its way. Its text is a beginning of
+ * the answer's; what might have become a stop string is not told. Events of a paused stream are dropped, and then its
+ * end is CANCELLED even if the answer was complete. Takes effect within one step in every state. Idempotent. Returns
+ * OK; INVALID; NOT_FOUND: the stream has ended. */
 RUNNEL_API runnel_status runnel_stream_cancel(runnel_engine *engine, runnel_stream stream);
 
 /* Pauses delivery until the stream is resumed. The stream itself stops after a bounded number of undelivered tokens
