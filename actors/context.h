@@ -8,6 +8,7 @@
 #ifndef RN_ACTORS_CONTEXT_H
 #define RN_ACTORS_CONTEXT_H
 
+#include "actors/bounds.h"
 #include "actors/metrics.h"
 #include "actors/runtime/runtime.h"
 #include "base/alloc.h"
@@ -42,6 +43,7 @@ struct rn_context {
     struct rn_session *sessions;               /* [max_sessions]; see session_slot.h */
     struct rn_pool *session_slots;
     uint32_t max_streams, max_sessions;
+    struct rn_bounds bounds; /* of the mailbox of a model's actor */
     struct rn_actor *router;
 
     /* The model's. */

@@ -710,9 +710,7 @@ runnel_status rn_decode_init(struct rn_decode *decode, const struct rn_context *
         rn_decode_fini(decode);
         return RUNNEL_NO_MEMORY;
     }
-    rn_actor_init(&decode->actor, context->runtime, &decode_class,
-                  (int32_t)(10 * context->max_streams + RN_PREFILL_LANES + RN_PREFILL_SHORTS + RN_TOKEN_LISTS +
-                            RN_COMPUTED_LISTS + 4));
+    rn_actor_init(&decode->actor, context->runtime, &decode_class, rn_bounds_credits(&context->bounds, RN_ROLE_DECODE));
     return RUNNEL_OK;
 }
 

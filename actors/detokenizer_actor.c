@@ -190,5 +190,5 @@ void rn_detokenizer_init(struct rn_detokenizer *detokenizer, const struct rn_con
 {
     *detokenizer = (struct rn_detokenizer){.context = context};
     rn_actor_init(&detokenizer->actor, context->runtime, &detokenizer_class,
-                  (int32_t)(context->max_streams + RN_TOKEN_LISTS + 1));
+                  rn_bounds_credits(&context->bounds, RN_ROLE_DETOKENIZER));
 }

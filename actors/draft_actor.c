@@ -330,7 +330,7 @@ runnel_status rn_draft_actor_init(struct rn_draft_actor *draft, const struct rn_
         rn_draft_actor_fini(draft);
         return RUNNEL_NO_MEMORY;
     }
-    rn_actor_init(&draft->actor, context->runtime, &draft_class, RN_NEWS_LISTS + RN_DRAFTS_LISTS + 2);
+    rn_actor_init(&draft->actor, context->runtime, &draft_class, rn_bounds_credits(&context->bounds, RN_ROLE_DRAFT));
     return RUNNEL_OK;
 }
 

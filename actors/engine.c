@@ -51,14 +51,9 @@ static runnel_status read_options(const runnel_engine_options *given, runnel_eng
     return RUNNEL_OK;
 }
 
-/* Messages that can exist at once: per stream the request's, a cancel on its four edges, an expiry likewise, two of a
- * wait for lower tiers, two
- * credits on two, stop and end, and of lease, preemption, halt and return two each, since those of the slot's last stream
- * may be under way; three per session; and what models and the engine need. */
-static uint32_t message_bound(const struct runnel_engine *engine)
+static struct rn_bounds bounds_of(const struct runnel_engine *engine, uint32_t per_model)
 {
-    return 26 * engine->max_streams + 3 * engine->max_sessions + RN_MAX_MODELS * (2 * RN_MODEL_ACTORS + 28 + RN_MOVES) +
-           17;
+    return (struct rn_bounds){engine->max_streams, engine->max_sessions, RN_MAX_MODELS, per_model};
 }
 
 static runnel_status init_sessions(struct runnel_engine *engine)
@@ -195,6 +190,7 @@ static void fill_context(struct runnel_engine *engine)
         .session_slots = &engine->session_slots,
         .max_streams = engine->max_streams,
         .max_sessions = engine->max_sessions,
+        .bounds = bounds_of(engine, 1),
         .router = &engine->router.actor,
     };
 }
@@ -203,17 +199,18 @@ static void fill_context(struct runnel_engine *engine)
 static runnel_status start(struct runnel_engine *engine, const runnel_engine_options *options, bool manual)
 {
     uint32_t threads = options->scheduler_threads == 0 ? DEFAULT_SCHEDULER_THREADS : options->scheduler_threads;
+    const struct rn_bounds bounds = bounds_of(engine, RN_MAX_MODELS);
 
     if (init_sessions(engine) != RUNNEL_OK)
         return RUNNEL_NO_MEMORY;
     if (options->on_trace != NULL && !start_tracer(engine, options, manual ? 0 : threads))
         goto fail_sessions;
     if (rn_runtime_init(&engine->runtime, &engine->heap, &engine->clock, manual ? 0 : threads,
-                        1 + RN_MAX_MODELS * RN_MODEL_ACTORS, message_bound(engine)) != RUNNEL_OK)
+                        1 + RN_MAX_MODELS * RN_MODEL_ACTORS, rn_bounds_pool(&bounds)) != RUNNEL_OK)
         goto fail_tracer;
     engine->runtime.tracer = engine->tracer; /* before the first actor runs */
     fill_context(engine);
-    if (rn_router_init(&engine->router, &engine->context, (int32_t)message_bound(engine)) != RUNNEL_OK)
+    if (rn_router_init(&engine->router, &engine->context) != RUNNEL_OK)
         goto fail_runtime;
     if (rn_worker_init(&engine->worker, &engine->heap, 2 * RN_MAX_MODELS + engine->max_streams, manual) != RUNNEL_OK)
         goto fail_router;

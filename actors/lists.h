@@ -18,6 +18,7 @@
  * are commonly waiting for one prefix. Not of the background, which waits for a lane. */
 #define RN_PREFILL_SHORT_ROWS 32
 #define RN_PREFILL_SHORTS 64
+#define RN_PROMPTS (RN_PREFILL_LANES + RN_PREFILL_SHORTS)
 
 /* ---- decode ▶ detokenizer ▶ decode ---- */
 
@@ -57,7 +58,7 @@ struct rn_computed {
 };
 
 /* Those of one step: at most one entry for each prompt that decode has. */
-#define RN_COMPUTED_ITEMS (RN_PREFILL_LANES + RN_PREFILL_SHORTS)
+#define RN_COMPUTED_ITEMS RN_PROMPTS
 struct rn_computed_list {
     struct rn_computed_list *next; /* decode's free ones */
     uint32_t n;

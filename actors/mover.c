@@ -535,5 +535,5 @@ void rn_mover_actor_init(struct rn_mover *mover, const struct rn_context *contex
 {
     mover->context = context;
     mover->first_lost = RN_MOVER_NO_PLACE;
-    rn_actor_init(&mover->actor, context->runtime, &mover_class, RN_MOVES + 2);
+    rn_actor_init(&mover->actor, context->runtime, &mover_class, rn_bounds_credits(&context->bounds, RN_ROLE_MOVER));
 }

@@ -120,5 +120,5 @@ void rn_prefill_init(struct rn_prefill *prefill, const struct rn_context *contex
 {
     *prefill = (struct rn_prefill){.context = context, .free_lanes = RN_PREFILL_LANES};
     rn_actor_init(&prefill->actor, context->runtime, &prefill_class,
-                  (int32_t)(8 * context->max_streams + RN_PREFILL_LANES + RN_PREFILL_SHORTS + 1));
+                  rn_bounds_credits(&context->bounds, RN_ROLE_PREFILL));
 }

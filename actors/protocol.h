@@ -13,9 +13,9 @@
  * The way of blocks: decode asks with GROW before a sequence has used up its lease, and GRANT brings more. Where
  * memory is short the tier takes a request back: PREEMPT follows it, and it returns as PREEMPTED, to be admitted again.
  *
- * Bounds: S streams, M models, N sessions at once. Every edge's bound follows from how often its message
- * can exist for one stream, so no send between actors is ever refused; the one place that refuses is
- * the host's submit, which returns BUSY when all S streams are taken. */
+ * Bounds: every edge's bound follows from how often its message can exist for one stream, session or model, so no send
+ * between actors is ever refused; the one place that refuses is the host's submit, which returns BUSY when all streams
+ * are taken. A TICK can be sent for each submit that the router handles in front of the last one. */
 #ifndef RN_ACTORS_PROTOCOL_H
 #define RN_ACTORS_PROTOCOL_H
 
@@ -99,85 +99,144 @@ struct rn_pay_none {
     uint32_t unused;
 };
 
-/* kind, payload, sender, receiver, bound of the edge, what it means and who owns what afterwards */
+/* Who sends and receives. Of an actor: its name in a row, and in the table of messages. The first ones are no actors. */
+#define RN_ROLES(X)                 \
+    X(HOST, "host")                 \
+    X(LOADER, "loader")             \
+    X(WORKER, "worker")             \
+    X(BACKEND, "backend")           \
+    X(DRAFTER, "drafter's backend") \
+    X(RUNTIME, "runtime")           \
+    X(ROUTER, "router")             \
+    X(TOKENIZER, "tokenizer")       \
+    X(TIER, "tier")                 \
+    X(MOVER, "mover")               \
+    X(PREFILL, "prefill")           \
+    X(VERIFIER, "verifier")         \
+    X(DECODE, "decode")             \
+    X(DRAFT, "draft")               \
+    X(SAMPLER, "sampler")           \
+    X(DETOKENIZER, "detokenizer")
+enum rn_role {
+#define X(role, name) RN_ROLE_##role,
+    RN_ROLES(X)
+#undef X
+        RN_ROLES_END
+};
+
+/* kind, payload, senders, receivers, bound, what it means and who owns what afterwards. The bound holds for each
+ * receiver: so many messages of the kind are in its mailbox at most. It is an expression of
+ *
+ *   S   streams at once, of the engine        M   models
+ *   N   sessions                              P   models whose messages meet: 1 in the mailbox of a model's actor
+ *
+ * and of constants. bounds.h computes from it what each mailbox and the pool of messages hold. */
 #define RN_MESSAGES(X)                                                                                                 \
-    X(SUBMIT, request, "host", "router", "S",                                                                          \
+    X(SUBMIT, request, HOST, ROUTER, S,                                                                                \
       "A request that runnel_generate accepted; the router enters it in its directory")                                \
-    X(CANCEL, stream, "host, router, tier, prefill, verifier", "router, tier, prefill, verifier, decode", "2 S",       \
+    X(CANCEL, stream, HOST | ROUTER | TIER | PREFILL | VERIFIER, ROUTER | TIER | PREFILL | VERIFIER | DECODE, 2 * S,   \
       "Ends the stream wherever its request is")                                                                       \
-    X(CREDIT, stream, "host, router", "router, decode", "2 S", "The host has consumed n events of the stream")         \
-    X(SESSION_NEW, session, "host, router, tokenizer", "router, tokenizer, tier", "N",                                 \
+    X(CREDIT, stream, HOST | ROUTER, ROUTER | DECODE, 2 * S, "The host has consumed n events of the stream")           \
+    X(SESSION_NEW, session, HOST | ROUTER | TOKENIZER, ROUTER | TOKENIZER | TIER, N,                                   \
       "The tier of the model enters the session in its list")                                                          \
-    X(SESSION_FREE, session, "host, router, tokenizer", "router, tokenizer, tier", "N",                                \
+    X(SESSION_FREE, session, HOST | ROUTER | TOKENIZER, ROUTER | TOKENIZER | TIER, N,                                  \
       "Frees a session once its request has ended")                                                                    \
-    X(SESSION_FORK, fork, "host, router, tokenizer", "router, tokenizer, tier", "N",                                   \
+    X(SESSION_FORK, fork, HOST | ROUTER | TOKENIZER, ROUTER | TOKENIZER | TIER, N,                                     \
       "As SESSION_NEW; it becomes what another is once the turns in front of it have ended")                           \
-    X(MODEL_NEW, model, "host", "router", "M", "A load begins; the router keeps the model in its list")                \
-    X(MODEL_LOADED, model, "loader", "router", "M", "A load has ended, well or not; the router owns the model")        \
-    X(MODEL_FREE, model, "host", "router", "M",                                                                        \
-      "The host gives its handle back; the router cancels and, when quiet, frees")                                     \
-    X(MODEL_FREED, model, "loader", "router", "M", "The model's parts are freed; only its address is left")            \
-    X(ENGINE_CLOSE, none, "host", "router", "1", "Frees every model, then reports to the host bridge")                 \
-    X(ENCODE, request, "router", "tokenizer", "S", "Text becomes tokens; the tokenizer owns the request")              \
-    X(ADMIT, request, "tokenizer", "tier", "S", "Waits for its session and for blocks; the tier owns the request")     \
-    X(JOB_DONE, job, "worker", "tier", "S",                                                                            \
+    X(MODEL_NEW, model, HOST, ROUTER, M, "A load begins; the router keeps the model in its list")                      \
+    X(MODEL_LOADED, model, LOADER, ROUTER, M, "A load has ended, well or not; the router owns the model")              \
+    X(MODEL_FREE, model, HOST, ROUTER, M, "The host gives its handle back; the router cancels and, when quiet, frees") \
+    X(MODEL_FREED, model, LOADER, ROUTER, M, "The model's parts are freed; only its address is left")                  \
+    X(ENGINE_CLOSE, none, HOST, ROUTER, 1, "Frees every model, then reports to the host bridge")                       \
+    X(ENCODE, request, ROUTER, TOKENIZER, S, "Text becomes tokens; the tokenizer owns the request")                    \
+    X(ADMIT, request, TOKENIZER, TIER, S, "Waits for its session and for blocks; the tier owns the request")           \
+    X(JOB_DONE, job, WORKER, TIER, S,                                                                                  \
       "A session's file is written or read, or could not be; the tier owns job and request")                           \
-    X(MOVE, move, "tier", "mover", "moves",                                                                            \
+    X(MOVE, move, TIER, MOVER, RN_MOVES *P,                                                                            \
       "Blocks to carry down or up, or to forget; or it stays until there is news; the mover owns the move")            \
-    X(COPIED, none, "backend", "mover", "1", "The blocks of the move at work are read or written")                     \
-    X(MOVED, move, "mover", "tier", "moves", "What came of it; the tier owns the move again")                          \
-    X(PREFILL, request, "tier", "prefill", "S", "Blocks are leased; the prefill actor owns the request")               \
-    X(OFFER, request, "prefill, verifier", "verifier, decode", "lanes and shorts",                                     \
+    X(COPIED, none, BACKEND, MOVER, P, "The blocks of the move at work are read or written")                           \
+    X(MOVED, move, MOVER, TIER, RN_MOVES *P, "What came of it; the tier owns the move again")                          \
+    X(PREFILL, request, TIER, PREFILL, S, "Blocks are leased; the prefill actor owns the request")                     \
+    X(OFFER, request, PREFILL | VERIFIER, VERIFIER | DECODE, LESSER(S, RN_PROMPTS * P),                                \
       "A prompt whose turn it is; the verifier begins a lane if it drafts, then decode owns the request")              \
-    X(LANE_FREE, lanes, "decode", "prefill", "lanes and shorts",                                                       \
+    X(LANE_FREE, lanes, DECODE, PREFILL, LESSER(S, RN_PROMPTS *P),                                                     \
       "Prompts are computed, or gone; as many may be offered")                                                         \
-    X(STEP_DONE, batch, "backend", "sampler", "1", "A forward pass is done; the sampler owns the batch")               \
-    X(VERIFY, batch, "sampler", "verifier", "1",                                                                       \
-      "Likewise, of a step with streams that draft; the verifier owns the batch")                                      \
-    X(SAMPLED, batch, "sampler, verifier", "decode", "1",                                                              \
+    X(STEP_DONE, batch, BACKEND, SAMPLER, P, "A forward pass is done; the sampler owns the batch")                     \
+    X(VERIFY, batch, SAMPLER, VERIFIER, P, "Likewise, of a step with streams that draft; the verifier owns the batch") \
+    X(SAMPLED, batch, SAMPLER | VERIFIER, DECODE, P,                                                                   \
       "Each wanted row has its token, and what was verified its proposals; decode owns the batch again")               \
-    X(PROPOSALS, proposals, "verifier", "decode", "1",                                                                 \
+    X(PROPOSALS, proposals, VERIFIER, DECODE, P,                                                                       \
       "Guesses for which decode has held its step back; decode owns the list")                                         \
-    X(PROPOSALS_BACK, proposals, "decode", "verifier", "1", "Decode has taken them; the verifier owns the list again") \
-    X(HALT, stream, "decode", "verifier", "S", "The request goes back to the tier: its lane waits for it")             \
-    X(TOKENS, tokens, "decode", "detokenizer", "token lists", "The events of one step; the detokenizer owns the list") \
-    X(TOKENS_BACK, tokens, "detokenizer", "decode", "token lists", "The list is empty; decode owns it again")          \
-    X(COMPUTED, computed, "decode", "tier", "computed lists",                                                          \
+    X(PROPOSALS_BACK, proposals, DECODE, VERIFIER, P, "Decode has taken them; the verifier owns the list again")       \
+    X(HALT, stream, DECODE, VERIFIER, S, "The request goes back to the tier: its lane waits for it")                   \
+    X(TOKENS, tokens, DECODE, DETOKENIZER, RN_TOKEN_LISTS *P, "The events of one step; the detokenizer owns the list") \
+    X(TOKENS_BACK, tokens, DETOKENIZER, DECODE, RN_TOKEN_LISTS *P, "The list is empty; decode owns it again")          \
+    X(COMPUTED, computed, DECODE, TIER, RN_COMPUTED_LISTS *P,                                                          \
       "Prompts whose next blocks are full and computed; the tier owns the list")                                       \
-    X(COMPUTED_BACK, computed, "tier", "decode", "computed lists",                                                     \
+    X(COMPUTED_BACK, computed, TIER, DECODE, RN_COMPUTED_LISTS *P,                                                     \
       "The tier has published them; decode owns the list again")                                                       \
-    X(NEWS, news, "verifier", "draft", "news lists",                                                                   \
+    X(NEWS, news, VERIFIER, DRAFT, RN_NEWS_LISTS *P,                                                                   \
       "What streams that draft have now, what they want, or their end; the draft actor owns the list")                 \
-    X(NEWS_BACK, news, "draft", "verifier", "news lists",                                                              \
+    X(NEWS_BACK, news, DRAFT, VERIFIER, RN_NEWS_LISTS *P,                                                              \
       "The draft actor has taken it in; the verifier owns the list again")                                             \
-    X(DRAFTED, none, "drafter's backend", "draft", "1", "A pass of the drafter is done")                               \
-    X(DRAFTS, drafts, "draft", "verifier", "drafts lists", "Guesses of what follows; the verifier owns the list")      \
-    X(DRAFTS_BACK, drafts, "verifier", "draft", "drafts lists",                                                        \
+    X(DRAFTED, none, DRAFTER, DRAFT, P, "A pass of the drafter is done")                                               \
+    X(DRAFTS, drafts, DRAFT, VERIFIER, RN_DRAFTS_LISTS *P, "Guesses of what follows; the verifier owns the list")      \
+    X(DRAFTS_BACK, drafts, VERIFIER, DRAFT, RN_DRAFTS_LISTS *P,                                                        \
       "The verifier has taken them; the draft actor owns the list again")                                              \
-    X(STOPPED, stream, "detokenizer, decode, tier, prefill, verifier", "decode, tier, prefill, verifier", "S",         \
+    X(STOPPED, stream, DETOKENIZER | DECODE | TIER | PREFILL | VERIFIER, DECODE | TIER | PREFILL | VERIFIER, S,        \
       "A stop string was found: no more tokens are needed; follows a preempted request")                               \
-    X(TICK, none, "runtime", "router", "1", "The time that was set with rn_runtime_alarm has come")                    \
-    X(EXPIRE, stream, "router, tier, prefill, verifier", "tier, prefill, verifier, decode", "2 S",                     \
+    X(TICK, none, RUNTIME, ROUTER, S + 1, "The time that was set with rn_runtime_alarm has come")                      \
+    X(EXPIRE, stream, ROUTER | TIER | PREFILL | VERIFIER, TIER | PREFILL | VERIFIER | DECODE, 2 * S,                   \
       "The stream's deadline has passed: its request fails wherever it is")                                            \
-    X(CACHE_DUE, stream, "router", "tier", "2 S", "The stream has waited for lower tiers as long as it wanted")        \
-    X(GROW, stream, "decode", "tier", "S", "The sequence nears the end of its lease and wants n more blocks")          \
-    X(GRANT, grant, "tier", "decode", "S", "n blocks for the sequence")                                                \
-    X(UNGRANT, grant, "decode", "tier", "S", "The sequence has gone meanwhile; the tier takes them back")              \
-    X(PREEMPT, stream, "tier, prefill, verifier", "prefill, verifier, decode", "2 S",                                  \
+    X(CACHE_DUE, stream, ROUTER, TIER, 2 * S, "The stream has waited for lower tiers as long as it wanted")            \
+    X(GROW, stream, DECODE, TIER, S, "The sequence nears the end of its lease and wants n more blocks")                \
+    X(GRANT, grant, TIER, DECODE, S, "n blocks for the sequence")                                                      \
+    X(UNGRANT, grant, DECODE, TIER, S, "The sequence has gone meanwhile; the tier takes them back")                    \
+    X(PREEMPT, stream, TIER | PREFILL | VERIFIER, PREFILL | VERIFIER | DECODE, 2 * S,                                  \
       "Its blocks are needed by another: whoever owns the request sends it back")                                      \
-    X(PREEMPTED, request, "prefill, decode", "tier", "S",                                                              \
+    X(PREEMPTED, request, PREFILL | DECODE, TIER, S,                                                                   \
       "The request comes back with what it has; the tier owns it again")                                               \
-    X(READY, stream, "decode", "tier", "2 S", "The reader of a sequence that was given back has read on")              \
-    X(SHORT, shortage, "tier", "decode", "1",                                                                          \
+    X(READY, stream, DECODE, TIER, 2 * S, "The reader of a sequence that was given back has read on")                  \
+    X(SHORT, shortage, TIER, DECODE, P,                                                                                \
       "From now on, or no longer, sequences whose readers are behind are given back")                                  \
-    X(SHORT_BACK, shortage, "decode", "tier", "1", "Heard; those that stall now have been given back")                 \
-    X(END, request, "router, tier, prefill, decode, verifier", "verifier, detokenizer", "S",                           \
+    X(SHORT_BACK, shortage, DECODE, TIER, P, "Heard; those that stall now have been given back")                       \
+    X(END, request, ROUTER | TIER | PREFILL | DECODE | VERIFIER, VERIFIER | DETOKENIZER, S,                            \
       "The request has its outcome; the detokenizer completes the text")                                               \
-    X(RETIRE, request, "detokenizer", "tier", "S",                                                                     \
+    X(RETIRE, request, DETOKENIZER, TIER, 2 * S,                                                                       \
       "Blocks go back or stay with the session; the tier frees the request")                                           \
-    X(ENDED, ended, "tier", "router", "2 S", "Nothing of the stream is left in the model's actors")                    \
-    X(CLOSE, model, "router", "every actor of a model", "1", "No request is left; the actor's last message")           \
-    X(GONE, model, "runtime", "router", "actors of M models", "The actor has been touched for the last time")
+    X(ENDED, ended, TIER, ROUTER, 2 * S, "Nothing of the stream is left in the model's actors")                        \
+    X(CLOSE, model, ROUTER, MODEL_ACTORS, P, "No request is left; the actor's last message")                           \
+    X(GONE, model, RUNTIME, ROUTER, P, "The actor has been touched for the last time")
+
+/* Payloads of which only so many exist, whatever messages carry them: objects that move with the message, and places of
+ * sessions and models. A request: the stream's own, that of the slot's last stream on its way back, and one that the
+ * router has ended. A session: its beginning and its end. A model: its beginning, the end of its load, its end, and one
+ * more that goes from actor to actor. payload, count */
+#define RN_OBJECTS(X)                 \
+    X(request, 3 * S)                 \
+    X(job, S)                         \
+    X(session, 2 * N)                 \
+    X(fork, N)                        \
+    X(move, RN_MOVES *P)              \
+    X(batch, P)                       \
+    X(tokens, RN_TOKEN_LISTS *P)      \
+    X(computed, RN_COMPUTED_LISTS *P) \
+    X(news, RN_NEWS_LISTS *P)         \
+    X(drafts, RN_DRAFTS_LISTS *P)     \
+    X(proposals, P)                   \
+    X(model, 4 * P)
+
+/* Kinds with several receivers of which there are fewer than the sum of what each of them can hold, since a message
+ * about a stream goes from one to the next. One of the slot's stream, and one of an older stream for each place where
+ * its request can have ended: the verifier and decode are one, since no request ends between them. What presupposes
+ * tokens is of the last stream that decode had, whose messages it has handled before the next one's request: of CREDIT
+ * two, each for half of what a reader may be behind, of STOPPED one, and one that follows the stream before. kind, count */
+#define RN_IN_ALL(X)  \
+    X(CANCEL, 5 * S)  \
+    X(CREDIT, 2 * S)  \
+    X(STOPPED, 2 * S) \
+    X(EXPIRE, 4 * S)  \
+    X(PREEMPT, 3 * S)
 
 enum rn_message_kind {
 #define X(kind, payload, from, to, bound, meaning) RN_MSG_##kind,

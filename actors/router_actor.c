@@ -358,8 +358,10 @@ static const struct rn_actor_class router_class = {
         },
 };
 
-runnel_status rn_router_init(struct rn_router *router, const struct rn_context *context, int32_t credits)
+runnel_status rn_router_init(struct rn_router *router, const struct rn_context *context)
 {
+    struct rn_bounds bounds = context->bounds;
+
     *router = (struct rn_router){.context = context};
     router->routes = rn_calloc(context->heap, context->max_streams, sizeof(struct rn_route));
     router->deadlines = rn_alloc(context->heap, 4 * (size_t)context->max_streams, sizeof router->deadlines[0]);
@@ -367,7 +369,8 @@ runnel_status rn_router_init(struct rn_router *router, const struct rn_context *
         rn_router_fini(router);
         return RUNNEL_NO_MEMORY;
     }
-    rn_actor_init(&router->actor, context->runtime, &router_class, credits);
+    bounds.per_model = bounds.models; /* it hears of all of them */
+    rn_actor_init(&router->actor, context->runtime, &router_class, rn_bounds_credits(&bounds, RN_ROLE_ROUTER));
     return RUNNEL_OK;
 }
 

@@ -49,7 +49,7 @@ struct rn_router {
     uint64_t interval_us; /* between ends, smoothed: how soon there is room again */
 };
 
-runnel_status rn_router_init(struct rn_router *router, const struct rn_context *context, int32_t credits);
+runnel_status rn_router_init(struct rn_router *router, const struct rn_context *context);
 void rn_router_fini(struct rn_router *router);
 
 #endif

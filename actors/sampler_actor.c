@@ -44,7 +44,8 @@ runnel_status rn_sampler_actor_init(struct rn_sampler_actor *sampler, const stru
     sampler->scratch = rn_sampler_scratch_new(context->heap, context->n_vocab);
     if (sampler->scratch == NULL)
         return RUNNEL_NO_MEMORY;
-    rn_actor_init(&sampler->actor, context->runtime, &sampler_class, 2);
+    rn_actor_init(&sampler->actor, context->runtime, &sampler_class,
+                  rn_bounds_credits(&context->bounds, RN_ROLE_SAMPLER));
     return RUNNEL_OK;
 }
 

@@ -237,8 +237,7 @@ runnel_status rn_tier_init(struct rn_tier *tier, const struct rn_context *contex
     if (rn_admission_init(&tier->admission, context, &tier->cache) != RUNNEL_OK)
         goto fail_cache;
     rn_metrics_count(context->metrics, RN_COUNT_BLOCKS_TOTAL, context->limits->n_blocks);
-    rn_actor_init(&tier->actor, context->runtime, &tier_class,
-                  (int32_t)(14 * context->max_streams + 2 * context->max_sessions + RN_COMPUTED_LISTS + RN_MOVES + 2));
+    rn_actor_init(&tier->actor, context->runtime, &tier_class, rn_bounds_credits(&context->bounds, RN_ROLE_TIER));
     return RUNNEL_OK;
 fail_cache:
     rn_prefix_cache_fini(&tier->cache);

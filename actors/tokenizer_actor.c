@@ -89,5 +89,5 @@ void rn_tokenizer_init(struct rn_tokenizer *tokenizer, const struct rn_context *
 {
     *tokenizer = (struct rn_tokenizer){.context = context};
     rn_actor_init(&tokenizer->actor, context->runtime, &tokenizer_class,
-                  (int32_t)(context->max_streams + 2 * context->max_sessions + 1));
+                  rn_bounds_credits(&context->bounds, RN_ROLE_TOKENIZER));
 }

@@ -621,8 +621,7 @@ runnel_status rn_verifier_init(struct rn_verifier *verifier, const struct rn_con
         return RUNNEL_NO_MEMORY;
     }
     rn_actor_init(&verifier->actor, context->runtime, &verifier_class,
-                  (int32_t)(11 * context->max_streams + RN_PREFILL_LANES + RN_PREFILL_SHORTS + RN_NEWS_LISTS +
-                            RN_DRAFTS_LISTS + 3));
+                  rn_bounds_credits(&context->bounds, RN_ROLE_VERIFIER));
     return RUNNEL_OK;
 }
 

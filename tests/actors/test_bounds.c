@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "fixture.h"
+#include "tests/sim/edges.h"
 #include "tests/sim/manual.h"
 
 #define PROMPT "Once upon a time"
@@ -42,6 +43,16 @@ static int teardown(void **state)
     return 0;
 }
 
+static void check_edges(void)
+{
+    const char *wrong = edges_check_router(engine);
+
+    if (wrong == NULL)
+        wrong = edges_check_model(model);
+    if (wrong != NULL)
+        fail_msg("%s", wrong);
+}
+
 /* Runs every actor that can run but the one of that name; NULL: all. */
 static void run_but(const char *name)
 {
@@ -50,6 +61,7 @@ static void run_but(const char *name)
         for (uint32_t i = 0; i < rn_runtime_runnable(&engine->runtime); i++)
             if (name == NULL || strcmp(engine->runtime.runnable[i]->class->name, name) != 0) {
                 rn_runtime_step(&engine->runtime, i, RN_ACTOR_BATCH);
+                check_edges();
                 ran = true;
                 break;
             }
@@ -125,6 +137,34 @@ static void cancel_overtakes(void **state)
     assert_quiet(engine, 0);
 }
 
+/* What an actor may send and be sent is what the rows say: a bound for each edge, and the sum for the mailbox. */
+static void credits_are_sums(void **state)
+{
+    const struct rn_bounds one = {1, 1, 1, 1}, larger = {1000, 1000, 64, 64};
+
+    (void)state;
+    for (enum rn_role role = RN_ROLE_ROUTER; role < RN_ROLES_END; role++) {
+        uint32_t sum = 0;
+
+        for (enum rn_message_kind kind = 0; kind < RN_MSG_KINDS; kind++)
+            if ((rn_message_row(kind)->receivers >> role & 1) != 0)
+                sum += rn_bounds_edge(&one, kind);
+        assert_int_equal(rn_bounds_credits(&one, role), sum);
+        assert_true(rn_bounds_credits(&larger, role) >= rn_bounds_credits(&one, role));
+    }
+    /* Each handler has an edge, and each edge a handler. */
+    for (enum rn_message_kind kind = 0; kind < RN_MSG_KINDS; kind++) {
+        const struct rn_context *c = &model->context;
+        const struct rn_actor *const actors[] = {
+            &engine->router.actor, c->tokenizer, c->tier,  c->mover,   c->prefill,
+            c->verifier,           c->decode,    c->draft, c->sampler, c->detokenizer};
+
+        for (uint32_t i = 0; i < sizeof actors / sizeof actors[0]; i++)
+            assert_int_equal(actors[i]->class->handlers[kind] != NULL,
+                             rn_message_row(kind)->receivers >> (RN_ROLE_ROUTER + i) & 1);
+    }
+}
+
 /* Sessions made and freed without pause while the tier stands still. */
 static void session_churn(void **state)
 {
@@ -146,6 +186,7 @@ static void session_churn(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(credits_are_sums),
         cmocka_unit_test(cancel_churn),
         cmocka_unit_test(cancel_overtakes),
         cmocka_unit_test(session_churn),

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cache/prefix_node.h"
+#include "tests/sim/edges.h"
 #include "tests/sim/sim.h"
 
 static uint32_t index_of(const struct sim *sim, const struct sim_stream *stream)
@@ -194,6 +195,18 @@ static void check_tier(struct sim *sim, uint32_t index)
     if (!rn_admission_check(&tier->admission))
         sim_fail(sim, "the admission of model %u is not whole", index);
     sim_fail(sim, "the objects of model %u's tier do not agree", index);
+}
+
+/* No mailbox holds more of a kind than the kind's bound. */
+void sim_check_edges(struct sim *sim)
+{
+    const char *wrong = edges_check_router(sim->engine);
+
+    for (uint32_t i = 0; i < SIM_MODELS && wrong == NULL; i++)
+        if (sim->models[i].handle != NULL)
+            wrong = edges_check_model(sim->models[i].handle);
+    if (wrong != NULL)
+        sim_fail(sim, "%s", wrong);
 }
 
 void sim_check_tick(struct sim *sim)
