@@ -51,6 +51,33 @@ static runnel_status read_options(const runnel_engine_options *given, runnel_eng
     return RUNNEL_OK;
 }
 
+/* By payload: bytes of the object that moves with a message. A job is in a list of the tier's all the while. */
+enum {
+    CARGO_request = sizeof(struct rn_request),
+    CARGO_tokens = sizeof(struct rn_token_list),
+    CARGO_computed = sizeof(struct rn_computed_list),
+    CARGO_news = sizeof(struct rn_news_list),
+    CARGO_drafts = sizeof(struct rn_drafts_list),
+    CARGO_proposals = sizeof(struct rn_proposal_list),
+    CARGO_move = sizeof(struct rn_move),
+    CARGO_batch = sizeof(struct rn_batch),
+    CARGO_job = 0,
+    CARGO_stream = 0,
+    CARGO_ended = 0,
+    CARGO_session = 0,
+    CARGO_fork = 0,
+    CARGO_grant = 0,
+    CARGO_shortage = 0,
+    CARGO_lanes = 0,
+    CARGO_model = 0,
+    CARGO_none = 0
+};
+static const uint32_t cargo_bytes[RN_MSG_KINDS] = {
+#define X(kind, payload, from, to, bound, meaning) [RN_MSG_##kind] = CARGO_##payload,
+    RN_MESSAGES(X)
+#undef X
+};
+
 static struct rn_bounds bounds_of(const struct runnel_engine *engine, uint32_t per_model)
 {
     return (struct rn_bounds){engine->max_streams, engine->max_sessions, RN_MAX_MODELS, per_model};
@@ -209,6 +236,7 @@ static runnel_status start(struct runnel_engine *engine, const runnel_engine_opt
                         1 + RN_MAX_MODELS * RN_MODEL_ACTORS, rn_bounds_pool(&bounds)) != RUNNEL_OK)
         goto fail_tracer;
     engine->runtime.tracer = engine->tracer; /* before the first actor runs */
+    engine->runtime.cargo_bytes = cargo_bytes;
     fill_context(engine);
     if (rn_router_init(&engine->router, &engine->context) != RUNNEL_OK)
         goto fail_runtime;

@@ -7,18 +7,21 @@
 #include "actors/protocol.h"
 #include "base/poison.h"
 
+/* By the sender, before the message moves; by the receiver, before it is handled. bytes [RN_MSG_KINDS]: of the object
+ * that a kind's one pointer leads to, 0: none; NULL: of no kind. */
 #ifdef RN_WITH_ASAN
-/* By the sender, before the message moves; by the receiver, before it is handled. */
-void rn_cargo_seal(const struct rn_msg *msg);
-void rn_cargo_unseal(const struct rn_msg *msg);
+void rn_cargo_seal(const uint32_t *bytes, const struct rn_msg *msg);
+void rn_cargo_unseal(const uint32_t *bytes, const struct rn_msg *msg);
 #else
-static inline void rn_cargo_seal(const struct rn_msg *msg)
+static inline void rn_cargo_seal(const uint32_t *bytes, const struct rn_msg *msg)
 {
+    (void)bytes;
     (void)msg;
 }
 
-static inline void rn_cargo_unseal(const struct rn_msg *msg)
+static inline void rn_cargo_unseal(const uint32_t *bytes, const struct rn_msg *msg)
 {
+    (void)bytes;
     (void)msg;
 }
 #endif

@@ -87,7 +87,7 @@ static void run_actor(struct rn_actor *actor, uint32_t batch, uint32_t thread)
         if (msg == NULL)
             break;
         RN_CHECK(msg->head.kind < RN_MSG_KINDS && actor->class->handlers[msg->head.kind] != NULL);
-        rn_cargo_unseal(msg);
+        rn_cargo_unseal(runtime->cargo_bytes, msg);
         if (runtime->trace != NULL)
             runtime->trace(runtime->trace_user, actor, msg);
         if (tracer != NULL)
@@ -258,7 +258,7 @@ void rn_actor_send(struct rn_actor *to, struct rn_msg *msg)
 {
     enum rn_send sent;
 
-    rn_cargo_seal(msg);
+    rn_cargo_seal(to->runtime->cargo_bytes, msg);
     sent = rn_mailbox_send_try(&to->mailbox, &msg->head);
     RN_CHECK(sent != RN_SEND_REFUSED);
     if (sent == RN_SEND_FIRST)

@@ -81,7 +81,8 @@ struct rn_runtime {
     uint32_t n_runnable, runnable_capacity;
     rn_trace_fn trace;
     void *trace_user;
-    struct rn_tracer *tracer; /* NULL: off; see trace.h */
+    struct rn_tracer *tracer;    /* NULL: off; see trace.h */
+    const uint32_t *cargo_bytes; /* [RN_MSG_KINDS], see cargo.h; NULL: nothing is sealed */
 };
 
 /* n_threads 0: manual. max_actors, max_messages: bounds over the runtime's life. The clock is kept. */
