@@ -424,7 +424,7 @@ static void tell_out(struct rn_decode *decode, struct rn_batch *batch, const str
         item->logits = out->keep_logits;
     }
     if (out->drawn)
-        rn_note_token(decode, out->request);
+        rn_note_token(&decode->actor, out->request, decode->now_us);
     if (out->tells_token) {
         item = add_item(batch, out->request, RUNNEL_EVENT_TOKEN);
         item->token = out->pick.token;
@@ -524,7 +524,7 @@ static void begin_step(struct rn_decode *decode)
     rn_draws_ask(batch);
     RN_ASSERT(decode->context->plan == NULL ||
               rn_step_check(&batch->step, decode->context->plan, decode->context->limits));
-    rn_note_step_begun(decode, batch);
+    rn_note_step_begun(decode->context, batch);
     backend->ops->submit_async(backend, &batch->step);
 }
 
@@ -578,7 +578,7 @@ static void tell(struct rn_decode *decode, struct rn_batch *batch)
 {
     const struct rn_batch_out *outs = batch->outs;
 
-    rn_note_step(decode, batch);
+    decode->now_us = rn_note_step(&decode->actor, decode->context, batch);
     for (uint32_t i = 0; i < batch->n_parts; i++) {
         tell_part(decode, batch, &batch->parts[i], outs);
         outs += batch->parts[i].n_outs;

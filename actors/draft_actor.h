@@ -28,6 +28,7 @@
 #include "actors/draft_branch.h"
 #include "actors/draft_past.h"
 #include "actors/drafter.h"
+#include "actors/note.h"
 #include "actors/runtime/runtime.h"
 #include "cache/block_pool.h"
 #include "sampling/sampler.h"
@@ -103,15 +104,13 @@ struct rn_draft_actor {
     float *inputs;            /* [max_rows, n_features] */
     struct rn_msg *msg;       /* becomes DRAFTED */
     bool in_flight, failed;
-    bool guesses;              /* the pass in flight is one of guesses alone: its time is what a guess costs */
-    bool waited;               /* the target had a step in flight when the pass began */
-    uint64_t begin_ns, end_ns; /* of the pass ... */
-    int64_t begin_verified_ns, end_verified_ns; /* ... and how long the target had computed by then */
-    uint32_t guess_us;                          /* smoothed: of a pass of guesses; 0: not known */
-    float row_us;                               /* likewise: what a row of a prompt takes more */
-    uint32_t target_us;                         /* as told; 0: not known */
-    uint32_t n_idle;                            /* steps of the target since the drafter was too slow */
-    uint32_t serial, answered;                  /* of waits: the last asked, the last answered */
+    bool guesses;               /* the pass in flight is one of guesses alone: its time is what a guess costs */
+    struct rn_pass_times times; /* of the pass */
+    uint32_t guess_us;          /* smoothed: of a pass of guesses; 0: not known */
+    float row_us;               /* likewise: what a row of a prompt takes more */
+    uint32_t target_us;         /* as told; 0: not known */
+    uint32_t n_idle;            /* steps of the target since the drafter was too slow */
+    uint32_t serial, answered;  /* of waits: the last asked, the last answered */
     uint64_t patience_until_us;
     uint64_t ends_us; /* as told: of the target's step in flight; 0: none */
     bool has_time;    /* for a pass that ends before that step: as it is while one is composed */

@@ -303,7 +303,7 @@ static void on_pass_done(struct rn_step *pass)
     struct rn_draft_actor *draft = pass->user;
     struct rn_msg *msg = draft->msg;
 
-    rn_note_draft_done(draft);
+    rn_note_draft_done(draft->context, &draft->times);
     msg->head.kind = RN_MSG_DRAFTED;
     rn_actor_send(&draft->actor, msg);
 }
@@ -333,7 +333,7 @@ void rn_draft_begin_pass(struct rn_draft_actor *draft)
     if (draft->layer > 0)
         layer = draft->drafter->deeper[draft->layer - 1];
     RN_ASSERT(layer.plan == NULL || rn_step_check(pass, layer.plan, &draft->drafter->limits));
-    rn_note_draft_begun(draft);
+    rn_note_draft_begun(draft->context, &draft->times);
     layer.backend->ops->submit_async(layer.backend, pass);
 }
 
@@ -360,7 +360,7 @@ static void note_time(struct rn_draft_actor *draft, uint64_t us)
     const struct rn_step *pass = &draft->pass;
     float row_us = us > draft->guess_us ? (float)(us - draft->guess_us) / (float)pass->n_rows : 0;
 
-    if (!draft->drafter->concurrent && draft->waited)
+    if (!draft->drafter->concurrent && draft->times.waited)
         return;
     if (draft->guesses) /* what it made up for is not the guess's, but half at most */
         draft->guess_us =
@@ -446,7 +446,7 @@ void rn_draft_end_pass(struct rn_draft_actor *draft)
     const float *features = pass->features;
 
     draft->in_flight = false;
-    note_time(draft, rn_note_drafted(draft));
+    note_time(draft, rn_note_drafted(draft->context, &draft->times));
     if (pass->status != RUNNEL_OK)
         fail(draft);
     for (uint32_t i = 0, n = 1; i < pass->n_rows; i++, n++) {

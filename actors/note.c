@@ -3,8 +3,7 @@
 
 #include "actors/batch.h"
 #include "actors/context.h"
-#include "actors/decode_actor.h"
-#include "actors/draft_actor.h"
+#include "actors/drafter.h"
 #include "actors/host/outlet.h"
 #include "actors/request.h"
 #include "actors/runtime/trace.h"
@@ -154,10 +153,9 @@ void rn_note_move_errors(const struct rn_context *context, uint32_t n)
     rn_metrics_count(context->metrics, RN_COUNT_CACHE_ERRORS, n);
 }
 
-void rn_note_token(struct rn_decode *decode, struct rn_request *request)
+void rn_note_token(const struct rn_actor *decode, struct rn_request *request, uint64_t now_us)
 {
-    struct rn_metrics *metrics = decode->context->metrics;
-    uint64_t now_us = decode->now_us;
+    struct rn_metrics *metrics = request->context->metrics;
 
     rn_metrics_count(metrics, RN_COUNT_TOKENS, 1);
     if (request->first_token_us == 0) {
@@ -167,7 +165,7 @@ void rn_note_token(struct rn_decode *decode, struct rn_request *request)
         rn_metrics_time(metrics, RN_TIMING_INTER_TOKEN, now_us - request->last_token_us);
     }
     if (request->phase != RN_PHASE_DECODE)
-        enter(&decode->actor, request, RN_PHASE_DECODE, now_us);
+        enter(decode, request, RN_PHASE_DECODE, now_us);
     request->last_token_us = now_us;
 }
 
@@ -223,12 +221,14 @@ void rn_note_ended(struct rn_actor *detokenizer, struct rn_request *request)
 
 /* ---- Steps ---- */
 
-void rn_note_step_begun(const struct rn_decode *decode, struct rn_batch *batch)
+void rn_note_step_begun(const struct rn_context *context, struct rn_batch *batch)
 {
-    batch->begin_ns = rn_now_ns(decode->context->clock);
-    rn_counter_add(&decode->context->times->verify_begin_ns, (int64_t)batch->begin_ns);
-    batch->waited = decode->context->drafter->kind != RN_DRAFTER_NONE && !decode->context->drafter->concurrent &&
-                    rn_counter_get(&decode->context->times->passes_in_flight) > 0;
+    const struct rn_drafter *drafter = context->drafter;
+
+    batch->begin_ns = rn_now_ns(context->clock);
+    rn_counter_add(&context->times->verify_begin_ns, (int64_t)batch->begin_ns);
+    batch->waited = drafter->kind != RN_DRAFTER_NONE && !drafter->concurrent &&
+                    rn_counter_get(&context->times->passes_in_flight) > 0;
 }
 
 void rn_note_step_done(struct rn_batch *batch, const struct rn_context *context)
@@ -248,34 +248,34 @@ static int64_t verified_ns(const struct rn_context *context, uint64_t now_ns)
     return all_ns + (begin_ns > 0 ? (int64_t)now_ns - begin_ns : 0);
 }
 
-void rn_note_draft_begun(struct rn_draft_actor *draft)
+void rn_note_draft_begun(const struct rn_context *context, struct rn_pass_times *pass)
 {
-    draft->begin_ns = rn_now_ns(draft->context->clock);
-    draft->begin_verified_ns = verified_ns(draft->context, draft->begin_ns);
-    draft->waited = rn_counter_get(&draft->context->times->verify_begin_ns) > 0;
-    rn_counter_add(&draft->context->times->passes_in_flight, 1);
+    pass->begin_ns = rn_now_ns(context->clock);
+    pass->begin_verified_ns = verified_ns(context, pass->begin_ns);
+    pass->waited = rn_counter_get(&context->times->verify_begin_ns) > 0;
+    rn_counter_add(&context->times->passes_in_flight, 1);
 }
 
-void rn_note_draft_done(struct rn_draft_actor *draft)
+void rn_note_draft_done(const struct rn_context *context, struct rn_pass_times *pass)
 {
-    draft->end_ns = rn_now_ns(draft->context->clock);
-    rn_counter_add(&draft->context->times->passes_in_flight, -1);
-    draft->end_verified_ns = verified_ns(draft->context, draft->end_ns);
+    pass->end_ns = rn_now_ns(context->clock);
+    rn_counter_add(&context->times->passes_in_flight, -1);
+    pass->end_verified_ns = verified_ns(context, pass->end_ns);
 }
 
-uint64_t rn_note_drafted(const struct rn_draft_actor *draft)
+uint64_t rn_note_drafted(const struct rn_context *context, const struct rn_pass_times *pass)
 {
-    int64_t took_ns = (int64_t)(draft->end_ns - draft->begin_ns);
-    int64_t beside_ns = draft->end_verified_ns - draft->begin_verified_ns;
+    int64_t took_ns = (int64_t)(pass->end_ns - pass->begin_ns);
+    int64_t beside_ns = pass->end_verified_ns - pass->begin_verified_ns;
 
     beside_ns = beside_ns < 0 ? 0 : beside_ns < took_ns ? beside_ns : took_ns;
-    if (!draft->drafter->concurrent) {
+    if (!context->drafter->concurrent) {
         took_ns -= beside_ns;
         beside_ns = 0;
     }
-    rn_metrics_count(draft->context->metrics, RN_COUNT_DRAFT_PASSES, 1);
-    rn_metrics_count(draft->context->metrics, RN_COUNT_DRAFT_US, took_ns / 1000);
-    rn_metrics_count(draft->context->metrics, RN_COUNT_DRAFT_BESIDE_US, beside_ns / 1000);
+    rn_metrics_count(context->metrics, RN_COUNT_DRAFT_PASSES, 1);
+    rn_metrics_count(context->metrics, RN_COUNT_DRAFT_US, took_ns / 1000);
+    rn_metrics_count(context->metrics, RN_COUNT_DRAFT_BESIDE_US, beside_ns / 1000);
     return (uint64_t)took_ns / 1000;
 }
 
@@ -297,14 +297,14 @@ static uint32_t drawn_tokens(const struct rn_batch *batch)
     return n;
 }
 
-static void trace_step(const struct rn_decode *decode, const struct rn_batch *batch, uint32_t n_prompt)
+static void trace_step(const struct rn_actor *actor, const struct rn_context *context, const struct rn_batch *batch,
+                       uint32_t n_prompt)
 {
-    const struct rn_actor *actor = &decode->actor;
     const runnel_trace_event event = {
         .kind = RUNNEL_TRACE_STEP,
         .track = actor->id,
         .name = "step",
-        .model = decode->context->metrics->name,
+        .model = context->metrics->name,
         .messages = "",
         .begin_ns = batch->begin_ns,
         .end_ns = batch->end_ns,
@@ -354,18 +354,19 @@ static void count_drafts(struct rn_metrics *metrics, const struct rn_batch *batc
     count_places(metrics, RN_COUNT_ACCEPTED_AT, accepted);
 }
 
-void rn_note_step(struct rn_decode *decode, const struct rn_batch *batch)
+uint64_t rn_note_step(const struct rn_actor *decode, const struct rn_context *context, const struct rn_batch *batch)
 {
-    struct rn_metrics *metrics = decode->context->metrics;
+    struct rn_metrics *metrics = context->metrics;
+    uint64_t now_us = rn_now_us(context->clock);
     uint32_t n_prompt = prompt_rows(batch);
 
-    decode->now_us = rn_now_us(decode->context->clock);
     rn_metrics_count(metrics, RN_COUNT_STEPS, 1);
     rn_metrics_count(metrics, RN_COUNT_PROMPT_TOKENS, n_prompt);
     count_drafts(metrics, batch);
     rn_metrics_time(metrics, RN_TIMING_STEP, (batch->end_ns - batch->begin_ns) / 1000);
     rn_metrics_time(metrics, RN_TIMING_ITERATION_TOKENS, batch->step.n_rows);
     rn_metrics_time(metrics, RN_TIMING_STEP_SEQUENCES, batch->step.n_seqs);
-    if (decode->actor.runtime->tracer != NULL)
-        trace_step(decode, batch, n_prompt);
+    if (decode->runtime->tracer != NULL)
+        trace_step(decode, context, batch, n_prompt);
+    return now_us;
 }

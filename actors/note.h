@@ -19,17 +19,21 @@
 
 struct rn_actor;
 struct rn_batch;
-struct rn_decode;
-struct rn_request;
-
-struct rn_draft_actor;
 struct rn_context;
+struct rn_request;
 
 /* When the target and its drafter compute, so that each knows what the other has taken of its time. Of a model. */
 struct rn_step_times {
     struct rn_counter verify_ns, verify_begin_ns; /* the target's steps: their time in all; when the one in flight
                                                      began, 0: none is */
     struct rn_counter passes_in_flight;           /* of the drafter: 0 or 1 */
+};
+
+/* A pass of the drafter: when it began and ended, and how long the target had computed by then. */
+struct rn_pass_times {
+    uint64_t begin_ns, end_ns;
+    int64_t begin_verified_ns, end_verified_ns;
+    bool waited; /* the target had a step in flight when it began */
 };
 
 /* The host's thread, before the request is sent; submitted_us is set. */
@@ -64,7 +68,7 @@ void rn_note_move_errors(const struct rn_context *context, uint32_t n);
 void rn_note_cold_writes(const struct rn_context *context, int change);
 
 /* Decode: the composed batch is about to be submitted. */
-void rn_note_step_begun(const struct rn_decode *decode, struct rn_batch *batch);
+void rn_note_step_begun(const struct rn_context *context, struct rn_batch *batch);
 
 /* The backend's thread: the step is done. */
 void rn_note_step_done(struct rn_batch *batch, const struct rn_context *context);
@@ -72,15 +76,15 @@ void rn_note_step_done(struct rn_batch *batch, const struct rn_context *context)
 /* The draft actor: a pass of the drafter is about to be submitted. The backend's thread: it is done. The draft actor
  * again: how long it took, in microseconds; where drafter and model take turns, without what it waited for the
  * model. */
-void rn_note_draft_begun(struct rn_draft_actor *draft);
-void rn_note_draft_done(struct rn_draft_actor *draft);
-uint64_t rn_note_drafted(const struct rn_draft_actor *draft);
+void rn_note_draft_begun(const struct rn_context *context, struct rn_pass_times *pass);
+void rn_note_draft_done(const struct rn_context *context, struct rn_pass_times *pass);
+uint64_t rn_note_drafted(const struct rn_context *context, const struct rn_pass_times *pass);
 
-/* Decode: the batch is back, and its tokens are taken. */
-void rn_note_step(struct rn_decode *decode, const struct rn_batch *batch);
+/* Decode: the batch is back, and its tokens are taken. Returns the time. */
+uint64_t rn_note_step(const struct rn_actor *decode, const struct rn_context *context, const struct rn_batch *batch);
 
-/* Decode: a token of the step that rn_note_step has noted. Sets first_token_us. */
-void rn_note_token(struct rn_decode *decode, struct rn_request *request);
+/* Decode: a token of the step that rn_note_step has noted, with the time that it gave. Sets first_token_us. */
+void rn_note_token(const struct rn_actor *decode, struct rn_request *request, uint64_t now_us);
 
 /* The detokenizer: outcome, n_tokens, n_prompt and end_us are as the host will know them. */
 void rn_note_ended(struct rn_actor *detokenizer, struct rn_request *request);
