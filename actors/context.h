@@ -21,6 +21,7 @@
 struct rn_cold_io;
 struct rn_drafter;
 struct rn_gguf;
+struct rn_host;
 struct rn_outlet;
 struct rn_pool;
 struct rn_session;
@@ -31,7 +32,8 @@ struct rn_worker;
 
 struct rn_context {
     /* The engine's. */
-    struct runnel_engine *engine; /* opaque: the handle for actors/host/host.h */
+    struct runnel_engine *engine; /* opaque: the handle for what serves the host */
+    struct rn_host *host;         /* where events leave, see actors/host/bridge.h */
     struct rn_heap *heap;
     const struct rn_clock *clock;
     const struct rn_log *log;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "actors/context.h"
-#include "actors/host/host.h"
+#include "actors/host/bridge.h"
 #include "actors/lists.h"
 #include "actors/note.h"
 #include "actors/request.h"
@@ -53,7 +53,7 @@ static void put_token(struct rn_detokenizer *detokenizer, struct rn_outlet *outl
         outlet->stopped_at = outlet->n_answer;
         tell_stopped(detokenizer, item);
     }
-    item->joined = rn_host_put(detokenizer->context->engine, outlet, cell);
+    item->joined = rn_host_put(detokenizer->context->host, outlet, cell);
 }
 
 static void put_item(struct rn_detokenizer *detokenizer, struct rn_token_item *item)
@@ -77,7 +77,7 @@ static void put_item(struct rn_detokenizer *detokenizer, struct rn_token_item *i
     cell->n_embedding = item->type == RUNNEL_EVENT_EMBEDDING ? outlet->n_embedding : 0;
     cell->prompt_done = item->prompt_done;
     cell->prompt_total = item->prompt_total;
-    rn_host_publish(context->engine, outlet);
+    rn_host_publish(context->host, outlet);
 }
 
 static void on_tokens(struct rn_actor *self, struct rn_msg *msg)
@@ -100,7 +100,7 @@ static void put_tail(const struct rn_context *context, struct rn_outlet *outlet,
     cell->type = RUNNEL_EVENT_TOKEN;
     rn_outlet_put_tail(outlet, cell, finished);
     if (cell->text_bytes > 0 || cell->n_parts > 0)
-        rn_host_put(context->engine, outlet, cell);
+        rn_host_put(context->host, outlet, cell);
 }
 
 static uint64_t since(const struct rn_request *request, uint64_t at_us)
@@ -178,7 +178,7 @@ static void on_end(struct rn_actor *self, struct rn_msg *msg)
      * that it submits then finds them with the session. */
     msg->head.kind = RN_MSG_RETIRE;
     rn_actor_send(detokenizer->context->tier, msg);
-    rn_host_publish_end(context->engine, outlet);
+    rn_host_publish_end(context->host, outlet);
 }
 
 static const struct rn_actor_class detokenizer_class = {

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "actors/host/host.h"
 #include "base/check.h"
 #include "base/sized.h"
 #include "base/status.h"
@@ -206,6 +207,7 @@ static void fill_context(struct runnel_engine *engine)
 {
     engine->context = (struct rn_context){
         .engine = engine,
+        .host = &engine->host,
         .heap = &engine->heap,
         .clock = &engine->clock,
         .log = &engine->log,
@@ -416,6 +418,39 @@ void runnel_engine_free(runnel_engine *engine)
     heap = engine->heap;
     rn_free(&heap, engine);
 }
+
+/* ---- The last of a model ---- */
+
+void rn_model_drop(struct runnel_model *model)
+{
+    struct runnel_engine *engine = model->engine;
+
+    rn_free(&engine->heap, model->path);
+    rn_free(&engine->heap, model->device);
+    rn_free(&engine->heap, model->draft_path);
+    rn_free(&engine->heap, model->cache_dir);
+    rn_free(&engine->heap, model->cache_shared);
+    rn_free(&engine->heap, model->cache_shared_ca);
+    rn_free(&engine->heap, model->cache_shared_cert);
+    rn_free(&engine->heap, model->cache_shared_key);
+    rn_free(&engine->heap, model);
+    rn_counter_add(&engine->totals.models, -1);
+}
+
+void rn_model_unref(struct runnel_model *model)
+{
+    if (atomic_fetch_sub(&model->references.value, 1) ==
+        1) /* acq_rel by default: the last one sees all others' writes */
+        rn_model_drop(model);
+}
+
+void rn_model_load_told(struct runnel_model *model)
+{
+    rn_counter_add(&model->engine->totals.loads, -1);
+    rn_model_unref(model);
+}
+
+/* ---- Numbers ---- */
 
 runnel_status runnel_engine_metrics(runnel_engine *engine, runnel_metrics *metrics)
 {

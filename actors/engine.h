@@ -10,9 +10,8 @@
 #include "actors/decode_actor.h"
 #include "actors/detokenizer_actor.h"
 #include "actors/draft_actor.h"
-#include "actors/host/host.h"
+#include "actors/host/bridge.h"
 #include "actors/metrics.h"
-#include "actors/model.h"
 #include "actors/mover.h"
 #include "actors/note.h"
 #include "actors/prefill_actor.h"
@@ -98,6 +97,7 @@ struct rn_model_parts {
 };
 
 struct runnel_model {
+    struct rn_routed routed; /* first; the router's */
     struct runnel_engine *engine;
 
     /* The load: written by runnel_model_load, then by the loader's thread alone until `state` is set. */
@@ -136,8 +136,6 @@ struct runnel_model {
     struct rn_sampler_actor sampler;
     struct rn_detokenizer detokenizer;
     struct rn_step_times times;
-
-    struct rn_routed routed; /* the router's */
 };
 
 /* Like runnel_engine_new. clock NULL: the machine's. manual: no thread is started; actors run by
@@ -185,6 +183,12 @@ static inline int64_t rn_us_left(int64_t timeout_ms, uint64_t waited_us)
 {
     return timeout_ms < 0 || timeout_ms > INT64_MAX / 1000 ? -1 : timeout_ms * 1000 - (int64_t)waited_us;
 }
+
+/* Drops one reference; the last one frees the struct. load_told: the host knows how the load ended; drops that
+ * reference. drop: frees the struct of a model that nobody knows yet. Any thread. */
+void rn_model_unref(struct runnel_model *model);
+void rn_model_load_told(struct runnel_model *model);
+void rn_model_drop(struct runnel_model *model);
 
 /* model.c: starts and stops the actors of a model whose parts are there. */
 runnel_status rn_model_start(struct runnel_model *model, runnel_error *error);

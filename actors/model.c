@@ -5,6 +5,7 @@
 
 #include "actors/drafter_load.h"
 #include "actors/engine.h"
+#include "actors/host/host.h"
 #include "actors/lists.h"
 #include "base/check.h"
 #include "base/sized.h"
@@ -151,7 +152,7 @@ static bool on_progress(void *user, float fraction)
     memcpy(&bits, &whole, sizeof bits);
     rn_word_set(&model->fraction, bits);
     if (model->options.on_load != NULL)
-        rn_host_load_news(model);
+        rn_host_raise(&model->engine->host, &model->load_edge, &model->load_node);
     return rn_word_get(&model->cancel) == 0;
 }
 
@@ -332,50 +333,6 @@ static void stop_actors(struct runnel_model *model)
 
 /* ---- Life ---- */
 
-static void drop_model(struct runnel_model *model)
-{
-    struct runnel_engine *engine = model->engine;
-
-    rn_free(&engine->heap, model->path);
-    rn_free(&engine->heap, model->device);
-    rn_free(&engine->heap, model->draft_path);
-    rn_free(&engine->heap, model->cache_dir);
-    rn_free(&engine->heap, model->cache_shared);
-    rn_free(&engine->heap, model->cache_shared_ca);
-    rn_free(&engine->heap, model->cache_shared_cert);
-    rn_free(&engine->heap, model->cache_shared_key);
-    rn_free(&engine->heap, model);
-    rn_counter_add(&engine->totals.models, -1);
-}
-
-struct rn_routed *rn_model_routed(struct runnel_model *model)
-{
-    return &model->routed;
-}
-
-void rn_model_cancel(struct runnel_model *model)
-{
-    rn_word_set(&model->cancel, 1);
-}
-
-bool rn_model_acts(const struct runnel_model *model)
-{
-    return rn_word_get(&model->state) == RN_MODEL_READY && model->parts.backend != NULL;
-}
-
-void rn_model_unref(struct runnel_model *model)
-{
-    if (atomic_fetch_sub(&model->references.value, 1) ==
-        1) /* acq_rel by default: the last one sees all others' writes */
-        drop_model(model);
-}
-
-void rn_model_load_told(struct runnel_model *model)
-{
-    rn_counter_add(&model->engine->totals.loads, -1);
-    rn_model_unref(model);
-}
-
 static void send_model(struct runnel_model *model, enum rn_message_kind kind)
 {
     struct rn_msg *msg = rn_msg_new(&model->engine->runtime, kind);
@@ -409,7 +366,8 @@ static void publish(struct runnel_model *model, runnel_status status)
                                                             : RN_MODEL_FAILED);
     rn_wake_notify(&model->wake);
     if (tells_host)
-        rn_host_load_news(model); /* from here on the dispatcher's reference may be gone */
+        rn_host_raise(&model->engine->host, &model->load_edge,
+                      &model->load_node); /* from here on the dispatcher's reference may be gone */
     else
         rn_model_load_told(model);
     send_model(model, RN_MSG_MODEL_LOADED);
@@ -447,11 +405,39 @@ static void run_free(struct rn_work *work)
     send_model(model, RN_MSG_MODEL_FREED);
 }
 
-void rn_model_post_free(struct runnel_model *model)
+/* ---- For the router ---- */
+
+static_assert(offsetof(struct runnel_model, routed) == 0, "the router knows a model by its part of it");
+
+static void cancel_routed(struct rn_routed *routed)
 {
+    rn_word_set(&((struct runnel_model *)routed)->cancel, 1);
+}
+
+static bool routed_acts(const struct rn_routed *routed)
+{
+    const struct runnel_model *model = (const struct runnel_model *)routed;
+
+    return rn_word_get(&model->state) == RN_MODEL_READY && model->parts.backend != NULL;
+}
+
+static void unref_routed(struct rn_routed *routed)
+{
+    rn_model_unref((struct runnel_model *)routed);
+}
+
+static void free_routed(struct rn_routed *routed)
+{
+    struct runnel_model *model = (struct runnel_model *)routed;
+
     model->work.run = run_free;
     rn_worker_post(&model->engine->worker, &model->work);
 }
+
+static const struct rn_routed_ops routed_ops = {
+    .cancel = cancel_routed, .acts = routed_acts, .post_free = free_routed, .unref = unref_routed};
+
+/* ---- New models ---- */
 
 /* A copy, NULL of NULL; false: no memory. */
 static bool keep_text(struct runnel_engine *engine, const char *text, char **kept)
@@ -498,13 +484,13 @@ static runnel_status new_model(struct runnel_engine *engine, const runnel_model_
     model->engine = engine;
     model->context = engine->context;
     model->context.model = model;
-    model->routed.context = &model->context;
+    model->routed = (struct rn_routed){.ops = &routed_ops, .context = &model->context};
     model->options = *options;
     model->load_node.kind = RN_HOST_LOAD;
     rn_wake_init(&model->wake);
     rn_word_set(&model->references, 2);
     if (!keep_cache(model, options)) {
-        drop_model(model);
+        rn_model_drop(model);
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a model");
     }
     *out = model;
@@ -539,7 +525,7 @@ runnel_status runnel_model_load(runnel_engine *engine, const char *path, const r
     model->options.device = model->options.draft_path = NULL; /* the caller's */
     if (model->path == NULL || (options.device != NULL && model->device == NULL) ||
         (options.draft_path != NULL && !options.vocab_only && model->draft_path == NULL)) {
-        drop_model(model);
+        rn_model_drop(model);
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for a model");
     }
     rn_counter_add(&engine->totals.loads, 1);
@@ -573,7 +559,7 @@ runnel_status rn_model_new_of_parts(struct runnel_engine *engine, const struct r
     status = rn_model_start(model, error);
     if (status != RUNNEL_OK) {
         free_parts(model);
-        drop_model(model);
+        rn_model_drop(model);
         return status;
     }
     *out = model;

@@ -2,14 +2,18 @@
 #include "actors/router_actor.h"
 
 #include "actors/context.h"
-#include "actors/host/host.h"
-#include "actors/model.h"
+#include "actors/host/bridge.h"
 #include "actors/request.h"
 #include "base/check.h"
 
 static struct rn_router *router_of(struct rn_actor *actor)
 {
     return (struct rn_router *)actor;
+}
+
+static struct rn_routed *routed_of(struct runnel_model *model)
+{
+    return (struct rn_routed *)model; /* its first member */
 }
 
 static struct rn_routed *model_of(struct rn_router *router, const struct rn_pay_stream *stream)
@@ -46,10 +50,10 @@ static void close_if_quiet(struct rn_router *router, struct rn_routed *model)
     if (!model->free_wanted || !model->load_ended || model->n_streams > 0 || model->closed)
         return;
     model->closed = true;
-    if (rn_model_acts(model->context->model))
+    if (model->ops->acts(model))
         close_next_actor(router, model);
     else
-        rn_model_post_free(model->context->model);
+        model->ops->post_free(model);
 }
 
 /* ---- Deadlines ---- */
@@ -151,7 +155,7 @@ static void free_model(struct rn_router *router, struct rn_routed *model)
     if (model->free_wanted)
         return;
     model->free_wanted = true;
-    rn_model_cancel(model->context->model);
+    model->ops->cancel(model);
     for (uint32_t slot = 0; slot < router->context->max_streams; slot++) {
         struct rn_route *route = &router->routes[slot];
         struct rn_outlet *outlet = &router->context->outlets[slot];
@@ -159,7 +163,7 @@ static void free_model(struct rn_router *router, struct rn_routed *model)
         if (route->generation == 0 || route->model != model)
             continue;
         /* One CANCEL per stream, the host's or ours: the word decides who sends it. */
-        if (rn_host_cancel(router->context->engine, outlet, route->generation) && !route->ended)
+        if (rn_host_cancel(router->context->host, outlet, route->generation) && !route->ended)
             send_cancel(model->context->tier, slot, route->generation);
         if (route->ended)
             route->generation = 0;
@@ -171,7 +175,7 @@ static void on_submit(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_router *router = router_of(self);
     struct rn_request *request = msg->request.request;
-    struct rn_routed *model = rn_model_routed(request->context->model);
+    struct rn_routed *model = routed_of(request->context->model);
 
     /* The slot's last stream may not have been reported ENDED yet: the host can reuse a slot at once. */
     router->routes[request->slot] = (struct rn_route){request->generation, false, model};
@@ -214,7 +218,7 @@ static void on_credit(struct rn_actor *self, struct rn_msg *msg)
  * place among the requests of the session. */
 static void on_session(struct rn_actor *self, struct rn_msg *msg)
 {
-    struct rn_routed *model = rn_model_routed(msg->session.model);
+    struct rn_routed *model = routed_of(msg->session.model);
 
     /* Behind CLOSE the tier frees the sessions itself. */
     if (!model->closed)
@@ -225,7 +229,7 @@ static void on_session(struct rn_actor *self, struct rn_msg *msg)
 
 static void on_session_fork(struct rn_actor *self, struct rn_msg *msg)
 {
-    struct rn_routed *model = rn_model_routed(msg->fork.model);
+    struct rn_routed *model = routed_of(msg->fork.model);
 
     if (!model->closed)
         rn_actor_send(model->context->tokenizer, msg);
@@ -236,7 +240,7 @@ static void on_session_fork(struct rn_actor *self, struct rn_msg *msg)
 static void on_model_new(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_router *router = router_of(self);
-    struct rn_routed *model = rn_model_routed(msg->model.model);
+    struct rn_routed *model = routed_of(msg->model.model);
 
     model->next = router->models;
     router->models = model;
@@ -247,7 +251,7 @@ static void on_model_new(struct rn_actor *self, struct rn_msg *msg)
 
 static void on_model_loaded(struct rn_actor *self, struct rn_msg *msg)
 {
-    struct rn_routed *model = rn_model_routed(msg->model.model);
+    struct rn_routed *model = routed_of(msg->model.model);
 
     model->load_ended = true;
     rn_msg_free(self->runtime, msg);
@@ -256,7 +260,7 @@ static void on_model_loaded(struct rn_actor *self, struct rn_msg *msg)
 
 static void on_model_free(struct rn_actor *self, struct rn_msg *msg)
 {
-    struct rn_routed *model = rn_model_routed(msg->model.model);
+    struct rn_routed *model = routed_of(msg->model.model);
 
     rn_msg_free(self->runtime, msg);
     free_model(router_of(self), model);
@@ -265,7 +269,7 @@ static void on_model_free(struct rn_actor *self, struct rn_msg *msg)
 static void report_if_closed(struct rn_router *router)
 {
     if (router->closing && router->models == NULL)
-        rn_host_closed(router->context->engine);
+        rn_host_closed(router->context->host);
 }
 
 static void on_engine_close(struct rn_actor *self, struct rn_msg *msg)
@@ -297,7 +301,7 @@ static void note_end(struct rn_router *router)
 static void on_ended(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_router *router = router_of(self);
-    struct rn_routed *model = rn_model_routed(msg->ended.model);
+    struct rn_routed *model = routed_of(msg->ended.model);
     struct rn_route *route = &router->routes[msg->ended.slot];
 
     RN_CHECK(model->n_streams > 0);
@@ -311,18 +315,18 @@ static void on_ended(struct rn_actor *self, struct rn_msg *msg)
 
 static void on_gone(struct rn_actor *self, struct rn_msg *msg)
 {
-    struct rn_routed *model = rn_model_routed(msg->model.model);
+    struct rn_routed *model = routed_of(msg->model.model);
 
     rn_msg_free(self->runtime, msg);
     model->n_gone++;
     if (!close_next_actor(router_of(self), model))
-        rn_model_post_free(model->context->model);
+        model->ops->post_free(model);
 }
 
 static void on_model_freed(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_router *router = router_of(self);
-    struct rn_routed **link = &router->models, *model = rn_model_routed(msg->model.model);
+    struct rn_routed **link = &router->models, *model = routed_of(msg->model.model);
 
     while (*link != model)
         link = &(*link)->next;
@@ -331,7 +335,7 @@ static void on_model_freed(struct rn_actor *self, struct rn_msg *msg)
         model->next = router->kept;
         router->kept = model;
     } else {
-        rn_model_unref(msg->model.model);
+        model->ops->unref(model);
     }
     rn_msg_free(self->runtime, msg);
     report_if_closed(router);
@@ -380,7 +384,7 @@ void rn_router_fini(struct rn_router *router)
         return;
     for (struct rn_routed *m = router->kept, *next; m != NULL; m = next) {
         next = m->next;
-        rn_model_unref(m->context->model);
+        m->ops->unref(m);
     }
     rn_free(router->context->heap, router->routes);
     rn_free(router->context->heap, router->deadlines);

@@ -11,8 +11,26 @@ struct rn_context;
 
 #define RN_MODEL_ACTORS 9
 
-/* The router's part of a model. */
+struct rn_routed;
+
+/* What the router has done to a model. */
+struct rn_routed_ops {
+    /* Ends a load that is under way. */
+    void (*cancel)(struct rn_routed *model);
+
+    /* Has it been loaded, and with actors? Once the load has ended. */
+    bool (*acts)(const struct rn_routed *model);
+
+    /* Posts the job that frees the model's parts, then tells the router MODEL_FREED. */
+    void (*post_free)(struct rn_routed *model);
+
+    /* Drops the engine's reference; the last one frees the struct. */
+    void (*unref)(struct rn_routed *model);
+};
+
+/* The router's part of a model: its first member. */
 struct rn_routed {
+    const struct rn_routed_ops *ops;
     struct rn_routed *next;
     const struct rn_context *context; /* the model's; its actors are there once the load has ended well */
     uint32_t n_streams, n_gone;       /* n_gone: of its actors */

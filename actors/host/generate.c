@@ -5,6 +5,7 @@
 #include "actors/chat.h"
 #include "actors/embed.h"
 #include "actors/engine.h"
+#include "actors/host/host.h"
 #include "actors/host/session.h"
 #include "actors/note.h"
 #include "base/sized.h"

@@ -1,5 +1,4 @@
-/* The host bridge: see host.h. Runs on the host's threads, but for rn_host_publish, rn_host_load_news and
- * rn_host_closed, which actors and the loader call. */
+/* The host's side of the bridge: see host.h. Runs on the host's threads. */
 #include "actors/host/host.h"
 
 #include <errno.h>
@@ -14,82 +13,12 @@
 #include "base/check.h"
 #include "base/sized.h"
 
-/* The eventfd's count only says "not zero": it is written on the empty→non-empty edge and when a
- * dispatch stops early. */
-static void signal_fd(struct rn_host *host)
-{
-    uint64_t one = 1;
-
-    while (write(host->fd, &one, sizeof one) < 0 && errno == EINTR)
-        continue;
-}
-
 static void clear_fd(struct rn_host *host)
 {
     uint64_t count;
 
     while (read(host->fd, &count, sizeof count) < 0 && errno == EINTR)
         continue;
-}
-
-static void send_ready(struct runnel_engine *engine, struct rn_message *node)
-{
-    enum rn_send sent = rn_mailbox_send_try(&engine->host.mailbox, node);
-
-    RN_CHECK(sent != RN_SEND_REFUSED);
-    if (sent == RN_SEND_FIRST)
-        signal_fd(&engine->host);
-}
-
-static void raise_stream(struct runnel_engine *engine, struct rn_outlet *outlet)
-{
-    if (rn_edge_raise(&outlet->edge))
-        send_ready(engine, &outlet->ready);
-}
-
-static void wake_reader(struct runnel_engine *engine, struct rn_outlet *outlet, bool pull)
-{
-    if (pull)
-        rn_wake_notify(&outlet->wake);
-    else
-        raise_stream(engine, outlet);
-}
-
-void rn_host_publish(struct runnel_engine *engine, struct rn_outlet *outlet)
-{
-    rn_outlet_publish(outlet);
-    wake_reader(engine, outlet, rn_word_get(&outlet->pull) != 0);
-}
-
-bool rn_host_put(struct runnel_engine *engine, struct rn_outlet *outlet, const struct rn_cell *cell)
-{
-    enum rn_joined joined = rn_outlet_join(outlet, cell);
-
-    if (joined == RN_JOINED_NOT)
-        rn_outlet_publish(outlet);
-    wake_reader(engine, outlet, rn_word_get(&outlet->pull) != 0);
-    return joined == RN_JOINED_MORE;
-}
-
-void rn_host_publish_end(struct runnel_engine *engine, struct rn_outlet *outlet)
-{
-    bool pull = rn_word_get(&outlet->pull) != 0; /* read before the end is out: after it the slot may be reused */
-
-    rn_word_set(&outlet->ended, rn_word_get(&outlet->generation));
-    wake_reader(engine, outlet, pull);
-}
-
-void rn_host_load_news(struct runnel_model *model)
-{
-    if (rn_edge_raise(&model->load_edge))
-        send_ready(model->engine, &model->load_node);
-}
-
-void rn_host_closed(struct runnel_engine *engine)
-{
-    rn_word_set(&engine->host.closed, 1);
-    rn_wake_notify(&engine->host.closed_wake);
-    signal_fd(&engine->host);
 }
 
 /* ---- Consuming ---- */
@@ -185,7 +114,7 @@ static size_t deliver_stream(struct runnel_engine *engine, struct rn_outlet *out
         if (paused && !is_cancelled(outlet, generation))
             return n;
         if (n == max) {
-            raise_stream(engine, outlet);
+            rn_host_raise(&engine->host, &outlet->edge, &outlet->ready);
             return n;
         }
         cell = rn_outlet_front(outlet, generation);
@@ -265,7 +194,7 @@ static size_t deliver(struct runnel_engine *engine, size_t max)
         n += node->kind == RN_HOST_STREAM ? deliver_stream(engine, outlet_of(node), max - n)
                                           : deliver_load(model_of(node));
     }
-    signal_fd(host); /* there may be more: not marked empty, so no send would say so */
+    rn_host_signal(host); /* there may be more: not marked empty, so no send would say so */
     return n;
 }
 
@@ -339,7 +268,7 @@ static void raise_taken(struct runnel_engine *engine)
             continue;
         cell = rn_outlet_front(outlet, generation);
         if (outlet->shown + 1 < rn_cell_events(outlet, cell) || rn_outlet_waiting(outlet, generation) > 1)
-            raise_stream(engine, outlet);
+            rn_host_raise(&engine->host, &outlet->edge, &outlet->ready);
     }
 }
 
@@ -373,7 +302,7 @@ size_t runnel_engine_take(runnel_engine *engine, const runnel_event **events, si
     }
     n_taken = host->n_taken;
     if (n_taken == n)
-        signal_fd(host);
+        rn_host_signal(host);
     raise_taken(engine);
     for (size_t i = 0; i < n_taken; i++)
         events[i] = &host->taken[i];
@@ -499,7 +428,7 @@ void rn_host_stop_delivery(struct runnel_engine *engine)
         return;
     }
     rn_word_set(&host->stopping, 1);
-    signal_fd(host);
+    rn_host_signal(host);
     pthread_join(thread, NULL);
 }
 
@@ -611,33 +540,6 @@ runnel_status(runnel_stream_next)(runnel_engine *engine, runnel_stream stream, i
 
 /* ---- Cancel, pause, resume ---- */
 
-/* Sets a word that holds the generation it speaks of, never back to an older stream's. True: this call set it. */
-static bool claim(struct rn_word *word, uint32_t generation)
-{
-    for (;;) {
-        uint32_t seen = rn_word_get(word);
-
-        if (seen != 0 && (int32_t)(generation - seen) <= 0)
-            return false;
-        if (rn_word_replace(word, seen, generation))
-            return true;
-    }
-}
-
-static void wake_consumer(struct runnel_engine *engine, struct rn_outlet *outlet)
-{
-    rn_wake_notify(&outlet->wake);
-    raise_stream(engine, outlet);
-}
-
-bool rn_host_cancel(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation)
-{
-    if (!claim(&outlet->cancelled, generation))
-        return false;
-    wake_consumer(engine, outlet);
-    return true;
-}
-
 runnel_status runnel_stream_cancel(runnel_engine *engine, runnel_stream stream)
 {
     uint32_t generation;
@@ -647,7 +549,7 @@ runnel_status runnel_stream_cancel(runnel_engine *engine, runnel_stream stream)
         return RUNNEL_INVALID;
     if (outlet == NULL)
         return RUNNEL_NOT_FOUND;
-    if (rn_host_cancel(engine, outlet, generation)) {
+    if (rn_host_cancel(&engine->host, outlet, generation)) {
         struct rn_msg *msg = rn_msg_new(&engine->runtime, RN_MSG_CANCEL);
 
         msg->stream = (struct rn_pay_stream){outlet->slot, generation, 0};
@@ -665,7 +567,7 @@ runnel_status runnel_stream_pause(runnel_engine *engine, runnel_stream stream)
         return RUNNEL_INVALID;
     if (outlet == NULL)
         return RUNNEL_NOT_FOUND;
-    claim(&outlet->paused, generation);
+    rn_host_claim(&outlet->paused, generation);
     return RUNNEL_OK;
 }
 
@@ -679,7 +581,7 @@ runnel_status runnel_stream_resume(runnel_engine *engine, runnel_stream stream)
     if (outlet == NULL)
         return RUNNEL_NOT_FOUND;
     if (rn_word_replace(&outlet->paused, generation, 0))
-        wake_consumer(engine, outlet);
+        rn_host_wake_consumer(&engine->host, outlet);
     return RUNNEL_OK;
 }
 

@@ -5,6 +5,7 @@
 #include <uv.h>
 
 #include "actors/engine.h"
+#include "actors/host/host.h"
 
 /* Events per turn of the loop: callbacks are short; the host's other handles get their turn in between. */
 #define EVENTS_PER_TURN 64

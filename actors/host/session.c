@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "actors/engine.h"
+#include "actors/host/host.h"
 #include "base/sized.h"
 #include "base/status.h"
 #include "runnel_files.h"

@@ -153,7 +153,7 @@ static void raise_late(void *user, const runnel_load_event *event)
     if (event->state == RUNNEL_LOAD_PROGRESS)
         return;
     (*(int *)user)++;
-    rn_host_load_news(event->model);
+    rn_host_raise(&event->model->engine->host, &event->model->load_edge, &event->model->load_node);
     runnel_model_free(event->model);
 }
 

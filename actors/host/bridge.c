@@ -1,0 +1,97 @@
+/* The producers' side of the bridge to the host: see bridge.h. Runs on the actors' threads, the loader's, and those of
+ * the host that cancel or pause a stream. */
+#include "actors/host/bridge.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/check.h"
+
+/* The eventfd's count only says "not zero": it is written on the empty→non-empty edge and when a
+ * dispatch stops early. */
+void rn_host_signal(struct rn_host *host)
+{
+    uint64_t one = 1;
+
+    while (write(host->fd, &one, sizeof one) < 0 && errno == EINTR)
+        continue;
+}
+
+void rn_host_raise(struct rn_host *host, struct rn_edge *edge, struct rn_message *node)
+{
+    enum rn_send sent;
+
+    if (!rn_edge_raise(edge))
+        return;
+    sent = rn_mailbox_send_try(&host->mailbox, node);
+    RN_CHECK(sent != RN_SEND_REFUSED);
+    if (sent == RN_SEND_FIRST)
+        rn_host_signal(host);
+}
+
+static void wake_reader(struct rn_host *host, struct rn_outlet *outlet, bool pull)
+{
+    if (pull)
+        rn_wake_notify(&outlet->wake);
+    else
+        rn_host_raise(host, &outlet->edge, &outlet->ready);
+}
+
+void rn_host_publish(struct rn_host *host, struct rn_outlet *outlet)
+{
+    rn_outlet_publish(outlet);
+    wake_reader(host, outlet, rn_word_get(&outlet->pull) != 0);
+}
+
+bool rn_host_put(struct rn_host *host, struct rn_outlet *outlet, const struct rn_cell *cell)
+{
+    enum rn_joined joined = rn_outlet_join(outlet, cell);
+
+    if (joined == RN_JOINED_NOT)
+        rn_outlet_publish(outlet);
+    wake_reader(host, outlet, rn_word_get(&outlet->pull) != 0);
+    return joined == RN_JOINED_MORE;
+}
+
+void rn_host_publish_end(struct rn_host *host, struct rn_outlet *outlet)
+{
+    bool pull = rn_word_get(&outlet->pull) != 0; /* read before the end is out: after it the slot may be reused */
+
+    RN_ASSERT(rn_event_is_terminal(outlet->end.type));
+    rn_word_set(&outlet->ended, rn_word_get(&outlet->generation));
+    wake_reader(host, outlet, pull);
+}
+
+void rn_host_closed(struct rn_host *host)
+{
+    rn_word_set(&host->closed, 1);
+    rn_wake_notify(&host->closed_wake);
+    rn_host_signal(host);
+}
+
+bool rn_host_claim(struct rn_word *word, uint32_t generation)
+{
+    RN_ASSERT((generation & 1) != 0);
+    for (;;) {
+        uint32_t seen = rn_word_get(word);
+
+        if (seen != 0 && (int32_t)(generation - seen) <= 0)
+            return false;
+        if (rn_word_replace(word, seen, generation))
+            return true;
+    }
+}
+
+void rn_host_wake_consumer(struct rn_host *host, struct rn_outlet *outlet)
+{
+    rn_wake_notify(&outlet->wake);
+    rn_host_raise(host, &outlet->edge, &outlet->ready);
+}
+
+bool rn_host_cancel(struct rn_host *host, struct rn_outlet *outlet, uint32_t generation)
+{
+    if (!rn_host_claim(&outlet->cancelled, generation))
+        return false;
+    rn_host_wake_consumer(host, outlet);
+    return true;
+}
