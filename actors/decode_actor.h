@@ -82,4 +82,8 @@ struct rn_decode {
 runnel_status rn_decode_init(struct rn_decode *decode, const struct rn_context *context);
 void rn_decode_fini(struct rn_decode *decode);
 
+/* decode_check.c: sequences and prompts have their blocks, lanes, credits and places in the step in flight; lists and
+ * batches are here or lent. Between two batches of messages. */
+bool rn_decode_check(const struct rn_decode *decode);
+
 #endif

@@ -85,6 +85,7 @@ static void on_tokens(struct rn_actor *self, struct rn_msg *msg)
     struct rn_detokenizer *detokenizer = detokenizer_of(self);
     struct rn_token_list *list = msg->tokens.list;
 
+    RN_ASSERT(list->n > 0 && list->n <= list->capacity);
     for (uint32_t i = 0; i < list->n; i++)
         put_item(detokenizer, &list->items[i]);
     msg->head.kind = RN_MSG_TOKENS_BACK;
@@ -191,4 +192,25 @@ void rn_detokenizer_init(struct rn_detokenizer *detokenizer, const struct rn_con
     *detokenizer = (struct rn_detokenizer){.context = context};
     rn_actor_init(&detokenizer->actor, context->runtime, &detokenizer_class,
                   rn_bounds_credits(&context->bounds, RN_ROLE_DETOKENIZER));
+}
+
+static bool outlet_is_whole(const struct rn_outlet *outlet)
+{
+    uint32_t generation = rn_word_get(&outlet->generation);
+
+    if ((generation & 1) == 0)
+        return true;
+    return outlet->stopped_at <= outlet->n_answer && outlet->n_released <= outlet->n_published &&
+           outlet->n_published - outlet->n_released <= outlet->window + 1 && /* and the tail */
+           outlet->consumed < outlet->window;
+}
+
+bool rn_detokenizer_check(const struct rn_detokenizer *detokenizer)
+{
+    const struct rn_context *context = detokenizer->context;
+
+    for (uint32_t slot = 0; slot < context->max_streams; slot++)
+        if (!outlet_is_whole(&context->outlets[slot]))
+            return false;
+    return detokenizer->actor.class == &detokenizer_class && context->detokenizer == &detokenizer->actor;
 }

@@ -537,3 +537,47 @@ void rn_mover_actor_init(struct rn_mover *mover, const struct rn_context *contex
     mover->first_lost = RN_MOVER_NO_PLACE;
     rn_actor_init(&mover->actor, context->runtime, &mover_class, rn_bounds_credits(&context->bounds, RN_ROLE_MOVER));
 }
+
+/* ---- Check ---- */
+
+static bool find_is_whole(const struct rn_mover *mover, unsigned kind)
+{
+    const struct rn_mover_find *find = &mover->find[kind];
+    uint32_t n = 0, n_places = 0;
+
+    if (find->slots == NULL)
+        return find->n == 0;
+    for (uint32_t i = 0; i < 1u << find->bits; i++) {
+        const struct rn_mover_slot *slot = &find->slots[i];
+
+        if (slot->handle == 0)
+            continue;
+        n++;
+        if (slot->place >= mover->n_places || mover->places[slot->place].at[kind].handle != slot->handle ||
+            rn_mover_find_place(find, slot->handle) != slot->place)
+            return false;
+    }
+    for (uint32_t i = 0; i < mover->n_places; i++)
+        n_places += mover->places[i].at[kind].handle != 0;
+    return n == find->n && n == n_places;
+}
+
+bool rn_mover_check(const struct rn_mover *mover)
+{
+    uint32_t n_lost = 0, n_listed = 0;
+
+    for (uint32_t i = 0; i < mover->n_places; i++) {
+        if (has(&mover->places[i]) != 0 && (mover->places[i].shelf == 0 || place_of(mover->places[i].shelf) != i))
+            return false;
+        n_lost += mover->places[i].lost;
+    }
+    for (uint32_t at = mover->first_lost; at != RN_MOVER_NO_PLACE; at = mover->places[at].next_lost)
+        if (at >= mover->n_places || !mover->places[at].lost || ++n_listed > n_lost)
+            return false;
+    for (unsigned kind = 0; kind < RN_TIERS; kind++)
+        if (!find_is_whole(mover, kind))
+            return false;
+    if (mover->n_waiting > RN_MOVES || (mover->at_work == NULL && mover->n_waiting > 0))
+        return false;
+    return n_listed == n_lost && (mover->listener == NULL || mover->listener->kind == RN_MOVE_LISTEN);
+}

@@ -109,6 +109,10 @@ uint8_t rn_mover_writes(const struct rn_mover *mover);
 /* True: some tier may have news, so a LISTEN is wanted. */
 bool rn_mover_listens(const struct rn_mover *mover);
 
+/* A place is found under each handle that it has, and under no other; those that have lost something are listed once.
+ * On the mover's thread, or where nothing runs. */
+bool rn_mover_check(const struct rn_mover *mover);
+
 /* ---- Between mover.c, mover_news.c and mover_open.c ---- */
 
 #define RN_MOVER_NO_PLACE UINT32_MAX

@@ -28,6 +28,7 @@ static enum rn_lane next_lane(const struct rn_prefill *prefill)
 
 static void take_lane(struct rn_prefill *prefill, struct rn_request *request, enum rn_lane lane)
 {
+    RN_ASSERT(request->lane == RN_LANE_NONE && (lane != RN_LANE_OWN || prefill->free_lanes > 0));
     request->lane = lane;
     prefill->n_short += lane == RN_LANE_SHORT;
     prefill->free_lanes -= lane == RN_LANE_OWN;
@@ -57,6 +58,7 @@ static void on_prefill(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_request *request = msg->request.request;
 
+    RN_ASSERT(request->lane == RN_LANE_NONE && request->n_done <= request->n_fill);
     if (request->resumed)
         rn_turns_enter_again(&prefill_of(self)->waiting, request);
     else
@@ -121,4 +123,26 @@ void rn_prefill_init(struct rn_prefill *prefill, const struct rn_context *contex
     *prefill = (struct rn_prefill){.context = context, .free_lanes = RN_PREFILL_LANES};
     rn_actor_init(&prefill->actor, context->runtime, &prefill_class,
                   rn_bounds_credits(&context->bounds, RN_ROLE_PREFILL));
+}
+
+static bool waits_rightly(const struct rn_request *request)
+{
+    return request->lane == RN_LANE_NONE && !request->in_step && request->outcome == RN_OUTCOME_NONE &&
+           request->n_done <= request->n_fill && request->n_fill <= request->n_tokens &&
+           request->n_tokens <= request->n_limit && request->job == NULL;
+}
+
+bool rn_prefill_check(const struct rn_prefill *prefill)
+{
+    const struct rn_request *before = NULL;
+    uint32_t n = 0;
+
+    if (prefill->free_lanes > RN_PREFILL_LANES || prefill->n_background > RN_PREFILL_LANES - prefill->free_lanes ||
+        prefill->n_background > RN_BACKGROUND_LANES || prefill->n_short > RN_PREFILL_SHORTS)
+        return false;
+    for (const struct rn_request *r = prefill->waiting.first; r != NULL; before = r, r = r->next)
+        if (++n > prefill->waiting.n || r->turn.previous != before || !waits_rightly(r) ||
+            (before != NULL && before->priority < r->priority))
+            return false;
+    return n == prefill->waiting.n && prefill->waiting.last == before && next_lane(prefill) == RN_LANE_NONE;
 }

@@ -25,4 +25,8 @@ struct rn_prefill {
 
 void rn_prefill_init(struct rn_prefill *prefill, const struct rn_context *context);
 
+/* Lanes are counted; those that wait are in order, are computed nowhere, and the first of them cannot go on. Between two
+ * batches of messages. */
+bool rn_prefill_check(const struct rn_prefill *prefill);
+
 #endif

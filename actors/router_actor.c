@@ -37,6 +37,7 @@ static bool close_next_actor(struct rn_router *router, struct rn_routed *model)
 
     if (model->n_gone == RN_MODEL_ACTORS)
         return false;
+    RN_ASSERT(model->closed && model->n_streams == 0);
     msg = rn_msg_new(router->context->runtime, RN_MSG_CLOSE);
     msg->model.model = context->model;
     actors[model->n_gone]->heir = &router->actor;
@@ -177,6 +178,7 @@ static void on_submit(struct rn_actor *self, struct rn_msg *msg)
     struct rn_request *request = msg->request.request;
     struct rn_routed *model = routed_of(request->context->model);
 
+    RN_ASSERT(request->slot < router->context->max_streams && !model->closed);
     /* The slot's last stream may not have been reported ENDED yet: the host can reuse a slot at once. */
     router->routes[request->slot] = (struct rn_route){request->generation, false, model};
     model->n_streams++;
@@ -253,6 +255,7 @@ static void on_model_loaded(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_routed *model = routed_of(msg->model.model);
 
+    RN_ASSERT(!model->load_ended && !model->closed);
     model->load_ended = true;
     rn_msg_free(self->runtime, msg);
     close_if_quiet(router_of(self), model);
@@ -304,7 +307,7 @@ static void on_ended(struct rn_actor *self, struct rn_msg *msg)
     struct rn_routed *model = routed_of(msg->ended.model);
     struct rn_route *route = &router->routes[msg->ended.slot];
 
-    RN_CHECK(model->n_streams > 0);
+    RN_CHECK(model->n_streams > 0 && msg->ended.slot < router->context->max_streams);
     if (route->generation == msg->ended.generation)
         route->ended = true;
     model->n_streams--;
@@ -318,6 +321,7 @@ static void on_gone(struct rn_actor *self, struct rn_msg *msg)
     struct rn_routed *model = routed_of(msg->model.model);
 
     rn_msg_free(self->runtime, msg);
+    RN_ASSERT(model->closed && model->n_gone < RN_MODEL_ACTORS);
     model->n_gone++;
     if (!close_next_actor(router_of(self), model))
         model->ops->post_free(model);
@@ -328,6 +332,7 @@ static void on_model_freed(struct rn_actor *self, struct rn_msg *msg)
     struct rn_router *router = router_of(self);
     struct rn_routed **link = &router->models, *model = routed_of(msg->model.model);
 
+    RN_ASSERT(model->closed && model->n_streams == 0);
     while (*link != model)
         link = &(*link)->next;
     *link = model->next;
@@ -388,4 +393,58 @@ void rn_router_fini(struct rn_router *router)
     }
     rn_free(router->context->heap, router->routes);
     rn_free(router->context->heap, router->deadlines);
+}
+
+/* ---- Check ---- */
+
+static bool deadlines_are_whole(const struct rn_router *router)
+{
+    const struct rn_deadline *heap = router->deadlines;
+
+    for (uint32_t i = 0; i < router->n_deadlines; i++)
+        if ((heap[i].kind != RN_MSG_EXPIRE && heap[i].kind != RN_MSG_CACHE_DUE) ||
+            heap[i].slot >= router->context->max_streams || (i > 0 && heap[(i - 1) / 2].at_us > heap[i].at_us))
+            return false;
+    return router->n_deadlines <= 4 * router->context->max_streams;
+}
+
+/* Streams of the model that have not been reported ENDED: those in the directory, and older ones of their slots. */
+static bool model_is_whole(const struct rn_router *router, const struct rn_routed *model)
+{
+    uint32_t n_live = 0;
+
+    for (uint32_t slot = 0; slot < router->context->max_streams; slot++) {
+        const struct rn_route *route = &router->routes[slot];
+
+        n_live += route->generation != 0 && !route->ended && route->model == model;
+    }
+    if (n_live > model->n_streams || model->n_gone >= RN_MODEL_ACTORS + (uint32_t)model->closed)
+        return false;
+    return model->closed ? model->free_wanted && model->load_ended && model->n_streams == 0 : model->n_gone == 0;
+}
+
+static bool is_listed(const struct rn_router *router, const struct rn_routed *model)
+{
+    const struct rn_routed *m = router->models;
+
+    while (m != NULL && m != model)
+        m = m->next;
+    return m != NULL;
+}
+
+bool rn_router_check(const struct rn_router *router)
+{
+    uint32_t n = 0;
+
+    for (const struct rn_routed *m = router->models; m != NULL; m = m->next)
+        if (++n > router->context->bounds.models || !model_is_whole(router, m))
+            return false;
+    for (uint32_t slot = 0; slot < router->context->max_streams; slot++) {
+        const struct rn_route *route = &router->routes[slot];
+
+        if (route->generation != 0 &&
+            ((route->generation & 1) == 0 || (!route->ended && !is_listed(router, route->model))))
+            return false;
+    }
+    return deadlines_are_whole(router) && (router->kept == NULL || router->closing);
 }

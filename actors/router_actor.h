@@ -70,4 +70,8 @@ struct rn_router {
 runnel_status rn_router_init(struct rn_router *router, const struct rn_context *context);
 void rn_router_fini(struct rn_router *router);
 
+/* Deadlines are a heap with room; every live stream is of a model in the list, which counts it; what is closed is
+ * quiet. Between two messages. */
+bool rn_router_check(const struct rn_router *router);
+
 #endif

@@ -26,6 +26,8 @@ static void on_step_done(struct rn_actor *self, struct rn_msg *msg)
     struct rn_sampler_actor *sampler = (struct rn_sampler_actor *)self;
     struct rn_batch *batch = msg->batch.batch;
 
+    RN_ASSERT(batch->step.n_outs <= sampler->context->limits->max_outs &&
+              batch->n_parts <= sampler->context->limits->max_seqs);
     rn_draws_take(batch, sampler->scratch);
     for (uint32_t i = 0; i < batch->n_parts; i++)
         pool(sampler, batch, &batch->parts[i]);
@@ -52,4 +54,10 @@ runnel_status rn_sampler_actor_init(struct rn_sampler_actor *sampler, const stru
 void rn_sampler_actor_fini(struct rn_sampler_actor *sampler)
 {
     rn_sampler_scratch_free(sampler->scratch);
+}
+
+bool rn_sampler_actor_check(const struct rn_sampler_actor *sampler)
+{
+    return sampler->actor.class == &sampler_class && sampler->context->sampler == &sampler->actor &&
+           sampler->scratch != NULL;
 }

@@ -19,4 +19,7 @@ struct rn_sampler_actor {
 runnel_status rn_sampler_actor_init(struct rn_sampler_actor *sampler, const struct rn_context *context);
 void rn_sampler_actor_fini(struct rn_sampler_actor *sampler);
 
+/* It owns nothing but its scratch between two messages; it is whom the others send to. */
+bool rn_sampler_actor_check(const struct rn_sampler_actor *sampler);
+
 #endif

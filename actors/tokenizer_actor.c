@@ -6,6 +6,7 @@
 #include "actors/chat.h"
 #include "actors/context.h"
 #include "actors/request.h"
+#include "base/check.h"
 
 static void encode(struct rn_tokenizer *tokenizer, struct rn_request *request)
 {
@@ -64,6 +65,7 @@ static void on_encode(struct rn_actor *self, struct rn_msg *msg)
     if (request->chat != NULL)
         encode_chat(tokenizer, request);
     count_tokens(request);
+    RN_ASSERT((request->text == NULL && request->chat == NULL) || request->outcome != RN_OUTCOME_NONE);
     msg->head.kind = RN_MSG_ADMIT;
     rn_actor_send(tokenizer->context->tier, msg);
 }
@@ -90,4 +92,9 @@ void rn_tokenizer_init(struct rn_tokenizer *tokenizer, const struct rn_context *
     *tokenizer = (struct rn_tokenizer){.context = context};
     rn_actor_init(&tokenizer->actor, context->runtime, &tokenizer_class,
                   rn_bounds_credits(&context->bounds, RN_ROLE_TOKENIZER));
+}
+
+bool rn_tokenizer_check(const struct rn_tokenizer *tokenizer)
+{
+    return tokenizer->actor.class == &tokenizer_class && tokenizer->context->tokenizer == &tokenizer->actor;
 }

@@ -13,4 +13,7 @@ struct rn_tokenizer {
 
 void rn_tokenizer_init(struct rn_tokenizer *tokenizer, const struct rn_context *context);
 
+/* It owns nothing between two messages; it is whom the others send to. */
+bool rn_tokenizer_check(const struct rn_tokenizer *tokenizer);
+
 #endif

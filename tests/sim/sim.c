@@ -591,7 +591,7 @@ static void check(struct sim *sim)
 {
     if (sim->engine == NULL || sim->closing)
         return;
-    sim_check_edges(sim);
+    sim_check_actors(sim);
     if (sim->tick % CHECK_EVERY == 0)
         sim_check_tick(sim);
     if (sim->engine->tracer != NULL)

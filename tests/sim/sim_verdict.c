@@ -197,14 +197,41 @@ static void check_tier(struct sim *sim, uint32_t index)
     sim_fail(sim, "the objects of model %u's tier do not agree", index);
 }
 
-/* No mailbox holds more of a kind than the kind's bound. */
-void sim_check_edges(struct sim *sim)
+/* The actor of the model whose state is not whole; NULL: all are. */
+static const char *broken_actor(const runnel_model *model)
+{
+    if (!rn_tokenizer_check(&model->tokenizer))
+        return "tokenizer";
+    if (!rn_prefill_check(&model->prefill))
+        return "prefill actor";
+    if (!rn_verifier_check(&model->verifier))
+        return "verifier";
+    if (!rn_decode_check(&model->decode))
+        return "decode actor";
+    if (!rn_sampler_actor_check(&model->sampler))
+        return "sampler";
+    if (!rn_detokenizer_check(&model->detokenizer))
+        return "detokenizer";
+    return rn_mover_check(&model->mover) ? NULL : "mover";
+}
+
+/* No mailbox holds more of a kind than the kind's bound; every actor's state is whole. */
+void sim_check_actors(struct sim *sim)
 {
     const char *wrong = edges_check_router(sim->engine);
 
-    for (uint32_t i = 0; i < SIM_MODELS && wrong == NULL; i++)
-        if (sim->models[i].handle != NULL)
-            wrong = edges_check_model(sim->models[i].handle);
+    if (!rn_router_check(&sim->engine->router))
+        sim_fail(sim, "the state of the router is not whole");
+    for (uint32_t i = 0; i < SIM_MODELS && wrong == NULL; i++) {
+        const char *broken;
+
+        if (sim->models[i].handle == NULL)
+            continue;
+        wrong = edges_check_model(sim->models[i].handle);
+        broken = broken_actor(sim->models[i].handle);
+        if (broken != NULL)
+            sim_fail(sim, "the state of model %u's %s is not whole", i, broken);
+    }
     if (wrong != NULL)
         sim_fail(sim, "%s", wrong);
 }

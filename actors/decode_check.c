@@ -1,0 +1,95 @@
+/* Is the state of the decode actor whole? See decode_actor.h. */
+#include "actors/context.h"
+#include "actors/decode_actor.h"
+#include "actors/host/outlet.h"
+
+/* What has ended or is to go back stays only for the step that reads it. */
+static bool is_whole(const struct rn_decode *decode, const struct rn_request *request)
+{
+    const struct rn_credit *credit = &decode->credits[request->slot];
+    const struct rn_outlet *outlet = &decode->context->outlets[request->slot];
+    uint64_t places = (uint64_t)request->n_blocks * decode->context->limits->block_tokens;
+
+    if ((request->outcome != RN_OUTCOME_NONE || request->preempted) && !request->in_step)
+        return false;
+    if (credit->generation != request->generation || credit->back || credit->away || credit->n < 0 ||
+        (uint32_t)credit->n > outlet->window)
+        return false;
+    return request->n_tokens <= request->n_limit && request->n_limit <= request->capacity &&
+           request->n_gone <= request->n_blocks && request->n_done <= request->n_tokens && request->n_done <= places &&
+           rn_outlet_is(outlet, request->generation);
+}
+
+static bool running_are_whole(const struct rn_decode *decode, uint32_t *n_in_step)
+{
+    if (decode->n_running > decode->context->max_streams || decode->cursor > decode->n_running)
+        return false;
+    for (uint32_t i = 0; i < decode->n_running; i++) {
+        const struct rn_request *request = decode->running[i];
+
+        if (request->lane != RN_LANE_NONE || request->last_chunk || request->n_done < request->n_fill ||
+            !is_whole(decode, request))
+            return false;
+        *n_in_step += request->in_step;
+    }
+    return true;
+}
+
+static bool prompts_are_whole(const struct rn_decode *decode, uint32_t *n_in_step)
+{
+    const struct rn_request *last = NULL;
+    uint32_t n = 0, n_short = 0;
+
+    for (const struct rn_request *r = decode->prompts.first; r != NULL; last = r, r = r->next) {
+        if (++n > decode->prompts.n || r->lane == RN_LANE_NONE || r->n_done > r->n_fill || !is_whole(decode, r) ||
+            (r->last_chunk && !r->in_step))
+            return false;
+        n_short += r->lane == RN_LANE_SHORT;
+        *n_in_step += r->in_step;
+    }
+    return n == decode->prompts.n && last == decode->prompts.last && n_short <= RN_PREFILL_SHORTS &&
+           n - n_short <= RN_PREFILL_LANES;
+}
+
+/* Each part of the step in flight is of one request that knows it, and has rows of its own. */
+static bool batch_is_whole(const struct rn_decode *decode, uint32_t n_in_step)
+{
+    const struct rn_batch *batch = decode->batch;
+    uint32_t n_rows = 0, n_outs = 0;
+
+    if (!decode->in_flight)
+        return n_in_step == 0 && batch->list == NULL && batch->computed == NULL;
+    for (uint32_t i = 0; i < batch->n_parts; i++) {
+        if (!batch->parts[i].request->in_step || batch->parts[i].n_rows == 0)
+            return false;
+        n_rows += batch->parts[i].n_rows;
+        n_outs += batch->parts[i].n_outs;
+    }
+    return n_in_step == batch->n_parts && n_rows == batch->step.n_rows && n_outs == batch->step.n_outs &&
+           batch->list != NULL && batch->computed != NULL;
+}
+
+static bool lists_are_whole(const struct rn_decode *decode)
+{
+    uint32_t n = decode->in_flight, n_computed = decode->in_flight;
+
+    for (const struct rn_token_list *l = decode->free_lists; l != NULL && n <= RN_TOKEN_LISTS; l = l->next)
+        n++;
+    for (const struct rn_computed_list *l = decode->free_computed; l != NULL && n_computed <= RN_COMPUTED_LISTS;
+         l = l->next)
+        n_computed++;
+    return n <= RN_TOKEN_LISTS && n_computed <= RN_COMPUTED_LISTS;
+}
+
+bool rn_decode_check(const struct rn_decode *decode)
+{
+    const struct rn_batch *other = &decode->batches[decode->batch == &decode->batches[0]];
+    uint32_t n_in_step = 0;
+
+    if (!running_are_whole(decode, &n_in_step) || !prompts_are_whole(decode, &n_in_step) ||
+        !batch_is_whole(decode, n_in_step) || !lists_are_whole(decode))
+        return false;
+    if (decode->holds && decode->in_flight)
+        return false;
+    return other->list == NULL && other->computed == NULL;
+}
