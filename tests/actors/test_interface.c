@@ -268,16 +268,16 @@ static void null_files(void **state)
 #define EVERY_SIZE(type, init)                                                                         \
     do {                                                                                               \
         runnel_##type whole;                                                                           \
-        unsigned char *bytes = malloc(2 * sizeof whole);                                               \
+        unsigned char *bytes = malloc(sizeof whole + 128);                                             \
         init(&whole, sizeof whole);                                                                    \
         for (size_t size = 0; size <= sizeof whole + 64; size++) {                                     \
             size_t first = sizeof(size_t), shared = size < sizeof whole ? size : sizeof whole, n;      \
-            memset(bytes, CANARY, 2 * sizeof whole);                                                   \
+            memset(bytes, CANARY, sizeof whole + 128);                                                 \
             init((runnel_##type *)(void *)bytes, size);                                                \
             n = size < first ? 0 : size;                                                               \
             assert_true(n == 0 || memcmp(bytes, &size, first) == 0);                                   \
             assert_true(n == 0 || memcmp(bytes + first, (char *)&whole + first, shared - first) == 0); \
-            for (size_t i = n; i < 2 * sizeof whole; i++)                                              \
+            for (size_t i = n; i < sizeof whole + 128; i++)                                            \
                 assert_int_equal(bytes[i], CANARY);                                                    \
             for (size_t i = shared; i < n; i++)                                                        \
                 assert_int_equal(bytes[i], 0);                                                         \
