@@ -1,5 +1,5 @@
-/* A step of the model and all that goes with it: composed by decode, computed by the backend, drawn from by the sampler,
- * verified if streams draft in it, and back at decode. One actor at a time has it. */
+/* A step of the model and all that goes with it: composed by decode, computed by the backend, drawn from by the
+ * sampler, verified if streams draft in it, and back at decode. One actor at a time has it. */
 #ifndef RN_ACTORS_BATCH_H
 #define RN_ACTORS_BATCH_H
 
@@ -32,10 +32,10 @@ struct rn_batch_out {
     bool follows;       /* the row's token is a draft: it counts if its parent has drawn `draft` ... */
     uint32_t behind;    /* ... which is the row so many outs before ... */
     int32_t draft;
-    bool refuted;            /* ... and has not */
-    bool accepted;           /* of a step that was verified: its draw is of the sequence */
-    struct rn_second second; /* of a draft of the chain: its runner-up, row or not; token -1: none is known */
-    uint32_t strayed;        /* of a leaf: the position at whose place it stores; 0: at its own */
+    bool refuted;               /* ... and has not */
+    bool accepted;              /* of a step that was verified: its draw is of the sequence */
+    struct rn_runner_up second; /* of a draft of the chain: its runner-up, row or not; token -1: none is known */
+    uint32_t leaf_offset;       /* of a leaf: the position at whose place it stores; 0: at its own */
     runnel_status status;
     bool drawn;                     /* the request has taken its token ... */
     bool tells_token, tells_logits; /* ... and its reader is told of it, or of the logits */
@@ -55,8 +55,8 @@ struct rn_batch_part {
     uint32_t n_done;               /* the request's, with this step */
     bool tells_progress, tells_computed, tells_embedding;
     uint32_t n_drafts, n_branches, n_accepted; /* of the chain, runners-up; of all, those that were right */
-    bool strayed;                              /* the last true row is a leaf */
-    bool moves;                                /* what strayed in the step before is moved */
+    bool leaf_offset;                          /* the last true row is a leaf */
+    bool moves;                                /* what leaf offset in the step before is moved */
     bool by_model;                             /* the drafts are the drafter's, not the proposer's */
 };
 
@@ -101,7 +101,7 @@ static inline uint32_t rn_batch_share(uint32_t n_prompts, uint32_t most)
 static inline void rn_batch_note_cost(const struct rn_batch *batch)
 {
     if (batch->n_answer_rows == batch->step.n_rows && batch->step.status == RUNNEL_OK && !batch->waited)
-        rn_step_cost_note(batch->cost, batch->step.n_rows, (batch->end_ns - batch->begin_ns) / 1000);
+        rn_step_cost_record(batch->cost, batch->step.n_rows, (batch->end_ns - batch->begin_ns) / 1000);
 }
 
 #endif

@@ -25,7 +25,7 @@ struct rn_host;
 struct rn_outlet;
 struct rn_pool;
 struct rn_session;
-struct rn_session_prints;
+struct rn_session_fingerprints;
 struct rn_step_cost;
 struct rn_step_times;
 struct rn_worker;
@@ -61,9 +61,9 @@ struct rn_context {
     uint32_t n_features;             /* of a row, to make embeddings of: the last ones of ... */
     uint32_t row_features;           /* ... what a step writes for a row; a drafter's are the first ones */
     const struct rn_step_cost *cost; /* of the model's steps, as far as the load has measured them */
-    struct rn_step_times *times;     /* see note.h */
+    struct rn_step_times *times;     /* see telemetry.h */
     struct rn_drafter *drafter;      /* of kind NONE: there is none */
-    struct rn_session_prints *prints;
+    struct rn_session_fingerprints *prints;
     const struct rn_cold_io *cold_io; /* the cold tier's disk; NULL: the machine's */
     uint32_t cache_places;            /* blocks that a lower tier can have, at most; 0: by its size */
     uint64_t news_us;                 /* between two looks for what others put into lower tiers */

@@ -8,7 +8,7 @@
 #include "actors/decode_batch.h"
 #include "actors/draw_rows.h"
 #include "actors/host/outlet.h"
-#include "actors/note.h"
+#include "actors/telemetry.h"
 #include "base/check.h"
 
 static struct rn_decode *decode_of(struct rn_actor *actor)
@@ -34,10 +34,10 @@ static void free_lane(struct rn_decode *decode, struct rn_request *request)
 }
 
 /* No step will move it to its position any more. */
-static void forget_strayed(struct rn_request *request)
+static void forget_leaf(struct rn_request *request)
 {
-    request->n_done -= request->strayed > 0;
-    request->strayed = 0;
+    request->n_done -= request->leaf_offset > 0;
+    request->leaf_offset = 0;
 }
 
 /* The verifier keeps what it knows of it. */
@@ -59,7 +59,7 @@ static void give_back(struct rn_decode *decode, struct rn_request *request)
     decode->credits[request->slot].back = true;
     decode->credits[request->slot].away = request->stalled;
     request->preempted = request->growing = false;
-    forget_strayed(request);
+    forget_leaf(request);
     free_lane(decode, request);
     halt(decode, request); /* before it can come again */
     rn_request_send(request, decode->context->tier, RN_MSG_PREEMPTED);
@@ -69,7 +69,7 @@ static void give_back(struct rn_decode *decode, struct rn_request *request)
 static void let_go(struct rn_decode *decode, struct rn_request *request)
 {
     RN_CHECK(request->outcome != RN_OUTCOME_NONE && !request->in_step);
-    forget_strayed(request);
+    forget_leaf(request);
     free_lane(decode, request);
     rn_request_send(request, request->verified ? decode->context->verifier : decode->context->detokenizer, RN_MSG_END);
 }
@@ -141,7 +141,7 @@ static void on_offer(struct rn_actor *self, struct rn_msg *msg)
 }
 
 /* CANCEL, EXPIRE, PREEMPT: of a request that is no longer here. The tier remembers what else it has to know. */
-static void on_wish(struct rn_actor *self, struct rn_msg *msg)
+static void on_end_request(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_decode *decode = decode_of(self);
     struct rn_request *request = find(decode, msg->stream.slot, msg->stream.generation);
@@ -295,8 +295,8 @@ static void settle_out(struct rn_decode *decode, struct rn_batch_out *out)
     if (request->outcome != RN_OUTCOME_NONE)
         return;
     request->n_done += out->follows;
-    if (out->strayed > 0)
-        request->strayed = out->strayed;
+    if (out->leaf_offset > 0)
+        request->leaf_offset = out->leaf_offset;
     if (out->status != RUNNEL_OK) {
         rn_request_fail(request, out->status, "%s, at position %u", runnel_status_text(out->status), out->position);
         return;
@@ -360,7 +360,7 @@ static void settle_drafts(struct rn_batch_part *part, const struct rn_batch_out 
         return;
     for (uint32_t i = 1; i < part->n_outs; i++) {
         part->n_accepted += outs[i].drawn;
-        part->strayed |= outs[i].drawn && outs[i].strayed > 0;
+        part->leaf_offset |= outs[i].drawn && outs[i].leaf_offset > 0;
     }
     request->n_drafted += part->n_drafts + part->n_branches;
     request->n_accepted += part->n_accepted;
@@ -424,7 +424,7 @@ static void tell_out(struct rn_decode *decode, struct rn_batch *batch, const str
         item->logits = out->keep_logits;
     }
     if (out->drawn)
-        rn_note_token(&decode->actor, out->request, decode->now_us);
+        rn_telemetry_token(&decode->actor, out->request, decode->now_us);
     if (out->tells_token) {
         item = add_item(batch, out->request, RUNNEL_EVENT_TOKEN);
         item->token = out->pick.token;
@@ -490,7 +490,7 @@ static void on_step_done(struct rn_step *step)
     struct rn_batch *batch = (struct rn_batch *)step;
     struct rn_msg *msg = batch->msg;
 
-    rn_note_step_done(batch, context);
+    rn_telemetry_step_done(batch, context);
     msg->head.kind = RN_MSG_STEP_DONE;
     msg->batch.batch = batch;
     rn_actor_send(context->sampler, msg);
@@ -524,7 +524,7 @@ static void begin_step(struct rn_decode *decode)
     rn_draws_ask(batch);
     RN_ASSERT(decode->context->plan == NULL ||
               rn_step_check(&batch->step, decode->context->plan, decode->context->limits));
-    rn_note_step_begun(decode->context, batch);
+    rn_telemetry_step_begun(decode->context, batch);
     backend->ops->submit_async(backend, &batch->step);
 }
 
@@ -565,8 +565,8 @@ static void settle(struct rn_decode *decode, struct rn_batch *batch)
     else
         rn_batch_note_cost(batch);
     if (!batch->waited)
-        rn_pace_note(&decode->pace, batch->n_answer_rows, batch->step.n_rows - batch->n_answer_rows,
-                     (batch->end_ns - batch->begin_ns) / 1000);
+        rn_prompt_budget_note(&decode->pace, batch->n_answer_rows, batch->step.n_rows - batch->n_answer_rows,
+                              (batch->end_ns - batch->begin_ns) / 1000);
     for (uint32_t i = 0; i < batch->n_parts; i++) {
         settle_part(decode, batch, &batch->parts[i], outs);
         outs += batch->parts[i].n_outs;
@@ -578,7 +578,7 @@ static void tell(struct rn_decode *decode, struct rn_batch *batch)
 {
     const struct rn_batch_out *outs = batch->outs;
 
-    decode->now_us = rn_note_step(&decode->actor, decode->context, batch);
+    decode->now_us = rn_telemetry_step(&decode->actor, decode->context, batch);
     for (uint32_t i = 0; i < batch->n_parts; i++) {
         tell_part(decode, batch, &batch->parts[i], outs);
         outs += batch->parts[i].n_outs;
@@ -623,9 +623,9 @@ static const struct rn_actor_class decode_class = {
     .handlers =
         {
             [RN_MSG_OFFER] = on_offer,
-            [RN_MSG_CANCEL] = on_wish,
-            [RN_MSG_EXPIRE] = on_wish,
-            [RN_MSG_PREEMPT] = on_wish,
+            [RN_MSG_CANCEL] = on_end_request,
+            [RN_MSG_EXPIRE] = on_end_request,
+            [RN_MSG_PREEMPT] = on_end_request,
             [RN_MSG_CREDIT] = on_credit,
             [RN_MSG_STOPPED] = on_stopped,
             [RN_MSG_GRANT] = on_grant,
@@ -697,7 +697,8 @@ runnel_status rn_decode_init(struct rn_decode *decode, const struct rn_context *
     struct rn_heap *heap = context->heap;
 
     *decode = (struct rn_decode){.context = context, .cost = *context->cost};
-    rn_pace_init(&decode->pace, context->options->max_slowdown > 0 ? context->options->max_slowdown : RN_PACE_SLOWDOWN);
+    rn_prompt_budget_init(&decode->pace, context->options->max_slowdown > 0 ? context->options->max_slowdown
+                                                                            : RN_PROMPT_BUDGET_SLOWDOWN);
     for (uint32_t i = 0; i < RN_COMPUTED_LISTS; i++) {
         decode->computed_lists[i].next = decode->free_computed;
         decode->free_computed = &decode->computed_lists[i];

@@ -25,7 +25,7 @@
  *     place        p  p+1  p+2  p+3  p+4  p+5
  *
  * What a leaf that was right has stored lies at its place. The next step of the sequence moves it to its position
- * (rn_step.moves); until then `strayed` says where it is, and if there is no next step the position counts as not
+ * (rn_step.moves); until then `leaf offset` says where it is, and if there is no next step the position counts as not
  * computed.
  *
  * A request whose rows are in the step in flight is not let go before the batch is back: the step
@@ -39,7 +39,7 @@
 
 #include "actors/batch.h"
 #include "actors/lists.h"
-#include "actors/pace.h"
+#include "actors/prompt_budget.h"
 #include "actors/request.h"
 #include "actors/runtime/runtime.h"
 #include "sampling/step_cost.h"
@@ -65,7 +65,7 @@ struct rn_decode {
     uint32_t *feature_rows;     /* [max_rows]: of the step that is composed, or in flight */
     int32_t *parents;           /* [max_rows]: likewise */
     float *features;            /* [max_rows, row_features]: likewise, but where a drafter reads them */
-    struct rn_pace pace;
+    struct rn_prompt_budget pace;
     struct rn_step_cost cost;
     struct rn_proposal *proposals; /* [max_streams], by slot */
     struct rn_news_list *news; /* for the features of the next step; NULL: that in flight has it, or none is needed */

@@ -3,7 +3,7 @@
  *   rows:  | r3 | r4 | r0 | r1 | prompt A, chunk of 120 ............ | prompt B, 8 |
  *            └ running, from the cursor on ┘  └ what is left of max_rows ┘
  *
- * How much of the rows prompts may take while answers are read along is the pace's (pace.h). Each part goes by
+ * How much of the rows prompts may take while answers are read along is the pace's (prompt_budget.h). Each part goes by
  * priority, and in turn among equals. While prompts wait, running sequences take at most three quarters of the rows
  * and of the wanted rows, so that a prompt always advances. A sequence without credit (its reader is behind) or
  * without a block for its next position is left out. Nothing here changes what a row computes (law 5), only when. */
@@ -13,7 +13,7 @@
 #include "actors/drafter.h"
 #include "actors/embed.h"
 #include "base/check.h"
-#include "model/room.h"
+#include "model/kv_size.h"
 
 #define PROMPT_FEATURES 512u /* of so many positions at its end a drafter reads them */
 
@@ -33,11 +33,11 @@ static struct rn_batch_part *add_part(struct rn_batch *batch, struct rn_request 
     if (request->copy == RN_COPY_WANTED)
         batch->step.copies[batch->step.n_copies++] =
             (struct rn_step_copy){request->copy_from, request->blocks[request->copy_at]};
-    if (request->strayed > 0) {
+    if (request->leaf_offset > 0) {
         part->moves = true;
         batch->step.moves[batch->step.n_moves++] =
-            (struct rn_step_move){batch->n_parts, request->strayed, request->n_done - 1};
-        request->strayed = 0;
+            (struct rn_step_move){batch->n_parts, request->leaf_offset, request->n_done - 1};
+        request->leaf_offset = 0;
     }
     batch->n_parts++;
     batch->verifies |= request->verified;
@@ -56,8 +56,8 @@ static void add_out(struct rn_batch_out *out, struct rn_request *request, bool s
     out->n_top = request->n_top;
     out->keep_logits = keep_logits;
     out->follows = false;
-    out->strayed = 0;
-    out->second = (struct rn_second){.token = -1};
+    out->leaf_offset = 0;
+    out->second = (struct rn_runner_up){.token = -1};
     out->drawn = out->tells_token = out->tells_logits = false;
 }
 
@@ -184,7 +184,7 @@ static void add_drafts(struct rn_decode *decode, struct rn_batch_part *part)
     for (uint32_t i = 0; i < part->n_drafts && part->n_drafts + part->n_branches < room; i++) {
         if ((branches >> i & 1) == 0)
             continue;
-        add_candidate(decode, part, proposal->seconds[i].token, i)->strayed = ++place;
+        add_candidate(decode, part, proposal->seconds[i].token, i)->leaf_offset = ++place;
         part->n_branches++;
         batch->n_branches++;
     }
@@ -220,8 +220,8 @@ static int64_t next_level(const struct rn_decode *decode, bool prompts, int64_t 
 static void go_on(const struct rn_decode *decode, struct rn_request *request)
 {
     const struct rn_backend_limits *limits = decode->context->limits;
-    uint32_t sinks = rn_room_sinks(limits), first = rn_room_first(limits, request->n_done);
-    uint32_t all = rn_room_round(request->n_limit, limits->block_tokens);
+    uint32_t sinks = rn_kv_size_sinks(limits), first = rn_kv_size_first(limits, request->n_done);
+    uint32_t all = rn_kv_size_round(request->n_limit, limits->block_tokens);
 
     while (sinks + request->n_gone < first && request->n_blocks < all) {
         uint32_t *gone = &request->blocks[sinks + request->n_gone++];
@@ -236,14 +236,15 @@ static bool is_short_of_means(const struct rn_backend_limits *limits, const stru
 {
     uint64_t room = (uint64_t)request->n_means * limits->block_tokens * RN_CHUNK;
 
-    return request->n_means < rn_room_means(limits, request->n_limit) && room < request->n_done + limits->block_tokens;
+    return request->n_means < rn_kv_size_means(limits, request->n_limit) &&
+           room < request->n_done + limits->block_tokens;
 }
 
 /* How many blocks it may get still. */
 static uint32_t blocks_left(const struct rn_backend_limits *limits, const struct rn_request *request)
 {
-    uint32_t all = rn_room_round(request->n_limit, limits->block_tokens);
-    uint32_t most = rn_room_blocks(limits, request->n_limit), held = request->n_blocks - request->n_gone;
+    uint32_t all = rn_kv_size_round(request->n_limit, limits->block_tokens);
+    uint32_t most = rn_kv_size_blocks(limits, request->n_limit), held = request->n_blocks - request->n_gone;
 
     if (request->n_blocks >= all || held >= most)
         return 0;
@@ -425,7 +426,7 @@ static void add_prompts(struct rn_decode *decode)
 {
     const struct rn_batch *batch = decode->batch;
     uint32_t left = decode->context->limits->max_rows - batch->n_answer_rows;
-    uint32_t max_rows = batch->n_answer_rows + rn_pace_rows(&decode->pace, batch->read_along, left);
+    uint32_t max_rows = batch->n_answer_rows + rn_prompt_budget_rows(&decode->pace, batch->read_along, left);
 
     for (int64_t level = next_level(decode, true, INT64_MAX); level > INT64_MIN;
          level = next_level(decode, true, level))

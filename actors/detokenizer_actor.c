@@ -6,7 +6,7 @@
 #include "actors/context.h"
 #include "actors/host/bridge.h"
 #include "actors/lists.h"
-#include "actors/note.h"
+#include "actors/telemetry.h"
 #include "actors/request.h"
 #include "actors/session_slot.h"
 #include "base/check.h"
@@ -92,8 +92,8 @@ static void on_tokens(struct rn_actor *self, struct rn_msg *msg)
     rn_actor_send(detokenizer->context->decode, msg);
 }
 
-/* The answer has ended by itself: what was held back is certain now. Of one that was cut off it is not: more tokens might
- * have made a stop string of it, or another character, so it is not told. */
+/* The answer has ended by itself: what was held back is certain now. Of one that was cut off it is not: more tokens
+ * might have made a stop string of it, or another character, so it is not told. */
 static void put_tail(const struct rn_context *context, struct rn_outlet *outlet, bool finished)
 {
     struct rn_cell *cell = rn_outlet_reserve(outlet);
@@ -172,7 +172,7 @@ static void on_end(struct rn_actor *self, struct rn_msg *msg)
     if (outlet->pieces.stopped && request->outcome == RN_OUTCOME_DONE)
         request->finish = RUNNEL_FINISH_STOP; /* also one that stood in what was held back for a longer one */
     if (request->job == NULL)
-        rn_note_ended(self, request);
+        rn_telemetry_ended(self, request);
     fill_terminal(&outlet->end, outlet, request);
     publish_session(context, request);
     /* The blocks are on their way back before the host can know that the stream has ended: a next turn

@@ -15,8 +15,8 @@ struct rn_detokenizer {
 
 void rn_detokenizer_init(struct rn_detokenizer *detokenizer, const struct rn_context *context);
 
-/* It owns nothing between two messages but the producer's side of the outlets: none holds more than its stream's credits
- * allow, and a text is stopped at a token that it had. Where nobody consumes meanwhile. */
+/* It owns nothing between two messages but the producer's side of the outlets: none holds more than its stream's
+ * credits allow, and a text is stopped at a token that it had. Where nobody consumes meanwhile. */
 bool rn_detokenizer_check(const struct rn_detokenizer *detokenizer);
 
 #endif

@@ -1,4 +1,5 @@
-/* The draft actor: seats, news and what the verifier is told. How a pass is made is in draft_pass.c. See draft_actor.h. */
+/* The draft actor: draft streams, news and what the verifier is told. How a pass is made is in draft_pass.c. See
+ * draft_actor.h. */
 #include "actors/draft_actor.h"
 
 #include <string.h>
@@ -18,138 +19,141 @@ static bool has_waits(const struct rn_draft_actor *draft)
 
 /* ---- News ---- */
 
-/* The seat of a stream; NULL: it has none. */
-static struct rn_seat *find(struct rn_draft_actor *draft, const struct rn_news *news)
+/* The draft stream of a stream; NULL: it has none. */
+static struct rn_draft_stream *find(struct rn_draft_actor *draft, const struct rn_news *news)
 {
-    for (uint32_t i = 0; i < draft->n_seats; i++)
-        if (draft->seats[i].generation == news->generation && draft->seats[i].slot == news->slot &&
-            !draft->seats[i].ended)
-            return &draft->seats[i];
+    for (uint32_t i = 0; i < draft->n_draft_streams; i++)
+        if (draft->draft_streams[i].generation == news->generation && draft->draft_streams[i].slot == news->slot &&
+            !draft->draft_streams[i].ended)
+            return &draft->draft_streams[i];
     return NULL;
 }
 
 /* Nothing that is in a pass can be freed before it is back. */
-static void end_seat(struct rn_draft_actor *draft, struct rn_seat *seat)
+static void end_draft_stream(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream)
 {
-    if (rn_draft_in_pass(seat)) {
-        seat->ended = true;
+    if (rn_draft_in_pass(draft_stream)) {
+        draft_stream->ended = true;
         return;
     }
-    rn_past_keep(draft, seat);
-    rn_draft_free_seat(draft, seat);
+    rn_draft_cache_keep(draft, draft_stream);
+    rn_draft_free_stream(draft, draft_stream);
 }
 
-/* Without memory the stream has a seat that is off; without a seat, none: then nothing is told, and none waits. */
-static struct rn_seat *begin_seat(struct rn_draft_actor *draft, const struct rn_news *news)
+/* Without memory the stream has a draft stream that is off; without a draft stream, none: then nothing is told, and
+ * none waits. */
+static struct rn_draft_stream *begin_draft_stream(struct rn_draft_actor *draft, const struct rn_news *news)
 {
     const struct rn_backend_limits *limits = &draft->drafter->limits;
     struct rn_heap *heap = draft->context->heap;
     uint32_t most = news->n_limit > news->first ? news->n_limit - news->first : 1;
     uint32_t capacity = most < limits->context_tokens ? most : limits->context_tokens;
-    struct rn_seat *seat = draft->seats;
+    struct rn_draft_stream *draft_stream = draft->draft_streams;
 
-    while (seat < draft->seats + draft->n_seats && seat->generation != 0)
-        seat++;
-    if (seat == draft->seats + draft->n_seats)
+    while (draft_stream < draft->draft_streams + draft->n_draft_streams && draft_stream->generation != 0)
+        draft_stream++;
+    if (draft_stream == draft->draft_streams + draft->n_draft_streams)
         return NULL;
-    *seat = (struct rn_seat){.slot = news->slot,
-                             .generation = news->generation,
-                             .base = news->first,
-                             .capacity = capacity,
-                             .max_blocks = (capacity + limits->block_tokens - 1) / limits->block_tokens,
-                             .sampling = news->sampling,
-                             .salt = news->salt,
-                             .n_valid = UINT32_MAX};
-    seat->tokens = rn_alloc(heap, capacity, sizeof seat->tokens[0]);
-    seat->blocks = rn_alloc(heap, seat->max_blocks, sizeof seat->blocks[0]);
-    if (!rn_seat_features_new(draft, seat) || !rn_branch_new(draft, seat) || seat->tokens == NULL ||
-        seat->blocks == NULL) {
-        rn_seat_features_free(draft, seat);
-        rn_branch_free(draft, seat);
-        rn_free(heap, seat->tokens);
-        rn_free(heap, seat->blocks);
-        seat->tokens = NULL;
-        seat->blocks = NULL;
-        seat->capacity = 0;
-        rn_draft_switch_off(draft, seat);
+    *draft_stream = (struct rn_draft_stream){.slot = news->slot,
+                                             .generation = news->generation,
+                                             .base = news->first,
+                                             .capacity = capacity,
+                                             .max_blocks = (capacity + limits->block_tokens - 1) / limits->block_tokens,
+                                             .sampling = news->sampling,
+                                             .salt = news->salt,
+                                             .n_valid = UINT32_MAX};
+    draft_stream->tokens = rn_alloc(heap, capacity, sizeof draft_stream->tokens[0]);
+    draft_stream->blocks = rn_alloc(heap, draft_stream->max_blocks, sizeof draft_stream->blocks[0]);
+    if (!rn_draft_stream_features_new(draft, draft_stream) || !rn_branch_new(draft, draft_stream) ||
+        draft_stream->tokens == NULL || draft_stream->blocks == NULL) {
+        rn_draft_stream_features_free(draft, draft_stream);
+        rn_branch_free(draft, draft_stream);
+        rn_free(heap, draft_stream->tokens);
+        rn_free(heap, draft_stream->blocks);
+        draft_stream->tokens = NULL;
+        draft_stream->blocks = NULL;
+        draft_stream->capacity = 0;
+        rn_draft_switch_off(draft, draft_stream);
     }
     if (draft->failed)
-        rn_draft_switch_off(draft, seat);
-    seat->changed = true;
-    return seat;
+        rn_draft_switch_off(draft, draft_stream);
+    draft_stream->changed = true;
+    return draft_stream;
 }
 
 /* Where something else was guessed, all behind it was in vain, but for a branch that says so. */
-static void turn(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t x, int32_t token)
+static void turn(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream, uint32_t x, int32_t token)
 {
-    if (rn_branch_is(seat, x, token)) {
-        rn_branch_adopt(draft, seat);
+    if (rn_branch_is(draft_stream, x, token)) {
+        rn_branch_adopt(draft, draft_stream);
         return;
     }
-    rn_branch_drop(draft, seat);
-    seat->n_tokens = x;
-    rn_seat_forget(seat, x);
+    rn_branch_drop(draft, draft_stream);
+    draft_stream->n_tokens = x;
+    rn_draft_stream_forget(draft_stream, x);
 }
 
 /* A token that is known now at index x. */
-static void learn(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t x, int32_t token)
+static void learn(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream, uint32_t x, int32_t token)
 {
-    if (x < seat->n_tokens && seat->tokens[x] != token)
-        turn(draft, seat, x, token);
-    seat->tokens[x] = token;
-    seat->n_known = x + 1;
-    if (seat->n_tokens < seat->n_known)
-        seat->n_tokens = seat->n_known;
-    if (seat->branch.at <= x)
-        rn_branch_drop(draft, seat);
+    if (x < draft_stream->n_tokens && draft_stream->tokens[x] != token)
+        turn(draft, draft_stream, x, token);
+    draft_stream->tokens[x] = token;
+    draft_stream->n_known = x + 1;
+    if (draft_stream->n_tokens < draft_stream->n_known)
+        draft_stream->n_tokens = draft_stream->n_known;
+    if (draft_stream->branch.at <= x)
+        rn_branch_drop(draft, draft_stream);
 }
 
 /* The target's features of the text's rows; where its last one was a leaf, that stands behind the chain. */
-static void learn_features(const struct rn_draft_actor *draft, struct rn_seat *seat, const struct rn_news *news)
+static void learn_features(const struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream,
+                           const struct rn_news *news)
 {
-    uint32_t at = news->features_at - seat->base, n = news->n_positions - (news->strayed > 0);
+    uint32_t at = news->features_at - draft_stream->base, n = news->n_positions - (news->leaf_offset > 0);
     size_t stride = draft->context->row_features;
 
-    rn_seat_learn_features(draft, seat, at, n, news->features);
-    if (news->strayed > 0)
-        rn_seat_learn_features(draft, seat, at + n, 1, news->features + news->strayed * stride);
+    rn_draft_stream_learn_features(draft, draft_stream, at, n, news->features);
+    if (news->leaf_offset > 0)
+        rn_draft_stream_learn_features(draft, draft_stream, at + n, 1, news->features + news->leaf_offset * stride);
 }
 
 static void take_news(struct rn_draft_actor *draft, const struct rn_news *news)
 {
-    struct rn_seat *seat = find(draft, news);
+    struct rn_draft_stream *draft_stream = find(draft, news);
     uint32_t first;
 
-    if (seat != NULL && (news->ended || news->begins)) {
-        end_seat(draft, seat);
-        seat = NULL;
+    if (draft_stream != NULL && (news->ended || news->begins)) {
+        end_draft_stream(draft, draft_stream);
+        draft_stream = NULL;
     }
     if (news->ended)
         return;
-    if (seat == NULL && news->begins)
-        seat = begin_seat(draft, news);
-    if (seat == NULL || seat->state == RN_DRAFTS_OFF)
+    if (draft_stream == NULL && news->begins)
+        draft_stream = begin_draft_stream(draft, news);
+    if (draft_stream == NULL || draft_stream->state == RN_DRAFTS_OFF)
         return;
-    first = news->first - seat->base;
-    if (news->first < seat->base || first + news->n_tokens > seat->capacity || first > seat->n_known) {
-        rn_draft_switch_off(draft, seat);
+    first = news->first - draft_stream->base;
+    if (news->first < draft_stream->base || first + news->n_tokens > draft_stream->capacity ||
+        first > draft_stream->n_known) {
+        rn_draft_switch_off(draft, draft_stream);
         return;
     }
     for (uint32_t i = 0; i < news->n_tokens; i++)
-        if (first + i >= seat->n_known)
-            learn(draft, seat, first + i, news->tokens[i]);
-    if (news->n_positions > 0 && news->features_at >= seat->base)
-        learn_features(draft, seat, news);
-    seat->flying = news->flying;
-    seat->n_flying = news->n_flying;
-    seat->leaves = news->leaves;
-    seat->odds = news->odds;
-    seat->want = news->want;
-    seat->more = news->more;
-    seat->may_read_us = news->read_us;
-    seat->waits = news->waits;
-    seat->changed |= news->waits;
-    rn_draft_look_at(seat);
+        if (first + i >= draft_stream->n_known)
+            learn(draft, draft_stream, first + i, news->tokens[i]);
+    if (news->n_positions > 0 && news->features_at >= draft_stream->base)
+        learn_features(draft, draft_stream, news);
+    draft_stream->flying = news->flying;
+    draft_stream->n_flying = news->n_flying;
+    draft_stream->leaves = news->leaves;
+    draft_stream->odds = news->odds;
+    draft_stream->want = news->want;
+    draft_stream->more = news->more;
+    draft_stream->may_read_us = news->read_us;
+    draft_stream->waits = news->waits;
+    draft_stream->changed |= news->waits;
+    rn_draft_look_at(draft_stream);
 }
 
 static void on_news(struct rn_actor *self, struct rn_msg *msg)
@@ -169,7 +173,7 @@ static void on_news(struct rn_actor *self, struct rn_msg *msg)
         take_news(draft, &list->items[i]);
     if (list->serial != 0) {
         draft->serial = list->serial;
-        draft->patience_until_us = rn_now_us(draft->context->clock) + list->patience_us;
+        draft->wait_until_us = rn_now_us(draft->context->clock) + list->max_wait_us;
     }
     msg->head.kind = RN_MSG_NEWS_BACK;
     rn_actor_send(draft->context->verifier, msg);
@@ -180,34 +184,34 @@ static void on_news(struct rn_actor *self, struct rn_msg *msg)
 /* Has each of those that wait what it waits for, or has that taken too long? */
 static bool can_answer(const struct rn_draft_actor *draft)
 {
-    if (draft->failed || rn_now_us(draft->context->clock) > draft->patience_until_us)
+    if (draft->failed || rn_now_us(draft->context->clock) > draft->wait_until_us)
         return true;
-    for (uint32_t i = 0; i < draft->n_seats; i++)
-        if (draft->seats[i].waits && !rn_draft_is_sated(draft, &draft->seats[i]))
+    for (uint32_t i = 0; i < draft->n_draft_streams; i++)
+        if (draft->draft_streams[i].waits && !rn_draft_has_enough(draft, &draft->draft_streams[i]))
             return false;
     return true;
 }
 
-static void add_item(struct rn_drafts_list *list, struct rn_seat *seat)
+static void add_item(struct rn_drafts_list *list, struct rn_draft_stream *draft_stream)
 {
     struct rn_drafts *item = &list->items[list->n++];
     struct rn_guess_line *line = &item->lines[0];
-    uint32_t n = seat->n_tokens - seat->n_known;
+    uint32_t n = draft_stream->n_tokens - draft_stream->n_known;
 
-    item->slot = seat->slot;
-    item->generation = seat->generation;
-    item->state = seat->state;
-    item->read_us = seat->read_us;
-    seat->read_us = 0;
+    item->slot = draft_stream->slot;
+    item->generation = draft_stream->generation;
+    item->state = draft_stream->state;
+    item->read_us = draft_stream->read_us;
+    draft_stream->read_us = 0;
     for (uint32_t l = 0; l < RN_GUESS_LINES; l++)
-        item->lines[l].first = seat->base + seat->n_known;
+        item->lines[l].first = draft_stream->base + draft_stream->n_known;
     line->n = n < RN_GUESS_MOST ? n : RN_GUESS_MOST;
     if (line->n > 0)
-        memcpy(line->guesses, seat->tokens + seat->n_known, line->n * sizeof line->guesses[0]);
+        memcpy(line->guesses, draft_stream->tokens + draft_stream->n_known, line->n * sizeof line->guesses[0]);
     for (uint32_t i = 0; i < line->n; i++)
-        line->seconds[i] = seat->seconds[(seat->n_known + i) % RN_GUESS_MOST];
-    rn_branch_tell(seat, &item->lines[1]);
-    seat->changed = false;
+        line->seconds[i] = draft_stream->seconds[(draft_stream->n_known + i) % RN_GUESS_MOST];
+    rn_branch_tell(draft_stream, &item->lines[1]);
+    draft_stream->changed = false;
 }
 
 /* Those that have changed; while decode waits, once it is all there. */
@@ -217,19 +221,19 @@ static void tell(struct rn_draft_actor *draft)
     struct rn_drafts_list *list = draft->free_lists;
     struct rn_msg *msg;
 
-    for (uint32_t i = 0; i < draft->n_seats && !any; i++)
-        any = draft->seats[i].changed && !draft->seats[i].ended;
+    for (uint32_t i = 0; i < draft->n_draft_streams && !any; i++)
+        any = draft->draft_streams[i].changed && !draft->draft_streams[i].ended;
     if (list == NULL || !any || (has_waits(draft) && !answers))
         return;
     draft->free_lists = list->next;
     list->n = 0;
-    for (uint32_t i = 0; i < draft->n_seats && list->n < draft->drafter->limits.max_seqs; i++)
-        if (draft->seats[i].changed && !draft->seats[i].ended)
-            add_item(list, &draft->seats[i]);
+    for (uint32_t i = 0; i < draft->n_draft_streams && list->n < draft->drafter->limits.max_seqs; i++)
+        if (draft->draft_streams[i].changed && !draft->draft_streams[i].ended)
+            add_item(list, &draft->draft_streams[i]);
     if (answers)
         draft->answered = draft->serial;
-    for (uint32_t i = 0; i < draft->n_seats && answers; i++)
-        draft->seats[i].waits = false;
+    for (uint32_t i = 0; i < draft->n_draft_streams && answers; i++)
+        draft->draft_streams[i].waits = false;
     list->answers = draft->answered;
     list->step_us = draft->guess_us;
     list->failed = draft->failed;
@@ -295,14 +299,14 @@ static runnel_status take_pass(struct rn_draft_actor *draft, struct rn_heap *hea
     pass->seqs = rn_alloc(heap, limits->max_seqs, sizeof pass->seqs[0]);
     pass->copies = rn_alloc(heap, limits->max_seqs, sizeof pass->copies[0]);
     pass->logits = rn_alloc(heap, (size_t)limits->max_outs * draft->context->n_vocab, sizeof(float));
-    draft->seat_of = rn_alloc(heap, limits->max_seqs, sizeof draft->seat_of[0]);
+    draft->draft_stream_of = rn_alloc(heap, limits->max_seqs, sizeof draft->draft_stream_of[0]);
     draft->feature_rows = rn_alloc(heap, limits->max_rows, sizeof draft->feature_rows[0]);
     pass->feature_rows = draft->feature_rows;
     pass->features = rn_alloc(heap, (size_t)limits->max_rows * draft->drafter->n_features + 1, sizeof(float));
     draft->inputs = rn_alloc(heap, (size_t)limits->max_rows * draft->drafter->n_features + 1, sizeof(float));
     pass->inputs = draft->inputs;
-    draft->n_seats = 2 * limits->max_seqs;
-    draft->seats = rn_calloc(heap, draft->n_seats, sizeof draft->seats[0]);
+    draft->n_draft_streams = 2 * limits->max_seqs;
+    draft->draft_streams = rn_calloc(heap, draft->n_draft_streams, sizeof draft->draft_streams[0]);
     draft->scratch = rn_sampler_scratch_new(heap, draft->context->n_vocab);
     for (uint32_t i = 0; i < RN_DRAFTS_LISTS; i++) {
         draft->lists[i].items = rn_alloc(heap, limits->max_seqs, sizeof draft->lists[i].items[0]);
@@ -312,8 +316,8 @@ static runnel_status take_pass(struct rn_draft_actor *draft, struct rn_heap *hea
         draft->free_lists = &draft->lists[i];
     }
     return draft->feature_rows != NULL && pass->features != NULL && draft->inputs != NULL && pass->rows != NULL &&
-                   pass->seqs != NULL && pass->copies != NULL && pass->logits != NULL && draft->seat_of != NULL &&
-                   draft->seats != NULL && draft->scratch != NULL
+                   pass->seqs != NULL && pass->copies != NULL && pass->logits != NULL &&
+                   draft->draft_stream_of != NULL && draft->draft_streams != NULL && draft->scratch != NULL
                ? rn_block_pool_init(&draft->pool, heap, limits->n_blocks)
                : RUNNEL_NO_MEMORY;
 }
@@ -340,14 +344,15 @@ void rn_draft_actor_fini(struct rn_draft_actor *draft)
 
     if (draft->drafter == NULL)
         return;
-    for (uint32_t i = 0; draft->seats != NULL && draft->pool.references != NULL && i < draft->n_seats; i++)
-        if (draft->seats[i].generation != 0)
-            rn_draft_free_seat(draft, &draft->seats[i]);
+    for (uint32_t i = 0; draft->draft_streams != NULL && draft->pool.references != NULL && i < draft->n_draft_streams;
+         i++)
+        if (draft->draft_streams[i].generation != 0)
+            rn_draft_free_stream(draft, &draft->draft_streams[i]);
     if (draft->pool.references != NULL)
-        rn_past_fini(draft);
+        rn_draft_cache_fini(draft);
     rn_block_pool_fini(&draft->pool);
-    rn_free(heap, draft->seats);
-    rn_free(heap, draft->seat_of);
+    rn_free(heap, draft->draft_streams);
+    rn_free(heap, draft->draft_stream_of);
     rn_free(heap, draft->pass.rows);
     rn_free(heap, draft->pass.seqs);
     rn_free(heap, draft->pass.copies);
@@ -367,20 +372,21 @@ bool rn_draft_actor_check(const struct rn_draft_actor *draft)
 
     if (draft->drafter == NULL)
         return true;
-    for (uint32_t i = 0; i < RN_DRAFT_PASTS; i++)
+    for (uint32_t i = 0; i < RN_DRAFT_CACHES; i++)
         n_blocks += draft->pasts[i].n_blocks;
     for (uint32_t b = 0; b < draft->pool.n_blocks; b++)
         n_references += rn_block_pool_references(&draft->pool, b);
-    for (uint32_t i = 0; i < draft->n_seats; i++) {
-        const struct rn_seat *seat = &draft->seats[i];
+    for (uint32_t i = 0; i < draft->n_draft_streams; i++) {
+        const struct rn_draft_stream *draft_stream = &draft->draft_streams[i];
 
-        n_blocks += seat->n_blocks + rn_branch_own(seat);
-        if (seat->generation == 0
-                ? seat->n_blocks != 0 || seat->tokens != NULL
-                : seat->n_known > seat->n_tokens || seat->n_tokens > seat->capacity ||
-                      seat->layers[0].n_done - seat->layers[0].shift >
-                          seat->n_blocks * draft->drafter->limits.block_tokens ||
-                      seat->n_blocks > seat->max_blocks || !rn_branch_check(seat, draft->drafter->limits.block_tokens))
+        n_blocks += draft_stream->n_blocks + rn_branch_own(draft_stream);
+        if (draft_stream->generation == 0
+                ? draft_stream->n_blocks != 0 || draft_stream->tokens != NULL
+                : draft_stream->n_known > draft_stream->n_tokens || draft_stream->n_tokens > draft_stream->capacity ||
+                      draft_stream->layers[0].n_done - draft_stream->layers[0].shift >
+                          draft_stream->n_blocks * draft->drafter->limits.block_tokens ||
+                      draft_stream->n_blocks > draft_stream->max_blocks ||
+                      !rn_branch_check(draft_stream, draft->drafter->limits.block_tokens))
             return false;
     }
     return n_blocks == n_references;

@@ -1,4 +1,4 @@
-/* Branches of a drafter's seats: see draft_branch.h. */
+/* Branches of a drafter's draft streams: see draft_branch.h. */
 #include "actors/draft_branch.h"
 
 #include <string.h>
@@ -20,131 +20,135 @@ static uint32_t least(uint32_t a, uint32_t b)
 
 /* ---- Memory ---- */
 
-bool rn_branch_new(const struct rn_draft_actor *draft, struct rn_seat *seat)
+bool rn_branch_new(const struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream)
 {
     const struct rn_drafter *drafter = draft->drafter;
 
-    seat->branch.blocks = NULL;
+    draft_stream->branch.blocks = NULL;
     if (!drafter->concurrent || drafter->kind != RN_DRAFTER_TOKENS)
         return true;
-    seat->branch.blocks = rn_alloc(draft->context->heap, seat->max_blocks, sizeof seat->branch.blocks[0]);
-    return seat->branch.blocks != NULL;
+    draft_stream->branch.blocks =
+        rn_alloc(draft->context->heap, draft_stream->max_blocks, sizeof draft_stream->branch.blocks[0]);
+    return draft_stream->branch.blocks != NULL;
 }
 
-void rn_branch_free(struct rn_draft_actor *draft, struct rn_seat *seat)
+void rn_branch_free(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream)
 {
-    RN_CHECK(!rn_draft_in_pass(seat));
-    rn_branch_drop(draft, seat);
-    rn_free(draft->context->heap, seat->branch.blocks);
-    seat->branch.blocks = NULL;
+    RN_CHECK(!rn_draft_in_pass(draft_stream));
+    rn_branch_drop(draft, draft_stream);
+    rn_free(draft->context->heap, draft_stream->branch.blocks);
+    draft_stream->branch.blocks = NULL;
 }
 
-uint32_t rn_branch_own(const struct rn_seat *seat)
+uint32_t rn_branch_own(const struct rn_draft_stream *draft_stream)
 {
-    return seat->branch.n_blocks - seat->branch.n_shared;
+    return draft_stream->branch.n_blocks - draft_stream->branch.n_shared;
 }
 
-void rn_branch_drop(struct rn_draft_actor *draft, struct rn_seat *seat)
+void rn_branch_drop(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream)
 {
-    struct rn_branch *branch = &seat->branch;
+    struct rn_branch *branch = &draft_stream->branch;
 
     branch->at = 0;
-    if (rn_draft_in_pass(seat) || branch->n_blocks == 0)
+    if (rn_draft_in_pass(draft_stream) || branch->n_blocks == 0)
         return;
-    rn_block_pool_unref(&draft->pool, branch->blocks + branch->n_shared, rn_branch_own(seat));
+    rn_block_pool_unref(&draft->pool, branch->blocks + branch->n_shared, rn_branch_own(draft_stream));
     branch->n_shared = branch->n_blocks = 0;
 }
 
 /* ---- What the news say ---- */
 
-bool rn_branch_is(const struct rn_seat *seat, uint32_t x, int32_t token)
+bool rn_branch_is(const struct rn_draft_stream *draft_stream, uint32_t x, int32_t token)
 {
-    return seat->branch.at == x && x > 0 && seat->branch.tokens[0] == token;
+    return draft_stream->branch.at == x && x > 0 && draft_stream->branch.tokens[0] == token;
 }
 
 /* What was the line is a branch that has been dropped: its blocks go the way of one's. */
-void rn_branch_adopt(struct rn_draft_actor *draft, struct rn_seat *seat)
+void rn_branch_adopt(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream)
 {
-    struct rn_branch *branch = &seat->branch;
-    uint32_t *blocks = seat->blocks, n_blocks = seat->n_blocks;
-    bool in_pass = seat->in_pass;
+    struct rn_branch *branch = &draft_stream->branch;
+    uint32_t *blocks = draft_stream->blocks, n_blocks = draft_stream->n_blocks;
+    bool in_pass = draft_stream->in_pass;
 
     for (uint32_t i = branch->at; i < branch->n_tokens; i++) {
-        seat->tokens[i] = branch->tokens[i - branch->at];
-        seat->seconds[i % RN_GUESS_MOST] = branch->seconds[i - branch->at];
+        draft_stream->tokens[i] = branch->tokens[i - branch->at];
+        draft_stream->seconds[i % RN_GUESS_MOST] = branch->seconds[i - branch->at];
     }
-    seat->n_tokens = branch->n_tokens;
-    seat->layers[0].n_done = branch->n_done;
-    seat->from = branch->from;
-    seat->n_valid = UINT32_MAX;
-    seat->blocks = branch->blocks;
-    seat->n_blocks = branch->n_blocks;
-    seat->in_pass = branch->in_pass;
-    seat->changed = true;
+    draft_stream->n_tokens = branch->n_tokens;
+    draft_stream->layers[0].n_done = branch->n_done;
+    draft_stream->from = branch->from;
+    draft_stream->n_valid = UINT32_MAX;
+    draft_stream->blocks = branch->blocks;
+    draft_stream->n_blocks = branch->n_blocks;
+    draft_stream->in_pass = branch->in_pass;
+    draft_stream->changed = true;
     branch->blocks = blocks;
     branch->n_blocks = n_blocks;
     branch->in_pass = in_pass;
-    rn_branch_drop(draft, seat);
+    rn_branch_drop(draft, draft_stream);
     rn_metrics_count(draft->context->metrics, RN_COUNT_DRAFT_BRANCHES_RIGHT, 1);
 }
 
 /* ---- Where it begins, and when ---- */
 
 /* 0: the guess of index i has no runner-up that could begin a branch. */
-static float share_of(const struct rn_seat *seat, uint32_t i)
+static float share_of(const struct rn_draft_stream *draft_stream, uint32_t i)
 {
-    const struct rn_second *second = &seat->seconds[i % RN_GUESS_MOST];
+    const struct rn_runner_up *second = &draft_stream->seconds[i % RN_GUESS_MOST];
 
-    return second->token >= 0 && second->token != seat->tokens[i] && second->share > 0 ? second->share : 0;
+    return second->token >= 0 && second->token != draft_stream->tokens[i] && second->share > 0 ? second->share : 0;
 }
 
 /* The index at which a branch is likeliest to come true, and how likely. The row before must be computed, and behind
  * it there must be something left to guess. */
-static uint32_t best_place(const struct rn_seat *seat, float *chance)
+static uint32_t best_place(const struct rn_draft_stream *draft_stream, float *chance)
 {
-    uint32_t n = least(seat->n_tokens - seat->n_known, seat->n_flying + 1), which;
+    uint32_t n = least(draft_stream->n_tokens - draft_stream->n_known, draft_stream->n_flying + 1), which;
     float shares[RN_DRAFT_MOST + 1];
 
     n = least(n, RN_DRAFT_MOST + 1);
     for (uint32_t i = 0; i < n; i++)
-        shares[i] = share_of(seat, seat->n_known + i);
-    which = rn_odds_turn(&seat->odds, shares, n, seat->leaves, chance);
-    if (seat->layers[0].n_done < seat->n_known + which || seat->n_known + which + 1 >= seat->capacity)
+        shares[i] = share_of(draft_stream, draft_stream->n_known + i);
+    which = rn_odds_best_branch(&draft_stream->odds, shares, n, draft_stream->leaves, chance);
+    if (draft_stream->layers[0].n_done < draft_stream->n_known + which ||
+        draft_stream->n_known + which + 1 >= draft_stream->capacity)
         *chance = 0;
-    return seat->n_known + which;
+    return draft_stream->n_known + which;
 }
 
 /* Of the branch's next guess: that it is of use. */
-static float chance_of(const struct rn_seat *seat)
+static float chance_of(const struct rn_draft_stream *draft_stream)
 {
-    const struct rn_branch *branch = &seat->branch;
+    const struct rn_branch *branch = &draft_stream->branch;
     float chance = branch->chance;
 
     if (branch->at == 0) {
-        best_place(seat, &chance);
+        best_place(draft_stream, &chance);
         return chance;
     }
     for (uint32_t i = branch->at + 1 + branch->leaf; i < branch->n_tokens; i++)
-        chance *= seat->odds.later;
+        chance *= draft_stream->odds.later;
     return chance;
 }
 
 /* Likewise of the line's; 0: none is wanted. */
-static float chance_of_line(const struct rn_draft_actor *draft, const struct rn_seat *seat)
+static float chance_of_line(const struct rn_draft_actor *draft, const struct rn_draft_stream *draft_stream)
 {
-    uint32_t n = seat->n_tokens - seat->n_known;
+    uint32_t n = draft_stream->n_tokens - draft_stream->n_known;
 
-    return rn_draft_is_sated(draft, seat) ? 0 : rn_odds_reach(&seat->odds, n > seat->n_flying ? n : seat->n_flying + 1);
+    return rn_draft_has_enough(draft, draft_stream)
+               ? 0
+               : rn_odds_reach(&draft_stream->odds, n > draft_stream->n_flying ? n : draft_stream->n_flying + 1);
 }
 
 /* Behind a leaf the step adds a token. */
-static bool has_all(const struct rn_seat *seat)
+static bool has_all(const struct rn_draft_stream *draft_stream)
 {
-    const struct rn_branch *branch = &seat->branch;
-    uint32_t end = branch->at + 1 + branch->leaf + seat->want;
+    const struct rn_branch *branch = &draft_stream->branch;
+    uint32_t end = branch->at + 1 + branch->leaf + draft_stream->want;
 
-    end = least(end, seat->n_known + RN_GUESS_MOST);
-    return branch->at != 0 && branch->n_tokens >= least(end, seat->capacity);
+    end = least(end, draft_stream->n_known + RN_GUESS_MOST);
+    return branch->at != 0 && branch->n_tokens >= least(end, draft_stream->capacity);
 }
 
 /* For a row more. */
@@ -152,35 +156,37 @@ static bool has_block(struct rn_draft_actor *draft, const struct rn_branch *bran
 {
     uint32_t held = branch->n_blocks * draft->drafter->limits.block_tokens;
 
-    return (branch->at != 0 && branch->n_tokens <= held) || rn_past_make_room(draft);
+    return (branch->at != 0 && branch->n_tokens <= held) || rn_draft_cache_make_room(draft);
 }
 
-bool rn_branch_goes_first(struct rn_draft_actor *draft, const struct rn_seat *seat)
+bool rn_branch_goes_first(struct rn_draft_actor *draft, const struct rn_draft_stream *draft_stream)
 {
     float chance;
 
-    if (!draft->has_time || seat->branch.blocks == NULL || seat->branch.in_pass || seat->in_pass || seat->ended ||
-        seat->state != RN_DRAFTS_READY || !seat->flying || seat->want == 0 || has_all(seat))
+    if (!draft->has_time || draft_stream->branch.blocks == NULL || draft_stream->branch.in_pass ||
+        draft_stream->in_pass || draft_stream->ended || draft_stream->state != RN_DRAFTS_READY ||
+        !draft_stream->flying || draft_stream->want == 0 || has_all(draft_stream))
         return false;
-    chance = chance_of(seat);
-    return chance >= LEAST_CHANCE && chance > BY_FAR * chance_of_line(draft, seat) && has_block(draft, &seat->branch);
+    chance = chance_of(draft_stream);
+    return chance >= LEAST_CHANCE && chance > BY_FAR * chance_of_line(draft, draft_stream) &&
+           has_block(draft, &draft_stream->branch);
 }
 
 /* ---- Its rows ---- */
 
-static void begin(struct rn_draft_actor *draft, struct rn_seat *seat)
+static void begin(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream)
 {
-    struct rn_branch *branch = &seat->branch;
+    struct rn_branch *branch = &draft_stream->branch;
 
-    branch->at = best_place(seat, &branch->chance);
-    branch->leaf = (seat->leaves >> (branch->at - seat->n_known) & 1) != 0;
+    branch->at = best_place(draft_stream, &branch->chance);
+    branch->leaf = (draft_stream->leaves >> (branch->at - draft_stream->n_known) & 1) != 0;
     branch->n_done = branch->at;
     branch->n_tokens = branch->at + 1;
-    branch->tokens[0] = seat->seconds[branch->at % RN_GUESS_MOST].token;
-    branch->seconds[0] = (struct rn_second){.token = -1};
+    branch->tokens[0] = draft_stream->seconds[branch->at % RN_GUESS_MOST].token;
+    branch->seconds[0] = (struct rn_runner_up){.token = -1};
     branch->n_shared = branch->n_blocks = branch->at / draft->drafter->limits.block_tokens;
     if (branch->n_shared > 0)
-        memcpy(branch->blocks, seat->blocks, branch->n_shared * sizeof branch->blocks[0]);
+        memcpy(branch->blocks, draft_stream->blocks, branch->n_shared * sizeof branch->blocks[0]);
     rn_metrics_count(draft->context->metrics, RN_COUNT_DRAFT_BRANCHES, 1);
 }
 
@@ -193,66 +199,66 @@ static void lease(struct rn_draft_actor *draft, struct rn_branch *branch)
     branch->n_blocks++;
 }
 
-void rn_branch_compose(struct rn_draft_actor *draft, struct rn_seat *seat)
+void rn_branch_compose(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream)
 {
     uint32_t per_block = draft->drafter->limits.block_tokens;
-    struct rn_branch *branch = &seat->branch;
+    struct rn_branch *branch = &draft_stream->branch;
     struct rn_step *pass = &draft->pass;
 
     if (branch->at == 0)
-        begin(draft, seat);
+        begin(draft, draft_stream);
     lease(draft, branch);
     if (branch->n_done == branch->at && branch->at % per_block != 0)
         pass->copies[pass->n_copies++] =
-            (struct rn_step_copy){seat->blocks[branch->n_shared], branch->blocks[branch->n_shared]};
+            (struct rn_step_copy){draft_stream->blocks[branch->n_shared], branch->blocks[branch->n_shared]};
     pass->seqs[pass->n_seqs] = (struct rn_step_seq){.blocks = branch->blocks, .n_blocks = branch->n_blocks};
     pass->rows[pass->n_rows++] = (struct rn_step_row){.token = branch->tokens[branch->n_done - branch->at],
                                                       .position = branch->n_done,
                                                       .seq = pass->n_seqs,
                                                       .out = (int32_t)pass->n_outs++};
-    draft->seat_of[pass->n_seqs++] = seat;
+    draft->draft_stream_of[pass->n_seqs++] = draft_stream;
     branch->from = branch->n_done++;
     branch->in_pass = true;
 }
 
-void rn_branch_settle(struct rn_draft_actor *draft, struct rn_seat *seat, const float *logits)
+void rn_branch_settle(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream, const float *logits)
 {
-    struct rn_branch *branch = &seat->branch;
+    struct rn_branch *branch = &draft_stream->branch;
     uint32_t i = branch->n_tokens - branch->at;
 
     if (branch->at == 0)
         return;
-    RN_ASSERT(i < RN_GUESS_MOST && branch->n_tokens < seat->capacity && branch->n_done == branch->n_tokens);
-    if (!rn_draft_guess(draft, seat, branch->n_tokens, logits, &branch->tokens[i], &branch->seconds[i]))
+    RN_ASSERT(i < RN_GUESS_MOST && branch->n_tokens < draft_stream->capacity && branch->n_done == branch->n_tokens);
+    if (!rn_draft_guess(draft, draft_stream, branch->n_tokens, logits, &branch->tokens[i], &branch->seconds[i]))
         return;
     branch->n_tokens++;
-    seat->changed = true;
+    draft_stream->changed = true;
 }
 
 /* ---- What the verifier is told ---- */
 
-void rn_branch_tell(const struct rn_seat *seat, struct rn_guess_line *line)
+void rn_branch_tell(const struct rn_draft_stream *draft_stream, struct rn_guess_line *line)
 {
-    const struct rn_branch *branch = &seat->branch;
+    const struct rn_branch *branch = &draft_stream->branch;
 
-    line->n = branch->at != 0 ? branch->n_tokens - seat->n_known : 0;
+    line->n = branch->at != 0 ? branch->n_tokens - draft_stream->n_known : 0;
     for (uint32_t i = 0; i < line->n; i++) {
-        uint32_t x = seat->n_known + i;
+        uint32_t x = draft_stream->n_known + i;
 
-        line->guesses[i] = x < branch->at ? seat->tokens[x] : branch->tokens[x - branch->at];
-        line->seconds[i] = x < branch->at ? seat->seconds[x % RN_GUESS_MOST] : branch->seconds[x - branch->at];
+        line->guesses[i] = x < branch->at ? draft_stream->tokens[x] : branch->tokens[x - branch->at];
+        line->seconds[i] = x < branch->at ? draft_stream->seconds[x % RN_GUESS_MOST] : branch->seconds[x - branch->at];
     }
 }
 
-bool rn_branch_check(const struct rn_seat *seat, uint32_t block_tokens)
+bool rn_branch_check(const struct rn_draft_stream *draft_stream, uint32_t block_tokens)
 {
-    const struct rn_branch *branch = &seat->branch;
+    const struct rn_branch *branch = &draft_stream->branch;
 
     if (branch->at == 0)
-        return branch->n_shared <= branch->n_blocks && (rn_draft_in_pass(seat) || branch->n_blocks == 0);
-    return branch->at >= seat->n_known && branch->at < seat->n_tokens && branch->n_done >= branch->at &&
-           branch->n_done <= branch->n_tokens && branch->n_tokens <= seat->capacity &&
-           branch->n_tokens - seat->n_known <= RN_GUESS_MOST && branch->n_shared == branch->at / block_tokens &&
+        return branch->n_shared <= branch->n_blocks && (rn_draft_in_pass(draft_stream) || branch->n_blocks == 0);
+    return branch->at >= draft_stream->n_known && branch->at < draft_stream->n_tokens && branch->n_done >= branch->at &&
+           branch->n_done <= branch->n_tokens && branch->n_tokens <= draft_stream->capacity &&
+           branch->n_tokens - draft_stream->n_known <= RN_GUESS_MOST && branch->n_shared == branch->at / block_tokens &&
            branch->n_shared <= branch->n_blocks && branch->n_done <= branch->n_blocks * block_tokens &&
-           memcmp(branch->blocks, seat->blocks, branch->n_shared * sizeof branch->blocks[0]) == 0;
+           memcmp(branch->blocks, draft_stream->blocks, branch->n_shared * sizeof branch->blocks[0]) == 0;
 }

@@ -1,4 +1,4 @@
-/* What a seat of a FEATURES drafter knows of the target and of its own layers: see draft_actor.h. */
+/* What a draft stream of a FEATURES drafter knows of the target and of its own layers: see draft_actor.h. */
 #include <string.h>
 
 #include "actors/context.h"
@@ -17,7 +17,7 @@ static uint32_t least(uint32_t a, uint32_t b)
 
 /* ---- Memory ---- */
 
-bool rn_seat_features_new(const struct rn_draft_actor *draft, struct rn_seat *seat)
+bool rn_draft_stream_features_new(const struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream)
 {
     struct rn_heap *heap = draft->context->heap;
     uint32_t width = draft->drafter->n_features;
@@ -26,201 +26,209 @@ bool rn_seat_features_new(const struct rn_draft_actor *draft, struct rn_seat *se
     if (!reads_features(draft))
         return true;
     for (uint32_t l = 0; l < draft->drafter->n_layers; l++) {
-        seat->layers[l].features = rn_alloc(heap, (size_t)RN_SEAT_FEATURES * width, sizeof(float));
-        good = good && seat->layers[l].features != NULL;
+        draft_stream->layers[l].features = rn_alloc(heap, (size_t)RN_DRAFT_STREAM_FEATURES * width, sizeof(float));
+        good = good && draft_stream->layers[l].features != NULL;
     }
-    seat->own = rn_alloc(heap, width, sizeof(float));
-    return good && seat->own != NULL;
+    draft_stream->own = rn_alloc(heap, width, sizeof(float));
+    return good && draft_stream->own != NULL;
 }
 
-void rn_seat_features_free(const struct rn_draft_actor *draft, struct rn_seat *seat)
+void rn_draft_stream_features_free(const struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream)
 {
     struct rn_heap *heap = draft->context->heap;
 
     for (uint32_t l = 0; l < RN_DRAFT_LAYERS; l++) {
-        rn_free(heap, seat->layers[l].features);
-        seat->layers[l].features = NULL;
+        rn_free(heap, draft_stream->layers[l].features);
+        draft_stream->layers[l].features = NULL;
     }
-    rn_free(heap, seat->own);
-    seat->own = NULL;
+    rn_free(heap, draft_stream->own);
+    draft_stream->own = NULL;
 }
 
-static float *place_of(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t l, uint32_t position)
+static float *place_of(const struct rn_draft_actor *draft, const struct rn_draft_stream *draft_stream, uint32_t l,
+                       uint32_t position)
 {
-    return seat->layers[l].features + (size_t)(position % RN_SEAT_FEATURES) * draft->drafter->n_features;
+    return draft_stream->layers[l].features +
+           (size_t)(position % RN_DRAFT_STREAM_FEATURES) * draft->drafter->n_features;
 }
 
 /* ---- Beginning ---- */
 
-void rn_seat_reset(struct rn_seat *seat)
+void rn_draft_stream_reset(struct rn_draft_stream *draft_stream)
 {
     for (uint32_t l = 0; l < RN_DRAFT_LAYERS; l++) {
-        float *features = seat->layers[l].features;
+        float *features = draft_stream->layers[l].features;
 
-        seat->layers[l] = (struct rn_seat_layer){.features = features};
+        draft_stream->layers[l] = (struct rn_draft_stream_layer){.features = features};
     }
-    seat->own_at = 0;
+    draft_stream->own_at = 0;
 }
 
 /* Rows begin anew behind the first position of which there are features, a deeper layer's one later. A pass in flight
  * is of the old ones. */
-static void begin_anew(struct rn_seat *seat)
+static void begin_anew(struct rn_draft_stream *draft_stream)
 {
     for (uint32_t l = 0; l < RN_DRAFT_LAYERS; l++) {
-        struct rn_seat_layer *layer = &seat->layers[l];
+        struct rn_draft_stream_layer *layer = &draft_stream->layers[l];
 
         if (l > 0)
             layer->f_first = layer->f_end = layer[-1].shift;
         layer->shift = layer->n_done = layer->f_first + 1;
     }
-    seat->n_valid = 0;
-    seat->own_at = 0;
+    draft_stream->n_valid = 0;
+    draft_stream->own_at = 0;
 }
 
 /* What is kept from being overwritten: the input of the last row that is done, which may be computed again, and those
  * behind it. */
-static uint32_t room(const struct rn_seat_layer *layer)
+static uint32_t room(const struct rn_draft_stream_layer *layer)
 {
     uint32_t first = layer->n_done > 2 ? layer->n_done - 2 : 0;
     uint32_t held = layer->f_end > first ? layer->f_end - first : 0;
 
-    return held < RN_SEAT_FEATURES ? RN_SEAT_FEATURES - held : 0;
+    return held < RN_DRAFT_STREAM_FEATURES ? RN_DRAFT_STREAM_FEATURES - held : 0;
 }
 
 /* Inputs up to `end` are there: the oldest may have been overwritten. */
-static void extend(struct rn_seat_layer *layer, uint32_t end)
+static void extend(struct rn_draft_stream_layer *layer, uint32_t end)
 {
     layer->f_end = end;
-    if (layer->f_end - layer->f_first > RN_SEAT_FEATURES)
-        layer->f_first = layer->f_end - RN_SEAT_FEATURES;
+    if (layer->f_end - layer->f_first > RN_DRAFT_STREAM_FEATURES)
+        layer->f_first = layer->f_end - RN_DRAFT_STREAM_FEATURES;
 }
 
-void rn_seat_learn_features(const struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t at, uint32_t n,
-                            const float *features)
+void rn_draft_stream_learn_features(const struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream,
+                                    uint32_t at, uint32_t n, const float *features)
 {
     uint32_t width = draft->drafter->n_features, stride = draft->context->row_features;
     uint32_t from_own = at + draft->drafter->n_layers; /* rows from here on were made of what rows gave themselves */
-    struct rn_seat_layer *layer = &seat->layers[0], *last = &seat->layers[draft->drafter->n_layers - 1];
+    struct rn_draft_stream_layer *layer = &draft_stream->layers[0],
+                                 *last = &draft_stream->layers[draft->drafter->n_layers - 1];
     bool gap = layer->f_end == 0 || at > layer->f_end || at < layer->f_first;
 
-    if (n > RN_SEAT_FEATURES) {
-        features += (size_t)(n - RN_SEAT_FEATURES) * stride;
-        at += n - RN_SEAT_FEATURES;
-        n = RN_SEAT_FEATURES;
+    if (n > RN_DRAFT_STREAM_FEATURES) {
+        features += (size_t)(n - RN_DRAFT_STREAM_FEATURES) * stride;
+        at += n - RN_DRAFT_STREAM_FEATURES;
+        n = RN_DRAFT_STREAM_FEATURES;
         gap = true;
     }
     for (uint32_t i = 0; i < n; i++)
-        memcpy(place_of(draft, seat, 0, at + i), features + (size_t)i * stride, width * sizeof(float));
+        memcpy(place_of(draft, draft_stream, 0, at + i), features + (size_t)i * stride, width * sizeof(float));
     layer->f_first = gap ? at : layer->f_first;
     extend(layer, at + n);
     if (last->n_done > from_own) {
         last->n_done = from_own;
-        seat->n_valid = least(seat->n_valid, from_own);
+        draft_stream->n_valid = least(draft_stream->n_valid, from_own);
     }
     if (gap || layer->n_done <= layer->f_first)
-        begin_anew(seat);
+        begin_anew(draft_stream);
 }
 
-void rn_seat_forget(struct rn_seat *seat, uint32_t x)
+void rn_draft_stream_forget(struct rn_draft_stream *draft_stream, uint32_t x)
 {
     for (uint32_t l = 0; l < RN_DRAFT_LAYERS; l++) {
-        struct rn_seat_layer *layer = &seat->layers[l];
+        struct rn_draft_stream_layer *layer = &draft_stream->layers[l];
 
         layer->n_done = least(layer->n_done, x > layer->shift ? x : layer->shift);
         if (l > 0 && layer->f_end > x)
             layer->f_end = x > layer->f_first ? x : layer->f_first;
     }
-    seat->n_valid = least(seat->n_valid, x);
+    draft_stream->n_valid = least(draft_stream->n_valid, x);
 }
 
 /* ---- Rows ---- */
 
-uint32_t rn_seat_next_layer(const struct rn_draft_actor *draft, const struct rn_seat *seat)
+uint32_t rn_draft_stream_next_layer(const struct rn_draft_actor *draft, const struct rn_draft_stream *draft_stream)
 {
-    uint32_t i = seat->n_tokens - 1, end = seat->layers[0].f_end;
+    uint32_t i = draft_stream->n_tokens - 1, end = draft_stream->layers[0].f_end;
 
-    if (!reads_features(draft) || seat->n_tokens == 0 || i <= end)
+    if (!reads_features(draft) || draft_stream->n_tokens == 0 || i <= end)
         return 0;
     return least(i - end, draft->drafter->n_layers - 1);
 }
 
-uint32_t rn_seat_pending(const struct rn_seat *seat, uint32_t l)
+uint32_t rn_draft_stream_pending(const struct rn_draft_stream *draft_stream, uint32_t l)
 {
-    return seat->n_tokens > seat->layers[l].n_done ? seat->n_tokens - seat->layers[l].n_done : 0;
+    return draft_stream->n_tokens > draft_stream->layers[l].n_done
+               ? draft_stream->n_tokens - draft_stream->layers[l].n_done
+               : 0;
 }
 
-static bool has_input(const struct rn_seat_layer *layer, uint32_t i)
+static bool has_input(const struct rn_draft_stream_layer *layer, uint32_t i)
 {
     return layer->f_end > layer->f_first && i > layer->f_first && i <= layer->f_end;
 }
 
 /* Of the rows from `first` on. */
-static uint32_t rows_from(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t l, uint32_t first,
-                          uint32_t most)
+static uint32_t rows_from(const struct rn_draft_actor *draft, const struct rn_draft_stream *draft_stream, uint32_t l,
+                          uint32_t first, uint32_t most)
 {
-    const struct rn_seat_layer *layer = &seat->layers[l];
+    const struct rn_draft_stream_layer *layer = &draft_stream->layers[l];
     bool is_last = l + 1 == draft->drafter->n_layers;
     uint32_t n = 0;
 
     if (!reads_features(draft))
         return most;
-    if (seat->layers[0].f_end == 0)
+    if (draft_stream->layers[0].f_end == 0)
         return 0;
     if (!is_last) /* what the next layer has not read yet stays */
         most = least(most, room(layer + 1));
-    while (n < most &&
-           (has_input(layer, first + n) || (is_last && n == 0 && seat->own_at > 0 && seat->own_at + 1 == first)))
+    while (n < most && (has_input(layer, first + n) ||
+                        (is_last && n == 0 && draft_stream->own_at > 0 && draft_stream->own_at + 1 == first)))
         n++;
     return n;
 }
 
-uint32_t rn_seat_rows(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t l, uint32_t most)
+uint32_t rn_draft_stream_rows(const struct rn_draft_actor *draft, const struct rn_draft_stream *draft_stream,
+                              uint32_t l, uint32_t most)
 {
-    return rows_from(draft, seat, l, seat->layers[l].n_done, most);
+    return rows_from(draft, draft_stream, l, draft_stream->layers[l].n_done, most);
 }
 
-uint32_t rn_seat_next_rows(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t l)
+uint32_t rn_draft_stream_next_rows(const struct rn_draft_actor *draft, const struct rn_draft_stream *draft_stream,
+                                   uint32_t l)
 {
-    const struct rn_seat_layer *layer = &seat->layers[l];
-    uint32_t n = rn_seat_pending(seat, l);
+    const struct rn_draft_stream_layer *layer = &draft_stream->layers[l];
+    uint32_t n = rn_draft_stream_pending(draft_stream, l);
 
     if (n > 0)
-        return rn_seat_rows(draft, seat, l, n);
-    return layer->n_done > layer->shift ? rows_from(draft, seat, l, layer->n_done - 1, 1) : 0;
+        return rn_draft_stream_rows(draft, draft_stream, l, n);
+    return layer->n_done > layer->shift ? rows_from(draft, draft_stream, l, layer->n_done - 1, 1) : 0;
 }
 
-const float *rn_seat_input(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t l, uint32_t i)
+const float *rn_draft_stream_input(const struct rn_draft_actor *draft, const struct rn_draft_stream *draft_stream,
+                                   uint32_t l, uint32_t i)
 {
-    RN_ASSERT(has_input(&seat->layers[l], i) || seat->own_at + 1 == i);
-    return has_input(&seat->layers[l], i) ? place_of(draft, seat, l, i - 1) : seat->own;
+    RN_ASSERT(has_input(&draft_stream->layers[l], i) || draft_stream->own_at + 1 == i);
+    return has_input(&draft_stream->layers[l], i) ? place_of(draft, draft_stream, l, i - 1) : draft_stream->own;
 }
 
 /* What rows [from, end) gave is the next layer's input. */
-static void keep_for_next(const struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t l, uint32_t from,
-                          uint32_t end, const float *features)
+static void keep_for_next(const struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream, uint32_t l,
+                          uint32_t from, uint32_t end, const float *features)
 {
     uint32_t width = draft->drafter->n_features;
-    struct rn_seat_layer *next = &seat->layers[l + 1];
+    struct rn_draft_stream_layer *next = &draft_stream->layers[l + 1];
 
     if (from > next->f_end || end <= from)
         return;
     for (uint32_t i = from; i < end; i++)
-        memcpy(place_of(draft, seat, l + 1, i), features + (size_t)(i - from) * width, width * sizeof(float));
+        memcpy(place_of(draft, draft_stream, l + 1, i), features + (size_t)(i - from) * width, width * sizeof(float));
     if (end > next->f_end)
         extend(next, end);
 }
 
-void rn_seat_keep(const struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t l, uint32_t from, uint32_t end,
-                  const float *features)
+void rn_draft_stream_keep(const struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream, uint32_t l,
+                          uint32_t from, uint32_t end, const float *features)
 {
     uint32_t width = draft->drafter->n_features;
 
     if (!reads_features(draft))
         return;
     if (l + 1 < draft->drafter->n_layers) {
-        keep_for_next(draft, seat, l, from, least(end, seat->n_valid), features);
+        keep_for_next(draft, draft_stream, l, from, least(end, draft_stream->n_valid), features);
         return;
     }
-    seat->own_at = end - 1 < seat->layers[l].n_done ? end - 1 : 0; /* else it was of what is no more */
-    memcpy(seat->own, features, width * sizeof(float));
+    draft_stream->own_at = end - 1 < draft_stream->layers[l].n_done ? end - 1 : 0; /* else it was of what is no more */
+    memcpy(draft_stream->own, features, width * sizeof(float));
 }

@@ -1,60 +1,60 @@
-/* One pass of the drafter: which seats have rows in it, and what its logits mean.
+/* One pass of the drafter: which draft streams have rows in it, and what its logits mean.
  *
- *   rows:  | seat 3: 1 | seat 5: 2 (one guess of its last was not made into KV) | seat 0, behind: a chunk of its past |
+ *   rows:  | stream 3: 1 | stream 5: 2 (one guess of its last was not made into KV) | stream 0, behind: a chunk of its past |
  *
- * Seats that want a guess come first, in turn; what is left of the rows, as far as the target's step allows, goes to
+ * Streams that want a guess come first, in turn; what is left of the rows, as far as the target's step allows, goes to
  * those that are still to compute their past, which is how a prompt that the target found in its prefix cache comes
  * to be known here. Runs inside the draft actor. */
 #include <string.h>
 
 #include "actors/context.h"
 #include "actors/draft_actor.h"
-#include "actors/note.h"
+#include "actors/telemetry.h"
 #include "base/check.h"
 
 #define SMOOTHING 0.25f    /* weight of the newest pass */
-#define LEAST_CHUNK 16u    /* rows of the past of one seat */
+#define LEAST_CHUNK 16u    /* rows of the past of one draft stream */
 #define FORGET_STEPS 1024u /* of the target, after which a drafter that was too slow may try again */
 #define JUMP 8             /* so many times what is usual a pass may count: others may have had the cores */
 
-bool rn_draft_in_pass(const struct rn_seat *seat)
+bool rn_draft_in_pass(const struct rn_draft_stream *draft_stream)
 {
-    return seat->in_pass || seat->branch.in_pass;
+    return draft_stream->in_pass || draft_stream->branch.in_pass;
 }
 
-void rn_draft_free_seat(struct rn_draft_actor *draft, struct rn_seat *seat)
+void rn_draft_free_stream(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream)
 {
     struct rn_heap *heap = draft->context->heap;
 
-    RN_CHECK(!rn_draft_in_pass(seat));
-    rn_branch_free(draft, seat);
-    rn_block_pool_unref(&draft->pool, seat->blocks, seat->n_blocks);
-    rn_free(heap, seat->tokens);
-    rn_free(heap, seat->blocks);
-    rn_seat_features_free(draft, seat);
-    *seat = (struct rn_seat){0};
+    RN_CHECK(!rn_draft_in_pass(draft_stream));
+    rn_branch_free(draft, draft_stream);
+    rn_block_pool_unref(&draft->pool, draft_stream->blocks, draft_stream->n_blocks);
+    rn_free(heap, draft_stream->tokens);
+    rn_free(heap, draft_stream->blocks);
+    rn_draft_stream_features_free(draft, draft_stream);
+    *draft_stream = (struct rn_draft_stream){0};
 }
 
 /* Blocks, and what was computed in them. */
-static void let_go(struct rn_draft_actor *draft, struct rn_seat *seat)
+static void let_go(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream)
 {
-    rn_branch_drop(draft, seat);
-    rn_block_pool_unref(&draft->pool, seat->blocks, seat->n_blocks);
-    seat->n_blocks = 0;
-    rn_seat_reset(seat);
+    rn_branch_drop(draft, draft_stream);
+    rn_block_pool_unref(&draft->pool, draft_stream->blocks, draft_stream->n_blocks);
+    draft_stream->n_blocks = 0;
+    rn_draft_stream_reset(draft_stream);
 }
 
-/* The seat stays, so that its stream is known to be off, but holds no blocks. */
-void rn_draft_switch_off(struct rn_draft_actor *draft, struct rn_seat *seat)
+/* The draft stream stays, so that its stream is known to be off, but holds no blocks. */
+void rn_draft_switch_off(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream)
 {
-    if (seat->state == RN_DRAFTS_OFF)
+    if (draft_stream->state == RN_DRAFTS_OFF)
         return;
-    seat->state = RN_DRAFTS_OFF;
-    seat->changed = true;
-    seat->n_tokens = seat->n_known;
-    rn_branch_drop(draft, seat);
-    if (!rn_draft_in_pass(seat))
-        let_go(draft, seat);
+    draft_stream->state = RN_DRAFTS_OFF;
+    draft_stream->changed = true;
+    draft_stream->n_tokens = draft_stream->n_known;
+    rn_branch_drop(draft, draft_stream);
+    if (!rn_draft_in_pass(draft_stream))
+        let_go(draft, draft_stream);
 }
 
 /* ---- Wishes ---- */
@@ -62,7 +62,7 @@ void rn_draft_switch_off(struct rn_draft_actor *draft, struct rn_seat *seat)
 /* So slow that drafts hardly ever pay, and reading prompts for them never: beside the target, one that has a guess no
  * sooner than the target the token; in turn with it, where 9 of 10 right would gain a fifth, one that takes more than
  * 0.6 of its time. */
-static bool is_hopeless(const struct rn_draft_actor *draft)
+static bool is_too_slow(const struct rn_draft_actor *draft)
 {
     uint32_t share = draft->drafter->concurrent ? 10 : 6;
 
@@ -72,63 +72,65 @@ static bool is_hopeless(const struct rn_draft_actor *draft)
 /* Not before the target's time is known. */
 static bool can_work(const struct rn_draft_actor *draft)
 {
-    return draft->target_us > 0 && !is_hopeless(draft);
+    return draft->target_us > 0 && !is_too_slow(draft);
 }
 
 void rn_draft_look_at_time(struct rn_draft_actor *draft)
 {
-    if (!is_hopeless(draft) || ++draft->n_idle < FORGET_STEPS)
+    if (!is_too_slow(draft) || ++draft->n_idle < FORGET_STEPS)
         return;
     draft->n_idle = 0;
     draft->guess_us = draft->drafter->pass_us; /* what slowed it may be over */
-    for (uint32_t i = 0; i < draft->n_seats; i++)
-        draft->seats[i].changed = draft->seats[i].generation != 0;
+    for (uint32_t i = 0; i < draft->n_draft_streams; i++)
+        draft->draft_streams[i].changed = draft->draft_streams[i].generation != 0;
 }
 
-/* Guesses that the seat should have. */
-static uint32_t goal(const struct rn_draft_actor *draft, const struct rn_seat *seat)
+/* Guesses that the draft stream should have. */
+static uint32_t goal(const struct rn_draft_actor *draft, const struct rn_draft_stream *draft_stream)
 {
-    uint32_t n = seat->want, room = seat->capacity - seat->n_known;
+    uint32_t n = draft_stream->want, room = draft_stream->capacity - draft_stream->n_known;
 
-    if (n == 0 || !can_work(draft) || (!draft->drafter->concurrent && !seat->waits))
+    if (n == 0 || !can_work(draft) || (!draft->drafter->concurrent && !draft_stream->waits))
         return 0;
-    if (seat->flying)
-        n += seat->n_flying + 1;
+    if (draft_stream->flying)
+        n += draft_stream->n_flying + 1;
     n = n < RN_GUESS_MOST ? n : RN_GUESS_MOST;
     return n < room ? n : room;
 }
 
-static bool is_behind(const struct rn_seat *seat)
+static bool is_behind(const struct rn_draft_stream *draft_stream)
 {
     for (uint32_t l = 0; l < RN_DRAFT_LAYERS; l++)
-        if (rn_seat_pending(seat, l) > RN_DRAFT_LAG && (l == 0 || seat->layers[l].features != NULL))
+        if (rn_draft_stream_pending(draft_stream, l) > RN_DRAFT_MAX_LAG &&
+            (l == 0 || draft_stream->layers[l].features != NULL))
             return true;
     return false;
 }
 
-void rn_draft_look_at(struct rn_seat *seat)
+void rn_draft_look_at(struct rn_draft_stream *draft_stream)
 {
-    enum rn_drafts_state state = is_behind(seat) ? RN_DRAFTS_BEHIND : RN_DRAFTS_READY;
+    enum rn_drafts_state state = is_behind(draft_stream) ? RN_DRAFTS_BEHIND : RN_DRAFTS_READY;
 
-    if (seat->state == state || seat->state == RN_DRAFTS_OFF)
+    if (draft_stream->state == state || draft_stream->state == RN_DRAFTS_OFF)
         return;
-    seat->state = state;
-    seat->changed = true;
+    draft_stream->state = state;
+    draft_stream->changed = true;
 }
 
-static bool is_open(const struct rn_seat *seat)
+static bool is_open(const struct rn_draft_stream *draft_stream)
 {
-    return seat->generation != 0 && !seat->ended && seat->state != RN_DRAFTS_OFF;
+    return draft_stream->generation != 0 && !draft_stream->ended && draft_stream->state != RN_DRAFTS_OFF;
 }
 
-bool rn_draft_is_sated(const struct rn_draft_actor *draft, const struct rn_seat *seat)
+bool rn_draft_has_enough(const struct rn_draft_actor *draft, const struct rn_draft_stream *draft_stream)
 {
-    uint32_t l = rn_seat_next_layer(draft, seat);
+    uint32_t l = rn_draft_stream_next_layer(draft, draft_stream);
 
-    if (!is_open(seat) || is_behind(seat) || seat->n_tokens - seat->n_known >= goal(draft, seat))
+    if (!is_open(draft_stream) || is_behind(draft_stream) ||
+        draft_stream->n_tokens - draft_stream->n_known >= goal(draft, draft_stream))
         return true;
     /* without features nothing can be computed before the next news: whoever waits would wait for ever */
-    return !seat->in_pass && rn_seat_next_rows(draft, seat, l) == 0;
+    return !draft_stream->in_pass && rn_draft_stream_next_rows(draft, draft_stream, l) == 0;
 }
 
 /* ---- Composing ---- */
@@ -137,54 +139,54 @@ bool rn_draft_is_sated(const struct rn_draft_actor *draft, const struct rn_seat 
  * yet. */
 static bool take_block(struct rn_draft_actor *draft, uint32_t *block)
 {
-    rn_past_make_room(draft);
-    for (uint32_t i = 0; draft->pool.n_free == 0 && i < draft->n_seats; i++)
-        rn_branch_drop(draft, &draft->seats[i]);
+    rn_draft_cache_make_room(draft);
+    for (uint32_t i = 0; draft->pool.n_free == 0 && i < draft->n_draft_streams; i++)
+        rn_branch_drop(draft, &draft->draft_streams[i]);
     return rn_block_pool_take(&draft->pool, 1, block);
 }
 
-static bool lease(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t n_positions)
+static bool lease(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream, uint32_t n_positions)
 {
     uint32_t per_block = draft->drafter->limits.block_tokens;
 
-    while (seat->n_blocks * per_block < n_positions) {
-        if (!take_block(draft, &seat->blocks[seat->n_blocks]))
+    while (draft_stream->n_blocks * per_block < n_positions) {
+        if (!take_block(draft, &draft_stream->blocks[draft_stream->n_blocks]))
             return false;
-        seat->n_blocks++;
+        draft_stream->n_blocks++;
     }
     return true;
 }
 
-/* n rows of the seat in the pass's layer; if they come to its last token, with logits. */
-static void add_seat(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t n)
+/* n rows of the draft stream in the pass's layer; if they come to its last token, with logits. */
+static void add_draft_stream(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream, uint32_t n)
 {
     struct rn_step *pass = &draft->pass;
-    struct rn_seat_layer *layer = &seat->layers[draft->layer];
+    struct rn_draft_stream_layer *layer = &draft_stream->layers[draft->layer];
     bool is_last = draft->layer + 1 == draft->drafter->n_layers;
     uint32_t end = layer->n_done + n, width = draft->drafter->n_features;
 
-    if (!lease(draft, seat, end - layer->shift)) {
-        rn_draft_switch_off(draft, seat);
+    if (!lease(draft, draft_stream, end - layer->shift)) {
+        rn_draft_switch_off(draft, draft_stream);
         return;
     }
-    pass->seqs[pass->n_seqs] = (struct rn_step_seq){.blocks = seat->blocks, .n_blocks = seat->n_blocks};
+    pass->seqs[pass->n_seqs] = (struct rn_step_seq){.blocks = draft_stream->blocks, .n_blocks = draft_stream->n_blocks};
     for (uint32_t i = layer->n_done; i < end; i++) {
         if (width > 0)
-            memcpy(draft->inputs + (size_t)pass->n_rows * width, rn_seat_input(draft, seat, draft->layer, i),
-                   width * sizeof(float));
+            memcpy(draft->inputs + (size_t)pass->n_rows * width,
+                   rn_draft_stream_input(draft, draft_stream, draft->layer, i), width * sizeof(float));
         if (width > 0 && (!is_last || i + 1 == end))
             draft->feature_rows[pass->n_features++] = pass->n_rows;
         pass->rows[pass->n_rows++] =
-            (struct rn_step_row){.token = seat->tokens[i],
+            (struct rn_step_row){.token = draft_stream->tokens[i],
                                  .position = i - layer->shift,
                                  .seq = pass->n_seqs,
-                                 .out = i + 1 == seat->n_tokens ? (int32_t)pass->n_outs++ : -1};
+                                 .out = i + 1 == draft_stream->n_tokens ? (int32_t)pass->n_outs++ : -1};
     }
-    draft->seat_of[pass->n_seqs++] = seat;
-    seat->from = layer->n_done;
+    draft->draft_stream_of[pass->n_seqs++] = draft_stream;
+    draft_stream->from = layer->n_done;
     layer->n_done = end;
-    seat->n_valid = UINT32_MAX;
-    seat->in_pass = true;
+    draft_stream->n_valid = UINT32_MAX;
+    draft_stream->in_pass = true;
 }
 
 static bool is_full(const struct rn_draft_actor *draft, uint32_t n)
@@ -195,7 +197,7 @@ static bool is_full(const struct rn_draft_actor *draft, uint32_t n)
            draft->pass.n_rows + n > limits->max_rows;
 }
 
-/* A pass is one layer's: that of its first seat. */
+/* A pass is one layer's: that of its first draft stream. */
 static bool is_of(const struct rn_draft_actor *draft, uint32_t layer)
 {
     return draft->pass.n_rows == 0 || draft->layer == layer;
@@ -205,19 +207,19 @@ static void add_guesses(struct rn_draft_actor *draft)
 {
     uint32_t first = draft->cursor;
 
-    for (uint32_t i = 0; i < draft->n_seats; i++) {
-        struct rn_seat *seat = &draft->seats[(first + i) % draft->n_seats];
-        uint32_t l = rn_seat_next_layer(draft, seat), n;
+    for (uint32_t i = 0; i < draft->n_draft_streams; i++) {
+        struct rn_draft_stream *draft_stream = &draft->draft_streams[(first + i) % draft->n_draft_streams];
+        uint32_t l = rn_draft_stream_next_layer(draft, draft_stream), n;
 
-        if (rn_draft_is_sated(draft, seat) || !is_of(draft, l) || rn_branch_goes_first(draft, seat))
+        if (rn_draft_has_enough(draft, draft_stream) || !is_of(draft, l) || rn_branch_goes_first(draft, draft_stream))
             continue;
-        n = rn_seat_next_rows(draft, seat, l);
+        n = rn_draft_stream_next_rows(draft, draft_stream, l);
         if (is_full(draft, n))
             return;
-        seat->layers[l].n_done -= rn_seat_pending(seat, l) == 0;
+        draft_stream->layers[l].n_done -= rn_draft_stream_pending(draft_stream, l) == 0;
         draft->layer = l;
-        draft->cursor = (first + i + 1) % draft->n_seats;
-        add_seat(draft, seat, n);
+        draft->cursor = (first + i + 1) % draft->n_draft_streams;
+        add_draft_stream(draft, draft_stream, n);
     }
 }
 
@@ -236,44 +238,45 @@ static uint32_t chunk(const struct rn_draft_actor *draft)
     return n < (float)most ? (uint32_t)n : most;
 }
 
-/* Rows of the seat's past that the pass may have, and their layer: the deepest that is behind, so that what it reads
- * need not wait for it. A deeper layer may fall behind while guesses are few: it catches up before that shows. */
-static uint32_t past_of(const struct rn_draft_actor *draft, const struct rn_seat *seat, uint32_t *layer)
+/* Rows of the draft stream's past that the pass may have, and their layer: the deepest that is behind, so that what it
+ * reads need not wait for it. A deeper layer may fall behind while guesses are few: it catches up before that shows. */
+static uint32_t past_of(const struct rn_draft_actor *draft, const struct rn_draft_stream *draft_stream, uint32_t *layer)
 {
     uint32_t most = chunk(draft);
 
     for (uint32_t l = draft->drafter->n_layers; l-- > 0;) {
-        uint32_t n = rn_seat_pending(seat, l), rows;
+        uint32_t n = rn_draft_stream_pending(draft_stream, l), rows;
 
-        if (n <= (l == 0 ? RN_DRAFT_LAG : RN_DRAFT_LAG / 2) || !is_of(draft, l))
+        if (n <= (l == 0 ? RN_DRAFT_MAX_LAG : RN_DRAFT_MAX_LAG / 2) || !is_of(draft, l))
             continue;
-        rows = rn_seat_rows(draft, seat, l, n - 1 < most ? n - 1 : most); /* not its last: that is a guess's row */
+        rows = rn_draft_stream_rows(draft, draft_stream, l,
+                                    n - 1 < most ? n - 1 : most); /* not its last: that is a guess's row */
         *layer = l;
-        if (rows > (l == 0 ? 0 : RN_DRAFT_LAG / 2) || (rows > 0 && n > RN_DRAFT_LAG))
+        if (rows > (l == 0 ? 0 : RN_DRAFT_MAX_LAG / 2) || (rows > 0 && n > RN_DRAFT_MAX_LAG))
             return rows;
     }
     return 0;
 }
 
-/* Of one seat: the next one has its turn in the next pass. */
+/* Of one draft stream: the next one has its turn in the next pass. */
 static void add_past(struct rn_draft_actor *draft)
 {
-    for (uint32_t i = 0; i < draft->n_seats && can_work(draft); i++) {
-        struct rn_seat *seat = &draft->seats[(draft->cursor + i) % draft->n_seats];
+    for (uint32_t i = 0; i < draft->n_draft_streams && can_work(draft); i++) {
+        struct rn_draft_stream *draft_stream = &draft->draft_streams[(draft->cursor + i) % draft->n_draft_streams];
         uint32_t layer, n;
 
-        if (!is_open(seat) || seat->in_pass || seat->more)
+        if (!is_open(draft_stream) || draft_stream->in_pass || draft_stream->more)
             continue;
         if (is_full(draft, 1))
             return;
-        n = past_of(draft, seat, &layer);
+        n = past_of(draft, draft_stream, &layer);
         if (n == 0)
             continue;
         draft->layer = layer;
-        draft->cursor = (draft->cursor + i + 1) % draft->n_seats;
-        add_seat(draft, seat, n);
+        draft->cursor = (draft->cursor + i + 1) % draft->n_draft_streams;
+        add_draft_stream(draft, draft_stream, n);
         draft->guesses = false;
-        seat->n_past = n;
+        draft_stream->n_past = n;
         return;
     }
 }
@@ -281,13 +284,13 @@ static void add_past(struct rn_draft_actor *draft)
 /* Behind all lines: what is left of the pass. */
 static void add_branches(struct rn_draft_actor *draft)
 {
-    for (uint32_t i = 0; i < draft->n_seats && draft->has_time; i++) {
-        struct rn_seat *seat = &draft->seats[(draft->cursor + i) % draft->n_seats];
+    for (uint32_t i = 0; i < draft->n_draft_streams && draft->has_time; i++) {
+        struct rn_draft_stream *draft_stream = &draft->draft_streams[(draft->cursor + i) % draft->n_draft_streams];
 
         if (is_full(draft, 1))
             return;
-        if (seat->generation != 0 && rn_branch_goes_first(draft, seat))
-            rn_branch_compose(draft, seat);
+        if (draft_stream->generation != 0 && rn_branch_goes_first(draft, draft_stream))
+            rn_branch_compose(draft, draft_stream);
     }
 }
 
@@ -303,7 +306,7 @@ static void on_pass_done(struct rn_step *pass)
     struct rn_draft_actor *draft = pass->user;
     struct rn_msg *msg = draft->msg;
 
-    rn_note_draft_done(draft->context, &draft->times);
+    rn_telemetry_draft_done(draft->context, &draft->times);
     msg->head.kind = RN_MSG_DRAFTED;
     rn_actor_send(&draft->actor, msg);
 }
@@ -318,9 +321,9 @@ void rn_draft_begin_pass(struct rn_draft_actor *draft)
     pass->n_rows = pass->n_seqs = pass->n_outs = pass->n_features = pass->n_copies = 0;
     draft->guesses = true;
     draft->has_time = has_time(draft);
-    for (uint32_t i = 0; i < draft->n_seats; i++)
-        if (is_open(&draft->seats[i]))
-            rn_past_settle(draft, &draft->seats[i]);
+    for (uint32_t i = 0; i < draft->n_draft_streams; i++)
+        if (is_open(&draft->draft_streams[i]))
+            rn_draft_cache_settle(draft, &draft->draft_streams[i]);
     add_guesses(draft);
     add_past(draft);
     add_branches(draft);
@@ -333,7 +336,7 @@ void rn_draft_begin_pass(struct rn_draft_actor *draft)
     if (draft->layer > 0)
         layer = draft->drafter->deeper[draft->layer - 1];
     RN_ASSERT(layer.plan == NULL || rn_step_check(pass, layer.plan, &draft->drafter->limits));
-    rn_note_draft_begun(draft->context, &draft->times);
+    rn_telemetry_draft_begun(draft->context, &draft->times);
     layer.backend->ops->submit_async(layer.backend, pass);
 }
 
@@ -369,65 +372,68 @@ static void note_time(struct rn_draft_actor *draft, uint64_t us)
         draft->row_us += SMOOTHING * (row_us - draft->row_us);
 }
 
-bool rn_draft_guess(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t i, const float *logits, int32_t *token,
-                    struct rn_second *second)
+bool rn_draft_guess(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream, uint32_t i, const float *logits,
+                    int32_t *token, struct rn_runner_up *second)
 {
     struct rn_pick pick;
 
-    if (rn_sampler_pick_plain(&seat->sampling, draft->context->n_vocab, draft->scratch, logits, seat->base + i, &pick,
-                              second) != RUNNEL_OK) {
-        rn_draft_switch_off(draft, seat);
+    if (rn_sampler_pick_plain(&draft_stream->sampling, draft->context->n_vocab, draft->scratch, logits,
+                              draft_stream->base + i, &pick, second) != RUNNEL_OK) {
+        rn_draft_switch_off(draft, draft_stream);
         return false;
     }
     *token = pick.token;
     return true;
 }
 
-/* The guess behind the seat's last token, if that is still what the pass computed. */
-static void take_guess(struct rn_draft_actor *draft, struct rn_seat *seat, uint32_t end, const float *logits)
+/* The guess behind the draft stream's last token, if that is still what the pass computed. */
+static void take_guess(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream, uint32_t end,
+                       const float *logits)
 {
-    if (seat->n_valid < end || seat->n_tokens != end || end >= seat->capacity || seat->state == RN_DRAFTS_OFF)
+    if (draft_stream->n_valid < end || draft_stream->n_tokens != end || end >= draft_stream->capacity ||
+        draft_stream->state == RN_DRAFTS_OFF)
         return;
-    if (!rn_draft_guess(draft, seat, end, logits, &seat->tokens[end], &seat->seconds[end % RN_GUESS_MOST]))
+    if (!rn_draft_guess(draft, draft_stream, end, logits, &draft_stream->tokens[end],
+                        &draft_stream->seconds[end % RN_GUESS_MOST]))
         return;
-    seat->n_tokens = end + 1;
-    seat->changed = true;
+    draft_stream->n_tokens = end + 1;
+    draft_stream->changed = true;
 }
 
 /* The last of a sequence's n rows says whether there are logits. */
-static void settle_seat(struct rn_draft_actor *draft, struct rn_seat *seat, const struct rn_step_row *last,
-                        uint32_t n_rows, const float *features)
+static void settle_draft_stream(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream,
+                                const struct rn_step_row *last, uint32_t n_rows, const float *features)
 {
-    struct rn_seat_layer *layer = &seat->layers[draft->layer];
+    struct rn_draft_stream_layer *layer = &draft_stream->layers[draft->layer];
     const float *logits = draft->pass.logits + (size_t)(last->out >= 0 ? last->out : 0) * draft->context->n_vocab;
-    uint32_t end = seat->from + n_rows;
-    bool branch = seat->branch.in_pass;
+    uint32_t end = draft_stream->from + n_rows;
+    bool branch = draft_stream->branch.in_pass;
 
-    seat->in_pass = seat->branch.in_pass = false;
-    if (seat->n_past > 0)
-        rn_past_note(draft, seat);
-    if (seat->n_valid < layer->n_done)
-        layer->n_done = seat->n_valid > layer->shift ? seat->n_valid : layer->shift;
-    if (seat->ended) {
+    draft_stream->in_pass = draft_stream->branch.in_pass = false;
+    if (draft_stream->n_past > 0)
+        rn_draft_cache_note(draft, draft_stream);
+    if (draft_stream->n_valid < layer->n_done)
+        layer->n_done = draft_stream->n_valid > layer->shift ? draft_stream->n_valid : layer->shift;
+    if (draft_stream->ended) {
         if (!draft->failed)
-            rn_past_keep(draft, seat);
-        rn_draft_free_seat(draft, seat);
+            rn_draft_cache_keep(draft, draft_stream);
+        rn_draft_free_stream(draft, draft_stream);
         return;
     }
-    if (seat->state == RN_DRAFTS_OFF) {
-        let_go(draft, seat);
+    if (draft_stream->state == RN_DRAFTS_OFF) {
+        let_go(draft, draft_stream);
         return;
     }
-    if (seat->branch.at == 0)
-        rn_branch_drop(draft, seat);
+    if (draft_stream->branch.at == 0)
+        rn_branch_drop(draft, draft_stream);
     if (branch) {
-        rn_branch_settle(draft, seat, logits);
+        rn_branch_settle(draft, draft_stream, logits);
         return;
     }
-    rn_seat_keep(draft, seat, draft->layer, seat->from, end, features);
+    rn_draft_stream_keep(draft, draft_stream, draft->layer, draft_stream->from, end, features);
     if (last->out >= 0)
-        take_guess(draft, seat, end, logits);
-    rn_draft_look_at(seat);
+        take_guess(draft, draft_stream, end, logits);
+    rn_draft_look_at(draft_stream);
 }
 
 static void fail(struct rn_draft_actor *draft)
@@ -435,9 +441,9 @@ static void fail(struct rn_draft_actor *draft)
     draft->failed = true;
     rn_log(draft->context->log, RUNNEL_LOG_WARNING, "%s: a pass of the drafter has failed: no more drafts",
            draft->context->metrics->name);
-    for (uint32_t i = 0; i < draft->n_seats; i++)
-        if (is_open(&draft->seats[i]))
-            rn_draft_switch_off(draft, &draft->seats[i]);
+    for (uint32_t i = 0; i < draft->n_draft_streams; i++)
+        if (is_open(&draft->draft_streams[i]))
+            rn_draft_switch_off(draft, &draft->draft_streams[i]);
 }
 
 void rn_draft_end_pass(struct rn_draft_actor *draft)
@@ -446,13 +452,13 @@ void rn_draft_end_pass(struct rn_draft_actor *draft)
     const float *features = pass->features;
 
     draft->in_flight = false;
-    note_time(draft, rn_note_drafted(draft->context, &draft->times));
+    note_time(draft, rn_telemetry_drafted(draft->context, &draft->times));
     if (pass->status != RUNNEL_OK)
         fail(draft);
     for (uint32_t i = 0, n = 1; i < pass->n_rows; i++, n++) {
         if (i + 1 < pass->n_rows && pass->rows[i + 1].seq == pass->rows[i].seq)
             continue;
-        settle_seat(draft, draft->seat_of[pass->rows[i].seq], &pass->rows[i], n, features);
+        settle_draft_stream(draft, draft->draft_stream_of[pass->rows[i].seq], &pass->rows[i], n, features);
         features += (size_t)(draft->layer + 1 < draft->drafter->n_layers ? n : 1) * draft->drafter->n_features;
         n = 0;
     }

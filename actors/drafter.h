@@ -1,5 +1,5 @@
-/* A drafter: what is loaded beside a model to guess its next tokens, and what the verifier and the draft actor tell each
- * other about it.
+/* A drafter: what is loaded beside a model to guess its next tokens, and what the verifier and the draft actor tell
+ * each other about it.
  *
  *   verifier ── NEWS: of each drafting stream the new tokens (and features), what is wanted, or its end ──▶ draft
  *   verifier ◀── DRAFTS: of each of them the guesses that follow the tokens it knew ────────────────────── draft
@@ -10,10 +10,10 @@
  *   tokens of a stream:   t0 t1 ... tn-1 | g g g g g g g
  *                         known: told    | guessed: of these the first k are proposed to decode
  *
- * Guesses say behind which token they stand (`first`); there may be two lines of them, which begin alike. The verifier may
- * know more tokens by then: it compares those that were guessed with those that came, and what is behind them are its
- * drafts, or there are none. So nothing has to be in step with anything: late guesses are used as far as they are right,
- * and a wrong or lost one costs time only.
+ * Guesses say behind which token they stand (`first`); there may be two lines of them, which begin alike. The verifier
+ * may know more tokens by then: it compares those that were guessed with those that came, and what is behind them are
+ * its drafts, or there are none. So nothing has to be in step with anything: late guesses are used as far as they are
+ * right, and a wrong or lost one costs time only.
  *
  * With each guess goes its runner-up, what the drafter would have guessed second: the guesses are the trunk of a tree,
  * and the runners-up its leaves, one at each place at most. Which of them become rows is the verifier's to say.
@@ -25,12 +25,12 @@
  * beginning (early exit). FEATURES, a head or the model's own prediction layer (model/head.h): its row of a token reads
  * that token and the target's features of the position before, or, where the target has not been there, what the row
  * before it gave. Features of the positions that a step has computed travel with the first NEWS behind it: the step
- * writes them into the list's memory, one for each row, those of wrong guesses among them. The rows that were right stand
- * first, one behind the other, but for a leaf. Of a prompt only those of the last positions are asked for.
+ * writes them into the list's memory, one for each row, those of wrong guesses among them. The rows that were right
+ * stand first, one behind the other, but for a leaf. Of a prompt only those of the last positions are asked for.
  *
  * Who owns what: the model's parts own the drafter; the draft actor alone uses its backend from the model's start to
- * its end. Lists are the verifier's (news) or the draft actor's (drafts), and lent to the other between a message and its
- * BACK. */
+ * its end. Lists are the verifier's (news) or the draft actor's (drafts), and lent to the other between a message and
+ * its BACK. */
 #ifndef RN_ACTORS_DRAFTER_H
 #define RN_ACTORS_DRAFTER_H
 
@@ -77,8 +77,8 @@ struct rn_drafter {
 #define RN_NEWS_LISTS 3 /* with features: one whose step is in flight, one that is told, one that asks */
 #define RN_DRAFTS_LISTS 2
 
-/* Rows that one pass may make up for a seat and still be one of guesses: more than drafts are. */
-#define RN_DRAFT_LAG 40u
+/* Rows that one pass may make up for a draft stream and still be one of guesses: more than drafts are. */
+#define RN_DRAFT_MAX_LAG 40u
 
 /* News of one stream. */
 struct rn_news {
@@ -96,7 +96,7 @@ struct rn_news {
         n_positions;          /* FEATURES: the target's of positions [features_at, features_at + n_positions) ... */
     const float *features;    /* ... [n_positions] rows of the step, of which the first
                                  n_features of row_features (context.h) are for it; the list's */
-    uint32_t strayed;         /* not 0: the last position's is the row so many behind the first one: a leaf's */
+    uint32_t leaf_offset;     /* not 0: the last position's is the row so many behind the first one: a leaf's */
     uint32_t n_flying;        /* of the guesses behind these tokens, those in the step in flight ... */
     uint32_t leaves;          /* ... and bit i: the runner-up of guess i is a row of it too ... */
     bool flying;              /* ... if it is in one */
@@ -115,7 +115,7 @@ struct rn_news_list {
     uint32_t step_us;     /* what a step of the target takes now; 0: not known */
     uint64_t ends_us;     /* when the step in flight should end, by the engine's clock; 0: none is, or not known */
     uint32_t serial;      /* not 0: some of it wait; a DRAFTS that answers this number ends the wait ... */
-    uint32_t patience_us; /* ... after so long with what there is by then */
+    uint32_t max_wait_us; /* ... after so long with what there is by then */
     bool closing;         /* the last one: it comes back when no step of the drafter is in flight */
 };
 
@@ -129,7 +129,7 @@ enum rn_drafts_state {
 struct rn_guess_line {
     uint32_t first, n; /* they are tokens [first, first + n) of the sequence */
     int32_t guesses[RN_GUESS_MOST];
-    struct rn_second seconds[RN_GUESS_MOST]; /* the runner-up of each */
+    struct rn_runner_up seconds[RN_GUESS_MOST]; /* the runner-up of each */
 };
 
 /* Guesses of one stream: the likeliest, and what else may come (draft_branch.h; n is 0 where there is none). */

@@ -6,7 +6,7 @@
 
 #include "actors/engine.h"
 #include "base/status.h"
-#include "cache/store/session_print.h"
+#include "cache/store/fingerprint.h"
 #include "model/head.h"
 
 #define EXIT "exit:"
@@ -257,7 +257,7 @@ runnel_status rn_drafter_measure_model(struct runnel_model *model, runnel_error 
     for (uint32_t n = 1; n <= most && us > 0 && 2 * us < left_us; n *= 2) {
         us = time_step(trial, n, n, limits->block_tokens);
         left_us -= us < left_us ? us : left_us;
-        rn_step_cost_note(&model->parts.cost, n, us);
+        rn_step_cost_record(&model->parts.cost, n, us);
     }
     free_trial(model, trial);
     return us > 0 ? RUNNEL_OK : rn_error_set(error, RUNNEL_DEVICE, "%s: a step failed", model->path);
@@ -344,7 +344,7 @@ runnel_status rn_drafter_load(struct runnel_model *model, const char *path, runn
 
 static runnel_status check_head(const struct runnel_model *model, const char *path, runnel_error *error)
 {
-    struct rn_print print = rn_print_model(model->parts.gguf);
+    struct rn_fingerprint print = rn_fingerprint_model(model->parts.gguf);
     struct rn_head_facts facts;
     runnel_status status = rn_head_read(model->parts.drafter.gguf, &facts, error);
 

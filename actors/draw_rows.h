@@ -1,6 +1,7 @@
-/* Drawing tokens from the wanted rows of a batch: inside the step, by the device's threads (model/draw.h), or, where the
- * device cannot, by the sampler actor when the step is done. Both give the same tokens: a row's draw reads the request's
- * sampling state, which nobody changes until the batch is back at decode, and the drafts in front of the row. */
+/* Drawing tokens from the wanted rows of a batch: inside the step, by the device's threads (model/draw.h), or, where
+ * the device cannot, by the sampler actor when the step is done. Both give the same tokens: a row's draw reads the
+ * request's sampling state, which nobody changes until the batch is back at decode, and the drafts in front of the
+ * row. */
 #ifndef RN_ACTORS_DRAW_ROWS_H
 #define RN_ACTORS_DRAW_ROWS_H
 
@@ -19,9 +20,9 @@ void rn_draws_ask(struct rn_batch *batch);
  * it. scratch: for rows that the step has not drawn. */
 void rn_draws_take(struct rn_batch *batch, struct rn_sampler_scratch *scratch);
 
-/* Draws the token of the step's wanted row `out` from its logits[n_vocab]. Writes that rn_batch_out and the scratch alone
- * and reads of others only what they were composed with: rows may be drawn in any order, each thread with a scratch of
- * its own. */
+/* Draws the token of the step's wanted row `out` from its logits[n_vocab]. Writes that rn_batch_out and the scratch
+ * alone and reads of others only what they were composed with: rows may be drawn in any order, each thread with a
+ * scratch of its own. */
 void rn_draw_row(struct rn_batch *batch, uint32_t out, const float *logits, struct rn_sampler_scratch *scratch);
 
 #endif

@@ -25,7 +25,7 @@
 #include "base/check.h"
 #include "base/sized.h"
 #include "base/status.h"
-#include "cache/store/session_print.h"
+#include "cache/store/fingerprint.h"
 #include "runnel_files.h"
 #include "train/head_file.h"
 
@@ -325,7 +325,7 @@ static runnel_status begin_trainer(struct runnel_training *t)
 {
     const runnel_eagle_options *o = &t->options;
     struct rn_trainer_options options = {o->steps, o->steps / 20 + 1, o->unroll, 0.8f, o->rate, 0.01f, 1.0f, o->seed};
-    struct rn_print target = rn_print_model(t->gguf), corpus = rn_print_list(1, whole_corpus, t);
+    struct rn_fingerprint target = rn_fingerprint_model(t->gguf), corpus = rn_fingerprint_list(1, whole_corpus, t);
     struct rn_trainer_origin origin = {{0}, {0}, {0}};
     struct rn_eagle_shape shape;
     runnel_status status;

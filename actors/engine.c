@@ -54,27 +54,27 @@ static runnel_status read_options(const runnel_engine_options *given, runnel_eng
 
 /* By payload: bytes of the object that moves with a message. A job is in a list of the tier's all the while. */
 enum {
-    CARGO_request = sizeof(struct rn_request),
-    CARGO_tokens = sizeof(struct rn_token_list),
-    CARGO_computed = sizeof(struct rn_computed_list),
-    CARGO_news = sizeof(struct rn_news_list),
-    CARGO_drafts = sizeof(struct rn_drafts_list),
-    CARGO_proposals = sizeof(struct rn_proposal_list),
-    CARGO_move = sizeof(struct rn_move),
-    CARGO_batch = sizeof(struct rn_batch),
-    CARGO_job = 0,
-    CARGO_stream = 0,
-    CARGO_ended = 0,
-    CARGO_session = 0,
-    CARGO_fork = 0,
-    CARGO_grant = 0,
-    CARGO_shortage = 0,
-    CARGO_lanes = 0,
-    CARGO_model = 0,
-    CARGO_none = 0
+    PAYLOAD_request = sizeof(struct rn_request),
+    PAYLOAD_tokens = sizeof(struct rn_token_list),
+    PAYLOAD_computed = sizeof(struct rn_computed_list),
+    PAYLOAD_news = sizeof(struct rn_news_list),
+    PAYLOAD_drafts = sizeof(struct rn_drafts_list),
+    PAYLOAD_proposals = sizeof(struct rn_proposal_list),
+    PAYLOAD_move = sizeof(struct rn_move),
+    PAYLOAD_batch = sizeof(struct rn_batch),
+    PAYLOAD_job = 0,
+    PAYLOAD_stream = 0,
+    PAYLOAD_ended = 0,
+    PAYLOAD_session = 0,
+    PAYLOAD_fork = 0,
+    PAYLOAD_grant = 0,
+    PAYLOAD_shortage = 0,
+    PAYLOAD_lanes = 0,
+    PAYLOAD_model = 0,
+    PAYLOAD_none = 0
 };
-static const uint32_t cargo_bytes[RN_MSG_KINDS] = {
-#define X(kind, payload, from, to, bound, meaning) [RN_MSG_##kind] = CARGO_##payload,
+static const uint32_t payload_bytes_of[RN_MSG_KINDS] = {
+#define X(kind, payload, from, to, bound, meaning) [RN_MSG_##kind] = PAYLOAD_##payload,
     RN_MESSAGES(X)
 #undef X
 };
@@ -238,7 +238,7 @@ static runnel_status start(struct runnel_engine *engine, const runnel_engine_opt
                         1 + RN_MAX_MODELS * RN_MODEL_ACTORS, rn_bounds_pool(&bounds)) != RUNNEL_OK)
         goto fail_tracer;
     engine->runtime.tracer = engine->tracer; /* before the first actor runs */
-    engine->runtime.cargo_bytes = cargo_bytes;
+    engine->runtime.payload_bytes_of = payload_bytes_of;
     fill_context(engine);
     if (rn_router_init(&engine->router, &engine->context) != RUNNEL_OK)
         goto fail_runtime;
@@ -444,7 +444,7 @@ void rn_model_unref(struct runnel_model *model)
         rn_model_drop(model);
 }
 
-void rn_model_load_told(struct runnel_model *model)
+void rn_model_load_reported(struct runnel_model *model)
 {
     rn_counter_add(&model->engine->totals.loads, -1);
     rn_model_unref(model);

@@ -13,7 +13,7 @@
 #include "actors/host/bridge.h"
 #include "actors/metrics.h"
 #include "actors/mover.h"
-#include "actors/note.h"
+#include "actors/telemetry.h"
 #include "actors/prefill_actor.h"
 #include "actors/prints.h"
 #include "actors/router_actor.h"
@@ -121,10 +121,10 @@ struct runnel_model {
     /* Load events on their way to the host; see host.c. */
     struct rn_message load_node;
     struct rn_edge load_edge;
-    bool load_told; /* the terminal load event was delivered; the dispatcher's */
+    bool load_reported; /* the terminal load event was delivered; the dispatcher's */
 
-    struct rn_context context;       /* set before the model is READY, if it can generate */
-    struct rn_session_prints prints; /* the worker's */
+    struct rn_context context;             /* set before the model is READY, if it can generate */
+    struct rn_session_fingerprints prints; /* the worker's */
 
     struct rn_tokenizer tokenizer;
     struct rn_tier tier;
@@ -184,10 +184,10 @@ static inline int64_t rn_us_left(int64_t timeout_ms, uint64_t waited_us)
     return timeout_ms < 0 || timeout_ms > INT64_MAX / 1000 ? -1 : timeout_ms * 1000 - (int64_t)waited_us;
 }
 
-/* Drops one reference; the last one frees the struct. load_told: the host knows how the load ended; drops that
+/* Drops one reference; the last one frees the struct. load_reported: the host knows how the load ended; drops that
  * reference. drop: frees the struct of a model that nobody knows yet. Any thread. */
 void rn_model_unref(struct runnel_model *model);
-void rn_model_load_told(struct runnel_model *model);
+void rn_model_load_reported(struct runnel_model *model);
 void rn_model_drop(struct runnel_model *model);
 
 /* model.c: starts and stops the actors of a model whose parts are there. */

@@ -141,8 +141,8 @@ static inline const struct rn_metrics *rn_metrics_first(const struct rn_metrics_
     return atomic_load_explicit(&((struct rn_metrics_list *)(uintptr_t)list)->first, memory_order_acquire);
 }
 
-/* What is counted of the engine as a whole; what is a model's is counted in its metrics alone. Written by whoever begins
- * or ends one, read by any thread. */
+/* What is counted of the engine as a whole; what is a model's is counted in its metrics alone. Written by whoever
+ * begins or ends one, read by any thread. */
 struct rn_totals {
     struct rn_counter streams, sessions, models, loads;
     struct rn_counter queued_tokens, queued_bytes;

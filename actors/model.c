@@ -11,7 +11,7 @@
 #include "base/sized.h"
 #include "base/status.h"
 #include "model/kv.h"
-#include "model/room.h"
+#include "model/kv_size.h"
 
 #define DEFAULT_CONTEXT 8192
 #define MIN_BATCH 8
@@ -84,7 +84,7 @@ static runnel_status choose_blocks(const struct runnel_model *model, struct rn_b
 {
     uint64_t block_bytes = rn_plan_kv_bytes(model->parts.plan, limits->kv_type) * limits->block_tokens;
     uint64_t context_blocks =
-        (uint64_t)rn_room_blocks(limits, limits->context_tokens) + rn_room_means(limits, limits->context_tokens);
+        (uint64_t)rn_kv_size_blocks(limits, limits->context_tokens) + rn_kv_size_means(limits, limits->context_tokens);
     struct rn_device *device = model->parts.device;
     struct rn_device_memory memory;
     uint64_t blocks;
@@ -369,7 +369,7 @@ static void publish(struct runnel_model *model, runnel_status status)
         rn_host_raise(&model->engine->host, &model->load_edge,
                       &model->load_node); /* from here on the dispatcher's reference may be gone */
     else
-        rn_model_load_told(model);
+        rn_model_load_reported(model);
     send_model(model, RN_MSG_MODEL_LOADED);
 }
 
@@ -654,8 +654,8 @@ static void collect_info(const struct runnel_model *model, runnel_model_info *in
         now.kv_bytes_per_token = rn_plan_kv_bytes(parts->plan, parts->limits.kv_type);
         now.chunk_mean = parts->limits.mean_window;
         now.kv_bytes_longest = now.kv_bytes_per_token * parts->limits.block_tokens *
-                               (rn_room_blocks(&parts->limits, parts->limits.context_tokens) +
-                                rn_room_means(&parts->limits, parts->limits.context_tokens));
+                               (rn_kv_size_blocks(&parts->limits, parts->limits.context_tokens) +
+                                rn_kv_size_means(&parts->limits, parts->limits.context_tokens));
         now.kv_bytes = now.kv_bytes_per_token * parts->limits.block_tokens * parts->limits.n_blocks;
         if (parts->drafter.plan != NULL) {
             now.draft_parameters = parts->drafter.plan->parameters;

@@ -7,9 +7,9 @@
 #include "actors/context.h"
 #include "base/check.h"
 
-static uint32_t place_of(uint64_t shelf)
+static uint32_t place_of(uint64_t tier_directory)
 {
-    return (uint32_t)shelf - 1;
+    return (uint32_t)tier_directory - 1;
 }
 
 static unsigned char *bytes_of(const struct rn_mover *mover, uint32_t item)
@@ -81,12 +81,13 @@ static uint8_t has(const struct rn_mover_place *place)
 }
 
 /* The place of the number, NULL when it is another's now. */
-static struct rn_mover_place *find_place(struct rn_mover *mover, uint64_t shelf)
+static struct rn_mover_place *find_place(struct rn_mover *mover, uint64_t tier_directory)
 {
-    struct rn_mover_place *place =
-        shelf != 0 && place_of(shelf) < mover->n_places ? &mover->places[place_of(shelf)] : NULL;
+    struct rn_mover_place *place = tier_directory != 0 && place_of(tier_directory) < mover->n_places
+                                       ? &mover->places[place_of(tier_directory)]
+                                       : NULL;
 
-    return place != NULL && place->shelf == shelf ? place : NULL;
+    return place != NULL && place->tier_directory == tier_directory ? place : NULL;
 }
 
 void rn_mover_set_at(struct rn_mover *mover, struct rn_mover_place *place, unsigned kind, uint64_t handle,
@@ -134,28 +135,28 @@ void rn_mover_watch(struct rn_mover *mover, enum rn_tier_kind kind, struct rn_ti
     rn_tier_store_watch(store, on_gone, &mover->tiers[kind]);
 }
 
-/* distrusted: it is to be gone for others too. */
-static void forget_at(struct rn_mover *mover, struct rn_mover_place *place, unsigned kind, bool distrusted)
+/* untrusted: it is to be gone for others too. */
+static void forget_at(struct rn_mover *mover, struct rn_mover_place *place, unsigned kind, bool untrusted)
 {
     uint64_t handle = place->at[kind].handle;
 
     lose(mover, place, kind, false);
-    if (handle != 0 && distrusted)
+    if (handle != 0 && untrusted)
         rn_tier_store_forget(mover->tiers[kind].store, handle);
     else if (handle != 0)
         rn_tier_store_let_go(mover->tiers[kind].store, handle);
 }
 
-struct rn_mover_place *rn_mover_take_place(struct rn_mover *mover, uint64_t shelf)
+struct rn_mover_place *rn_mover_take_place(struct rn_mover *mover, uint64_t tier_directory)
 {
     struct rn_mover_place *place;
 
-    RN_CHECK(shelf != 0 && place_of(shelf) < mover->n_places);
-    place = &mover->places[place_of(shelf)];
-    if (place->shelf != shelf) {
+    RN_CHECK(tier_directory != 0 && place_of(tier_directory) < mover->n_places);
+    place = &mover->places[place_of(tier_directory)];
+    if (place->tier_directory != tier_directory) {
         for (unsigned kind = 0; kind < RN_TIERS; kind++)
             forget_at(mover, place, kind, false);
-        place->shelf = shelf;
+        place->tier_directory = tier_directory;
     }
     return place;
 }
@@ -187,7 +188,7 @@ static bool put(struct rn_mover *mover, struct rn_move *move, const struct rn_mo
     struct rn_tier_store *store = mover->tiers[kind].store;
     const struct rn_mover_place *above = find_place(mover, item->parent);
     struct rn_tier_key key = {item->parent, item->salt, item->tokens};
-    uint64_t handle = item->shelf;
+    uint64_t handle = item->tier_directory;
 
     if (store->ops->durable) {
         key.parent = above != NULL ? above->at[kind].handle : 0;
@@ -204,7 +205,7 @@ static bool put(struct rn_mover *mover, struct rn_move *move, const struct rn_mo
 static void carry_down(struct rn_mover *mover, struct rn_move *move, struct rn_move_item *item)
 {
     const unsigned char *bytes = bytes_of(mover, (uint32_t)(item - move->items));
-    struct rn_mover_place *place = rn_mover_take_place(mover, item->shelf);
+    struct rn_mover_place *place = rn_mover_take_place(mover, item->tier_directory);
     size_t n = 0;
 
     for (unsigned kind = 0; kind < RN_TIERS; kind++) {
@@ -225,7 +226,7 @@ static void down(struct rn_mover *mover, struct rn_move *move)
     for (uint32_t i = 0; i < move->n; i++)
         carry_down(mover, move, &move->items[i]);
     for (uint32_t i = 0; i < move->n; i++) { /* a later one may have pushed an earlier one out */
-        const struct rn_mover_place *place = find_place(mover, move->items[i].shelf);
+        const struct rn_mover_place *place = find_place(mover, move->items[i].tier_directory);
 
         move->items[i].has = place != NULL ? has(place) : 0;
     }
@@ -260,7 +261,7 @@ static bool carry_from(struct rn_mover *mover, struct rn_move *move, const struc
 /* From the nearest tier that gives it; RN_TIERS: none does. */
 static uint8_t carry_up(struct rn_mover *mover, struct rn_move *move, struct rn_move_item *item)
 {
-    struct rn_mover_place *place = find_place(mover, item->shelf);
+    struct rn_mover_place *place = find_place(mover, item->tier_directory);
 
     for (uint8_t kind = 0; place != NULL && kind < RN_TIERS; kind++)
         if (place->at[kind].handle != 0 && carry_from(mover, move, item, place, kind))
@@ -278,7 +279,7 @@ static void announce(struct rn_mover *mover, const struct rn_move *move)
         if (mover->tiers[kind].store == NULL)
             continue;
         for (uint32_t i = 0; i < move->n; i++) {
-            const struct rn_mover_place *place = find_place(mover, move->items[i].shelf);
+            const struct rn_mover_place *place = find_place(mover, move->items[i].tier_directory);
 
             if (place != NULL && has(place) == RN_TIER_BIT(kind))
                 handles[n++] = place->at[kind].handle;
@@ -315,7 +316,7 @@ static void up(struct rn_mover *mover, struct rn_move *move)
         if (good) /* its part of the time that all took */
             move->us[item->from] += mover->copy_us / mover->copying.n;
         move->n_errors += !good;
-        place = find_place(mover, item->shelf);
+        place = find_place(mover, item->tier_directory);
         item->has = place != NULL ? has(place) : 0;
         for (unsigned kind = 0; good && kind < RN_TIERS; kind++) /* in order: what comes last goes first */
             if (place->at[kind].handle != 0)
@@ -333,7 +334,7 @@ static void forget(struct rn_mover *mover, const struct rn_move *move)
         for (unsigned kind = 0; place != NULL && kind < RN_TIERS; kind++)
             forget_at(mover, place, kind, move->left[i] != 0);
         if (place != NULL)
-            place->shelf = 0;
+            place->tier_directory = 0;
     }
 }
 
@@ -345,7 +346,7 @@ static void tell_lost(struct rn_mover *mover, struct rn_move *move)
 
         mover->first_lost = place->next_lost;
         place->lost = false;
-        move->told[move->n_told] = place->shelf;
+        move->told[move->n_told] = place->tier_directory;
         move->left[move->n_told++] = has(place);
     }
 }
@@ -439,7 +440,7 @@ static void end_move(struct rn_mover *mover, struct rn_msg *msg)
         up(mover, move);
     else if (move->kind == RN_MOVE_FORGET)
         forget(mover, move);
-    else if (move->kind == RN_MOVE_RECALL)
+    else if (move->kind == RN_MOVE_STOP_LISTENING)
         rn_mover_give_listener(mover);
     rn_mover_answer(mover, move, msg);
     rn_mover_listen(mover);
@@ -459,7 +460,7 @@ static void begin_move(struct rn_mover *mover, struct rn_msg *msg)
     memset(move->us, 0, sizeof move->us);
     memset(move->bytes, 0, sizeof move->bytes);
     move->n_errors = move->refused = 0;
-    if (move->kind == RN_MOVE_TEND && move->pause_us > 0 && mover->lone != NULL)
+    if (move->kind == RN_MOVE_TEND && move->pause_us > 0 && mover->dedicated != NULL)
         rest(move->pause_us);
     if (move->kind == RN_MOVE_UP)
         fetch_up(mover, move);
@@ -567,7 +568,8 @@ bool rn_mover_check(const struct rn_mover *mover)
     uint32_t n_lost = 0, n_listed = 0;
 
     for (uint32_t i = 0; i < mover->n_places; i++) {
-        if (has(&mover->places[i]) != 0 && (mover->places[i].shelf == 0 || place_of(mover->places[i].shelf) != i))
+        if (has(&mover->places[i]) != 0 &&
+            (mover->places[i].tier_directory == 0 || place_of(mover->places[i].tier_directory) != i))
             return false;
         n_lost += mover->places[i].lost;
     }

@@ -10,9 +10,9 @@
  * made when the model is. Moves are done in the order in which they come: while the backend copies the blocks of one
  * (COPIED tells of its end), those that come wait.
  *
- * The tier knows a block by a number of its directory (see tier/directory.h); the mover has a place of the same index, with
- * the handles under which the lower tiers have the block. Numbers are never used twice, so a move that comes for one
- * that has changed hands finds another number there and does nothing. What a tier has lost is told with the next
+ * The tier knows a block by a number of its directory (see tier/directory.h); the mover has a place of the same index,
+ * with the handles under which the lower tiers have the block. Numbers are never used twice, so a move that comes for
+ * one that has changed hands finds another number there and does nothing. What a tier has lost is told with the next
  * answer, as much as it holds; `more` says that there is more to be told or done, and is answered with a TEND.
  *
  * What others write into a tier is news. One move, LISTEN, stays with the mover, which looks for news from time to
@@ -33,9 +33,10 @@
 
 struct rn_context;
 
-/* Of the block with the number `shelf` (0: none yet): each tier's own handle (0: not there) and its parent's. */
+/* Of the block with the number `tier_directory` (0: none yet): each tier's own handle (0: not there) and its parent's.
+ * */
 struct rn_mover_place {
-    uint64_t shelf;
+    uint64_t tier_directory;
     struct {
         uint64_t handle, parent;
     } at[RN_TIERS];
@@ -53,8 +54,8 @@ struct rn_mover_find {
 };
 
 struct rn_mover {
-    struct rn_actor actor; /* first */
-    struct rn_lone *lone;  /* NULL: no tier is there, or a manual engine */
+    struct rn_actor actor;          /* first */
+    struct rn_dedicated *dedicated; /* NULL: no tier is there, or a manual engine */
     const struct rn_context *context;
     struct rn_mover_tier {
         struct rn_mover *mover;
@@ -78,7 +79,7 @@ struct rn_mover {
     uint32_t n_waiting;
     struct rn_move *listener; /* LISTEN, while it stays here; NULL */
     uint64_t listen_at_us;    /* not before */
-    unsigned first_heard;     /* the tier that is asked first next time */
+    unsigned first_listed;    /* the tier that is asked first next time */
     struct {
         uint64_t handle, parent;
     } heard[RN_MOVE_BLOCKS]; /* of the items of the LISTEN: the tiers' own */
@@ -89,8 +90,8 @@ struct rn_mover {
 typedef uint64_t rn_mover_adopt_fn(void *user, enum rn_tier_kind kind, const struct rn_tier_record *record,
                                    uint64_t parent);
 
-/* How many numbers the shelf should have for the model's options; 0: no lower tier is asked for, or there can be none
- * (the backend cannot give blocks out, or prefixes are not shared). */
+/* How many numbers the tier directory should have for the model's options; 0: no lower tier is asked for, or there can
+ * be none (the backend cannot give blocks out, or prefixes are not shared). */
 uint32_t rn_mover_places_for(const struct rn_context *context);
 
 /* Opens the tiers that the model's options ask for, if n_places is not 0. A cold tier that cannot be opened is told to
@@ -118,7 +119,7 @@ bool rn_mover_check(const struct rn_mover *mover);
 #define RN_MOVER_NO_PLACE UINT32_MAX
 
 /* The place of the number, which begins to be in use; whatever had it before has gone. */
-struct rn_mover_place *rn_mover_take_place(struct rn_mover *mover, uint64_t shelf);
+struct rn_mover_place *rn_mover_take_place(struct rn_mover *mover, uint64_t tier_directory);
 void rn_mover_set_at(struct rn_mover *mover, struct rn_mover_place *place, unsigned kind, uint64_t handle,
                      uint64_t parent);
 
@@ -138,7 +139,7 @@ void rn_mover_give_listener(struct rn_mover *mover);
 /* Looks for news if it is time. */
 void rn_mover_listen(struct rn_mover *mover);
 
-/* rn_lone_idle_fn of a mover that listens. */
+/* rn_dedicated_idle_fn of a mover that listens. */
 int64_t rn_mover_idle(struct rn_actor *self);
 
 void rn_mover_actor_init(struct rn_mover *mover, const struct rn_context *context);

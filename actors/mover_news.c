@@ -39,7 +39,7 @@ bool rn_mover_listens(const struct rn_mover *mover)
 
 static void take_in(struct rn_mover *mover, const struct rn_move_item *item, uint64_t handle, uint64_t parent)
 {
-    struct rn_mover_place *place = item->shelf != 0 ? rn_mover_take_place(mover, item->shelf) : NULL;
+    struct rn_mover_place *place = item->tier_directory != 0 ? rn_mover_take_place(mover, item->tier_directory) : NULL;
     bool known = rn_mover_find_place(&mover->find[item->from], handle) != RN_MOVER_NO_PLACE;
 
     if (!known && (place == NULL || place->at[item->from].handle != 0)) { /* put there by this engine meanwhile */
@@ -80,9 +80,9 @@ static void on_record(void *user, const struct rn_tier_record *record)
     uint32_t above = rn_mover_find_place(&mover->find[hearing->kind], record->parent);
 
     item->behind = record->parent == 0 ? RN_MOVE_NO_ITEM : find_item(hearing, record->parent);
-    item->parent = record->parent != 0 && above != RN_MOVER_NO_PLACE ? mover->places[above].shelf : 0;
+    item->parent = record->parent != 0 && above != RN_MOVER_NO_PLACE ? mover->places[above].tier_directory : 0;
     item->first = record->parent == 0;
-    item->shelf = 0;
+    item->tier_directory = 0;
     item->block = RN_MOVE_NO_BLOCK;
     item->from = (uint8_t)hearing->kind;
     item->idle = false;
@@ -145,8 +145,8 @@ void rn_mover_listen(struct rn_mover *mover)
     move->spent_us = rn_spent_us(clock);
     move->no_room = 0;
     for (unsigned i = 0; i < RN_TIERS; i++)
-        more |= hear(mover, move, (mover->first_heard + i) % RN_TIERS);
-    mover->first_heard = (mover->first_heard + 1) % RN_TIERS;
+        more |= hear(mover, move, (mover->first_listed + i) % RN_TIERS);
+    mover->first_listed = (mover->first_listed + 1) % RN_TIERS;
     spent_us = SPENT_PART * (rn_spent_us(clock) - move->spent_us);
     took_us = TIME_PART * (rn_now_us(clock) - begin_us);
     spent_us = spent_us > took_us ? spent_us : took_us;

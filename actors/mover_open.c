@@ -4,7 +4,7 @@
 #include "actors/context.h"
 #include "actors/mover.h"
 #include "actors/prints.h"
-#include "actors/runtime/lone.h"
+#include "actors/runtime/dedicated.h"
 #include "base/status.h"
 #include "cache/store/cold_store.h"
 #include "cache/store/redis_store.h"
@@ -83,15 +83,16 @@ static void on_record(void *user, const struct rn_tier_record *record)
     struct opening *opening = user;
     struct rn_mover *mover = opening->mover;
     uint32_t above = rn_mover_find_place(&mover->find[opening->kind], record->parent), at;
-    uint64_t shelf;
+    uint64_t tier_directory;
 
     if (record->parent != 0 && above == UINT32_MAX)
         return;
-    shelf = opening->adopt(opening->user, opening->kind, record, record->parent != 0 ? mover->places[above].shelf : 0);
-    if (shelf == 0)
+    tier_directory = opening->adopt(opening->user, opening->kind, record,
+                                    record->parent != 0 ? mover->places[above].tier_directory : 0);
+    if (tier_directory == 0)
         return;
-    at = (uint32_t)shelf - 1;
-    mover->places[at].shelf = shelf;
+    at = (uint32_t)tier_directory - 1;
+    mover->places[at].tier_directory = tier_directory;
     mover->places[at].at[opening->kind].handle = record->handle;
     mover->places[at].at[opening->kind].parent = record->parent;
     rn_mover_find_add(&mover->find[opening->kind], record->handle, at);
@@ -100,7 +101,7 @@ static void on_record(void *user, const struct rn_tier_record *record)
 static struct rn_tier_id id_of(const struct rn_mover *mover)
 {
     const struct rn_context *context = mover->context;
-    const struct rn_session_prints *prints = rn_session_prints_of(context);
+    const struct rn_session_fingerprints *prints = rn_session_fingerprints_of(context);
     struct rn_tier_id id = {.model = prints->model,
                             .kv = prints->kv,
                             .block_tokens = context->limits->block_tokens,
@@ -220,8 +221,9 @@ static runnel_status open_all(struct rn_mover *mover, rn_mover_adopt_fn *adopt, 
     status = open_tiers(mover, adopt, user, error);
     if (status != RUNNEL_OK || rn_mover_tiers(mover) == 0 || context->runtime->n_threads == 0)
         return status;
-    mover->lone = rn_lone_new(context->heap, &mover->actor, rn_mover_listens(mover) ? rn_mover_idle : NULL);
-    return mover->lone != NULL ? RUNNEL_OK : rn_error_set(error, RUNNEL_NO_MEMORY, "no thread for the cache tiers");
+    mover->dedicated = rn_dedicated_new(context->heap, &mover->actor, rn_mover_listens(mover) ? rn_mover_idle : NULL);
+    return mover->dedicated != NULL ? RUNNEL_OK
+                                    : rn_error_set(error, RUNNEL_NO_MEMORY, "no thread for the cache tiers");
 }
 
 runnel_status rn_mover_init(struct rn_mover *mover, const struct rn_context *context, uint32_t n_places,
@@ -242,7 +244,7 @@ void rn_mover_fini(struct rn_mover *mover)
 {
     struct rn_heap *heap = mover->context->heap;
 
-    rn_lone_free(mover->lone);
+    rn_dedicated_free(mover->dedicated);
     for (unsigned kind = 0; kind < RN_TIERS; kind++) {
         rn_tier_store_close(mover->tiers[kind].store);
         rn_free(heap, mover->find[kind].slots);

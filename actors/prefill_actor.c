@@ -42,13 +42,13 @@ static void offer(struct rn_prefill *prefill)
     while ((lane = next_lane(prefill)) != RN_LANE_NONE) {
         struct rn_request *request = prefill->waiting.first;
 
-        rn_turns_take(&prefill->waiting, request);
+        rn_fair_queue_take(&prefill->waiting, request);
         if (rn_request_is_late(request, rn_now_us(prefill->context->clock))) {
             rn_request_end_by(request, RN_MSG_EXPIRE);
             rn_request_send(request, prefill->context->detokenizer, RN_MSG_END);
             continue;
         }
-        rn_turns_served(&prefill->waiting, request);
+        rn_fair_queue_served(&prefill->waiting, request);
         take_lane(prefill, request, lane);
         rn_request_send(request, prefill->context->verifier, RN_MSG_OFFER);
     }
@@ -60,17 +60,17 @@ static void on_prefill(struct rn_actor *self, struct rn_msg *msg)
 
     RN_ASSERT(request->lane == RN_LANE_NONE && request->n_done <= request->n_fill);
     if (request->resumed)
-        rn_turns_enter_again(&prefill_of(self)->waiting, request);
+        rn_fair_queue_push_front(&prefill_of(self)->waiting, request);
     else
-        rn_turns_enter(&prefill_of(self)->waiting, request, request->n_fill - request->n_done);
+        rn_fair_queue_push(&prefill_of(self)->waiting, request, request->n_fill - request->n_done);
     rn_msg_free(self->runtime, msg);
 }
 
 /* CANCEL, EXPIRE, STOPPED and PREEMPT: for a request that waits here, or has gone on to decode. */
-static void on_wish(struct rn_actor *self, struct rn_msg *msg)
+static void on_end_request(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_prefill *prefill = prefill_of(self);
-    struct rn_request *request = rn_turns_remove(&prefill->waiting, msg->stream.slot, msg->stream.generation);
+    struct rn_request *request = rn_fair_queue_remove(&prefill->waiting, msg->stream.slot, msg->stream.generation);
     uint32_t kind = msg->head.kind;
 
     if (request == NULL) {
@@ -108,10 +108,10 @@ static const struct rn_actor_class prefill_class = {
     .handlers =
         {
             [RN_MSG_PREFILL] = on_prefill,
-            [RN_MSG_CANCEL] = on_wish,
-            [RN_MSG_EXPIRE] = on_wish,
-            [RN_MSG_STOPPED] = on_wish,
-            [RN_MSG_PREEMPT] = on_wish,
+            [RN_MSG_CANCEL] = on_end_request,
+            [RN_MSG_EXPIRE] = on_end_request,
+            [RN_MSG_STOPPED] = on_end_request,
+            [RN_MSG_PREEMPT] = on_end_request,
             [RN_MSG_LANE_FREE] = on_lane_free,
             [RN_MSG_CLOSE] = rn_actor_on_close,
         },

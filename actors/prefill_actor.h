@@ -1,6 +1,6 @@
-/* The prefill actor: admitted prompts wait here until decode has a lane for them, in the order of turns.h: by priority,
- * tenants in turn, by arrival. Lanes bound how many prompts are computed side by side; decode cuts them into chunks
- * that fill what its running sequences leave of each step's budget, in turn. Requests of negative priority, the
+/* The prefill actor: admitted prompts wait here until decode has a lane for them, in the order of fair_queue.h: by
+ * priority, tenants in turn, by arrival. Lanes bound how many prompts are computed side by side; decode cuts them into
+ * chunks that fill what its running sequences leave of each step's budget, in turn. Requests of negative priority, the
  * background, leave two lanes to others, so that a batch job's long prompts never hold up who comes in.
  *
  * A prompt of which a few rows are left to compute, the rest being shared, needs no lane: it is through in one step,
@@ -11,22 +11,22 @@
 
 #include "actors/request.h"
 #include "actors/runtime/runtime.h"
-#include "actors/turns.h"
+#include "actors/fair_queue.h"
 
 struct rn_context;
 
 struct rn_prefill {
     struct rn_actor actor; /* first */
     const struct rn_context *context;
-    struct rn_turns waiting;
+    struct rn_fair_queue waiting;
     uint32_t free_lanes, n_background; /* lanes taken by requests of negative priority */
     uint32_t n_short;                  /* short prompts that decode has */
 };
 
 void rn_prefill_init(struct rn_prefill *prefill, const struct rn_context *context);
 
-/* Lanes are counted; those that wait are in order, are computed nowhere, and the first of them cannot go on. Between two
- * batches of messages. */
+/* Lanes are counted; those that wait are in order, are computed nowhere, and the first of them cannot go on. Between
+ * two batches of messages. */
 bool rn_prefill_check(const struct rn_prefill *prefill);
 
 #endif

@@ -4,18 +4,18 @@
 
 #include <stdbool.h>
 
-#include "cache/store/session_print.h"
+#include "cache/store/fingerprint.h"
 
 struct rn_context;
 
 /* Computed once per model, by the worker. */
-struct rn_session_prints {
+struct rn_session_fingerprints {
     bool known;
-    struct rn_print model, vocab, kv;
+    struct rn_fingerprint model, vocab, kv;
 };
 
 /* The model's fingerprints; reads of its file what loading has read. The worker's thread, or before the model's actors
  * have begun. */
-const struct rn_session_prints *rn_session_prints_of(const struct rn_context *context);
+const struct rn_session_fingerprints *rn_session_fingerprints_of(const struct rn_context *context);
 
 #endif

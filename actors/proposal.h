@@ -1,6 +1,6 @@
-/* What the verifier proposes to decode for the next step: of each stream that drafts the chain of drafts behind its last
- * token, and which of their runners-up are rows, too. Values only. Decode takes of a chain what the step has room for
- * and of one that stands behind other tokens nothing. */
+/* What the verifier proposes to decode for the next step: of each stream that drafts the chain of drafts behind its
+ * last token, and which of their runners-up are rows, too. Values only. Decode takes of a chain what the step has room
+ * for and of one that stands behind other tokens nothing. */
 #ifndef RN_ACTORS_PROPOSAL_H
 #define RN_ACTORS_PROPOSAL_H
 
@@ -18,7 +18,7 @@ struct rn_proposal {
     bool by_model;             /* the drafts are the drafter's, not those of the stream's own text */
     bool features;             /* the drafter wants the features of the stream's rows */
     int32_t tokens[RN_DRAFT_MOST];
-    struct rn_second seconds[RN_DRAFT_MOST]; /* the runner-up of each; token -1: it has none */
+    struct rn_runner_up seconds[RN_DRAFT_MOST]; /* the runner-up of each; token -1: it has none */
 };
 
 struct rn_proposal_list {

@@ -99,7 +99,8 @@ struct rn_pay_none {
     uint32_t unused;
 };
 
-/* Who sends and receives. Of an actor: its name in a row, and in the table of messages. The first ones are no actors. */
+/* Who sends and receives. Of an actor: its name in a row, and in the table of messages. The first ones are no actors.
+ * */
 #define RN_ROLES(X)                 \
     X(HOST, "host")                 \
     X(LOADER, "loader")             \
@@ -230,7 +231,8 @@ enum rn_role {
  * about a stream goes from one to the next. One of the slot's stream, and one of an older stream for each place where
  * its request can have ended: the verifier and decode are one, since no request ends between them. What presupposes
  * tokens is of the last stream that decode had, whose messages it has handled before the next one's request: of CREDIT
- * two, each for half of what a reader may be behind, of STOPPED one, and one that follows the stream before. kind, count */
+ * two, each for half of what a reader may be behind, of STOPPED one, and one that follows the stream before. kind,
+ * count */
 #define RN_IN_ALL(X)  \
     X(CANCEL, 5 * S)  \
     X(CREDIT, 2 * S)  \

@@ -19,7 +19,7 @@ struct rn_session_job;
 struct rn_chat;
 struct rn_embed;
 
-/* Of a request's life; see note.h. */
+/* Of a request's life; see telemetry.h. */
 enum rn_phase { RN_PHASE_NONE = 0, RN_PHASE_QUEUED, RN_PHASE_PREFILL, RN_PHASE_DECODE };
 
 /* How a prompt is with decode; see prefill_actor.h. */
@@ -43,7 +43,7 @@ struct rn_request {
     struct {
         struct rn_request *previous;
         uint64_t tag, cost;
-    } turn; /* its place among those that wait; see turns.h */
+    } turn; /* its place among those that wait; see fair_queue.h */
 
     /* What was asked: constant after submit. */
     char *text; /* [text_bytes]; freed once it is tokens; NULL when tokens or a chat were given */
@@ -88,7 +88,7 @@ struct rn_request {
     uint32_t n_reported; /* positions of the last PROGRESS */
     uint32_t *blocks;    /* [n_blocks], with room for n_limit tokens */
     uint32_t n_blocks;   /* leased so far */
-    uint32_t n_gone;     /* of them, behind the sinks: they have gone on to the end (model/room.h) */
+    uint32_t n_gone;     /* of them, behind the sinks: they have gone on to the end (model/kv_size.h) */
     uint32_t *means;     /* [n_means]: blocks of the means of chunks; NULL without a mean window */
     uint32_t n_means;
     uint32_t n_shared; /* of them, the first ones that it found full and computed */
@@ -112,9 +112,9 @@ struct rn_request {
     bool resumed;      /* it was preempted once: what is done only once has been done */
     bool stalled;      /* it went back because its reader is behind: it waits until that has read on */
     uint64_t n_drafted, n_accepted;
-    uint32_t strayed; /* not 0: what position n_done - 1 has stored lies at the place of this one still */
-    bool draft_chain; /* no runners-up */
-    bool suspect;     /* a step of it failed, or gave logits that are not numbers: nobody else may use its blocks */
+    uint32_t leaf_offset; /* not 0: what position n_done - 1 has stored lies at the place of this one still */
+    bool draft_chain;     /* no runners-up */
+    bool suspect;         /* a step of it failed, or gave logits that are not numbers: nobody else may use its blocks */
 
     /* The outcome, once there is one. */
     enum rn_outcome outcome;

@@ -24,8 +24,8 @@ static struct rn_routed *model_of(struct rn_router *router, const struct rn_pay_
 }
 
 /* One actor after the other, so that nothing that one had to send on can come behind the CLOSE of the next. What could
- * still be sent when no request is left are forwarded wishes, prefill → verifier → decode, and answers to what the tier had sent,
- * decode → tier: so the tier is last, but for the mover, which
+ * still be sent when no request is left are forwarded wishes, prefill → verifier → decode, and answers to what the
+ * tier had sent, decode → tier: so the tier is last, but for the mover, which
  * answers what the tier has sent. False: all are gone. */
 static bool close_next_actor(struct rn_router *router, struct rn_routed *model)
 {
@@ -40,7 +40,7 @@ static bool close_next_actor(struct rn_router *router, struct rn_routed *model)
     RN_ASSERT(model->closed && model->n_streams == 0);
     msg = rn_msg_new(router->context->runtime, RN_MSG_CLOSE);
     msg->model.model = context->model;
-    actors[model->n_gone]->heir = &router->actor;
+    actors[model->n_gone]->gone_to = &router->actor;
     rn_actor_send(actors[model->n_gone], msg);
     return true;
 }

@@ -8,7 +8,7 @@
 #include "actors/request.h"
 #include "base/check.h"
 #include "base/status.h"
-#include "model/room.h"
+#include "model/kv_size.h"
 
 /* rn_wake wants its own cache line. */
 static struct rn_session_job *new_job(struct rn_heap *heap)
@@ -93,7 +93,7 @@ static struct rn_session_head head_of(const struct rn_session_job *job)
 {
     const struct rn_request *request = job->request;
     const struct rn_context *context = request->context;
-    const struct rn_session_prints *prints = rn_session_prints_of(context);
+    const struct rn_session_fingerprints *prints = rn_session_fingerprints_of(context);
     bool blocks = rn_backend_has_blocks(context->backend);
 
     return (struct rn_session_head){
@@ -154,17 +154,17 @@ static runnel_status check_head(struct rn_session_job *job)
     const struct rn_context *context = job->request->context;
     const struct rn_backend_limits *limits = context->limits;
     const struct rn_session_head *head = &job->reader.head;
-    const struct rn_session_prints *prints = rn_session_prints_of(context);
+    const struct rn_session_fingerprints *prints = rn_session_fingerprints_of(context);
 
-    if (!rn_print_same(&head->model, &prints->model))
+    if (!rn_fingerprint_equal(&head->model, &prints->model))
         return rn_error_set(&job->error, RUNNEL_UNSUPPORTED, "%s: a session of another model", job->path);
-    if (!rn_print_same(&head->vocab, &prints->vocab))
+    if (!rn_fingerprint_equal(&head->vocab, &prints->vocab))
         return rn_error_set(&job->error, RUNNEL_UNSUPPORTED, "%s: a session of another vocabulary", job->path);
-    if (head->n_tokens > limits->context_tokens || head->n_tokens > rn_room_positions(limits))
+    if (head->n_tokens > limits->context_tokens || head->n_tokens > rn_kv_size_positions(limits))
         return rn_error_set(&job->error, RUNNEL_CONTEXT, "%s: the session has %u tokens, %u fit", job->path,
                             head->n_tokens, limits->context_tokens);
     job->fits = limits->mean_window == 0 && rn_backend_has_blocks(context->backend) &&
-                rn_print_same(&head->kv, &prints->kv) && head->block_tokens == limits->block_tokens &&
+                rn_fingerprint_equal(&head->kv, &prints->kv) && head->block_tokens == limits->block_tokens &&
                 head->block_bytes == block_bytes(context);
     return RUNNEL_OK;
 }

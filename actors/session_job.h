@@ -1,4 +1,4 @@
-/* A session's file being written or read: a request's errand on the worker's thread.
+/* A session's file being written or read: a request's job on the worker's thread.
  *
  *   export   tier ─snapshot: tokens, references to blocks─▶ worker ─▶ tier ─END
  *   import   tier ─▶ worker: tokens ─▶ tier: blocks ─▶ worker: their KV ─▶ tier: the session is there ─END

@@ -8,7 +8,7 @@
 #include "actors/context.h"
 #include "actors/lists.h"
 #include "base/check.h"
-#include "model/room.h"
+#include "model/kv_size.h"
 
 #define LEAD 4u /* steps of a rest, the last ones, whose features are wanted: a head needs little of the past */
 
@@ -99,7 +99,7 @@ static bool is_token(const struct rn_verifier *verifier, int32_t token)
 /* Could it be a row? One that is the guess itself would be drawn twice. */
 static bool is_second(const struct rn_verifier *verifier, const struct rn_guesses *guesses, uint32_t i)
 {
-    const struct rn_second *second = &guesses->seconds[i];
+    const struct rn_runner_up *second = &guesses->seconds[i];
 
     return is_token(verifier, second->token) && second->token != guesses->tokens[i] && second->share > 0 &&
            second->share <= 1;
@@ -109,7 +109,7 @@ static void put_chain(const struct rn_verifier *verifier, struct rn_proposal *p,
 {
     for (p->n = 0; p->n < n && is_token(verifier, tokens[p->n]); p->n++) {
         p->tokens[p->n] = tokens[p->n];
-        p->seconds[p->n] = (struct rn_second){.token = -1};
+        p->seconds[p->n] = (struct rn_runner_up){.token = -1};
     }
 }
 
@@ -153,7 +153,7 @@ static void propose_guesses(struct rn_verifier *verifier, struct rn_verifier_lan
     shape = rn_speculation_shape(&lane->model, &verifier->cost, verifier->n_running + verifier->n_drafts,
                                  verifier->n_running, lane->model.rest > 0 ? room : n, branches ? room : n,
                                  branches ? shares : NULL);
-    rn_speculation_share(&lane->model, &verifier->fund);
+    rn_speculation_use_reserve(&lane->model, &verifier->reserve);
     p->by_model = shape.n_chain > 0;
     put_chain(verifier, p, guesses.tokens, shape.n_chain);
     for (uint32_t i = 0; i < p->n; i++) {
@@ -165,7 +165,7 @@ static void propose_guesses(struct rn_verifier *verifier, struct rn_verifier_lan
 }
 
 /* It will not draft for a while: it rests, or its budget does not pay for a pass that the step waits for. */
-static bool is_at_rest(const struct rn_verifier *verifier, const struct rn_verifier_lane *lane)
+static bool is_idle_now(const struct rn_verifier *verifier, const struct rn_verifier_lane *lane)
 {
     float step_us = rn_step_cost_of(&verifier->cost, verifier->n_running);
 
@@ -185,7 +185,7 @@ static void propose(struct rn_verifier *verifier, const struct rn_verified *stre
     p->first = lane->n_tokens;
     p->n = p->branches = 0;
     p->by_model = false;
-    p->features = reads_features(verifier) && lane->begun && !is_at_rest(verifier, lane);
+    p->features = reads_features(verifier) && lane->begun && !is_idle_now(verifier, lane);
     if (room == 0)
         return;
     propose_own(verifier, lane, room, p);
@@ -251,9 +251,9 @@ static void choose(struct rn_verifier *verifier, struct rn_proposal_list *list)
 
 /* What has come of a part. */
 struct walk {
-    uint32_t n_accepted; /* of its drafts */
-    uint32_t n_right;    /* of them, those of the chain */
-    uint32_t strayed;    /* not 0: the last is a leaf, with so many rows of the part before it */
+    uint32_t n_accepted;  /* of its drafts */
+    uint32_t n_right;     /* of them, those of the chain */
+    uint32_t leaf_offset; /* not 0: the last is a leaf, with so many rows of the part before it */
     bool ended;
 };
 
@@ -275,8 +275,8 @@ static struct walk walk_part(const struct rn_verifier *verifier, struct rn_verif
             continue;
         walk.n_accepted += out->follows;
         walk.n_right += out->follows && i <= part->n_drafts;
-        if (out->strayed > 0)
-            walk.strayed = i; /* each of its rows has an out */
+        if (out->leaf_offset > 0)
+            walk.leaf_offset = i; /* each of its rows has an out */
         if (lane != NULL && n_tokens < lane->n_limit)
             lane->tokens[lane->n_tokens++] = out->pick.token;
         walk.ended |=
@@ -291,8 +291,8 @@ static void note_seconds(struct rn_speculation *record, const struct rn_batch_pa
 {
     for (uint32_t i = 1; i <= part->n_drafts && i <= n_right + 1; i++)
         if (outs[i].second.token >= 0 && outs[i - 1].accepted)
-            rn_speculation_note_second(record, outs[i].second.share,
-                                       i > n_right && outs[i - 1].pick.token == outs[i].second.token);
+            rn_speculation_note_runner_up(record, outs[i].second.share,
+                                          i > n_right && outs[i - 1].pick.token == outs[i].second.token);
 }
 
 static void learn(struct rn_verifier_lane *lane, const struct rn_batch_part *part, const struct rn_batch_out *outs,
@@ -303,7 +303,7 @@ static void learn(struct rn_verifier_lane *lane, const struct rn_batch_part *par
     if (part->n_drafts == 0)
         return;
     rn_speculation_note(record, part->n_drafts, walk->n_right);
-    rn_speculation_note_branches(record, part->n_branches, walk->strayed > 0);
+    rn_speculation_note_branches(record, part->n_branches, walk->leaf_offset > 0);
     note_seconds(record, part, outs, walk->n_right);
 }
 
@@ -313,7 +313,7 @@ static void take_features(struct rn_verifier_lane *lane, const struct rn_batch_p
     lane->n_positions = part->prompt ? part->n_features : 1 + walk->n_accepted;
     lane->features_at = part->prompt ? part->n_done - part->n_features : part->n_done - 1;
     lane->features = part->features;
-    lane->strayed = walk->strayed; /* each of its rows has features */
+    lane->leaf_offset = walk->leaf_offset; /* each of its rows has features */
     lane->changed = true;
 }
 
@@ -522,7 +522,7 @@ static void on_offer(struct rn_actor *self, struct rn_msg *msg)
 }
 
 /* Behind its request. */
-static void on_wish(struct rn_actor *self, struct rn_msg *msg)
+static void on_end_request(struct rn_actor *self, struct rn_msg *msg)
 {
     rn_actor_send(verifier_of(self)->context->decode, msg);
 }
@@ -574,10 +574,10 @@ static const struct rn_actor_class verifier_class = {
     .handlers =
         {
             [RN_MSG_OFFER] = on_offer,
-            [RN_MSG_CANCEL] = on_wish,
-            [RN_MSG_EXPIRE] = on_wish,
-            [RN_MSG_STOPPED] = on_wish,
-            [RN_MSG_PREEMPT] = on_wish,
+            [RN_MSG_CANCEL] = on_end_request,
+            [RN_MSG_EXPIRE] = on_end_request,
+            [RN_MSG_STOPPED] = on_end_request,
+            [RN_MSG_PREEMPT] = on_end_request,
             [RN_MSG_VERIFY] = on_verify,
             [RN_MSG_HALT] = on_halt,
             [RN_MSG_END] = on_end,
@@ -599,8 +599,8 @@ static runnel_status take_drafter(struct rn_verifier *verifier, struct rn_heap *
     verifier->pass_us = verifier->drafter->pass_us;
     verifier->begun = rn_alloc(heap, verifier->drafter->limits.max_seqs, sizeof verifier->begun[0]);
     verifier->endings = rn_alloc(heap, max_streams, sizeof verifier->endings[0]);
-    verifier->outlooks = rn_alloc(heap, verifier->context->limits->max_seqs, sizeof verifier->outlooks[0]);
-    if (verifier->begun == NULL || verifier->endings == NULL || verifier->outlooks == NULL ||
+    verifier->wait_streams = rn_alloc(heap, verifier->context->limits->max_seqs, sizeof verifier->wait_streams[0]);
+    if (verifier->begun == NULL || verifier->endings == NULL || verifier->wait_streams == NULL ||
         rn_verifier_new_lists(verifier) != RUNNEL_OK)
         return RUNNEL_NO_MEMORY;
     return RUNNEL_OK;
@@ -646,7 +646,7 @@ void rn_verifier_fini(struct rn_verifier *verifier)
     rn_free(heap, verifier->proposals.items);
     rn_free(heap, verifier->begun);
     rn_free(heap, verifier->endings);
-    rn_free(heap, verifier->outlooks);
+    rn_free(heap, verifier->wait_streams);
     rn_draft_share_fini(&verifier->share);
 }
 

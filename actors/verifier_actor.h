@@ -76,8 +76,8 @@ struct rn_verifier_lane {
     bool flying, waits;
     bool waited; /* for the next step */
     uint32_t features_at, n_positions,
-        features;     /* to be told: positions; the first one's row of those of the list ... */
-    uint32_t strayed; /* ... and not 0: the last one's is so many behind it */
+        features;         /* to be told: positions; the first one's row of those of the list ... */
+    uint32_t leaf_offset; /* ... and not 0: the last one's is so many behind it */
     struct rn_guess_line lines[RN_GUESS_LINES];
 };
 
@@ -107,21 +107,21 @@ struct rn_verifier {
     uint32_t n_begun;
     uint32_t *endings; /* [n_endings] slots */
     uint32_t n_endings;
-    struct rn_outlook *outlooks; /* [max_seqs] */
+    struct rn_wait_stream *wait_streams; /* [max_seqs] */
     struct rn_news_list lists[RN_NEWS_LISTS];
     struct rn_news_list *free_lists;
     struct rn_news_list *full; /* with the features of the last step; told next */
     struct rn_msg *postponed;  /* VERIFY, until a list is free for the features of the next step */
     uint32_t pass_us;          /* a guess more; 0: not known */
     uint32_t serial, answered; /* of waits */
-    uint32_t patience_us;
+    uint32_t max_wait_us;
     uint64_t asked_us;          /* when the last wait began ... */
     uint32_t passes;            /* ... for so many ... */
     uint32_t n_rows, n_waiting; /* ... for a step of so many rows and streams that wait ... */
     bool unpaid;                /* ... which have not paid for it */
     bool holds;                 /* decode holds its step back */
     float affordable;           /* tokens that those that could wait have */
-    float fund;                 /* of all streams that draft with it: see rn_speculation_share */
+    float reserve;              /* of all streams that draft with it: see rn_speculation_use_reserve */
     uint64_t ends_us;           /* of the next step: when it should end; 0: not known */
     bool must_tell;             /* the serial is still to be told */
     bool failed, closing, closed;
@@ -162,7 +162,7 @@ void rn_verifier_pay_wait(struct rn_verifier *verifier);
 struct rn_guesses {
     uint32_t n;
     const int32_t *tokens;
-    const struct rn_second *seconds;
+    const struct rn_runner_up *seconds;
 };
 struct rn_guesses rn_verifier_guesses(const struct rn_verifier_lane *lane);
 

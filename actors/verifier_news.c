@@ -25,7 +25,7 @@ void rn_verifier_begin_drafts(struct rn_verifier *verifier, uint32_t slot)
     lane->state = RN_DRAFTS_BEHIND;
     lane->begun = lane->changed = true;
     lane->told = lane->flying = lane->waits = lane->waited = false;
-    lane->n_told = lane->n_flying = lane->leaves = lane->n_positions = lane->strayed = 0;
+    lane->n_told = lane->n_flying = lane->leaves = lane->n_positions = lane->leaf_offset = 0;
     lane->free_us = lane->read_us = 0;
     lane->want = lane->draft_max;
     for (uint32_t i = 0; i < RN_GUESS_LINES; i++)
@@ -136,7 +136,7 @@ static void add_news(struct rn_verifier *verifier, struct rn_news_list *list, ui
                              .odds = rn_odds_of(&lane->model),
                              .features_at = lane->features_at,
                              .n_positions = lane->n_positions,
-                             .strayed = lane->strayed};
+                             .leaf_offset = lane->leaf_offset};
     if (news->n_positions > 0)
         news->features = list->features + (size_t)lane->features * verifier->context->row_features;
     lane->n_positions = 0;
@@ -181,7 +181,7 @@ void rn_verifier_tell(struct rn_verifier *verifier)
     if (verifier->must_tell) {
         verifier->must_tell = false;
         list->serial = verifier->serial;
-        list->patience_us = verifier->patience_us;
+        list->max_wait_us = verifier->max_wait_us;
     }
     if (list->n > 0 || list->serial != 0) {
         send(verifier, list);

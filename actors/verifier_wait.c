@@ -5,7 +5,7 @@
 #define TRIAL 2u              /* guesses that a stream waits for when it tries again */
 #define TRIAL_ACCEPTANCE 0.9f /* what it would have to find */
 #define PATIENCE 4u           /* so many times what a wait should take ... */
-#define PATIENCE_US 2000u     /* ... and this are waited at most */
+#define MAX_WAIT_US 2000u     /* ... and this are waited at most */
 
 /* Has its own proposer something for it? */
 static bool has_own_drafts(const struct rn_verifier_lane *lane)
@@ -23,7 +23,7 @@ static bool can_wait(const struct rn_verifier *verifier, const struct rn_verifie
            rn_verifier_room(verifier, lane) > 0;
 }
 
-/* An outlook of each stream that may wait; how many. */
+/* An wait stream of each stream that may wait; how many. */
 static uint32_t look_at_all(struct rn_verifier *verifier)
 {
     uint32_t n = 0;
@@ -31,17 +31,17 @@ static uint32_t look_at_all(struct rn_verifier *verifier)
     verifier->affordable = 0;
     for (uint32_t i = 0; i < verifier->n_next; i++) {
         const struct rn_verifier_lane *lane = rn_verifier_lane_of(verifier, &verifier->next[i]);
-        struct rn_outlook *outlook = &verifier->outlooks[n];
+        struct rn_wait_stream *wait_stream = &verifier->wait_streams[n];
 
         if (lane == NULL || verifier->next[i].prompt || !can_wait(verifier, lane) || has_own_drafts(lane))
             continue;
         verifier->affordable += lane->model.budget;
-        *outlook = (struct rn_outlook){.acceptance = lane->model.acceptance,
-                                       .n = rn_verifier_guesses(lane).n,
-                                       .most = rn_verifier_room(verifier, lane)};
+        *wait_stream = (struct rn_wait_stream){.acceptance = lane->model.acceptance,
+                                               .n = rn_verifier_guesses(lane).n,
+                                               .most = rn_verifier_room(verifier, lane)};
         if (lane->model.trial) {
-            outlook->acceptance = TRIAL_ACCEPTANCE;
-            outlook->most = outlook->most < TRIAL ? outlook->most : TRIAL;
+            wait_stream->acceptance = TRIAL_ACCEPTANCE;
+            wait_stream->most = wait_stream->most < TRIAL ? wait_stream->most : TRIAL;
         }
         n++;
     }
@@ -54,10 +54,10 @@ static void bound_rows(struct rn_verifier *verifier, uint32_t n, uint32_t n_rows
     uint32_t reach = rn_step_cost_reach(&verifier->cost), more = reach > n_rows ? reach - n_rows : 0;
 
     for (uint32_t i = 0; i < n; i++) {
-        struct rn_outlook *outlook = &verifier->outlooks[i];
+        struct rn_wait_stream *wait_stream = &verifier->wait_streams[i];
         uint32_t share = more / n + (i < more % n);
 
-        outlook->most = outlook->most < share ? outlook->most : share;
+        wait_stream->most = wait_stream->most < share ? wait_stream->most : share;
     }
 }
 
@@ -77,7 +77,7 @@ void rn_verifier_pay_wait(struct rn_verifier *verifier)
 
     if (!verifier->unpaid)
         return;
-    read_us = (uint64_t)(verifier->drafter->row_us * (float)(RN_DRAFT_LAG * verifier->n_waiting));
+    read_us = (uint64_t)(verifier->drafter->row_us * (float)(RN_DRAFT_MAX_LAG * verifier->n_waiting));
     most = (uint64_t)2 * verifier->passes * verifier->pass_us + read_us; /* beyond it was held up */
     price =
         (float)verifier->n_rows * (float)(us < most ? us : most) / rn_step_cost_of(&verifier->cost, verifier->n_rows);
@@ -118,7 +118,7 @@ static void ask(struct rn_verifier *verifier, uint32_t passes)
     verifier->must_tell = true;
     verifier->asked_us = rn_now_us(verifier->context->clock);
     verifier->unpaid = true;
-    verifier->patience_us = PATIENCE_US + PATIENCE * passes * verifier->pass_us;
+    verifier->max_wait_us = MAX_WAIT_US + PATIENCE * passes * verifier->pass_us;
 }
 
 bool rn_verifier_holds(struct rn_verifier *verifier)
@@ -133,7 +133,7 @@ bool rn_verifier_holds(struct rn_verifier *verifier)
     if (n == 0)
         return false;
     n_plain = verifier->n_running - n;
-    wait = (struct rn_wait){.streams = verifier->outlooks,
+    wait = (struct rn_wait){.streams = verifier->wait_streams,
                             .n_streams = n,
                             .n_plain = n_plain,
                             .cost = &verifier->cost,

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cache/store/session_print.h"
+#include "cache/store/fingerprint.h"
 #include "cpu/team.h"
 #include "model/backend.h"
 #include "text/vocab.h"
@@ -98,10 +98,10 @@ static int tell_print(const char *path)
 {
     struct rn_gguf *gguf;
     runnel_error error = {0};
-    struct rn_print print;
+    struct rn_fingerprint print;
 
     ok(rn_gguf_open(&heap, path, &gguf, &error), &error);
-    print = rn_print_model(gguf);
+    print = rn_fingerprint_model(gguf);
     for (uint32_t i = 0; i < sizeof print.bytes; i++)
         printf("%02x", print.bytes[i]);
     printf("\n");

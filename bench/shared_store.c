@@ -1,4 +1,5 @@
-/* What the shared tier's way costs: blocks put into a Redis server and read again, eight at a time as the mover does it.
+/* What the shared tier's way costs: blocks put into a Redis server and read again, eight at a time as the mover does
+ * it.
  *
  *   bench_shared_store URL BLOCKS BYTES ROUNDS [CA]      of a prefix of BLOCKS blocks with BYTES of payload each: ms on
  *                                                        the clock, and of this thread's processor time

@@ -19,7 +19,7 @@ bool rn_prefix_tree_drop_cold(struct rn_prefix_tree *tree)
     return true;
 }
 
-void rn_prefix_tree_end_loan(struct rn_prefix_tree *tree, uint32_t block)
+void rn_prefix_tree_release_lent(struct rn_prefix_tree *tree, uint32_t block)
 {
     rn_block_pool_unref(tree->pool, &block, 1);
     if (tree->node_of[block] != NONE)

@@ -87,7 +87,7 @@ static void use(struct rn_prefix_tree *tree, uint32_t node)
 {
     struct rn_prefix_node *n = &tree->nodes[node];
     uint64_t worth = n->handle != 0 ? tree->reload : RN_PREFIX_QUARTERS;
-    uint64_t rank = tree->tide + RN_PREFIX_QUARTERS + n->hits * worth;
+    uint64_t rank = tree->inflation + RN_PREFIX_QUARTERS + n->hits * worth;
 
     n->last_use = tree->now;
     n->rank = n->rank < rank ? rank : n->rank;
@@ -426,7 +426,7 @@ static uint32_t next_node(struct rn_prefix_tree *tree, const struct rn_prefix_pa
     return node != NONE ? node : rn_prefix_node_child(tree, at, hash, ids);
 }
 
-/* The node is ready, with this block unless it was before. Returns the twin's or NO_BLOCK. */
+/* The node is ready, with this block unless it was before. Returns the duplicate block's or NO_BLOCK. */
 static uint32_t make_ready(struct rn_prefix_tree *tree, uint32_t node, uint32_t block, struct rn_prefix_woken *woken)
 {
     struct rn_prefix_node *n = &tree->nodes[node];
@@ -434,7 +434,7 @@ static uint32_t make_ready(struct rn_prefix_tree *tree, uint32_t node, uint32_t 
     if (n->state == RN_PREFIX_READY) {
         if (n->block == block)
             return RN_PREFIX_NO_BLOCK;
-        tree->totals.twins++;
+        tree->totals.duplicate_blocks++;
         return n->block;
     }
     rn_block_pool_ref(tree->pool, &block, 1);
@@ -449,7 +449,7 @@ static uint32_t make_ready(struct rn_prefix_tree *tree, uint32_t node, uint32_t 
 }
 
 uint32_t rn_prefix_tree_publish(struct rn_prefix_tree *tree, struct rn_prefix_path *path, const int32_t *tokens,
-                                const uint32_t *blocks, uint32_t n_blocks, uint32_t *twins,
+                                const uint32_t *blocks, uint32_t n_blocks, uint32_t *duplicate_blocks,
                                 struct rn_prefix_woken *woken)
 {
     uint32_t first = path->n_ready;
@@ -459,14 +459,14 @@ uint32_t rn_prefix_tree_publish(struct rn_prefix_tree *tree, struct rn_prefix_pa
     if (at == NONE || first >= n_blocks)
         return first;
     for (uint32_t i = first; i < n_blocks; i++) {
-        uint32_t twin;
+        uint32_t duplicate_block;
 
         node = next_node(tree, path, at, tokens + (size_t)i * tree->options.block_tokens);
         if (node == NONE)
             break;
-        twin = make_ready(tree, node, blocks[i], woken);
-        if (twins != NULL)
-            twins[i] = twin;
+        duplicate_block = make_ready(tree, node, blocks[i], woken);
+        if (duplicate_blocks != NULL)
+            duplicate_blocks[i] = duplicate_block;
         at = node;
         path->n_ready++;
     }
@@ -487,10 +487,10 @@ static void abandon(struct rn_prefix_tree *tree, uint32_t node, struct rn_prefix
 
     unclaim(tree, node);
     if (n->n_warm > 0) {
-        struct rn_prefix_path *heir = tree->nodes[n->first_child].computing;
+        struct rn_prefix_path *gone_to = tree->nodes[n->first_child].computing;
 
-        RN_ASSERT(heir != NULL);
-        claim(tree, heir, node, NONE);
+        RN_ASSERT(gone_to != NULL);
+        claim(tree, gone_to, node, NONE);
         tree->totals.inherited++;
         return;
     }
@@ -571,7 +571,7 @@ uint32_t rn_prefix_tree_evict(struct rn_prefix_tree *tree, uint32_t n)
         uint32_t node = tree->idle[0];
         struct rn_prefix_node *first = &tree->nodes[node];
 
-        tree->tide = tree->tide < first->rank ? first->rank : tree->tide;
+        tree->inflation = tree->inflation < first->rank ? first->rank : tree->inflation;
         if (tree->options.evicted != NULL)
             first->handle = tree->options.evicted(tree->options.user, tree, rn_prefix_ref_to(tree, node));
         drop_block(tree, node);

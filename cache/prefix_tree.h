@@ -43,14 +43,15 @@
  * What goes first. Recency, frequency and cost make one number, a node's rank (GreedyDual, Young 1994, with frequency:
  * Cherkasova 1998), and of equal rank the least recently used goes:
  *
- *   at a use      rank = tide + 4 + 4 hits          hits: of prompts that found it last, 3 at most; kept while it is cold
+ *   at a use      rank = inflation + 4 + 4 hits          hits: of prompts that found it last, 3 at most; kept while it is cold
  *                 ... + reload hits                 instead, if a colder tier has it too: reload is what bringing it back
  *                                                   costs, in quarters of computing it
- *   at eviction   tide = the rank of what goes
+ *   at eviction   inflation = the rank of what goes
  *
  * A use of a node (match, publish, unref) is a use of all nodes above it: their rank is the highest that one of those
- * below them has had. The tide rises by 4 while the pool turns over once: what came only once stays for one turnover, in
- * the order of its last use, what was found h times for h to h + 1 of them since its last use, and nothing for ever.
+ * below them has had. The inflation rises by 4 while the pool turns over once: what came only once stays for one
+ * turnover, in the order of its last use, what was found h times for h to h + 1 of them since its last use, and
+ * nothing for ever.
  *
  * Copy on write. KV may be written into block b only while its writer has the only reference. A sequence that is
  * forked (a session's fork, n > 1 samples of one prompt) refs all blocks of its parent, the partially filled last
@@ -116,7 +117,7 @@ struct rn_prefix_stats {
     uint32_t roots, pending, ready, cold;   /* nodes of each kind; each ready one has a block */
     uint32_t idle;                          /* of the ready ones: leaves that may be evicted now */
     uint64_t hit_tokens, missed_tokens;     /* of the prompts that entered */
-    uint64_t twins;                         /* blocks computed although another was first */
+    uint64_t duplicate_blocks;              /* blocks computed although another was first */
     uint64_t evicted, abandoned, inherited; /* inherited: abandoned, but its computation goes on (see leave) */
 };
 
@@ -182,7 +183,7 @@ struct rn_prefix_tree {
     uint32_t first_free;            /* a list of those that were */
     uint32_t first_cold, last_cold; /* in the order in which they became cold */
     uint64_t now;                   /* counts uses */
-    uint64_t tide;                  /* the highest rank of what was evicted */
+    uint64_t inflation;             /* the highest rank of what was evicted */
     uint32_t reload;                /* 0..RN_PREFIX_QUARTERS */
     uint32_t count[RN_PREFIX_STATES];
     struct rn_prefix_stats totals; /* its uint64_t part */
@@ -224,14 +225,14 @@ void rn_prefix_tree_enter(struct rn_prefix_tree *tree, struct rn_prefix_path *pa
 
 /* The sequence's first n_blocks blocks are full and computed: those behind path->n_ready become ready, claimed or
  * not, each with a reference of the tree to blocks[i]. tokens [n_blocks × B] and blocks [n_blocks] from the
- * sequence's start. If a node is ready already with another block, that twin wins: the tree keeps it and takes no
- * reference of blocks[i], which stays the sequence's own; the two hold the same KV, so the sequence may change over
- * (ref the twin, unref its own) when no step uses its block table. twins (NULL: not wanted) gets for each i in
- * [n_ready before, n_ready after) the twin's number or RN_PREFIX_NO_BLOCK. Paths that waited go to the end of
- * `woken`. Returns the new n_ready: less than n_blocks when nodes ran short or the salt was purged since enter. A
- * block is never published at two places (RN_CHECK). */
+ * sequence's start. If a node is ready already with another block, that duplicate block wins: the tree keeps it and
+ * takes no reference of blocks[i], which stays the sequence's own; the two hold the same KV, so the sequence may
+ * change over (ref the duplicate block, unref its own) when no step uses its block table. duplicate blocks (NULL: not
+ * wanted) gets for each i in [n_ready before, n_ready after) the duplicate block's number or RN_PREFIX_NO_BLOCK. Paths
+ * that waited go to the end of `woken`. Returns the new n_ready: less than n_blocks when nodes ran short or the salt
+ * was purged since enter. A block is never published at two places (RN_CHECK). */
 uint32_t rn_prefix_tree_publish(struct rn_prefix_tree *tree, struct rn_prefix_path *path, const int32_t *tokens,
-                                const uint32_t *blocks, uint32_t n_blocks, uint32_t *twins,
+                                const uint32_t *blocks, uint32_t n_blocks, uint32_t *duplicate_blocks,
                                 struct rn_prefix_woken *woken);
 
 /* The sequence has ended, failed, was cancelled or put aside, in whatever state its path is (harmless when in none):
@@ -290,7 +291,7 @@ bool rn_prefix_tree_oldest_cold(const struct rn_prefix_tree *tree, struct rn_pre
 bool rn_prefix_tree_drop_cold(struct rn_prefix_tree *tree);
 
 /* As rn_prefix_tree_unref of a block that was read for a colder tier: that was no use of it. */
-void rn_prefix_tree_end_loan(struct rn_prefix_tree *tree, uint32_t block);
+void rn_prefix_tree_release_lent(struct rn_prefix_tree *tree, uint32_t block);
 
 /* Up to n of the blocks that can be evicted, the next one first, the others roughly in the order in which they would
  * go. Returns how many. */

@@ -75,8 +75,8 @@ struct rn_step_copy {
 };
 
 /* The recurrent state in slot `from` is in slot `to`, too, before any of the step's rows is computed; from RN_NO_STATE:
- * zeros are, which is what a sequence begins with. A state moves by a copy of which the source is not used again. Within
- * one step no slot is copied to twice, and no `from` is a `to`. */
+ * zeros are, which is what a sequence begins with. A state moves by a copy of which the source is not used again.
+ * Within one step no slot is copied to twice, and no `from` is a `to`. */
 #define RN_NO_STATE UINT32_MAX
 struct rn_step_state_copy {
     uint32_t from, to;
@@ -162,8 +162,8 @@ struct rn_backend_ops {
                              const struct rn_backend_limits *limits, rn_progress_fn progress, void *user,
                              runnel_error *error);
 
-    /* Queues a step and returns at once. Steps run in the order of submission, and end in it; at most caps->ring of them
-     * are in flight. Any one thread at a time.
+    /* Queues a step and returns at once. Steps run in the order of submission, and end in it; at most caps->ring of
+     * them are in flight. Any one thread at a time.
      * Before a block is reused for other tokens every step that reads it must be done. */
     void (*submit_async)(struct rn_backend *backend, struct rn_step *step);
 
@@ -180,10 +180,10 @@ struct rn_backend_ops {
     /* Bytes of one recurrent state, likewise; 0: the plan has none. */
     size_t (*state_bytes)(const struct rn_backend *backend);
 
-    /* Copies the blocks of a list, in any order, each to or from memory of its own. Any thread, several lists at a time,
-     * also while steps run, as long as no step writes into a block (to the host), or knows it (from it). The submit of
-     * the step that wrote it or will read it is ordered by the caller's messages. Where the host's memory is the
-     * device's, the calling thread may do it, and on_done is called before this returns. */
+    /* Copies the blocks of a list, in any order, each to or from memory of its own. Any thread, several lists at a
+     * time, also while steps run, as long as no step writes into a block (to the host), or knows it (from it). The
+     * submit of the step that wrote it or will read it is ordered by the caller's messages. Where the host's memory is
+     * the device's, the calling thread may do it, and on_done is called before this returns. */
     void (*copy_async)(struct rn_backend *backend, struct rn_host_copies *copies);
 
     /* Memory of the host from which and to which copies are fast. NULL on refusal. free: NULL is allowed. */

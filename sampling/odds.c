@@ -16,7 +16,8 @@ float rn_odds_reach(const struct rn_odds *odds, uint32_t n)
     return reach;
 }
 
-uint32_t rn_odds_turn(const struct rn_odds *odds, const float *shares, uint32_t n, uint32_t leaves, float *chance)
+uint32_t rn_odds_best_branch(const struct rn_odds *odds, const float *shares, uint32_t n, uint32_t leaves,
+                             float *chance)
 {
     float reach = 1, right = odds->first;
     uint32_t best = 0;

@@ -27,6 +27,7 @@ float rn_odds_reach(const struct rn_odds *odds, uint32_t n);
 /* Of n guesses, at most 32, the one behind whose runner-up a guess is likeliest to be of use, the first of those, and
  * how likely that is in *chance: S(i), or S(i) b where bit i of leaves says so. shares[n] in [0, 1], 0: it has no
  * runner-up. Where none has a chance: 0, and *chance is 0. */
-uint32_t rn_odds_turn(const struct rn_odds *odds, const float *shares, uint32_t n, uint32_t leaves, float *chance);
+uint32_t rn_odds_best_branch(const struct rn_odds *odds, const float *shares, uint32_t n, uint32_t leaves,
+                             float *chance);
 
 #endif

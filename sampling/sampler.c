@@ -32,11 +32,11 @@ struct rn_sampler {
 struct rn_sampler_scratch {
     struct rn_heap *heap;
     uint32_t n_vocab;
-    float *adjusted;          /* [n_vocab] logits after biases and penalties */
-    uint64_t *keys;           /* [2 × n_vocab] for rn_order */
-    int32_t *tokens;          /* [n_vocab] what the filters have kept so far, best first */
-    double *weights;          /* [n_vocab] its weights */
-    struct rn_second *second; /* of the pick that is made; NULL: nobody asks */
+    float *adjusted;             /* [n_vocab] logits after biases and penalties */
+    uint64_t *keys;              /* [2 × n_vocab] for rn_order */
+    int32_t *tokens;             /* [n_vocab] what the filters have kept so far, best first */
+    double *weights;             /* [n_vocab] its weights */
+    struct rn_runner_up *second; /* of the pick that is made; NULL: nobody asks */
 };
 
 struct rn_sampler *rn_sampler_new(struct rn_heap *heap, const runnel_sampling *params, uint32_t n_vocab,
@@ -265,9 +265,9 @@ struct stop {
     double share;
 };
 
-/* best: the likeliest of all, or, where that was picked, the next one; -1: there is none. Where the coin fell behind the
- * likeliest that is the pick of another only if it is likelier for it, by as much as the rest leaves. */
-static void put_other(struct rn_second *second, struct stop best, bool is_first)
+/* best: the likeliest of all, or, where that was picked, the next one; -1: there is none. Where the coin fell behind
+ * the likeliest that is the pick of another only if it is likelier for it, by as much as the rest leaves. */
+static void put_other(struct rn_runner_up *second, struct stop best, bool is_first)
 {
     second->token = best.token;
     if (best.token >= 0)
@@ -275,7 +275,7 @@ static void put_other(struct rn_second *second, struct stop best, bool is_first)
 }
 
 /* Those behind `best`, which is the picked one's logit; the weights of what is far below do not count. */
-static void put_next_best(struct rn_second *second, const float *logits, uint32_t n_vocab, int32_t token, float best)
+static void put_next_best(struct rn_runner_up *second, const float *logits, uint32_t n_vocab, int32_t token, float best)
 {
     double sum = 0;
     int32_t next = -1;
@@ -292,7 +292,7 @@ static void put_next_best(struct rn_second *second, const float *logits, uint32_
 }
 
 /* Without filters: the coin against the whole vocabulary, which is walked only as far as the coin reaches. */
-static int32_t draw_from_all(struct rn_order *order, double coin, struct rn_second *second)
+static int32_t draw_from_all(struct rn_order *order, double coin, struct rn_runner_up *second)
 {
     double total = total_weight(order->logits, order->n_vocab, order->best, order->temperature);
     double target = coin * total, sum = 0, w;
@@ -433,13 +433,13 @@ runnel_sampling rn_sampler_plain(const struct rn_sampler *s)
 
 runnel_status rn_sampler_pick_plain(const runnel_sampling *params, uint32_t n_vocab, struct rn_sampler_scratch *scratch,
                                     const float *logits, uint64_t position, struct rn_pick *pick,
-                                    struct rn_second *second)
+                                    struct rn_runner_up *second)
 {
     const struct rn_sampler sampler = {.params = *params, .n_vocab = n_vocab};
     runnel_status status;
 
     if (second != NULL)
-        *second = (struct rn_second){.token = -1};
+        *second = (struct rn_runner_up){.token = -1};
     scratch->second = second;
     status = rn_sampler_pick(&sampler, scratch, logits, position, false, 0, pick);
     scratch->second = NULL;

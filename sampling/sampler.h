@@ -72,7 +72,7 @@ runnel_status rn_sampler_pick_behind(const struct rn_sampler *sampler, struct rn
                                      bool want_logprobs, uint32_t n_top, struct rn_pick *pick);
 
 /* What somebody with slightly other logits might pick instead: who guesses another's pick has a second guess. */
-struct rn_second {
+struct rn_runner_up {
     int32_t token; /* not the picked one; -1: there is none */
     float share;   /* how likely that is, roughly: it orders guesses, and what it is worth is measured */
 };
@@ -83,6 +83,6 @@ struct rn_second {
  * fell behind it, q (1 - q). */
 runnel_status rn_sampler_pick_plain(const runnel_sampling *params, uint32_t n_vocab, struct rn_sampler_scratch *scratch,
                                     const float *logits, uint64_t position, struct rn_pick *pick,
-                                    struct rn_second *second);
+                                    struct rn_runner_up *second);
 
 #endif

@@ -14,7 +14,7 @@
 #define CREDIT 0.004f     /* for each token that is to come ... */
 #define CREDIT_MOST 0.6f  /* ... up to this */
 #define ENOUGH 0.4f       /* for a trial of a few drafts */
-#define FUND_MOST 2.0f    /* no past luck pays for many */
+#define RESERVE_MAX 2.0f  /* no past luck pays for many */
 #define FIRST_PAUSE 16u
 #define MOST_PAUSE 256u
 #define TRIAL 3u            /* drafts of a trial */
@@ -51,20 +51,20 @@ void rn_speculation_grant(struct rn_speculation *speculation, uint64_t n_tokens)
     speculation->credit = credit < CREDIT_MOST ? credit : CREDIT_MOST;
 }
 
-void rn_speculation_share(struct rn_speculation *speculation, float *fund)
+void rn_speculation_use_reserve(struct rn_speculation *speculation, float *reserve)
 {
     float loan = ENOUGH - speculation->budget;
 
-    *fund += speculation->surplus;
-    *fund = *fund < FUND_MOST ? *fund : FUND_MOST;
+    *reserve += speculation->surplus;
+    *reserve = *reserve < RESERVE_MAX ? *reserve : RESERVE_MAX;
     speculation->surplus = 0;
     loan = loan < speculation->credit ? loan : speculation->credit;
-    loan = loan < *fund ? loan : *fund;
+    loan = loan < *reserve ? loan : *reserve;
     if (speculation->trial == 0 || loan <= 0)
         return;
     speculation->budget += loan;
     speculation->credit -= loan;
-    *fund -= loan;
+    *reserve -= loan;
 }
 
 /* A step as it stands: what it takes, and how many tokens it is worth. */
@@ -187,7 +187,8 @@ static struct rn_shape shape_of(struct choice choice, uint32_t rows)
     return choice.shape;
 }
 
-/* As many as are wanted, or as half of the budget pays for, so that a wrong guess does not end it; one for all of it. */
+/* As many as are wanted, or as half of the budget pays for, so that a wrong guess does not end it; one for all of it.
+ * */
 static uint32_t affordable(const struct rn_speculation *speculation, const struct step *step, uint32_t wanted)
 {
     while (wanted > 0 && price_of(step, wanted) > speculation->budget * (wanted > 1 ? 0.5f : 1))
@@ -303,7 +304,7 @@ void rn_speculation_note_branches(struct rn_speculation *speculation, uint32_t n
 }
 
 /* Both sums shrink together once there are enough: a share of recent ones. */
-void rn_speculation_note_second(struct rn_speculation *speculation, float share, bool right)
+void rn_speculation_note_runner_up(struct rn_speculation *speculation, float share, bool right)
 {
     float keep = speculation->shares > SECOND_MEMORY ? 1 - share / SECOND_MEMORY : 1;
 

@@ -32,13 +32,13 @@
  * measured often. And a time of steps without drafts that few of them have told may be that of one that was held up:
  * now and then all streams whose gain that would explain leave a step without drafts, so that it is measured again.
  *
- * A sequence for which no k pays, or whose budget is spent, rests for some steps, each time twice as many, and then tries a
- * few drafts again: acceptance changes along a text.
+ * A sequence for which no k pays, or whose budget is spent, rests for some steps, each time twice as many, and then
+ * tries a few drafts again: acceptance changes along a text.
  *
- * A short answer whose first drafts are wrong has no budget for a second try, however good the proposer is elsewhere. So
- * what is earned beyond what a budget holds goes into a fund of the proposer's, and who is to try again and has nothing
- * borrows from it, little and once: 0.004 of its tokens. Nothing is lent that was not earned before, so that all
- * sequences together never lose by it; and one that loses its loan too has lost 0.017 of its tokens at most.
+ * A short answer whose first drafts are wrong has no budget for a second try, however good the proposer is elsewhere.
+ * So what is earned beyond what a budget holds goes into a reserve of the proposer's, and who is to try again and has
+ * nothing borrows from it, little and once: 0.004 of its tokens. Nothing is lent that was not earned before, so that
+ * all sequences together never lose by it; and one that loses its loan too has lost 0.017 of its tokens at most.
  *
  * Nothing here changes what is drawn, only how many at once. */
 #ifndef RN_SAMPLING_SPECULATE_H
@@ -92,9 +92,9 @@ struct rn_shape rn_speculation_shape(struct rn_speculation *speculation, const s
                                      uint32_t n_rows, uint32_t n_streams, uint32_t most, uint32_t most_rows,
                                      const float *shares);
 
-/* Behind the choice of a step: what it has earned goes into the fund of all sequences with this proposer, up to a few
- * tokens; if it is to try again and its budget is spent, it gets some out of it. */
-void rn_speculation_share(struct rn_speculation *speculation, float *fund);
+/* Behind the choice of a step: what it has earned goes into the reserve of all sequences with this proposer, up to a
+ * few tokens; if it is to try again and its budget is spent, it gets some out of it. */
+void rn_speculation_use_reserve(struct rn_speculation *speculation, float *reserve);
 
 /* Drafts do not pay now: none for a while, each time twice as long. */
 void rn_speculation_rest(struct rn_speculation *speculation);
@@ -106,6 +106,6 @@ void rn_speculation_note(struct rn_speculation *speculation, uint32_t n_drafted,
 void rn_speculation_note_branches(struct rn_speculation *speculation, uint32_t n_branches, bool right);
 
 /* Of each draft that was looked at and has a runner-up, which need not have been a row: was that the token? */
-void rn_speculation_note_second(struct rn_speculation *speculation, float share, bool right);
+void rn_speculation_note_runner_up(struct rn_speculation *speculation, float share, bool right);
 
 #endif

@@ -148,7 +148,7 @@ static void note_spread(struct rn_step_cost *cost, uint32_t n, float off)
                     (off * off * (float)n / (float)(n + 1) - cost->spread);
 }
 
-void rn_step_cost_note(struct rn_step_cost *cost, uint32_t n_rows, uint64_t us)
+void rn_step_cost_record(struct rn_step_cost *cost, uint32_t n_rows, uint64_t us)
 {
     float expected = rn_step_cost_of(cost, n_rows), now = us > 0 ? (float)us : 1, weight;
     uint32_t size = size_of(n_rows);

@@ -31,7 +31,7 @@ struct rn_step_cost {
 };
 
 /* A step of n_rows took so long. The other sizes follow a little: a machine that turns slower does so for all. */
-void rn_step_cost_note(struct rn_step_cost *cost, uint32_t n_rows, uint64_t us);
+void rn_step_cost_record(struct rn_step_cost *cost, uint32_t n_rows, uint64_t us);
 
 /* Between two sizes that were measured, on the line between them; beyond all, as if four rows more than there are were
  * computed: a guess that lets a few more rows be tried, and not many. 0: nothing is known. */

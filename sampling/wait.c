@@ -30,7 +30,7 @@ static float value_of(const struct rn_wait *wait, bool bare, uint32_t j, float *
     uint32_t rows = wait->n_plain + wait->n_streams;
 
     for (uint32_t i = 0; i < wait->n_streams; i++) {
-        const struct rn_outlook *stream = &wait->streams[i];
+        const struct rn_wait_stream *stream = &wait->streams[i];
         uint32_t k = least((bare ? 0 : stream->n) + j, stream->most);
 
         tokens += expected(stream->acceptance, k, &next);
@@ -60,7 +60,7 @@ static void set_gains(const struct rn_wait *wait, float step_us, float rate)
     uint32_t fits = wait->pass_us > 0 ? (uint32_t)(step_us / (float)wait->pass_us) : RN_DRAFT_MOST;
 
     for (uint32_t i = 0; i < wait->n_streams; i++) {
-        struct rn_outlook *stream = &wait->streams[i];
+        struct rn_wait_stream *stream = &wait->streams[i];
         float next, tokens = expected(stream->acceptance, least(fits > 0 ? fits - 1 : 0, stream->most), &next);
         float gain = tokens - rate * step_us / (float)(wait->n_streams + wait->n_plain);
 

@@ -26,14 +26,14 @@
 
 #include "sampling/speculate.h"
 
-struct rn_outlook {
+struct rn_wait_stream {
     float acceptance;
     uint32_t n, most; /* guesses that are there, and that it can take */
     float gain;       /* G; the function's own */
 };
 
 struct rn_wait {
-    struct rn_outlook *streams; /* [n_streams] */
+    struct rn_wait_stream *streams; /* [n_streams] */
     uint32_t n_streams, n_plain;
     const struct rn_step_cost *cost;
     uint32_t pass_us, most_passes;

@@ -37,7 +37,7 @@ BEGIN {
     within("actors/tier/admission", "actors/tier_actor", "")
 
     # room: the most units (foo.c with foo.h) that may include each other in a cycle; where it is not named, a pair
-    cycle["actors"] = 3 # draft_actor, draft_branch, draft_past
+    cycle["actors"] = 3 # draft_actor, draft_branch, draft_cache
 
     # foreign header (prefix): where it is at home, as prefixes of paths
     home["uv.h"] = "actors/host/ apps/ examples/"

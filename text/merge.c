@@ -290,7 +290,7 @@ bool rn_merge_word(const struct rn_vocab *vocab, struct rn_scratch *scratch, con
     size_t at = 0;
 
     while (id < 0 && at < n) {
-        size_t end = n - at > UNCUT_BYTES ? rn_cuts_next(&vocab->cuts, word, at, n) : n;
+        size_t end = n - at > UNCUT_BYTES ? rn_split_points_next(&vocab->cuts, word, at, n) : n;
         int32_t part = end - at < n ? find_token(vocab, word + at, end - at, RN_TOKEN_MERGED) : -1;
 
         if (part < 0 && !rn_merge_symbols(vocab, scratch, word + at, end - at, tokens))

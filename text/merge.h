@@ -64,7 +64,7 @@ bool rn_scratch_cells(struct rn_scratch *scratch, size_t count, size_t size);
 bool rn_tokens_reserve(struct rn_tokens *tokens, size_t more);
 
 /* Appends the tokens of word[n], 1 <= n < 2^31, well-formed UTF-8: at most n. It is looked up as a whole, taken apart
- * where that makes no difference (cuts.h), and merged. False: memory was refused. */
+ * where that makes no difference (split_points.h), and merged. False: memory was refused. */
 bool rn_merge_word(const struct rn_vocab *vocab, struct rn_scratch *scratch, const char *word, size_t n,
                    struct rn_tokens *tokens);
 

@@ -79,7 +79,7 @@ size_t rn_part_end(const struct rn_vocab *vocab, const char *text, size_t at, si
             return at;
         for (before = at - 1; ((unsigned char)text[before] & 0xc0) == 0x80;)
             before--;
-        if (vocab->cuts.bits != NULL && rn_cuts_next(&vocab->cuts, text, before, at + 1) == at)
+        if (vocab->cuts.bits != NULL && rn_split_points_next(&vocab->cuts, text, before, at + 1) == at)
             return at;
     }
 }

@@ -54,7 +54,7 @@ void rn_vocab_free(struct rn_vocab *vocab)
     rn_trie_fini(&vocab->trie, heap);
     rn_special_fini(&vocab->special, heap);
     rn_merge_table_fini(&vocab->merges, heap);
-    rn_cuts_fini(&vocab->cuts, heap);
+    rn_split_points_fini(&vocab->cuts, heap);
     rn_token_index_fini(&vocab->by_piece, heap);
     rn_token_index_fini(&vocab->by_text, heap);
     rn_free(heap, vocab->whole_scores);

@@ -176,7 +176,7 @@ static runnel_status index_pieces(struct rn_vocab *vocab, runnel_error *error)
     uint32_t i;
 
     if (!rn_token_index_init(&vocab->by_piece, vocab->heap, vocab->n) ||
-        !rn_cuts_init(&vocab->cuts, vocab->heap, vocab->n))
+        !rn_split_points_init(&vocab->cuts, vocab->heap, vocab->n))
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the vocabulary");
     for (i = 0; i < vocab->n; i++) {
         struct rn_view piece = rn_string(&vocab->pieces, i);
@@ -189,13 +189,13 @@ static runnel_status index_pieces(struct rn_vocab *vocab, runnel_error *error)
         if (piece.n > vocab->longest_normal)
             vocab->longest_normal = (uint32_t)piece.n;
         vocab->inner_space = vocab->inner_space || has_inner_space(piece);
-        rn_cuts_add(&vocab->cuts, piece);
+        rn_split_points_add(&vocab->cuts, piece);
     }
     return RUNNEL_OK;
 }
 
 /* Tokens that merging can make, though they are not looked up as pieces: user-defined ones, whose piece is their text
- * as it stands, and DNA. Their places count too (cuts.h). */
+ * as it stands, and DNA. Their places count too (split_points.h). */
 static bool add_other_cuts(struct rn_vocab *vocab)
 {
     char *bytes = rn_alloc(vocab->heap, RN_TOKEN_MAX_BYTES, 1);
@@ -214,7 +214,7 @@ static bool add_other_cuts(struct rn_vocab *vocab)
         else
             n = spell_bytes(byte_of, text.bytes, text.n, bytes);
         if (n != SIZE_MAX)
-            rn_cuts_add(&vocab->cuts, (struct rn_view){bytes, n});
+            rn_split_points_add(&vocab->cuts, (struct rn_view){bytes, n});
     }
     rn_free(vocab->heap, bytes);
     return bytes != NULL;

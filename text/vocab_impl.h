@@ -3,7 +3,7 @@
 #define RN_TEXT_VOCAB_IMPL_H
 
 #include "text/charsmap.h"
-#include "text/cuts.h"
+#include "text/split_points.h"
 #include "text/special.h"
 #include "text/splitter.h"
 #include "text/token_index.h"
@@ -51,7 +51,7 @@ struct rn_vocab {
     struct rn_trie trie;            /* the other models: the pieces that text can become */
     float *scores;                  /* [n], finite; SPM, Unigram, PLaMo */
     int32_t *whole_scores;          /* [n] PLaMo: 10^4 times the scores */
-    struct rn_cuts cuts;            /* BPE, SPM: of the pieces in by_piece */
+    struct rn_split_points cuts;    /* BPE, SPM: of the pieces in by_piece */
     struct rn_merge_table merges;   /* BPE */
     const struct rn_pre *pre;       /* BPE */
     struct rn_special_matcher special;

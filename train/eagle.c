@@ -196,7 +196,7 @@ runnel_status rn_eagle_new(struct rn_heap *heap, const struct rn_eagle_shape *sh
         return RUNNEL_NO_MEMORY;
     }
     take_all(e);
-    rn_turns_fill(e->max_rows, shape->head_dim, shape->rope_base, e->turns);
+    rn_fair_queue_fill(e->max_rows, shape->head_dim, shape->rope_base, e->turns);
     *out = e;
     return RUNNEL_OK;
 }

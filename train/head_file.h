@@ -5,7 +5,7 @@
  *         .attention.head_count, .head_count_kv, .key_length, .value_length, .layer_norm_rms_epsilon,
  *         .rope.freq_base, .rope.dimension_count     as in every GGUF model
  *     runnel-eagle.target_layers      [taps] u32: blocks whose residual streams are read, numbered from 0, ascending
- *     runnel-eagle.target_print       32 hex digits: the fingerprint of the target's file (cache/store/session_print.h)
+ *     runnel-eagle.target_print       32 hex digits: the fingerprint of the target's file (cache/store/fingerprint.h)
  *     runnel-eagle.training.steps, .unroll, .seed, .loss, .accepted     what it was made with, and what came of it
  *
  * Tensors: those of enum rn_eagle_tensor by the names in its spans, matrices F16 or F32, norms F32. The names inside

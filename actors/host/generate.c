@@ -7,10 +7,10 @@
 #include "actors/engine.h"
 #include "actors/host/host.h"
 #include "actors/host/session.h"
-#include "actors/note.h"
+#include "actors/telemetry.h"
 #include "base/sized.h"
 #include "base/status.h"
-#include "model/room.h"
+#include "model/kv_size.h"
 #include "runnel_fields.h"
 #include "sampling/ngram.h"
 
@@ -155,7 +155,7 @@ static runnel_status check_request(runnel_model *model, const runnel_request *re
 static uint64_t prompt_room(const runnel_model *model, const runnel_request *request)
 {
     const struct rn_backend_limits *limits = &model->parts.limits;
-    uint64_t room = rn_room_positions(limits);
+    uint64_t room = rn_kv_size_positions(limits);
 
     room = room < limits->context_tokens ? room : limits->context_tokens;
     return room - (request->max_tokens == 0 ? 0 : 1);
@@ -420,11 +420,11 @@ static runnel_status submit(runnel_model *model, const runnel_request *request, 
     }
     if (status != RUNNEL_OK) {
         rn_request_free(r);
-        rn_note_refused(&model->context, status);
+        rn_telemetry_refused(&model->context, status);
         return status;
     }
     r->submitted_us = rn_now_us(&engine->clock);
-    rn_note_submitted(r);
+    rn_telemetry_submitted(r);
     rn_counter_add(&engine->totals.streams, 1);
     *stream = rn_stream_id(r->slot, r->generation);
     msg = rn_msg_new(&engine->runtime, RN_MSG_SUBMIT);

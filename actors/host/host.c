@@ -135,14 +135,14 @@ static size_t deliver_load(struct runnel_model *model)
     state = rn_word_get(&model->state);
     bits = rn_word_get(&model->fraction);
     memcpy(&event.fraction, &bits, sizeof bits);
-    if (model->load_told) {
-        rn_model_load_told(model);
+    if (model->load_reported) {
+        rn_model_load_reported(model);
         return 0;
     }
     if (state == RN_MODEL_LOADING) {
         event.state = RUNNEL_LOAD_PROGRESS;
     } else {
-        model->load_told = true;
+        model->load_reported = true;
         event.fraction = state == RN_MODEL_READY ? 1.0f : event.fraction;
         event.state = state == RN_MODEL_READY       ? RUNNEL_LOAD_READY
                       : state == RN_MODEL_CANCELLED ? RUNNEL_LOAD_CANCELLED
@@ -152,8 +152,8 @@ static size_t deliver_load(struct runnel_model *model)
     model->options.on_load(model->options.load_user, &event);
     /* The end may have been seen before the loader raised the edge for it. Raised by us it stays up, and the node
      * never comes again; raised by the loader the node is on its way, and the model must outlive it. */
-    if (model->load_told && rn_edge_raise(&model->load_edge))
-        rn_model_load_told(model);
+    if (model->load_reported && rn_edge_raise(&model->load_edge))
+        rn_model_load_reported(model);
     return 1;
 }
 

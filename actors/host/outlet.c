@@ -50,11 +50,11 @@ static void release(struct rn_outlet *outlet)
     rn_free(outlet->heap, outlet->memory);
     rn_free(outlet->heap, outlet->logits);
     rn_free(outlet->heap, outlet->raw);
-    rn_free(outlet->heap, outlet->joint);
+    rn_free(outlet->heap, outlet->coalesced);
     rn_free(outlet->heap, outlet->embedding);
     outlet->embedding = NULL;
     rn_answer_free(outlet->answer);
-    outlet->joint = NULL;
+    outlet->coalesced = NULL;
     atomic_store_explicit(&outlet->ring, NULL, memory_order_relaxed);
     outlet->answer = NULL;
     outlet->raw = NULL;
@@ -153,10 +153,10 @@ runnel_status rn_outlet_open(struct rn_outlet *outlet, struct rn_heap *heap, con
                                                    : RN_WINDOW;
     outlet->n_answer = outlet->stopped_at = outlet->consumed = 0;
     outlet->n_published = outlet->n_released = 0;
-    outlet->held = outlet->on_joint = outlet->dropping = false;
+    outlet->held = outlet->on_coalesced = outlet->dropping = false;
     outlet->shown = 0;
-    outlet->joint = NULL;
-    rn_word_set(&outlet->joint_state, RN_JOINT_NONE);
+    outlet->coalesced = NULL;
+    rn_word_set(&outlet->coalesced_state, RN_COALESCED_NONE);
     outlet->answer = NULL;
     outlet->error[0] = '\0';
     outlet->memory = NULL;
@@ -187,17 +187,18 @@ static bool take_beside(struct rn_outlet *outlet)
     if (outlet->n_logits > 0)
         outlet->logits = rn_alloc(outlet->heap, (size_t)(outlet->window + 1) * outlet->n_logits, sizeof(float));
     if (outlet->coalesce_bytes > 0)
-        outlet->joint = rn_alloc(outlet->heap, cell_bytes(outlet, outlet->coalesce_bytes), 1);
+        outlet->coalesced = rn_alloc(outlet->heap, cell_bytes(outlet, outlet->coalesce_bytes), 1);
     if (outlet->n_embedding > 0)
         outlet->embedding = rn_alloc(outlet->heap, outlet->n_embedding, sizeof(float));
-    if ((outlet->n_logits == 0 || outlet->logits != NULL) && (outlet->coalesce_bytes == 0 || outlet->joint != NULL) &&
+    if ((outlet->n_logits == 0 || outlet->logits != NULL) &&
+        (outlet->coalesce_bytes == 0 || outlet->coalesced != NULL) &&
         (outlet->n_embedding == 0 || outlet->embedding != NULL))
         return true;
     rn_free(outlet->heap, outlet->logits);
-    rn_free(outlet->heap, outlet->joint);
+    rn_free(outlet->heap, outlet->coalesced);
     rn_free(outlet->heap, outlet->embedding);
     outlet->logits = outlet->embedding = NULL;
-    outlet->joint = NULL;
+    outlet->coalesced = NULL;
     return false;
 }
 
@@ -226,23 +227,25 @@ bool rn_outlet_is_prepared(const struct rn_outlet *outlet)
     return ring_of(outlet) != NULL;
 }
 
-static uint32_t joint_word(uint32_t after, enum rn_joint_state state)
+static uint32_t joint_word(uint32_t after, enum rn_coalesced_state state)
 {
     return after << 2 | (uint32_t)state;
 }
 
-/* True: the joint is the consumer's now. *awaited: it is its turn, and the producer has it, which wakes the consumer
- * when it has given it back. Looked at behind the ring: whoever sees a cell sees the joint that stands in front of
- * it. */
+/* True: the coalesced event is the consumer's now. *awaited: it is its turn, and the producer has it, which wakes the
+ * consumer when it has given it back. Looked at behind the ring: whoever sees a cell sees the coalesced event that
+ * stands in front of it. */
 static bool claim_joint(struct rn_outlet *outlet, bool *awaited)
 {
-    uint32_t open = joint_word(outlet->n_released, RN_JOINT_OPEN), busy = joint_word(outlet->n_released, RN_JOINT_BUSY);
-    uint32_t word = rn_word_get(&outlet->joint_state); /* acquire; partner: rn_outlet_join */
+    uint32_t open = joint_word(outlet->n_released, RN_COALESCED_OPEN),
+             busy = joint_word(outlet->n_released, RN_COALESCED_BUSY);
+    uint32_t word = rn_word_get(&outlet->coalesced_state); /* acquire; partner: rn_outlet_join */
 
-    /* seq_cst; partner: rn_outlet_join, where the same word becomes BUSY: one of the two has the joint. */
-    outlet->on_joint = word == open && rn_word_replace(&outlet->joint_state, open, joint_word(0, RN_JOINT_TAKEN));
-    *awaited = !outlet->on_joint && (word == open || word == busy);
-    return outlet->on_joint;
+    /* seq_cst; partner: rn_outlet_join, where the same word becomes BUSY: one of the two has the coalesced event. */
+    outlet->on_coalesced =
+        word == open && rn_word_replace(&outlet->coalesced_state, open, joint_word(0, RN_COALESCED_TAKEN));
+    *awaited = !outlet->on_coalesced && (word == open || word == busy);
+    return outlet->on_coalesced;
 }
 
 const struct rn_cell *rn_outlet_front(struct rn_outlet *outlet, uint32_t generation)
@@ -253,19 +256,20 @@ const struct rn_cell *rn_outlet_front(struct rn_outlet *outlet, uint32_t generat
     struct rn_ring *ring = atomic_load_explicit(&outlet->ring, memory_order_acquire);
     const struct rn_cell *cell;
 
-    if (outlet->on_joint)
-        return outlet->joint;
+    if (outlet->on_coalesced)
+        return outlet->coalesced;
     cell = ring != NULL ? rn_ring_peek_spsc(ring) : NULL;
-    if (ring != NULL && outlet->joint != NULL && claim_joint(outlet, &awaited))
-        return outlet->joint;
+    if (ring != NULL && outlet->coalesced != NULL && claim_joint(outlet, &awaited))
+        return outlet->coalesced;
     return awaited ? NULL : cell != NULL ? cell : ended ? &outlet->end : NULL;
 }
 
 void rn_outlet_release(struct rn_outlet *outlet)
 {
-    if (outlet->on_joint) {
-        outlet->on_joint = false;
-        rn_word_set(&outlet->joint_state, RN_JOINT_NONE); /* release; partner: rn_outlet_join, which begins a new one */
+    if (outlet->on_coalesced) {
+        outlet->on_coalesced = false;
+        rn_word_set(&outlet->coalesced_state,
+                    RN_COALESCED_NONE); /* release; partner: rn_outlet_join, which begins a new one */
         return;
     }
     outlet->n_released++;
@@ -276,7 +280,7 @@ uint32_t rn_outlet_waiting(const struct rn_outlet *outlet, uint32_t generation)
 {
     struct rn_ring *ring = ring_of(outlet);
 
-    return (ring != NULL ? rn_ring_count(ring) : 0) + (rn_word_get(&outlet->joint_state) != RN_JOINT_NONE) +
+    return (ring != NULL ? rn_ring_count(ring) : 0) + (rn_word_get(&outlet->coalesced_state) != RN_COALESCED_NONE) +
            (rn_word_get(&outlet->ended) == generation);
 }
 
@@ -353,41 +357,41 @@ static bool is_fragment(const struct rn_part *part)
     return part->kind == RN_PART_CONTENT || part->kind == RN_PART_REASONING || part->kind == RN_PART_TOOL_ARGUMENTS;
 }
 
-/* The first part of `cell` goes on where the last one of the joint ends. */
+/* The first part of `cell` goes on where the last one of the coalesced event ends. */
 static bool parts_meet(const struct rn_outlet *outlet, const struct rn_cell *cell)
 {
-    const struct rn_cell *joint = outlet->joint;
+    const struct rn_cell *coalesced = outlet->coalesced;
     const struct rn_part *first = rn_cell_parts(outlet, cell), *last;
 
-    if (joint->n_parts == 0 || cell->n_parts == 0)
+    if (coalesced->n_parts == 0 || cell->n_parts == 0)
         return false;
-    last = rn_cell_parts(outlet, joint) + joint->n_parts - 1;
+    last = rn_cell_parts(outlet, coalesced) + coalesced->n_parts - 1;
     return is_fragment(first) && first->kind == last->kind && first->call == last->call;
 }
 
 static bool fits_joint(const struct rn_outlet *outlet, const struct rn_cell *cell)
 {
-    const struct rn_cell *joint = outlet->joint;
+    const struct rn_cell *coalesced = outlet->coalesced;
 
-    return cell->text_bytes <= outlet->coalesce_bytes - joint->text_bytes &&
-           joint->n_parts + cell->n_parts - parts_meet(outlet, cell) <= outlet->parts_capacity;
+    return cell->text_bytes <= outlet->coalesce_bytes - coalesced->text_bytes &&
+           coalesced->n_parts + cell->n_parts - parts_meet(outlet, cell) <= outlet->parts_capacity;
 }
 
 static void add_to_joint(struct rn_outlet *outlet, const struct rn_cell *cell)
 {
-    struct rn_cell *joint = outlet->joint;
-    struct rn_part *parts = rn_cell_parts(outlet, joint);
+    struct rn_cell *coalesced = outlet->coalesced;
+    struct rn_part *parts = rn_cell_parts(outlet, coalesced);
     const struct rn_part *more = rn_cell_parts(outlet, cell);
     uint32_t met = parts_meet(outlet, cell);
 
     if (met > 0)
-        parts[joint->n_parts - 1].bytes += more[0].bytes;
+        parts[coalesced->n_parts - 1].bytes += more[0].bytes;
     for (uint32_t i = met; i < cell->n_parts; i++)
-        parts[joint->n_parts++] = more[i];
+        parts[coalesced->n_parts++] = more[i];
     if (cell->text_bytes > 0)
-        memcpy(rn_cell_text(outlet, joint) + joint->text_bytes, rn_cell_text(outlet, cell), cell->text_bytes);
-    joint->text_bytes += cell->text_bytes;
-    joint->n_tokens += cell->n_tokens;
+        memcpy(rn_cell_text(outlet, coalesced) + coalesced->text_bytes, rn_cell_text(outlet, cell), cell->text_bytes);
+    coalesced->text_bytes += cell->text_bytes;
+    coalesced->n_tokens += cell->n_tokens;
 }
 
 static enum rn_joined begin_joint(struct rn_outlet *outlet, const struct rn_cell *cell)
@@ -395,33 +399,33 @@ static enum rn_joined begin_joint(struct rn_outlet *outlet, const struct rn_cell
     if (cell->n_tokens == 0 || cell->text_bytes > outlet->coalesce_bytes ||
         rn_ring_count(ring_of(outlet)) < RN_JOIN_FROM)
         return RN_JOINED_NOT;
-    *outlet->joint = *cell;
-    outlet->joint->n_parts = outlet->joint->text_bytes = outlet->joint->n_tokens = 0;
+    *outlet->coalesced = *cell;
+    outlet->coalesced->n_parts = outlet->coalesced->text_bytes = outlet->coalesced->n_tokens = 0;
     add_to_joint(outlet, cell);
     /* release; partner: claim_joint */
-    rn_word_set(&outlet->joint_state, joint_word(outlet->n_published, RN_JOINT_OPEN));
+    rn_word_set(&outlet->coalesced_state, joint_word(outlet->n_published, RN_COALESCED_OPEN));
     return RN_JOINED_FIRST;
 }
 
 enum rn_joined rn_outlet_join(struct rn_outlet *outlet, const struct rn_cell *cell)
 {
-    uint32_t open = joint_word(outlet->n_published, RN_JOINT_OPEN),
-             busy = joint_word(outlet->n_published, RN_JOINT_BUSY);
+    uint32_t open = joint_word(outlet->n_published, RN_COALESCED_OPEN),
+             busy = joint_word(outlet->n_published, RN_COALESCED_BUSY);
     bool fits;
 
-    if (outlet->joint == NULL)
+    if (outlet->coalesced == NULL)
         return RN_JOINED_NOT;
-    if (rn_word_get(&outlet->joint_state) == RN_JOINT_NONE) /* acquire; partner: rn_outlet_release */
+    if (rn_word_get(&outlet->coalesced_state) == RN_COALESCED_NONE) /* acquire; partner: rn_outlet_release */
         return begin_joint(outlet, cell);
     /* seq_cst; partner: claim_joint. Not OPEN: it is the consumer's, or has cells behind it. */
-    if (!rn_word_replace(&outlet->joint_state, open, busy))
+    if (!rn_word_replace(&outlet->coalesced_state, open, busy))
         return RN_JOINED_NOT;
     fits = fits_joint(outlet, cell);
     if (fits) {
         add_to_joint(outlet, cell);
-        outlet->joint->token = outlet->joint->n_tokens == 1 ? outlet->joint->token : -1;
+        outlet->coalesced->token = outlet->coalesced->n_tokens == 1 ? outlet->coalesced->token : -1;
     }
-    rn_word_set(&outlet->joint_state, open); /* release; partner: claim_joint */
+    rn_word_set(&outlet->coalesced_state, open); /* release; partner: claim_joint */
     return fits ? RN_JOINED_MORE : RN_JOINED_NOT;
 }
 

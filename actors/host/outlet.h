@@ -13,14 +13,14 @@
  * `window` of them, so the ring never overflows and a reader that stops stops only its own stream.
  *
  * A stream that asked for it (coalesce_bytes) goes on while its reader is behind: once RN_JOIN_FROM cells wait, further
- * tokens are joined in one cell beside the ring, the joint, all for the credit of its first.
+ * tokens are joined in one cell beside the ring, the coalesced event, all for the credit of its first.
  *
- *   ring  | t | t | t | t |            joint  | t t t t t t ...          |   coalesce_bytes of text
+ *   ring  | t | t | t | t |            coalesced  | t t t t t t ...          |   coalesce_bytes of text
  *           consumer ▲   └ after = 4 ───────▲  the consumer takes it when `after` cells are consumed
  *
- * The joint stands in the order of events behind the first `after` cells. The producer adds to it while it holds it
- * (BUSY) and nothing was published behind it; the consumer claims it (TAKEN) when it is its turn, full or not, so that
- * nothing waits in it for a next token. There is one; while it is full or taken, tokens go into the ring.
+ * The coalesced event stands in the order of events behind the first `after` cells. The producer adds to it while it
+ * holds it (BUSY) and nothing was published behind it; the consumer claims it (TAKEN) when it is its turn, full or
+ * not, so that nothing waits in it for a next token. There is one; while it is full or taken, tokens go into the ring.
  *
  * A stream that waits for its turn has no ring: the tier takes its memory when it admits the request
  * (rn_outlet_prepare). The terminal event, which every stream gets, has a cell of its own.
@@ -49,10 +49,11 @@
 /* Tokens are joined while so many cells wait: less than half a window, so that decode has credit. */
 #define RN_JOIN_FROM 4
 
-/* The lower bits of rn_outlet.joint_state; above them `after`. */
-enum rn_joint_state { RN_JOINT_NONE = 0, RN_JOINT_BUSY = 1, RN_JOINT_OPEN = 2, RN_JOINT_TAKEN = 3 };
+/* The lower bits of rn_outlet.coalesced_state; above them `after`. */
+enum rn_coalesced_state { RN_COALESCED_NONE = 0, RN_COALESCED_BUSY = 1, RN_COALESCED_OPEN = 2, RN_COALESCED_TAKEN = 3 };
 
-/* Whether the joint has a cell's content: no; it is its first; it has it besides others', and its credit is free. */
+/* Whether the coalesced event has a cell's content: no; it is its first; it has it besides others', and its credit is
+ * free. */
 enum rn_joined { RN_JOINED_NOT, RN_JOINED_FIRST, RN_JOINED_MORE };
 
 /* One token, or one event of another kind. The answer to a chat is taken apart: then a cell of a token is several
@@ -126,8 +127,8 @@ struct rn_outlet {
     struct rn_answer *answer; /* used by the tokenizer actor before the first token, by the producer from then on */
     char *raw;                /* [raw_capacity]: text on its way to `answer` */
     uint32_t n_top_max, n_logits, window, text_capacity, parts_capacity, raw_capacity, coalesce_bytes;
-    struct rn_cell *joint;      /* with the ring; text of coalesce_bytes. NULL: nothing is joined */
-    struct rn_word joint_state; /* after << 2 | rn_joint_state: whose the joint is. Acquired by whom it is handed to */
+    struct rn_cell *coalesced;      /* with the ring; text of coalesce_bytes. NULL: nothing is joined */
+    struct rn_word coalesced_state; /* after << 2 | enum rn_coalesced_state. Acquired by whom the event is handed to */
 
     /* Producer. */
     uint32_t n_published; /* cells of the ring */
@@ -141,7 +142,7 @@ struct rn_outlet {
     /* Consumer. */
     bool dropping;       /* an event was dropped on the way to the end of a cancelled stream: so are all others */
     bool held;           /* the cell at the front has been shown or taken, and not yet released */
-    bool on_joint;       /* that cell is the joint */
+    bool on_coalesced;   /* that cell is the coalesced event */
     uint32_t n_released; /* cells of the ring */
     uint32_t shown;      /* events of the cell at the front that have been shown */
     uint32_t consumed;   /* events not yet reported by CREDIT */
@@ -185,8 +186,8 @@ struct rn_cell *rn_outlet_reserve(struct rn_outlet *outlet);
 void rn_outlet_publish(struct rn_outlet *outlet);
 bool rn_outlet_is_prepared(const struct rn_outlet *outlet);
 
-/* Producer: instead of publishing the reserved cell, a token's or the tail's, its content goes to the joint, where that
- * is called for; a tail begins none. Then the cell is reserved still, and the consumer is to be woken. */
+/* Producer: instead of publishing the reserved cell, a token's or the tail's, its content goes to the coalesced event,
+ * where that is called for; a tail begins none. Then the cell is reserved still, and the consumer is to be woken. */
 enum rn_joined rn_outlet_join(struct rn_outlet *outlet, const struct rn_cell *cell);
 
 /* Consumer: the oldest cell that is not released, the terminal one last; NULL: none is there. The terminal one is not

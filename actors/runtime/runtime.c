@@ -4,8 +4,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "actors/runtime/cargo.h"
-#include "actors/runtime/lone.h"
+#include "actors/runtime/payload_poison.h"
+#include "actors/runtime/dedicated.h"
 #include "actors/runtime/trace.h"
 #include "base/check.h"
 
@@ -29,8 +29,8 @@ static void schedule(struct rn_actor *actor)
 {
     struct rn_runtime *runtime = actor->runtime;
 
-    if (actor->lone != NULL) {
-        rn_lone_wake(actor->lone);
+    if (actor->dedicated != NULL) {
+        rn_dedicated_wake(actor->dedicated);
         return;
     }
     if (runtime->n_threads == 0) {
@@ -73,10 +73,11 @@ static void end_span(struct rn_tracer *tracer, const struct rn_actor *actor, con
 static void run_actor(struct rn_actor *actor, uint32_t batch, uint32_t thread)
 {
     struct rn_runtime *runtime = actor->runtime;
-    struct rn_tracer *tracer = actor->lone == NULL ? runtime->tracer : NULL; /* a ring has one thread that writes */
+    struct rn_tracer *tracer =
+        actor->dedicated == NULL ? runtime->tracer : NULL; /* a ring has one thread that writes */
     struct span span;
-    struct rn_msg *last_words;
-    struct rn_actor *heir;
+    struct rn_msg *gone_msg;
+    struct rn_actor *gone_to;
 
     actor->thread = thread;
     if (tracer != NULL)
@@ -87,7 +88,7 @@ static void run_actor(struct rn_actor *actor, uint32_t batch, uint32_t thread)
         if (msg == NULL)
             break;
         RN_CHECK(msg->head.kind < RN_MSG_KINDS && actor->class->handlers[msg->head.kind] != NULL);
-        rn_cargo_unseal(runtime->cargo_bytes, msg);
+        rn_payload_unpoison(runtime->payload_bytes_of, msg);
         if (runtime->trace != NULL)
             runtime->trace(runtime->trace_user, actor, msg);
         if (tracer != NULL)
@@ -98,12 +99,12 @@ static void run_actor(struct rn_actor *actor, uint32_t batch, uint32_t thread)
         actor->class->flush(actor);
     if (tracer != NULL)
         end_span(tracer, actor, &span);
-    last_words = actor->last_words;
-    heir = last_words != NULL ? actor->heir : NULL; /* written before CLOSE was sent: not to be looked at earlier */
+    gone_msg = actor->gone_msg;
+    gone_to = gone_msg != NULL ? actor->gone_to : NULL; /* written before CLOSE was sent: not to be looked at earlier */
     if (!rn_mailbox_mark_empty(&actor->mailbox))
         schedule(actor);
-    else if (last_words != NULL)
-        rn_actor_send(heir, last_words);
+    else if (gone_msg != NULL)
+        rn_actor_send(gone_to, gone_msg);
 }
 
 void rn_runtime_run(struct rn_actor *actor, uint32_t thread)
@@ -226,10 +227,10 @@ void rn_actor_init(struct rn_actor *actor, struct rn_runtime *runtime, const str
     actor->runtime = runtime;
     actor->id = atomic_fetch_add(&runtime->next_id.value, 1); /* a name for the trace; orders nothing */
     actor->thread = 0;
-    actor->lone = NULL;
+    actor->dedicated = NULL;
     actor->model = "";
-    actor->last_words = NULL;
-    actor->heir = NULL;
+    actor->gone_msg = NULL;
+    actor->gone_to = NULL;
 }
 
 struct rn_msg *rn_msg_try(struct rn_runtime *runtime, enum rn_message_kind kind)
@@ -258,7 +259,7 @@ void rn_actor_send(struct rn_actor *to, struct rn_msg *msg)
 {
     enum rn_send sent;
 
-    rn_cargo_seal(to->runtime->cargo_bytes, msg);
+    rn_payload_poison(to->runtime->payload_bytes_of, msg);
     sent = rn_mailbox_send_try(&to->mailbox, &msg->head);
     RN_CHECK(sent != RN_SEND_REFUSED);
     if (sent == RN_SEND_FIRST)
@@ -268,7 +269,7 @@ void rn_actor_send(struct rn_actor *to, struct rn_msg *msg)
 void rn_actor_on_close(struct rn_actor *self, struct rn_msg *msg)
 {
     msg->head.kind = RN_MSG_GONE;
-    self->last_words = msg;
+    self->gone_msg = msg;
 }
 
 uint32_t rn_runtime_runnable(const struct rn_runtime *runtime)

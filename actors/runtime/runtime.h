@@ -32,7 +32,7 @@
 struct rn_actor;
 struct rn_runtime;
 struct rn_tracer;
-struct rn_lone;
+struct rn_dedicated;
 
 /* Handles one message, which it owns: it ends with rn_msg_free or a send. */
 typedef void (*rn_handler)(struct rn_actor *self, struct rn_msg *msg);
@@ -48,11 +48,11 @@ struct rn_actor {
     const struct rn_actor_class *class;
     struct rn_runtime *runtime;
     uint32_t id;
-    uint32_t thread;           /* the scheduler thread that runs it; 0 in manual mode */
-    struct rn_lone *lone;      /* NULL: it runs on the schedulers' threads. Else on its own (lone.h) */
-    const char *model;         /* name for the trace; "": none */
-    struct rn_msg *last_words; /* set by the handler of CLOSE: sent to `heir` as the last touch */
-    struct rn_actor *heir;
+    uint32_t thread;                /* the scheduler thread that runs it; 0 in manual mode */
+    struct rn_dedicated *dedicated; /* NULL: it runs on the schedulers' threads. Else on its own (dedicated.h) */
+    const char *model;              /* name for the trace; "": none */
+    struct rn_msg *gone_msg;        /* set by the handler of CLOSE: sent to `receiver of GONE` as the last touch */
+    struct rn_actor *gone_to;
 };
 
 /* Told of every message before it is handled; for traces and the simulation's order signature. */
@@ -81,8 +81,8 @@ struct rn_runtime {
     uint32_t n_runnable, runnable_capacity;
     rn_trace_fn trace;
     void *trace_user;
-    struct rn_tracer *tracer;    /* NULL: off; see trace.h */
-    const uint32_t *cargo_bytes; /* [RN_MSG_KINDS], see cargo.h; NULL: nothing is sealed */
+    struct rn_tracer *tracer;         /* NULL: off; see trace.h */
+    const uint32_t *payload_bytes_of; /* [RN_MSG_KINDS], see payload_poison.h; NULL: nothing is sealed */
 };
 
 /* n_threads 0: manual. max_actors, max_messages: bounds over the runtime's life. The clock is kept. */
@@ -108,7 +108,7 @@ void rn_actor_send(struct rn_actor *to, struct rn_msg *msg);
 /* The handler of CLOSE that every actor of a model uses: the message becomes its last words. */
 void rn_actor_on_close(struct rn_actor *self, struct rn_msg *msg);
 
-/* Handles a batch of the actor's messages on the calling thread; for lone.c, when the actor is to run. */
+/* Handles a batch of the actor's messages on the calling thread; for dedicated.c, when the actor is to run. */
 void rn_runtime_run(struct rn_actor *actor, uint32_t thread);
 
 /* From that actor alone: sends it a TICK when the clock has come to at_us, or an earlier time set before and not yet

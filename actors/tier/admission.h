@@ -1,7 +1,7 @@
 /* Admission and leases: who waits for blocks and in which order, who has how many, from whom they are taken; sessions,
  * as far as their turns are admitted. One of the tier actor's three objects; it belongs to that actor.
  *
- *   arrive ──▶ waiting, by rn_turns ──begin──▶ inside: prefill and decode ──RETIRE──▶ retire
+ *   arrive ──▶ waiting, by rn_fair_queue ──begin──▶ inside: prefill and decode ──RETIRE──▶ retire
  *                 ▲                              │   grow (GROW ▶ GRANT)
  *                 └────── take_back ◀─PREEMPTED──┘
  *
@@ -33,7 +33,7 @@
 
 #include "actors/request.h"
 #include "actors/tier/prefix_cache.h"
-#include "actors/turns.h"
+#include "actors/fair_queue.h"
 
 struct rn_session;
 struct rn_session_job;
@@ -56,7 +56,7 @@ struct rn_admission {
     const struct rn_context *context;
     struct rn_prefix_cache *cache;       /* borrowed */
     struct rn_tier_blocks *blocks;       /* the cache's */
-    struct rn_turns waiting;             /* for blocks, their session, another's blocks or their reader */
+    struct rn_fair_queue waiting;        /* for blocks, their session, another's blocks or their reader */
     bool full;                           /* the first that waits for blocks found none, and none have come back since */
     struct rn_admission_stream *streams; /* [max_streams] */
     uint32_t *inside;                    /* [n_inside] of [max_streams]: slots whose request has passed */

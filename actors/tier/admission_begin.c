@@ -9,7 +9,7 @@
 #include "actors/session_slot.h"
 #include "actors/tier/admission_lease.h"
 #include "base/check.h"
-#include "model/room.h"
+#include "model/kv_size.h"
 
 /* A session has its BOS already: the one that was put in front of this turn's text is dropped. */
 static bool drops_bos(const struct rn_request *request, const struct rn_session *session)
@@ -93,7 +93,7 @@ static runnel_status prepare_outlet(struct rn_admission *admission, struct rn_re
 static uint32_t limit_of(const struct rn_admission *admission, const struct rn_request *request, uint64_t prompt)
 {
     const struct rn_backend_limits *limits = admission->context->limits;
-    uint64_t room = rn_room_positions(limits);
+    uint64_t room = rn_kv_size_positions(limits);
     uint64_t limit = limits->context_tokens < room ? limits->context_tokens : room;
 
     if (request->max_tokens >= 0 && prompt + (uint64_t)request->max_tokens < limit)
@@ -132,7 +132,7 @@ static bool take_tables(const struct rn_admission *admission, struct rn_request 
         request->blocks =
             rn_alloc(request->heap, rn_tier_blocks_for(admission->blocks, limit) + more, sizeof request->blocks[0]);
     if (request->means == NULL && limits->mean_window > 0)
-        request->means = rn_alloc(request->heap, rn_room_means(limits, limit), sizeof request->means[0]);
+        request->means = rn_alloc(request->heap, rn_kv_size_means(limits, limit), sizeof request->means[0]);
     return request->blocks != NULL && (request->means != NULL || limits->mean_window == 0);
 }
 
@@ -141,7 +141,7 @@ static bool lease(struct rn_admission *admission, struct rn_request *request, st
                   const struct rn_prefix_fit *fit, uint32_t first, uint32_t limit)
 {
     const struct rn_backend_limits *limits = admission->context->limits;
-    uint32_t n_blocks = rn_room_blocks(limits, first), n_means = rn_room_means(limits, first);
+    uint32_t n_blocks = rn_kv_size_blocks(limits, first), n_means = rn_kv_size_means(limits, first);
     const uint32_t *kept = fit->from_tree ? fit->ready : session != NULL ? session->blocks : NULL;
     uint32_t n_new = n_blocks - fit->n_kept;
     bool room, tables;

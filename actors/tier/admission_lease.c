@@ -6,7 +6,7 @@
 #include "actors/context.h"
 #include "actors/session_slot.h"
 #include "base/check.h"
-#include "model/room.h"
+#include "model/kv_size.h"
 
 /* ---- From the tree and from idle sessions ---- */
 
@@ -65,7 +65,7 @@ bool rn_admission_has_room(struct rn_admission *admission, const struct rn_sessi
 
 void rn_admission_take_blocks_back(struct rn_admission *admission, struct rn_request *request, uint32_t n_kept)
 {
-    uint32_t sinks = rn_room_sinks(admission->context->limits);
+    uint32_t sinks = rn_kv_size_sinks(admission->context->limits);
 
     if (request->n_gone > 0) { /* nothing is kept of such a one */
         request->n_blocks -= request->n_gone;
@@ -118,7 +118,7 @@ static uint32_t lowest_inside(const struct rn_admission *admission)
         const struct rn_admission_stream *p = &admission->streams[admission->inside[i]],
                                          *l = &admission->streams[lowest];
 
-        if (rn_outranks(l->priority, l->order, p->priority, p->order))
+        if (rn_ranks_before(l->priority, l->order, p->priority, p->order))
             lowest = admission->inside[i];
     }
     return lowest;
@@ -133,8 +133,8 @@ static uint32_t first_wanting(const struct rn_admission *admission)
         const struct rn_admission_stream *p = &admission->streams[admission->inside[i]];
 
         if (p->n_wanted > 0 &&
-            (first == UINT32_MAX ||
-             rn_outranks(p->priority, p->order, admission->streams[first].priority, admission->streams[first].order)))
+            (first == UINT32_MAX || rn_ranks_before(p->priority, p->order, admission->streams[first].priority,
+                                                    admission->streams[first].order)))
             first = admission->inside[i];
     }
     return first;

@@ -1,6 +1,6 @@
 /* Whose turn it is: see admission.h. */
 #include "actors/context.h"
-#include "actors/note.h"
+#include "actors/telemetry.h"
 #include "actors/session_slot.h"
 #include "actors/tier/admission_begin.h"
 #include "actors/tier/admission_lease.h"
@@ -17,9 +17,9 @@ static void start(struct rn_admission *admission, struct rn_request *request)
         for (uint32_t i = 0; i < request->n_prompt; i++)
             rn_sampler_accept(request->sampler, request->tokens[i]);
         rn_request_unqueue(request);
-        rn_turns_served(&admission->waiting, request);
+        rn_fair_queue_served(&admission->waiting, request);
     }
-    rn_note_admitted(admission->context->tier, request);
+    rn_telemetry_admitted(admission->context->tier, request);
     rn_admission_go_in(admission, request);
     rn_request_send(request, admission->context->prefill, RN_MSG_PREFILL);
 }
@@ -76,10 +76,10 @@ static bool admit_some(struct rn_admission *admission, int64_t floor)
 
         next = r->next;
         if (!is_held(admission, r, session)) {
-            rn_turns_take(&admission->waiting, r);
+            rn_fair_queue_take(&admission->waiting, r);
             if (admit(admission, r))
                 continue;
-            rn_turns_put_back(&admission->waiting, r, next);
+            rn_fair_queue_put_back(&admission->waiting, r, next);
             if (!rn_prefix_cache_waits(admission->cache, r->slot)) {
                 admission->full = true;
                 rn_admission_claim(admission, r->priority);
@@ -127,7 +127,7 @@ void rn_admission_arrive(struct rn_admission *admission, struct rn_request *requ
     }
     if (admission->waiting.n > 0)
         rn_prefix_cache_prefetch(admission->cache, request);
-    rn_turns_enter(&admission->waiting, request, request->n_tokens);
+    rn_fair_queue_push(&admission->waiting, request, request->n_tokens);
     if (!admission->full || request == admission->waiting.first)
         rn_admission_serve(admission);
 }
@@ -141,12 +141,12 @@ void rn_admission_take_back(struct rn_admission *admission, struct rn_request *r
     rn_admission_come_out(admission, request);
     request->n_done = 0;
     request->resumed = true;
-    rn_note_preempted(admission->context->tier, request);
+    rn_telemetry_preempted(admission->context->tier, request);
     if (stream->cancelled == request->generation) {
         rn_request_end_by(request, stream->ending);
         rn_admission_end(admission, request);
     } else {
-        rn_turns_enter_again(&admission->waiting, request);
+        rn_fair_queue_push_front(&admission->waiting, request);
     }
     rn_admission_serve(admission);
 }
@@ -186,7 +186,7 @@ bool rn_admission_end_stream(struct rn_admission *admission, uint32_t slot, uint
     if (rn_admission_is_inside(admission, slot, generation))
         return true;
     if (!rn_admission_cancel_job(admission, slot, generation, &serve) &&
-        (request = rn_turns_remove(&admission->waiting, slot, generation)) != NULL) {
+        (request = rn_fair_queue_remove(&admission->waiting, slot, generation)) != NULL) {
         rn_request_end_by(request, kind);
         rn_admission_end(admission, request);
         serve = true; /* it may have been the first in line */

@@ -49,7 +49,7 @@ static void end_waiting(struct rn_admission *admission, const struct rn_session 
         next = r->next;
         if (r->resumed || rn_admission_session_of(admission, r) != session)
             continue;
-        rn_turns_take(&admission->waiting, r);
+        rn_fair_queue_take(&admission->waiting, r);
         rn_request_fail(r, RUNNEL_NOT_FOUND, "the session has been freed");
         rn_admission_end(admission, r);
     }

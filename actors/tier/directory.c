@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "actors/context.h"
-#include "actors/note.h"
+#include "actors/telemetry.h"
 #include "base/check.h"
 
 #define NONE RN_DIRECTORY_NONE
@@ -99,9 +99,9 @@ uint64_t rn_directory_evicted(void *user, const struct rn_prefix_tree *tree, str
         return view.handle;
     if (entry != NULL)
         rn_directory_free_entry(directory, entry);
-    rn_note_dropped(directory->context, 1);
+    rn_telemetry_dropped(directory->context, 1);
     if (directory->unpaid)
-        rn_note_unpaid(directory->context, 1);
+        rn_telemetry_unpaid(directory->context, 1);
     return 0;
 }
 
@@ -255,7 +255,7 @@ void rn_directory_fini(struct rn_directory *directory)
     struct rn_heap *heap = directory->context->heap;
 
     for (unsigned kind = 0; kind < RN_TIERS; kind++)
-        rn_note_moved(directory->context, kind, false, 0, -(int64_t)directory->taken[kind]);
+        rn_telemetry_moved(directory->context, kind, false, 0, -(int64_t)directory->taken[kind]);
     rn_directory_open(directory, 0, 0);
     rn_free(heap, directory->entries);
     rn_free(heap, directory->moves);
@@ -268,7 +268,7 @@ void rn_directory_open(struct rn_directory *directory, uint8_t tiers, uint8_t wr
 {
     const uint8_t cold = RN_TIER_BIT(RN_TIER_COLD);
 
-    rn_note_cold_writes(directory->context, ((writes & cold) != 0) - ((directory->writes & cold) != 0));
+    rn_telemetry_cold_writes(directory->context, ((writes & cold) != 0) - ((directory->writes & cold) != 0));
     directory->tiers = tiers;
     directory->writes = writes;
 }

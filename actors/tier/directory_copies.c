@@ -47,7 +47,7 @@ static bool put_in(struct rn_directory *directory, struct rn_move *move, struct 
     if (entry == NULL || entry->writing || !rn_prefix_tree_look(&directory->blocks->tree, node, &view) ||
         (view.state != RN_PREFIX_READY && entry->has == 0))
         return false;
-    item->shelf = number;
+    item->tier_directory = number;
     item->first = view.n_blocks == 1;
     item->parent = item->first ? 0 : have_number(directory, view.parent);
     item->to = to;
@@ -283,7 +283,7 @@ bool rn_directory_has_copies(const struct rn_directory *directory)
 
 static void settle_item(struct rn_directory *directory, struct rn_move_item *item)
 {
-    struct rn_directory_entry *entry = rn_directory_entry_of(directory, item->shelf);
+    struct rn_directory_entry *entry = rn_directory_entry_of(directory, item->tier_directory);
 
     directory->blocks->n_lent -= item->idle;
     if (item->block != RN_MOVE_NO_BLOCK)
@@ -293,7 +293,7 @@ static void settle_item(struct rn_directory *directory, struct rn_move_item *ite
     entry->writing = false;
     if ((item->to & ~item->has & RN_TIER_BIT(RN_TIER_WARM)) != 0)
         entry->pushed = true; /* it is too small, or did not take it */
-    rn_directory_settle(directory, item->shelf, item->has);
+    rn_directory_settle(directory, item->tier_directory, item->has);
 }
 
 /* What could not be copied now is not tried again at once. */

@@ -1,6 +1,6 @@
 /* What the directory of lower tiers sends when, and what the answers say: see directory.h. */
 #include "actors/context.h"
-#include "actors/note.h"
+#include "actors/telemetry.h"
 #include "actors/tier/directory_copies.h"
 #include "actors/tier/directory_news.h"
 #include "base/check.h"
@@ -127,7 +127,7 @@ static void pay(struct rn_directory *directory, const struct rn_move *move)
         return;
     if (move->kind == RN_MOVE_DOWN) {
         n = move->n;
-        rn_note_copied(directory->context, move->spent_us);
+        rn_telemetry_copied(directory->context, move->spent_us);
     }
     look_for_idle(directory);
     if (move->pause_us > 0 && directory->idle == RN_IDLE_TIMED)
@@ -139,11 +139,11 @@ static void pay(struct rn_directory *directory, const struct rn_move *move)
 static void count(struct rn_directory *directory, const struct rn_move *move)
 {
     for (unsigned kind = 0; kind < RN_TIERS; kind++) {
-        rn_note_moved(directory->context, kind, move->kind == RN_MOVE_UP, move->bytes[kind],
-                      (int64_t)move->takes[kind] - (int64_t)directory->taken[kind]);
+        rn_telemetry_moved(directory->context, kind, move->kind == RN_MOVE_UP, move->bytes[kind],
+                           (int64_t)move->takes[kind] - (int64_t)directory->taken[kind]);
         directory->taken[kind] = move->takes[kind];
     }
-    rn_note_move_errors(directory->context, move->n_errors);
+    rn_telemetry_move_errors(directory->context, move->n_errors);
 }
 
 void rn_directory_moved(struct rn_directory *directory, struct rn_move *move)

@@ -2,7 +2,7 @@
 #include "actors/tier/directory_news.h"
 
 #include "actors/context.h"
-#include "actors/note.h"
+#include "actors/telemetry.h"
 #include "base/check.h"
 
 /* Of a block that the tree does not know: a node without a block, and its number. 0: there is no room. */
@@ -62,7 +62,7 @@ static uint64_t number_of(struct rn_directory *directory, struct rn_prefix_ref n
  * it says so with an answer of its own (rn_mover_will_tell). */
 static uint64_t adopt_item(struct rn_directory *directory, const struct rn_move *move, struct rn_move_item *item)
 {
-    uint64_t parent = item->behind != RN_MOVE_NO_ITEM ? move->items[item->behind].shelf : item->parent;
+    uint64_t parent = item->behind != RN_MOVE_NO_ITEM ? move->items[item->behind].tier_directory : item->parent;
     const struct rn_directory_entry *above = rn_directory_entry_of(directory, parent);
     struct rn_prefix_ref at = {RN_PREFIX_NO_NODE, 0}, node;
 
@@ -86,8 +86,8 @@ static uint32_t adopt_all(struct rn_directory *directory, struct rn_move *move)
         struct rn_move_item *item = &move->items[i];
 
         RN_CHECK(item->behind == RN_MOVE_NO_ITEM || item->behind < i);
-        item->shelf = adopt_item(directory, move, item);
-        n += item->shelf != 0 && item->idle;
+        item->tier_directory = adopt_item(directory, move, item);
+        n += item->tier_directory != 0 && item->idle;
     }
     directory->full = full;
     return n;
@@ -133,7 +133,7 @@ void rn_directory_on_listed(struct rn_directory *directory, struct rn_move *move
         directory->listens = false;
         return;
     }
-    rn_note_adopted(directory->context, adopt_all(directory, move));
+    rn_telemetry_adopted(directory->context, adopt_all(directory, move));
     if (move->no_room != 0)
         make_room(directory, move->no_room);
     send_listener(directory);
@@ -158,7 +158,7 @@ bool rn_directory_stop_listening(struct rn_directory *directory)
 
     if (!directory->listens)
         return true;
-    if (!directory->stopping_listen && (move = rn_directory_move(directory, RN_MOVE_RECALL)) != NULL) {
+    if (!directory->stopping_listen && (move = rn_directory_move(directory, RN_MOVE_STOP_LISTENING)) != NULL) {
         directory->stopping_listen = true;
         rn_directory_send(directory, move);
     }

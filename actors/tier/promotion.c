@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "actors/context.h"
-#include "actors/note.h"
+#include "actors/telemetry.h"
 #include "base/check.h"
 
 void rn_promotions_init(struct rn_promotions *promotions, struct rn_tier_blocks *blocks, struct rn_directory *directory)
@@ -111,7 +111,7 @@ void rn_promotions_begin(struct rn_promotions *promotions, struct rn_cached_stre
     stream->promoted = true;
     p->n = choose(promotions, p, found, n);
     if (p->n == 0) {
-        rn_note_skipped(promotions->context, found->n_cold);
+        rn_telemetry_skipped(promotions->context, found->n_cold);
         free_memory(promotions, p);
         return;
     }
@@ -133,12 +133,12 @@ static void fill(struct rn_promotions *promotions, struct rn_promotion *p, struc
 {
     uint32_t per_block = block_tokens(promotions);
 
-    move->errand = (uint32_t)(p - promotions->items);
+    move->tag = (uint32_t)(p - promotions->items);
     while (move->n < RN_MOVE_BLOCKS && p->n_sent < p->n) {
         struct rn_move_item *item = &move->items[move->n++];
         uint32_t nth = p->n_before + p->n_sent;
 
-        item->shelf = p->numbers[p->n_sent++];
+        item->tier_directory = p->numbers[p->n_sent++];
         item->block = p->blocks[nth];
         item->salt = p->salt;
         memcpy(item->tokens, p->tokens + (size_t)nth * per_block, per_block * sizeof *item->tokens);
@@ -180,7 +180,8 @@ static void end(struct rn_promotions *promotions, struct rn_promotion *p)
     free_memory(promotions, p);
 }
 
-/* What has come is the tree's; a twin that was computed meanwhile stays, and the block goes back to the pool. */
+/* What has come is the tree's; a duplicate block that was computed meanwhile stays, and the block goes back to the
+ * pool. */
 static void publish(struct rn_promotions *promotions, struct rn_promotion *p, const struct rn_move *move,
                     uint32_t n_good)
 {
@@ -197,10 +198,10 @@ static void publish(struct rn_promotions *promotions, struct rn_promotion *p, co
 
 void rn_promotions_arrived(struct rn_promotions *promotions, const struct rn_move *move, uint32_t n_others)
 {
-    struct rn_promotion *p = &promotions->items[move->errand];
+    struct rn_promotion *p = &promotions->items[move->tag];
     uint32_t n_good = 0, blocks[RN_MOVE_BLOCKS];
 
-    RN_CHECK(move->errand < RN_PROMOTIONS && p->busy);
+    RN_CHECK(move->tag < RN_PROMOTIONS && p->busy);
     while (n_good < move->n && move->items[n_good].from != RN_TIERS)
         n_good++;
     rn_directory_arrived(promotions->directory, move, n_good, (p->n_before + p->n_back) * block_tokens(promotions),
@@ -213,7 +214,7 @@ void rn_promotions_arrived(struct rn_promotions *promotions, const struct rn_mov
         blocks[i] = move->items[i].block;
     give_back(promotions, blocks, move->n);
     for (uint32_t i = 0; i < move->n; i++)
-        rn_directory_settle(promotions->directory, move->items[i].shelf, move->items[i].has);
+        rn_directory_settle(promotions->directory, move->items[i].tier_directory, move->items[i].has);
     if (p->n_back == p->n || (p->failed && p->n_back == p->n_sent))
         end(promotions, p);
 }

@@ -4,7 +4,7 @@
 #include <sys/random.h>
 
 #include "actors/context.h"
-#include "actors/note.h"
+#include "actors/telemetry.h"
 #include "base/check.h"
 
 runnel_status rn_tier_blocks_init(struct rn_tier_blocks *blocks, const struct rn_context *context,
@@ -46,7 +46,7 @@ static void count_used(struct rn_tier_blocks *blocks, int64_t n)
 {
     RN_ASSERT(n >= 0 || blocks->n_used >= (uint64_t)-n);
     blocks->n_used += (uint32_t)n;
-    rn_note_blocks(blocks->context, n);
+    rn_telemetry_blocks(blocks->context, n);
 }
 
 /* The tree's reference, if it has one, is the only one. */
@@ -83,7 +83,7 @@ void rn_tier_blocks_unref(struct rn_tier_blocks *blocks, const uint32_t *numbers
 
 void rn_tier_blocks_release_lent(struct rn_tier_blocks *blocks, uint32_t number)
 {
-    rn_prefix_tree_end_loan(&blocks->tree, number);
+    rn_prefix_tree_release_lent(&blocks->tree, number);
     if (is_unused(blocks, number))
         count_used(blocks, -1);
 }
@@ -97,7 +97,7 @@ uint32_t rn_tier_blocks_evict(struct rn_tier_blocks *blocks, uint32_t n)
 {
     uint32_t n_freed = rn_prefix_tree_evict(&blocks->tree, n);
 
-    rn_note_evicted(blocks->context, n_freed);
+    rn_telemetry_evicted(blocks->context, n_freed);
     return n_freed;
 }
 

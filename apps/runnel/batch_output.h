@@ -18,8 +18,8 @@ struct batch_output {
     struct batch_job *job; /* out_bytes, tail_hash and next are kept here */
 };
 
-/* Opens the output of a job (- is standard output) and checks that it is the one that the job knows; what is in it is not touched. False
- * after a message. Close after any outcome. */
+/* Opens the output of a job (- is standard output) and checks that it is the one that the job knows; what is in it is
+ * not touched. False after a message. Close after any outcome. */
 bool batch_output_open(struct batch_output *output, const char *path, enum batch_begin begin, bool fresh, bool ordered,
                        struct batch_job *job);
 

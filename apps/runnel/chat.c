@@ -684,7 +684,7 @@ static bool on_command(struct chat *chat, const char *line, size_t n, int *code)
     return true;
 }
 
-static void greet(const struct chat *chat)
+static void handshake(const struct chat *chat)
 {
     const char *path = chat->app.options->operands[0], *slash = strrchr(path, '/');
 
@@ -698,7 +698,7 @@ static int converse(struct chat *chat)
     size_t n = 0;
     int code = APP_OK, failed = APP_OK;
 
-    greet(chat);
+    handshake(chat);
     for (;;) {
         app_signals_disarm();
         line = read_turn(chat, &n);

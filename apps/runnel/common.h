@@ -47,9 +47,9 @@ bool app_redraws(void);
 /* Whether what is written to fd may be coloured: a terminal that can, and NO_COLOR is not set. */
 bool app_colours(int fd);
 
-/* A bar that overwrites itself, where lines can be drawn over and the user wants it, in one line of the terminal whatever
- * its width. fraction: below 0 where it is not known how far. tail: more to tell ("" for nothing), of which the last
- * parts, behind commas, go where there is no room. Clearing it twice does no harm. */
+/* A bar that overwrites itself, where lines can be drawn over and the user wants it, in one line of the terminal
+ * whatever its width. fraction: below 0 where it is not known how far. tail: more to tell ("" for nothing), of which
+ * the last parts, behind commas, go where there is no room. Clearing it twice does no harm. */
 void app_progress(const struct app_options *options, const char *what, double fraction, const char *tail);
 void app_progress_clear(void);
 

@@ -1,5 +1,5 @@
-/* How the members of a request are reached from the command line and from the lines of a batch. A row for each member of
- * the tables in runnel_fields.h; tests/apps/test_fields.c fails where one is missing, or where an option or a JSON
+/* How the members of a request are reached from the command line and from the lines of a batch. A row for each member
+ * of the tables in runnel_fields.h; tests/apps/test_fields.c fails where one is missing, or where an option or a JSON
  * member does not arrive.
  *
  * X(struct, member, option, value of it, JSON member, value of it)

@@ -9,8 +9,9 @@
  * supported is an openai_error that names it. What only the model can judge (ids beyond its vocabulary, a prompt
  * that is too long) is left to runnel_generate; openai_error_of tells it in the same form.
  *
- * Besides OpenAI's fields: top_k, min_p, repetition_penalty, penalty_tokens, and chat_template_kwargs (further variables
- * of the template). A null is the same as a field that is missing. The body is not needed after reading: all is copied. */
+ * Besides OpenAI's fields: top_k, min_p, repetition_penalty, penalty_tokens, and chat_template_kwargs (further
+ * variables of the template). A null is the same as a field that is missing. The body is not needed after reading: all
+ * is copied. */
 #ifndef RUNNEL_APP_OPENAI_REQUEST_H
 #define RUNNEL_APP_OPENAI_REQUEST_H
 

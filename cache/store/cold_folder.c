@@ -161,7 +161,7 @@ static bool read_header(struct rn_cold_listing *listing, int fd, uint64_t number
 {
     unsigned char header[RN_COLD_HEADER_BYTES];
     char hex[RN_COLD_HEX + 1];
-    struct rn_print print;
+    struct rn_fingerprint print;
     uint64_t says;
 
     if (!rn_cold_pread(listing->folder->io, fd, header, sizeof header, 0, status) ||
@@ -253,7 +253,7 @@ static void verify_record(struct verify *v, const unsigned char *entry, const st
     const struct rn_cold_scan *scan = &v->scan;
     size_t head_bytes = rn_cold_head_bytes(scan->block_tokens);
     struct rn_cold_head own;
-    struct rn_print check;
+    struct rn_fingerprint check;
     int status;
 
     if (v->payload_room < head->payload_bytes) {
@@ -274,7 +274,7 @@ static void verify_record(struct verify *v, const unsigned char *entry, const st
         return;
     }
     check = rn_cold_payload_check(scan->seed, head->serial, v->payload, head->payload_bytes);
-    if (!rn_print_same(&check, &head->payload_check))
+    if (!rn_fingerprint_equal(&check, &head->payload_check))
         damaged(v, at + head_bytes, head->payload_bytes, "a block's bytes do not fit their checksum");
     else
         v->totals->records += entry[RN_COLD_PLACE_BYTES + RN_COLD_AT_STATE] == RN_COLD_ALIVE;

@@ -264,20 +264,20 @@ static void tell_entry(struct follow *follow, uint32_t at)
 }
 
 /* True: all have been told. */
-static bool tell_untold(struct follow *follow)
+static bool report_unreported(struct follow *follow)
 {
     struct rn_cold_store *store = follow->store;
 
-    for (; store->next_untold < store->end_untold; store->next_untold++) {
-        struct rn_cold_entry *e = &store->entries[store->next_untold];
+    for (; store->next_unreported < store->end_unreported; store->next_unreported++) {
+        struct rn_cold_entry *e = &store->entries[store->next_unreported];
 
-        if (e->state != RN_COLD_KNOWN || !e->untold)
+        if (e->state != RN_COLD_KNOWN || !e->unreported)
             continue;
         if (follow->n == follow->most || follow->n_looks == LOOKED_AT)
             return false;
         follow->n_looks++;
-        e->untold = false;
-        tell_entry(follow, store->next_untold);
+        e->unreported = false;
+        tell_entry(follow, store->next_unreported);
     }
     return true;
 }
@@ -286,7 +286,7 @@ static bool tell_untold(struct follow *follow)
 
 bool rn_cold_store_follows(const struct rn_cold_store *store)
 {
-    return store->follows || store->unread.n > 0 || store->next_untold < store->end_untold;
+    return store->follows || store->unread.n > 0 || store->next_unreported < store->end_unreported;
 }
 
 /* The folder was removed and made anew: a segment's name is that of another file now. All is read again then. */
@@ -328,7 +328,7 @@ void rn_cold_store_follow(struct rn_cold_store *store, uint32_t most, rn_tier_re
         return;
     rn_cold_look_again(store);
     follow.tokens = rn_alloc(store->heap, store->id.block_tokens, sizeof *follow.tokens);
-    if (follow.tokens != NULL && !tell_untold(&follow))
+    if (follow.tokens != NULL && !report_unreported(&follow))
         follow.more = true;
     else if (follow.tokens != NULL && store->follows)
         read_news(&follow);

@@ -8,7 +8,7 @@
 #include <xxhash.h>
 
 #include "base/bytes.h"
-#include "cache/store/print_hash.h"
+#include "cache/store/fingerprint_hash.h"
 
 static const unsigned char segment_magic[8] = {'R', 'N', 'K', 'V', 'S', 'E', 0x1a, '\n'};
 static const unsigned char trailer_magic[8] = {'R', 'N', 'K', 'V', 'E', 'N', 0x1a, '\n'};
@@ -46,7 +46,7 @@ enum trailer_place { AT_N = 8, AT_INDEX = 16, AT_OF = 24, AT_TRAILER_CHECK = 32 
 
 /* ---- Names ---- */
 
-struct rn_print rn_cold_fingerprint(const struct rn_tier_id *id)
+struct rn_fingerprint rn_cold_fingerprint(const struct rn_tier_id *id)
 {
     unsigned char bytes[64] = {0};
 
@@ -56,17 +56,17 @@ struct rn_print rn_cold_fingerprint(const struct rn_tier_id *id)
     rn_bytes_put(bytes + 48, id->block_tokens, 4);
     rn_bytes_put(bytes + 52, RN_COLD_VERSION, 4);
     rn_bytes_put(bytes + 56, id->block_bytes, 8);
-    return rn_print_of(XXH3_128bits(bytes, sizeof bytes));
+    return rn_fingerprint_of(XXH3_128bits(bytes, sizeof bytes));
 }
 
 uint64_t rn_cold_seed(const struct rn_tier_id *id)
 {
-    struct rn_print print = rn_cold_fingerprint(id);
+    struct rn_fingerprint print = rn_cold_fingerprint(id);
 
     return rn_bytes_get(print.bytes, 8);
 }
 
-void rn_cold_hex(const struct rn_print *print, char *hex)
+void rn_cold_hex(const struct rn_fingerprint *print, char *hex)
 {
     static const char digits[] = "0123456789abcdef";
 
@@ -102,7 +102,7 @@ bool rn_cold_segment_number(const char *name, uint64_t *number)
 
 void rn_cold_header_pack(const struct rn_tier_id *id, uint64_t number, unsigned char *header)
 {
-    struct rn_print check;
+    struct rn_fingerprint check;
 
     memset(header, 0, RN_COLD_HEADER_BYTES);
     memcpy(header, segment_magic, sizeof segment_magic);
@@ -115,13 +115,13 @@ void rn_cold_header_pack(const struct rn_tier_id *id, uint64_t number, unsigned 
     rn_bytes_put(header + AT_BLOCK_BYTES, id->block_bytes, 8);
     rn_bytes_put(header + AT_BLOCK_TOKENS, id->block_tokens, 4);
     memcpy(header + AT_NAME, id->name, RN_TIER_NAME_BYTES - 1);
-    check = rn_print_of(XXH3_128bits(header, AT_CHECK));
+    check = rn_fingerprint_of(XXH3_128bits(header, AT_CHECK));
     memcpy(header + AT_CHECK, check.bytes, 16);
 }
 
 bool rn_cold_header_unpack(const unsigned char *header, struct rn_tier_id *id, uint64_t *number)
 {
-    struct rn_print check = rn_print_of(XXH3_128bits(header, AT_CHECK));
+    struct rn_fingerprint check = rn_fingerprint_of(XXH3_128bits(header, AT_CHECK));
 
     if (memcmp(header, segment_magic, sizeof segment_magic) != 0 || memcmp(header + AT_CHECK, check.bytes, 16) != 0 ||
         rn_bytes_get(header + AT_VERSION, 4) != RN_COLD_VERSION ||
@@ -138,14 +138,14 @@ bool rn_cold_header_unpack(const unsigned char *header, struct rn_tier_id *id, u
            (id->block_tokens & (id->block_tokens - 1)) == 0;
 }
 
-static struct rn_print trailer_check(uint64_t seed, const unsigned char *trailer)
+static struct rn_fingerprint trailer_check(uint64_t seed, const unsigned char *trailer)
 {
-    return rn_print_of(XXH3_128bits_withSeed(trailer, AT_TRAILER_CHECK, seed));
+    return rn_fingerprint_of(XXH3_128bits_withSeed(trailer, AT_TRAILER_CHECK, seed));
 }
 
 void rn_cold_trailer_pack(uint64_t seed, uint64_t number, uint64_t index, uint32_t n, unsigned char *trailer)
 {
-    struct rn_print check;
+    struct rn_fingerprint check;
 
     memcpy(trailer, trailer_magic, sizeof trailer_magic);
     rn_bytes_put(trailer + AT_N, n, 8);
@@ -157,7 +157,7 @@ void rn_cold_trailer_pack(uint64_t seed, uint64_t number, uint64_t index, uint32
 
 bool rn_cold_trailer_unpack(const unsigned char *trailer, uint64_t seed, uint64_t number, uint64_t *index, uint32_t *n)
 {
-    struct rn_print check = trailer_check(seed, trailer);
+    struct rn_fingerprint check = trailer_check(seed, trailer);
     uint64_t count = rn_bytes_get(trailer + AT_N, 8);
 
     *index = rn_bytes_get(trailer + AT_INDEX, 8);
@@ -168,12 +168,12 @@ bool rn_cold_trailer_unpack(const unsigned char *trailer, uint64_t seed, uint64_
 
 /* ---- Records ---- */
 
-struct rn_print rn_cold_payload_check(uint64_t seed, uint64_t serial, const void *payload, size_t n)
+struct rn_fingerprint rn_cold_payload_check(uint64_t seed, uint64_t serial, const void *payload, size_t n)
 {
-    return rn_print_of(XXH3_128bits_withSeed(payload, n, seed + serial));
+    return rn_fingerprint_of(XXH3_128bits_withSeed(payload, n, seed + serial));
 }
 
-static struct rn_print head_check(const unsigned char *bytes, uint64_t seed, uint32_t block_tokens)
+static struct rn_fingerprint head_check(const unsigned char *bytes, uint64_t seed, uint32_t block_tokens)
 {
     XXH3_state_t state;
 
@@ -181,13 +181,13 @@ static struct rn_print head_check(const unsigned char *bytes, uint64_t seed, uin
     XXH3_128bits_update(&state, bytes, RN_COLD_AT_STATE);
     XXH3_128bits_update(&state, bytes + RN_COLD_AT_STATE + 1, AT_HEAD_CHECK - RN_COLD_AT_STATE - 1);
     XXH3_128bits_update(&state, bytes + RN_COLD_HEAD_BYTES, 4 * (size_t)block_tokens);
-    return rn_print_of(XXH3_128bits_digest(&state));
+    return rn_fingerprint_of(XXH3_128bits_digest(&state));
 }
 
 void rn_cold_head_pack(struct rn_cold_head *head, uint64_t seed, const int32_t *tokens, uint32_t block_tokens,
                        unsigned char *bytes)
 {
-    struct rn_print check;
+    struct rn_fingerprint check;
 
     memset(bytes, 0, RN_COLD_HEAD_BYTES);
     rn_bytes_put(bytes + AT_MAGIC, HEAD_MAGIC, 4);
@@ -210,7 +210,7 @@ void rn_cold_head_pack(struct rn_cold_head *head, uint64_t seed, const int32_t *
 
 bool rn_cold_head_unpack(const unsigned char *bytes, uint64_t seed, uint32_t block_tokens, struct rn_cold_head *head)
 {
-    struct rn_print check;
+    struct rn_fingerprint check;
 
     if (rn_bytes_get(bytes + AT_MAGIC, 4) != HEAD_MAGIC || rn_bytes_get(bytes + AT_N_TOKENS, 4) != block_tokens)
         return false;

@@ -37,15 +37,15 @@ struct rn_cold_head {
     struct rn_prefix_salt salt;
     uint32_t payload_bytes, depth;
     bool alive;
-    struct rn_print payload_check;
+    struct rn_fingerprint payload_check;
 };
 
 /* The folder's name and the seed of the checks. */
-struct rn_print rn_cold_fingerprint(const struct rn_tier_id *id);
+struct rn_fingerprint rn_cold_fingerprint(const struct rn_tier_id *id);
 uint64_t rn_cold_seed(const struct rn_tier_id *id);
 
 /* 32 hexadecimal digits and a NUL. */
-void rn_cold_hex(const struct rn_print *print, char *hex);
+void rn_cold_hex(const struct rn_fingerprint *print, char *hex);
 
 /* "000000000000002a.kv" and back; false: no segment's name. `name` has 32 bytes. */
 void rn_cold_segment_name(uint64_t number, char *name);
@@ -69,7 +69,7 @@ static inline size_t rn_cold_index_bytes(uint32_t block_tokens)
     return RN_COLD_PLACE_BYTES + rn_cold_head_bytes(block_tokens);
 }
 
-struct rn_print rn_cold_payload_check(uint64_t seed, uint64_t serial, const void *payload, size_t n);
+struct rn_fingerprint rn_cold_payload_check(uint64_t seed, uint64_t serial, const void *payload, size_t n);
 
 /* Head and tokens as bytes [rn_cold_head_bytes]; sets head->check. */
 void rn_cold_head_pack(struct rn_cold_head *head, uint64_t seed, const int32_t *tokens, uint32_t block_tokens,

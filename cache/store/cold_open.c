@@ -52,14 +52,14 @@ static void on_name(void *user, const char *name)
 bool rn_cold_header_fits(const struct rn_cold_store *store, int fd, uint64_t number, int *status)
 {
     unsigned char header[RN_COLD_HEADER_BYTES];
-    struct rn_print own = rn_cold_fingerprint(&store->id), other;
+    struct rn_fingerprint own = rn_cold_fingerprint(&store->id), other;
     struct rn_tier_id id;
     uint64_t says;
 
     if (!rn_cold_pread(store->io, fd, header, sizeof header, 0, status) || !rn_cold_header_unpack(header, &id, &says))
         return false;
     other = rn_cold_fingerprint(&id);
-    return says == number && rn_print_same(&own, &other);
+    return says == number && rn_fingerprint_equal(&own, &other);
 }
 
 /* Errors that say what the file is, not that the disk has failed: a link, a folder, a socket, another's. */
@@ -358,7 +358,7 @@ static bool limits_good(struct rn_cold_limits *limits)
 static runnel_status make_paths(struct rn_cold_store *store, const char *path)
 {
     size_t n = strlen(path);
-    struct rn_print print = rn_cold_fingerprint(&store->id);
+    struct rn_fingerprint print = rn_cold_fingerprint(&store->id);
 
     store->folder = rn_alloc(store->heap, n + 1 + RN_COLD_HEX + 1, 1);
     store->path = rn_alloc(store->heap, n + 1 + RN_COLD_HEX + 1 + 32, 1);

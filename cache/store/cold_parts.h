@@ -25,7 +25,7 @@ struct rn_cold_entry {
     uint32_t table_next;
     uint8_t state;
     bool used;
-    bool untold; /* found by a reload: who uses the store has not been told of it yet */
+    bool unreported; /* found by a reload: who uses the store has not been told of it yet */
 };
 static_assert(sizeof(struct rn_cold_entry) == RN_COLD_ENTRY_BYTES, "what the header promises");
 
@@ -80,12 +80,12 @@ struct rn_cold_store {
     bool follows; /* it has not the lock: another process may write */
     bool waits;   /* ... and it takes the lock when it is free */
     struct rn_cold_pause lock_pause, unread_pause;
-    struct rn_cold_numbers unread;    /* segments that the disk has not given: to be looked at again */
-    uint32_t next_untold, end_untold; /* entries that are untold lie there, parents first */
-    struct rn_cold_numbers names;     /* of the folder's segments, when it was looked at last */
+    struct rn_cold_numbers unread;            /* segments that the disk has not given: to be looked at again */
+    uint32_t next_unreported, end_unreported; /* entries that are unreported lie there, parents first */
+    struct rn_cold_numbers names;             /* of the folder's segments, when it was looked at last */
 
     uint32_t failed_reads; /* in sequence */
-    bool has_error, told_error;
+    bool has_error, error_reported;
     runnel_error error;
     struct rn_cold_stats stats;
 };

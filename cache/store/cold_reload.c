@@ -7,7 +7,7 @@
  *
  *   known before and found again      stays what it was, under its handle, with its mark of use
  *   known before, not found           gone: is told as such
- *   found, not known before           untold: rn_cold_store_follow tells of it, a few at a time, parents first
+ *   found, not known before           unreported: rn_cold_store_follow tells of it, a few at a time, parents first
  *
  * So a torn end, a record in two places, a damaged head are met by the same code as at a start, and a call that fails
  * leaves the store as it was. The lock counts only while its file is the one in the folder: one that was removed with
@@ -65,7 +65,7 @@ static void begin_anew(struct rn_cold_store *fresh, const struct rn_cold_store *
     fresh->index = NULL;
     fresh->index_room = 0;
     fresh->unread = (struct rn_cold_numbers){.n = 0};
-    fresh->next_untold = fresh->end_untold = 0;
+    fresh->next_unreported = fresh->end_unreported = 0;
     fresh->stats.segments = fresh->stats.records = 0;
     fresh->stats.file_bytes = fresh->stats.live_bytes = fresh->stats.damaged = 0;
     fresh->stats.writes = writes;
@@ -99,15 +99,15 @@ static void will_tell_gone(struct rn_cold_store *fresh, uint64_t serial)
 /* What of the old entries has to do with the new ones. */
 static void carry_over(const struct rn_cold_store *store, struct rn_cold_store *fresh)
 {
-    fresh->end_untold = fresh->n_touched; /* they were added by serial: parents first */
-    for (uint32_t i = 0; i < fresh->end_untold; i++)
-        fresh->entries[i].untold = true;
+    fresh->end_unreported = fresh->n_touched; /* they were added by serial: parents first */
+    for (uint32_t i = 0; i < fresh->end_unreported; i++)
+        fresh->entries[i].unreported = true;
     for (uint32_t i = 0; i < store->n_touched; i++) {
         const struct rn_cold_entry *e = &store->entries[i];
         uint32_t at = e->state == RN_COLD_KNOWN ? rn_cold_index_find(fresh, e->serial) : RN_COLD_NONE;
 
         if (at != RN_COLD_NONE && fresh->entries[at].check == e->check) {
-            fresh->entries[at].untold = e->untold;
+            fresh->entries[at].unreported = e->unreported;
             fresh->entries[at].used |= e->used;
         } else if (e->state != RN_COLD_FREE) {
             will_tell_gone(fresh, e->serial);

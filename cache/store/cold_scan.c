@@ -146,7 +146,7 @@ static bool seen(const struct rn_cold_scan *scan, uint64_t serial)
 static bool payload_fits(struct rn_cold_scan *scan, uint64_t at, const struct rn_cold_head *head)
 {
     unsigned char *payload = rn_alloc(scan->heap, head->payload_bytes, 1);
-    struct rn_print check;
+    struct rn_fingerprint check;
     bool good;
 
     scan->no_memory = payload == NULL;
@@ -155,7 +155,7 @@ static bool payload_fits(struct rn_cold_scan *scan, uint64_t at, const struct rn
     good = take(scan, payload, head->payload_bytes, at + rn_cold_head_bytes(scan->block_tokens));
     if (good) {
         check = rn_cold_payload_check(scan->seed, head->serial, payload, head->payload_bytes);
-        good = rn_print_same(&check, &head->payload_check);
+        good = rn_fingerprint_equal(&check, &head->payload_check);
     }
     rn_free(scan->heap, payload);
     return good;

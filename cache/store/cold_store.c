@@ -78,9 +78,9 @@ static bool error_of(struct rn_tier_store *tier, runnel_error *error)
 {
     struct rn_cold_store *store = store_of(tier);
 
-    if (!store->has_error || store->told_error)
+    if (!store->has_error || store->error_reported)
         return false;
-    store->told_error = true;
+    store->error_reported = true;
     *error = store->error;
     return true;
 }
@@ -378,13 +378,13 @@ bool rn_cold_record_fits(const struct rn_cold_store *store, const unsigned char 
                          const struct rn_cold_head *head)
 {
     struct rn_cold_head own;
-    struct rn_print check;
+    struct rn_fingerprint check;
 
     if (!rn_cold_head_unpack(bytes, store->seed, store->id.block_tokens, &own) || !own.alive ||
         own.serial != head->serial || own.check != head->check || own.payload_bytes != head->payload_bytes)
         return false;
     check = rn_cold_payload_check(store->seed, own.serial, payload, own.payload_bytes);
-    return rn_print_same(&check, &own.payload_check);
+    return rn_fingerprint_equal(&check, &own.payload_check);
 }
 
 bool rn_cold_fetch(struct rn_cold_store *store, uint32_t entry, void *payload, bool *broken)

@@ -39,7 +39,7 @@ static runnel_status failed(struct rn_cold_store *store, int status)
 }
 
 /* The check of a payload of n zeros. */
-static bool check_of_zeros(struct wipe *wipe, const struct rn_cold_head *head, struct rn_print *check)
+static bool check_of_zeros(struct wipe *wipe, const struct rn_cold_head *head, struct rn_fingerprint *check)
 {
     struct rn_heap *heap = wipe->store->heap;
 

@@ -34,7 +34,7 @@ void rn_redis_link_init(struct rn_redis_link *link, const struct rn_redis_url *u
 /* Whatever there is of a connection goes. */
 static void clear(struct rn_redis_link *link)
 {
-    rn_redis_dial_end(&link->dial);
+    rn_redis_connect_end(&link->connecting);
     rn_redis_wire_close(&link->wire);
     if (link->reader != NULL)
         redisReaderFree(link->reader);
@@ -214,9 +214,9 @@ static enum rn_redis_io begin(struct rn_redis_link *link)
 {
     uint64_t now;
 
-    link->state = RN_REDIS_DIALS;
-    if (!rn_redis_dial_begin(&link->dial, link->url)) {
-        rn_redis_link_drop(link, link->dial.why);
+    link->state = RN_REDIS_CONNECTING;
+    if (!rn_redis_connect_begin(&link->connecting, link->url)) {
+        rn_redis_link_drop(link, link->connecting.why);
         return RN_REDIS_LOST;
     }
     now = rn_now_us(&link->clock); /* a name may have taken its time */
@@ -279,26 +279,26 @@ static enum rn_redis_io refuse(struct rn_redis_link *link, const char *why)
     return RN_REDIS_LOST;
 }
 
-static enum rn_redis_io dial(struct rn_redis_link *link)
+static enum rn_redis_io connecting(struct rn_redis_link *link)
 {
     char why[160];
     int fd;
-    enum rn_redis_io io = rn_redis_dial_step(&link->dial, rn_now_us(&link->clock), &fd);
+    enum rn_redis_io io = rn_redis_connect_step(&link->connecting, rn_now_us(&link->clock), &fd);
 
     if (io != RN_REDIS_DONE)
-        return io == RN_REDIS_LOST ? refuse(link, link->dial.why) : io;
-    rn_redis_dial_end(&link->dial);
+        return io == RN_REDIS_LOST ? refuse(link, link->connecting.why) : io;
+    rn_redis_connect_end(&link->connecting);
     rn_redis_wire_open(&link->wire, fd);
-    link->state = RN_REDIS_GREETS;
+    link->state = RN_REDIS_HANDSHAKE;
     if (!link->url->tls)
         return RN_REDIS_DONE;
     link->wire.tls = rn_redis_tls_new(link->url->heap, fd, link->url->host, &link->files, why, sizeof why);
     return link->wire.tls != NULL ? RN_REDIS_DONE : refuse(link, why);
 }
 
-static enum rn_redis_io greet(struct rn_redis_link *link)
+static enum rn_redis_io handshake(struct rn_redis_link *link)
 {
-    enum rn_redis_io io = link->wire.tls == NULL ? RN_REDIS_DONE : rn_redis_tls_greet(link->wire.tls);
+    enum rn_redis_io io = link->wire.tls == NULL ? RN_REDIS_DONE : rn_redis_tls_handshake(link->wire.tls);
 
     if (io == RN_REDIS_LOST)
         return refuse(link, rn_redis_tls_why(link->wire.tls));
@@ -362,10 +362,10 @@ static enum rn_redis_io step(struct rn_redis_link *link)
     switch (link->state) {
     case RN_REDIS_DOWN:
         return begin(link);
-    case RN_REDIS_DIALS:
-        return dial(link);
-    case RN_REDIS_GREETS:
-        return greet(link);
+    case RN_REDIS_CONNECTING:
+        return connecting(link);
+    case RN_REDIS_HANDSHAKE:
+        return handshake(link);
     default:
         return enter(link);
     }
@@ -373,16 +373,16 @@ static enum rn_redis_io step(struct rn_redis_link *link)
 
 static const char *too_late(const struct rn_redis_link *link)
 {
-    if (link->state == RN_REDIS_DIALS)
-        return link->dial.why[0] != '\0' ? link->dial.why : "it cannot be reached in time";
-    return link->state == RN_REDIS_GREETS ? "TLS: no answer in time (a server without TLS?)" : "no answer in time";
+    if (link->state == RN_REDIS_CONNECTING)
+        return link->connecting.why[0] != '\0' ? link->connecting.why : "it cannot be reached in time";
+    return link->state == RN_REDIS_HANDSHAKE ? "TLS: no answer in time (a server without TLS?)" : "no answer in time";
 }
 
 /* False: this call may wait no longer. */
 static bool wait_to_enter(struct rn_redis_link *link, enum rn_redis_io io)
 {
     struct pollfd one = {.fd = link->wire.fd, .events = io == RN_REDIS_READ ? POLLIN : POLLOUT};
-    bool dials = link->state == RN_REDIS_DIALS;
+    bool dials = link->state == RN_REDIS_CONNECTING;
     uint64_t now = rn_now_us(&link->clock), until = link->made_by_us;
 
     if (now >= link->made_by_us) {
@@ -392,9 +392,9 @@ static bool wait_to_enter(struct rn_redis_link *link, enum rn_redis_io io)
     if (now >= link->stays_until_us)
         return false;
     until = link->stays_until_us < until ? link->stays_until_us : until;
-    if (dials && link->dial.next != NULL && link->dial.next_at_us < until)
-        until = link->dial.next_at_us > now ? link->dial.next_at_us : now;
-    poll(dials ? link->dial.asked : &one, dials ? link->dial.n : 1, (int)((until - now + 999) / 1000));
+    if (dials && link->connecting.next != NULL && link->connecting.next_at_us < until)
+        until = link->connecting.next_at_us > now ? link->connecting.next_at_us : now;
+    poll(dials ? link->connecting.asked : &one, dials ? link->connecting.n : 1, (int)((until - now + 999) / 1000));
     return true;
 }
 

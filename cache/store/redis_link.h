@@ -24,7 +24,7 @@ struct redisReply;
 
 #define RN_REDIS_MOST_ARGUMENTS 8u
 
-enum rn_redis_state { RN_REDIS_DOWN, RN_REDIS_DIALS, RN_REDIS_GREETS, RN_REDIS_ENTERS, RN_REDIS_UP };
+enum rn_redis_state { RN_REDIS_DOWN, RN_REDIS_CONNECTING, RN_REDIS_HANDSHAKE, RN_REDIS_ENTERS, RN_REDIS_UP };
 
 struct rn_redis_link {
     const struct rn_redis_url *url;
@@ -32,10 +32,10 @@ struct rn_redis_link {
     struct rn_clock clock;
     uint32_t connect_ms, command_ms, retry_ms;
     enum rn_redis_state state;
-    struct rn_redis_dial dial;  /* DIALS */
-    struct rn_redis_wire wire;  /* from GREETS on */
-    struct redisReader *reader; /* from ENTERS on: puts answers together */
-    char *entry;                /* ENTERS: the commands [entry_bytes], of which entry_sent are gone */
+    struct rn_redis_connect connecting; /* DIALS */
+    struct rn_redis_wire wire;          /* from GREETS on */
+    struct redisReader *reader;         /* from ENTERS on: puts answers together */
+    char *entry;                        /* ENTERS: the commands [entry_bytes], of which entry_sent are gone */
     size_t entry_bytes, entry_sent;
     unsigned n_entered, n_entries; /* answers to them that have come, of how many */
     bool was_tried;                /* an attempt has ended, well or not */
@@ -44,7 +44,7 @@ struct rn_redis_link {
     uint64_t stays_until_us;                           /* how long begin waits for it */
     uint64_t deadline_us;                              /* of the answers that are waited for */
     uint64_t connections, losses, bytes_in, bytes_out; /* connections: that were up */
-    bool has_error, told_error;
+    bool has_error, error_reported;
     runnel_error error; /* the first */
 };
 

@@ -22,10 +22,10 @@ struct order {
 
 struct rn_redis_list {
     struct rn_redis_store *store;
-    struct rn_print *chains; /* [n] */
-    unsigned char *heads;    /* [n × head_bytes] */
-    struct order *order;     /* [n], by depth */
-    int32_t *tokens;         /* [block_tokens] */
+    struct rn_fingerprint *chains; /* [n] */
+    unsigned char *heads;          /* [n × head_bytes] */
+    struct order *order;           /* [n], by depth */
+    int32_t *tokens;               /* [block_tokens] */
     size_t n, room, head_bytes;
     size_t at; /* of order: the next one to be told */
     char cursor[CURSOR_BYTES];
@@ -34,7 +34,7 @@ struct rn_redis_list {
 
 /* ---- What the server says ---- */
 
-bool rn_redis_chain_of(const char *hex, struct rn_print *chain)
+bool rn_redis_chain_of(const char *hex, struct rn_fingerprint *chain)
 {
     char back[RN_COLD_HEX + 1];
 
@@ -96,7 +96,7 @@ static bool make_room(struct rn_redis_list *list)
 {
     struct rn_heap *heap = list->store->heap;
     size_t room = list->room == 0 ? FIRST_FOUND : 2 * list->room;
-    struct rn_print *chains;
+    struct rn_fingerprint *chains;
     unsigned char *heads;
 
     if (list->n < list->room)
@@ -112,7 +112,7 @@ static bool make_room(struct rn_redis_list *list)
 }
 
 /* Two answers for each key, all of which are taken off the line. False: the link is down. */
-static bool take_answers(struct rn_redis_list *list, const struct rn_print *chains, size_t n)
+static bool take_answers(struct rn_redis_list *list, const struct rn_fingerprint *chains, size_t n)
 {
     struct rn_redis_store *store = list->store;
 
@@ -130,7 +130,7 @@ static bool take_answers(struct rn_redis_list *list, const struct rn_print *chai
     return true;
 }
 
-static bool is_wanted(const struct rn_redis_list *list, const struct redisReply *key, struct rn_print *chain)
+static bool is_wanted(const struct rn_redis_list *list, const struct redisReply *key, struct rn_fingerprint *chain)
 {
     return key->type == REDIS_REPLY_STRING && key->len == RN_REDIS_KEY_BYTES &&
            memcmp(key->str, list->store->prefix, RN_REDIS_PREFIX_BYTES) == 0 &&
@@ -139,7 +139,7 @@ static bool is_wanted(const struct rn_redis_list *list, const struct redisReply 
 
 static bool take_keys(struct rn_redis_list *list, const struct redisReply *keys)
 {
-    struct rn_print chains[AT_ONCE];
+    struct rn_fingerprint chains[AT_ONCE];
     size_t n = 0;
 
     for (size_t i = 0; i < keys->elements; i++) {
@@ -228,7 +228,7 @@ static bool make_known(struct rn_redis_list *list, uint32_t nth, struct rn_tier_
 {
     struct rn_redis_store *store = list->store;
     const unsigned char *bytes = list->heads + nth * list->head_bytes;
-    const struct rn_print *chain = &list->chains[nth];
+    const struct rn_fingerprint *chain = &list->chains[nth];
     struct rn_cold_head head;
 
     if (rn_redis_knows(store, chain) || !rn_cold_head_unpack(bytes, store->seed, store->id.block_tokens, &head))

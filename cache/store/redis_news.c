@@ -28,7 +28,7 @@ struct reading {
     rn_tier_record_fn *on_record;
     void *user;
     uint32_t most, n; /* records to be told; those whose heads are asked for */
-    struct rn_print chains[TOLD_AT_ONCE];
+    struct rn_fingerprint chains[TOLD_AT_ONCE];
     bool full;
 };
 
@@ -64,7 +64,7 @@ static void mute(struct rn_redis_store *store, const char *why)
 
 /* ---- Telling ---- */
 
-unsigned rn_redis_news_tell(struct rn_redis_store *store, const struct rn_print *chain)
+unsigned rn_redis_news_tell(struct rn_redis_store *store, const struct rn_fingerprint *chain)
 {
     const struct rn_redis_news *news = &store->news;
     char hex[RN_COLD_HEX + 1], ttl[24];
@@ -111,7 +111,7 @@ static const char *id_of(const struct redisReply *entry)
 }
 
 /* The chain of a record that another has put and that is not known. */
-static bool is_news(const struct rn_redis_store *store, const struct redisReply *entry, struct rn_print *chain)
+static bool is_news(const struct rn_redis_store *store, const struct redisReply *entry, struct rn_fingerprint *chain)
 {
     const struct redisReply *pair = entry->element[1];
 
@@ -122,10 +122,10 @@ static bool is_news(const struct rn_redis_store *store, const struct redisReply 
            rn_redis_chain_of(pair->element[1]->str, chain) && !rn_redis_knows(store, chain);
 }
 
-static bool is_among(const struct rn_print *chain, const struct rn_print *chains, uint32_t n)
+static bool is_among(const struct rn_fingerprint *chain, const struct rn_fingerprint *chains, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
-        if (rn_print_same(chain, &chains[i]))
+        if (rn_fingerprint_equal(chain, &chains[i]))
             return true;
     return false;
 }
@@ -218,7 +218,7 @@ static bool read_entries(struct rn_redis_store *store, struct reading *reading)
 
 /* ---- Their records ---- */
 
-static void take_in(struct rn_redis_store *store, const struct rn_print *chain, const struct rn_cold_head *head,
+static void take_in(struct rn_redis_store *store, const struct rn_fingerprint *chain, const struct rn_cold_head *head,
                     struct reading *reading)
 {
     struct rn_tier_record record = {.salt = head->salt, .depth = head->depth, .payload_bytes = head->payload_bytes};

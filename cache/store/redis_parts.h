@@ -19,7 +19,7 @@
 struct rn_cold_head;
 
 struct rn_redis_entry {
-    struct rn_print chain;
+    struct rn_fingerprint chain;
     struct rn_prefix_salt salt;
     uint32_t depth, payload_bytes;
     uint32_t generation;
@@ -63,23 +63,23 @@ struct rn_redis_store {
 };
 
 /* The chain that ends in the block of tokens[block_tokens]; before NULL: it is the first of the salt's. */
-struct rn_print rn_redis_chain(const struct rn_redis_store *store, const struct rn_print *before,
-                               struct rn_prefix_salt salt, const int32_t *tokens);
+struct rn_fingerprint rn_redis_chain(const struct rn_redis_store *store, const struct rn_fingerprint *before,
+                                     struct rn_prefix_salt salt, const int32_t *tokens);
 
 /* A new record's handle; 0: no memory, or max_records. */
-uint64_t rn_redis_add(struct rn_redis_store *store, const struct rn_print *chain, struct rn_prefix_salt salt,
+uint64_t rn_redis_add(struct rn_redis_store *store, const struct rn_fingerprint *chain, struct rn_prefix_salt salt,
                       uint32_t depth, uint32_t payload_bytes);
 
 /* True: a record with this chain is known. */
-bool rn_redis_knows(const struct rn_redis_store *store, const struct rn_print *chain);
+bool rn_redis_knows(const struct rn_redis_store *store, const struct rn_fingerprint *chain);
 
 /* *parent: the handle of the known record from which, with the tokens, the chain follows that the head's record has; 0
  * for the first of a prefix. False: there is none. */
 bool rn_redis_parent(const struct rn_redis_store *store, const struct rn_cold_head *head, const int32_t *tokens,
-                     const struct rn_print *chain, uint64_t *parent);
+                     const struct rn_fingerprint *chain, uint64_t *parent);
 
 /* key [RN_REDIS_KEY_BYTES + 1] */
-void rn_redis_key(const struct rn_redis_store *store, const struct rn_print *chain, char *key);
+void rn_redis_key(const struct rn_redis_store *store, const struct rn_fingerprint *chain, char *key);
 
 /* The line is free, and the server there; command_ms from now on. */
 bool rn_redis_begin(struct rn_redis_store *store);
@@ -87,7 +87,7 @@ bool rn_redis_begin(struct rn_redis_store *store);
 /* ---- redis_list.c ---- */
 
 /* 32 digits to a chain; false: they are none. */
-bool rn_redis_chain_of(const char *hex, struct rn_print *chain);
+bool rn_redis_chain_of(const char *hex, struct rn_fingerprint *chain);
 
 /* Asks for the beginning of a record and for its length: two answers. */
 bool rn_redis_ask_head(struct rn_redis_store *store, const char *key);
@@ -119,7 +119,7 @@ void rn_redis_news_init(struct rn_redis_store *store);
 void rn_redis_news_fini(struct rn_redis_store *store);
 
 /* Says that a record was put, behind the command that puts it; how many answers will come. */
-unsigned rn_redis_news_tell(struct rn_redis_store *store, const struct rn_print *chain);
+unsigned rn_redis_news_tell(struct rn_redis_store *store, const struct rn_fingerprint *chain);
 
 /* Takes them; put: the record's own answer was good. */
 void rn_redis_news_told(struct rn_redis_store *store, unsigned n, bool put);

@@ -14,7 +14,7 @@
 
 #include "base/check.h"
 #include "base/bytes.h"
-#include "cache/store/print_hash.h"
+#include "cache/store/fingerprint_hash.h"
 #include "cache/store/cold_format.h"
 #include "cache/store/redis_link.h"
 #include "cache/store/redis_parts.h"
@@ -33,8 +33,8 @@ static const struct rn_redis_store *borrow(const struct rn_tier_store *tier)
 
 /* ---- Keys and values ---- */
 
-struct rn_print rn_redis_chain(const struct rn_redis_store *store, const struct rn_print *before,
-                               struct rn_prefix_salt salt, const int32_t *tokens)
+struct rn_fingerprint rn_redis_chain(const struct rn_redis_store *store, const struct rn_fingerprint *before,
+                                     struct rn_prefix_salt salt, const int32_t *tokens)
 {
     unsigned char word[16];
     XXH3_state_t state;
@@ -49,16 +49,16 @@ struct rn_print rn_redis_chain(const struct rn_redis_store *store, const struct 
         rn_bytes_put(word, (uint32_t)tokens[i], 4);
         XXH3_128bits_update(&state, word, 4);
     }
-    return rn_print_of(XXH3_128bits_digest(&state));
+    return rn_fingerprint_of(XXH3_128bits_digest(&state));
 }
 
-void rn_redis_key(const struct rn_redis_store *store, const struct rn_print *chain, char *key)
+void rn_redis_key(const struct rn_redis_store *store, const struct rn_fingerprint *chain, char *key)
 {
     memcpy(key, store->prefix, RN_REDIS_PREFIX_BYTES);
     rn_cold_hex(chain, key + RN_REDIS_PREFIX_BYTES);
 }
 
-static uint64_t half(const struct rn_print *chain)
+static uint64_t half(const struct rn_fingerprint *chain)
 {
     return rn_bytes_get(chain->bytes, 8);
 }
@@ -141,25 +141,25 @@ static uint32_t take_entry(struct rn_redis_store *store)
     return store->n_touched++;
 }
 
-bool rn_redis_knows(const struct rn_redis_store *store, const struct rn_print *chain)
+bool rn_redis_knows(const struct rn_redis_store *store, const struct rn_fingerprint *chain)
 {
     uint32_t at = store->table == NULL ? RN_REDIS_NONE : *bucket(store, half(chain));
 
-    while (at != RN_REDIS_NONE && !rn_print_same(&store->entries[at].chain, chain))
+    while (at != RN_REDIS_NONE && !rn_fingerprint_equal(&store->entries[at].chain, chain))
         at = store->entries[at].next;
     return at != RN_REDIS_NONE;
 }
 
-static bool follows(const struct rn_redis_store *store, const struct rn_print *before, struct rn_prefix_salt salt,
-                    const int32_t *tokens, const struct rn_print *chain)
+static bool follows(const struct rn_redis_store *store, const struct rn_fingerprint *before, struct rn_prefix_salt salt,
+                    const int32_t *tokens, const struct rn_fingerprint *chain)
 {
-    struct rn_print own = rn_redis_chain(store, before, salt, tokens);
+    struct rn_fingerprint own = rn_redis_chain(store, before, salt, tokens);
 
-    return rn_print_same(&own, chain);
+    return rn_fingerprint_equal(&own, chain);
 }
 
 bool rn_redis_parent(const struct rn_redis_store *store, const struct rn_cold_head *head, const int32_t *tokens,
-                     const struct rn_print *chain, uint64_t *parent)
+                     const struct rn_fingerprint *chain, uint64_t *parent)
 {
     uint32_t at;
 
@@ -179,7 +179,7 @@ bool rn_redis_parent(const struct rn_redis_store *store, const struct rn_cold_he
     return false;
 }
 
-uint64_t rn_redis_add(struct rn_redis_store *store, const struct rn_print *chain, struct rn_prefix_salt salt,
+uint64_t rn_redis_add(struct rn_redis_store *store, const struct rn_fingerprint *chain, struct rn_prefix_salt salt,
                       uint32_t depth, uint32_t payload_bytes)
 {
     uint32_t place = take_entry(store);
@@ -303,7 +303,7 @@ static bool value_good(const struct rn_redis_store *store, const struct rn_redis
 {
     size_t head_bytes = rn_cold_head_bytes(store->id.block_tokens);
     const unsigned char *bytes = (const unsigned char *)value, *words = bytes + RN_COLD_HEAD_BYTES;
-    struct rn_print check;
+    struct rn_fingerprint check;
     struct rn_cold_head head;
 
     if (n != head_bytes + e->payload_bytes || !rn_cold_head_unpack(bytes, store->seed, store->id.block_tokens, &head) ||
@@ -314,7 +314,7 @@ static bool value_good(const struct rn_redis_store *store, const struct rn_redis
         if ((uint32_t)rn_bytes_get(words + 4 * (size_t)i, 4) != (uint32_t)key->tokens[i])
             return false;
     check = rn_cold_payload_check(store->seed, head.serial, bytes + head_bytes, e->payload_bytes);
-    if (!rn_print_same(&check, &head.payload_check))
+    if (!rn_fingerprint_equal(&check, &head.payload_check))
         return false;
     memcpy(payload, bytes + head_bytes, e->payload_bytes);
     return true;
@@ -372,7 +372,7 @@ static runnel_status get(struct rn_tier_store *tier, uint64_t handle, const stru
     struct rn_redis_entry *e = find(store, handle);
     const struct rn_redis_entry *p = key->parent == 0 ? NULL : find(store, key->parent);
     struct redisReply *reply;
-    struct rn_print chain;
+    struct rn_fingerprint chain;
     runnel_status status;
 
     store->stats.reads++;
@@ -380,7 +380,7 @@ static runnel_status get(struct rn_tier_store *tier, uint64_t handle, const stru
     if (e == NULL || (key->parent != 0 && p == NULL) || (e->depth == 0) != (key->parent == 0))
         return RUNNEL_NOT_FOUND;
     chain = rn_redis_chain(store, p == NULL ? NULL : &p->chain, key->salt, key->tokens);
-    if (!rn_print_same(&chain, &e->chain))
+    if (!rn_fingerprint_equal(&chain, &e->chain))
         return RUNNEL_NOT_FOUND;
     reply = fetch(store, e, handle);
     if (reply == NULL)
@@ -419,7 +419,7 @@ static size_t make_value(struct rn_redis_store *store, const struct rn_redis_ent
     return head_bytes + n;
 }
 
-static runnel_status set_value(struct rn_redis_store *store, const struct rn_print *chain, size_t n)
+static runnel_status set_value(struct rn_redis_store *store, const struct rn_fingerprint *chain, size_t n)
 {
     char key[RN_REDIS_KEY_BYTES + 1], ttl[24];
     size_t bytes[5] = {3, RN_REDIS_KEY_BYTES, n, 2, 0};
@@ -454,7 +454,7 @@ static runnel_status put(struct rn_tier_store *tier, const struct rn_tier_key *k
     struct rn_redis_store *store = store_of(tier);
     const struct rn_redis_entry *p = key->parent == 0 ? NULL : find(store, key->parent);
     uint32_t depth = p == NULL ? 0 : p->depth + 1;
-    struct rn_print chain;
+    struct rn_fingerprint chain;
     runnel_status status;
     size_t bytes;
 
@@ -503,9 +503,9 @@ static bool error_of(struct rn_tier_store *tier, runnel_error *error)
 {
     struct rn_redis_store *store = store_of(tier);
 
-    if (!store->link.has_error || store->link.told_error)
+    if (!store->link.has_error || store->link.error_reported)
         return false;
-    store->link.told_error = true;
+    store->link.error_reported = true;
     *error = store->link.error;
     return true;
 }
@@ -565,7 +565,7 @@ static void set_defaults(struct rn_redis_options *options)
 
 static void name_keys(struct rn_redis_store *store)
 {
-    struct rn_print print = rn_cold_fingerprint(&store->id);
+    struct rn_fingerprint print = rn_cold_fingerprint(&store->id);
 
     memcpy(store->prefix, "runnel:1:", 9);
     rn_cold_hex(&print, store->prefix + 9);

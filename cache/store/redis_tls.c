@@ -244,7 +244,7 @@ void rn_redis_tls_free(struct rn_redis_tls *tls)
     rn_free(tls->heap, tls);
 }
 
-enum rn_redis_io rn_redis_tls_greet(struct rn_redis_tls *tls)
+enum rn_redis_io rn_redis_tls_handshake(struct rn_redis_tls *tls)
 {
     int result;
 

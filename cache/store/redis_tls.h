@@ -44,7 +44,7 @@ struct rn_redis_tls *rn_redis_tls_new(struct rn_heap *heap, int fd, const char *
 void rn_redis_tls_free(struct rn_redis_tls *tls);
 
 /* DONE: the server is who it should be, and bytes can go. LOST, here and below: rn_redis_tls_why says why. */
-enum rn_redis_io rn_redis_tls_greet(struct rn_redis_tls *tls);
+enum rn_redis_io rn_redis_tls_handshake(struct rn_redis_tls *tls);
 
 /* DONE: *sent of n bytes, 1 at least. Else the same bytes are to be sent again. */
 enum rn_redis_io rn_redis_tls_send(struct rn_redis_tls *tls, const char *bytes, size_t n, size_t *sent);

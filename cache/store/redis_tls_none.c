@@ -29,7 +29,7 @@ void rn_redis_tls_free(struct rn_redis_tls *tls)
     RN_CHECK(tls == NULL);
 }
 
-enum rn_redis_io rn_redis_tls_greet(struct rn_redis_tls *tls)
+enum rn_redis_io rn_redis_tls_handshake(struct rn_redis_tls *tls)
 {
     RN_CHECK(tls == NULL);
     return RN_REDIS_LOST;

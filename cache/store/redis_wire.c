@@ -14,12 +14,12 @@
 
 /* ---- Dialing ---- */
 
-void rn_redis_dial_begin_with(struct rn_redis_dial *dial, const struct addrinfo *addresses)
+void rn_redis_connect_begin_with(struct rn_redis_connect *connecting, const struct addrinfo *addresses)
 {
-    *dial = (struct rn_redis_dial){.next = addresses};
+    *connecting = (struct rn_redis_connect){.next = addresses};
 }
 
-static bool find(struct rn_redis_dial *dial, const char *host, uint32_t port)
+static bool find(struct rn_redis_connect *connecting, const char *host, uint32_t port)
 {
     const struct addrinfo wanted = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
@@ -28,36 +28,36 @@ static bool find(struct rn_redis_dial *dial, const char *host, uint32_t port)
 
     snprintf(service, sizeof service, "%u", (unsigned)port);
     wrong = getaddrinfo(host, service, &wanted, &found);
-    rn_redis_dial_begin_with(dial, found);
-    dial->found = found;
+    rn_redis_connect_begin_with(connecting, found);
+    connecting->found = found;
     if (wrong != 0)
-        snprintf(dial->why, sizeof dial->why, "the name is not found: %s", gai_strerror(wrong));
+        snprintf(connecting->why, sizeof connecting->why, "the name is not found: %s", gai_strerror(wrong));
     return wrong == 0;
 }
 
-bool rn_redis_dial_begin(struct rn_redis_dial *dial, const struct rn_redis_url *url)
+bool rn_redis_connect_begin(struct rn_redis_connect *connecting, const struct rn_redis_url *url)
 {
     if (url->path == NULL)
-        return find(dial, url->host, url->port);
-    rn_redis_dial_begin_with(dial, NULL);
-    dial->local.sun_family = AF_UNIX;
-    strncpy(dial->local.sun_path, url->path, sizeof dial->local.sun_path - 1);
+        return find(connecting, url->host, url->port);
+    rn_redis_connect_begin_with(connecting, NULL);
+    connecting->local.sun_family = AF_UNIX;
+    strncpy(connecting->local.sun_path, url->path, sizeof connecting->local.sun_path - 1);
     return true;
 }
 
-static void note(struct rn_redis_dial *dial, int error)
+static void note(struct rn_redis_connect *connecting, int error)
 {
-    snprintf(dial->why, sizeof dial->why, "%s", strerror(error));
+    snprintf(connecting->why, sizeof connecting->why, "%s", strerror(error));
 }
 
 /* True: *fd is connected. Else it may be among those asked. */
-static bool ask(struct rn_redis_dial *dial, const struct sockaddr *address, socklen_t n, int *fd)
+static bool ask(struct rn_redis_connect *connecting, const struct sockaddr *address, socklen_t n, int *fd)
 {
     int one = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
-    dial->n_tried++;
+    connecting->n_tried++;
     if (one < 0) {
-        note(dial, errno);
+        note(connecting, errno);
         return false;
     }
     if (connect(one, address, n) == 0) {
@@ -65,90 +65,91 @@ static bool ask(struct rn_redis_dial *dial, const struct sockaddr *address, sock
         return true;
     }
     if (errno == EINPROGRESS) {
-        dial->asked[dial->n++] = (struct pollfd){.fd = one, .events = POLLOUT};
+        connecting->asked[connecting->n++] = (struct pollfd){.fd = one, .events = POLLOUT};
         return false;
     }
-    note(dial, errno);
+    note(connecting, errno);
     close(one);
     return false;
 }
 
-static void leave_out(struct rn_redis_dial *dial, unsigned i)
+static void leave_out(struct rn_redis_connect *connecting, unsigned i)
 {
-    memmove(&dial->asked[i], &dial->asked[i + 1], (dial->n - i - 1) * sizeof dial->asked[0]);
-    dial->n--;
+    memmove(&connecting->asked[i], &connecting->asked[i + 1], (connecting->n - i - 1) * sizeof connecting->asked[0]);
+    connecting->n--;
 }
 
 /* True: *fd is that of one that has answered yes. */
-static bool hear(struct rn_redis_dial *dial, int *fd, bool *refused)
+static bool hear(struct rn_redis_connect *connecting, int *fd, bool *refused)
 {
-    if (dial->n == 0 || poll(dial->asked, dial->n, 0) <= 0)
+    if (connecting->n == 0 || poll(connecting->asked, connecting->n, 0) <= 0)
         return false;
-    for (unsigned i = 0; i < dial->n;) {
+    for (unsigned i = 0; i < connecting->n;) {
         socklen_t n = sizeof(int);
-        int error = 0, one = dial->asked[i].fd;
+        int error = 0, one = connecting->asked[i].fd;
 
-        if (dial->asked[i].revents == 0) {
+        if (connecting->asked[i].revents == 0) {
             i++;
             continue;
         }
         if (getsockopt(one, SOL_SOCKET, SO_ERROR, &error, &n) != 0)
             error = errno;
-        leave_out(dial, i);
+        leave_out(connecting, i);
         if (error == 0) {
             *fd = one;
             return true;
         }
-        note(dial, error);
+        note(connecting, error);
         close(one);
         *refused = true;
     }
     return false;
 }
 
-static bool call_next(struct rn_redis_dial *dial, uint64_t now_us, int *fd)
+static bool call_next(struct rn_redis_connect *connecting, uint64_t now_us, int *fd)
 {
-    const struct addrinfo *address = dial->next;
+    const struct addrinfo *address = connecting->next;
 
-    dial->next = dial->n_tried + 1 < RN_REDIS_MOST_DIALED ? address->ai_next : NULL;
-    dial->next_at_us = now_us + BETWEEN_US;
-    return ask(dial, address->ai_addr, address->ai_addrlen, fd);
+    connecting->next = connecting->n_tried + 1 < RN_REDIS_MAX_CONNECTING ? address->ai_next : NULL;
+    connecting->next_at_us = now_us + BETWEEN_US;
+    return ask(connecting, address->ai_addr, address->ai_addrlen, fd);
 }
 
-static bool is_there(struct rn_redis_dial *dial, uint64_t now_us, int *fd)
+static bool is_there(struct rn_redis_connect *connecting, uint64_t now_us, int *fd)
 {
     bool refused = false;
 
-    if (dial->local.sun_family == AF_UNIX)
-        return ask(dial, (const struct sockaddr *)&dial->local, sizeof dial->local, fd);
-    if (hear(dial, fd, &refused))
+    if (connecting->local.sun_family == AF_UNIX)
+        return ask(connecting, (const struct sockaddr *)&connecting->local, sizeof connecting->local, fd);
+    if (hear(connecting, fd, &refused))
         return true;
-    while (dial->next != NULL && (dial->n == 0 || refused || now_us >= dial->next_at_us)) {
+    while (connecting->next != NULL && (connecting->n == 0 || refused || now_us >= connecting->next_at_us)) {
         refused = false;
-        if (call_next(dial, now_us, fd))
+        if (call_next(connecting, now_us, fd))
             return true;
     }
     return false;
 }
 
-enum rn_redis_io rn_redis_dial_step(struct rn_redis_dial *dial, uint64_t now_us, int *fd)
+enum rn_redis_io rn_redis_connect_step(struct rn_redis_connect *connecting, uint64_t now_us, int *fd)
 {
     int yes = 1;
 
-    if (!is_there(dial, now_us, fd))
-        return dial->n > 0 ? RN_REDIS_WRITE : RN_REDIS_LOST;
-    if (dial->local.sun_family != AF_UNIX) /* commands are small, and each is waited for; without it they are slower */
+    if (!is_there(connecting, now_us, fd))
+        return connecting->n > 0 ? RN_REDIS_WRITE : RN_REDIS_LOST;
+    if (connecting->local.sun_family !=
+        AF_UNIX) /* commands are small, and each is waited for; without it they are slower */
         setsockopt(*fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     return RN_REDIS_DONE;
 }
 
-void rn_redis_dial_end(struct rn_redis_dial *dial)
+void rn_redis_connect_end(struct rn_redis_connect *connecting)
 {
-    for (unsigned i = 0; i < dial->n; i++)
-        close(dial->asked[i].fd);
-    if (dial->found != NULL)
-        freeaddrinfo(dial->found);
-    *dial = (struct rn_redis_dial){.n = 0};
+    for (unsigned i = 0; i < connecting->n; i++)
+        close(connecting->asked[i].fd);
+    if (connecting->found != NULL)
+        freeaddrinfo(connecting->found);
+    *connecting = (struct rn_redis_connect){.n = 0};
 }
 
 /* ---- Bytes ---- */

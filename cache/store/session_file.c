@@ -15,7 +15,7 @@
 
 #include "base/check.h"
 #include "base/bytes.h"
-#include "cache/store/print_hash.h"
+#include "cache/store/fingerprint_hash.h"
 
 static const unsigned char magic[8] = {'R', 'N', 'S', 'E', 'S', 'S', 0x1a, '\n'};
 
@@ -116,7 +116,7 @@ static bool file_bytes(const struct rn_session_head *head, uint64_t *bytes)
 
 static runnel_status check_header(struct rn_session_reader *reader, const unsigned char *bytes, runnel_error *error)
 {
-    struct rn_print check = rn_print_of(XXH3_128bits(bytes, AT_CHECK));
+    struct rn_fingerprint check = rn_fingerprint_of(XXH3_128bits(bytes, AT_CHECK));
 
     if (memcmp(bytes, magic, sizeof magic) != 0)
         return rn_error_set(error, RUNNEL_FORMAT, "%s: not a session's file", reader->name);
@@ -215,7 +215,7 @@ static runnel_status read_tokens(const struct rn_session_reader *reader, int32_t
 
 runnel_status rn_session_reader_text(struct rn_session_reader *reader, int32_t *tokens, void *note, runnel_error *error)
 {
-    struct rn_print check;
+    struct rn_fingerprint check;
     XXH3_state_t state;
     runnel_status status;
 
@@ -225,15 +225,15 @@ runnel_status rn_session_reader_text(struct rn_session_reader *reader, int32_t *
         status = read_bytes(reader, note, reader->head.note_bytes, &state, error);
     if (status != RUNNEL_OK)
         return status;
-    check = rn_print_of(XXH3_128bits_digest(&state));
-    if (!rn_print_same(&check, &reader->text_check))
+    check = rn_fingerprint_of(XXH3_128bits_digest(&state));
+    if (!rn_fingerprint_equal(&check, &reader->text_check))
         return rn_error_set(error, RUNNEL_FORMAT, "%s: tokens or note are damaged", reader->name);
     return RUNNEL_OK;
 }
 
 runnel_status rn_session_reader_block(struct rn_session_reader *reader, void *bytes, runnel_error *error)
 {
-    struct rn_print check, found;
+    struct rn_fingerprint check, found;
     XXH3_state_t state;
     runnel_status status;
 
@@ -244,8 +244,8 @@ runnel_status rn_session_reader_block(struct rn_session_reader *reader, void *by
         status = read_all(reader, check.bytes, sizeof check.bytes, error);
     if (status != RUNNEL_OK)
         return status;
-    found = rn_print_of(XXH3_128bits_digest(&state));
-    if (!rn_print_same(&found, &check))
+    found = rn_fingerprint_of(XXH3_128bits_digest(&state));
+    if (!rn_fingerprint_equal(&found, &check))
         return rn_error_set(error, RUNNEL_FORMAT, "%s: block %u is damaged", reader->name, reader->next);
     reader->next++;
     return RUNNEL_OK;
@@ -303,7 +303,7 @@ static runnel_status each_chunk(const int32_t *tokens, uint32_t n, XXH3_state_t 
 static void pack(const struct rn_session_head *head, const int32_t *tokens, const void *note, unsigned char *bytes)
 {
     XXH3_state_t state;
-    struct rn_print check;
+    struct rn_fingerprint check;
 
     memset(bytes, 0, RN_SESSION_HEADER_BYTES);
     memcpy(bytes, magic, sizeof magic);
@@ -322,9 +322,9 @@ static void pack(const struct rn_session_head *head, const int32_t *tokens, cons
     each_chunk(tokens, head->n_tokens, &state, NULL, NULL);
     if (head->note_bytes > 0)
         XXH3_128bits_update(&state, note, (size_t)head->note_bytes);
-    check = rn_print_of(XXH3_128bits_digest(&state));
+    check = rn_fingerprint_of(XXH3_128bits_digest(&state));
     memcpy(bytes + AT_TEXT_CHECK, check.bytes, sizeof check.bytes);
-    check = rn_print_of(XXH3_128bits(bytes, AT_CHECK));
+    check = rn_fingerprint_of(XXH3_128bits(bytes, AT_CHECK));
     memcpy(bytes + AT_CHECK, check.bytes, sizeof check.bytes);
 }
 
@@ -374,8 +374,8 @@ runnel_status rn_session_writer_open(struct rn_session_writer *writer, struct rn
 
 runnel_status rn_session_writer_block(struct rn_session_writer *writer, const void *bytes, runnel_error *error)
 {
-    struct rn_print check =
-        rn_print_of(XXH3_128bits_withSeed(bytes, (size_t)writer->block_bytes, block_seed(writer->seed, writer->next)));
+    struct rn_fingerprint check = rn_fingerprint_of(
+        XXH3_128bits_withSeed(bytes, (size_t)writer->block_bytes, block_seed(writer->seed, writer->next)));
     runnel_status status;
 
     RN_CHECK(writer->next < writer->n_blocks);

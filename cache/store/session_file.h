@@ -14,16 +14,16 @@
 #ifndef RN_CACHE_STORE_SESSION_FILE_H
 #define RN_CACHE_STORE_SESSION_FILE_H
 
-#include "cache/store/session_print.h"
+#include "cache/store/fingerprint.h"
 
 #define RN_SESSION_VERSION 1
 #define RN_SESSION_HEADER_BYTES 128
 #define RN_SESSION_CHECK_BYTES 16
 
 struct rn_session_head {
-    struct rn_print model, vocab, kv; /* whose session it is, and how its blocks are to be read */
-    uint32_t block_tokens;            /* a power of two */
-    uint64_t block_bytes;             /* 0 where there are no blocks */
+    struct rn_fingerprint model, vocab, kv; /* whose session it is, and how its blocks are to be read */
+    uint32_t block_tokens;                  /* a power of two */
+    uint64_t block_bytes;                   /* 0 where there are no blocks */
     uint64_t note_bytes;
     uint32_t n_tokens;
     uint32_t n_computed; /* of them, those whose KV is in the blocks; at most n_tokens */
@@ -34,9 +34,9 @@ struct rn_session_reader {
     int fd;
     const char *name; /* borrowed; for errors */
     struct rn_session_head head;
-    struct rn_print text_check; /* of tokens and note */
-    uint64_t seed;              /* of this file's blocks */
-    uint32_t next;              /* block */
+    struct rn_fingerprint text_check; /* of tokens and note */
+    uint64_t seed;                    /* of this file's blocks */
+    uint32_t next;                    /* block */
 };
 
 /* Reads and checks the header and the file's size; takes the descriptor over, also on failure. FORMAT: no session

@@ -21,7 +21,7 @@
 
 #include "base/status.h"
 #include "cache/salt.h"
-#include "cache/store/session_print.h"
+#include "cache/store/fingerprint.h"
 
 /* In the order in which they are asked: the nearest first. */
 enum rn_tier_kind { RN_TIER_WARM, RN_TIER_COLD, RN_TIER_SHARED, RN_TIERS };
@@ -32,9 +32,9 @@ enum rn_tier_kind { RN_TIER_WARM, RN_TIER_COLD, RN_TIER_SHARED, RN_TIERS };
 
 /* What must be the same for KV to be the same: a tier that survives the process shows nothing of another id. */
 struct rn_tier_id {
-    struct rn_print model;         /* rn_print_model */
-    struct rn_print kv;            /* rn_print_kv: layout, type, sizes, angles */
-    struct rn_print adapter;       /* zeros: none */
+    struct rn_fingerprint model;   /* rn_fingerprint_model */
+    struct rn_fingerprint kv;      /* rn_fingerprint_kv: layout, type, sizes, angles */
+    struct rn_fingerprint adapter; /* zeros: none */
     uint32_t block_tokens;         /* a power of two, at most 65536 */
     uint64_t block_bytes;          /* unpacked; for who looks into the folder */
     char name[RN_TIER_NAME_BYTES]; /* likewise: the model's, for people; ends with a NUL. Not part of the fingerprint */

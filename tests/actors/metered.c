@@ -122,7 +122,7 @@ runnel_model *metered_model(runnel_engine *engine, const char *path, const char 
         model->parts.drafter.backend = meter(&metered[1], model->parts.drafter.backend, PASS_US);
     model->decode.cost = (struct rn_step_cost){.us = {0}}; /* it was measured under a clock that stood still */
     for (uint32_t n = 1; n <= 64; n *= 2)
-        rn_step_cost_note(&model->decode.cost, n, STEP_US);
+        rn_step_cost_record(&model->decode.cost, n, STEP_US);
     model->verifier.cost = model->decode.cost;
     return model;
 }

@@ -112,8 +112,8 @@ static void model_freed_in_closing_callback(void **state)
     capture_clear(&capture);
 }
 
-/* A paused stream whose end is already in its ring gets one when its model or engine goes: nobody resumes it. Its tokens
- * were dropped, so it was cancelled. */
+/* A paused stream whose end is already in its ring gets one when its model or engine goes: nobody resumes it. Its
+ * tokens were dropped, so it was cancelled. */
 static void end_behind_a_pause(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* What copies into lower tiers may cost (copy_budget.h), against its closed form: all that was spent is within what came
- * in at any moment, whatever comes; what comes in is spent. */
+/* What copies into lower tiers may cost (copy_budget.h), against its closed form: all that was spent is within what
+ * came in at any moment, whatever comes; what comes in is spent. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Answers that are cut off: what a cancelled stream, or one whose deadline passed, has told is how its answer begins, at
- * every point; and a stream of which events were dropped ends as cancelled, although its answer was complete. */
+/* Answers that are cut off: what a cancelled stream, or one whose deadline passed, has told is how its answer begins,
+ * at every point; and a stream of which events were dropped ends as cancelled, although its answer was complete. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

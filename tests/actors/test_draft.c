@@ -148,7 +148,7 @@ static void start(const struct setting *s, bool drafts)
                                             .pass_us = s->pass_us};
     }
     for (uint32_t n = 1; drafts && n <= 64; n *= 2)
-        rn_step_cost_note(&parts.cost, n, verify_us(n));
+        rn_step_cost_record(&parts.cost, n, verify_us(n));
     model = manual_model(engine, &parts, NULL);
 }
 

@@ -1,5 +1,5 @@
-/* The rules that hold for every function of the public headers: NULLs, sizes of structs, names; and labels with the list
- * of streams. tests/abi/walked.sh looks that no function is missing here. */
+/* The rules that hold for every function of the public headers: NULLs, sizes of structs, names; and labels with the
+ * list of streams. tests/abi/walked.sh looks that no function is missing here. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

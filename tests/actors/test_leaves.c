@@ -91,7 +91,7 @@ static void start(const struct setting *s)
     parts.backend = &target->backend;
     new_layers(&limits, &parts.drafter);
     for (uint32_t n = 1; n <= 64; n *= 2)
-        rn_step_cost_note(&parts.cost, n, STEP_US);
+        rn_step_cost_record(&parts.cost, n, STEP_US);
     model = manual_model(engine, &parts, NULL);
 }
 

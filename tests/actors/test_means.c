@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "model/room.h"
+#include "model/kv_size.h"
 #include "tests/actors/fixture.h"
 #include "tests/sim/manual.h"
 
@@ -272,7 +272,7 @@ static void long_streams_fit_small_pools(void **state)
         prompt[i] = (int32_t)(i * 7 % 250);
     runnel_request_default(&request);
     request.tokens = prompt;
-    request.n_tokens = rn_room_positions(&limits); /* one position more than fits */
+    request.n_tokens = rn_kv_size_positions(&limits); /* one position more than fits */
     request.max_tokens = ANSWER;
     request.ignore_eos = 1;
     request.on_event = tell;

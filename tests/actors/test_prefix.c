@@ -515,7 +515,7 @@ static void twins_become_one(void **state)
         assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
     }
     run_out();
-    assert_int_equal(rn_prefix_tree_stats(&model->tier.cache.blocks.tree).twins, 7);
+    assert_int_equal(rn_prefix_tree_stats(&model->tier.cache.blocks.tree).duplicate_blocks, 7);
     assert_int_equal(stats_of(engine).blocks_used, 7 + 2); /* the last ones are not full */
     for (int i = 0; i < 2; i++) {
         assert_done(&captures[i], tokens, 60, 0);

@@ -191,7 +191,7 @@ static void storm(void **state)
     tiered_end();
 }
 
-/* Prompts that are never asked again, one behind another without a pause: what copies take is what the purse has, what
+/* Prompts that are never asked again, one behind another without a pause: what copies take is what the budget has, what
  * could not be paid is counted; and once nobody comes any more the rest is copied for nothing. */
 static void never_again(void **state)
 {

@@ -1,5 +1,5 @@
-/* make_cache DIR CHAINS DEPTH [hold]: a cache folder of CHAINS x DEPTH records in closed form, chain c under the salt c % 3.
- * hold: it says so on standard output, and stays a writer until standard input ends. */
+/* make_cache DIR CHAINS DEPTH [hold]: a cache folder of CHAINS x DEPTH records in closed form, chain c under the salt
+ * c % 3. hold: it says so on standard output, and stays a writer until standard input ends. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

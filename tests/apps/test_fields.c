@@ -1,5 +1,5 @@
-/* No member of a request is forgotten on the command line or in the lines of a batch: apps/runnel/fields.h has a row for
- * each that the public tables have, and what it names exists and arrives. */
+/* No member of a request is forgotten on the command line or in the lines of a batch: apps/runnel/fields.h has a row
+ * for each that the public tables have, and what it names exists and arrives. */
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>

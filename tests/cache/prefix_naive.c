@@ -42,7 +42,7 @@ uint32_t naive_children(struct world *w, const struct entry *parent, bool only_w
 
 void naive_touch(struct world *w, struct entry *e)
 {
-    uint64_t rank = e == NULL ? 0 : w->tide + 4 + (uint64_t)e->hits * (e->handle != 0 ? w->reload : 4);
+    uint64_t rank = e == NULL ? 0 : w->inflation + 4 + (uint64_t)e->hits * (e->handle != 0 ? w->reload : 4);
 
     for (; e != NULL && e->depth > 0; e = parent_of(w, e)) {
         e->last_use = w->now;

@@ -46,7 +46,7 @@ struct world {
     struct rn_heap heap;
     struct rn_block_pool pool;
     struct rn_prefix_tree tree;
-    uint64_t rng, now, order, handles, tide;
+    uint64_t rng, now, order, handles, inflation;
     uint32_t reload;
     uint32_t max_nodes, cold_chance;
     struct entry entries[NODES_MOST];

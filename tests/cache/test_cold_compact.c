@@ -52,7 +52,7 @@ static runnel_status purge(struct rn_cold_store *store, uint32_t salt)
 static uint64_t folder_bytes(uint32_t *n_segments)
 {
     struct rn_tier_id id = cold_id();
-    struct rn_print print = rn_cold_fingerprint(&id);
+    struct rn_fingerprint print = rn_cold_fingerprint(&id);
     char hex[RN_COLD_HEX + 1], path[500];
     const struct dirent *entry;
     uint64_t bytes = 0;
@@ -249,7 +249,7 @@ static void test_torn_copy(void **state)
     struct rn_cold_io io = rn_cold_io_machine;
     struct rn_cold_store *store;
     struct rn_tier_id id = cold_id();
-    struct rn_print print = rn_cold_fingerprint(&id);
+    struct rn_fingerprint print = rn_cold_fingerprint(&id);
     char hex[RN_COLD_HEX + 1], path[500], *bytes;
     uint32_t n_segments;
     size_t n;

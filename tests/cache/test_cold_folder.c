@@ -32,7 +32,7 @@ static struct rn_tier_id id_of(unsigned char model)
 static void hex_of(unsigned char model, char *hex)
 {
     struct rn_tier_id id = id_of(model);
-    struct rn_print print = rn_cold_fingerprint(&id);
+    struct rn_fingerprint print = rn_cold_fingerprint(&id);
 
     rn_cold_hex(&print, hex);
 }

@@ -1,5 +1,5 @@
-/* A folder that one store writes and another reads: what is appended is told to the reader, what is removed is gone, and
- * what is copied is read at its new place. Records have a closed form (cold_fixture.h). */
+/* A folder that one store writes and another reads: what is appended is told to the reader, what is removed is gone,
+ * and what is copied is read at its new place. Records have a closed form (cold_fixture.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -157,7 +157,7 @@ static void test_garbage(void **state)
     struct cold_told of_writer = {.n = 0}, told = {.n = 0};
     struct rn_cold_store *writer = cold_open(NULL, &cold_roomy, &of_writer), *reader;
     struct rn_tier_id id = cold_id();
-    struct rn_print print = rn_cold_fingerprint(&id);
+    struct rn_fingerprint print = rn_cold_fingerprint(&id);
     char path[300], hex[RN_COLD_HEX + 1];
     static uint8_t bytes[1 << 16];
     size_t n;

@@ -211,7 +211,7 @@ static void segment_path(char *path, size_t n)
     struct dirent *entry;
     DIR *list;
     unsigned found = 0;
-    struct rn_print print = rn_cold_fingerprint(&id);
+    struct rn_fingerprint print = rn_cold_fingerprint(&id);
 
     rn_cold_hex(&print, hex);
     snprintf(path, n, "%s/%s", cold_folder, hex);

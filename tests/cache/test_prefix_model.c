@@ -40,7 +40,7 @@ static uint64_t on_evicted(void *user, const struct rn_prefix_tree *tree, struct
     assert_int_equal(salt.word[1], salt_of(victim->salt).word[1]);
     assert_memory_equal(tokens, victim->tokens, victim->depth * B * sizeof *tokens);
     assert_memory_equal(view.tokens, victim->tokens + (victim->depth - 1) * B, B * sizeof *tokens);
-    w->tide = victim->rank > w->tide ? victim->rank : w->tide;
+    w->inflation = victim->rank > w->inflation ? victim->rank : w->inflation;
     victim->handle = chance(w, 4) < w->cold_chance ? ++w->handles : 0;
     w->n_evicted++;
     /* naive_cool may clear the entry */
@@ -257,7 +257,7 @@ static void start(struct world *w, struct sequence *s, bool patient)
     s->n_blocks = 0;
 }
 
-static void model_publish(struct world *w, struct sequence *s, uint32_t n, const uint32_t *twins)
+static void model_publish(struct world *w, struct sequence *s, uint32_t n, const uint32_t *duplicate_blocks)
 {
     uint32_t d;
     struct entry *old = s->at;
@@ -271,12 +271,12 @@ static void model_publish(struct world *w, struct sequence *s, uint32_t n, const
         if (e == NULL)
             break;
         if (e->state == RN_PREFIX_READY) {
-            bool twin = e->block != s->blocks[d - 1];
+            bool duplicate_block = e->block != s->blocks[d - 1];
 
-            assert_int_equal(twins[d - 1], twin ? e->block : RN_PREFIX_NO_BLOCK);
-            w->n_twins += twin;
+            assert_int_equal(duplicate_blocks[d - 1], duplicate_block ? e->block : RN_PREFIX_NO_BLOCK);
+            w->n_twins += duplicate_block;
         } else {
-            assert_int_equal(twins[d - 1], RN_PREFIX_NO_BLOCK);
+            assert_int_equal(duplicate_blocks[d - 1], RN_PREFIX_NO_BLOCK);
             e->joined = e->state == RN_PREFIX_COLD ? ++w->order : e->joined;
             e->state = RN_PREFIX_READY;
             e->block = s->blocks[d - 1];
@@ -294,23 +294,23 @@ static void model_publish(struct world *w, struct sequence *s, uint32_t n, const
     }
 }
 
-/* Exchanges own blocks for their twins. */
-static void adopt(struct world *w, struct sequence *s, const uint32_t *twins, uint32_t from)
+/* Exchanges own blocks for their duplicate blocks. */
+static void adopt(struct world *w, struct sequence *s, const uint32_t *duplicate_blocks, uint32_t from)
 {
     for (uint32_t i = from; i < s->n_published; i++) {
-        if (twins[i] == RN_PREFIX_NO_BLOCK)
+        if (duplicate_blocks[i] == RN_PREFIX_NO_BLOCK)
             continue;
-        rn_prefix_tree_ref(&w->tree, &twins[i], 1);
+        rn_prefix_tree_ref(&w->tree, &duplicate_blocks[i], 1);
         rn_prefix_tree_unref(&w->tree, &s->blocks[i], 1);
         w->now++; /* its own block is in no node */
-        s->blocks[i] = twins[i];
+        s->blocks[i] = duplicate_blocks[i];
     }
 }
 
 static void step(struct world *w, struct sequence *s)
 {
     struct rn_prefix_woken woken = {NULL, NULL};
-    uint32_t twins[DEPTH], from = s->n_published;
+    uint32_t duplicate_blocks[DEPTH], from = s->n_published;
     uint32_t whole = s->n_tokens / B;
 
     if (s->n_tokens < s->n_blocks * B) /* a generated token */
@@ -318,13 +318,13 @@ static void step(struct world *w, struct sequence *s)
     s->n_computed += chance(w, 5) == 0 ? 2 : chance(w, 4) == 0;
     if (s->n_computed > whole)
         s->n_computed = whole;
-    memset(twins, 0xee, sizeof twins);
-    rn_prefix_tree_publish(&w->tree, &s->path, s->tokens, s->blocks, s->n_computed, twins, &woken);
-    model_publish(w, s, s->n_computed, twins);
+    memset(duplicate_blocks, 0xee, sizeof duplicate_blocks);
+    rn_prefix_tree_publish(&w->tree, &s->path, s->tokens, s->blocks, s->n_computed, duplicate_blocks, &woken);
+    model_publish(w, s, s->n_computed, duplicate_blocks);
     assert_int_equal(s->path.n_ready, s->n_published);
     assert_woken(w, &woken);
     if (chance(w, 2) == 0)
-        adopt(w, s, twins, from);
+        adopt(w, s, duplicate_blocks, from);
 }
 
 static void model_leave(struct world *w, struct sequence *s)
@@ -334,20 +334,20 @@ static void model_leave(struct world *w, struct sequence *s)
 
     s->waits_for = NULL;
     for (uint32_t d = DEPTH; d > 0; d--) {
-        struct entry *e = naive_find(w, s->salt, s->tokens, d), *heir = NULL;
+        struct entry *e = naive_find(w, s->salt, s->tokens, d), *gone_to = NULL;
 
         if (e == NULL || e->claimer != self)
             continue;
         for (uint32_t i = 0; i < w->max_nodes; i++) {
             struct entry *c = &w->entries[i];
 
-            if (naive_is_child(c, e) && rn_prefix_is_warm(c->state) && (heir == NULL || c->joined > heir->joined))
-                heir = c;
+            if (naive_is_child(c, e) && rn_prefix_is_warm(c->state) && (gone_to == NULL || c->joined > gone_to->joined))
+                gone_to = c;
         }
-        e->claimer = heir != NULL ? heir->claimer : -1;
-        w->n_inherited += heir != NULL;
-        w->n_abandoned += heir == NULL;
-        if (heir == NULL) {
+        e->claimer = gone_to != NULL ? gone_to->claimer : -1;
+        w->n_inherited += gone_to != NULL;
+        w->n_abandoned += gone_to == NULL;
+        if (gone_to == NULL) {
             naive_wake(w, e);
             naive_cool(w, e);
         }
@@ -571,7 +571,7 @@ static void run(uint64_t seed, uint32_t n, uint32_t max_nodes, uint32_t cold_cha
     }
     stats = rn_prefix_tree_stats(&w.tree);
     assert_int_equal(stats.evicted, w.n_evicted);
-    assert_int_equal(stats.twins, w.n_twins);
+    assert_int_equal(stats.duplicate_blocks, w.n_twins);
     assert_int_equal(stats.inherited, w.n_inherited);
     assert_int_equal(stats.abandoned, w.n_abandoned);
     /* Each of these paths was taken, or the test would prove less than it says. */

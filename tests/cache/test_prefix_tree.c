@@ -100,10 +100,10 @@ static void enter(struct fixture *f, struct run *r, struct rn_prefix_salt s, con
     assert_true(rn_prefix_tree_check(&f->tree));
 }
 
-static uint32_t publish(struct fixture *f, struct run *r, const int32_t *tokens, uint32_t n, uint32_t *twins,
+static uint32_t publish(struct fixture *f, struct run *r, const int32_t *tokens, uint32_t n, uint32_t *duplicate_blocks,
                         struct rn_prefix_woken *woken)
 {
-    uint32_t n_ready = rn_prefix_tree_publish(&f->tree, &r->path, tokens, r->blocks, n, twins, woken);
+    uint32_t n_ready = rn_prefix_tree_publish(&f->tree, &r->path, tokens, r->blocks, n, duplicate_blocks, woken);
 
     assert_true(rn_prefix_tree_check(&f->tree));
     return n_ready;
@@ -236,24 +236,24 @@ static void the_first_of_twins_wins(void **state)
     struct fixture f;
     struct rn_prefix_woken woken = {NULL, NULL};
     struct run a = {.n_blocks = 0}, b = {.n_blocks = 0};
-    uint32_t twins[5] = {77, 77, 77, 77, 77};
+    uint32_t duplicate_blocks[5] = {77, 77, 77, 77, 77};
 
     (void)state;
     open_tree(&f, 32);
     enter(&f, &a, salt, text, 8);
     enter(&f, &b, salt, text, 12);
-    assert_int_equal(publish(&f, &b, text, 1, twins, &woken), 1); /* A's node, B's block */
-    assert_int_equal(twins[0], RN_PREFIX_NO_BLOCK);
+    assert_int_equal(publish(&f, &b, text, 1, duplicate_blocks, &woken), 1); /* A's node, B's block */
+    assert_int_equal(duplicate_blocks[0], RN_PREFIX_NO_BLOCK);
     assert_int_equal(a.path.n_claims, 1);
-    assert_int_equal(publish(&f, &a, text, 2, twins, &woken), 2);
-    assert_int_equal(twins[0], b.blocks[0]);
-    assert_int_equal(twins[1], RN_PREFIX_NO_BLOCK);
-    assert_int_equal(publish(&f, &b, text, 3, twins, &woken), 3);
-    assert_int_equal(twins[0], b.blocks[0]); /* was not gone over again */
-    assert_int_equal(twins[1], a.blocks[1]);
-    assert_int_equal(twins[2], RN_PREFIX_NO_BLOCK);
-    assert_int_equal(twins[3], 77);
-    assert_int_equal(rn_prefix_tree_stats(&f.tree).twins, 2);
+    assert_int_equal(publish(&f, &a, text, 2, duplicate_blocks, &woken), 2);
+    assert_int_equal(duplicate_blocks[0], b.blocks[0]);
+    assert_int_equal(duplicate_blocks[1], RN_PREFIX_NO_BLOCK);
+    assert_int_equal(publish(&f, &b, text, 3, duplicate_blocks, &woken), 3);
+    assert_int_equal(duplicate_blocks[0], b.blocks[0]); /* was not gone over again */
+    assert_int_equal(duplicate_blocks[1], a.blocks[1]);
+    assert_int_equal(duplicate_blocks[2], RN_PREFIX_NO_BLOCK);
+    assert_int_equal(duplicate_blocks[3], 77);
+    assert_int_equal(rn_prefix_tree_stats(&f.tree).duplicate_blocks, 2);
     assert_int_equal(rn_block_pool_references(&f.pool, b.blocks[1]), 1); /* B's own alone */
     leave(&f, &a, &woken);
     leave(&f, &b, &woken);

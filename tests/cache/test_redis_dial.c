@@ -65,11 +65,11 @@ static bool leads_to(int fd, const struct sockaddr_in *at)
 }
 
 /* Goes on until it has ended; what each look at the clock shows is 1 ms more. */
-static enum rn_redis_io dial_all(struct rn_redis_dial *dial, uint64_t *now, int *fd)
+static enum rn_redis_io dial_all(struct rn_redis_connect *connecting, uint64_t *now, int *fd)
 {
     enum rn_redis_io io;
 
-    while ((io = rn_redis_dial_step(dial, *now, fd)) == RN_REDIS_WRITE) {
+    while ((io = rn_redis_connect_step(connecting, *now, fd)) == RN_REDIS_WRITE) {
         usleep(100);
         *now += 1000;
         assert_true(*now < 60000000);
@@ -94,18 +94,18 @@ static void test_refused_first(void **state)
 {
     struct sockaddr_in dead, alive;
     int closed = listen_at(&dead, -1), server = listen_at(&alive, 8), fd = -1;
-    struct rn_redis_dial dial;
+    struct rn_redis_connect connecting;
     uint64_t now = 0;
 
     (void)state;
     for (int i = 0; i < 6; i++)
         add(&dead);
     add(&alive);
-    rn_redis_dial_begin_with(&dial, list);
-    assert_int_equal(dial_all(&dial, &now, &fd), RN_REDIS_DONE);
+    rn_redis_connect_begin_with(&connecting, list);
+    assert_int_equal(dial_all(&connecting, &now, &fd), RN_REDIS_DONE);
     assert_true(leads_to(fd, &alive));
     assert_true((fcntl(fd, F_GETFL) & O_NONBLOCK) != 0);
-    rn_redis_dial_end(&dial);
+    rn_redis_connect_end(&connecting);
     close(fd);
     close(closed);
     close(server);
@@ -115,20 +115,20 @@ static void test_silent_first(void **state)
 {
     struct sockaddr_in silent, alive;
     int queue = listen_at(&silent, 0), server = listen_at(&alive, 8), fd = -1, fds[8], n = fill(&silent, fds);
-    struct rn_redis_dial dial;
+    struct rn_redis_connect connecting;
     uint64_t now = 0;
 
     (void)state;
     add(&silent);
     add(&alive);
-    rn_redis_dial_begin_with(&dial, list);
-    assert_int_equal(rn_redis_dial_step(&dial, 0, &fd), RN_REDIS_WRITE);
-    assert_int_equal(rn_redis_dial_step(&dial, 49999, &fd), RN_REDIS_WRITE);
-    assert_non_null(dial.next); /* it has not been asked before its time */
+    rn_redis_connect_begin_with(&connecting, list);
+    assert_int_equal(rn_redis_connect_step(&connecting, 0, &fd), RN_REDIS_WRITE);
+    assert_int_equal(rn_redis_connect_step(&connecting, 49999, &fd), RN_REDIS_WRITE);
+    assert_non_null(connecting.next); /* it has not been asked before its time */
     now = 50000;
-    assert_int_equal(dial_all(&dial, &now, &fd), RN_REDIS_DONE);
+    assert_int_equal(dial_all(&connecting, &now, &fd), RN_REDIS_DONE);
     assert_true(leads_to(fd, &alive));
-    rn_redis_dial_end(&dial);
+    rn_redis_connect_end(&connecting);
     close(fd);
     while (n > 0)
         close(fds[--n]);
@@ -140,21 +140,21 @@ static void test_none(void **state)
 {
     struct sockaddr_in dead;
     int closed = listen_at(&dead, -1), fd = -1;
-    struct rn_redis_dial dial;
+    struct rn_redis_connect connecting;
     uint64_t now = 0;
 
     (void)state;
-    rn_redis_dial_begin_with(&dial, NULL);
-    assert_int_equal(rn_redis_dial_step(&dial, 0, &fd), RN_REDIS_LOST);
-    rn_redis_dial_end(&dial);
+    rn_redis_connect_begin_with(&connecting, NULL);
+    assert_int_equal(rn_redis_connect_step(&connecting, 0, &fd), RN_REDIS_LOST);
+    rn_redis_connect_end(&connecting);
     for (int i = 0; i < MOST; i++) /* more than are asked */
         add(&dead);
     list[0].ai_family = where[0].sin_family = AF_UNSPEC; /* of no kind */
-    rn_redis_dial_begin_with(&dial, list);
-    assert_int_equal(dial_all(&dial, &now, &fd), RN_REDIS_LOST);
-    assert_int_equal(dial.n_tried, RN_REDIS_MOST_DIALED);
-    assert_non_null(strstr(dial.why, "refused"));
-    rn_redis_dial_end(&dial);
+    rn_redis_connect_begin_with(&connecting, list);
+    assert_int_equal(dial_all(&connecting, &now, &fd), RN_REDIS_LOST);
+    assert_int_equal(connecting.n_tried, RN_REDIS_MAX_CONNECTING);
+    assert_non_null(strstr(connecting.why, "refused"));
+    rn_redis_connect_end(&connecting);
     close(closed);
 }
 
@@ -162,19 +162,19 @@ static void test_names(void **state)
 {
     char label[80] = ""; /* longer than 63, so that no server is asked */
     struct rn_redis_url url = {.host = label, .port = 6379};
-    struct rn_redis_dial dial;
+    struct rn_redis_connect connecting;
     int fd = -1;
 
     (void)state;
     memset(label, 'x', sizeof label - 1);
-    assert_false(rn_redis_dial_begin(&dial, &url));
-    assert_non_null(strstr(dial.why, "name"));
-    rn_redis_dial_end(&dial);
+    assert_false(rn_redis_connect_begin(&connecting, &url));
+    assert_non_null(strstr(connecting.why, "name"));
+    rn_redis_connect_end(&connecting);
     url = (struct rn_redis_url){.path = "/nonexistent/socket"};
-    assert_true(rn_redis_dial_begin(&dial, &url));
-    assert_int_equal(rn_redis_dial_step(&dial, 0, &fd), RN_REDIS_LOST);
-    assert_non_null(strstr(dial.why, "No such file"));
-    rn_redis_dial_end(&dial);
+    assert_true(rn_redis_connect_begin(&connecting, &url));
+    assert_int_equal(rn_redis_connect_step(&connecting, 0, &fd), RN_REDIS_LOST);
+    assert_non_null(strstr(connecting.why, "No such file"));
+    rn_redis_connect_end(&connecting);
 }
 
 int main(void)

@@ -19,7 +19,7 @@
 
 #include "base/rng.h"
 #include "base/bytes.h"
-#include "cache/store/print_hash.h"
+#include "cache/store/fingerprint_hash.h"
 #include "cache/store/cold_format.h"
 #include "cache/store/redis_store.h"
 #include "tests/cache/cold_fixture.h"
@@ -181,7 +181,7 @@ static void test_key_and_value(void **state)
 {
     struct rn_redis_store *store = open_at(server.url, NULL);
     struct rn_tier_id id = cold_id();
-    struct rn_print fingerprint = rn_cold_fingerprint(&id), chain;
+    struct rn_fingerprint fingerprint = rn_cold_fingerprint(&id), chain;
     uint64_t seed = rn_cold_seed(&id), handles[2];
     uint8_t text[32 + 4 * COLD_B] = {0}, value[1000], payload[COLD_MOST_PAYLOAD];
     struct cold_key first = {5, 0, 2}, second = {5, 1, 2};
@@ -201,7 +201,7 @@ static void test_key_and_value(void **state)
         n = 16 + 16 * (size_t)d;
         for (int i = 0; i < COLD_B; i++)
             rn_bytes_put(text + n + 4 * i, (uint32_t)tokens[i], 4);
-        chain = rn_print_of(XXH3_128bits_withSeed(text, n + 4 * COLD_B, seed));
+        chain = rn_fingerprint_of(XXH3_128bits_withSeed(text, n + 4 * COLD_B, seed));
         if (d == 0)
             memcpy(text + 16, chain.bytes, 16);
     }

@@ -1,5 +1,5 @@
-/* The contract of tier.h, kept by each store alike: what is said there of handles, keys, misses, forgetting and of being
- * told is asked of warm memory, of a folder and of a redis-server (where there is one) by the same code. */
+/* The contract of tier.h, kept by each store alike: what is said there of handles, keys, misses, forgetting and of
+ * being told is asked of warm memory, of a folder and of a redis-server (where there is one) by the same code. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>

@@ -1,5 +1,6 @@
 /* Drawing in the step, and steps submitted ahead of what they depend on (model/draw.h), on the fast backend, the
- * reference, the oracle model and the benchmark's device: a ring of steps gives the tokens and logits, to the bit, of one step at a time. */
+ * reference, the oracle model and the benchmark's device: a ring of steps gives the tokens and logits, to the bit, of
+ * one step at a time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

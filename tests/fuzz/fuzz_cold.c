@@ -202,7 +202,7 @@ static void write_seeds(const char *to)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-    struct rn_print print = rn_cold_fingerprint(&id);
+    struct rn_fingerprint print = rn_cold_fingerprint(&id);
     const char *seeds = getenv("RUNNEL_FUZZ_SEEDS");
     char hex[RN_COLD_HEX + 1];
 

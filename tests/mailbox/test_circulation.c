@@ -103,7 +103,7 @@ static void *work(void *user)
         } else if (atomic_load(&town->stop) && rn_pool_taken(&town->pool) == 0) {
             rn_wake_notify(&town->wake);
             return NULL;
-        } else if (!rn_wake_wait(&town->wake, ticket, PATIENCE_US, 5)) {
+        } else if (!rn_wake_wait(&town->wake, ticket, MAX_WAIT_US, 5)) {
             bump(&town->forgotten);
             return NULL;
         }

@@ -214,7 +214,7 @@ static void inspect(struct post *post, struct note *note)
  * because the next edge needs the next mark. */
 static bool sleep_until_woken(struct post *post, uint32_t *ticket)
 {
-    if (!rn_wake_wait(&post->wake, *ticket, PATIENCE_US, post->spin_us)) {
+    if (!rn_wake_wait(&post->wake, *ticket, MAX_WAIT_US, post->spin_us)) {
         post->forgotten++;
         atomic_store(&post->given_up, true);
         return false;

@@ -74,7 +74,7 @@ static void *sleep_once(void *user)
     struct room *room = (struct room *)user;
     uint64_t which = bump(&room->asleep);
 
-    if (!rn_wake_wait(&room->wake, 0, PATIENCE_US, which % 2 ? 50 : 0) || room->news != 42)
+    if (!rn_wake_wait(&room->wake, 0, MAX_WAIT_US, which % 2 ? 50 : 0) || room->news != 42)
         bump(&room->wrong);
     bump(&room->awake);
     return NULL;
@@ -117,7 +117,7 @@ static void *play(void *user)
 
     for (uint64_t round = 0; round < game->rounds && peek(&game->forgotten) == 0; round++) {
         if (!(me == 0 && round == 0)) {
-            if (!rn_wake_wait(&game->wake[me], ticket, PATIENCE_US, game->spin_us)) {
+            if (!rn_wake_wait(&game->wake[me], ticket, MAX_WAIT_US, game->spin_us)) {
                 bump(&game->forgotten);
                 return NULL;
             }
@@ -197,7 +197,7 @@ static void test_many_notifiers(void **state)
         uint64_t work = peek(&crowd.work);
 
         if (work == done)
-            forgotten = !rn_wake_wait(&crowd.wake, ticket, PATIENCE_US, 0);
+            forgotten = !rn_wake_wait(&crowd.wake, ticket, MAX_WAIT_US, 0);
         done = work;
     }
     crew_join(&crew);

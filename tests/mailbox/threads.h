@@ -22,7 +22,7 @@
 #endif
 
 #define MAX_THREADS 16
-#define PATIENCE_US 120000000 /* a sleeper that is not woken within two minutes has been forgotten */
+#define MAX_WAIT_US 120000000 /* a sleeper that is not woken within two minutes has been forgotten */
 
 struct crew {
     pthread_t thread[MAX_THREADS];

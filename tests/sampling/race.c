@@ -33,8 +33,8 @@ static uint32_t advance(struct race *race, struct runner *runner, uint32_t *n_ro
         shares[i] = race->told;
     shape =
         rn_speculation_shape(s, race->cost, *n_rows, race->n_streams, DRAFTS, DRAFTS, race->told > 0 ? shares : NULL);
-    if (race->fund != NULL)
-        rn_speculation_share(s, race->fund);
+    if (race->reserve != NULL)
+        rn_speculation_use_reserve(s, race->reserve);
     while (right < shape.n_chain && runner->bad >= race->wrong && race_coin(random) < race->acceptance)
         right++;
     runner->bad += shape.n_chain > 0;
@@ -44,7 +44,7 @@ static uint32_t advance(struct race *race, struct runner *runner, uint32_t *n_ro
     if (race->told > 0)
         rn_speculation_note_branches(s, shape.n_branches, taken);
     for (uint32_t k = 0; race->told > 0 && k < shape.n_chain && k <= right; k++)
-        rn_speculation_note_second(s, race->told, k == right && second);
+        rn_speculation_note_runner_up(s, race->told, k == right && second);
     *n_rows += shape.n_chain + shape.n_branches;
     race->branched += shape.n_branches;
     return 1 + right + taken;
@@ -71,7 +71,7 @@ double race_run(struct race *race, uint64_t seed)
         took = race_time(race, n_rows);
         time += took;
         took *= longer * (1 + race->swing * (2 * race_coin(&random) - 1));
-        rn_step_cost_note(race->cost, n_rows, (uint64_t)took);
+        rn_step_cost_record(race->cost, n_rows, (uint64_t)took);
         longer = 1;
     }
     race->cost = given;

@@ -21,7 +21,7 @@ struct race {
     double second;             /* ... and how often it is right where the draft is wrong */
     struct rn_step_cost *cost; /* NULL: one that begins empty, which is the worst that can be: an engine's is filled by
                                   all of its requests */
-    float *fund;               /* of rn_speculation_share; NULL: nobody shares */
+    float *reserve;            /* of rn_speculation_use_reserve; NULL: nobody shares */
     double branched;           /* out: runners-up, added up */
 };
 

@@ -216,7 +216,7 @@ static struct rn_step_cost line(uint32_t base, uint32_t slope)
     struct rn_step_cost cost = {.us = {0}};
 
     for (uint32_t i = 0; i < 16 * 1024; i++) /* 683: every size, again and again, in no order */
-        rn_step_cost_note(&cost, 1 + i * 683 % 1024, base + slope * (1 + i * 683 % 1024));
+        rn_step_cost_record(&cost, 1 + i * 683 % 1024, base + slope * (1 + i * 683 % 1024));
     return cost;
 }
 
@@ -332,8 +332,8 @@ static void shares_are_measured(void **state)
 
             rn_speculation_init(&s);
             for (uint32_t i = 0; i < 20000; i++) {
-                rn_speculation_note_second(&s, told[t],
-                                           (double)(rn_splitmix64(&random) >> 11) * 0x1p-53 < (double)truths[w]);
+                rn_speculation_note_runner_up(&s, told[t],
+                                              (double)(rn_splitmix64(&random) >> 11) * 0x1p-53 < (double)truths[w]);
                 sum += i >= 10000 ? (double)(s.seconds / s.shares * told[t]) : 0;
             }
             if (!(sum / 10000 > (double)truths[w] - 0.03 && sum / 10000 < (double)truths[w] + 0.03))
@@ -487,15 +487,15 @@ static void cost_between_and_beyond(void **state)
 
     (void)state;
     assert_true(rn_step_cost_of(&cost, 3) == 0);
-    rn_step_cost_note(&cost, 2, 120);
+    rn_step_cost_record(&cost, 2, 120);
     assert_true(near(rn_step_cost_of(&cost, 1), 100) && near(rn_step_cost_of(&cost, 6), 200));
-    rn_step_cost_note(&cost, 6, 220);
+    rn_step_cost_record(&cost, 6, 220);
     assert_true(near(rn_step_cost_of(&cost, 4), 170) && near(rn_step_cost_of(&cost, 16), 440));
     for (int i = 0; i < 400; i++) /* what was held up once does not count for long, nor fully */
-        rn_step_cost_note(&cost, 2, i == 60 ? 100000 : 120);
+        rn_step_cost_record(&cost, 2, i == 60 ? 100000 : 120);
     assert_true(near(rn_step_cost_of(&cost, 2), 120));
     for (uint32_t rows = 17; rows <= 512; rows++)
-        rn_step_cost_note(&cost, rows, 1000 + 10 * rows);
+        rn_step_cost_record(&cost, rows, 1000 + 10 * rows);
     for (uint32_t rows = 20; rows <= 480; rows += 7)
         assert_true(rn_step_cost_of(&cost, rows) > (1000 + 10 * rows) * 0.9 &&
                     rn_step_cost_of(&cost, rows) < (1000 + 10 * rows) * 1.1);

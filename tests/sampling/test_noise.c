@@ -137,7 +137,7 @@ static void doubt_is_as_large_as_the_error(void **state)
                 uint32_t rows = i < 400 ? 30 : i % 2 == 0 ? 2 : 5;
                 double error = 0.1 * (race_coin(&random) + race_coin(&random) + race_coin(&random) - 1.5);
 
-                rn_step_cost_note(&cost, rows, (uint64_t)(race_time(&race, rows) * (1 + error)));
+                rn_step_cost_record(&cost, rows, (uint64_t)(race_time(&race, rows) * (1 + error)));
             }
             rise = rn_step_cost_rise(&cost, 2, 3, &doubt);
             n_above += true_rise > rise + 1.645f * doubt;
@@ -156,11 +156,11 @@ static void doubt_has_bounds(void **state)
     float doubt, rise;
 
     (void)state;
-    rn_step_cost_note(&cost, 16, 1000);
+    rn_step_cost_record(&cost, 16, 1000);
     rise = rn_step_cost_rise(&cost, 16, 4, &doubt);
     assert_true(fabsf(rise - 200) < 0.1f && doubt > 0 && doubt < 200);
     for (uint32_t i = 0; i < 2000; i++)
-        rn_step_cost_note(&cost, i % 2 == 0 ? 16 : 8, i % 2 == 0 ? 1000 : 700);
+        rn_step_cost_record(&cost, i % 2 == 0 ? 16 : 8, i % 2 == 0 ? 1000 : 700);
     rise = rn_step_cost_rise(&cost, 8, 8, &doubt);
     assert_true(fabsf(rise - 300) < 1 && doubt < 5);
     rise = rn_step_cost_rise(&cost, 16, 1, &doubt);
@@ -168,7 +168,7 @@ static void doubt_has_bounds(void **state)
 }
 
 /* Requests of 96 tokens one after another, of a proposer that is right in 0.84 of the places, and of each third request
- * the first drafts are wrong. With the fund those get a second try, and gain; without they gain less. */
+ * the first drafts are wrong. With the reserve those get a second try, and gain; without they gain less. */
 static void second_tries_gain(void **state)
 {
     struct race race = {.base = 5000, .slope = 1000, .swing = 0.05, .acceptance = 0.84, .n_streams = 1, .n_tokens = 96};
@@ -177,17 +177,17 @@ static void second_tries_gain(void **state)
     (void)state;
     for (uint32_t way = 0; way < 2; way++) {
         struct rn_step_cost cost = {.us = {0}};
-        float fund = 0;
+        float reserve = 0;
 
         race.cost = &cost;
-        race.fund = way == 1 ? &fund : NULL;
+        race.reserve = way == 1 ? &reserve : NULL;
         for (uint32_t i = 0; i < 600; i++) {
             double rate;
 
             race.wrong = i % 3 == 2 ? 4 : 0;
             rate = run(&race, i);
             rates[way] += i % 3 == 2 ? rate / 200 : 0;
-            assert_true(fund >= 0 && fund <= 2);
+            assert_true(reserve >= 0 && reserve <= 2);
         }
     }
     print_message("first drafts wrong: %.3f of plain, with a fund %.3f\n", rates[0], rates[1]);
@@ -206,12 +206,12 @@ static void loans_are_bounded(void **state)
             .base = bases[b], .slope = 1000, .swing = 0, .acceptance = 1, .n_streams = 1, .n_tokens = 400};
         struct rn_step_cost cost = {.us = {0}};
         double rate = 0;
-        float fund = 0;
+        float reserve = 0;
 
         race.cost = &cost;
-        race.fund = &fund;
+        race.reserve = &reserve;
         run(&race, 1);
-        fund = 2;
+        reserve = 2;
         race.n_tokens = 96;
         race.acceptance = 0;
         for (uint32_t i = 0; i < 5; i++) {
@@ -220,7 +220,7 @@ static void loans_are_bounded(void **state)
             if (rate < 0.98)
                 fail_msg("base %g: %.4f of plain", bases[b], rate);
         }
-        assert_true(fund < 2); /* it was lent */
+        assert_true(reserve < 2); /* it was lent */
     }
     print_message("least %.4f\n", least);
 }

@@ -35,10 +35,10 @@ static void new_logits(uint64_t *random)
     qsort(order, VOCAB, sizeof order[0], by_logit);
 }
 
-static struct rn_second second_of(const runnel_sampling *params, struct rn_sampler_scratch *scratch, uint64_t position,
-                                  int32_t *picked)
+static struct rn_runner_up second_of(const runnel_sampling *params, struct rn_sampler_scratch *scratch,
+                                     uint64_t position, int32_t *picked)
 {
-    struct rn_second second;
+    struct rn_runner_up second;
     struct rn_pick alone, pick;
 
     assert_int_equal(rn_sampler_pick_plain(params, VOCAB, scratch, logits, position, &alone, NULL), RUNNEL_OK);
@@ -56,7 +56,7 @@ static void greedy_is_the_second_best(void **state)
 
     runnel_request_default(&request);
     for (uint32_t round = 0; round < 200; round++) {
-        struct rn_second second;
+        struct rn_runner_up second;
         double sum = 0;
         int32_t picked;
 
@@ -101,7 +101,7 @@ static void sampled_is_the_likeliest_other(void **state)
         uint32_t n = kept[round % 2] == 0 ? VOCAB : kept[round % 2], at;
         double weights[VOCAB], sum, share;
         runnel_request request;
-        struct rn_second second;
+        struct rn_runner_up second;
         int32_t picked;
 
         runnel_request_default(&request);
@@ -136,7 +136,7 @@ static void shares_come_true(void **state)
         for (uint32_t round = 0; round < 20000; round++) {
             double weights[VOCAB], sum;
             runnel_request request;
-            struct rn_second second;
+            struct rn_runner_up second;
             int32_t picked;
             bool is;
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "model/room.h"
+#include "model/kv_size.h"
 
 #define POISON 0xdeadbeefcafef00dull
 
@@ -100,7 +100,7 @@ static bool blocks_good(const struct oracle *oracle, const struct rn_step *step,
     for (uint32_t i = 0; i < seq->n_means; i++)
         if (seq->means[i] >= limits->n_blocks)
             return false;
-    return n_held <= rn_room_blocks(limits, limits->context_tokens) &&
+    return n_held <= rn_kv_size_blocks(limits, limits->context_tokens) &&
            (limits->mean_window == 0 || (row->position + 1) / RN_CHUNK <= seq->n_means * limits->block_tokens);
 }
 

@@ -19,8 +19,8 @@
  * a row's token, so that it goes on exactly as the model does; and it knows what it stored for the row before: that the
  * input goes on from there is looked at with each row. One feature of another row, and the two differ.
  *
- * Draws of a step are made in an order of its own. Steps are kept until the simulation completes them: oracle_complete runs the oldest one then, so
- * that a block table or block that was let go too early is read late. Single thread. */
+ * Draws of a step are made in an order of its own. Steps are kept until the simulation completes them: oracle_complete
+ * runs the oldest one then, so that a block table or block that was let go too early is read late. Single thread. */
 #ifndef RN_TESTS_SIM_ORACLE_BACKEND_H
 #define RN_TESTS_SIM_ORACLE_BACKEND_H
 

@@ -80,10 +80,10 @@ runnel_status planted_pick(const struct rn_sampler *sampler, struct rn_path path
 }
 
 /* Branches are few in a run: none is let pass. */
-bool planted_branch_is(const struct rn_seat *seat, uint32_t x, int32_t token)
+bool planted_branch_is(const struct rn_draft_stream *draft_stream, uint32_t x, int32_t token)
 {
-    if (armed != PLANT_WRONG_BRANCH || rn_branch_is(seat, x, token) || x == 0 || seat->branch.at != x)
-        return rn_branch_is(seat, x, token);
+    if (armed != PLANT_WRONG_BRANCH || rn_branch_is(draft_stream, x, token) || x == 0 || draft_stream->branch.at != x)
+        return rn_branch_is(draft_stream, x, token);
     fired = true;
     return true;
 }

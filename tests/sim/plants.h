@@ -35,7 +35,7 @@ void planted_unref(struct rn_block_pool *pool, const uint32_t *blocks, uint32_t 
 runnel_status planted_pick(const struct rn_sampler *sampler, struct rn_path path, struct rn_sampler_scratch *scratch,
                            const float *logits, uint64_t position, bool want_logprobs, uint32_t n_top,
                            struct rn_pick *pick);
-bool planted_branch_is(const struct rn_seat *seat, uint32_t x, int32_t token);
+bool planted_branch_is(const struct rn_draft_stream *draft_stream, uint32_t x, int32_t token);
 runnel_status planted_unpack(struct rn_block_codec *codec, const void *packed, size_t n, void *block);
 
 #endif

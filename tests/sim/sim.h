@@ -21,7 +21,7 @@
 #include <stdio.h>
 
 #include "actors/engine.h"
-#include "model/room.h"
+#include "model/kv_size.h"
 #include "tests/sim/fake_disk.h"
 #include "tests/sim/judge.h"
 #include "tests/sim/liar.h"
@@ -241,7 +241,8 @@ void sim_free_model(struct sim *sim, uint32_t index);
 void sim_free_engine(struct sim *sim);
 
 /* sim_draft.c: a drafter for the model, beside its oracle; false: no memory. What its requests think of drafts. After a
- * tick: the seats know what decode knows, and what the drafter has computed is what follows from a seat's tokens. */
+ * tick: the draft streams know what decode knows, and what the drafter has computed is what follows from a draft
+ * stream's tokens. */
 bool sim_new_drafter(struct sim *sim, struct sim_model *model, struct rn_model_parts *parts);
 void sim_encourage(struct sim *sim, const struct oracle *oracle);
 void sim_check_drafter(struct sim *sim, uint32_t index);
@@ -271,7 +272,8 @@ void sim_act_disk(struct sim *sim);
 void sim_end_disk(struct sim *sim, uint32_t index);
 void sim_judge_cached(struct sim *sim, const struct sim_stream *stream, uint32_t n_history);
 
-/* sim_verdict.c: after each tick; after some, with more to look at; when nothing can run; at the end, of all answers. */
+/* sim_verdict.c: after each tick; after some, with more to look at; when nothing can run; at the end, of all answers.
+ * */
 void sim_check_actors(struct sim *sim);
 void sim_check_tick(struct sim *sim);
 void sim_check_quiet(struct sim *sim);

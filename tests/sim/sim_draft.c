@@ -52,7 +52,7 @@ bool sim_new_drafter(struct sim *sim, struct sim_model *model, struct rn_model_p
         model->drafter->is_head = true;
     }
     for (uint32_t n = 1; n <= 64 && sim_chance(sim, 98); n *= 2)
-        rn_step_cost_note(&parts->cost, n, 1 + sim->plan.most_latency_us / 2);
+        rn_step_cost_record(&parts->cost, n, 1 + sim->plan.most_latency_us / 2);
     return true;
 }
 
@@ -99,52 +99,58 @@ static uint32_t written(const struct rn_draft_actor *draft, uint32_t n_done, uin
     return in_pass && before < n_done ? before : n_done;
 }
 
-/* The token of index i of the seat's line, or of its branch. */
-static int32_t token_at(const struct rn_seat *seat, bool branch, uint32_t i)
+/* The token of index i of the draft stream's line, or of its branch. */
+static int32_t token_at(const struct rn_draft_stream *draft_stream, bool branch, uint32_t i)
 {
-    return branch && i >= seat->branch.at ? seat->branch.tokens[i - seat->branch.at] : seat->tokens[i];
+    return branch && i >= draft_stream->branch.at ? draft_stream->branch.tokens[i - draft_stream->branch.at]
+                                                  : draft_stream->tokens[i];
 }
 
-static void check_kv(struct sim *sim, const struct sim_model *model, const struct rn_seat *seat, bool branch)
+static void check_kv(struct sim *sim, const struct sim_model *model, const struct rn_draft_stream *draft_stream,
+                     bool branch)
 {
-    const uint32_t *blocks = branch ? seat->branch.blocks : seat->blocks;
+    const uint32_t *blocks = branch ? draft_stream->branch.blocks : draft_stream->blocks;
     uint32_t per_block = model->drafter->limits.block_tokens;
-    uint32_t n = branch ? written(&model->handle->draft, seat->branch.n_done, seat->branch.from, seat->branch.in_pass)
-                        : written(&model->handle->draft, seat->layers[0].n_done, seat->from, seat->in_pass);
+    uint32_t n = branch ? written(&model->handle->draft, draft_stream->branch.n_done, draft_stream->branch.from,
+                                  draft_stream->branch.in_pass)
+                        : written(&model->handle->draft, draft_stream->layers[0].n_done, draft_stream->from,
+                                  draft_stream->in_pass);
     struct oracle_chain chain;
 
     oracle_chain_init(&chain, model->drafter->salt);
     for (uint32_t i = 0; i < n; i++) {
-        oracle_chain_push(&chain, token_at(seat, branch, i));
+        oracle_chain_push(&chain, token_at(draft_stream, branch, i));
         if (model->drafter->kv[(size_t)blocks[i / per_block] * per_block + i % per_block] == chain.kv)
             continue;
-        sim_fail(sim, "the drafter's KV of slot %u, %s, token %u of %u, is not that of its tokens", seat->slot,
+        sim_fail(sim, "the drafter's KV of slot %u, %s, token %u of %u, is not that of its tokens", draft_stream->slot,
                  branch ? "its branch" : "its line", i, n);
         return;
     }
 }
 
 /* NULL: it does not run, or not any more. */
-static const struct rn_request *request_of(const struct rn_decode *decode, const struct rn_seat *seat)
+static const struct rn_request *request_of(const struct rn_decode *decode, const struct rn_draft_stream *draft_stream)
 {
     for (uint32_t i = 0; i < decode->n_running; i++)
-        if (decode->running[i]->slot == seat->slot && decode->running[i]->generation == seat->generation)
+        if (decode->running[i]->slot == draft_stream->slot &&
+            decode->running[i]->generation == draft_stream->generation)
             return decode->running[i];
     return NULL;
 }
 
 /* The verifier knows what was drawn before decode does, and the draft actor no more than that. */
-static void check_tokens(struct sim *sim, const struct rn_verifier_lane *lane, const struct rn_seat *seat,
-                         const struct rn_request *request)
+static void check_tokens(struct sim *sim, const struct rn_verifier_lane *lane,
+                         const struct rn_draft_stream *draft_stream, const struct rn_request *request)
 {
     uint32_t n = lane->n_tokens < request->n_tokens ? lane->n_tokens : request->n_tokens;
 
-    if (lane->generation != seat->generation || memcmp(lane->tokens, request->tokens, n * sizeof lane->tokens[0]) != 0)
-        sim_fail(sim, "the verifier takes other tokens for those of slot %u", seat->slot);
-    else if (seat->n_known > 0 &&
-             (seat->base + seat->n_known > lane->n_tokens ||
-              memcmp(seat->tokens, lane->tokens + seat->base, seat->n_known * sizeof seat->tokens[0]) != 0))
-        sim_fail(sim, "the drafter takes other tokens for those of slot %u", seat->slot);
+    if (lane->generation != draft_stream->generation ||
+        memcmp(lane->tokens, request->tokens, n * sizeof lane->tokens[0]) != 0)
+        sim_fail(sim, "the verifier takes other tokens for those of slot %u", draft_stream->slot);
+    else if (draft_stream->n_known > 0 && (draft_stream->base + draft_stream->n_known > lane->n_tokens ||
+                                           memcmp(draft_stream->tokens, lane->tokens + draft_stream->base,
+                                                  draft_stream->n_known * sizeof draft_stream->tokens[0]) != 0))
+        sim_fail(sim, "the drafter takes other tokens for those of slot %u", draft_stream->slot);
 }
 
 void sim_check_drafter(struct sim *sim, uint32_t index)
@@ -152,18 +158,18 @@ void sim_check_drafter(struct sim *sim, uint32_t index)
     const struct sim_model *model = &sim->models[index];
     const struct rn_draft_actor *draft = &model->handle->draft;
 
-    for (uint32_t i = 0; model->drafter != NULL && i < draft->n_seats; i++) {
-        const struct rn_seat *seat = &draft->seats[i];
-        const struct rn_request *request = request_of(&model->handle->decode, seat);
+    for (uint32_t i = 0; model->drafter != NULL && i < draft->n_draft_streams; i++) {
+        const struct rn_draft_stream *draft_stream = &draft->draft_streams[i];
+        const struct rn_request *request = request_of(&model->handle->decode, draft_stream);
 
-        if (seat->generation == 0 || seat->state == RN_DRAFTS_OFF || seat->ended)
+        if (draft_stream->generation == 0 || draft_stream->state == RN_DRAFTS_OFF || draft_stream->ended)
             continue;
         if (request != NULL)
-            check_tokens(sim, &model->handle->verifier.lanes[seat->slot], seat, request);
+            check_tokens(sim, &model->handle->verifier.lanes[draft_stream->slot], draft_stream, request);
         if (draft->drafter->kind != RN_DRAFTER_TOKENS)
             continue; /* a head's row says nothing of the tokens before it */
-        check_kv(sim, model, seat, false);
-        if (seat->branch.at != 0)
-            check_kv(sim, model, seat, true);
+        check_kv(sim, model, draft_stream, false);
+        if (draft_stream->branch.at != 0)
+            check_kv(sim, model, draft_stream, true);
     }
 }

@@ -258,7 +258,7 @@ static void check_answer(struct sim *sim, const struct sim_stream *stream, runne
 static void prepare_stream(struct sim *sim, struct sim_stream *stream, uint32_t model)
 {
     const struct rn_backend_limits *limits = &sim->plan.limits;
-    uint32_t blocks = (uint32_t)rn_room_positions(limits);
+    uint32_t blocks = (uint32_t)rn_kv_size_positions(limits);
 
     memset(stream, 0, sizeof *stream);
     stream->sim = sim;

@@ -248,7 +248,7 @@ void sim_check_tick(struct sim *sim)
         check_paths(sim, i);
         sim_check_drafter(sim, i);
         if (!rn_draft_actor_check(&sim->models[i].handle->draft))
-            sim_fail(sim, "the seats of model %u's drafter are not whole", i);
+            sim_fail(sim, "the draft streams of model %u are not whole", i);
         if (!rn_verifier_check(&sim->models[i].handle->verifier))
             sim_fail(sim, "the lanes of model %u's verifier are not whole", i);
         poison_free_blocks(&sim->models[i]);

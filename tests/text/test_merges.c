@@ -1,12 +1,12 @@
 /* BPE against its definition: random merge lists over bytes of characters of one, two and three bytes, whose tokens
  * may begin and end inside of one, against merging written in the plainest way. What is taken apart, looked up as a
- * whole or merged with a heap must not show. And the places of cuts.h against a look through all tokens. */
+ * whole or merged with a heap must not show. And the places of split_points.h against a look through all tokens. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
 #include "fixture.h"
-#include "text/cuts.h"
+#include "text/split_points.h"
 
 #define N_MERGES 40
 #define MAX_BYTES 12 /* of a token */
@@ -215,7 +215,7 @@ static void test_cuts(void **state)
 {
     struct rn_heap heap;
     struct model model;
-    struct rn_cuts cuts;
+    struct rn_split_points cuts;
     uint64_t seed = 13;
     int round, n_cuts = 0, n_places = 0;
 
@@ -226,10 +226,10 @@ static void test_cuts(void **state)
         size_t n = make_text(&seed, text, MAX_TEXT), at, i, t;
 
         make_model(&model, &seed);
-        assert_true(rn_cuts_init(&cuts, &heap, N_MERGES));
+        assert_true(rn_split_points_init(&cuts, &heap, N_MERGES));
         for (t = 256; t < model.n_tokens; t++)
-            rn_cuts_add(&cuts, (struct rn_view){model.tokens[t].bytes, model.tokens[t].n});
-        for (at = rn_cuts_next(&cuts, text, 0, n); at < n; at = rn_cuts_next(&cuts, text, at, n)) {
+            rn_split_points_add(&cuts, (struct rn_view){model.tokens[t].bytes, model.tokens[t].n});
+        for (at = rn_split_points_next(&cuts, text, 0, n); at < n; at = rn_split_points_next(&cuts, text, at, n)) {
             n_cuts++;
             assert_true(((unsigned char)text[at] & 0xc0) != 0x80);
             for (t = 256; t < model.n_tokens; t++) {
@@ -240,7 +240,7 @@ static void test_cuts(void **state)
         }
         for (i = 1; i < n; i++)
             n_places += ((unsigned char)text[i] & 0xc0) != 0x80;
-        rn_cuts_fini(&cuts, &heap);
+        rn_split_points_fini(&cuts, &heap);
     }
     assert_true(n_cuts > n_places / 20 && n_cuts < n_places);
     assert_int_equal(rn_heap_blocks(&heap), 0);

@@ -1,9 +1,10 @@
-/* A flood of prompts that nobody asks for again, and a few that are asked for again and again: what these find cached is
- * counted against a model of the pool that knows no tree, and what the flood leaves in files.
+/* A flood of prompts that nobody asks for again, and a few that are asked for again and again: what these find cached
+ * is counted against a model of the pool that knows no tree, and what the flood leaves in files.
  *
- * The model, of prompts that nobody has found yet: blocks leave in the order of their last use. A prompt is 13 blocks and is lent two more (RIG_ANSWER), so
- * between two uses of a hot prompt f others of the flood take at most 15 f blocks, and itself 15: it stays whole if
- * 15 (f + 1) + 13 are not more than the pool has, and none of it is left if f others alone fill the pool. */
+ * The model, of prompts that nobody has found yet: blocks leave in the order of their last use. A prompt is 13 blocks
+ * and is lent two more (RIG_ANSWER), so between two uses of a hot prompt f others of the flood take at most 15 f
+ * blocks, and itself 15: it stays whole if 15 (f + 1) + 13 are not more than the pool has, and none of it is left if f
+ * others alone fill the pool. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -73,8 +74,8 @@ static void test_too_many(void **state)
     rig_close(&rig);
 }
 
-/* What was found three times stays for three turnovers of the pool at least, where one that came once stays for one; and
- * then it goes. A turnover: the blocks that neither the hot prompt has nor the one that runs. */
+/* What was found three times stays for three turnovers of the pool at least, where one that came once stays for one;
+ * and then it goes. A turnover: the blocks that neither the hot prompt has nor the one that runs. */
 static void test_found_often(void **state)
 {
     enum {

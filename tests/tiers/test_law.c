@@ -141,15 +141,16 @@ static void test_canaries(void **state)
     for (unsigned round = 0; round < 3; round++) {
         model = load_tiers(engine, RUNNEL_KV_F16, NULL, round > 0, true);
         for (unsigned t = 0; t < TENANTS; t++)
-            for (unsigned twin = 0; twin < 2; twin++) { /* twin: the same prompt, another tenant */
+            for (unsigned duplicate_block = 0; duplicate_block < 2;
+                 duplicate_block++) { /* duplicate block: the same prompt, another tenant */
                 prompt_of(0, canaries[t], text, sizeof text);
-                ask(engine, model, text, 1 + t + twin * round * 100, twin == 0, &tiered);
+                ask(engine, model, text, 1 + t + duplicate_block * round * 100, duplicate_block == 0, &tiered);
                 assert_same_answer(&tiered, &plain[t]);
                 for (unsigned other = 0; other < TENANTS; other++)
                     assert_true(other == t || strstr(tiered.capture.text, canaries[other]) == NULL);
-                if (round == 0 ? twin == 0 : twin == 1) /* the first time that this tenant asks */
+                if (round == 0 ? duplicate_block == 0 : duplicate_block == 1) /* the first time that this tenant asks */
                     assert_int_equal(tiered.capture.last.usage.cached_tokens, 0);
-                own += twin == 0 ? tiered.capture.last.usage.cold_tokens : 0;
+                own += duplicate_block == 0 ? tiered.capture.last.usage.cold_tokens : 0;
                 capture_clear(&tiered.capture);
                 settle(engine);
             }

@@ -390,7 +390,7 @@ static void put_unit(struct sink *sink, uint32_t unit)
         put(sink, "0123456789abcdef"[unit >> shift & 15]);
 }
 
-/* The code of an escape is complete. Halves of pairs must come in pairs: a lone one is no character. */
+/* The code of an escape is complete. Halves of pairs must come in pairs: a dedicated one is no character. */
 static enum verdict code_ends(struct rn_literal *l, struct sink *sink, bool taken)
 {
     bool high = l->code >= 0xd800 && l->code <= 0xdbff, low = l->code >= 0xdc00 && l->code <= 0xdfff;

@@ -54,9 +54,9 @@ struct rn_template_context {
     const struct rn_template_string *strings; /* [n_strings], borrowed */
     size_t n_strings;
     int64_t now_s; /* for strftime_now: seconds since the epoch, taken as UTC */
-    bool
-        join_parts; /* a content of the variable "messages" that is a list of parts {"type": "text", "text": ...} becomes
-                        one string, with newlines between; a list with other parts stays */
+    /* A content of the variable "messages" that is a list of parts {"type": "text", "text": ...} becomes one string, with
+     * newlines between; a list with other parts stays. */
+    bool join_parts;
 };
 
 /* Parses source[n] (UTF-8). FORMAT: a syntax error, "line L, column C: ..."; UNSUPPORTED: a tag, filter or test

@@ -1,5 +1,5 @@
-/* Requests in the order of their turns: see turns.h. */
-#include "actors/turns.h"
+/* Requests in the order of their turns: see fair_queue.h. */
+#include "actors/fair_queue.h"
 
 /* True when a stands in front of b. */
 static bool goes_before(const struct rn_request *a, const struct rn_request *b)
@@ -11,7 +11,7 @@ static bool goes_before(const struct rn_request *a, const struct rn_request *b)
     return a->order < b->order;
 }
 
-void rn_turns_put_back(struct rn_turns *turns, struct rn_request *request, struct rn_request *next)
+void rn_fair_queue_put_back(struct rn_fair_queue *turns, struct rn_request *request, struct rn_request *next)
 {
     struct rn_request *previous = next != NULL ? next->turn.previous : turns->last;
 
@@ -29,16 +29,16 @@ void rn_turns_put_back(struct rn_turns *turns, struct rn_request *request, struc
 }
 
 /* From the end, where it will stand most of the time. */
-static void insert(struct rn_turns *turns, struct rn_request *request)
+static void insert(struct rn_fair_queue *turns, struct rn_request *request)
 {
     struct rn_request *before = turns->last;
 
     while (before != NULL && goes_before(request, before))
         before = before->turn.previous;
-    rn_turns_put_back(turns, request, before != NULL ? before->next : turns->first);
+    rn_fair_queue_put_back(turns, request, before != NULL ? before->next : turns->first);
 }
 
-void rn_turns_enter(struct rn_turns *turns, struct rn_request *request, uint64_t cost)
+void rn_fair_queue_push(struct rn_fair_queue *turns, struct rn_request *request, uint64_t cost)
 {
     const struct rn_request *own = turns->last;
 
@@ -50,14 +50,14 @@ void rn_turns_enter(struct rn_turns *turns, struct rn_request *request, uint64_t
     insert(turns, request);
 }
 
-void rn_turns_enter_again(struct rn_turns *turns, struct rn_request *request)
+void rn_fair_queue_push_front(struct rn_fair_queue *turns, struct rn_request *request)
 {
     request->turn.tag = 0;
     request->turn.cost = 0;
     insert(turns, request);
 }
 
-void rn_turns_take(struct rn_turns *turns, struct rn_request *request)
+void rn_fair_queue_take(struct rn_fair_queue *turns, struct rn_request *request)
 {
     struct rn_request *previous = request->turn.previous;
 
@@ -73,19 +73,19 @@ void rn_turns_take(struct rn_turns *turns, struct rn_request *request)
     turns->n--;
 }
 
-void rn_turns_served(struct rn_turns *turns, const struct rn_request *request)
+void rn_fair_queue_served(struct rn_fair_queue *turns, const struct rn_request *request)
 {
     if (request->turn.tag > turns->served)
         turns->served = request->turn.tag;
 }
 
-struct rn_request *rn_turns_remove(struct rn_turns *turns, uint32_t slot, uint32_t generation)
+struct rn_request *rn_fair_queue_remove(struct rn_fair_queue *turns, uint32_t slot, uint32_t generation)
 {
     struct rn_request *request = turns->first;
 
     while (request != NULL && (request->slot != slot || request->generation != generation))
         request = request->next;
     if (request != NULL)
-        rn_turns_take(turns, request);
+        rn_fair_queue_take(turns, request);
     return request;
 }

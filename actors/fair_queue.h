@@ -12,37 +12,37 @@
  * tenant of whom nothing waits is forgotten: being idle saves up nothing.
  *
  * Belongs to one actor. Entering looks back for the tenant's last request here, past those of others. */
-#ifndef RN_ACTORS_TURNS_H
-#define RN_ACTORS_TURNS_H
+#ifndef RN_ACTORS_FAIR_QUEUE_H
+#define RN_ACTORS_FAIR_QUEUE_H
 
 #include "actors/request.h"
 
-struct rn_turns {
+struct rn_fair_queue {
     struct rn_request *first, *last; /* by `next` and turn.previous */
     uint32_t n;
     uint64_t served; /* start tag of the last one that was */
 };
 
 /* Enters a request that costs so much of what is shared (tokens). */
-void rn_turns_enter(struct rn_turns *turns, struct rn_request *request, uint64_t cost);
+void rn_fair_queue_push(struct rn_fair_queue *turns, struct rn_request *request, uint64_t cost);
 
 /* Puts a request that was taken back in front of `next`, where it was (NULL: at the end): it has not been served. */
-void rn_turns_put_back(struct rn_turns *turns, struct rn_request *request, struct rn_request *next);
+void rn_fair_queue_put_back(struct rn_fair_queue *turns, struct rn_request *request, struct rn_request *next);
 
 /* Ahead of all of its priority that came later: what it costs it has paid. For a request that had begun. */
-void rn_turns_enter_again(struct rn_turns *turns, struct rn_request *request);
+void rn_fair_queue_push_front(struct rn_fair_queue *turns, struct rn_request *request);
 
 /* Takes a request that is there. */
-void rn_turns_take(struct rn_turns *turns, struct rn_request *request);
+void rn_fair_queue_take(struct rn_fair_queue *turns, struct rn_request *request);
 
 /* The request, taken, has had its turn. */
-void rn_turns_served(struct rn_turns *turns, const struct rn_request *request);
+void rn_fair_queue_served(struct rn_fair_queue *turns, const struct rn_request *request);
 
 /* Takes the stream's request; NULL when it is not there. */
-struct rn_request *rn_turns_remove(struct rn_turns *turns, uint32_t slot, uint32_t generation);
+struct rn_request *rn_fair_queue_remove(struct rn_fair_queue *turns, uint32_t slot, uint32_t generation);
 
 /* True when a is to have memory rather than b: of higher priority, or else here for longer. */
-static inline bool rn_outranks(int32_t priority_a, uint64_t order_a, int32_t priority_b, uint64_t order_b)
+static inline bool rn_ranks_before(int32_t priority_a, uint64_t order_a, int32_t priority_b, uint64_t order_b)
 {
     return priority_a != priority_b ? priority_a > priority_b : order_a < order_b;
 }

@@ -1,16 +1,16 @@
 /* A checksum as a fingerprint: XXH3-128 in its canonical form. Threads: any; nothing here has state. */
-#ifndef RN_CACHE_STORE_PRINT_HASH_H
-#define RN_CACHE_STORE_PRINT_HASH_H
+#ifndef RN_CACHE_STORE_FINGERPRINT_HASH_H
+#define RN_CACHE_STORE_FINGERPRINT_HASH_H
 
 #include <string.h>
 
 #include <xxhash.h>
 
-#include "cache/store/session_print.h"
+#include "cache/store/fingerprint.h"
 
-static inline struct rn_print rn_print_of(XXH128_hash_t hash)
+static inline struct rn_fingerprint rn_fingerprint_of(XXH128_hash_t hash)
 {
-    struct rn_print print;
+    struct rn_fingerprint print;
     XXH128_canonical_t canonical;
 
     XXH128_canonicalFromHash(&canonical, hash);

@@ -1,5 +1,5 @@
-/* Fingerprints: see session_print.h. */
-#include "cache/store/session_print.h"
+/* Fingerprints: see fingerprint.h. */
+#include "cache/store/fingerprint.h"
 
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include <xxhash.h>
 
 #include "base/bytes.h"
-#include "cache/store/print_hash.h"
+#include "cache/store/fingerprint_hash.h"
 
 /* Of a tensor: all of its bytes up to so many, else so many windows. One page each at most: cheap also for large
  * models. */
@@ -35,9 +35,9 @@ static void add_view(XXH3_state_t *state, struct rn_view view)
     add(state, view.bytes, view.n);
 }
 
-static struct rn_print end(XXH3_state_t *state)
+static struct rn_fingerprint end(XXH3_state_t *state)
 {
-    return rn_print_of(XXH3_128bits_digest(state));
+    return rn_fingerprint_of(XXH3_128bits_digest(state));
 }
 
 static void add_entry(XXH3_state_t *state, const struct rn_gguf_entry *entry)
@@ -66,7 +66,7 @@ static void add_tensor(XXH3_state_t *state, const struct rn_tensor *tensor)
         add(state, data + (tensor->bytes - WINDOW_BYTES) / (WINDOWS - 1) * i, WINDOW_BYTES);
 }
 
-struct rn_print rn_print_model(const struct rn_gguf *gguf)
+struct rn_fingerprint rn_fingerprint_model(const struct rn_gguf *gguf)
 {
     XXH3_state_t state;
 
@@ -90,14 +90,14 @@ static void add_double(XXH3_state_t *state, double value)
     add_u64(state, bits);
 }
 
-struct rn_print rn_print_kv(const struct rn_plan *plan, const struct rn_backend *backend,
-                            const struct rn_backend_limits *limits)
+struct rn_fingerprint rn_fingerprint_kv(const struct rn_plan *plan, const struct rn_backend *backend,
+                                        const struct rn_backend_limits *limits)
 {
     const struct rn_backend_ops *ops = backend->ops;
     XXH3_state_t state;
 
     if (!rn_backend_has_blocks(backend))
-        return (struct rn_print){{0}};
+        return (struct rn_fingerprint){{0}};
     XXH3_128bits_reset(&state);
     add_view(&state, (struct rn_view){ops->layout(backend), strlen(ops->layout(backend))});
     add_u64(&state, limits->kv_type);
@@ -112,7 +112,8 @@ struct rn_print rn_print_kv(const struct rn_plan *plan, const struct rn_backend 
     return end(&state);
 }
 
-struct rn_print rn_print_list(uint32_t n, struct rn_view (*item)(const void *user, uint32_t index), const void *user)
+struct rn_fingerprint rn_fingerprint_list(uint32_t n, struct rn_view (*item)(const void *user, uint32_t index),
+                                          const void *user)
 {
     XXH3_state_t state;
 
@@ -123,7 +124,7 @@ struct rn_print rn_print_list(uint32_t n, struct rn_view (*item)(const void *use
     return end(&state);
 }
 
-bool rn_print_same(const struct rn_print *a, const struct rn_print *b)
+bool rn_fingerprint_equal(const struct rn_fingerprint *a, const struct rn_fingerprint *b)
 {
     return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
 }

@@ -7,52 +7,52 @@
  *
  * Blocks that fall behind the window are written again at the sequence's own end: nobody has to be asked, and what it
  * holds does not grow any more. Threads: all functions are pure. */
-#ifndef RN_MODEL_ROOM_H
-#define RN_MODEL_ROOM_H
+#ifndef RN_MODEL_KV_SIZE_H
+#define RN_MODEL_KV_SIZE_H
 
 #include "model/backend.h"
 
 /* Rows of one sequence in one step for which a place is kept, with a mean window. */
-enum { RN_ROOM_ROWS = 512 };
+enum { RN_KV_SIZE_ROWS = 512 };
 
-static inline uint32_t rn_room_round(uint64_t n, uint32_t unit)
+static inline uint32_t rn_kv_size_round(uint64_t n, uint32_t unit)
 {
     return (uint32_t)((n + unit - 1) / unit);
 }
 
 /* Blocks at the front of the table that stay for ever. */
-static inline uint32_t rn_room_sinks(const struct rn_backend_limits *limits)
+static inline uint32_t rn_kv_size_sinks(const struct rn_backend_limits *limits)
 {
-    return rn_room_round(RN_CHUNK_SINKS * RN_CHUNK, limits->block_tokens);
+    return rn_kv_size_round(RN_CHUNK_SINKS * RN_CHUNK, limits->block_tokens);
 }
 
 /* The first block behind the sinks that the row at `position`, or one after it, looks at. */
-static inline uint32_t rn_room_first(const struct rn_backend_limits *limits, uint32_t position)
+static inline uint32_t rn_kv_size_first(const struct rn_backend_limits *limits, uint32_t position)
 {
     return rn_chunks_behind(limits->mean_window, position) * RN_CHUNK / limits->block_tokens;
 }
 
 /* Blocks for the positions of a sequence of n, at one time. */
-static inline uint32_t rn_room_blocks(const struct rn_backend_limits *limits, uint64_t n)
+static inline uint32_t rn_kv_size_blocks(const struct rn_backend_limits *limits, uint64_t n)
 {
-    uint32_t all = rn_room_round(n, limits->block_tokens), most;
-    uint32_t rows = limits->max_rows < RN_ROOM_ROWS ? limits->max_rows : RN_ROOM_ROWS;
+    uint32_t all = rn_kv_size_round(n, limits->block_tokens), most;
+    uint32_t rows = limits->max_rows < RN_KV_SIZE_ROWS ? limits->max_rows : RN_KV_SIZE_ROWS;
 
     if (limits->mean_window == 0)
         return all;
-    most = rn_room_sinks(limits) + 1 +
-           rn_room_round((uint64_t)limits->mean_window + RN_CHUNK + rows, limits->block_tokens);
+    most = rn_kv_size_sinks(limits) + 1 +
+           rn_kv_size_round((uint64_t)limits->mean_window + RN_CHUNK + rows, limits->block_tokens);
     return all < most ? all : most;
 }
 
 /* Blocks for the means of a sequence of n positions. */
-static inline uint32_t rn_room_means(const struct rn_backend_limits *limits, uint64_t n)
+static inline uint32_t rn_kv_size_means(const struct rn_backend_limits *limits, uint64_t n)
 {
-    return limits->mean_window == 0 ? 0 : rn_room_round(n / RN_CHUNK, limits->block_tokens);
+    return limits->mean_window == 0 ? 0 : rn_kv_size_round(n / RN_CHUNK, limits->block_tokens);
 }
 
 /* The longest sequence that fits n_blocks by itself. */
-static inline uint64_t rn_room_positions(const struct rn_backend_limits *limits)
+static inline uint64_t rn_kv_size_positions(const struct rn_backend_limits *limits)
 {
     uint64_t low = 0, high = (uint64_t)limits->n_blocks * limits->block_tokens, middle;
 
@@ -62,7 +62,7 @@ static inline uint64_t rn_room_positions(const struct rn_backend_limits *limits)
     high = high < limits->context_tokens ? high : limits->context_tokens;
     while (low < high) {
         middle = (low + high + 1) / 2;
-        if ((uint64_t)rn_room_blocks(limits, middle) + rn_room_means(limits, middle) <= limits->n_blocks)
+        if ((uint64_t)rn_kv_size_blocks(limits, middle) + rn_kv_size_means(limits, middle) <= limits->n_blocks)
             low = middle;
         else
             high = middle - 1;

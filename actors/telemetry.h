@@ -8,8 +8,8 @@
  *
  * A request is in one phase at a time: queued, prefill, decode; one that is preempted goes through them again. Each
  * phase ends where the next begins. */
-#ifndef RN_ACTORS_NOTE_H
-#define RN_ACTORS_NOTE_H
+#ifndef RN_ACTORS_TELEMETRY_H
+#define RN_ACTORS_TELEMETRY_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,56 +37,57 @@ struct rn_pass_times {
 };
 
 /* The host's thread, before the request is sent; submitted_us is set. */
-void rn_note_submitted(struct rn_request *request);
+void rn_telemetry_submitted(struct rn_request *request);
 
 /* The host's thread: a submit ended with that status. */
-void rn_note_refused(const struct rn_context *context, runnel_status status);
+void rn_telemetry_refused(const struct rn_context *context, runnel_status status);
 
 /* The tier: blocks are leased; resumed, admitted_us, n_prompt and n_cached are set. */
-void rn_note_admitted(struct rn_actor *tier, struct rn_request *request);
+void rn_telemetry_admitted(struct rn_actor *tier, struct rn_request *request);
 
 /* The tier: it has come back and waits again. */
-void rn_note_preempted(struct rn_actor *tier, struct rn_request *request);
+void rn_telemetry_preempted(struct rn_actor *tier, struct rn_request *request);
 
 /* The tier: so many blocks more (or less) are held by requests and sessions; the prefix cache gave up n. */
-void rn_note_blocks(const struct rn_context *context, int64_t n);
-void rn_note_evicted(const struct rn_context *context, uint32_t n);
+void rn_telemetry_blocks(const struct rn_context *context, int64_t n);
+void rn_telemetry_evicted(const struct rn_context *context, uint32_t n);
 
-/* The tier: blocks were evicted of which there was no copy; of them, those for which there was no budget (tier/copy_budget.h);
- * what copies have cost; packed bytes went into a lower tier or out of it, which then
+/* The tier: blocks were evicted of which there was no copy; of them, those for which there was no budget
+ * (tier/copy_budget.h); what copies have cost; packed bytes went into a lower tier or out of it, which then
  * takes so many bytes more; n blocks of a prompt were dearer to fetch than to compute; could not be
  * moved; were put there by others meanwhile, and are known now. */
-void rn_note_dropped(const struct rn_context *context, uint32_t n);
-void rn_note_moved(const struct rn_context *context, unsigned kind, bool up, uint64_t bytes, int64_t takes);
-void rn_note_unpaid(const struct rn_context *context, uint32_t n);
-void rn_note_copied(const struct rn_context *context, uint64_t us);
-void rn_note_skipped(const struct rn_context *context, uint32_t n);
-void rn_note_adopted(const struct rn_context *context, uint32_t n);
-void rn_note_move_errors(const struct rn_context *context, uint32_t n);
+void rn_telemetry_dropped(const struct rn_context *context, uint32_t n);
+void rn_telemetry_moved(const struct rn_context *context, unsigned kind, bool up, uint64_t bytes, int64_t takes);
+void rn_telemetry_unpaid(const struct rn_context *context, uint32_t n);
+void rn_telemetry_copied(const struct rn_context *context, uint64_t us);
+void rn_telemetry_skipped(const struct rn_context *context, uint32_t n);
+void rn_telemetry_adopted(const struct rn_context *context, uint32_t n);
+void rn_telemetry_move_errors(const struct rn_context *context, uint32_t n);
 
 /* The tier: the model begins to write to its cache folder (1), or does so no longer (-1). */
-void rn_note_cold_writes(const struct rn_context *context, int change);
+void rn_telemetry_cold_writes(const struct rn_context *context, int change);
 
 /* Decode: the composed batch is about to be submitted. */
-void rn_note_step_begun(const struct rn_context *context, struct rn_batch *batch);
+void rn_telemetry_step_begun(const struct rn_context *context, struct rn_batch *batch);
 
 /* The backend's thread: the step is done. */
-void rn_note_step_done(struct rn_batch *batch, const struct rn_context *context);
+void rn_telemetry_step_done(struct rn_batch *batch, const struct rn_context *context);
 
 /* The draft actor: a pass of the drafter is about to be submitted. The backend's thread: it is done. The draft actor
  * again: how long it took, in microseconds; where drafter and model take turns, without what it waited for the
  * model. */
-void rn_note_draft_begun(const struct rn_context *context, struct rn_pass_times *pass);
-void rn_note_draft_done(const struct rn_context *context, struct rn_pass_times *pass);
-uint64_t rn_note_drafted(const struct rn_context *context, const struct rn_pass_times *pass);
+void rn_telemetry_draft_begun(const struct rn_context *context, struct rn_pass_times *pass);
+void rn_telemetry_draft_done(const struct rn_context *context, struct rn_pass_times *pass);
+uint64_t rn_telemetry_drafted(const struct rn_context *context, const struct rn_pass_times *pass);
 
 /* Decode: the batch is back, and its tokens are taken. Returns the time. */
-uint64_t rn_note_step(const struct rn_actor *decode, const struct rn_context *context, const struct rn_batch *batch);
+uint64_t rn_telemetry_step(const struct rn_actor *decode, const struct rn_context *context,
+                           const struct rn_batch *batch);
 
-/* Decode: a token of the step that rn_note_step has noted, with the time that it gave. Sets first_token_us. */
-void rn_note_token(const struct rn_actor *decode, struct rn_request *request, uint64_t now_us);
+/* Decode: a token of the step that rn_telemetry_step has noted, with the time that it gave. Sets first_token_us. */
+void rn_telemetry_token(const struct rn_actor *decode, struct rn_request *request, uint64_t now_us);
 
 /* The detokenizer: outcome, n_tokens, n_prompt and end_us are as the host will know them. */
-void rn_note_ended(struct rn_actor *detokenizer, struct rn_request *request);
+void rn_telemetry_ended(struct rn_actor *detokenizer, struct rn_request *request);
 
 #endif

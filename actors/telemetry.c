@@ -1,5 +1,5 @@
-/* Notes of requests and steps: see note.h. */
-#include "actors/note.h"
+/* Notes of requests and steps: see telemetry.h. */
+#include "actors/telemetry.h"
 
 #include "actors/batch.h"
 #include "actors/context.h"
@@ -66,19 +66,19 @@ static void enter(const struct rn_actor *actor, struct rn_request *request, enum
 
 /* ---- Requests ---- */
 
-void rn_note_submitted(struct rn_request *request)
+void rn_telemetry_submitted(struct rn_request *request)
 {
     rn_metrics_count(request->context->metrics, RN_COUNT_REQUESTS, 1);
     enter(NULL, request, RN_PHASE_QUEUED, request->submitted_us);
 }
 
-void rn_note_refused(const struct rn_context *context, runnel_status status)
+void rn_telemetry_refused(const struct rn_context *context, runnel_status status)
 {
     if (status == RUNNEL_BUSY)
         rn_metrics_count(context->metrics, RN_COUNT_REFUSED, 1);
 }
 
-void rn_note_admitted(struct rn_actor *tier, struct rn_request *request)
+void rn_telemetry_admitted(struct rn_actor *tier, struct rn_request *request)
 {
     struct rn_metrics *metrics = request->context->metrics;
 
@@ -94,28 +94,28 @@ void rn_note_admitted(struct rn_actor *tier, struct rn_request *request)
     enter(tier, request, RN_PHASE_PREFILL, request->admitted_us);
 }
 
-void rn_note_preempted(struct rn_actor *tier, struct rn_request *request)
+void rn_telemetry_preempted(struct rn_actor *tier, struct rn_request *request)
 {
     rn_metrics_count(request->context->metrics, RN_COUNT_PREEMPTIONS, 1);
     enter(tier, request, RN_PHASE_QUEUED, rn_now_us(request->context->clock));
 }
 
-void rn_note_blocks(const struct rn_context *context, int64_t n)
+void rn_telemetry_blocks(const struct rn_context *context, int64_t n)
 {
     rn_metrics_count(context->metrics, RN_COUNT_BLOCKS_USED, n);
 }
 
-void rn_note_evicted(const struct rn_context *context, uint32_t n)
+void rn_telemetry_evicted(const struct rn_context *context, uint32_t n)
 {
     rn_metrics_count(context->metrics, RN_COUNT_EVICTED_BLOCKS, n);
 }
 
-void rn_note_dropped(const struct rn_context *context, uint32_t n)
+void rn_telemetry_dropped(const struct rn_context *context, uint32_t n)
 {
     rn_metrics_count(context->metrics, RN_COUNT_CACHE_DROPPED, n);
 }
 
-void rn_note_moved(const struct rn_context *context, unsigned kind, bool up, uint64_t bytes, int64_t takes)
+void rn_telemetry_moved(const struct rn_context *context, unsigned kind, bool up, uint64_t bytes, int64_t takes)
 {
     enum rn_count way = up ? RN_COUNT_WARM_OUT : RN_COUNT_WARM_IN;
 
@@ -123,37 +123,37 @@ void rn_note_moved(const struct rn_context *context, unsigned kind, bool up, uin
     rn_metrics_count(context->metrics, (enum rn_count)(RN_COUNT_WARM_BYTES + kind), takes);
 }
 
-void rn_note_unpaid(const struct rn_context *context, uint32_t n)
+void rn_telemetry_unpaid(const struct rn_context *context, uint32_t n)
 {
     rn_metrics_count(context->metrics, RN_COUNT_CACHE_UNPAID, n);
 }
 
-void rn_note_copied(const struct rn_context *context, uint64_t us)
+void rn_telemetry_copied(const struct rn_context *context, uint64_t us)
 {
     rn_metrics_count(context->metrics, RN_COUNT_CACHE_COPY_US, (int64_t)us);
 }
 
-void rn_note_adopted(const struct rn_context *context, uint32_t n)
+void rn_telemetry_adopted(const struct rn_context *context, uint32_t n)
 {
     rn_metrics_count(context->metrics, RN_COUNT_CACHE_ADOPTED, n);
 }
 
-void rn_note_skipped(const struct rn_context *context, uint32_t n)
+void rn_telemetry_skipped(const struct rn_context *context, uint32_t n)
 {
     rn_metrics_count(context->metrics, RN_COUNT_CACHE_SKIPPED, n);
 }
 
-void rn_note_cold_writes(const struct rn_context *context, int change)
+void rn_telemetry_cold_writes(const struct rn_context *context, int change)
 {
     rn_metrics_count(context->metrics, RN_COUNT_COLD_WRITES, change);
 }
 
-void rn_note_move_errors(const struct rn_context *context, uint32_t n)
+void rn_telemetry_move_errors(const struct rn_context *context, uint32_t n)
 {
     rn_metrics_count(context->metrics, RN_COUNT_CACHE_ERRORS, n);
 }
 
-void rn_note_token(const struct rn_actor *decode, struct rn_request *request, uint64_t now_us)
+void rn_telemetry_token(const struct rn_actor *decode, struct rn_request *request, uint64_t now_us)
 {
     struct rn_metrics *metrics = request->context->metrics;
 
@@ -203,7 +203,7 @@ static void log_end(const struct rn_request *request)
            failed ? ": " : "", failed ? request->error.message : "");
 }
 
-void rn_note_ended(struct rn_actor *detokenizer, struct rn_request *request)
+void rn_telemetry_ended(struct rn_actor *detokenizer, struct rn_request *request)
 {
     struct rn_metrics *metrics = request->context->metrics;
     bool done = request->outcome == RN_OUTCOME_DONE;
@@ -221,7 +221,7 @@ void rn_note_ended(struct rn_actor *detokenizer, struct rn_request *request)
 
 /* ---- Steps ---- */
 
-void rn_note_step_begun(const struct rn_context *context, struct rn_batch *batch)
+void rn_telemetry_step_begun(const struct rn_context *context, struct rn_batch *batch)
 {
     const struct rn_drafter *drafter = context->drafter;
 
@@ -231,7 +231,7 @@ void rn_note_step_begun(const struct rn_context *context, struct rn_batch *batch
                     rn_counter_get(&context->times->passes_in_flight) > 0;
 }
 
-void rn_note_step_done(struct rn_batch *batch, const struct rn_context *context)
+void rn_telemetry_step_done(struct rn_batch *batch, const struct rn_context *context)
 {
     batch->end_ns = rn_now_ns(context->clock);
     rn_counter_add(&context->times->verify_begin_ns, -(int64_t)batch->begin_ns);
@@ -248,7 +248,7 @@ static int64_t verified_ns(const struct rn_context *context, uint64_t now_ns)
     return all_ns + (begin_ns > 0 ? (int64_t)now_ns - begin_ns : 0);
 }
 
-void rn_note_draft_begun(const struct rn_context *context, struct rn_pass_times *pass)
+void rn_telemetry_draft_begun(const struct rn_context *context, struct rn_pass_times *pass)
 {
     pass->begin_ns = rn_now_ns(context->clock);
     pass->begin_verified_ns = verified_ns(context, pass->begin_ns);
@@ -256,14 +256,14 @@ void rn_note_draft_begun(const struct rn_context *context, struct rn_pass_times 
     rn_counter_add(&context->times->passes_in_flight, 1);
 }
 
-void rn_note_draft_done(const struct rn_context *context, struct rn_pass_times *pass)
+void rn_telemetry_draft_done(const struct rn_context *context, struct rn_pass_times *pass)
 {
     pass->end_ns = rn_now_ns(context->clock);
     rn_counter_add(&context->times->passes_in_flight, -1);
     pass->end_verified_ns = verified_ns(context, pass->end_ns);
 }
 
-uint64_t rn_note_drafted(const struct rn_context *context, const struct rn_pass_times *pass)
+uint64_t rn_telemetry_drafted(const struct rn_context *context, const struct rn_pass_times *pass)
 {
     int64_t took_ns = (int64_t)(pass->end_ns - pass->begin_ns);
     int64_t beside_ns = pass->end_verified_ns - pass->begin_verified_ns;
@@ -343,7 +343,7 @@ static void count_drafts(struct rn_metrics *metrics, const struct rn_batch *batc
         accepted[part->n_accepted]++;
         n_accepted += part->n_accepted;
         n += part->n_drafts > 0;
-        n_right += part->strayed;
+        n_right += part->leaf_offset;
     }
     rn_metrics_count(metrics, RN_COUNT_DRAFTED, batch->n_drafts);
     rn_metrics_count(metrics, RN_COUNT_ACCEPTED, n_accepted);
@@ -354,7 +354,8 @@ static void count_drafts(struct rn_metrics *metrics, const struct rn_batch *batc
     count_places(metrics, RN_COUNT_ACCEPTED_AT, accepted);
 }
 
-uint64_t rn_note_step(const struct rn_actor *decode, const struct rn_context *context, const struct rn_batch *batch)
+uint64_t rn_telemetry_step(const struct rn_actor *decode, const struct rn_context *context,
+                           const struct rn_batch *batch)
 {
     struct rn_metrics *metrics = context->metrics;
     uint64_t now_us = rn_now_us(context->clock);

@@ -92,7 +92,7 @@ static void start(bool beside, uint32_t n_blocks, uint32_t draft_blocks, uint32_
                                         .pass_us = PASS_US,
                                         .row_us = (float)row_us};
     for (uint32_t n = 1; n <= 64; n *= 2)
-        rn_step_cost_note(&parts.cost, n, STEP_US);
+        rn_step_cost_record(&parts.cost, n, STEP_US);
     assert_int_equal(rn_model_new_of_parts(engine, &parts, NULL, &model, NULL), RUNNEL_OK);
 }
 
@@ -109,8 +109,8 @@ static bool fails(const struct oracle *oracle)
 {
     if (oracle != drafter || ++n_passes != fails_at)
         return false;
-    for (uint32_t i = 0; i < model->draft.n_seats; i++)
-        branch_died |= model->draft.seats[i].branch.in_pass;
+    for (uint32_t i = 0; i < model->draft.n_draft_streams; i++)
+        branch_died |= model->draft.draft_streams[i].branch.in_pass;
     return true;
 }
 

@@ -1,5 +1,5 @@
-/* Where a word can be taken apart before it is merged: see cuts.h. */
-#include "text/cuts.h"
+/* Where a word can be taken apart before it is merged: see split_points.h. */
+#include "text/split_points.h"
 
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #define ANY UINT32_MAX
 #define BYTES (UINT32_MAX - 1)
 
-bool rn_cuts_init(struct rn_cuts *cuts, struct rn_heap *heap, uint32_t tokens)
+bool rn_split_points_init(struct rn_split_points *cuts, struct rn_heap *heap, uint32_t tokens)
 {
     uint32_t log = LEAST_LOG;
 
@@ -24,14 +24,14 @@ bool rn_cuts_init(struct rn_cuts *cuts, struct rn_heap *heap, uint32_t tokens)
     return cuts->bits != NULL;
 }
 
-void rn_cuts_fini(struct rn_cuts *cuts, struct rn_heap *heap)
+void rn_split_points_fini(struct rn_split_points *cuts, struct rn_heap *heap)
 {
     rn_free(heap, cuts->bits);
     cuts->bits = NULL;
 }
 
 /* Place of a pair in the filter. The multiplier is 2^64 over the golden ratio (Knuth 6.4). */
-static inline uint64_t slot(const struct rn_cuts *cuts, uint32_t left, uint32_t right)
+static inline uint64_t slot(const struct rn_split_points *cuts, uint32_t left, uint32_t right)
 {
     uint64_t h = (uint64_t)left * 0x9e3779b97f4a7c15u ^ right;
 
@@ -39,14 +39,14 @@ static inline uint64_t slot(const struct rn_cuts *cuts, uint32_t left, uint32_t 
     return h * 0x9e3779b97f4a7c15u >> cuts->shift;
 }
 
-static inline bool has(const struct rn_cuts *cuts, uint32_t left, uint32_t right)
+static inline bool has(const struct rn_split_points *cuts, uint32_t left, uint32_t right)
 {
     uint64_t i = slot(cuts, left, right);
 
     return (cuts->bits[i >> 6] >> (i & 63) & 1) != 0;
 }
 
-static void add(struct rn_cuts *cuts, uint32_t left, uint32_t right)
+static void add(struct rn_split_points *cuts, uint32_t left, uint32_t right)
 {
     uint64_t i = slot(cuts, left, right);
 
@@ -69,7 +69,7 @@ static inline uint32_t packed(const char *bytes, size_t n)
     return character;
 }
 
-void rn_cuts_add(struct rn_cuts *cuts, struct rn_view piece)
+void rn_split_points_add(struct rn_split_points *cuts, struct rn_view piece)
 {
     size_t left = 0, at, right;
 
@@ -94,7 +94,7 @@ void rn_cuts_add(struct rn_cuts *cuts, struct rn_view piece)
     }
 }
 
-size_t rn_cuts_next(const struct rn_cuts *cuts, const char *text, size_t at, size_t n)
+size_t rn_split_points_next(const struct rn_split_points *cuts, const char *text, size_t at, size_t n)
 {
     uint32_t length = rn_utf8_length((unsigned char)text[at]);
     uint32_t left = packed(text + at, length);

@@ -7,25 +7,26 @@
  *   kv      how the backend arranges a block and who computed it, the sizes, and the angles of the positions (which can
  *           depend on the context a model was loaded with).
  *   vocab   the bytes of every token. */
-#ifndef RN_CACHE_STORE_SESSION_PRINT_H
-#define RN_CACHE_STORE_SESSION_PRINT_H
+#ifndef RN_CACHE_STORE_FINGERPRINT_H
+#define RN_CACHE_STORE_FINGERPRINT_H
 
 #include "model/backend.h"
 
-struct rn_print {
+struct rn_fingerprint {
     unsigned char bytes[16]; /* XXH3-128 in its canonical form: the high half first, big end first */
 };
 
 /* gguf NULL (a model without a file): that of nothing. Reads pages of the file that loading has read. */
-struct rn_print rn_print_model(const struct rn_gguf *gguf);
+struct rn_fingerprint rn_fingerprint_model(const struct rn_gguf *gguf);
 
 /* plan NULL: a backend that needs none. A backend that cannot hand out blocks has the print of zeros. */
-struct rn_print rn_print_kv(const struct rn_plan *plan, const struct rn_backend *backend,
-                            const struct rn_backend_limits *limits);
+struct rn_fingerprint rn_fingerprint_kv(const struct rn_plan *plan, const struct rn_backend *backend,
+                                        const struct rn_backend_limits *limits);
 
 /* Of n texts, each with its length. */
-struct rn_print rn_print_list(uint32_t n, struct rn_view (*item)(const void *user, uint32_t index), const void *user);
+struct rn_fingerprint rn_fingerprint_list(uint32_t n, struct rn_view (*item)(const void *user, uint32_t index),
+                                          const void *user);
 
-bool rn_print_same(const struct rn_print *a, const struct rn_print *b);
+bool rn_fingerprint_equal(const struct rn_fingerprint *a, const struct rn_fingerprint *b);
 
 #endif

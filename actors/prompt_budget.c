@@ -1,27 +1,29 @@
-/* The pace of steps: see pace.h. */
-#include "actors/pace.h"
+/* The pace of steps: see prompt_budget.h. */
+#include "actors/prompt_budget.h"
 
 #define SMOOTHING 0.25f /* weight of the newest measurement */
 
-void rn_pace_init(struct rn_pace *pace, float slowdown)
+void rn_prompt_budget_init(struct rn_prompt_budget *pace, float slowdown)
 {
-    *pace = (struct rn_pace){.slowdown = slowdown};
+    *pace = (struct rn_prompt_budget){.slowdown = slowdown};
 }
 
-uint32_t rn_pace_rows(const struct rn_pace *pace, bool read_along, uint32_t max_rows)
+uint32_t rn_prompt_budget_rows(const struct rn_prompt_budget *pace, bool read_along, uint32_t max_rows)
 {
     float rows;
 
     if (!read_along || !(pace->slowdown < (float)UINT32_MAX))
         return max_rows;
-    if (pace->plain_us == 0 || pace->n_mixed >= RN_PACE_STEPS)
+    if (pace->plain_us == 0 || pace->n_mixed >= RN_PROMPT_BUDGET_STEPS)
         return 0;
     if (pace->row_us == 0)
-        return max_rows < RN_PACE_LEAST ? max_rows : RN_PACE_LEAST;
+        return max_rows < RN_PROMPT_BUDGET_LEAST ? max_rows : RN_PROMPT_BUDGET_LEAST;
     rows = (pace->slowdown - 1) * pace->plain_us / pace->row_us;
     if (rows >= (float)max_rows)
         return max_rows;
-    return rows > RN_PACE_LEAST ? (uint32_t)rows : max_rows < RN_PACE_LEAST ? max_rows : RN_PACE_LEAST;
+    return rows > RN_PROMPT_BUDGET_LEAST       ? (uint32_t)rows
+           : max_rows < RN_PROMPT_BUDGET_LEAST ? max_rows
+                                               : RN_PROMPT_BUDGET_LEAST;
 }
 
 static float smooth(float old, float now)
@@ -29,7 +31,7 @@ static float smooth(float old, float now)
     return old == 0 ? now : old + SMOOTHING * (now - old);
 }
 
-void rn_pace_note(struct rn_pace *pace, uint32_t answer_rows, uint32_t prompt_rows, uint64_t us)
+void rn_prompt_budget_note(struct rn_prompt_budget *pace, uint32_t answer_rows, uint32_t prompt_rows, uint64_t us)
 {
     float time = us > 0 ? (float)us : 1;
 

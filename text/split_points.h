@@ -10,27 +10,27 @@
  * The set is a Bloom filter with one hash: a pair that is in it by chance is merely not taken apart. Tokens of
  * byte-level vocabularies may begin or end inside of a character; then the whole character on the other side counts
  * with any, and two parts count by the bytes at the place. Immutable once filled. */
-#ifndef RN_TEXT_CUTS_H
-#define RN_TEXT_CUTS_H
+#ifndef RN_TEXT_SPLIT_POINTS_H
+#define RN_TEXT_SPLIT_POINTS_H
 
 #include "base/alloc.h"
 #include "model/gguf.h"
 
-struct rn_cuts {
+struct rn_split_points {
     uint64_t *bits;
     uint32_t shift; /* 64 - log2 of the number of bits */
     bool parts;     /* some token has a part of a character */
 };
 
 /* For about `tokens` tokens; false: refused. */
-bool rn_cuts_init(struct rn_cuts *cuts, struct rn_heap *heap, uint32_t tokens);
-void rn_cuts_fini(struct rn_cuts *cuts, struct rn_heap *heap);
+bool rn_split_points_init(struct rn_split_points *cuts, struct rn_heap *heap, uint32_t tokens);
+void rn_split_points_fini(struct rn_split_points *cuts, struct rn_heap *heap);
 
 /* Adds all places inside of a token's bytes. */
-void rn_cuts_add(struct rn_cuts *cuts, struct rn_view piece);
+void rn_split_points_add(struct rn_split_points *cuts, struct rn_view piece);
 
 /* The next place after `at` where text[n], well-formed UTF-8, can be taken apart, or n. `at` is the begin of a
  * character. */
-size_t rn_cuts_next(const struct rn_cuts *cuts, const char *text, size_t at, size_t n);
+size_t rn_split_points_next(const struct rn_split_points *cuts, const char *text, size_t at, size_t n);
 
 #endif

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "actors/pace.h"
-#include "actors/turns.h"
+#include "actors/prompt_budget.h"
+#include "actors/fair_queue.h"
 
 #define MANY 64
 
@@ -23,15 +23,15 @@ static struct rn_request *make(uint32_t slot, uint64_t tenant, int32_t priority)
 }
 
 /* Serves all; their slots in order. */
-static uint32_t serve_all(struct rn_turns *turns, uint32_t *slots)
+static uint32_t serve_all(struct rn_fair_queue *turns, uint32_t *slots)
 {
     uint32_t n = 0;
 
     while (turns->first != NULL) {
         struct rn_request *request = turns->first;
 
-        rn_turns_take(turns, request);
-        rn_turns_served(turns, request);
+        rn_fair_queue_take(turns, request);
+        rn_fair_queue_served(turns, request);
         slots[n++] = request->slot;
     }
     assert_int_equal(turns->n, 0);
@@ -41,12 +41,12 @@ static uint32_t serve_all(struct rn_turns *turns, uint32_t *slots)
 
 static void one_tenant_by_arrival(void **state)
 {
-    struct rn_turns turns = {0};
+    struct rn_fair_queue turns = {0};
     uint32_t slots[MANY];
 
     (void)state;
     for (uint32_t i = 0; i < 10; i++)
-        rn_turns_enter(&turns, make(i, 7, 0), 1000 - 90 * i); /* costs of one tenant change nothing */
+        rn_fair_queue_push(&turns, make(i, 7, 0), 1000 - 90 * i); /* costs of one tenant change nothing */
     assert_int_equal(serve_all(&turns, slots), 10);
     for (uint32_t i = 0; i < 10; i++)
         assert_int_equal(slots[i], i);
@@ -56,12 +56,12 @@ static void priorities_first(void **state)
 {
     static const int32_t priorities[] = {0, -1, 5, 0, 5, INT32_MIN, INT32_MAX};
     static const uint32_t expected[] = {6, 2, 4, 0, 3, 1, 5};
-    struct rn_turns turns = {0};
+    struct rn_fair_queue turns = {0};
     uint32_t slots[MANY];
 
     (void)state;
     for (uint32_t i = 0; i < 7; i++)
-        rn_turns_enter(&turns, make(i, i % 2, priorities[i]), 10);
+        rn_fair_queue_push(&turns, make(i, i % 2, priorities[i]), 10);
     assert_int_equal(serve_all(&turns, slots), 7);
     assert_memory_equal(slots, expected, sizeof expected);
 }
@@ -70,14 +70,14 @@ static void priorities_first(void **state)
  * tenant 1 has had more than its first two. */
 static void crowds_hold_nobody_up(void **state)
 {
-    struct rn_turns turns = {0};
+    struct rn_fair_queue turns = {0};
     uint32_t slots[MANY], last = 0;
 
     (void)state;
     for (uint32_t i = 0; i < 30; i++)
-        rn_turns_enter(&turns, make(i, 1, 0), 100);
+        rn_fair_queue_push(&turns, make(i, 1, 0), 100);
     for (uint32_t i = 30; i < 40; i++)
-        rn_turns_enter(&turns, make(i, 2, 0), 10);
+        rn_fair_queue_push(&turns, make(i, 2, 0), 10);
     assert_int_equal(serve_all(&turns, slots), 40);
     for (uint32_t i = 0; i < 40; i++)
         last = slots[i] >= 30 ? i : last;
@@ -88,43 +88,43 @@ static void crowds_hold_nobody_up(void **state)
  * bound of the paper, with equal weights). */
 static void equal_shares(void **state)
 {
-    struct rn_turns turns = {0};
+    struct rn_fair_queue turns = {0};
     uint64_t served[3] = {0}, costs[3] = {0, 70, 30};
     uint32_t next = 0;
 
     (void)state;
     for (uint32_t i = 0; i < 8; i++)
-        rn_turns_enter(&turns, make(next++, 1 + i % 2, 0), costs[1 + i % 2]);
+        rn_fair_queue_push(&turns, make(next++, 1 + i % 2, 0), costs[1 + i % 2]);
     for (uint32_t i = 0; i < 500; i++) {
         struct rn_request *request = turns.first;
         uint64_t tenant = request->tenant;
 
-        rn_turns_take(&turns, request);
-        rn_turns_served(&turns, request);
+        rn_fair_queue_take(&turns, request);
+        rn_fair_queue_served(&turns, request);
         served[tenant] += costs[tenant];
-        rn_turns_enter(&turns, make(request->slot, tenant, 0), costs[tenant]);
+        rn_fair_queue_push(&turns, make(request->slot, tenant, 0), costs[tenant]);
         assert_true(served[1] <= served[2] + 70 + 30 && served[2] <= served[1] + 70 + 30);
     }
 }
 
 static void put_back_and_again(void **state)
 {
-    struct rn_turns turns = {0};
+    struct rn_fair_queue turns = {0};
     static const uint32_t expected[] = {0, 3, 1, 2}; /* 3 goes before those with costs in front of them */
     struct rn_request *next;
     uint32_t slots[MANY];
 
     (void)state;
     for (uint32_t i = 0; i < 3; i++)
-        rn_turns_enter(&turns, make(i, 1, 0), 10);
+        rn_fair_queue_push(&turns, make(i, 1, 0), 10);
     next = requests[1].next;
-    rn_turns_take(&turns, &requests[1]);
-    rn_turns_put_back(&turns, &requests[1], next);
+    rn_fair_queue_take(&turns, &requests[1]);
+    rn_fair_queue_put_back(&turns, &requests[1], next);
     assert_int_equal(turns.n, 3);
-    assert_null(rn_turns_remove(&turns, 1, 2));
-    rn_turns_enter_again(&turns, make(3, 2, 0));
-    rn_turns_enter_again(&turns, make(4, 2, -1));
-    assert_ptr_equal(rn_turns_remove(&turns, 4, 1), &requests[4]);
+    assert_null(rn_fair_queue_remove(&turns, 1, 2));
+    rn_fair_queue_push_front(&turns, make(3, 2, 0));
+    rn_fair_queue_push_front(&turns, make(4, 2, -1));
+    assert_ptr_equal(rn_fair_queue_remove(&turns, 4, 1), &requests[4]);
     assert_int_equal(serve_all(&turns, slots), 4);
     assert_memory_equal(slots, expected, sizeof expected);
 }
@@ -150,16 +150,16 @@ static void keeps_the_bound(void **state)
     for (size_t m = 0; m < sizeof machines / sizeof machines[0]; m++) {
         uint64_t plain = cost(machines[m].running, machines[m].memory_us, machines[m].row_us);
         uint32_t n_prompt_rows = 0, n_over = 0;
-        struct rn_pace pace;
+        struct rn_prompt_budget pace;
 
-        rn_pace_init(&pace, 2.0f);
+        rn_prompt_budget_init(&pace, 2.0f);
         for (uint32_t step = 0; step < 400; step++) {
-            uint32_t rows = rn_pace_rows(&pace, true, 256 - machines[m].running);
+            uint32_t rows = rn_prompt_budget_rows(&pace, true, 256 - machines[m].running);
             uint64_t us = cost(machines[m].running + rows, machines[m].memory_us, machines[m].row_us);
 
-            n_over += step >= 100 && rows > RN_PACE_LEAST && us > 2 * plain + plain / 4;
+            n_over += step >= 100 && rows > RN_PROMPT_BUDGET_LEAST && us > 2 * plain + plain / 4;
             n_prompt_rows += step >= 100 ? rows : 0;
-            rn_pace_note(&pace, machines[m].running, rows, us);
+            rn_prompt_budget_note(&pace, machines[m].running, rows, us);
         }
         assert_int_equal(n_over, 0);
         /* and prompts get most of what the bound leaves */
@@ -171,21 +171,21 @@ static void keeps_the_bound(void **state)
 
 static void unbounded_where_nobody_reads(void **state)
 {
-    struct rn_pace pace;
+    struct rn_prompt_budget pace;
 
     (void)state;
-    rn_pace_init(&pace, 2.0f);
-    assert_int_equal(rn_pace_rows(&pace, false, 100), 100);
-    assert_int_equal(rn_pace_rows(&pace, true, 100), 0); /* the first step shows what one without takes */
-    rn_pace_note(&pace, 3, 0, 1000);
-    assert_int_equal(rn_pace_rows(&pace, true, 2), 2);
-    for (uint32_t i = 0; i < RN_PACE_STEPS; i++)
-        rn_pace_note(&pace, 3, 8, 100000); /* far too slow */
-    assert_int_equal(rn_pace_rows(&pace, true, 100), 0);
-    rn_pace_note(&pace, 3, 0, 1000);
-    assert_int_equal(rn_pace_rows(&pace, true, 100), RN_PACE_LEAST);
-    rn_pace_init(&pace, __builtin_inff());
-    assert_int_equal(rn_pace_rows(&pace, true, 100), 100);
+    rn_prompt_budget_init(&pace, 2.0f);
+    assert_int_equal(rn_prompt_budget_rows(&pace, false, 100), 100);
+    assert_int_equal(rn_prompt_budget_rows(&pace, true, 100), 0); /* the first step shows what one without takes */
+    rn_prompt_budget_note(&pace, 3, 0, 1000);
+    assert_int_equal(rn_prompt_budget_rows(&pace, true, 2), 2);
+    for (uint32_t i = 0; i < RN_PROMPT_BUDGET_STEPS; i++)
+        rn_prompt_budget_note(&pace, 3, 8, 100000); /* far too slow */
+    assert_int_equal(rn_prompt_budget_rows(&pace, true, 100), 0);
+    rn_prompt_budget_note(&pace, 3, 0, 1000);
+    assert_int_equal(rn_prompt_budget_rows(&pace, true, 100), RN_PROMPT_BUDGET_LEAST);
+    rn_prompt_budget_init(&pace, __builtin_inff());
+    assert_int_equal(rn_prompt_budget_rows(&pace, true, 100), 100);
 }
 
 int main(void)
