@@ -33,8 +33,8 @@
 
 struct rn_context;
 
-/* Of the block with the number `tier_directory` (0: none yet): each tier's own handle (0: not there) and its parent's.
- * */
+/* Of the block with the number `tier_directory` (0: none yet): each tier's own handle (0: not there)
+ * and its parent's. */
 struct rn_mover_place {
     uint64_t tier_directory;
     struct {

@@ -99,8 +99,8 @@ struct rn_pay_none {
     uint32_t unused;
 };
 
-/* Who sends and receives. Of an actor: its name in a row, and in the table of messages. The first ones are no actors.
- * */
+/* Who sends and receives. Of an actor: its name in a row, and in the table of messages. The first ones
+ * are no actors. */
 #define RN_ROLES(X)                 \
     X(HOST, "host")                 \
     X(LOADER, "loader")             \

@@ -187,8 +187,8 @@ static struct rn_shape shape_of(struct choice choice, uint32_t rows)
     return choice.shape;
 }
 
-/* As many as are wanted, or as half of the budget pays for, so that a wrong guess does not end it; one for all of it.
- * */
+/* As many as are wanted, or as half of the budget pays for, so that a wrong guess does not end it; one for
+ * all of it. */
 static uint32_t affordable(const struct rn_speculation *speculation, const struct step *step, uint32_t wanted)
 {
     while (wanted > 0 && price_of(step, wanted) > speculation->budget * (wanted > 1 ? 0.5f : 1))

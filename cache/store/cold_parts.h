@@ -100,8 +100,8 @@ void rn_cold_index_give_back(struct rn_cold_store *store, uint32_t entry);
 void rn_cold_index_add(struct rn_cold_store *store, uint32_t entry, uint32_t parent);
 uint32_t rn_cold_index_find(const struct rn_cold_store *store, uint64_t serial);
 
-/* *parent: the entry that the head names, RN_COLD_NONE for the first of a prefix. False: it is not known, or another.
- * */
+/* *parent: the entry that the head names, RN_COLD_NONE for the first of a prefix. False: it is not
+ * known, or another. */
 bool rn_cold_find_parent(const struct rn_cold_store *store, const struct rn_cold_head *head, uint32_t *parent);
 
 /* The known record lies elsewhere from now on: at `at`, the nth of that segment's. */

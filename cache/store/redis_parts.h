@@ -1,8 +1,8 @@
 /* The inside of the shared tier, for its own files: redis_store.c (one record), redis_list.c (all that is there),
  * redis_news.c (what others put there meanwhile).
  *
- * A known entry is in the table under the first half of its chain; of two with the same chain the newer one is found.
- * */
+ * A known entry is in the table under the first half of its chain; of two with the same chain the newer
+ * one is found. */
 #ifndef RN_CACHE_STORE_REDIS_PARTS_H
 #define RN_CACHE_STORE_REDIS_PARTS_H
 

@@ -272,8 +272,8 @@ void sim_act_disk(struct sim *sim);
 void sim_end_disk(struct sim *sim, uint32_t index);
 void sim_judge_cached(struct sim *sim, const struct sim_stream *stream, uint32_t n_history);
 
-/* sim_verdict.c: after each tick; after some, with more to look at; when nothing can run; at the end, of all answers.
- * */
+/* sim_verdict.c: after each tick; after some, with more to look at; when nothing can run; at the end,
+ * of all answers. */
 void sim_check_actors(struct sim *sim);
 void sim_check_tick(struct sim *sim);
 void sim_check_quiet(struct sim *sim);
