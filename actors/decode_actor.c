@@ -517,6 +517,7 @@ static void begin_step(struct rn_decode *decode)
         return;
     batch = decode->batch;
     take_list_of(decode, batch);
+    RN_ASSERT(rn_decode_batch_check(batch));
     decode->in_flight = true;
     batch->msg = rn_msg_new(decode->actor.runtime, RN_MSG_STEP_DONE);
     batch->step.on_done = on_step_done;

@@ -86,4 +86,7 @@ void rn_decode_fini(struct rn_decode *decode);
  * batches are here or lent. Between two batches of messages. */
 bool rn_decode_check(const struct rn_decode *decode);
 
+/* decode_check.c: a batch that is composed, before it is submitted. */
+bool rn_decode_batch_check(const struct rn_batch *batch);
+
 #endif

@@ -51,22 +51,30 @@ static bool prompts_are_whole(const struct rn_decode *decode, uint32_t *n_in_ste
            n - n_short <= RN_PREFILL_LANES;
 }
 
-/* Each part of the step in flight is of one request that knows it, and has rows of its own. */
-static bool batch_is_whole(const struct rn_decode *decode, uint32_t n_in_step)
+/* Each part of the step is of one request that knows it, and has rows of its own. Of a batch that decode has: while it is
+ * in flight nobody but its owner looks at it (law 2). */
+bool rn_decode_batch_check(const struct rn_batch *batch)
 {
-    const struct rn_batch *batch = decode->batch;
     uint32_t n_rows = 0, n_outs = 0;
 
-    if (!decode->in_flight)
-        return n_in_step == 0 && batch->list == NULL && batch->computed == NULL;
     for (uint32_t i = 0; i < batch->n_parts; i++) {
         if (!batch->parts[i].request->in_step || batch->parts[i].n_rows == 0)
             return false;
         n_rows += batch->parts[i].n_rows;
         n_outs += batch->parts[i].n_outs;
     }
-    return n_in_step == batch->n_parts && n_rows == batch->step.n_rows && n_outs == batch->step.n_outs &&
-           batch->list != NULL && batch->computed != NULL;
+    return n_rows == batch->step.n_rows && n_outs == batch->step.n_outs && batch->list != NULL &&
+           batch->computed != NULL;
+}
+
+/* Requests are in a step exactly while one is in flight; a batch that is not has no lists. */
+static bool step_is_whole(const struct rn_decode *decode, uint32_t n_in_step)
+{
+    const struct rn_batch *batch = decode->batch;
+
+    if (decode->in_flight)
+        return n_in_step > 0;
+    return n_in_step == 0 && batch->list == NULL && batch->computed == NULL;
 }
 
 static bool lists_are_whole(const struct rn_decode *decode)
@@ -87,7 +95,7 @@ bool rn_decode_check(const struct rn_decode *decode)
     uint32_t n_in_step = 0;
 
     if (!running_are_whole(decode, &n_in_step) || !prompts_are_whole(decode, &n_in_step) ||
-        !batch_is_whole(decode, n_in_step) || !lists_are_whole(decode))
+        !step_is_whole(decode, n_in_step) || !lists_are_whole(decode))
         return false;
     if (decode->holds && decode->in_flight)
         return false;
