@@ -334,7 +334,7 @@ static void the_past_is_read_at_its_price(void **state)
     for (uint32_t i = 0; i < 4; i++) {
         uint64_t plain = 0, right = 0, wrong = 0;
 
-        for (uint32_t seed = 0; seed < UNLESS_SLOW(10, 1); seed += 2) {
+        for (uint32_t seed = 0; seed < UNLESS_SLOW(10, 3); seed += 2) {
             plain += time_of_turn(seed, row_us[i], false, 0, &told);
             wrong += time_of_turn(seed, row_us[i], true, 100, &told);
             right += time_of_turn(seed, row_us[i], true, 0, &told);
