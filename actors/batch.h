@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "actors/proposal.h"
+#include "actors/draft/proposal.h"
 #include "model/backend.h"
 #include "model/draw.h"
 #include "runnel.h"

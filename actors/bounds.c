@@ -1,9 +1,9 @@
 /* See bounds.h. */
 #include "actors/bounds.h"
 
-#include "actors/drafter.h"
+#include "actors/draft/drafter.h"
 #include "actors/lists.h"
-#include "actors/move.h"
+#include "actors/tier/move.h"
 #include "base/check.h"
 
 #define LESSER(a, b) ((a) < (b) ? (a) : (b))

@@ -9,7 +9,7 @@
 #define RN_ACTORS_CONTEXT_H
 
 #include "actors/bounds.h"
-#include "actors/metrics.h"
+#include "actors/telemetry/metrics.h"
 #include "actors/runtime/runtime.h"
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -61,7 +61,7 @@ struct rn_context {
     uint32_t n_features;             /* of a row, to make embeddings of: the last ones of ... */
     uint32_t row_features;           /* ... what a step writes for a row; a drafter's are the first ones */
     const struct rn_step_cost *cost; /* of the model's steps, as far as the load has measured them */
-    struct rn_step_times *times;     /* see telemetry.h */
+    struct rn_step_times *times;     /* see telemetry/telemetry.h */
     struct rn_drafter *drafter;      /* of kind NONE: there is none */
     struct rn_session_fingerprints *prints;
     const struct rn_cold_io *cold_io; /* the cold tier's disk; NULL: the machine's */

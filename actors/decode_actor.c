@@ -8,7 +8,7 @@
 #include "actors/decode_batch.h"
 #include "actors/draw_rows.h"
 #include "actors/host/outlet.h"
-#include "actors/telemetry.h"
+#include "actors/telemetry/telemetry.h"
 #include "base/check.h"
 
 static struct rn_decode *decode_of(struct rn_actor *actor)

@@ -12,7 +12,7 @@
  * one's events, lists and metrics are made and those that have ended let go.
  *
  * A running sequence for which the verifier has proposed something brings, besides the row of its last token, rows of
- * drafts (proposal.h). The
+ * drafts (draft/proposal.h). The
  * sampler draws from each as if the drafts in front of it were true, and they are as long as what was drawn is the next
  * row's draft: so a pass gives one token and one for each draft that was right, each the one that is drawn without
  * drafts. KV of those that were not is

@@ -10,7 +10,7 @@
 #include "actors/decode_batch.h"
 
 #include "actors/context.h"
-#include "actors/drafter.h"
+#include "actors/draft/drafter.h"
 #include "actors/embed.h"
 #include "base/check.h"
 #include "model/kv_size.h"

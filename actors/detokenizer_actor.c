@@ -6,9 +6,9 @@
 #include "actors/context.h"
 #include "actors/host/bridge.h"
 #include "actors/lists.h"
-#include "actors/telemetry.h"
+#include "actors/telemetry/telemetry.h"
 #include "actors/request.h"
-#include "actors/session_slot.h"
+#include "actors/tier/session_slot.h"
 #include "base/check.h"
 
 static struct rn_detokenizer *detokenizer_of(struct rn_actor *actor)

@@ -1,10 +1,15 @@
-/* The draft actor: draft streams, news and what the verifier is told. How a pass is made is in draft_pass.c. See
+/* The draft actor: draft streams, news and what the verifier is told. How a pass is made is in draft/pass.c. See
  * draft_actor.h. */
 #include "actors/draft_actor.h"
 
 #include <string.h>
 
 #include "actors/context.h"
+#include "actors/draft/branch.h"
+#include "actors/draft/cache.h"
+#include "actors/draft/features.h"
+#include "actors/draft/pass.h"
+#include "actors/draft/wishes.h"
 #include "base/check.h"
 
 static struct rn_draft_actor *draft_of(struct rn_actor *actor)

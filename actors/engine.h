@@ -11,17 +11,17 @@
 #include "actors/detokenizer_actor.h"
 #include "actors/draft_actor.h"
 #include "actors/host/bridge.h"
-#include "actors/metrics.h"
-#include "actors/mover.h"
-#include "actors/telemetry.h"
+#include "actors/telemetry/metrics.h"
+#include "actors/tier/mover.h"
+#include "actors/telemetry/telemetry.h"
 #include "actors/prefill_actor.h"
-#include "actors/prints.h"
+#include "actors/telemetry/prints.h"
 #include "actors/router_actor.h"
 #include "actors/runtime/trace.h"
 #include "actors/runtime/worker.h"
 #include "actors/sampler_actor.h"
-#include "actors/session_job.h"
-#include "actors/session_slot.h"
+#include "actors/tier/session_job.h"
+#include "actors/tier/session_slot.h"
 #include "actors/tier_actor.h"
 #include "actors/tokenizer_actor.h"
 #include "actors/verifier_actor.h"
@@ -156,7 +156,7 @@ struct rn_device *rn_engine_device(struct runnel_engine *engine, const char *dev
 struct rn_device *rn_engine_open_device(struct runnel_engine *engine, const char *device, uint32_t n_threads);
 void rn_engine_close_device(struct rn_device *device);
 
-/* eagle_train.c: cancels them, waits for their threads and frees all that is the engine's; the handles stay the
+/* draft/eagle_train.c: cancels them, waits for their threads and frees all that is the engine's; the handles stay the
  * host's. */
 void rn_trainings_end(struct runnel_engine *engine);
 

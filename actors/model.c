@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "actors/drafter_load.h"
+#include "actors/draft/drafter_load.h"
 #include "actors/engine.h"
 #include "actors/host/host.h"
 #include "actors/lists.h"

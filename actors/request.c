@@ -7,7 +7,7 @@
 #include "actors/chat.h"
 #include "actors/context.h"
 #include "actors/embed.h"
-#include "actors/session_job.h"
+#include "actors/tier/session_job.h"
 #include "base/check.h"
 #include "base/status.h"
 

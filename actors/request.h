@@ -19,7 +19,7 @@ struct rn_session_job;
 struct rn_chat;
 struct rn_embed;
 
-/* Of a request's life; see telemetry.h. */
+/* Of a request's life; see telemetry/telemetry.h. */
 enum rn_phase { RN_PHASE_NONE = 0, RN_PHASE_QUEUED, RN_PHASE_PREFILL, RN_PHASE_DECODE };
 
 /* How a prompt is with decode; see prefill_actor.h. */

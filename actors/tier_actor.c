@@ -3,8 +3,8 @@
 
 #include "actors/context.h"
 #include "actors/lists.h"
-#include "actors/session_job.h"
-#include "actors/session_slot.h"
+#include "actors/tier/session_job.h"
+#include "actors/tier/session_slot.h"
 #include "base/check.h"
 
 static struct rn_tier *tier_of(struct rn_actor *actor)

@@ -30,9 +30,9 @@
 
 #include <stdbool.h>
 
-#include "actors/draft_share.h"
-#include "actors/drafter.h"
-#include "actors/proposal.h"
+#include "actors/draft/share.h"
+#include "actors/draft/drafter.h"
+#include "actors/draft/proposal.h"
 #include "actors/request.h"
 #include "actors/runtime/runtime.h"
 #include "sampling/wait.h"
@@ -57,7 +57,7 @@ struct rn_verifier_lane {
 
     /* Drafts from the text itself. */
     struct rn_proposer *proposer; /* NULL: none */
-    uint32_t place;               /* of draft_share.h, counted from 1; 0: none */
+    uint32_t place;               /* of draft/share.h, counted from 1; 0: none */
     struct rn_speculation own;    /* the record of the proposer ... */
     struct rn_speculation model;  /* ... and that of the drafter */
 

@@ -1,4 +1,4 @@
-/* The verifier: what the draft actor is told of each stream that drafts. See verifier_actor.h, and drafter.h for the
+/* The verifier: what the draft actor is told of each stream that drafts. See verifier_actor.h, and draft/drafter.h for the
  * lists. */
 #include <string.h>
 

@@ -5,7 +5,7 @@
  *   slots   hash of n tokens → place behind them in the ring (or behind others of that hash)
  *
  * A place is compared before it is used. Memory is the same whatever is added: about 200 KiB. Single owner; which
- * requests may look into which store is its owner's to say (actors/draft_share.h). */
+ * requests may look into which store is its owner's to say (actors/draft/share.h). */
 #ifndef RN_SAMPLING_NGRAM_STORE_H
 #define RN_SAMPLING_NGRAM_STORE_H
 

@@ -7,7 +7,7 @@
 #include "actors/engine.h"
 #include "actors/host/host.h"
 #include "actors/host/session.h"
-#include "actors/telemetry.h"
+#include "actors/telemetry/telemetry.h"
 #include "base/sized.h"
 #include "base/status.h"
 #include "model/kv_size.h"

@@ -2,7 +2,7 @@
 #include "actors/tier/admission.h"
 
 #include "actors/context.h"
-#include "actors/session_slot.h"
+#include "actors/tier/session_slot.h"
 #include "base/check.h"
 
 runnel_status rn_admission_init(struct rn_admission *admission, const struct rn_context *context,

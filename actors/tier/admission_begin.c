@@ -6,7 +6,7 @@
 #include "actors/context.h"
 #include "actors/embed.h"
 #include "actors/host/outlet.h"
-#include "actors/session_slot.h"
+#include "actors/tier/session_slot.h"
 #include "actors/tier/admission_lease.h"
 #include "base/check.h"
 #include "model/kv_size.h"

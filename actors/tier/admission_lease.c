@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "actors/context.h"
-#include "actors/session_slot.h"
+#include "actors/tier/session_slot.h"
 #include "base/check.h"
 #include "model/kv_size.h"
 

@@ -1,7 +1,7 @@
 /* Whose turn it is: see admission.h. */
 #include "actors/context.h"
-#include "actors/telemetry.h"
-#include "actors/session_slot.h"
+#include "actors/telemetry/telemetry.h"
+#include "actors/tier/session_slot.h"
 #include "actors/tier/admission_begin.h"
 #include "actors/tier/admission_lease.h"
 #include "actors/tier/admission_sessions.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "actors/context.h"
-#include "actors/session_job.h"
+#include "actors/tier/session_job.h"
 #include "actors/tier/admission_lease.h"
 #include "base/check.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "actors/context.h"
-#include "actors/telemetry.h"
+#include "actors/telemetry/telemetry.h"
 #include "base/check.h"
 
 #define NONE RN_DIRECTORY_NONE

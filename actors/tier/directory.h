@@ -34,7 +34,7 @@
 #ifndef RN_ACTORS_TIER_DIRECTORY_H
 #define RN_ACTORS_TIER_DIRECTORY_H
 
-#include "actors/move.h"
+#include "actors/tier/move.h"
 #include "actors/tier/copy_budget.h"
 #include "actors/tier/cost.h"
 #include "actors/tier/tier_blocks.h"

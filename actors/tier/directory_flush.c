@@ -1,6 +1,6 @@
 /* What the directory of lower tiers sends when, and what the answers say: see directory.h. */
 #include "actors/context.h"
-#include "actors/telemetry.h"
+#include "actors/telemetry/telemetry.h"
 #include "actors/tier/directory_copies.h"
 #include "actors/tier/directory_news.h"
 #include "base/check.h"

@@ -2,7 +2,7 @@
 #include "actors/tier/directory_news.h"
 
 #include "actors/context.h"
-#include "actors/telemetry.h"
+#include "actors/telemetry/telemetry.h"
 #include "base/check.h"
 
 /* Of a block that the tree does not know: a node without a block, and its number. 0: there is no room. */

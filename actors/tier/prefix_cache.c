@@ -7,7 +7,7 @@
 #include "actors/embed.h"
 #include "actors/lists.h"
 #include "actors/request.h"
-#include "actors/session_slot.h"
+#include "actors/tier/session_slot.h"
 #include "base/check.h"
 
 #define MORE_NODES 64 /* roots of salts that are in use, besides one per stream */

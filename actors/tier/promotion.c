@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "actors/context.h"
-#include "actors/telemetry.h"
+#include "actors/telemetry/telemetry.h"
 #include "base/check.h"
 
 void rn_promotions_init(struct rn_promotions *promotions, struct rn_tier_blocks *blocks, struct rn_directory *directory)

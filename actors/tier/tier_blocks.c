@@ -4,7 +4,7 @@
 #include <sys/random.h>
 
 #include "actors/context.h"
-#include "actors/telemetry.h"
+#include "actors/telemetry/telemetry.h"
 #include "base/check.h"
 
 runnel_status rn_tier_blocks_init(struct rn_tier_blocks *blocks, const struct rn_context *context,

@@ -2,9 +2,9 @@
 #include <stdio.h>
 
 #include "actors/bounds.h"
-#include "actors/drafter.h"
+#include "actors/draft/drafter.h"
 #include "actors/lists.h"
-#include "actors/move.h"
+#include "actors/tier/move.h"
 
 #define STREAMS 1024 /* as by default */
 #define SESSIONS 1024

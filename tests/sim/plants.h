@@ -6,12 +6,12 @@
  *   lost wake     runtime.c         a send that found the mailbox empty says it did not: nobody wakes the actor
  *   double free   prefix_tree.c     a block that was given back, and is another's by now, is given back again
  *   stale token   sampler_actor.c   a request gets the token that was drawn before, for another row
- *   foreign block mover.c           a block from a lower tier is filled with what came up before it
+ *   foreign block tier/mover.c      a block from a lower tier is filled with what came up before it
  *   wrong branch  draft_actor.c     a drafter's branch becomes its line though another token came: each time */
 #ifndef RN_TESTS_SIM_PLANTS_H
 #define RN_TESTS_SIM_PLANTS_H
 
-#include "actors/draft_actor.h"
+#include "actors/draft/branch.h"
 #include "cache/block_codec.h"
 #include "cache/block_pool.h"
 #include "mailbox/mailbox.h"

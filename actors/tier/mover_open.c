@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "actors/context.h"
-#include "actors/mover.h"
-#include "actors/prints.h"
+#include "actors/tier/mover.h"
+#include "actors/telemetry/prints.h"
 #include "actors/runtime/dedicated.h"
 #include "base/status.h"
 #include "cache/store/cold_store.h"

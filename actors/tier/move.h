@@ -1,6 +1,6 @@
 /* Moves: what the tier actor asks of the mover, and its answer. See mover.h for who sends what. */
-#ifndef RN_ACTORS_MOVE_H
-#define RN_ACTORS_MOVE_H
+#ifndef RN_ACTORS_TIER_MOVE_H
+#define RN_ACTORS_TIER_MOVE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,10 +1,12 @@
-/* Pasts of drafting streams: see draft_cache.h. */
-#include "actors/draft_cache.h"
+/* Pasts of drafting streams: see draft/cache.h. */
+#include "actors/draft/cache.h"
 
 #include <string.h>
 
 #include "actors/context.h"
-#include "actors/draft_actor.h"
+#include "actors/draft/branch.h"
+#include "actors/draft/features.h"
+#include "actors/draft/wishes.h"
 
 #define AGAIN 0.25f   /* of what may be spent on a past, on what was missed at rest: there may be many of those */
 #define TAIL 32u      /* tokens that are read where all are too dear: a pass of guesses may make up for so many ... */

@@ -5,22 +5,21 @@
  * Streams that want a guess come first, in turn; what is left of the rows, as far as the target's step allows, goes to
  * those that are still to compute their past, which is how a prompt that the target found in its prefix cache comes
  * to be known here. Runs inside the draft actor. */
+#include "actors/draft/pass.h"
+
 #include <string.h>
 
 #include "actors/context.h"
-#include "actors/draft_actor.h"
-#include "actors/telemetry.h"
+#include "actors/draft/branch.h"
+#include "actors/draft/cache.h"
+#include "actors/draft/features.h"
+#include "actors/draft/wishes.h"
+#include "actors/telemetry/telemetry.h"
 #include "base/check.h"
 
-#define SMOOTHING 0.25f    /* weight of the newest pass */
-#define LEAST_CHUNK 16u    /* rows of the past of one draft stream */
-#define FORGET_STEPS 1024u /* of the target, after which a drafter that was too slow may try again */
-#define JUMP 8             /* so many times what is usual a pass may count: others may have had the cores */
-
-bool rn_draft_in_pass(const struct rn_draft_stream *draft_stream)
-{
-    return draft_stream->in_pass || draft_stream->branch.in_pass;
-}
+#define SMOOTHING 0.25f /* weight of the newest pass */
+#define LEAST_CHUNK 16u /* rows of the past of one draft stream */
+#define JUMP 8          /* so many times what is usual a pass may count: others may have had the cores */
 
 void rn_draft_free_stream(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream)
 {
@@ -55,82 +54,6 @@ void rn_draft_switch_off(struct rn_draft_actor *draft, struct rn_draft_stream *d
     rn_branch_drop(draft, draft_stream);
     if (!rn_draft_in_pass(draft_stream))
         let_go(draft, draft_stream);
-}
-
-/* ---- Wishes ---- */
-
-/* So slow that drafts hardly ever pay, and reading prompts for them never: beside the target, one that has a guess no
- * sooner than the target the token; in turn with it, where 9 of 10 right would gain a fifth, one that takes more than
- * 0.6 of its time. */
-static bool is_too_slow(const struct rn_draft_actor *draft)
-{
-    uint32_t share = draft->drafter->concurrent ? 10 : 6;
-
-    return draft->target_us > 0 && (uint64_t)10 * draft->guess_us >= (uint64_t)share * draft->target_us;
-}
-
-/* Not before the target's time is known. */
-static bool can_work(const struct rn_draft_actor *draft)
-{
-    return draft->target_us > 0 && !is_too_slow(draft);
-}
-
-void rn_draft_look_at_time(struct rn_draft_actor *draft)
-{
-    if (!is_too_slow(draft) || ++draft->n_idle < FORGET_STEPS)
-        return;
-    draft->n_idle = 0;
-    draft->guess_us = draft->drafter->pass_us; /* what slowed it may be over */
-    for (uint32_t i = 0; i < draft->n_draft_streams; i++)
-        draft->draft_streams[i].changed = draft->draft_streams[i].generation != 0;
-}
-
-/* Guesses that the draft stream should have. */
-static uint32_t goal(const struct rn_draft_actor *draft, const struct rn_draft_stream *draft_stream)
-{
-    uint32_t n = draft_stream->want, room = draft_stream->capacity - draft_stream->n_known;
-
-    if (n == 0 || !can_work(draft) || (!draft->drafter->concurrent && !draft_stream->waits))
-        return 0;
-    if (draft_stream->flying)
-        n += draft_stream->n_flying + 1;
-    n = n < RN_GUESS_MOST ? n : RN_GUESS_MOST;
-    return n < room ? n : room;
-}
-
-static bool is_behind(const struct rn_draft_stream *draft_stream)
-{
-    for (uint32_t l = 0; l < RN_DRAFT_LAYERS; l++)
-        if (rn_draft_stream_pending(draft_stream, l) > RN_DRAFT_MAX_LAG &&
-            (l == 0 || draft_stream->layers[l].features != NULL))
-            return true;
-    return false;
-}
-
-void rn_draft_look_at(struct rn_draft_stream *draft_stream)
-{
-    enum rn_drafts_state state = is_behind(draft_stream) ? RN_DRAFTS_BEHIND : RN_DRAFTS_READY;
-
-    if (draft_stream->state == state || draft_stream->state == RN_DRAFTS_OFF)
-        return;
-    draft_stream->state = state;
-    draft_stream->changed = true;
-}
-
-static bool is_open(const struct rn_draft_stream *draft_stream)
-{
-    return draft_stream->generation != 0 && !draft_stream->ended && draft_stream->state != RN_DRAFTS_OFF;
-}
-
-bool rn_draft_has_enough(const struct rn_draft_actor *draft, const struct rn_draft_stream *draft_stream)
-{
-    uint32_t l = rn_draft_stream_next_layer(draft, draft_stream);
-
-    if (!is_open(draft_stream) || is_behind(draft_stream) ||
-        draft_stream->n_tokens - draft_stream->n_known >= goal(draft, draft_stream))
-        return true;
-    /* without features nothing can be computed before the next news: whoever waits would wait for ever */
-    return !draft_stream->in_pass && rn_draft_stream_next_rows(draft, draft_stream, l) == 0;
 }
 
 /* ---- Composing ---- */
@@ -261,11 +184,11 @@ static uint32_t past_of(const struct rn_draft_actor *draft, const struct rn_draf
 /* Of one draft stream: the next one has its turn in the next pass. */
 static void add_past(struct rn_draft_actor *draft)
 {
-    for (uint32_t i = 0; i < draft->n_draft_streams && can_work(draft); i++) {
+    for (uint32_t i = 0; i < draft->n_draft_streams && rn_draft_can_work(draft); i++) {
         struct rn_draft_stream *draft_stream = &draft->draft_streams[(draft->cursor + i) % draft->n_draft_streams];
         uint32_t layer, n;
 
-        if (!is_open(draft_stream) || draft_stream->in_pass || draft_stream->more)
+        if (!rn_draft_is_open(draft_stream) || draft_stream->in_pass || draft_stream->more)
             continue;
         if (is_full(draft, 1))
             return;
@@ -297,7 +220,7 @@ static void add_branches(struct rn_draft_actor *draft)
 /* Would a pass that begins now end before the target's step? */
 static bool has_time(const struct rn_draft_actor *draft)
 {
-    return draft->drafter->concurrent && can_work(draft) && draft->ends_us > 0 &&
+    return draft->drafter->concurrent && rn_draft_can_work(draft) && draft->ends_us > 0 &&
            rn_now_us(draft->context->clock) + draft->guess_us <= draft->ends_us;
 }
 
@@ -322,7 +245,7 @@ void rn_draft_begin_pass(struct rn_draft_actor *draft)
     draft->guesses = true;
     draft->has_time = has_time(draft);
     for (uint32_t i = 0; i < draft->n_draft_streams; i++)
-        if (is_open(&draft->draft_streams[i]))
+        if (rn_draft_is_open(&draft->draft_streams[i]))
             rn_draft_cache_settle(draft, &draft->draft_streams[i]);
     add_guesses(draft);
     add_past(draft);
@@ -372,20 +295,6 @@ static void note_time(struct rn_draft_actor *draft, uint64_t us)
         draft->row_us += SMOOTHING * (row_us - draft->row_us);
 }
 
-bool rn_draft_guess(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream, uint32_t i, const float *logits,
-                    int32_t *token, struct rn_runner_up *second)
-{
-    struct rn_pick pick;
-
-    if (rn_sampler_pick_plain(&draft_stream->sampling, draft->context->n_vocab, draft->scratch, logits,
-                              draft_stream->base + i, &pick, second) != RUNNEL_OK) {
-        rn_draft_switch_off(draft, draft_stream);
-        return false;
-    }
-    *token = pick.token;
-    return true;
-}
-
 /* The guess behind the draft stream's last token, if that is still what the pass computed. */
 static void take_guess(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream, uint32_t end,
                        const float *logits)
@@ -394,8 +303,10 @@ static void take_guess(struct rn_draft_actor *draft, struct rn_draft_stream *dra
         draft_stream->state == RN_DRAFTS_OFF)
         return;
     if (!rn_draft_guess(draft, draft_stream, end, logits, &draft_stream->tokens[end],
-                        &draft_stream->seconds[end % RN_GUESS_MOST]))
+                        &draft_stream->seconds[end % RN_GUESS_MOST])) {
+        rn_draft_switch_off(draft, draft_stream);
         return;
+    }
     draft_stream->n_tokens = end + 1;
     draft_stream->changed = true;
 }
@@ -427,7 +338,8 @@ static void settle_draft_stream(struct rn_draft_actor *draft, struct rn_draft_st
     if (draft_stream->branch.at == 0)
         rn_branch_drop(draft, draft_stream);
     if (branch) {
-        rn_branch_settle(draft, draft_stream, logits);
+        if (!rn_branch_settle(draft, draft_stream, logits))
+            rn_draft_switch_off(draft, draft_stream);
         return;
     }
     rn_draft_stream_keep(draft, draft_stream, draft->layer, draft_stream->from, end, features);
@@ -442,7 +354,7 @@ static void fail(struct rn_draft_actor *draft)
     rn_log(draft->context->log, RUNNEL_LOG_WARNING, "%s: a pass of the drafter has failed: no more drafts",
            draft->context->metrics->name);
     for (uint32_t i = 0; i < draft->n_draft_streams; i++)
-        if (is_open(&draft->draft_streams[i]))
+        if (rn_draft_is_open(&draft->draft_streams[i]))
             rn_draft_switch_off(draft, &draft->draft_streams[i]);
 }
 

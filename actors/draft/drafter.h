@@ -31,8 +31,8 @@
  * Who owns what: the model's parts own the drafter; the draft actor alone uses its backend from the model's start to
  * its end. Lists are the verifier's (news) or the draft actor's (drafts), and lent to the other between a message and
  * its BACK. */
-#ifndef RN_ACTORS_DRAFTER_H
-#define RN_ACTORS_DRAFTER_H
+#ifndef RN_ACTORS_DRAFT_DRAFTER_H
+#define RN_ACTORS_DRAFT_DRAFTER_H
 
 #include <stdbool.h>
 #include <stdint.h>

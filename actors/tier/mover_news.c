@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "actors/context.h"
-#include "actors/mover.h"
+#include "actors/tier/mover.h"
 
 /* A look that may have left something is repeated after so many times what it took: of processor time, of time. */
 #define SPENT_PART 49u

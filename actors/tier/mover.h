@@ -22,10 +22,10 @@
  * its place: then the tier is told that it can be written into. RECALL brings the LISTEN back, before the end.
  *
  * Any failure is a miss: blocks that did not arrive are computed. The first error of each tier is told to the log. */
-#ifndef RN_ACTORS_MOVER_H
-#define RN_ACTORS_MOVER_H
+#ifndef RN_ACTORS_TIER_MOVER_H
+#define RN_ACTORS_TIER_MOVER_H
 
-#include "actors/move.h"
+#include "actors/tier/move.h"
 #include "actors/runtime/runtime.h"
 #include "cache/block_codec.h"
 #include "cache/store/tier.h"

@@ -1,9 +1,9 @@
 /* Notes of requests and steps: see telemetry.h. */
-#include "actors/telemetry.h"
+#include "actors/telemetry/telemetry.h"
 
 #include "actors/batch.h"
 #include "actors/context.h"
-#include "actors/drafter.h"
+#include "actors/draft/drafter.h"
 #include "actors/host/outlet.h"
 #include "actors/request.h"
 #include "actors/runtime/trace.h"

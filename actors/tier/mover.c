@@ -1,5 +1,5 @@
 /* The mover: see mover.h. */
-#include "actors/mover.h"
+#include "actors/tier/mover.h"
 
 #include <string.h>
 #include <time.h>

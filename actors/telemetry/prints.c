@@ -1,5 +1,5 @@
 /* A model's fingerprints: see prints.h. */
-#include "actors/prints.h"
+#include "actors/telemetry/prints.h"
 
 #include "actors/context.h"
 

@@ -1,7 +1,7 @@
 /* A session's place: [max_sessions] of them are the engine's. What host threads and the detokenizer look at is atomic;
  * the rest belongs to the tier actor of the session's model. */
-#ifndef RN_ACTORS_SESSION_SLOT_H
-#define RN_ACTORS_SESSION_SLOT_H
+#ifndef RN_ACTORS_TIER_SESSION_SLOT_H
+#define RN_ACTORS_TIER_SESSION_SLOT_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -25,29 +25,12 @@
  * was: what is dropped while the draft stream is in a pass gives back its blocks when that is back.
  * Nothing is leased but when a pass is composed, and one is in flight at a time.
  *
- * For drafters of TOKENS. A head's guesses ahead stand on what its rows gave themselves (draft_features.c), of which
+ * For drafters of TOKENS. A head's guesses ahead stand on what its rows gave themselves (draft/features.c), of which
  * there is one. Inside the draft actor. */
 #ifndef RN_ACTORS_DRAFT_BRANCH_H
 #define RN_ACTORS_DRAFT_BRANCH_H
 
-#include "actors/drafter.h"
-
-struct rn_draft_actor;
-struct rn_draft_stream;
-
-struct rn_branch {
-    uint32_t at;       /* its first token's index, at which the line has another one; 0: there is no branch */
-    uint32_t n_tokens; /* tokens [at, n_tokens) are its own; those before the line's */
-    int32_t tokens[RN_GUESS_MOST];
-    struct rn_runner_up seconds[RN_GUESS_MOST]; /* likewise */
-    float chance;          /* that guesses behind its first token are of use, as it was when it began */
-    bool leaf;             /* that token is a row of the step in flight */
-    uint32_t n_done, from; /* as the draft stream's */
-    uint32_t *blocks;      /* [n_blocks] of [max_blocks], the first n_shared of which are the line's; NULL: this
-                              drafter has no branches */
-    uint32_t n_shared, n_blocks;
-    bool in_pass; /* its rows are in the pass; then the line's are not */
-};
+#include "actors/draft/state.h"
 
 /* Memory for a branch, if the drafter has them; false on refusal. free: it is in no pass. */
 bool rn_branch_new(const struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream);
@@ -68,8 +51,9 @@ void rn_branch_drop(struct rn_draft_actor *draft, struct rn_draft_stream *draft_
 bool rn_branch_goes_first(struct rn_draft_actor *draft, const struct rn_draft_stream *draft_stream);
 void rn_branch_compose(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream);
 
-/* The pass is back, and the draft stream stays: what its row says. */
-void rn_branch_settle(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream, const float *logits);
+/* The pass is back, and the draft stream stays: what its row says. False: these logits have no guess, and the draft
+ * stream can guess no more. */
+bool rn_branch_settle(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream, const float *logits);
 
 /* What the verifier is told of it: the guesses behind the known tokens if the branch is right; n is 0 without one. */
 void rn_branch_tell(const struct rn_draft_stream *draft_stream, struct rn_guess_line *line);

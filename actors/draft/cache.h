@@ -19,23 +19,7 @@
 #ifndef RN_ACTORS_DRAFT_CACHE_H
 #define RN_ACTORS_DRAFT_CACHE_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-struct rn_draft_actor;
-struct rn_draft_stream;
-
-/* Streams that have ended are remembered, at most; then the one that was of use longest ago goes. */
-#define RN_DRAFT_CACHES 64u
-
-struct rn_draft_cache {
-    uint64_t salt, used; /* used: when it last was, by a clock of the actor's */
-    uint32_t base;       /* of its stream, where it begins */
-    uint32_t n_tokens;   /* whole blocks of them; 0: the place is free */
-    uint32_t n_blocks;
-    int32_t *tokens;  /* [n_tokens] */
-    uint32_t *blocks; /* [n_blocks], with a reference to each */
-};
+#include "actors/draft/state.h"
 
 /* The draft stream's stream has ended, and the draft stream is in no pass: what it has computed of it is remembered,
  * if there is memory for that. */

@@ -1,6 +1,6 @@
 /* Loading a drafter beside its model: for the job that loads the model (model.c). */
-#ifndef RN_ACTORS_DRAFTER_LOAD_H
-#define RN_ACTORS_DRAFTER_LOAD_H
+#ifndef RN_ACTORS_DRAFT_DRAFTER_LOAD_H
+#define RN_ACTORS_DRAFT_DRAFTER_LOAD_H
 
 #include <stdbool.h>
 

@@ -8,8 +8,8 @@
  *
  * A request is in one phase at a time: queued, prefill, decode; one that is preempted goes through them again. Each
  * phase ends where the next begins. */
-#ifndef RN_ACTORS_TELEMETRY_H
-#define RN_ACTORS_TELEMETRY_H
+#ifndef RN_ACTORS_TELEMETRY_TELEMETRY_H
+#define RN_ACTORS_TELEMETRY_TELEMETRY_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* A model's fingerprints: what a session's file or a lower tier of the cache must have been written with. */
-#ifndef RN_ACTORS_PRINTS_H
-#define RN_ACTORS_PRINTS_H
+#ifndef RN_ACTORS_TELEMETRY_PRINTS_H
+#define RN_ACTORS_TELEMETRY_PRINTS_H
 
 #include <stdbool.h>
 

@@ -1,10 +1,11 @@
-/* Branches of a drafter's draft streams: see draft_branch.h. */
-#include "actors/draft_branch.h"
+/* Branches of a drafter's draft streams: see draft/branch.h. */
+#include "actors/draft/branch.h"
 
 #include <string.h>
 
 #include "actors/context.h"
-#include "actors/draft_actor.h"
+#include "actors/draft/cache.h"
+#include "actors/draft/wishes.h"
 #include "base/check.h"
 
 #define LEAST_CHANCE 0.02f /* of a guess; below it a pass is not worth what it warms */
@@ -221,18 +222,19 @@ void rn_branch_compose(struct rn_draft_actor *draft, struct rn_draft_stream *dra
     branch->in_pass = true;
 }
 
-void rn_branch_settle(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream, const float *logits)
+bool rn_branch_settle(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream, const float *logits)
 {
     struct rn_branch *branch = &draft_stream->branch;
     uint32_t i = branch->n_tokens - branch->at;
 
     if (branch->at == 0)
-        return;
+        return true;
     RN_ASSERT(i < RN_GUESS_MOST && branch->n_tokens < draft_stream->capacity && branch->n_done == branch->n_tokens);
     if (!rn_draft_guess(draft, draft_stream, branch->n_tokens, logits, &branch->tokens[i], &branch->seconds[i]))
-        return;
+        return false;
     branch->n_tokens++;
     draft_stream->changed = true;
+    return true;
 }
 
 /* ---- What the verifier is told ---- */

@@ -5,11 +5,11 @@
  *
  * While the worker has it, request and job are the worker's, but for `cancel`. It reads blocks that the request holds
  * and nobody writes into (whose session goes on meanwhile gets a copy), and writes blocks that nobody knows yet. */
-#ifndef RN_ACTORS_SESSION_JOB_H
-#define RN_ACTORS_SESSION_JOB_H
+#ifndef RN_ACTORS_TIER_SESSION_JOB_H
+#define RN_ACTORS_TIER_SESSION_JOB_H
 
 #include "actors/runtime/worker.h"
-#include "actors/session_slot.h"
+#include "actors/tier/session_slot.h"
 #include "cache/store/session_file.h"
 
 enum rn_job_kind { RN_JOB_EXPORT, RN_JOB_IMPORT };

@@ -1,8 +1,8 @@
 /* What the verifier proposes to decode for the next step: of each stream that drafts the chain of drafts behind its
  * last token, and which of their runners-up are rows, too. Values only. Decode takes of a chain what the step has room
  * for and of one that stands behind other tokens nothing. */
-#ifndef RN_ACTORS_PROPOSAL_H
-#define RN_ACTORS_PROPOSAL_H
+#ifndef RN_ACTORS_DRAFT_PROPOSAL_H
+#define RN_ACTORS_DRAFT_PROPOSAL_H
 
 #include <stdbool.h>
 #include <stdint.h>

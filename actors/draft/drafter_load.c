@@ -1,5 +1,5 @@
 /* Loading a drafter beside its model: see drafter_load.h. Runs on the worker's thread. */
-#include "actors/drafter_load.h"
+#include "actors/draft/drafter_load.h"
 
 #include <stdlib.h>
 #include <string.h>

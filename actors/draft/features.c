@@ -1,8 +1,9 @@
-/* What a draft stream of a FEATURES drafter knows of the target and of its own layers: see draft_actor.h. */
+/* What a draft stream of a FEATURES drafter knows of the target and of its own layers: see draft/features.h. */
+#include "actors/draft/features.h"
+
 #include <string.h>
 
 #include "actors/context.h"
-#include "actors/draft_actor.h"
 #include "base/check.h"
 
 static bool reads_features(const struct rn_draft_actor *draft)

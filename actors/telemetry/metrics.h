@@ -9,8 +9,8 @@
  *
  * Nothing here orders anything, allocates (but rn_metrics_of) or waits. What is read while threads write is each
  * value by itself; a histogram's count is the sum of its buckets. */
-#ifndef RN_ACTORS_METRICS_H
-#define RN_ACTORS_METRICS_H
+#ifndef RN_ACTORS_TELEMETRY_METRICS_H
+#define RN_ACTORS_TELEMETRY_METRICS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -2,7 +2,7 @@
  *
  * Names and edges follow vLLM's (vllm/v1/metrics/buckets.py and loggers.py of 2026), so that dashboards can be carried
  * over by changing the prefix; docs/METRICS.md has the mapping. */
-#include "actors/metrics.h"
+#include "actors/telemetry/metrics.h"
 
 #include <stddef.h>
 #include <string.h>

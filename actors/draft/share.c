@@ -1,5 +1,5 @@
 /* Stores of answers by tenant: see draft_share.h. */
-#include "actors/draft_share.h"
+#include "actors/draft/share.h"
 
 #include "sampling/ngram.h"
 

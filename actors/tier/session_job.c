@@ -1,10 +1,10 @@
 /* The worker's part of sessions' files: see session_job.h. */
-#include "actors/session_job.h"
+#include "actors/tier/session_job.h"
 
 #include <string.h>
 
 #include "actors/context.h"
-#include "actors/prints.h"
+#include "actors/telemetry/prints.h"
 #include "actors/request.h"
 #include "base/check.h"
 #include "base/status.h"
