@@ -36,9 +36,15 @@ struct rn_backend *rn_cpu_backend_new(struct rn_heap *heap, struct rn_team *team
 /* What both can do, with a team of so many threads. */
 struct rn_device_caps rn_cpu_caps(const struct rn_team *team);
 
-/* See rn_device_kind.measure: some forty passes of 20 ms to 300 ms. */
+/* See rn_device_kind.measure: some sixty passes of 20 ms to 300 ms. */
 runnel_status rn_cpu_measure(struct rn_heap *heap, struct rn_team *team, bool (*is_unwanted)(void *user), void *user,
                              runnel_machine *machine, runnel_error *error);
+
+/* Likewise with loops of one's choice, for tests. */
+struct rn_peak;
+runnel_status rn_cpu_measure_with(const struct rn_peak *peak, struct rn_heap *heap, struct rn_team *team,
+                                  bool (*is_unwanted)(void *user), void *user, runnel_machine *machine,
+                                  runnel_error *error);
 
 /* The machine's memory. */
 uint64_t rn_cpu_memory_bytes(void);

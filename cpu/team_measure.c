@@ -22,17 +22,28 @@
 #include "cpu/levels/peak.h"
 #include "cpu/team.h"
 
-enum { READ_PASSES = 5, PEAK_PASSES = 5, SHARE_UNIT = 4096 };
+enum { READ_PASSES = 5, PATTERNS = 6, PEAK_PASSES = 5, SHARE_UNIT = 4096 };
 
 static const size_t least_bytes = (size_t)32 << 20, usual_bytes = (size_t)256 << 20, most_bytes = (size_t)1 << 30;
 static const size_t alignment = (size_t)2 << 20; /* whole pages of any size: they are given back as such */
 static const uint64_t pass_us = 20000; /* of a peak pass: long beside the start of threads and the clock's tick */
+
+/* How a worker reads its share: at so many places by turns, `visit` bytes at a time; one place is a linear read. */
+struct pattern {
+    size_t places, visit;
+    bool ahead; /* asks for what comes next; else the processor does by itself */
+};
+
+/* Which is the fastest depends on the processor and on the size of pages: see docs/SPEED-LOG.md. */
+static const struct pattern patterns[PATTERNS] = {{1, 65536, false}, {1, 65536, true}, {4, 1024, false},
+                                                  {4, 1024, true},   {8, 1024, false}, {8, 1024, true}};
 
 struct pass {
     struct rn_job job; /* first */
     struct rn_team *team;
     uint64_t (*work)(struct pass *pass, uint32_t worker, uint32_t n_workers); /* what it returns is used for nothing */
     const struct rn_peak *peak;
+    const struct pattern *pattern; /* of a read pass */
     char *memory;
     size_t bytes;
     uint64_t rounds;
@@ -64,32 +75,19 @@ static uint64_t fill(struct pass *pass, uint32_t worker, uint32_t n_workers)
     return 0;
 }
 
-/* Reads a share at so many places by turns, `visit` bytes at a time. */
-static uint64_t read_places(const struct rn_peak *peak, const char *at, size_t bytes, size_t places, size_t visit)
+static uint64_t read_share(struct pass *pass, uint32_t worker, uint32_t n_workers)
 {
-    size_t stride = bytes / places, i, place;
+    const struct pattern *p = pass->pattern;
+    uint64_t (*read)(const void *, size_t) = p->ahead ? pass->peak->read : pass->peak->read_plain;
+    size_t bytes, stride, i, place;
+    const char *at = share(pass, worker, n_workers, &bytes);
     uint64_t sum = 0;
 
-    for (i = 0; i < stride; i += visit)
-        for (place = 0; place < places; place++)
-            sum += peak->read(at + place * stride + i, visit < stride - i ? visit : stride - i);
+    stride = bytes / p->places;
+    for (i = 0; i < stride; i += p->visit)
+        for (place = 0; place < p->places; place++)
+            sum += read(at + place * stride + i, p->visit < stride - i ? p->visit : stride - i);
     return sum;
-}
-
-static uint64_t read_in_order(struct pass *pass, uint32_t worker, uint32_t n_workers)
-{
-    size_t bytes;
-    const char *at = share(pass, worker, n_workers, &bytes);
-
-    return read_places(pass->peak, at, bytes, 1, 65536);
-}
-
-static uint64_t read_by_turns(struct pass *pass, uint32_t worker, uint32_t n_workers)
-{
-    size_t bytes;
-    const char *at = share(pass, worker, n_workers, &bytes);
-
-    return read_places(pass->peak, at, bytes, 8, 1024);
 }
 
 static uint64_t integer(struct pass *pass, uint32_t worker, uint32_t n_workers)
@@ -149,34 +147,27 @@ static int compare_times(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Of several passes the best and the median. */
-static void measure_pattern(struct pass *pass, uint64_t (*work)(struct pass *, uint32_t, uint32_t), uint64_t *best_us,
-                            uint64_t *median_us)
-{
-    uint64_t times[READ_PASSES];
-    int i;
-
-    for (i = 0; i < READ_PASSES; i++)
-        times[i] = time_pass(pass, work);
-    qsort(times, READ_PASSES, sizeof times[0], compare_times);
-    *best_us = times[0];
-    *median_us = times[READ_PASSES / 2];
-}
-
-/* Which pattern is faster depends on the machine and on the size of its pages. */
+/* Of the pattern with the fastest pass that pass, and the median of its passes. The patterns are read in turn, so that
+ * what else the machine does meets all of them. */
 static void measure_read(struct pass *pass, runnel_machine *machine)
 {
     uint32_t n = rn_team_threads(pass->team);
     double bytes = (double)(pass->bytes / n / SHARE_UNIT * SHARE_UNIT * n);
-    uint64_t best_us[2], median_us[2];
-    int i;
+    uint64_t times[PATTERNS][READ_PASSES];
+    int i, k, best = 0;
 
     time_pass(pass, fill);
-    measure_pattern(pass, read_in_order, &best_us[0], &median_us[0]);
-    measure_pattern(pass, read_by_turns, &best_us[1], &median_us[1]);
-    i = best_us[1] < best_us[0];
-    machine->read_bytes_per_s = bytes * 1e6 / (double)best_us[i];
-    machine->read_median_bytes_per_s = bytes * 1e6 / (double)median_us[i];
+    for (i = 0; i < READ_PASSES; i++)
+        for (k = 0; k < PATTERNS; k++) {
+            pass->pattern = &patterns[k];
+            times[k][i] = time_pass(pass, read_share);
+        }
+    for (k = 0; k < PATTERNS; k++) {
+        qsort(times[k], READ_PASSES, sizeof times[k][0], compare_times);
+        best = times[k][0] < times[best][0] ? k : best;
+    }
+    machine->read_bytes_per_s = bytes * 1e6 / (double)times[best][0];
+    machine->read_median_bytes_per_s = bytes * 1e6 / (double)times[best][READ_PASSES / 2];
 }
 
 /* Operations per second of all workers: as many rounds as fill a pass, then the best of several. */
@@ -233,9 +224,16 @@ static size_t working_set(void)
 runnel_status rn_cpu_measure(struct rn_heap *heap, struct rn_team *team, bool (*is_unwanted)(void *user), void *user,
                              runnel_machine *machine, runnel_error *error)
 {
+    return rn_cpu_measure_with(rn_peak(rn_cpu_level()), heap, team, is_unwanted, user, machine, error);
+}
+
+runnel_status rn_cpu_measure_with(const struct rn_peak *peak, struct rn_heap *heap, struct rn_team *team,
+                                  bool (*is_unwanted)(void *user), void *user, runnel_machine *machine,
+                                  runnel_error *error)
+{
     struct pass pass = {.job = {run, done, NULL},
                         .team = team,
-                        .peak = rn_peak(rn_cpu_level()),
+                        .peak = peak,
                         .bytes = working_set(),
                         .is_unwanted = is_unwanted,
                         .user = user};

@@ -78,7 +78,7 @@ static void put_number(struct row *row, const char *name, double value)
     if (row->form == JSON)
         app_json_number(stdout, value);
     else if (row->form == CSV && isfinite(value))
-        printf("%.9g", value);
+        app_number(stdout, value);
 }
 
 static void put_count(struct row *row, const char *name, uint64_t value)

@@ -276,10 +276,17 @@ void app_json_string(FILE *to, const char *text, size_t n)
     fputc('"', to);
 }
 
+void app_number(FILE *to, double value)
+{
+    const double whole_from = 1e9, exact_to = 9007199254740992.0; /* 2^53: beyond it doubles have gaps */
+
+    fprintf(to, fabs(value) >= whole_from && fabs(value) <= exact_to ? "%.0f" : "%.9g", value);
+}
+
 void app_json_number(FILE *to, double value)
 {
     if (isfinite(value))
-        fprintf(to, "%.9g", value);
+        app_number(to, value);
     else
         fputs("null", to);
 }

@@ -69,7 +69,10 @@ int app_worse(int code, int output);
 /* text[0..n) as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
 void app_json_string(FILE *to, const char *text, size_t n);
 
-/* A number for JSON; null for one that is not finite. */
+/* A finite number of nine digits, or a whole one of as many as it has where it is larger: never 5.13708851e+09. */
+void app_number(FILE *to, double value);
+
+/* Likewise for JSON; null for one that is not finite. */
 void app_json_number(FILE *to, double value);
 
 /* text[0..n) on one line: newline, tab, return and backslash as in C, other control characters and

@@ -6,6 +6,7 @@
 #ifndef RN_CPU_LEVELS_PEAK_H
 #define RN_CPU_LEVELS_PEAK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,8 +16,10 @@ enum {
 };
 
 struct rn_peak {
-    /* Reads memory[0..bytes), aligned to 64; bytes: a multiple of RN_PEAK_BYTES. */
+    /* Reads memory[0..bytes), aligned to 64; bytes: a multiple of RN_PEAK_BYTES. read asks for RN_PEAK_AHEAD bytes
+     * ahead, read_plain leaves that to the processor: which is faster depends on the machine. */
     uint64_t (*read)(const void *memory, size_t bytes);
+    uint64_t (*read_plain)(const void *memory, size_t bytes);
     uint64_t (*integer)(uint64_t rounds); /* 8-bit products summed in 32 bits */
     uint64_t (*real)(uint64_t rounds);    /* fused multiply-adds of floats; plain ones at level "c" */
     double integer_ops, real_ops;         /* of one round */
@@ -43,6 +46,17 @@ static inline void rn_peak_ahead(const char *at)
     for (i = 0; i < RN_PEAK_BYTES; i += 64)
         __builtin_prefetch(at + RN_PEAK_AHEAD + i);
 }
+
+/* The two read functions of a level, of its read_lines(memory, bytes, ahead). */
+#define RN_PEAK_READS                                            \
+    static uint64_t read_ahead(const void *memory, size_t bytes) \
+    {                                                            \
+        return read_lines(memory, bytes, true);                  \
+    }                                                            \
+    static uint64_t read_plain(const void *memory, size_t bytes) \
+    {                                                            \
+        return read_lines(memory, bytes, false);                 \
+    }
 
 /* Forgets what is known of a value, at no cost: a loop over it is not folded into one multiplication. */
 #define RN_PEAK_FORGET(constraint, value) __asm__ volatile("" : "+" constraint(value))

@@ -5,14 +5,15 @@
 
 enum { SUMS = 12, FACTORS = 4 };
 
-static uint64_t read_memory(const void *memory, size_t bytes)
+static inline __attribute__((always_inline)) uint64_t read_lines(const void *memory, size_t bytes, bool ahead)
 {
     const char *at = memory, *end = at + bytes;
     __m256i sums[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
     int k;
 
     for (; at < end; at += RN_PEAK_BYTES) {
-        rn_peak_ahead(at);
+        if (ahead)
+            rn_peak_ahead(at);
 #pragma GCC unroll 16
         for (k = 0; k < RN_PEAK_BYTES / 32; k++)
             sums[k & 3] = _mm256_add_epi64(sums[k & 3], _mm256_load_si256((const __m256i *)at + k));
@@ -21,6 +22,8 @@ static uint64_t read_memory(const void *memory, size_t bytes)
     return (uint64_t)_mm256_extract_epi64(sums[0], 0) + (uint64_t)_mm256_extract_epi64(sums[0], 1) +
            (uint64_t)_mm256_extract_epi64(sums[0], 2) + (uint64_t)_mm256_extract_epi64(sums[0], 3);
 }
+
+RN_PEAK_READS
 
 /* 32 products, pairs summed in 16 bits, those in 32. */
 static uint64_t integer(uint64_t rounds)
@@ -70,4 +73,4 @@ static uint64_t real(uint64_t rounds)
     return (uint64_t)_mm256_cvtss_f32(sums[0]);
 }
 
-const struct rn_peak rn_peak_avx2 = {read_memory, integer, real, 2.0 * 32 * 2 * FACTORS, 2.0 * 8 * SUMS};
+const struct rn_peak rn_peak_avx2 = {read_ahead, read_plain, integer, real, 2.0 * 32 * 2 * FACTORS, 2.0 * 8 * SUMS};

@@ -17,20 +17,23 @@ static uint64_t sum_of_lanes(__m512i v)
     return sum;
 }
 
-static uint64_t read_memory(const void *memory, size_t bytes)
+static inline __attribute__((always_inline)) uint64_t read_lines(const void *memory, size_t bytes, bool ahead)
 {
     const char *at = memory, *end = at + bytes;
     __m512i sums[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
     int k;
 
     for (; at < end; at += RN_PEAK_BYTES) {
-        rn_peak_ahead(at);
+        if (ahead)
+            rn_peak_ahead(at);
 #pragma GCC unroll 16
         for (k = 0; k < RN_PEAK_BYTES / 64; k++)
             sums[k & 1] = _mm512_add_epi64(sums[k & 1], _mm512_load_si512(at + 64 * k));
     }
     return sum_of_lanes(_mm512_add_epi64(sums[0], sums[1]));
 }
+
+RN_PEAK_READS
 
 /* vpdpbusd: 64 products, four to a sum. Written out, because gcc 12 copies every sum twice around the intrinsic. */
 static uint64_t integer(uint64_t rounds)
@@ -73,4 +76,4 @@ static uint64_t real(uint64_t rounds)
     return (uint64_t)_mm512_reduce_add_ps(sums[0]);
 }
 
-const struct rn_peak rn_peak_avx512 = {read_memory, integer, real, 2.0 * 64 * SUMS, 2.0 * 16 * SUMS};
+const struct rn_peak rn_peak_avx512 = {read_ahead, read_plain, integer, real, 2.0 * 64 * SUMS, 2.0 * 16 * SUMS};

@@ -6,14 +6,15 @@
 
 enum { N = 64, REPEATS = 16 };
 
-static uint64_t read_memory(const void *memory, size_t bytes)
+static inline __attribute__((always_inline)) uint64_t read_lines(const void *memory, size_t bytes, bool ahead)
 {
     const char *at = memory, *end = at + bytes;
     uint64_t words[RN_PEAK_BYTES / 8], sums[RN_PEAK_BYTES / 8] = {0}, sum = 0;
     int k;
 
     for (; at < end; at += RN_PEAK_BYTES) {
-        rn_peak_ahead(at);
+        if (ahead)
+            rn_peak_ahead(at);
         memcpy(words, at, sizeof words);
         for (k = 0; k < RN_PEAK_BYTES / 8; k++)
             sums[k] += words[k];
@@ -22,6 +23,8 @@ static uint64_t read_memory(const void *memory, size_t bytes)
         sum += sums[k];
     return sum;
 }
+
+RN_PEAK_READS
 
 static uint64_t integer(uint64_t rounds)
 {
@@ -63,4 +66,4 @@ static uint64_t real(uint64_t rounds)
     return (uint64_t)sum;
 }
 
-const struct rn_peak rn_peak_c = {read_memory, integer, real, 2.0 * N *REPEATS, 2.0 * N};
+const struct rn_peak rn_peak_c = {read_ahead, read_plain, integer, real, 2.0 * N *REPEATS, 2.0 * N};

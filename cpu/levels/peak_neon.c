@@ -5,20 +5,23 @@
 
 enum { SUMS = 16, FACTORS = 8 };
 
-static uint64_t read_memory(const void *memory, size_t bytes)
+static inline __attribute__((always_inline)) uint64_t read_lines(const void *memory, size_t bytes, bool ahead)
 {
     const char *at = memory, *end = at + bytes;
     uint64x2_t sums[4] = {{0}};
     int k;
 
     for (; at < end; at += RN_PEAK_BYTES) {
-        rn_peak_ahead(at);
+        if (ahead)
+            rn_peak_ahead(at);
 #pragma GCC unroll 16
         for (k = 0; k < RN_PEAK_BYTES / 16; k++)
             sums[k & 3] = vaddq_u64(sums[k & 3], vld1q_u64((const uint64_t *)at + 2 * k));
     }
     return vaddvq_u64(vaddq_u64(vaddq_u64(sums[0], sums[1]), vaddq_u64(sums[2], sums[3])));
 }
+
+RN_PEAK_READS
 
 /* Eight products in 16 bits, pairs added to sums of 32. */
 static uint64_t integer(uint64_t rounds)
@@ -66,6 +69,6 @@ static uint64_t real(uint64_t rounds)
     return (uint64_t)vaddvq_f32(sums[0]);
 }
 
-const struct rn_peak rn_peak_neon = {read_memory, integer, real, 2.0 * 8 * FACTORS, 2.0 * 4 * SUMS};
-const struct rn_peak rn_peak_dotprod = {read_memory, rn_peak_dotprod_integer, real, RN_PEAK_DOTPROD_OPS,
-                                        2.0 * 4 * SUMS};
+const struct rn_peak rn_peak_neon = {read_ahead, read_plain, integer, real, 2.0 * 8 * FACTORS, 2.0 * 4 * SUMS};
+const struct rn_peak rn_peak_dotprod = {read_ahead, read_plain,          rn_peak_dotprod_integer,
+                                        real,       RN_PEAK_DOTPROD_OPS, 2.0 * 4 * SUMS};

@@ -45,6 +45,9 @@ class Bench(unittest.TestCase):
         self.assertEqual(key, [("prefill", 40, 0, 1, 0), ("prefill", 40, 0, 3, 0), ("decode", 0, 8, 1, 0),
                                ("decode", 0, 8, 3, 0), ("decode", 0, 8, 1, 70), ("decode", 0, 8, 3, 70)])
         for row in rows:
+            for name, value in row.items():
+                self.assertNotRegex(value, r"^[\d.]+e\+", name)  # the limits are above 1e9
+            self.assertGreater(int(row["integer_ops_per_s"]), 10**7)
             rate = [float(row["tokens_per_s" + end]) for end in ("_min", "", "_max")]
             self.assertEqual(rate, sorted(rate))
             self.assertGreater(rate[0], 0)

@@ -1,6 +1,7 @@
 /* No member of a request is forgotten on the command line or in the lines of a batch: apps/runnel/fields.h has a row
  * for each that the public tables have, and what it names exists and arrives. */
 #include <jansson.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -183,12 +184,45 @@ static void lines_arrive(void **state)
     assert_true(n >= 20);
 }
 
+static void whole_numbers_stay_whole(void **state)
+{
+    static const struct {
+        double value;
+        const char *text;
+    } cases[] = {{0, "0"},
+                 {12, "12"},
+                 {0.125, "0.125"},
+                 {-2.5, "-2.5"},
+                 {999999999, "999999999"},
+                 {1e9, "1000000000"},
+                 {5137088512.0, "5137088512"},
+                 {-5137088512.0, "-5137088512"},
+                 {25e9 + 0.25, "25000000000"},
+                 {9007199254740992.0, "9007199254740992"},
+                 {1e300, "1e+300"},
+                 {1e-7, "1e-07"},
+                 {(double)NAN, "null"},
+                 {(double)INFINITY, "null"}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[64] = "";
+        FILE *to = fmemopen(text, sizeof text, "w");
+
+        assert_non_null(to);
+        app_json_number(to, cases[i].value);
+        fclose(to);
+        assert_string_equal(text, cases[i].text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_member_has_a_row),
         cmocka_unit_test(options_arrive),
         cmocka_unit_test(lines_arrive),
+        cmocka_unit_test(whole_numbers_stay_whole),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

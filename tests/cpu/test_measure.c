@@ -169,9 +169,57 @@ static void test_loops_of_every_level(void **state)
         /* Every 64-bit word is 0x0101..., 2^17 of them; the sum wraps as it may. */
         assert_int_equal(peak->read(memory, 1 << 20), 0x0101010101010101u << 17);
         assert_int_equal(peak->read(memory + RN_PEAK_BYTES, RN_PEAK_BYTES), 0x0101010101010101u * (RN_PEAK_BYTES / 8));
+        assert_int_equal(peak->read_plain(memory, 1 << 20), 0x0101010101010101u << 17);
+        assert_int_equal(peak->read_plain(memory + RN_PEAK_BYTES, RN_PEAK_BYTES),
+                         0x0101010101010101u * (RN_PEAK_BYTES / 8));
     }
     free(memory);
     assert_ptr_equal(rn_peak("no such level"), &rn_peak_c);
+}
+
+/* What a team of one thread has been asked to read: bytes, and of those the ones right behind the bytes before. */
+static struct asked_for {
+    uint64_t bytes, in_order;
+    const char *next;
+} with_ahead, plain;
+
+static uint64_t note(struct asked_for *asked, const void *memory, size_t bytes)
+{
+    asked->bytes += bytes;
+    asked->in_order += memory == (const void *)asked->next ? bytes : 0;
+    asked->next = (const char *)memory + bytes;
+    return bytes;
+}
+
+static uint64_t note_ahead(const void *memory, size_t bytes)
+{
+    return note(&with_ahead, memory, bytes);
+}
+
+static uint64_t note_plain(const void *memory, size_t bytes)
+{
+    return note(&plain, memory, bytes);
+}
+
+/* As many patterns with requests ahead as without, one in three linear, and each of all the memory, five times. */
+static void test_patterns(void **state)
+{
+    const struct rn_peak peak = {note_ahead, note_plain, rn_peak_c.integer, rn_peak_c.real, 1, 1};
+    runnel_machine machine = {.struct_size = sizeof machine};
+    struct rn_heap heap;
+    struct rn_team *team;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    team = rn_team_new(&heap, 1);
+    assert_non_null(team);
+    assert_int_equal(rn_cpu_measure_with(&peak, &heap, team, NULL, NULL, &machine, NULL), RUNNEL_OK);
+    rn_team_free(team);
+    assert_true(plain.bytes >= 15 * (UINT64_C(32) << 20) && plain.bytes % 15 == 0);
+    assert_int_equal(plain.bytes, with_ahead.bytes);
+    /* Of a linear pass all but its first visit; patterns of several places have none. */
+    assert_int_equal(plain.in_order, plain.bytes / 3 - UINT64_C(5) * 65536);
+    assert_int_equal(with_ahead.in_order, plain.in_order);
 }
 
 struct asked {
@@ -223,6 +271,7 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_loops_of_every_level),
+        cmocka_unit_test(test_patterns),
         cmocka_unit_test(test_amid_a_stream),
     };
 
