@@ -159,7 +159,7 @@ enum rn_role {
     X(MOVED, move, MOVER, TIER, RN_MOVES *P, "What came of it; the tier owns the move again")                          \
     X(PREFILL, request, TIER, PREFILL, S, "Blocks are leased; the prefill actor owns the request")                     \
     X(OFFER, request, PREFILL | VERIFIER, VERIFIER | DECODE, LESSER(S, RN_PROMPTS * P),                                \
-      "A prompt whose turn it is; the verifier begins a lane if it drafts, then decode owns the request")              \
+      "A prompt whose turn it is; the verifier begins a stream if it drafts, then decode owns the request")            \
     X(LANE_FREE, lanes, DECODE, PREFILL, LESSER(S, RN_PROMPTS *P),                                                     \
       "Prompts are computed, or gone; as many may be offered")                                                         \
     X(STEP_DONE, batch, BACKEND, SAMPLER, P, "A forward pass is done; the sampler owns the batch")                     \
@@ -169,7 +169,7 @@ enum rn_role {
     X(PROPOSALS, proposals, VERIFIER, DECODE, P,                                                                       \
       "Guesses for which decode has held its step back; decode owns the list")                                         \
     X(PROPOSALS_BACK, proposals, DECODE, VERIFIER, P, "Decode has taken them; the verifier owns the list again")       \
-    X(HALT, stream, DECODE, VERIFIER, S, "The request goes back to the tier: its lane waits for it")                   \
+    X(HALT, stream, DECODE, VERIFIER, S, "The request goes back to the tier: its stream waits for it")                 \
     X(TOKENS, tokens, DECODE, DETOKENIZER, RN_TOKEN_LISTS *P, "The events of one step; the detokenizer owns the list") \
     X(TOKENS_BACK, tokens, DETOKENIZER, DECODE, RN_TOKEN_LISTS *P, "The list is empty; decode owns it again")          \
     X(COMPUTED, computed, DECODE, TIER, RN_COMPUTED_LISTS *P,                                                          \

@@ -1,5 +1,5 @@
-/* The verifier: walking a step's chains and trees, choosing the next step's, lanes. What the draft actor is told is in
- * verifier_news.c, when a step is held back in verifier_wait.c. See verifier_actor.h. */
+/* The verifier: walking a step's chains and trees, choosing the next step's; its streams. What the draft actor is told
+ * is in verifier_news.c, when a step is held back in verifier_wait.c. See verifier_actor.h. */
 #include "actors/verifier_actor.h"
 
 #include <string.h>
@@ -17,16 +17,16 @@ static struct rn_verifier *verifier_of(struct rn_actor *actor)
     return (struct rn_verifier *)actor;
 }
 
-static struct rn_verifier_lane *find(const struct rn_verifier *verifier, uint32_t slot, uint32_t generation)
+static struct rn_verifier_stream *find(const struct rn_verifier *verifier, uint32_t slot, uint32_t generation)
 {
-    struct rn_verifier_lane *lane = &verifier->lanes[slot];
+    struct rn_verifier_stream *stream = &verifier->streams[slot];
 
-    return lane->here && lane->generation == generation ? lane : NULL;
+    return stream->here && stream->generation == generation ? stream : NULL;
 }
 
-struct rn_verifier_lane *rn_verifier_lane_of(const struct rn_verifier *verifier, const struct rn_verified *stream)
+struct rn_verifier_stream *rn_verifier_stream_of(const struct rn_verifier *verifier, const struct rn_verified *verified)
 {
-    return find(verifier, stream->slot, stream->generation);
+    return find(verifier, verified->slot, verified->generation);
 }
 
 static bool reads_features(const struct rn_verifier *verifier)
@@ -37,55 +37,55 @@ static bool reads_features(const struct rn_verifier *verifier)
 /* ---- Guesses ---- */
 
 /* What is left of the line behind the stream's tokens. */
-static struct rn_guesses rest_of(const struct rn_guess_line *line, const struct rn_verifier_lane *lane)
+static struct rn_guesses rest_of(const struct rn_guess_line *line, const struct rn_verifier_stream *stream)
 {
     struct rn_guesses none = {0};
     uint32_t n;
 
-    if (line->first > lane->n_tokens || line->first + line->n <= lane->n_tokens)
+    if (line->first > stream->n_tokens || line->first + line->n <= stream->n_tokens)
         return none;
-    n = lane->n_tokens - line->first;
-    if (n > 0 && memcmp(line->guesses, lane->tokens + line->first, n * sizeof line->guesses[0]) != 0)
+    n = stream->n_tokens - line->first;
+    if (n > 0 && memcmp(line->guesses, stream->tokens + line->first, n * sizeof line->guesses[0]) != 0)
         return none;
     return (struct rn_guesses){line->n - n, line->guesses + n, line->seconds + n};
 }
 
-struct rn_guesses rn_verifier_guesses(const struct rn_verifier_lane *lane)
+struct rn_guesses rn_verifier_guesses(const struct rn_verifier_stream *stream)
 {
     struct rn_guesses guesses = {0};
 
-    if (!lane->begun)
+    if (!stream->begun)
         return guesses;
     for (uint32_t i = 0; i < RN_GUESS_LINES && guesses.n == 0; i++)
-        guesses = rest_of(&lane->lines[i], lane);
+        guesses = rest_of(&stream->lines[i], stream);
     return guesses;
 }
 
 static void take_guesses(struct rn_verifier *verifier, const struct rn_drafts *item)
 {
-    struct rn_verifier_lane *lane = &verifier->lanes[item->slot];
+    struct rn_verifier_stream *stream = &verifier->streams[item->slot];
 
-    if (lane->generation != item->generation || !lane->begun)
+    if (stream->generation != item->generation || !stream->begun)
         return;
-    lane->state = item->state;
-    lane->read_us += item->read_us;
-    memcpy(lane->lines, item->lines, sizeof lane->lines);
+    stream->state = item->state;
+    stream->read_us += item->read_us;
+    memcpy(stream->lines, item->lines, sizeof stream->lines);
 }
 
 /* ---- Choosing the next step's drafts ---- */
 
 /* Where old positions become means the row that ends a chunk stores one, for which there must be room: no draft
  * does. */
-static uint32_t chunk_room(const struct rn_backend_limits *limits, const struct rn_verifier_lane *lane)
+static uint32_t chunk_room(const struct rn_backend_limits *limits, const struct rn_verifier_stream *stream)
 {
-    return limits->mean_window == 0 ? UINT32_MAX : RN_CHUNK - 1 - lane->n_tokens % RN_CHUNK;
+    return limits->mean_window == 0 ? UINT32_MAX : RN_CHUNK - 1 - stream->n_tokens % RN_CHUNK;
 }
 
-uint32_t rn_verifier_room(const struct rn_verifier *verifier, const struct rn_verifier_lane *lane)
+uint32_t rn_verifier_room(const struct rn_verifier *verifier, const struct rn_verifier_stream *stream)
 {
-    uint32_t tokens = lane->n_limit - lane->n_tokens - 1;
-    uint32_t chunk = chunk_room(verifier->context->limits, lane);
-    uint32_t room = lane->draft_max < tokens ? lane->draft_max : tokens;
+    uint32_t tokens = stream->n_limit - stream->n_tokens - 1;
+    uint32_t chunk = chunk_room(verifier->context->limits, stream);
+    uint32_t room = stream->draft_max < tokens ? stream->draft_max : tokens;
 
     room = room < chunk ? room : chunk;
     return room < verifier->n_spare ? room : verifier->n_spare;
@@ -114,46 +114,46 @@ static void put_chain(const struct rn_verifier *verifier, struct rn_proposal *p,
 }
 
 /* From the text itself. */
-static void propose_own(const struct rn_verifier *verifier, struct rn_verifier_lane *lane, uint32_t room,
+static void propose_own(const struct rn_verifier *verifier, struct rn_verifier_stream *stream, uint32_t room,
                         struct rn_proposal *p)
 {
     int32_t drafts[RN_DRAFT_MOST];
     uint32_t most, n;
 
-    if (lane->proposer == NULL)
+    if (stream->proposer == NULL)
         return;
-    most = rn_speculation_length(&lane->own, &verifier->cost, verifier->n_running + verifier->n_drafts,
+    most = rn_speculation_length(&stream->own, &verifier->cost, verifier->n_running + verifier->n_drafts,
                                  verifier->n_running, room);
     if (most == 0)
         return;
-    n = lane->proposer->ops->propose(lane->proposer, lane->tokens, lane->n_tokens, most, drafts);
+    n = stream->proposer->ops->propose(stream->proposer, stream->tokens, stream->n_tokens, most, drafts);
     put_chain(verifier, p, drafts, n < most ? n : most);
 }
 
 /* Beside a prompt's chunk a row costs all of its time: no leaf is worth that. */
-static bool can_branch(const struct rn_verifier *verifier, const struct rn_verifier_lane *lane)
+static bool can_branch(const struct rn_verifier *verifier, const struct rn_verifier_stream *stream)
 {
-    return verifier->context->limits->tree_depth >= RN_DRAFT_MOST && verifier->n_prompts == 0 && !lane->draft_chain;
+    return verifier->context->limits->tree_depth >= RN_DRAFT_MOST && verifier->n_prompts == 0 && !stream->draft_chain;
 }
 
 /* While it rests the steps are counted, whether there are guesses or not. */
-static void propose_guesses(struct rn_verifier *verifier, struct rn_verifier_lane *lane, uint32_t room,
+static void propose_guesses(struct rn_verifier *verifier, struct rn_verifier_stream *stream, uint32_t room,
                             struct rn_proposal *p)
 {
-    struct rn_guesses guesses = rn_verifier_guesses(lane);
-    bool branches = can_branch(verifier, lane);
+    struct rn_guesses guesses = rn_verifier_guesses(stream);
+    bool branches = can_branch(verifier, stream);
     float shares[RN_DRAFT_MOST];
     struct rn_shape shape;
     uint32_t n = guesses.n < room ? guesses.n : room;
 
-    if (!lane->draft_model)
+    if (!stream->draft_model)
         return;
     for (uint32_t i = 0; i < n; i++)
         shares[i] = is_second(verifier, &guesses, i) ? guesses.seconds[i].share : 0;
-    shape = rn_speculation_shape(&lane->model, &verifier->cost, verifier->n_running + verifier->n_drafts,
-                                 verifier->n_running, lane->model.rest > 0 ? room : n, branches ? room : n,
+    shape = rn_speculation_shape(&stream->model, &verifier->cost, verifier->n_running + verifier->n_drafts,
+                                 verifier->n_running, stream->model.rest > 0 ? room : n, branches ? room : n,
                                  branches ? shares : NULL);
-    rn_speculation_use_reserve(&lane->model, &verifier->reserve);
+    rn_speculation_use_reserve(&stream->model, &verifier->reserve);
     p->by_model = shape.n_chain > 0;
     put_chain(verifier, p, guesses.tokens, shape.n_chain);
     for (uint32_t i = 0; i < p->n; i++) {
@@ -165,55 +165,55 @@ static void propose_guesses(struct rn_verifier *verifier, struct rn_verifier_lan
 }
 
 /* It will not draft for a while: it rests, or its budget does not pay for a pass that the step waits for. */
-static bool is_idle_now(const struct rn_verifier *verifier, const struct rn_verifier_lane *lane)
+static bool is_idle_now(const struct rn_verifier *verifier, const struct rn_verifier_stream *stream)
 {
     float step_us = rn_step_cost_of(&verifier->cost, verifier->n_running);
 
-    if (lane->model.rest > 0)
-        return lane->model.rest > LEAD;
-    return !verifier->drafter->concurrent && step_us > 0 && lane->model.budget * step_us < (float)verifier->pass_us;
+    if (stream->model.rest > 0)
+        return stream->model.rest > LEAD;
+    return !verifier->drafter->concurrent && step_us > 0 && stream->model.budget * step_us < (float)verifier->pass_us;
 }
 
 /* Whoever costs nothing comes first. */
-static void propose(struct rn_verifier *verifier, const struct rn_verified *stream, struct rn_verifier_lane *lane,
+static void propose(struct rn_verifier *verifier, const struct rn_verified *verified, struct rn_verifier_stream *stream,
                     struct rn_proposal *p)
 {
-    uint32_t room = rn_verifier_room(verifier, lane), n;
+    uint32_t room = rn_verifier_room(verifier, stream), n;
 
-    p->slot = stream->slot;
-    p->generation = stream->generation;
-    p->first = lane->n_tokens;
+    p->slot = verified->slot;
+    p->generation = verified->generation;
+    p->first = stream->n_tokens;
     p->n = p->branches = 0;
     p->by_model = false;
-    p->features = reads_features(verifier) && lane->begun && !is_idle_now(verifier, lane);
+    p->features = reads_features(verifier) && stream->begun && !is_idle_now(verifier, stream);
     if (room == 0)
         return;
-    propose_own(verifier, lane, room, p);
+    propose_own(verifier, stream, room, p);
     if (p->n == 0)
-        propose_guesses(verifier, lane, room, p);
+        propose_guesses(verifier, stream, room, p);
     n = p->n + (uint32_t)__builtin_popcount(p->branches);
     verifier->n_drafts += n;
     verifier->n_spare -= n;
 }
 
 /* What the draft actor is to know of the stream while the next step runs. */
-static void plan_lane(struct rn_verifier *verifier, const struct rn_verified *stream, struct rn_verifier_lane *lane,
-                      const struct rn_proposal *p)
+static void plan_stream(struct rn_verifier *verifier, const struct rn_verified *verified,
+                        struct rn_verifier_stream *stream, const struct rn_proposal *p)
 {
-    if (!lane->begun) {
-        if (!stream->prompt)
-            rn_verifier_begin_drafts(verifier, stream->slot);
+    if (!stream->begun) {
+        if (!verified->prompt)
+            rn_verifier_begin_drafts(verifier, verified->slot);
         return;
     }
-    lane->flying = !stream->prompt;
-    lane->n_flying = p != NULL ? p->n : 0;
-    lane->leaves = p != NULL ? p->branches : 0;
-    lane->want = lane->model.rest > 0 ? 0 : lane->draft_max;
-    lane->waits = lane->waited = false;
-    if (lane->read_us > 0)
-        rn_verifier_pay_reading(verifier, lane);
+    stream->flying = !verified->prompt;
+    stream->n_flying = p != NULL ? p->n : 0;
+    stream->leaves = p != NULL ? p->branches : 0;
+    stream->want = stream->model.rest > 0 ? 0 : stream->draft_max;
+    stream->waits = stream->waited = false;
+    if (stream->read_us > 0)
+        rn_verifier_pay_reading(verifier, stream);
     /* one that takes turns needs to know nothing while nobody waits, once it is through with the past */
-    lane->changed |= verifier->drafter->concurrent || lane->state != RN_DRAFTS_READY || verifier->pass_us == 0;
+    stream->changed |= verifier->drafter->concurrent || stream->state != RN_DRAFTS_READY || verifier->pass_us == 0;
 }
 
 static uint64_t expected_end_us(const struct rn_verifier *verifier)
@@ -230,18 +230,18 @@ static void choose(struct rn_verifier *verifier, struct rn_proposal_list *list)
     uint32_t at = 0;
 
     for (uint32_t i = 0; i < verifier->n_next; i++) {
-        struct rn_verifier_lane *lane = rn_verifier_lane_of(verifier, &verifier->next[i]);
+        struct rn_verifier_stream *stream = rn_verifier_stream_of(verifier, &verifier->next[i]);
 
-        if (lane != NULL && !verifier->next[i].prompt)
-            propose(verifier, &verifier->next[i], lane, &list->items[list->n++]);
+        if (stream != NULL && !verifier->next[i].prompt)
+            propose(verifier, &verifier->next[i], stream, &list->items[list->n++]);
     }
     rn_verifier_pay_wait(verifier);
     for (uint32_t i = 0; i < verifier->n_next; i++) {
-        struct rn_verifier_lane *lane = rn_verifier_lane_of(verifier, &verifier->next[i]);
-        bool proposed = lane != NULL && !verifier->next[i].prompt;
+        struct rn_verifier_stream *stream = rn_verifier_stream_of(verifier, &verifier->next[i]);
+        bool proposed = stream != NULL && !verifier->next[i].prompt;
 
-        if (lane != NULL)
-            plan_lane(verifier, &verifier->next[i], lane, proposed ? &list->items[at] : NULL);
+        if (stream != NULL)
+            plan_stream(verifier, &verifier->next[i], stream, proposed ? &list->items[at] : NULL);
         at += proposed;
     }
     verifier->ends_us = expected_end_us(verifier);
@@ -259,7 +259,7 @@ struct walk {
 
 /* Siblings differ, so one path at most is left of a tree, and it is walked in the order of its positions. The request
  * is decode's: what is read of it stays as it is while a step has its rows. */
-static struct walk walk_part(const struct rn_verifier *verifier, struct rn_verifier_lane *lane,
+static struct walk walk_part(const struct rn_verifier *verifier, struct rn_verifier_stream *stream,
                              const struct rn_batch_part *part, struct rn_batch_out *outs)
 {
     const struct rn_request *request = part->request;
@@ -277,8 +277,8 @@ static struct walk walk_part(const struct rn_verifier *verifier, struct rn_verif
         walk.n_right += out->follows && i <= part->n_drafts;
         if (out->leaf_offset > 0)
             walk.leaf_offset = i; /* each of its rows has an out */
-        if (lane != NULL && n_tokens < lane->n_limit)
-            lane->tokens[lane->n_tokens++] = out->pick.token;
+        if (stream != NULL && n_tokens < stream->n_limit)
+            stream->tokens[stream->n_tokens++] = out->pick.token;
         walk.ended |=
             rn_request_ends_with(request, verifier->context->vocab, out->pick.token) || ++n_tokens >= request->n_limit;
     }
@@ -295,10 +295,10 @@ static void note_seconds(struct rn_speculation *record, const struct rn_batch_pa
                                           i > n_right && outs[i - 1].pick.token == outs[i].second.token);
 }
 
-static void learn(struct rn_verifier_lane *lane, const struct rn_batch_part *part, const struct rn_batch_out *outs,
+static void learn(struct rn_verifier_stream *stream, const struct rn_batch_part *part, const struct rn_batch_out *outs,
                   const struct walk *walk)
 {
-    struct rn_speculation *record = part->by_model ? &lane->model : &lane->own;
+    struct rn_speculation *record = part->by_model ? &stream->model : &stream->own;
 
     if (part->n_drafts == 0)
         return;
@@ -308,32 +308,32 @@ static void learn(struct rn_verifier_lane *lane, const struct rn_batch_part *par
 }
 
 /* The step's features of the part belong to the next news. */
-static void take_features(struct rn_verifier_lane *lane, const struct rn_batch_part *part, const struct walk *walk)
+static void take_features(struct rn_verifier_stream *stream, const struct rn_batch_part *part, const struct walk *walk)
 {
-    lane->n_positions = part->prompt ? part->n_features : 1 + walk->n_accepted;
-    lane->features_at = part->prompt ? part->n_done - part->n_features : part->n_done - 1;
-    lane->features = part->features;
-    lane->leaf_offset = walk->leaf_offset; /* each of its rows has features */
-    lane->changed = true;
+    stream->n_positions = part->prompt ? part->n_features : 1 + walk->n_accepted;
+    stream->features_at = part->prompt ? part->n_done - part->n_features : part->n_done - 1;
+    stream->features = part->features;
+    stream->leaf_offset = walk->leaf_offset; /* each of its rows has features */
+    stream->changed = true;
 }
 
 static void verify_part(struct rn_verifier *verifier, const struct rn_batch *batch, const struct rn_batch_part *part,
                         struct rn_batch_out *outs)
 {
     const struct rn_request *request = part->request;
-    struct rn_verifier_lane *lane = request->verified ? find(verifier, request->slot, request->generation) : NULL;
-    struct walk walk = walk_part(verifier, lane, part, outs);
+    struct rn_verifier_stream *stream = request->verified ? find(verifier, request->slot, request->generation) : NULL;
+    struct walk walk = walk_part(verifier, stream, part, outs);
     bool ended = walk.ended || batch->step.status != RUNNEL_OK;
 
     verifier->n_running += part->last && !ended;
     verifier->n_running -= !part->prompt && ended;
     verifier->n_prompts -= part->last;
-    if (lane == NULL)
+    if (stream == NULL)
         return;
-    lane->n_done = part->n_done + walk.n_accepted;
-    learn(lane, part, outs, &walk);
-    if (batch->step.status == RUNNEL_OK && reads_features(verifier) && part->n_features > 0 && lane->begun)
-        take_features(lane, part, &walk);
+    stream->n_done = part->n_done + walk.n_accepted;
+    learn(stream, part, outs, &walk);
+    if (batch->step.status == RUNNEL_OK && reads_features(verifier) && part->n_features > 0 && stream->begun)
+        take_features(stream, part, &walk);
     if (!ended)
         verifier->next[verifier->n_next++] =
             (struct rn_verified){request->slot, request->generation, part->prompt && !part->last};
@@ -443,80 +443,80 @@ static void on_news_back(struct rn_actor *self, struct rn_msg *msg)
         verify(verifier, postponed);
 }
 
-/* ---- Lanes ---- */
+/* ---- Streams ---- */
 
 /* request: it ends, and is in hand; NULL: it goes for a while, or has ended elsewhere. */
-static void leave(struct rn_verifier *verifier, struct rn_verifier_lane *lane, const struct rn_request *request)
+static void leave(struct rn_verifier *verifier, struct rn_verifier_stream *stream, const struct rn_request *request)
 {
-    if (!lane->here)
+    if (!stream->here)
         return;
-    lane->here = false;
-    rn_verifier_end_drafts(verifier, (uint32_t)(lane - verifier->lanes));
-    rn_draft_share_end(&verifier->share, lane->place, lane->proposer, request);
-    lane->place = 0;
+    stream->here = false;
+    rn_verifier_end_drafts(verifier, (uint32_t)(stream - verifier->streams));
+    rn_draft_share_end(&verifier->share, stream->place, stream->proposer, request);
+    stream->place = 0;
 }
 
-static void free_lane(struct rn_verifier *verifier, struct rn_verifier_lane *lane)
+static void free_stream(struct rn_verifier *verifier, struct rn_verifier_stream *stream)
 {
-    if (lane->proposer != NULL)
-        lane->proposer->ops->free(lane->proposer);
-    rn_free(verifier->context->heap, lane->tokens);
-    lane->proposer = NULL;
-    lane->tokens = NULL;
-    lane->generation = 0;
+    if (stream->proposer != NULL)
+        stream->proposer->ops->free(stream->proposer);
+    rn_free(verifier->context->heap, stream->tokens);
+    stream->proposer = NULL;
+    stream->tokens = NULL;
+    stream->generation = 0;
 }
 
 /* False: there is no memory, and the request drafts nothing. */
-static bool begin_lane(struct rn_verifier *verifier, struct rn_verifier_lane *lane, struct rn_request *request)
+static bool begin_stream(struct rn_verifier *verifier, struct rn_verifier_stream *stream, struct rn_request *request)
 {
     uint64_t most = verifier->context->limits->context_tokens;
     int32_t *tokens = rn_alloc(verifier->context->heap, request->n_limit, sizeof tokens[0]);
 
-    leave(verifier, lane, NULL);
-    free_lane(verifier, lane);
+    leave(verifier, stream, NULL);
+    free_stream(verifier, stream);
     if (tokens == NULL)
         return false;
     most = request->max_tokens < 0 ? most : (uint64_t)request->max_tokens;
-    lane->generation = request->generation;
-    lane->tokens = tokens;
-    lane->n_limit = request->n_limit;
-    lane->draft_max = request->draft_max;
-    lane->draft_model = request->draft_model;
-    lane->draft_chain = request->draft_chain;
-    lane->salt = request->cache_salt;
-    lane->sampling = rn_sampler_plain(request->sampler);
-    lane->proposer = request->proposer;
+    stream->generation = request->generation;
+    stream->tokens = tokens;
+    stream->n_limit = request->n_limit;
+    stream->draft_max = request->draft_max;
+    stream->draft_model = request->draft_model;
+    stream->draft_chain = request->draft_chain;
+    stream->salt = request->cache_salt;
+    stream->sampling = rn_sampler_plain(request->sampler);
+    stream->proposer = request->proposer;
     request->proposer = NULL;
-    rn_speculation_init(&lane->own);
-    rn_speculation_init(&lane->model);
-    rn_speculation_grant(&lane->own, most);
-    rn_speculation_grant(&lane->model, most);
+    rn_speculation_init(&stream->own);
+    rn_speculation_init(&stream->model);
+    rn_speculation_grant(&stream->own, most);
+    rn_speculation_grant(&stream->model, most);
     return true;
 }
 
 static bool can_draft(const struct rn_verifier *verifier, const struct rn_request *request)
 {
     return request->proposer != NULL || (request->draft_model && verifier->drafter != NULL) ||
-           verifier->lanes[request->slot].generation == request->generation;
+           verifier->streams[request->slot].generation == request->generation;
 }
 
 static void on_offer(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_verifier *verifier = verifier_of(self);
     struct rn_request *request = msg->request.request;
-    struct rn_verifier_lane *lane = &verifier->lanes[request->slot];
+    struct rn_verifier_stream *stream = &verifier->streams[request->slot];
 
     request->verified = can_draft(verifier, request) &&
-                        (lane->generation == request->generation || begin_lane(verifier, lane, request));
+                        (stream->generation == request->generation || begin_stream(verifier, stream, request));
     if (request->verified) {
-        lane->here = true;
-        lane->n_tokens = request->n_tokens;
-        lane->n_fill = request->n_fill;
-        lane->n_done = request->n_done;
-        memcpy(lane->tokens, request->tokens, request->n_tokens * sizeof lane->tokens[0]);
-        lane->place = rn_draft_share_begin(&verifier->share, request, lane->proposer);
+        stream->here = true;
+        stream->n_tokens = request->n_tokens;
+        stream->n_fill = request->n_fill;
+        stream->n_done = request->n_done;
+        memcpy(stream->tokens, request->tokens, request->n_tokens * sizeof stream->tokens[0]);
+        stream->place = rn_draft_share_begin(&verifier->share, request, stream->proposer);
         rn_verifier_begin_drafts(verifier, request->slot);
-        request->tells_features = reads_features(verifier) && lane->begun;
+        request->tells_features = reads_features(verifier) && stream->begun;
     }
     rn_actor_send(verifier->context->decode, msg);
 }
@@ -531,11 +531,11 @@ static void on_end(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_verifier *verifier = verifier_of(self);
     const struct rn_request *request = msg->request.request;
-    struct rn_verifier_lane *lane = find(verifier, request->slot, request->generation);
+    struct rn_verifier_stream *stream = find(verifier, request->slot, request->generation);
 
-    if (lane != NULL) {
-        leave(verifier, lane, request);
-        free_lane(verifier, lane);
+    if (stream != NULL) {
+        leave(verifier, stream, request);
+        free_stream(verifier, stream);
     }
     rn_actor_send(verifier->context->detokenizer, msg);
 }
@@ -543,11 +543,11 @@ static void on_end(struct rn_actor *self, struct rn_msg *msg)
 static void on_halt(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_verifier *verifier = verifier_of(self);
-    struct rn_verifier_lane *lane = find(verifier, msg->stream.slot, msg->stream.generation);
+    struct rn_verifier_stream *stream = find(verifier, msg->stream.slot, msg->stream.generation);
 
     rn_msg_free(self->runtime, msg);
-    if (lane != NULL)
-        leave(verifier, lane, NULL);
+    if (stream != NULL)
+        leave(verifier, stream, NULL);
 }
 
 /* ---- Life ---- */
@@ -612,10 +612,10 @@ runnel_status rn_verifier_init(struct rn_verifier *verifier, const struct rn_con
 
     *verifier = (struct rn_verifier){.context = context, .cost = *context->cost};
     rn_draft_share_init(&verifier->share, context->heap);
-    verifier->lanes = rn_calloc(context->heap, context->max_streams, sizeof verifier->lanes[0]);
+    verifier->streams = rn_calloc(context->heap, context->max_streams, sizeof verifier->streams[0]);
     verifier->next = rn_alloc(context->heap, max_seqs, sizeof verifier->next[0]);
     verifier->proposals.items = rn_alloc(context->heap, max_seqs, sizeof verifier->proposals.items[0]);
-    if (verifier->lanes == NULL || verifier->next == NULL || verifier->proposals.items == NULL ||
+    if (verifier->streams == NULL || verifier->next == NULL || verifier->proposals.items == NULL ||
         take_drafter(verifier, context->heap) != RUNNEL_OK) {
         rn_verifier_fini(verifier);
         return RUNNEL_NO_MEMORY;
@@ -638,10 +638,10 @@ void rn_verifier_fini(struct rn_verifier *verifier)
 {
     struct rn_heap *heap = verifier->context->heap;
 
-    for (uint32_t i = 0; verifier->lanes != NULL && i < verifier->context->max_streams; i++)
-        free_lane(verifier, &verifier->lanes[i]);
+    for (uint32_t i = 0; verifier->streams != NULL && i < verifier->context->max_streams; i++)
+        free_stream(verifier, &verifier->streams[i]);
     rn_verifier_free_lists(verifier);
-    rn_free(heap, verifier->lanes);
+    rn_free(heap, verifier->streams);
     rn_free(heap, verifier->next);
     rn_free(heap, verifier->proposals.items);
     rn_free(heap, verifier->begun);
@@ -653,14 +653,14 @@ void rn_verifier_fini(struct rn_verifier *verifier)
 bool rn_verifier_check(const struct rn_verifier *verifier)
 {
     for (uint32_t i = 0; i < verifier->n_begun; i++) {
-        const struct rn_verifier_lane *lane = &verifier->lanes[verifier->begun[i]];
+        const struct rn_verifier_stream *stream = &verifier->streams[verifier->begun[i]];
 
-        if (!lane->here || !lane->begun || lane->listed != i || lane->n_tokens > lane->n_limit ||
-            lane->n_told > lane->n_tokens)
+        if (!stream->here || !stream->begun || stream->listed != i || stream->n_tokens > stream->n_limit ||
+            stream->n_told > stream->n_tokens)
             return false;
     }
     for (uint32_t i = 0; i < verifier->n_endings; i++)
-        if (!verifier->lanes[verifier->endings[i]].ending)
+        if (!verifier->streams[verifier->endings[i]].ending)
             return false;
     return true;
 }

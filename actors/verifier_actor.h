@@ -8,10 +8,10 @@
  *                           NEWS ▼    │ DRAFTS
  *                               draft actor
  *
- * A lane is what it knows of one stream: its tokens, who proposes (sampling/proposer.h), a record of acceptance and
- * budget for each source of drafts (sampling/speculate.h), and what the draft actor was told and has guessed. Requests
- * pass through it on their way to decode and at their end, so that a lane begins and ends with the request in hand; one
- * that is preempted leaves its lane (HALT), which goes on when it comes again.
+ * Of each stream (rn_verifier_stream) it keeps the tokens, who proposes (sampling/proposer.h), a record of acceptance
+ * and budget for each source of drafts (sampling/speculate.h), and what the draft actor was told and has guessed.
+ * Requests pass through it on their way to decode and at their end, so that a stream begins and ends with the request
+ * in hand. When one is preempted (HALT), its stream stays, and goes on when the request comes again.
  *
  * Guesses are compared with the tokens that have come since:
  *
@@ -40,7 +40,8 @@
 struct rn_batch;
 struct rn_context;
 
-struct rn_verifier_lane {
+/* One stream, at its slot. */
+struct rn_verifier_stream {
     uint32_t generation; /* of the stream that has it; 0: none */
     bool here;           /* its request is with decode */
 
@@ -81,7 +82,7 @@ struct rn_verifier_lane {
     struct rn_guess_line lines[RN_GUESS_LINES];
 };
 
-/* A stream of the step that was verified, which goes on. */
+/* A stream of the step that was verified, which goes on: the next step has it. */
 struct rn_verified {
     uint32_t slot, generation;
     bool prompt; /* more of its prompt is to come */
@@ -90,8 +91,8 @@ struct rn_verified {
 struct rn_verifier {
     struct rn_actor actor; /* first */
     const struct rn_context *context;
-    struct rn_step_cost cost;       /* as of the last step that was verified */
-    struct rn_verifier_lane *lanes; /* [max_streams], by slot */
+    struct rn_step_cost cost;           /* as of the last step that was verified */
+    struct rn_verifier_stream *streams; /* [max_streams], by slot */
     struct rn_draft_share share;
 
     /* The next step. */
@@ -134,7 +135,7 @@ void rn_verifier_fini(struct rn_verifier *verifier);
 /* Before the first message: the list into which decode's first step writes features; NULL: there is no drafter. */
 struct rn_news_list *rn_verifier_first_list(struct rn_verifier *verifier);
 
-/* verifier_news.c: the drafter's side of a lane begins, if one more can draft, or ends. */
+/* verifier_news.c: the drafter's side of a stream begins, if one more can draft, or ends. */
 void rn_verifier_begin_drafts(struct rn_verifier *verifier, uint32_t slot);
 void rn_verifier_end_drafts(struct rn_verifier *verifier, uint32_t slot);
 
@@ -142,7 +143,7 @@ void rn_verifier_end_drafts(struct rn_verifier *verifier, uint32_t slot);
 void rn_verifier_tell(struct rn_verifier *verifier);
 
 /* verifier_news.c: what reading the rest of the stream's past has cost is paid. */
-void rn_verifier_pay_reading(const struct rn_verifier *verifier, struct rn_verifier_lane *lane);
+void rn_verifier_pay_reading(const struct rn_verifier *verifier, struct rn_verifier_stream *stream);
 
 /* verifier_news.c: true when no list is under way any more; else it will be. */
 bool rn_verifier_close_news(struct rn_verifier *verifier);
@@ -158,21 +159,22 @@ bool rn_verifier_holds(struct rn_verifier *verifier);
 /* verifier_wait.c: those that have waited share what it has cost. */
 void rn_verifier_pay_wait(struct rn_verifier *verifier);
 
-/* Guesses of the next tokens that are there now, and the runner-up of each; n 0: none. The lane's. */
+/* Guesses of the next tokens that are there now, and the runner-up of each; n 0: none. They are the stream's. */
 struct rn_guesses {
     uint32_t n;
     const int32_t *tokens;
     const struct rn_runner_up *seconds;
 };
-struct rn_guesses rn_verifier_guesses(const struct rn_verifier_lane *lane);
+struct rn_guesses rn_verifier_guesses(const struct rn_verifier_stream *stream);
 
 /* Drafts that the stream could take into the next step, as far as there is room. */
-uint32_t rn_verifier_room(const struct rn_verifier *verifier, const struct rn_verifier_lane *lane);
+uint32_t rn_verifier_room(const struct rn_verifier *verifier, const struct rn_verifier_stream *stream);
 
-/* The lane of a stream of the next step; NULL: it has gone meanwhile. */
-struct rn_verifier_lane *rn_verifier_lane_of(const struct rn_verifier *verifier, const struct rn_verified *stream);
+/* What is known of a stream of the next step; NULL: it has gone meanwhile. */
+struct rn_verifier_stream *rn_verifier_stream_of(const struct rn_verifier *verifier,
+                                                 const struct rn_verified *verified);
 
-/* Lanes and lists are in order. For tests. */
+/* Streams and lists are in order. For tests. */
 bool rn_verifier_check(const struct rn_verifier *verifier);
 
 #endif

@@ -15,51 +15,51 @@
 
 void rn_verifier_begin_drafts(struct rn_verifier *verifier, uint32_t slot)
 {
-    struct rn_verifier_lane *lane = &verifier->lanes[slot];
+    struct rn_verifier_stream *stream = &verifier->streams[slot];
 
-    if (verifier->drafter == NULL || !lane->draft_model || verifier->failed)
+    if (verifier->drafter == NULL || !stream->draft_model || verifier->failed)
         return;
     /* One in whose slot an end is still to be told waits for a later step to begin. */
-    if (lane->begun || lane->ending || verifier->n_begun == verifier->drafter->limits.max_seqs)
+    if (stream->begun || stream->ending || verifier->n_begun == verifier->drafter->limits.max_seqs)
         return;
-    lane->state = RN_DRAFTS_BEHIND;
-    lane->begun = lane->changed = true;
-    lane->told = lane->flying = lane->waits = lane->waited = false;
-    lane->n_told = lane->n_flying = lane->leaves = lane->n_positions = lane->leaf_offset = 0;
-    lane->free_us = lane->read_us = 0;
-    lane->want = lane->draft_max;
+    stream->state = RN_DRAFTS_BEHIND;
+    stream->begun = stream->changed = true;
+    stream->told = stream->flying = stream->waits = stream->waited = false;
+    stream->n_told = stream->n_flying = stream->leaves = stream->n_positions = stream->leaf_offset = 0;
+    stream->free_us = stream->read_us = 0;
+    stream->want = stream->draft_max;
     for (uint32_t i = 0; i < RN_GUESS_LINES; i++)
-        lane->lines[i].first = lane->lines[i].n = 0;
-    lane->listed = verifier->n_begun;
+        stream->lines[i].first = stream->lines[i].n = 0;
+    stream->listed = verifier->n_begun;
     verifier->begun[verifier->n_begun++] = slot;
 }
 
 void rn_verifier_end_drafts(struct rn_verifier *verifier, uint32_t slot)
 {
-    struct rn_verifier_lane *lane = &verifier->lanes[slot];
+    struct rn_verifier_stream *stream = &verifier->streams[slot];
 
-    if (!lane->begun)
+    if (!stream->begun)
         return;
-    lane->begun = lane->changed = false;
+    stream->begun = stream->changed = false;
     verifier->n_begun--;
-    for (uint32_t i = lane->listed; i < verifier->n_begun; i++) { /* the order of the others stays */
+    for (uint32_t i = stream->listed; i < verifier->n_begun; i++) { /* the order of the others stays */
         verifier->begun[i] = verifier->begun[i + 1];
-        verifier->lanes[verifier->begun[i]].listed = i;
+        verifier->streams[verifier->begun[i]].listed = i;
     }
-    if (!lane->told)
+    if (!stream->told)
         return;
-    RN_CHECK(!lane->ending);
-    lane->ending = true;
-    lane->ended = lane->generation;
+    RN_CHECK(!stream->ending);
+    stream->ending = true;
+    stream->ended = stream->generation;
     verifier->endings[verifier->n_endings++] = slot;
 }
 
 /* ---- What may be read ---- */
 
 /* What the model itself is still to compute of what the request begins with. */
-static float prompt_us(const struct rn_verifier *verifier, const struct rn_verifier_lane *lane)
+static float prompt_us(const struct rn_verifier *verifier, const struct rn_verifier_stream *stream)
 {
-    uint32_t rows = lane->n_fill > lane->n_done ? lane->n_fill - lane->n_done : 0;
+    uint32_t rows = stream->n_fill > stream->n_done ? stream->n_fill - stream->n_done : 0;
     uint32_t most = verifier->context->limits->max_rows, chunk = rows < most ? rows : most;
 
     return rows == 0 ? 0 : rn_step_cost_of(&verifier->cost, chunk) * (float)rows / (float)chunk;
@@ -74,83 +74,83 @@ static float token_us(const struct rn_verifier *verifier)
 }
 
 /* What reading the rest of the stream's past may cost now. */
-static float may_read_us(const struct rn_verifier *verifier, const struct rn_verifier_lane *lane)
+static float may_read_us(const struct rn_verifier *verifier, const struct rn_verifier_stream *stream)
 {
-    float budget = lane->model.budget;
+    float budget = stream->model.budget;
 
     if (verifier->drafter->concurrent)
-        return READ_BESIDE * rn_step_cost_of(&verifier->cost, 1) + prompt_us(verifier, lane);
-    return lane->free_us + (budget > 0 ? READ_SHARE * budget * token_us(verifier) : 0);
+        return READ_BESIDE * rn_step_cost_of(&verifier->cost, 1) + prompt_us(verifier, stream);
+    return stream->free_us + (budget > 0 ? READ_SHARE * budget * token_us(verifier) : 0);
 }
 
-void rn_verifier_pay_reading(const struct rn_verifier *verifier, struct rn_verifier_lane *lane)
+void rn_verifier_pay_reading(const struct rn_verifier *verifier, struct rn_verifier_stream *stream)
 {
-    float us = lane->read_us < lane->free_us ? 0 : lane->read_us - lane->free_us;
+    float us = stream->read_us < stream->free_us ? 0 : stream->read_us - stream->free_us;
 
-    lane->free_us -= lane->read_us - us;
-    lane->read_us = 0;
+    stream->free_us -= stream->read_us - us;
+    stream->read_us = 0;
     if (us > 0 && !verifier->drafter->concurrent)
-        lane->model.budget -= us / token_us(verifier);
+        stream->model.budget -= us / token_us(verifier);
 }
 
 /* ---- News ---- */
 
 static bool add_ending(struct rn_verifier *verifier, struct rn_news_list *list, uint32_t slot)
 {
-    struct rn_verifier_lane *lane = &verifier->lanes[slot];
+    struct rn_verifier_stream *stream = &verifier->streams[slot];
 
     if (list->n == list->capacity)
         return false;
-    list->items[list->n++] = (struct rn_news){.slot = slot, .generation = lane->ended, .ended = true};
-    lane->ending = false;
+    list->items[list->n++] = (struct rn_news){.slot = slot, .generation = stream->ended, .ended = true};
+    stream->ending = false;
     return true;
 }
 
 /* What is new of one stream, as far as there is room. */
 static void add_news(struct rn_verifier *verifier, struct rn_news_list *list, uint32_t slot)
 {
-    struct rn_verifier_lane *lane = &verifier->lanes[slot];
-    uint32_t n = lane->n_tokens - lane->n_told;
+    struct rn_verifier_stream *stream = &verifier->streams[slot];
+    uint32_t n = stream->n_tokens - stream->n_told;
     struct rn_news *news;
-    bool begins = !lane->told;
+    bool begins = !stream->told;
 
-    if (!lane->changed || list->n == list->capacity ||
-        (list->n_tokens == list->token_capacity && lane->n_positions == 0)) {
-        lane->n_positions = 0; /* they were the list's; without them it begins behind the gap */
+    if (!stream->changed || list->n == list->capacity ||
+        (list->n_tokens == list->token_capacity && stream->n_positions == 0)) {
+        stream->n_positions = 0; /* they were the list's; without them it begins behind the gap */
         return;
     }
     news = &list->items[list->n++];
     n = n < list->token_capacity - list->n_tokens ? n : list->token_capacity - list->n_tokens;
     *news = (struct rn_news){.slot = slot,
-                             .generation = lane->generation,
-                             .waits = lane->waits,
+                             .generation = stream->generation,
+                             .waits = stream->waits,
                              .begins = begins,
-                             .n_limit = lane->n_limit,
-                             .first = lane->n_told,
+                             .n_limit = stream->n_limit,
+                             .first = stream->n_told,
                              .n_tokens = n,
                              .tokens = list->tokens + list->n_tokens,
-                             .n_flying = lane->n_flying,
-                             .leaves = lane->leaves,
-                             .flying = lane->flying,
-                             .want = lane->want,
-                             .odds = rn_odds_of(&lane->model),
-                             .features_at = lane->features_at,
-                             .n_positions = lane->n_positions,
-                             .leaf_offset = lane->leaf_offset};
+                             .n_flying = stream->n_flying,
+                             .leaves = stream->leaves,
+                             .flying = stream->flying,
+                             .want = stream->want,
+                             .odds = rn_odds_of(&stream->model),
+                             .features_at = stream->features_at,
+                             .n_positions = stream->n_positions,
+                             .leaf_offset = stream->leaf_offset};
     if (news->n_positions > 0)
-        news->features = list->features + (size_t)lane->features * verifier->context->row_features;
-    lane->n_positions = 0;
-    lane->told = true;
+        news->features = list->features + (size_t)stream->features * verifier->context->row_features;
+    stream->n_positions = 0;
+    stream->told = true;
     if (begins) {
-        news->sampling = lane->sampling;
-        news->salt = lane->salt;
-        lane->free_us = READ_PROMPT * prompt_us(verifier, lane);
+        news->sampling = stream->sampling;
+        news->salt = stream->salt;
+        stream->free_us = READ_PROMPT * prompt_us(verifier, stream);
     }
-    news->read_us = may_read_us(verifier, lane);
-    memcpy(list->tokens + list->n_tokens, lane->tokens + lane->n_told, n * sizeof list->tokens[0]);
+    news->read_us = may_read_us(verifier, stream);
+    memcpy(list->tokens + list->n_tokens, stream->tokens + stream->n_told, n * sizeof list->tokens[0]);
     list->n_tokens += n;
-    lane->n_told += n;
-    lane->changed = news->more = lane->n_told < lane->n_tokens;
+    stream->n_told += n;
+    stream->changed = news->more = stream->n_told < stream->n_tokens;
 }
 
 static void send(struct rn_verifier *verifier, struct rn_news_list *list)

@@ -8,19 +8,19 @@
 #define MAX_WAIT_US 2000u     /* ... and this are waited at most */
 
 /* Has its own proposer something for it? */
-static bool has_own_drafts(const struct rn_verifier_lane *lane)
+static bool has_own_drafts(const struct rn_verifier_stream *stream)
 {
     int32_t draft;
 
-    return lane->proposer != NULL && lane->own.rest == 0 &&
-           lane->proposer->ops->propose(lane->proposer, lane->tokens, lane->n_tokens, 1, &draft) > 0;
+    return stream->proposer != NULL && stream->own.rest == 0 &&
+           stream->proposer->ops->propose(stream->proposer, stream->tokens, stream->n_tokens, 1, &draft) > 0;
 }
 
 /* Could it wait: it is with the drafter, which is through with its past, and does not rest? */
-static bool can_wait(const struct rn_verifier *verifier, const struct rn_verifier_lane *lane)
+static bool can_wait(const struct rn_verifier *verifier, const struct rn_verifier_stream *stream)
 {
-    return lane->begun && lane->state == RN_DRAFTS_READY && lane->model.rest == 0 &&
-           rn_verifier_room(verifier, lane) > 0;
+    return stream->begun && stream->state == RN_DRAFTS_READY && stream->model.rest == 0 &&
+           rn_verifier_room(verifier, stream) > 0;
 }
 
 /* An wait stream of each stream that may wait; how many. */
@@ -30,16 +30,16 @@ static uint32_t look_at_all(struct rn_verifier *verifier)
 
     verifier->affordable = 0;
     for (uint32_t i = 0; i < verifier->n_next; i++) {
-        const struct rn_verifier_lane *lane = rn_verifier_lane_of(verifier, &verifier->next[i]);
+        const struct rn_verifier_stream *stream = rn_verifier_stream_of(verifier, &verifier->next[i]);
         struct rn_wait_stream *wait_stream = &verifier->wait_streams[n];
 
-        if (lane == NULL || verifier->next[i].prompt || !can_wait(verifier, lane) || has_own_drafts(lane))
+        if (stream == NULL || verifier->next[i].prompt || !can_wait(verifier, stream) || has_own_drafts(stream))
             continue;
-        verifier->affordable += lane->model.budget;
-        *wait_stream = (struct rn_wait_stream){.acceptance = lane->model.acceptance,
-                                               .n = rn_verifier_guesses(lane).n,
-                                               .most = rn_verifier_room(verifier, lane)};
-        if (lane->model.trial) {
+        verifier->affordable += stream->model.budget;
+        *wait_stream = (struct rn_wait_stream){.acceptance = stream->model.acceptance,
+                                               .n = rn_verifier_guesses(stream).n,
+                                               .most = rn_verifier_room(verifier, stream)};
+        if (stream->model.trial) {
             wait_stream->acceptance = TRIAL_ACCEPTANCE;
             wait_stream->most = wait_stream->most < TRIAL ? wait_stream->most : TRIAL;
         }
@@ -83,8 +83,8 @@ void rn_verifier_pay_wait(struct rn_verifier *verifier)
         (float)verifier->n_rows * (float)(us < most ? us : most) / rn_step_cost_of(&verifier->cost, verifier->n_rows);
     verifier->unpaid = false;
     for (uint32_t i = 0; i < verifier->n_begun; i++)
-        if (verifier->lanes[verifier->begun[i]].waited)
-            verifier->lanes[verifier->begun[i]].model.budget -= price / (float)verifier->n_waiting;
+        if (verifier->streams[verifier->begun[i]].waited)
+            verifier->streams[verifier->begun[i]].model.budget -= price / (float)verifier->n_waiting;
 }
 
 /* Those that could wait, and for which waiting does not pay: a drafter that only works while it is waited for has
@@ -92,27 +92,28 @@ void rn_verifier_pay_wait(struct rn_verifier *verifier)
 static void let_rest(struct rn_verifier *verifier)
 {
     for (uint32_t i = 0; i < verifier->n_next; i++) {
-        struct rn_verifier_lane *lane = rn_verifier_lane_of(verifier, &verifier->next[i]);
+        struct rn_verifier_stream *stream = rn_verifier_stream_of(verifier, &verifier->next[i]);
 
-        if (lane != NULL && !verifier->next[i].prompt && can_wait(verifier, lane) && rn_verifier_guesses(lane).n == 0)
-            rn_speculation_rest(&lane->model);
+        if (stream != NULL && !verifier->next[i].prompt && can_wait(verifier, stream) &&
+            rn_verifier_guesses(stream).n == 0)
+            rn_speculation_rest(&stream->model);
     }
 }
 
 static void ask(struct rn_verifier *verifier, uint32_t passes)
 {
     for (uint32_t i = 0; i < verifier->n_next; i++) {
-        struct rn_verifier_lane *lane = rn_verifier_lane_of(verifier, &verifier->next[i]);
+        struct rn_verifier_stream *stream = rn_verifier_stream_of(verifier, &verifier->next[i]);
         uint32_t most, want;
 
-        if (lane == NULL || verifier->next[i].prompt || !lane->begun || lane->model.rest > 0)
+        if (stream == NULL || verifier->next[i].prompt || !stream->begun || stream->model.rest > 0)
             continue;
-        most = rn_verifier_room(verifier, lane);
-        want = rn_verifier_guesses(lane).n + passes;
-        lane->want = want < most ? want : most;
-        lane->n_flying = lane->leaves = 0;
-        lane->flying = false;
-        lane->changed = lane->waits = lane->waited = true;
+        most = rn_verifier_room(verifier, stream);
+        want = rn_verifier_guesses(stream).n + passes;
+        stream->want = want < most ? want : most;
+        stream->n_flying = stream->leaves = 0;
+        stream->flying = false;
+        stream->changed = stream->waits = stream->waited = true;
     }
     verifier->serial++;
     verifier->must_tell = true;

@@ -434,7 +434,7 @@ static void lies_change_nothing(void **state)
             assert_true(step());
             for (uint32_t k = 0; k < STREAMS; k++)
                 for (uint32_t l = 0; l < RN_GUESS_LINES; l++)
-                    lie(&model->verifier.lanes[k].lines[l], &random);
+                    lie(&model->verifier.streams[k].lines[l], &random);
         }
         for (uint32_t k = 0; k < STREAMS; k++)
             told_assert_text(&told[k], &alphabet, SALT, 10 + k, 150);

@@ -32,7 +32,7 @@ static void watch(const struct rn_step *step)
 
     if (request == NULL || seen.n == TOKENS)
         return;
-    speculation = &seen.model->verifier.lanes[request->slot].model;
+    speculation = &seen.model->verifier.streams[request->slot].model;
     seen.steps[seen.n].rest = speculation->rest;
     seen.steps[seen.n].n_features = step->n_features;
     seen.steps[seen.n].n_rows = step->n_rows;

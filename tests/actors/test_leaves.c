@@ -108,11 +108,11 @@ static void stop(void)
 /* Behind the text before the first guess each is what a head holds likeliest there, and second. */
 static void check_line(const struct rn_request *request)
 {
-    const struct rn_verifier_lane *lane = &model->verifier.lanes[request->slot];
-    const struct rn_guess_line *line = &lane->lines[0];
+    const struct rn_verifier_stream *stream = &model->verifier.streams[request->slot];
+    const struct rn_guess_line *line = &stream->lines[0];
     struct oracle_chain chain;
 
-    if (!lane->begun || lane->generation != request->generation || line->first > request->n_tokens)
+    if (!stream->begun || stream->generation != request->generation || line->first > request->n_tokens)
         return;
     oracle_chain_init(&chain, SALT);
     for (uint32_t i = 0; i < line->first; i++)

@@ -52,7 +52,7 @@ static runnel_model *restless;
 static void keep_awake(void)
 {
     for (uint32_t i = 0; restless != NULL && i < restless->decode.n_running; i++) {
-        struct rn_speculation *record = &restless->verifier.lanes[restless->decode.running[i]->slot].model;
+        struct rn_speculation *record = &restless->verifier.streams[restless->decode.running[i]->slot].model;
 
         record->rest = 0;
         record->budget = 4;

@@ -60,7 +60,7 @@ static void run(uint32_t n, uint32_t n_drafting)
     for (uint32_t i = 0; i < n; i++)
         told_assert_text(&told[i], &alphabet, SALT, 20 + i, TOKENS);
     for (uint32_t i = 0; i < STREAMS; i++)
-        assert_int_equal(model->verifier.lanes[i].generation, 0); /* nothing is left of those that have ended */
+        assert_int_equal(model->verifier.streams[i].generation, 0); /* nothing is left of those that have ended */
     manual_close(engine, oracle);
 }
 

@@ -80,7 +80,7 @@ void sim_encourage(struct sim *sim, const struct oracle *oracle)
             continue;
         for (uint32_t i = 0; i < model->handle->decode.n_running; i++) {
             uint32_t slot = model->handle->decode.running[i]->slot;
-            struct rn_speculation *speculation = &model->handle->verifier.lanes[slot].model;
+            struct rn_speculation *speculation = &model->handle->verifier.streams[slot].model;
 
             speculation->budget = 4;
             speculation->seen = 64;
@@ -139,16 +139,16 @@ static const struct rn_request *request_of(const struct rn_decode *decode, const
 }
 
 /* The verifier knows what was drawn before decode does, and the draft actor no more than that. */
-static void check_tokens(struct sim *sim, const struct rn_verifier_lane *lane,
+static void check_tokens(struct sim *sim, const struct rn_verifier_stream *stream,
                          const struct rn_draft_stream *draft_stream, const struct rn_request *request)
 {
-    uint32_t n = lane->n_tokens < request->n_tokens ? lane->n_tokens : request->n_tokens;
+    uint32_t n = stream->n_tokens < request->n_tokens ? stream->n_tokens : request->n_tokens;
 
-    if (lane->generation != draft_stream->generation ||
-        memcmp(lane->tokens, request->tokens, n * sizeof lane->tokens[0]) != 0)
+    if (stream->generation != draft_stream->generation ||
+        memcmp(stream->tokens, request->tokens, n * sizeof stream->tokens[0]) != 0)
         sim_fail(sim, "the verifier takes other tokens for those of slot %u", draft_stream->slot);
-    else if (draft_stream->n_known > 0 && (draft_stream->base + draft_stream->n_known > lane->n_tokens ||
-                                           memcmp(draft_stream->tokens, lane->tokens + draft_stream->base,
+    else if (draft_stream->n_known > 0 && (draft_stream->base + draft_stream->n_known > stream->n_tokens ||
+                                           memcmp(draft_stream->tokens, stream->tokens + draft_stream->base,
                                                   draft_stream->n_known * sizeof draft_stream->tokens[0]) != 0))
         sim_fail(sim, "the drafter takes other tokens for those of slot %u", draft_stream->slot);
 }
@@ -165,7 +165,7 @@ void sim_check_drafter(struct sim *sim, uint32_t index)
         if (draft_stream->generation == 0 || draft_stream->state == RN_DRAFTS_OFF || draft_stream->ended)
             continue;
         if (request != NULL)
-            check_tokens(sim, &model->handle->verifier.lanes[draft_stream->slot], draft_stream, request);
+            check_tokens(sim, &model->handle->verifier.streams[draft_stream->slot], draft_stream, request);
         if (draft->drafter->kind != RN_DRAFTER_TOKENS)
             continue; /* a head's row says nothing of the tokens before it */
         check_kv(sim, model, draft_stream, false);

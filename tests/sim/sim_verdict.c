@@ -250,7 +250,7 @@ void sim_check_tick(struct sim *sim)
         if (!rn_draft_actor_check(&sim->models[i].handle->draft))
             sim_fail(sim, "the draft streams of model %u are not whole", i);
         if (!rn_verifier_check(&sim->models[i].handle->verifier))
-            sim_fail(sim, "the lanes of model %u's verifier are not whole", i);
+            sim_fail(sim, "the streams of model %u's verifier are not whole", i);
         poison_free_blocks(&sim->models[i]);
     }
     runnel_engine_get_stats(sim->engine, &stats);
