@@ -10,84 +10,6 @@
 #include "text/answer/format.h"
 #include "text/value.h"
 
-#define KEY "tokenizer.chat_template"
-#define MAX_TEMPLATES 64 /* of one file; more is a broken file, and those are not looked at */
-
-/* ---- The templates of a file ---- */
-
-static runnel_status add_template(struct rn_chat_templates *templates, struct rn_view name, struct rn_view source)
-{
-    struct rn_chat_template *t = &templates->list[templates->n];
-    runnel_status status;
-
-    *t = (struct rn_chat_template){.name = rn_strndup(templates->heap, name.bytes, name.n)};
-    if (t->name == NULL)
-        return RUNNEL_NO_MEMORY;
-    templates->n++;
-    status = rn_template_parse(templates->heap, source.bytes, source.n, &t->parsed, &t->error);
-    t->format = rn_answer_format_of(source.bytes, source.n);
-    return status == RUNNEL_NO_MEMORY ? status : RUNNEL_OK;
-}
-
-/* True for the key of a template; its name without the dot. */
-static bool is_template(const struct rn_gguf_entry *entry, struct rn_view *name)
-{
-    size_t n = sizeof KEY - 1;
-
-    if (entry->type != RN_GGUF_STRING || entry->key.n < n || memcmp(entry->key.bytes, KEY, n) != 0)
-        return false;
-    *name = (struct rn_view){entry->key.bytes + n, entry->key.n - n};
-    if (name->n == 0)
-        return true;
-    if (name->bytes[0] != '.')
-        return false;
-    name->bytes++;
-    name->n--;
-    return true;
-}
-
-runnel_status rn_chat_templates_init(struct rn_chat_templates *templates, struct rn_heap *heap,
-                                     const struct rn_gguf *gguf)
-{
-    struct rn_view name;
-    uint32_t n = 0;
-
-    *templates = (struct rn_chat_templates){.heap = heap};
-    for (uint64_t i = 0; i < rn_gguf_n_entries(gguf); i++)
-        n += n < MAX_TEMPLATES && is_template(rn_gguf_entry(gguf, i), &name);
-    if (n == 0)
-        return RUNNEL_OK;
-    templates->list = rn_calloc(heap, n, sizeof *templates->list);
-    if (templates->list == NULL)
-        return RUNNEL_NO_MEMORY;
-    for (uint64_t i = 0; i < rn_gguf_n_entries(gguf) && templates->n < n; i++) {
-        const struct rn_gguf_entry *entry = rn_gguf_entry(gguf, i);
-        const char *cursor = entry->data;
-
-        if (is_template(entry, &name) && add_template(templates, name, rn_gguf_item_string(&cursor)) != RUNNEL_OK)
-            return RUNNEL_NO_MEMORY;
-    }
-    return RUNNEL_OK;
-}
-
-void rn_chat_templates_fini(struct rn_chat_templates *templates)
-{
-    for (uint32_t i = 0; i < templates->n; i++) {
-        rn_template_free(templates->list[i].parsed);
-        rn_free(templates->heap, templates->list[i].name);
-    }
-    rn_free(templates->heap, templates->list);
-    *templates = (struct rn_chat_templates){0};
-}
-
-static const struct rn_chat_template *find_template(const struct rn_chat_templates *templates, const char *name)
-{
-    for (uint32_t i = 0; i < templates->n; i++)
-        if (strcmp(templates->list[i].name, name) == 0)
-            return &templates->list[i];
-    return NULL;
-}
-
 /* ---- The context: JSON text, put together ---- */
 
 struct text {
@@ -263,26 +185,22 @@ static runnel_status choose_template(struct rn_chat *chat, const struct rn_chat_
                                      const runnel_chat *given, runnel_error *error)
 {
     const struct rn_chat_template *found = NULL;
-    const char *name = given->template_name;
+    size_t n;
 
     if (given->template_text != NULL) {
-        size_t n = strlen(given->template_text);
-
+        n = strlen(given->template_text);
         chat->format = rn_answer_format_of(given->template_text, n);
         return rn_template_parse(chat->heap, given->template_text, n, &chat->own, error);
     }
-    if (name != NULL)
-        found = find_template(templates, name);
-    else if (given->tools != NULL)
-        found = find_template(templates, "tool_use");
-    if (found == NULL && name == NULL)
-        found = find_template(templates, "");
+    found = rn_chat_template_find(templates, given->template_name, given->tools != NULL);
     if (found == NULL)
-        return rn_error_set(error, RUNNEL_NOT_FOUND, "the model has no chat template%s%.64s", name != NULL ? " " : "",
-                            name != NULL ? name : "");
+        return rn_error_set(error, RUNNEL_NOT_FOUND, "the model has no chat template%s%.64s",
+                            given->template_name != NULL ? " " : "",
+                            given->template_name != NULL ? given->template_name : "");
     if (found->parsed == NULL)
         return rn_error_set(error, found->error.status, "the model's chat template: %s", found->error.message);
     chat->tmpl = found->parsed;
+    chat->takes_parts = found->traits.parts;
     chat->format = found->format;
     return RUNNEL_OK;
 }
@@ -371,8 +289,14 @@ runnel_status rn_chat_render(const struct rn_chat *chat, const struct rn_vocab *
                                           .strings = strings,
                                           .n_strings = sizeof strings / sizeof strings[0],
                                           .now_s = chat->now_s};
+    bool takes_parts = chat->takes_parts;
+    runnel_status status = RUNNEL_OK;
 
-    context.join_parts = chat->has_parts && !rn_template_takes_parts(chat->tmpl, heap, &context);
+    if (chat->has_parts && chat->own != NULL)
+        status = rn_template_probe_parts(chat->own, heap, &takes_parts);
+    if (status != RUNNEL_OK)
+        return rn_error_set(error, status, "no memory for the chat");
+    context.join_parts = chat->has_parts && !takes_parts;
     return rn_template_render(chat->tmpl, heap, &context, NULL, rendered, error);
 }
 

@@ -7,31 +7,12 @@
 #ifndef RN_ACTORS_CHAT_H
 #define RN_ACTORS_CHAT_H
 
+#include "actors/chat_templates.h"
 #include "base/alloc.h"
 #include "runnel.h"
 #include "text/answer/answer.h"
 #include "text/template/template.h"
 #include "text/vocab.h"
-
-/* One template of a model's file. */
-struct rn_chat_template {
-    char *name;                 /* "" for tokenizer.chat_template, "tool_use" for tokenizer.chat_template.tool_use */
-    struct rn_template *parsed; /* NULL: error says why */
-    runnel_error error;
-    const struct rn_answer_format *format;
-};
-
-struct rn_chat_templates {
-    struct rn_heap *heap;
-    struct rn_chat_template *list; /* [n] */
-    uint32_t n;
-};
-
-/* The templates of a file. One that is malformed is kept with its error: it fails who uses it, not the load.
- * NO_MEMORY alone is an error. */
-runnel_status rn_chat_templates_init(struct rn_chat_templates *templates, struct rn_heap *heap,
-                                     const struct rn_gguf *gguf);
-void rn_chat_templates_fini(struct rn_chat_templates *templates);
 
 /* A chat on its way to its prompt: the template to use, and the context as one JSON object. */
 struct rn_chat {
@@ -41,9 +22,10 @@ struct rn_chat {
     const struct rn_answer_format *format;
     char *context; /* [context_bytes] */
     size_t context_bytes;
-    char *tools;    /* NUL-terminated, or NULL */
-    bool has_parts; /* the content of a message is a list of parts */
-    int64_t now_s;  /* never 0 */
+    char *tools;      /* NUL-terminated, or NULL */
+    bool has_parts;   /* the content of a message is a list of parts */
+    bool takes_parts; /* the template takes such; not known of `own` */
+    int64_t now_s;    /* never 0 */
 };
 
 /* Checks a chat and copies what it needs. `given` is read up to its struct_size. INVALID, NOT_FOUND, FORMAT,

@@ -414,6 +414,40 @@ RUNNEL_API runnel_status runnel_render_template(const char *template_text, size_
                                                 size_t context_bytes, int64_t now_s, char *text, size_t capacity,
                                                 size_t *text_bytes, runnel_error *error);
 
+/* The prompt that a request with this chat would have, as token ids. Sizes as in runnel_tokenize, the rest as in
+ * runnel_apply_template. */
+RUNNEL_API runnel_status runnel_tokenize_chat(runnel_model *model, const runnel_chat *chat, int32_t *tokens,
+                                              size_t capacity, size_t *count, runnel_error *error);
+
+/* What a chat template does with a conversation, found out by rendering small ones. Flags. */
+typedef enum runnel_template_trait {
+    RUNNEL_TEMPLATE_SYSTEM = 1,    /* the text of a message of the role "system" is in the prompt */
+    RUNNEL_TEMPLATE_TOOLS = 2,     /* the name of a tool is in the prompt */
+    RUNNEL_TEMPLATE_REASONING = 4, /* answers have marks of reasoning; it is delivered as REASONING events */
+    RUNNEL_TEMPLATE_THINKING = 8,  /* the variable "enable_thinking" changes the prompt */
+    RUNNEL_TEMPLATE_PARTS = 16     /* a content may be a list of text parts; for other templates they are joined */
+} runnel_template_trait;
+
+typedef struct runnel_template_info {
+    size_t struct_size; /* set by the caller to sizeof(runnel_template_info) */
+    char name[64];      /* runnel_chat.template_name; "": the unnamed one. Longer names are cut */
+    const char *format; /* how answers are read back: a name of docs/ANSWERS.md; never freed */
+    uint64_t bytes;     /* of its source */
+    uint32_t knows;     /* RUNNEL_TEMPLATE_ flags */
+    uint32_t reserved;
+} runnel_template_info;
+
+/* Template `index` of the model's file, from 0. Returns OK; INVALID; NOT_FOUND: there are no more; FORMAT: the template
+ * is malformed: *info is filled in but for what it knows, and the error says where; STATE: the model is not loaded;
+ * CLOSED. Any thread. */
+RUNNEL_API runnel_status runnel_model_template(runnel_model *model, uint32_t index, runnel_template_info *info,
+                                               runnel_error *error);
+
+/* The same of a template [template_bytes] by itself. Runs on this thread, bounded in time and memory. Returns OK,
+ * INVALID, FORMAT or NO_MEMORY. */
+RUNNEL_API runnel_status runnel_inspect_template(const char *template_text, size_t template_bytes,
+                                                 runnel_template_info *info, runnel_error *error);
+
 /* ---- Events ------------------------------------------------------------------------------ */
 
 typedef struct runnel_logprob {
@@ -524,6 +558,22 @@ typedef struct runnel_sampling {
     size_t n_biases;
     uint64_t reserved[9];
 } runnel_sampling;
+
+/* Members of runnel_sampling for which a model's file recommends a value: its keys general.sampling.temp, .top_k, .top_p,
+ * .min_p, .penalty_repeat and .penalty_last_n. Flags. */
+typedef enum runnel_recommended {
+    RUNNEL_RECOMMENDED_TEMPERATURE = 1,
+    RUNNEL_RECOMMENDED_TOP_K = 2,
+    RUNNEL_RECOMMENDED_TOP_P = 4,
+    RUNNEL_RECOMMENDED_MIN_P = 8,
+    RUNNEL_RECOMMENDED_REPETITION_PENALTY = 16,
+    RUNNEL_RECOMMENDED_PENALTY_TOKENS = 32
+} runnel_recommended;
+
+/* Sets these members of *sampling, leaves the others as they are, and sets *recommended to the flags. A value that is out
+ * of range is no recommendation. Nothing uses them unasked: a request without them is greedy. Returns OK; INVALID: a
+ * NULL; STATE: the model is not loaded; CLOSED. Any thread. */
+RUNNEL_API runnel_status runnel_model_sampling(runnel_model *model, runnel_sampling *sampling, uint32_t *recommended);
 
 #define RUNNEL_MAX_STOPS 16
 #define RUNNEL_MAX_STOP_BYTES 256

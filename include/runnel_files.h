@@ -68,6 +68,15 @@ RUNNEL_API runnel_status runnel_file_tensor(const runnel_file *file, uint64_t in
 RUNNEL_API runnel_status runnel_file_kv_bytes_per_token(const runnel_file *file, runnel_kv_type kv_type,
                                                         uint64_t *bytes, runnel_error *error);
 
+/* Chat template `index` of the file, as runnel_model_template tells it; parses and probes it on this thread. Returns OK,
+ * INVALID, NOT_FOUND, FORMAT or NO_MEMORY. */
+RUNNEL_API runnel_status runnel_file_template(const runnel_file *file, uint32_t index, runnel_template_info *info,
+                                              runnel_error *error);
+
+/* The sampling parameters that the file recommends, as runnel_model_sampling. Returns OK or INVALID. */
+RUNNEL_API runnel_status runnel_file_sampling(const runnel_file *file, runnel_sampling *sampling,
+                                              uint32_t *recommended);
+
 /* ---- Cache folders ----------------------------------------------------------------------- */
 
 /* What a model's cold tier has left in a folder: inspected and purged without the model; see docs/TIERS.md. These calls

@@ -2,6 +2,7 @@
  * white space along. See vocab_impl.h. */
 #include <string.h>
 
+#include "text/template_keys.h"
 #include "text/vocab.h"
 #include "text/vocab_impl.h"
 
@@ -272,17 +273,9 @@ runnel_status rn_vocab_load_specials(struct rn_vocab *vocab, const struct rn_ggu
 
 void rn_vocab_reserve(struct rn_vocab *vocab, const struct rn_gguf *gguf)
 {
-    static const char key[] = "tokenizer.chat_template"; /* and "tokenizer.chat_template.NAME" */
+    struct rn_view name, source;
 
-    for (uint64_t i = 0; i < rn_gguf_n_entries(gguf); i++) {
-        const struct rn_gguf_entry *entry = rn_gguf_entry(gguf, i);
-        const char *cursor = entry->data;
-        struct rn_view source;
-
-        if (entry->type != RN_GGUF_STRING || entry->key.n < sizeof key - 1 ||
-            memcmp(entry->key.bytes, key, sizeof key - 1) != 0)
-            continue;
-        source = rn_gguf_item_string(&cursor);
-        rn_special_reserve(&vocab->special, &vocab->texts, vocab->kinds, source.bytes, source.n);
-    }
+    for (uint64_t i = 0; i < rn_gguf_n_entries(gguf); i++)
+        if (rn_template_key(rn_gguf_entry(gguf, i), &name, &source))
+            rn_special_reserve(&vocab->special, &vocab->texts, vocab->kinds, source.bytes, source.n);
 }

@@ -74,6 +74,36 @@ runnel_status runnel_apply_template(runnel_model *model, const runnel_chat *give
     return status;
 }
 
+runnel_status runnel_tokenize_chat(runnel_model *model, const runnel_chat *given, int32_t *tokens, size_t capacity,
+                                   size_t *count, runnel_error *error)
+{
+    struct rn_rendered rendered = {0};
+    struct rn_heap *heap;
+    struct rn_chat *chat = NULL;
+    int32_t *all = NULL;
+    runnel_status status;
+
+    rn_error_clear(error);
+    if (model == NULL || given == NULL || count == NULL || (tokens == NULL && capacity > 0))
+        return rn_error_set(error, RUNNEL_INVALID, "no model, no chat, or no place for the tokens");
+    *count = 0;
+    status = rn_model_ready(model);
+    if (status != RUNNEL_OK)
+        return rn_error_set(error, status, "the model is not loaded");
+    heap = &model->engine->heap;
+    status = rn_chat_new(heap, &model->parts.templates, given, &chat, error);
+    if (status == RUNNEL_OK)
+        status = rn_chat_render(chat, model->parts.vocab, heap, &rendered, error);
+    if (status == RUNNEL_OK)
+        status = rn_chat_tokenize(&rendered, model->parts.vocab, heap, &all, count, error);
+    if (status == RUNNEL_OK && capacity > 0)
+        memcpy(tokens, all, (*count < capacity ? *count : capacity) * sizeof *tokens);
+    rn_free(heap, all);
+    rn_rendered_free(&rendered, heap);
+    rn_chat_free(chat);
+    return status;
+}
+
 runnel_status runnel_render_template(const char *template_text, size_t template_bytes, const char *context,
                                      size_t context_bytes, int64_t now_s, char *text, size_t capacity,
                                      size_t *text_bytes, runnel_error *error)

@@ -134,9 +134,12 @@ static void null_models(void **state)
 {
     runnel_model_info info = {.struct_size = sizeof info};
     runnel_model *loaded = NULL;
+    runnel_template_info info_of = {.struct_size = sizeof info_of};
+    runnel_sampling sampling;
     runnel_chat chat;
     runnel_error error;
     size_t n;
+    uint32_t recommended;
     int32_t ids[1];
     char text[1];
 
@@ -162,6 +165,17 @@ static void null_models(void **state)
     TOLD(runnel_apply_template(model, NULL, text, 1, &n, &error));
     TOLD(runnel_apply_template(model, &chat, NULL, 1, &n, &error));
     TOLD(runnel_apply_template(model, &chat, text, 1, NULL, &error));
+    TOLD(runnel_tokenize_chat(NULL, &chat, ids, 1, &n, &error));
+    TOLD(runnel_tokenize_chat(model, NULL, ids, 1, &n, &error));
+    TOLD(runnel_tokenize_chat(model, &chat, NULL, 1, &n, &error));
+    TOLD(runnel_tokenize_chat(model, &chat, ids, 1, NULL, &error));
+    TOLD(runnel_model_template(NULL, 0, &info_of, &error));
+    TOLD(runnel_model_template(model, 0, NULL, &error));
+    INVALID(runnel_model_sampling(NULL, &sampling, &recommended));
+    INVALID(runnel_model_sampling(model, NULL, &recommended));
+    INVALID(runnel_model_sampling(model, &sampling, NULL));
+    assert_int_equal(runnel_model_sampling(model, &sampling, &recommended), RUNNEL_OK);
+    assert_int_equal(recommended, 0); /* a model without a file */
     TOLD(runnel_render_template(NULL, 1, "{}", 2, 0, text, 1, &n, &error));
     TOLD(runnel_render_template("x", 1, NULL, 2, 0, text, 1, &n, &error));
     TOLD(runnel_render_template("x", 1, "{}", 2, 0, NULL, 1, &n, &error));
@@ -222,7 +236,10 @@ static void null_files(void **state)
     runnel_training_progress progress = {.struct_size = sizeof progress};
     runnel_training *training = NULL;
     runnel_error error;
+    runnel_template_info info_of = {.struct_size = sizeof info_of};
+    runnel_sampling sampling;
     uint64_t bytes;
+    uint32_t recommended;
     size_t n;
     char text[1];
 
@@ -241,6 +258,13 @@ static void null_files(void **state)
     INVALID(runnel_file_tensor(file, 0, NULL));
     TOLD(runnel_file_kv_bytes_per_token(NULL, RUNNEL_KV_F16, &bytes, &error));
     TOLD(runnel_file_kv_bytes_per_token(file, RUNNEL_KV_F16, NULL, &error));
+    TOLD(runnel_file_template(NULL, 0, &info_of, &error));
+    TOLD(runnel_file_template(file, 0, NULL, &error));
+    INVALID(runnel_file_sampling(NULL, &sampling, &recommended));
+    INVALID(runnel_file_sampling(file, NULL, &recommended));
+    INVALID(runnel_file_sampling(file, &sampling, NULL));
+    TOLD(runnel_inspect_template(NULL, 0, &info_of, &error));
+    TOLD(runnel_inspect_template("", 0, NULL, &error));
     runnel_file_close(file);
     runnel_file_close(NULL);
     runnel_cache_purge_options_default(&purge);

@@ -442,6 +442,11 @@ const char *rn_answer_format_name(const struct rn_answer_format *format)
     return strcmp(rows.calls->name, "plain") != 0 ? rows.calls->name : rows.reasoning->name;
 }
 
+bool rn_answer_format_reasons(const struct rn_answer_format *format)
+{
+    return strcmp(rn_answer_format_rows(format).reasoning->name, "plain") != 0;
+}
+
 size_t rn_pattern_head(const char *pattern)
 {
     size_t n = 0;

@@ -96,6 +96,9 @@ const struct rn_answer_format *rn_answer_format_of(const char *source, size_t n)
 /* Its name, for logs and tests: "json-in-tags", "harmony", ... */
 const char *rn_answer_format_name(const struct rn_answer_format *format);
 
+/* True if it has marks of reasoning. */
+bool rn_answer_format_reasons(const struct rn_answer_format *format);
+
 struct rn_answer_rows rn_answer_format_rows(const struct rn_answer_format *format);
 
 /* The length of the literal text that a pattern begins with. */

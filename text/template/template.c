@@ -286,42 +286,6 @@ runnel_status rn_template_render(const struct rn_template *tmpl, struct rn_heap 
     return status;
 }
 
-/* ---- What a template can take ---- */
-
-/* Is the word somewhere in text[n]? */
-static bool has_word(const char *text, size_t n, const char *word)
-{
-    size_t length = strlen(word);
-
-    for (size_t i = 0; i + length <= n; i++)
-        if (memcmp(text + i, word, length) == 0)
-            return true;
-    return false;
-}
-
-bool rn_template_takes_parts(const struct rn_template *tmpl, struct rn_heap *heap,
-                             const struct rn_template_context *context)
-{
-    static const char json[] = "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", "
-                               "\"text\": \"qvxz\"}]}], \"add_generation_prompt\": true}";
-    const struct rn_template_limits limits = {
-        .steps = 1000000, .output_bytes = 1 << 20, .memory_bytes = 16 << 20, .depth = 100};
-    struct rn_template_context probe = *context;
-    struct rn_rendered out;
-    runnel_error error;
-    bool takes;
-
-    probe.json = json;
-    probe.json_bytes = sizeof json - 1;
-    probe.join_parts = false;
-    if (rn_template_render(tmpl, heap, &probe, &limits, &out, &error) != RUNNEL_OK)
-        return false;
-    takes = has_word(out.text, out.n, "qvxz") && !has_word(out.text, out.n, "'qvxz'") &&
-            !has_word(out.text, out.n, "\"qvxz\"");
-    rn_rendered_free(&out, heap);
-    return takes;
-}
-
 void rn_rendered_free(struct rn_rendered *rendered, struct rn_heap *heap)
 {
     rn_free(heap, rendered->text);

@@ -72,10 +72,21 @@ runnel_status rn_template_render(const struct rn_template *tmpl, struct rn_heap 
                                  const struct rn_template_context *context, const struct rn_template_limits *limits,
                                  struct rn_rendered *out, runnel_error *error);
 
-/* Does it write a content that is a list of text parts as its text? Most templates take a string alone, and write a
- * list as Python does. Found out by rendering one message, within narrow limits; what fails takes none. */
-bool rn_template_takes_parts(const struct rn_template *tmpl, struct rn_heap *heap,
-                             const struct rn_template_context *context);
 void rn_rendered_free(struct rn_rendered *rendered, struct rn_heap *heap);
+
+/* What a template does with a conversation. */
+struct rn_template_traits {
+    bool parts; /* writes a content that is a list of text parts as its text. Most take a string alone, and write a list
+                    * as Python does */
+    bool system;   /* the text of a message of role "system" comes out */
+    bool tools;    /* the name of a tool comes out */
+    bool thinking; /* the variable enable_thinking changes the text */
+};
+
+/* Finds the traits out by rendering small conversations within narrow limits; a template that fails with one does not
+ * have that trait. NO_MEMORY. */
+runnel_status rn_template_probe(const struct rn_template *tmpl, struct rn_heap *heap,
+                                struct rn_template_traits *traits);
+runnel_status rn_template_probe_parts(const struct rn_template *tmpl, struct rn_heap *heap, bool *takes);
 
 #endif

@@ -1,0 +1,90 @@
+/* What a model file says of its chats, through the public interface: its templates, and how it is best sampled. */
+#include <string.h>
+
+#include "actors/engine.h"
+#include "base/sized.h"
+#include "base/status.h"
+#include "model/file.h"
+#include "sampling/recommended.h"
+#include "text/template_keys.h"
+
+static bool is_info(const runnel_template_info *info)
+{
+    return info != NULL && rn_sized_known(info->struct_size, sizeof *info);
+}
+
+runnel_status runnel_model_template(runnel_model *model, uint32_t index, runnel_template_info *info,
+                                    runnel_error *error)
+{
+    runnel_status status;
+
+    rn_error_clear(error);
+    if (model == NULL || !is_info(info))
+        return rn_error_set(error, RUNNEL_INVALID, "no model, or no place for the result, or struct_size is not set");
+    status = rn_model_ready(model);
+    if (status != RUNNEL_OK)
+        return rn_error_set(error, status, "the model is not loaded");
+    if (index >= model->parts.templates.n)
+        return rn_error_set(error, RUNNEL_NOT_FOUND, "the model has no template %u", index);
+    return rn_chat_template_tell(&model->parts.templates.list[index], info, error);
+}
+
+static runnel_status tell_source(struct rn_view name, struct rn_view source, runnel_template_info *info,
+                                 runnel_error *error)
+{
+    struct rn_chat_template tmpl;
+    struct rn_heap heap;
+    runnel_status status;
+
+    rn_heap_init(&heap, NULL);
+    status = rn_chat_template_init(&tmpl, &heap, name, source);
+    status = status == RUNNEL_OK ? rn_chat_template_tell(&tmpl, info, error)
+                                 : rn_error_set(error, status, "no memory for the template");
+    rn_chat_template_fini(&tmpl, &heap);
+    return status;
+}
+
+runnel_status runnel_file_template(const runnel_file *file, uint32_t index, runnel_template_info *info,
+                                   runnel_error *error)
+{
+    struct rn_view name, source;
+    uint32_t n = 0;
+
+    rn_error_clear(error);
+    if (file == NULL || !is_info(info))
+        return rn_error_set(error, RUNNEL_INVALID, "no file, or no place for the result, or struct_size is not set");
+    for (uint64_t i = 0; i < rn_gguf_n_entries(file->gguf); i++)
+        if (rn_template_key(rn_gguf_entry(file->gguf, i), &name, &source) && n++ == index)
+            return tell_source(name, source, info, error);
+    return rn_error_set(error, RUNNEL_NOT_FOUND, "the file has no template %u", index);
+}
+
+runnel_status runnel_inspect_template(const char *template_text, size_t template_bytes, runnel_template_info *info,
+                                      runnel_error *error)
+{
+    rn_error_clear(error);
+    if (template_text == NULL || !is_info(info))
+        return rn_error_set(error, RUNNEL_INVALID, "no text, or no place for the result, or struct_size is not set");
+    return tell_source((struct rn_view){"", 0}, (struct rn_view){template_text, template_bytes}, info, error);
+}
+
+runnel_status runnel_model_sampling(runnel_model *model, runnel_sampling *sampling, uint32_t *recommended)
+{
+    runnel_status status;
+
+    if (model == NULL || sampling == NULL || recommended == NULL)
+        return RUNNEL_INVALID;
+    *recommended = 0;
+    status = rn_model_ready(model);
+    if (status == RUNNEL_OK && model->parts.gguf != NULL)
+        *recommended = rn_sampling_recommended(model->parts.gguf, sampling);
+    return status;
+}
+
+runnel_status runnel_file_sampling(const runnel_file *file, runnel_sampling *sampling, uint32_t *recommended)
+{
+    if (file == NULL || sampling == NULL || recommended == NULL)
+        return RUNNEL_INVALID;
+    *recommended = rn_sampling_recommended(file->gguf, sampling);
+    return RUNNEL_OK;
+}
