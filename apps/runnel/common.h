@@ -104,6 +104,14 @@ char *app_element_text(const runnel_file *file, uint64_t index, uint64_t element
 /* The text of a file's one-valued metadata `prefix` + `rest` and its length, or NULL; owned by the caller. */
 char *app_file_text(const runnel_file *file, const char *prefix, const char *rest, size_t *n);
 
+/* template_info.c. What a template knows, in words; one template as a line of text or as a JSON object (error: of its
+ * inspection); all of a file: how many they are; the members of *sampling that have a RUNNEL_RECOMMENDED_ bit, as text
+ * or as members of a JSON object. */
+void app_template_knows(FILE *to, uint32_t knows);
+void app_template_print(const runnel_template_info *info, const runnel_error *error, bool json);
+uint32_t app_templates_print(const runnel_file *file, bool json);
+void app_sampling_print(FILE *to, const runnel_sampling *sampling, uint32_t members, bool json);
+
 struct app_ids {
     int32_t *ids; /* owned */
     size_t count;

@@ -236,6 +236,32 @@ static void print_memory_json(const struct app_memory *memory, const char *kv_ty
         fputs("\"kv_bytes_per_token\":null,\"kv_bytes\":null,\"total_bytes\":null}", stdout);
 }
 
+/* ---- Chats ------------------------------------------------------------------------------- */
+
+static void print_chats(const runnel_file *file, bool json)
+{
+    runnel_template_info probe = {.struct_size = sizeof probe};
+    runnel_sampling sampling = {0};
+    uint32_t recommended = 0;
+
+    runnel_file_sampling(file, &sampling, &recommended);
+    fputs(json ? "\"sampling\":{" : "recommended sampling: ", stdout);
+    app_sampling_print(stdout, &sampling, recommended, json);
+    if (json) {
+        fputs("},\n\"templates\":[", stdout);
+        app_templates_print(file, true);
+        fputs("],\n", stdout);
+        return;
+    }
+    puts(recommended == 0 ? "none" : "");
+    if (runnel_file_template(file, 0, &probe, NULL) == RUNNEL_NOT_FOUND) {
+        puts("chat templates: none");
+        return;
+    }
+    puts("chat templates");
+    app_templates_print(file, false);
+}
+
 /* ---- The whole --------------------------------------------------------------------------- */
 
 struct names {
@@ -256,6 +282,7 @@ static void print_text(const runnel_file *file, const runnel_file_info *info, co
     printf("parameters: %llu\n", (unsigned long long)info->parameters);
     if (memory->trained > 0)
         printf("trained context: %llu\n", (unsigned long long)memory->trained);
+    print_chats(file, false);
     printf("\nmetadata: %llu entries\n", (unsigned long long)info->n_metadata);
     print_metadata(file, false);
     printf("\ntensors: %llu; type, bytes, shape (fastest first), name\n", (unsigned long long)info->n_tensors);
@@ -281,7 +308,9 @@ static void print_json(const runnel_file *file, const runnel_file_info *info, co
            (unsigned long long)info->file_bytes, (unsigned long long)info->parameters,
            (unsigned long long)memory->trained);
     print_memory_json(memory, options->kv_type);
-    fputs(",\n\"metadata\":[", stdout);
+    fputs(",\n", stdout);
+    print_chats(file, true);
+    fputs("\"metadata\":[", stdout);
     print_metadata(file, true);
     fputs("],\n\"tensors\":[", stdout);
     print_tensors(file, true);

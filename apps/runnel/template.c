@@ -1,4 +1,4 @@
-/* runnel template: the text that a chat template makes of a context, exactly as it is. */
+/* runnel template: the text that a chat template makes of a context, exactly as it is; or what templates know. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,6 +77,46 @@ static int with_model(const struct app_options *options, const struct app_text *
     return code;
 }
 
+/* ---- What templates know ----------------------------------------------------------------- */
+
+static int show_model(const char *path, bool json)
+{
+    runnel_file *file = NULL;
+    runnel_error error = {0};
+    uint32_t n;
+
+    error.status = runnel_file_open(path, &file, &error);
+    if (error.status != RUNNEL_OK)
+        return app_fail(&error);
+    if (json)
+        fputc('[', stdout);
+    n = app_templates_print(file, json);
+    if (json)
+        puts("]");
+    else if (n == 0)
+        puts("no chat template");
+    runnel_file_close(file);
+    return app_output_code();
+}
+
+static int show_file(const char *path, bool json)
+{
+    runnel_template_info info = {.struct_size = sizeof info};
+    runnel_error error = {0};
+    struct app_text source = {0};
+
+    if (!app_read_file(path, &source))
+        return APP_FAILURE;
+    error.status = runnel_inspect_template(source.bytes, source.size, &info, &error);
+    free(source.bytes);
+    if (error.status != RUNNEL_OK && error.status != RUNNEL_FORMAT)
+        return app_fail(&error);
+    fputs(json ? "[" : "", stdout);
+    app_template_print(&info, &error, json);
+    fputs(json ? "]\n" : "", stdout);
+    return error.status == RUNNEL_OK ? app_output_code() : APP_FAILURE;
+}
+
 int app_template(const struct app_options *options)
 {
     struct by_file f = {.now_s = options->now_s};
@@ -84,6 +124,13 @@ int app_template(const struct app_options *options)
 
     if ((options->file != NULL) == (options->n_operands > 0)) {
         app_error("give a model, or a template with --file");
+        return APP_USAGE;
+    }
+    if (options->show && options->context_file == NULL)
+        return options->n_operands > 0 ? show_model(options->operands[0], options->json)
+                                       : show_file(options->file, options->json);
+    if (options->show || options->json) {
+        app_error("--show tells what templates know, --json has it as JSON: without --context");
         return APP_USAGE;
     }
     if (options->context_file == NULL) {

@@ -2,6 +2,7 @@
 """What the commands compute, against what other programs computed (../shared) and against each other."""
 import json
 import math
+import os
 import pathlib
 import struct
 import subprocess
@@ -238,6 +239,30 @@ class Results(unittest.TestCase):
             info = json.loads(self.good("info", MODEL, "--json", "--kv-type", kv_type).stdout)
             self.assertEqual(info["memory"]["kv_bytes_per_token"], 6 * 2 * 4 * row)
 
+    def test_info_of_chats(self):
+        info = json.loads(self.good("info", MODEL, "--json").stdout)
+        self.assertEqual(info["sampling"], {})
+        self.assertEqual([t["name"] for t in info["templates"]], [""])
+        self.assertEqual((info["templates"][0]["system"], info["templates"][0]["error"]), (True, None))
+        self.assertIn(b"recommended sampling: none\nchat templates\n  (unnamed): ", self.good("info", MODEL).stdout)
+        self.assertIn(b"chat templates: none\n", self.good("info", STORIES).stdout)
+        with tempfile.TemporaryDirectory() as folder:
+            model = common.with_metadata(os.path.join(folder, "m.gguf"), {
+                "general.sampling.temp": 0.5, "general.sampling.top_k": 20, "general.sampling.top_p": 2.0,
+                "tokenizer.chat_template.tools": "{{ messages[0].content }}{{ tools }}",
+                "tokenizer.chat_template.bad": "{{ messages[0]"})
+            info = json.loads(self.good("info", model, "--json").stdout)
+            self.assertEqual(info["sampling"], {"temperature": 0.5, "top_k": 20})
+            knows = {t["name"]: t for t in info["templates"]}
+            self.assertEqual((knows["tools"]["tools"], knows[""]["tools"]), (True, False))
+            self.assertIn("line 1", knows["bad"]["error"])
+            text = self.good("info", model).stdout.decode()
+            self.assertIn("recommended sampling: temperature 0.5, top-k 20\n", text)
+            self.assertRegex(text, r"  tools: 36 bytes; system role, tools; answers: plain\n")
+            self.assertRegex(text, r"  bad: 14 bytes; malformed: line 1")
+            self.assertEqual(json.loads(self.good("template", model, "--show", "--json").stdout), info["templates"])
+            self.assertIn(self.good("template", model, "--show").stdout.decode(), text)
+
     def test_info_of_many(self):
         for model in sorted((ORACLES / "arch").glob("*.gguf"))[::4] + sorted((ORACLES / "tokenizers").glob("*.gguf")):
             with self.subTest(model=model.name):
@@ -344,6 +369,21 @@ class Template(unittest.TestCase):
         self.assertEqual(got.stdout.decode(), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
         got = run("template", STORIES, "--context", "-", stdin=b"{}")
         self.assertEqual((got.returncode, got.stderr), (1, b"runnel: the model has no chat template\n"))
+
+    def test_show(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".jinja") as f:
+            f.write("{% for m in messages %}{{ m.content }}{% endfor %}</think>")
+            f.flush()
+            got = run("template", "--file", f.name, "--show")
+            self.assertEqual((got.returncode, got.stdout),
+                             (0, b"  (unnamed): 58 bytes; system role, reasoning; answers: think\n"))
+            self.assertTrue(json.loads(run("template", "--file", f.name, "--show", "--json").stdout)[0]["reasoning"])
+            self.assertEqual(run("template", "--file", f.name, "--show", "--context", "-").returncode, 2)
+            f.write("{% if")
+            f.flush()
+            got = run("template", "--file", f.name, "--show")
+            self.assertEqual((got.returncode, b"malformed: line 1" in got.stdout), (1, True))
+        self.assertEqual(run("template", STORIES, "--show").stdout, b"no chat template\n")
 
     def test_errors(self):
         got = self.render("line one\n{% if %}", {})
