@@ -6,8 +6,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "model/stop.h"
+
 /* The last part of a step is waited for without sleeping: a timer of the kernel is late by about as much. */
 #define SPIN_NS 80000u
+
+/* So often it looks whether the step is still wanted. */
+#define LOOK_NS 1000000u
 
 uint64_t monotonic_ns(void)
 {
@@ -27,17 +32,19 @@ uint64_t thread_cpu_ns(unsigned long thread)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void wait_until(uint64_t end_ns)
+/* Or until it is stopped. */
+static void wait_until(uint64_t end_ns, struct rn_stop *stop)
 {
     uint64_t now = monotonic_ns();
 
-    if (end_ns > now + SPIN_NS) {
-        uint64_t at = end_ns - SPIN_NS;
+    while (end_ns > now + SPIN_NS && !rn_stop_is_set(stop)) {
+        uint64_t at = end_ns - now > LOOK_NS + SPIN_NS ? now + LOOK_NS : end_ns - SPIN_NS;
         const struct timespec t = {(time_t)(at / 1000000000u), (long)(at % 1000000000u)};
 
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+        now = monotonic_ns();
     }
-    while (monotonic_ns() < end_ns)
+    while (monotonic_ns() < end_ns && !rn_stop_is_set(stop))
         continue;
 }
 
@@ -80,8 +87,10 @@ static void run_step(struct device *device, struct rn_step *step, uint64_t submi
     for (uint32_t i = 0; i < step->n_rows; i++)
         if (step->rows[i].out >= 0 && step->draws != NULL)
             draw(&step->draws[step->rows[i].out], &step->rows[i]);
-    wait_until(begin_ns + device->step_ns + device->row_ns * step->n_rows);
-    step->status = RUNNEL_OK;
+    wait_until(begin_ns + device->step_ns + device->row_ns * step->n_rows, step->stop);
+    step->status = rn_stop_is_set(step->stop) ? RUNNEL_CANCELLED : RUNNEL_OK;
+    if (step->status != RUNNEL_OK)
+        rn_draw_stop(step);
     device->done_ns = monotonic_ns();
     device->busy_ns += device->done_ns - begin_ns;
     step->on_done(step); /* the next submit may come before it returns: nothing of the step is touched behind it */

@@ -4,6 +4,7 @@
  * what the row looks at alone, never on its group (law 5). */
 #include "base/check.h"
 #include "cpu/execute.h"
+#include "model/stop.h"
 
 /* The positions [first, last] that a row looks at. */
 struct sight {
@@ -188,7 +189,8 @@ static uint32_t cuts(const struct rn_fast_context *c, const struct rn_op *op)
     return most;
 }
 
-/* A worker takes its next segment before it walks this one, to ask for it in time. */
+/* A worker takes its next segment before it walks this one, to ask for it in time. Segments are short, and those of an
+ * attention that has begun are computed even where the step was stopped: parts_done counts them. */
 void rn_fast_attention(const struct rn_fast_context *c, uint32_t index)
 {
     const struct rn_op *op = c->fast->program.list[index].op;
@@ -199,7 +201,7 @@ void rn_fast_attention(const struct rn_fast_context *c, uint32_t index)
         next = rn_fast_take(c, index);
         attend_segment(c, op, i / n_cuts, i % n_cuts, place_of(c, op, next / n_cuts, next % n_cuts));
     }
-    for (; i < n; i = rn_fast_take(c, index))
+    for (; i < n && !rn_stop_is_set(c->step->stop); i = rn_fast_take(c, index))
         attend_group(c, op, &c->fast->groups[i / op->kv_heads], i % op->kv_heads);
 }
 

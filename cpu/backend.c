@@ -11,6 +11,7 @@
 #include "cpu/fast.h"
 #include "model/kv.h"
 #include "model/op_info.h"
+#include "model/stop.h"
 
 enum {
     LINE = 64,
@@ -61,6 +62,8 @@ static void submit_async(struct rn_backend *backend, struct rn_step *step)
         start_next(fast);
 }
 
+/* Each worker looks for itself whether the step was stopped, and passes all barriers in any case. Who has computed a
+ * phase to its end has met nobody at a barrier who had seen the stop before: so what it read was computed, too. */
 static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
 {
     struct rn_fast *fast = (struct rn_fast *)((char *)job - offsetof(struct rn_fast, job));
@@ -78,11 +81,13 @@ static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
     for (phase = 0; phase < fast->program.n_phases; phase++) {
         if (phase > 0)
             rn_team_barrier(fast->team, worker);
-        rn_fast_phase(fast, worker, n_workers, phase);
+        if (!rn_stop_is_set(fast->step->stop))
+            rn_fast_phase(fast, worker, n_workers, phase);
     }
     if (fast->step->draws != NULL) {
         rn_team_barrier(fast->team, worker);
-        rn_fast_draw(fast, worker);
+        if (!rn_stop_is_set(fast->step->stop))
+            rn_fast_draw(fast, worker);
     }
 }
 
@@ -91,9 +96,9 @@ static void done(struct rn_job *job)
     struct rn_fast *fast = (struct rn_fast *)((char *)job - offsetof(struct rn_fast, job));
     struct rn_step *step = fast->step;
 
+    step->status = rn_stop_is_set(step->stop) ? RUNNEL_CANCELLED : RUNNEL_OK;
     rn_fast_draws_done(fast);
     fast->step = NULL;
-    step->status = RUNNEL_OK;
     /* acq_rel: pairs with the addition in submit; above 1 there is a step in the queue or the inbox. */
     if (atomic_fetch_sub_explicit(&fast->pending, 1, memory_order_acq_rel) > 1)
         start_next(fast);

@@ -22,5 +22,7 @@ void rn_fast_draw(struct rn_fast *fast, uint32_t worker)
 
 void rn_fast_draws_done(struct rn_fast *fast)
 {
+    if (fast->step->status != RUNNEL_OK)
+        rn_draw_stop(fast->step);
     fast->n_drawn = rn_draw_keep(fast->step, fast->drawn);
 }

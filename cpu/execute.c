@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "cpu/execute.h"
 #include "model/op_info.h"
+#include "model/stop.h"
 
 static uint32_t domain(const struct rn_fast_context *c, const struct rn_instruction *in)
 {
@@ -382,7 +383,7 @@ static void op_matmul(const struct rn_fast_context *c, uint32_t index)
         return;
     p = product_of(c, in);
     cut = cut_of(c, &p);
-    for (i = rn_fast_take(c, index); i < cut.n; i = next) {
+    for (i = rn_fast_take(c, index); i < cut.n && !rn_stop_is_set(c->step->stop); i = next) {
         next = streams(&p) ? rn_fast_take(c, index) : cut.n;
         piece(c, &p, stretch_of(&cut, i), stretch_of(&cut, next));
         next = streams(&p) ? next : rn_fast_take(c, index);
@@ -437,7 +438,7 @@ static void op_expert_matmul(const struct rn_fast_context *c, uint32_t index)
     n_active = group_by_expert(c, in->op, p.n * in->op->used);
     rows = piece_rows(c, &p, 8);
     per_expert = (p.weight->rows + rows - 1) / rows;
-    while ((i = rn_fast_take(c, index)) < n_active * per_expert) {
+    while ((i = rn_fast_take(c, index)) < n_active * per_expert && !rn_stop_is_set(c->step->stop)) {
         one = expert_product(c, &p, in->op, c->scratch->active[i / per_expert]);
         first = i % per_expert * rows;
         left = p.weight->rows - first;

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "model/kv.h"
 #include "model/op_info.h"
+#include "model/stop.h"
 
 static struct rn_reference *self(struct rn_backend *backend)
 {
@@ -228,15 +229,17 @@ static void compute(struct rn_reference *ref, struct rn_step *step)
     rn_reference_move_rows(ref, step);
     rn_reference_copy_states(ref, step);
     rn_reference_choose(ref, step);
-    for (i = 0; i < plan->n_ops; i++)
+    for (i = 0; i < plan->n_ops && !rn_stop_is_set(step->stop); i++)
         rn_reference_op(ref, &plan->ops[i], step);
     logits = ref->slots[plan->logits_slot];
     if (step->n_outs > 0 && step->logits != NULL)
         memcpy(step->logits, logits, (size_t)step->n_outs * plan->n_vocab * sizeof(float));
-    for (i = 0; step->draws != NULL && i < step->n_outs; i++)
+    for (i = 0; step->draws != NULL && i < step->n_outs && !rn_stop_is_set(step->stop); i++)
         rn_draw_one(step, i, logits + (size_t)i * plan->n_vocab, plan->n_vocab, 0);
+    step->status = rn_stop_is_set(step->stop) ? RUNNEL_CANCELLED : RUNNEL_OK;
+    if (step->status != RUNNEL_OK)
+        rn_draw_stop(step);
     ref->n_drawn = rn_draw_keep(step, ref->drawn);
-    step->status = RUNNEL_OK;
 }
 
 static struct rn_reference *of_job(struct rn_job *job)

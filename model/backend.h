@@ -22,6 +22,8 @@
 #include "model/draw.h"
 #include "model/plan.h"
 
+struct rn_stop;
+
 struct rn_backend_limits {
     uint32_t max_rows;       /* rows of one step */
     uint32_t max_seqs;       /* sequences of one step */
@@ -89,7 +91,13 @@ struct rn_step_move {
     uint32_t from, to;
 };
 
-/* One forward pass. Owned by the submitter before submit and after on_done, by the backend between. */
+/* One forward pass. Owned by the submitter before submit and after on_done, by the backend between.
+ *
+ * A step may be stopped while it is in flight. The backend looks at `stop` when it likes, or never. A step that it ends
+ * early has status CANCELLED, and nothing of it counts: what is stored at the places of its rows, in blocks that are
+ * copied to and at places that are moved to is worth nothing, nor are states of its sequences, draws, logits and
+ * features. Everything else lies as it lay, also in the blocks that its rows write into. Of a step in flight behind it
+ * the same is true for rows that stand behind such places, and rows that wait for its draws have none. */
 struct rn_step {
     uint32_t n_rows, n_seqs, n_outs, n_copies, n_features, n_moves;
     struct rn_step_copy *copies; /* [n_copies] */
@@ -117,7 +125,9 @@ struct rn_step {
     bool early_features;          /* of features only those before rn_plan.normed_at are wanted, the rest need not be
                                      written: no row is computed further for them. Of plans where that is not 0 */
     const float *inputs;          /* [n_rows, inputs_width]; of plans without INPUT: not looked at */
-    runnel_status status;         /* set before on_done: OK, DEVICE, CANCELLED (the backend is being freed) */
+    struct rn_stop *stop;         /* the submitter's, who sets it once nobody wants the step's results (stop.h); NULL:
+                                     it never does */
+    runnel_status status;         /* set before on_done: OK; DEVICE; CANCELLED: it was stopped */
     void (*on_done)(struct rn_step *step); /* called once, on a thread of the backend; must not block */
     void *user;                            /* the submitter's */
     struct rn_step *next;                  /* the backend's, while in flight */

@@ -61,6 +61,12 @@ void rn_draw_one(const struct rn_step *step, uint32_t out, const float *logits, 
     RN_CHECK(draw->status != RUNNEL_OK || (draw->token >= 0 && (uint32_t)draw->token < n_vocab));
 }
 
+void rn_draw_stop(struct rn_step *step)
+{
+    for (uint32_t i = 0; step->draws != NULL && i < step->n_outs; i++)
+        step->draws[i].status = RUNNEL_CANCELLED;
+}
+
 uint32_t rn_draw_keep(const struct rn_step *step, struct rn_drawn *drawn)
 {
     uint32_t i;

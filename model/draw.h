@@ -58,9 +58,11 @@ struct rn_drawn {
 /* For backends. chain: before a step is computed, with what the one before it has drawn [n_before]: puts the tokens
  * into the rows that wait for them, and sets the status of each draw: OK, or what has become of the first row that its
  * row depends on (then it has no logits, and what it stores is worth nothing). one: draws for a wanted row with its
- * logits, if its status is still OK. keep: when all is drawn; returns how many of `drawn` [n_outs] were filled. */
+ * logits, if its status is still OK. stop: the step was stopped, and nothing of it is drawn. keep: when all is drawn, or
+ * stopped; returns how many of `drawn` [n_outs] were filled. */
 void rn_draw_chain(struct rn_step *step, const struct rn_drawn *before, uint32_t n_before);
 void rn_draw_one(const struct rn_step *step, uint32_t out, const float *logits, uint32_t n_vocab, uint32_t worker);
+void rn_draw_stop(struct rn_step *step);
 uint32_t rn_draw_keep(const struct rn_step *step, struct rn_drawn *drawn);
 
 #endif

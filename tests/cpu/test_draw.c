@@ -1,6 +1,6 @@
 /* Drawing in the step, and steps submitted ahead of what they depend on (model/draw.h), on the fast backend, the
  * reference, the oracle model and the benchmark's device: a ring of steps gives the tokens and logits, to the bit, of
- * one step at a time. */
+ * one step at a time. And steps that are stopped (model/stop.h): those that go on behind them give the same, too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "bench/streams_device.h"
+#include "model/stop.h"
 #include "tests/cpu/runner.h"
 #include "tests/sim/oracle_backend.h"
 
@@ -43,6 +44,8 @@ struct flight {
     uint32_t seq_of[MAX_OUTS];
     uint32_t fails_seq; /* its draws fail; SEQS: nobody's */
     uint32_t first_position;
+    struct rn_stop stop;
+    bool stops_in_draw; /* by the first draw */
     _Atomic uint32_t done, calls, wrong;
 };
 
@@ -118,6 +121,8 @@ static void draw(void *user, uint32_t out, const float *logits, void *area)
     if (atomic_exchange(&((struct scratch *)area)->busy, 1) != 0)
         atomic_fetch_add(&f->wrong, 1);
     atomic_fetch_add(&f->calls, 1);
+    if (f->stops_in_draw)
+        rn_stop_set(&f->stop);
     for (i = 1; i < n; i++)
         if (logits[i] > logits[best]) {
             second = best;
@@ -158,6 +163,7 @@ static void begin(struct flight *f, struct subject *s, float *kept)
                                .drawer = &f->drawer,
                                .drawn = f->drawn,
                                .on_done = on_done,
+                               .stop = &f->stop,
                                .status = RUNNEL_STATUS_MAX_};
     f->drawer = (struct rn_drawer){draw, f, scratch, THREADS};
     for (uint32_t i = 0; i < MAX_OUTS; i++)
@@ -469,6 +475,130 @@ static void test_broken(void **state)
     close_subject(&s);
 }
 
+/* Step 1 behind the prompts, on its own, as run_alone had it. */
+static void step_again(struct subject *s, const struct text *good, float *kept)
+{
+    struct flight f;
+
+    begin(&f, s, kept);
+    for (uint32_t i = 0; i < SEQS; i++)
+        add_row(&f, i, PROMPT, good->tokens[0][i], -1, true);
+    submit(&f);
+    await(&f, ORACLE_FAULT_NONE);
+    assert_int_equal(f.step.status, RUNNEL_OK);
+    for (uint32_t i = 0; i < SEQS; i++) {
+        assert_int_equal(f.draws[i].token, good->tokens[1][i]);
+        assert_memory_equal(kept + (size_t)i * s->n_vocab, good->logits + (size_t)(SEQS + i) * s->n_vocab,
+                            s->n_vocab * 4);
+    }
+}
+
+static void check_nothing_drawn(const struct flight *f, uint32_t calls)
+{
+    assert_int_equal(f->step.n_outs, SEQS);
+    for (uint32_t i = 0; i < SEQS; i++)
+        assert_int_equal(f->draws[i].status, RUNNEL_CANCELLED);
+    assert_int_equal(atomic_load(&f->calls), calls);
+}
+
+/* A step is stopped before it begins, another is in flight behind it; a third is stopped when all is computed. What was
+ * there before them is as it was. */
+static void check_stopped(const struct rn_plan *plan, const char *name)
+{
+    struct flight f[4];
+    struct subject s;
+    struct text good;
+    float *kept;
+
+    open_subject(&s, plan, name, true);
+    kept = rn_alloc(&heap, (size_t)MAX_OUTS * s.n_vocab, 4);
+    good = new_text(s.n_vocab);
+    run_alone(&s, &good);
+    run_past(&s);
+    prompt(&f[0], &s, NULL);
+    submit(&f[0]);
+    await(&f[0], ORACLE_FAULT_NONE);
+    for (uint32_t k = 1; k < 3; k++)
+        compose(&f[k], &s, k, NULL);
+    rn_stop_set(&f[1].stop);
+    submit(&f[1]);
+    submit(&f[2]);
+    await(&f[1], ORACLE_FAULT_NONE);
+    await(&f[2], ORACLE_FAULT_NONE);
+    assert_int_equal(f[1].step.status, RUNNEL_CANCELLED);
+    assert_int_equal(f[2].step.status, RUNNEL_OK); /* nobody has stopped it, but its rows have no tokens */
+    check_nothing_drawn(&f[1], 0);
+    check_nothing_drawn(&f[2], 0);
+    step_again(&s, &good, kept);
+    begin(&f[3], &s, NULL);
+    f[3].stops_in_draw = true;
+    for (uint32_t i = 0; i < SEQS; i++)
+        add_row(&f[3], i, PROMPT, good.tokens[1][i], -1, true);
+    submit(&f[3]);
+    await(&f[3], ORACLE_FAULT_NONE);
+    if (s.oracle == NULL) { /* the oracle looks before it begins */
+        assert_int_equal(f[3].step.status, RUNNEL_CANCELLED);
+        assert_true(atomic_load(&f[3].calls) >= 1);
+        assert_int_equal(f[3].draws[SEQS - 1].status, RUNNEL_CANCELLED);
+    }
+    step_again(&s, &good, kept);
+    close_subject(&s);
+    rn_free(&heap, kept);
+    rn_free(&heap, good.logits);
+}
+
+static void test_stopped(void **state)
+{
+    (void)state;
+    each(check_stopped);
+}
+
+/* Stopped at any moment: it has come to its end, with what it always gives, or does not count. */
+static void check_stopped_within(const struct rn_plan *plan, const char *name)
+{
+    struct subject s;
+    struct text good;
+    float *kept;
+
+    if (strcmp(name, "oracle") == 0)
+        return;
+    open_subject(&s, plan, name, true);
+    kept = rn_alloc(&heap, (size_t)MAX_OUTS * s.n_vocab, 4);
+    good = new_text(s.n_vocab);
+    run_alone(&s, &good);
+    for (uint32_t trial = 0; trial < 60; trial++) {
+        volatile uint32_t spin = trial * trial * 20;
+        struct flight f;
+
+        run_past(&s);
+        prompt(&f, &s, kept);
+        submit(&f);
+        while (spin > 0)
+            spin--;
+        rn_stop_set(&f.stop);
+        await(&f, ORACLE_FAULT_NONE);
+        assert_true(f.step.status == RUNNEL_OK || f.step.status == RUNNEL_CANCELLED);
+        if (f.step.status == RUNNEL_OK) {
+            assert_memory_equal(kept, good.logits, (size_t)SEQS * s.n_vocab * 4);
+        } else {
+            check_nothing_drawn(&f, atomic_load(&f.calls));
+            prompt(&f, &s, NULL);
+            submit(&f);
+            await(&f, ORACLE_FAULT_NONE);
+        }
+        step_again(&s, &good, kept);
+    }
+    close_subject(&s);
+    rn_free(&heap, kept);
+    rn_free(&heap, good.logits);
+}
+
+static void test_stopped_within(void **state)
+{
+    (void)state;
+    each(check_stopped_within);
+}
+
 /* A device that draws by itself: no drawer, no logits, and a ring that is full all the while. */
 static void test_itself(void **state)
 {
@@ -510,6 +640,15 @@ static void test_itself(void **state)
         }
     }
     assert_int_equal(device->n_steps, STEPS);
+    device->step_ns = 3600 * 1000000000ull; /* who does not look whether it was stopped is late */
+    begin(&flights[0], &s, NULL);
+    for (uint32_t i = 0; i < SEQS; i++)
+        add_row(&flights[0], i, STEPS, 1, -1, true);
+    submit(&flights[0]);
+    rn_stop_set(&flights[0].stop);
+    await(&flights[0], ORACLE_FAULT_NONE);
+    assert_int_equal(flights[0].step.status, RUNNEL_CANCELLED);
+    check_nothing_drawn(&flights[0], 0);
     device_free(device);
     sem_destroy(&s.runner.done);
 }
@@ -518,7 +657,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ring),   cmocka_unit_test(test_failure), cmocka_unit_test(test_behind),
-        cmocka_unit_test(test_broken), cmocka_unit_test(test_itself),
+        cmocka_unit_test(test_broken), cmocka_unit_test(test_stopped), cmocka_unit_test(test_stopped_within),
+        cmocka_unit_test(test_itself),
     };
     int failed;
 
