@@ -290,9 +290,10 @@ runnel_status rn_model_start(struct runnel_model *model, runnel_error *error)
     if (status != RUNNEL_OK)
         goto fail_tier;
     rn_directory_open(&model->tier.directory, rn_mover_tiers(&model->mover), rn_mover_writes(&model->mover));
-    rn_prefill_init(&model->prefill, context);
-    if (rn_decode_init(&model->decode, context) != RUNNEL_OK)
+    if (rn_prefill_init(&model->prefill, context) != RUNNEL_OK)
         goto fail_mover;
+    if (rn_decode_init(&model->decode, context) != RUNNEL_OK)
+        goto fail_prefill;
     if (rn_verifier_init(&model->verifier, context) != RUNNEL_OK)
         goto fail_decode;
     model->decode.news = rn_verifier_first_list(&model->verifier);
@@ -310,6 +311,8 @@ fail_verifier:
     rn_verifier_fini(&model->verifier);
 fail_decode:
     rn_decode_fini(&model->decode);
+fail_prefill:
+    rn_prefill_fini(&model->prefill);
 fail_mover:
     rn_mover_fini(&model->mover);
 fail_tier:
@@ -327,6 +330,7 @@ static void stop_actors(struct runnel_model *model)
     rn_draft_actor_fini(&model->draft);
     rn_verifier_fini(&model->verifier);
     rn_decode_fini(&model->decode);
+    rn_prefill_fini(&model->prefill);
     rn_tier_fini(&model->tier);
     rn_mover_fini(&model->mover);
 }

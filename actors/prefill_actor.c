@@ -50,6 +50,7 @@ static void offer(struct rn_prefill *prefill)
         }
         rn_fair_queue_served(&prefill->waiting, request);
         take_lane(prefill, request, lane);
+        prefill->offered[request->slot] = request->generation;
         rn_request_send(request, prefill->context->verifier, RN_MSG_OFFER);
     }
 }
@@ -59,11 +60,21 @@ static void on_prefill(struct rn_actor *self, struct rn_msg *msg)
     struct rn_request *request = msg->request.request;
 
     RN_ASSERT(request->lane == RN_LANE_NONE && request->n_done <= request->n_fill);
+    prefill_of(self)->offered[request->slot] = 0;
     if (request->resumed)
         rn_fair_queue_push_front(&prefill_of(self)->waiting, request);
     else
         rn_fair_queue_push(&prefill_of(self)->waiting, request, request->n_fill - request->n_done);
     rn_msg_free(self->runtime, msg);
+}
+
+/* A request has gone on: so do wishes, behind its OFFER. Else they come too late. */
+static void send_on(struct rn_prefill *prefill, struct rn_msg *msg)
+{
+    if (prefill->offered[msg->stream.slot] == msg->stream.generation)
+        rn_actor_send(prefill->context->verifier, msg);
+    else
+        rn_msg_free(prefill->actor.runtime, msg);
 }
 
 /* CANCEL, EXPIRE, STOPPED and PREEMPT: for a request that waits here, or has gone on to decode. */
@@ -74,7 +85,7 @@ static void on_end_request(struct rn_actor *self, struct rn_msg *msg)
     uint32_t kind = msg->head.kind;
 
     if (request == NULL) {
-        rn_actor_send(prefill->context->verifier, msg); /* behind its OFFER */
+        send_on(prefill, msg);
         return;
     }
     rn_msg_free(self->runtime, msg);
@@ -118,18 +129,27 @@ static const struct rn_actor_class prefill_class = {
     .flush = flush,
 };
 
-void rn_prefill_init(struct rn_prefill *prefill, const struct rn_context *context)
+runnel_status rn_prefill_init(struct rn_prefill *prefill, const struct rn_context *context)
 {
     *prefill = (struct rn_prefill){.context = context, .free_lanes = RN_PREFILL_LANES};
+    prefill->offered = rn_calloc(context->heap, context->max_streams, sizeof prefill->offered[0]);
+    if (prefill->offered == NULL)
+        return RUNNEL_NO_MEMORY;
     rn_actor_init(&prefill->actor, context->runtime, &prefill_class,
                   rn_bounds_credits(&context->bounds, RN_ROLE_PREFILL));
+    return RUNNEL_OK;
 }
 
-static bool waits_rightly(const struct rn_request *request)
+void rn_prefill_fini(struct rn_prefill *prefill)
 {
-    return request->lane == RN_LANE_NONE && !request->in_step && request->outcome == RN_OUTCOME_NONE &&
-           request->n_done <= request->n_fill && request->n_fill <= request->n_tokens &&
-           request->n_tokens <= request->n_limit && request->job == NULL;
+    rn_free(prefill->context->heap, prefill->offered);
+}
+
+static bool waits_rightly(const struct rn_prefill *prefill, const struct rn_request *request)
+{
+    return prefill->offered[request->slot] != request->generation && request->lane == RN_LANE_NONE &&
+           !request->in_step && request->outcome == RN_OUTCOME_NONE && request->n_done <= request->n_fill &&
+           request->n_fill <= request->n_tokens && request->n_tokens <= request->n_limit && request->job == NULL;
 }
 
 bool rn_prefill_check(const struct rn_prefill *prefill)
@@ -141,7 +161,7 @@ bool rn_prefill_check(const struct rn_prefill *prefill)
         prefill->n_background > RN_BACKGROUND_LANES || prefill->n_short > RN_PREFILL_SHORTS)
         return false;
     for (const struct rn_request *r = prefill->waiting.first; r != NULL; before = r, r = r->next)
-        if (++n > prefill->waiting.n || r->turn.previous != before || !waits_rightly(r) ||
+        if (++n > prefill->waiting.n || r->turn.previous != before || !waits_rightly(prefill, r) ||
             (before != NULL && before->priority < r->priority))
             return false;
     return n == prefill->waiting.n && prefill->waiting.last == before && next_lane(prefill) == RN_LANE_NONE;

@@ -5,7 +5,11 @@
  *
  * A prompt of which a few rows are left to compute, the rest being shared, needs no lane: it is through in one step,
  * and a step with many such rows costs little more than one with a few. So 64 that waited for one prefix have their
- * first tokens in one step, not in eight. They keep the order of all others. */
+ * first tokens in one step, not in eight. They keep the order of all others.
+ *
+ * A wish (CANCEL, EXPIRE, STOPPED, PREEMPT) follows its request to decode only where that has gone there. Of one that
+ * has ended here, or gone back to the tier, no further wish is sent on: nothing would bound how many of them lie with
+ * decode. */
 #ifndef RN_ACTORS_PREFILL_ACTOR_H
 #define RN_ACTORS_PREFILL_ACTOR_H
 
@@ -21,9 +25,13 @@ struct rn_prefill {
     struct rn_fair_queue waiting;
     uint32_t free_lanes, n_background; /* lanes taken by requests of negative priority */
     uint32_t n_short;                  /* short prompts that decode has */
+    uint32_t *offered;                 /* [max_streams]: generation of the slot's stream whose request has gone on to
+                                          decode, and has not come here again; 0: none */
 };
 
-void rn_prefill_init(struct rn_prefill *prefill, const struct rn_context *context);
+/* NO_MEMORY: nothing is held. */
+runnel_status rn_prefill_init(struct rn_prefill *prefill, const struct rn_context *context);
+void rn_prefill_fini(struct rn_prefill *prefill);
 
 /* Lanes are counted; those that wait are in order, are computed nowhere, and the first of them cannot go on. Between
  * two batches of messages. */

@@ -12,11 +12,21 @@
 #include "tests/sim/manual.h"
 
 #define PROMPT "Once upon a time"
+#define LONG_PROMPT \
+    "Once upon a time there was a river, and a mill stood by it." /* longer than a prompt without a lane */
 #define CHURN 300
+
+static uint64_t clock_us;
 
 static runnel_engine *engine;
 static runnel_model *model;
 static struct oracle *oracle;
+
+static uint64_t clock_now(void *user)
+{
+    (void)user;
+    return clock_us;
+}
 
 static int setup(void **state)
 {
@@ -53,19 +63,25 @@ static void check_edges(void)
         fail_msg("%s", wrong);
 }
 
-/* Runs every actor that can run but the one of that name; NULL: all. */
-static void run_but(const char *name)
+/* Runs every actor that can run but those of these names; NULL: none. */
+static void run_but_both(const char *name, const char *other)
 {
     for (bool ran = true; ran;) {
         ran = false;
         for (uint32_t i = 0; i < rn_runtime_runnable(&engine->runtime); i++)
-            if (name == NULL || strcmp(engine->runtime.runnable[i]->class->name, name) != 0) {
+            if ((name == NULL || strcmp(engine->runtime.runnable[i]->class->name, name) != 0) &&
+                (other == NULL || strcmp(engine->runtime.runnable[i]->class->name, other) != 0)) {
                 rn_runtime_step(&engine->runtime, i, RN_ACTOR_BATCH);
                 check_edges();
                 ran = true;
                 break;
             }
     }
+}
+
+static void run_but(const char *name)
+{
+    run_but_both(name, NULL);
 }
 
 static void run_all(void)
@@ -137,6 +153,64 @@ static void cancel_overtakes(void **state)
     assert_quiet(engine, 0);
 }
 
+/* A deadline of the stream passes and it is cancelled, while its request waits for a lane: who comes second finds nothing
+ * there, and must not go further, for decode stands still and would take it in without end. */
+static void second_wishes(void **state)
+{
+    enum { LANES = 8, STREAMS = 12, ROUNDS = 40 };
+    const struct rn_clock clock = {.now_us = clock_now};
+    struct capture long_ones[LANES] = {{0}}, other = {0};
+    runnel_engine_options options;
+    const struct manual_plan plan = {
+        .limits =
+            {.max_rows = 16, .max_seqs = 16, .max_outs = 8, .n_blocks = 64, .block_tokens = 16, .context_tokens = 64},
+        .options = &options,
+        .clock = &clock,
+        .submitted = manual_complete_at_once,
+    };
+    runnel_engine *first_engine = engine;
+    runnel_model *first_model = model;
+    struct oracle *first_oracle = oracle;
+    runnel_stream stream;
+
+    (void)state;
+    runnel_engine_options_default(&options);
+    options.max_streams = STREAMS;
+    manual_open(&plan, &engine, &model, &oracle);
+    for (int i = 0; i < LANES; i++) {
+        runnel_request request = make_request(LONG_PROMPT, 2, &long_ones[i]);
+
+        request.cache_salt = (uint64_t)i + 1; /* nobody waits for another's prefix */
+        assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+    }
+    run_but("decode");
+    for (int i = 0; i < ROUNDS; i++) {
+        runnel_request request = make_request(LONG_PROMPT, 2, &other);
+
+        request.deadline_ms = 1;
+        assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+        run_but("decode");
+        assert_int_equal(model->prefill.waiting.n, 1);
+        assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
+        clock_us += 2000;
+        rn_runtime_look_at_clock(&engine->runtime);
+        run_but_both("decode", "prefill");
+        run_but("decode");
+        runnel_engine_dispatch(engine, 0);
+        assert_int_equal(other.n_terminal, 1);
+        capture_clear(&other);
+    }
+    run_all();
+    for (int i = 0; i < LANES; i++) {
+        assert_int_equal(long_ones[i].last.type, RUNNEL_EVENT_DONE);
+        capture_clear(&long_ones[i]);
+    }
+    manual_close(engine, oracle);
+    engine = first_engine;
+    model = first_model;
+    oracle = first_oracle;
+}
+
 /* What an actor may send and be sent is what the rows say: a bound for each edge, and the sum for the mailbox. */
 static void credits_are_sums(void **state)
 {
@@ -186,10 +260,8 @@ static void session_churn(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(credits_are_sums),
-        cmocka_unit_test(cancel_churn),
-        cmocka_unit_test(cancel_overtakes),
-        cmocka_unit_test(session_churn),
+        cmocka_unit_test(credits_are_sums), cmocka_unit_test(cancel_churn),  cmocka_unit_test(cancel_overtakes),
+        cmocka_unit_test(session_churn),    cmocka_unit_test(second_wishes),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
