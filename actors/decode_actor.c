@@ -124,6 +124,15 @@ static void drop_if_done(struct rn_decode *decode, struct rn_request *request)
         give_back(decode, request);
 }
 
+/* The request has an outcome, or is to go back. A step for which nobody waits any more is stopped. Its batch may be on
+ * its way back already; it is not looked at, being another's. */
+static void end_here(struct rn_decode *decode, struct rn_request *request)
+{
+    drop_if_done(decode, request);
+    if (decode->in_flight && !rn_batch_is_wanted(decode))
+        rn_stop_set(&decode->stop);
+}
+
 /* A request that comes again keeps the credit it has. */
 static void on_offer(struct rn_actor *self, struct rn_msg *msg)
 {
@@ -151,7 +160,7 @@ static void on_end_request(struct rn_actor *self, struct rn_msg *msg)
             request->preempted = true;
         else
             rn_request_end_by(request, msg->head.kind);
-        drop_if_done(decode, request);
+        end_here(decode, request);
     }
     rn_msg_free(self->runtime, msg);
 }
@@ -171,7 +180,7 @@ static void on_stopped(struct rn_actor *self, struct rn_msg *msg)
     rn_msg_free(self->runtime, msg);
     if (request != NULL) {
         rn_request_end_by(request, RN_MSG_STOPPED);
-        drop_if_done(decode, request);
+        end_here(decode, request);
     }
 }
 
@@ -366,6 +375,31 @@ static void settle_drafts(struct rn_batch_part *part, const struct rn_batch_out 
     request->n_accepted += part->n_accepted;
 }
 
+/* The step has failed, or was stopped: its rows are not computed. After a failure nothing that the request has computed
+ * is to be trusted; a stop only leaves the places of those rows worth nothing. */
+static void settle_failed(struct rn_request *request, struct rn_batch_part *part, runnel_status status)
+{
+    rn_batch_uncount(request, part); /* also of one that was cancelled meanwhile: its session must not keep them */
+    request->suspect |= status != RUNNEL_CANCELLED;
+    rn_request_fail(request, status, "%s", runnel_status_text(status)); /* one that was stopped has its outcome */
+}
+
+static void settle_computation(struct rn_decode *decode, struct rn_batch_part *part, struct rn_batch_out *outs)
+{
+    struct rn_request *request = part->request;
+
+    if (request->copy == RN_COPY_WANTED)
+        request->copy = RN_COPY_DONE;
+    if (part->prompt)
+        settle_chunk(decode, part);
+    if (part->last && part->embed != NULL)
+        settle_embedding(decode, part);
+    for (uint32_t i = 0; i < part->n_outs; i++)
+        settle_out(decode, &outs[i]);
+    if (part->prompt)
+        settle_computed(decode, part);
+}
+
 /* What the step means for one sequence, as far as the next step depends on it; `outs` are its wanted rows. */
 static void settle_part(struct rn_decode *decode, const struct rn_batch *batch, struct rn_batch_part *part,
                         struct rn_batch_out *outs)
@@ -373,24 +407,11 @@ static void settle_part(struct rn_decode *decode, const struct rn_batch *batch, 
     struct rn_request *request = part->request;
 
     request->in_step = false;
-    if (batch->step.status != RUNNEL_OK) {
-        request->suspect = true;
-        /* also of one that was cancelled meanwhile: its session must not keep them */
-        request->n_done -= part->n_rows - part->n_drafts - part->n_branches + part->moves;
-        part->n_done = request->n_done;
-        rn_request_fail(request, batch->step.status, "%s", runnel_status_text(batch->step.status));
-    } else if (request->copy == RN_COPY_WANTED) {
-        request->copy = RN_COPY_DONE;
-    }
-    if (part->prompt)
-        settle_chunk(decode, part);
-    if (part->last && part->embed != NULL)
-        settle_embedding(decode, part);
-    for (uint32_t i = 0; i < part->n_outs; i++)
-        settle_out(decode, &outs[i]);
+    if (batch->step.status != RUNNEL_OK)
+        settle_failed(request, part, batch->step.status);
+    else
+        settle_computation(decode, part, outs);
     settle_drafts(part, outs);
-    if (part->prompt)
-        settle_computed(decode, part);
     if (request->last_chunk) {
         request->last_chunk = false;
         free_lane(decode, request);
@@ -522,6 +543,8 @@ static void begin_step(struct rn_decode *decode)
     batch->msg = rn_msg_new(decode->actor.runtime, RN_MSG_STEP_DONE);
     batch->step.on_done = on_step_done;
     batch->step.user = decode;
+    batch->step.stop = &decode->stop;
+    rn_stop_clear(&decode->stop);
     rn_draws_ask(batch);
     RN_ASSERT(decode->context->plan == NULL ||
               rn_step_check(&batch->step, decode->context->plan, decode->context->limits));
@@ -565,7 +588,7 @@ static void settle(struct rn_decode *decode, struct rn_batch *batch)
         take_proposals(decode, batch);
     else
         rn_batch_note_cost(batch);
-    if (!batch->waited)
+    if (!batch->waited && batch->step.status == RUNNEL_OK)
         rn_prompt_budget_note(&decode->pace, batch->n_answer_rows, batch->step.n_rows - batch->n_answer_rows,
                               (batch->end_ns - batch->begin_ns) / 1000);
     for (uint32_t i = 0; i < batch->n_parts; i++) {

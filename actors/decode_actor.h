@@ -29,7 +29,8 @@
  * computed.
  *
  * A request whose rows are in the step in flight is not let go before the batch is back: the step
- * reads its block table.
+ * reads its block table. Where all of them have ended meanwhile (cancelled, late, stopped by a stop string) the step is
+ * stopped: it comes back CANCELLED, or as if nothing had been asked, and in both cases none of them goes on.
  *
  * A sequence has a lease of blocks and asks for more (GROW) while it still has positions left, so that it does not
  * wait for them; it does when there are none. PREEMPT takes it back to the tier, and so does a shortage of memory
@@ -42,6 +43,7 @@
 #include "actors/prompt_budget.h"
 #include "actors/request.h"
 #include "actors/runtime/runtime.h"
+#include "model/stop.h"
 #include "sampling/step_cost.h"
 
 struct rn_context;
@@ -70,9 +72,10 @@ struct rn_decode {
     struct rn_proposal *proposals; /* [max_streams], by slot */
     struct rn_news_list *news; /* for the features of the next step; NULL: that in flight has it, or none is needed */
     bool in_flight;
-    bool holds;      /* the next step waits for PROPOSALS */
-    uint64_t now_us; /* when the batch that is taken apart came back */
-    bool shortage;   /* the tier wants back what stalls */
+    struct rn_stop stop; /* of the step in flight: set once each request with rows in it has its outcome */
+    bool holds;          /* the next step waits for PROPOSALS */
+    uint64_t now_us;     /* when the batch that is taken apart came back */
+    bool shortage;       /* the tier wants back what stalls */
     struct rn_token_list lists[RN_TOKEN_LISTS];
     struct rn_token_list *free_lists;
     struct rn_computed_list computed_lists[RN_COMPUTED_LISTS];

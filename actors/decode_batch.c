@@ -3,7 +3,7 @@
  *   rows:  | r3 | r4 | r0 | r1 | prompt A, chunk of 120 ............ | prompt B, 8 |
  *            └ running, from the cursor on ┘  └ what is left of max_rows ┘
  *
- * How much of the rows prompts may take while answers are read along is the pace's (prompt_budget.h). Each part goes by
+ * How much of the rows prompts may take is the pace's (prompt_budget.h). Each part goes by
  * priority, and in turn among equals. While prompts wait, running sequences take at most three quarters of the rows
  * and of the wanted rows, so that a prompt always advances. A sequence without credit (its reader is behind) or
  * without a block for its next position is left out. Nothing here changes what a row computes (law 5), only when. */
@@ -401,14 +401,19 @@ static void add_chunk(struct rn_decode *decode, struct rn_request *request, uint
     request->last_chunk = part->last = request->n_done == request->n_fill;
 }
 
-static void add_prompts_of(struct rn_decode *decode, int64_t level, uint32_t max_rows)
+/* Up to so many rows of the step. Short prompts, which have no lane, are through in one step. */
+struct prompt_rows {
+    uint32_t most, most_short;
+};
+
+static void add_prompts_of(struct rn_decode *decode, int64_t level, struct prompt_rows rows)
 {
     const struct rn_backend_limits *limits = decode->context->limits;
 
     for (uint32_t turns = decode->prompts.n; turns > 0; turns--) {
         struct rn_request *request = rn_request_pop(&decode->prompts);
-        bool full = decode->batch->step.n_rows == max_rows || decode->batch->n_parts == limits->max_seqs;
-        uint32_t n;
+        uint32_t max_rows = request->lane == RN_LANE_SHORT ? rows.most_short : rows.most, n;
+        bool full = decode->batch->step.n_rows >= max_rows || decode->batch->n_parts == limits->max_seqs;
 
         /* All of them go round once, so that they keep their order, but for those that had a chunk: in the next step
          * others are first. */
@@ -422,17 +427,56 @@ static void add_prompts_of(struct rn_decode *decode, int64_t level, uint32_t max
     }
 }
 
-static void add_prompts(struct rn_decode *decode)
+/* Several requests wait for the step, not all of the background. */
+static bool is_shared(const struct rn_decode *decode)
+{
+    return decode->n_running + decode->prompts.n > 1 &&
+           (next_level(decode, false, INT64_MAX) >= 0 || next_level(decode, true, INT64_MAX) >= 0);
+}
+
+static struct prompt_rows prompt_rows(const struct rn_decode *decode)
 {
     const struct rn_batch *batch = decode->batch;
     uint32_t left = decode->context->limits->max_rows - batch->n_answer_rows;
-    uint32_t max_rows = batch->n_answer_rows + rn_prompt_budget_rows(&decode->pace, batch->read_along, left);
+    uint32_t n = rn_prompt_budget_rows(&decode->pace, batch->read_along, left);
+    struct prompt_rows rows = {batch->n_answer_rows + n, batch->n_answer_rows + n};
+
+    if (!batch->read_along)
+        rows.most = batch->n_answer_rows + rn_prompt_budget_chunk(&decode->pace, is_shared(decode), left);
+    return rows;
+}
+
+static void add_prompts(struct rn_decode *decode)
+{
+    struct prompt_rows rows = prompt_rows(decode);
 
     for (int64_t level = next_level(decode, true, INT64_MAX); level > INT64_MIN;
          level = next_level(decode, true, level))
-        add_prompts_of(decode, level, max_rows);
+        add_prompts_of(decode, level, rows);
     if (decode->prompts.n > 0) /* another one is first in the next step */
         rn_request_push(&decode->prompts, rn_request_pop(&decode->prompts));
+}
+
+void rn_batch_uncount(struct rn_request *request, struct rn_batch_part *part)
+{
+    request->n_done -= part->n_rows - part->n_drafts - part->n_branches + part->moves;
+    part->n_done = request->n_done;
+}
+
+static bool waits_for_step(const struct rn_request *request)
+{
+    return request->in_step && request->outcome == RN_OUTCOME_NONE;
+}
+
+bool rn_batch_is_wanted(const struct rn_decode *decode)
+{
+    for (uint32_t i = 0; i < decode->n_running; i++)
+        if (waits_for_step(decode->running[i]))
+            return true;
+    for (const struct rn_request *r = decode->prompts.first; r != NULL; r = r->next)
+        if (waits_for_step(r))
+            return true;
+    return false;
 }
 
 /* A head's features stand before the last block's end. Until one asks for an embedding no row goes on for them. */

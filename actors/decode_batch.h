@@ -14,6 +14,13 @@ bool rn_batch_compose(struct rn_decode *decode);
 void rn_batch_take_blocks(const struct rn_decode *decode, struct rn_request *request, const uint32_t *blocks,
                           uint32_t n);
 
+/* The rows of a step that has failed, or was stopped, are not computed: they are taken off what the request has done,
+ * and what a move of it would have brought to its place. */
+void rn_batch_uncount(struct rn_request *request, struct rn_batch_part *part);
+
+/* A request with rows in the step in flight has no outcome yet. */
+bool rn_batch_is_wanted(const struct rn_decode *decode);
+
 /* True when the sequence cannot go on before its reader has read. */
 bool rn_batch_is_stalled(const struct rn_decode *decode, const struct rn_request *request);
 

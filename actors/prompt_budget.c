@@ -26,6 +26,16 @@ uint32_t rn_prompt_budget_rows(const struct rn_prompt_budget *pace, bool read_al
                                                : RN_PROMPT_BUDGET_LEAST;
 }
 
+uint32_t rn_prompt_budget_chunk(const struct rn_prompt_budget *pace, bool shared, uint32_t max_rows)
+{
+    float bound_us = shared ? RN_PROMPT_BUDGET_SHARED_US : RN_PROMPT_BUDGET_ALONE_US;
+    float rows = pace->chunk_us > 0 ? bound_us / pace->chunk_us : RN_PROMPT_BUDGET_FIRST;
+
+    if (!(pace->slowdown < (float)UINT32_MAX) || rows >= (float)max_rows || max_rows <= RN_PROMPT_BUDGET_CHUNK)
+        return max_rows;
+    return rows > RN_PROMPT_BUDGET_CHUNK ? (uint32_t)rows : RN_PROMPT_BUDGET_CHUNK;
+}
+
 static float smooth(float old, float now)
 {
     return old == 0 ? now : old + SMOOTHING * (now - old);
@@ -35,8 +45,11 @@ void rn_prompt_budget_note(struct rn_prompt_budget *pace, uint32_t answer_rows, 
 {
     float time = us > 0 ? (float)us : 1;
 
-    if (answer_rows == 0)
+    if (answer_rows == 0) {
+        if (prompt_rows >= RN_PROMPT_BUDGET_CHUNK)
+            pace->chunk_us = smooth(pace->chunk_us, time / (float)prompt_rows);
         return;
+    }
     if (prompt_rows == 0) {
         pace->plain_us = smooth(pace->plain_us, time);
         pace->n_mixed = 0;

@@ -6,8 +6,16 @@
  *
  * Both are measured and smoothed. plain changes with what runs, so now and then a step goes without prompts; so does
  * the first, when nothing is known. The line is only locally true (the first rows of a step cost next to nothing where
- * memory sets the pace), but its slope is measured where it is used. Steps in which nobody reads along are not
- * bounded. */
+ * memory sets the pace), but its slope is measured where it is used.
+ *
+ * A step in which nobody reads along is bounded by its time: by 100 ms where several requests have rows in it, for a
+ * request that is cancelled waits for the others' rows, and who comes in waits, too; by a second where it is one's own,
+ * or the background's, which is stopped when it is not wanted (model/stop.h).
+ *
+ *   rows = bound / row       row: a row's share of such a step's time
+ *
+ * Short steps read the weights for few rows, and cost more for each: on two Zen 4 cores a prompt for a model of 1.1 G
+ * weights in steps of 24 rows takes 1.3 times as long as in steps of 256 (bench_cpu_step --chunks). */
 #ifndef RN_ACTORS_PROMPT_BUDGET_H
 #define RN_ACTORS_PROMPT_BUDGET_H
 
@@ -17,12 +25,18 @@
 #define RN_PROMPT_BUDGET_SLOWDOWN 2.0f /* by default */
 #define RN_PROMPT_BUDGET_LEAST 4       /* rows that a prompt may always take */
 #define RN_PROMPT_BUDGET_STEPS 16      /* with prompts in a row at most, before one without */
+#define RN_PROMPT_BUDGET_SHARED_US 100000.0f
+#define RN_PROMPT_BUDGET_ALONE_US 1000000.0f
+#define RN_PROMPT_BUDGET_CHUNK \
+    16 /* rows that such a step may always have, and from which on it shows what a row takes */
+#define RN_PROMPT_BUDGET_FIRST 32 /* while that is not known */
 
 struct rn_prompt_budget {
     float slowdown;   /* > 1; infinity: no bound */
     float plain_us;   /* 0: not known */
     float row_us;     /* 0: not known */
     uint32_t n_mixed; /* steps with prompts since the last without */
+    float chunk_us;   /* of a row in a step of prompts alone; 0: not known */
 };
 
 void rn_prompt_budget_init(struct rn_prompt_budget *pace, float slowdown);
@@ -30,6 +44,10 @@ void rn_prompt_budget_init(struct rn_prompt_budget *pace, float slowdown);
 /* Rows of prompts that the next step may take, of at most max_rows. read_along: it also has rows of answers that
  * somebody waits for. */
 uint32_t rn_prompt_budget_rows(const struct rn_prompt_budget *pace, bool read_along, uint32_t max_rows);
+
+/* Rows that a step in which nobody reads along may take, of at most max_rows: one that several requests share, not all
+ * of the background, or another. */
+uint32_t rn_prompt_budget_chunk(const struct rn_prompt_budget *pace, bool shared, uint32_t max_rows);
 
 /* A step of so many rows took us microseconds. */
 void rn_prompt_budget_note(struct rn_prompt_budget *pace, uint32_t answer_rows, uint32_t prompt_rows, uint64_t us);

@@ -279,10 +279,13 @@ uint64_t rn_telemetry_drafted(const struct rn_context *context, const struct rn_
     return (uint64_t)took_ns / 1000;
 }
 
+/* Those that it has computed: of a step that was stopped none. */
 static uint32_t prompt_rows(const struct rn_batch *batch)
 {
     uint32_t n = 0;
 
+    if (batch->step.status == RUNNEL_CANCELLED)
+        return 0;
     for (uint32_t i = 0; i < batch->n_parts; i++)
         n += batch->parts[i].prompt ? batch->parts[i].n_rows : 0;
     return n;

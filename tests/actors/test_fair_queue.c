@@ -169,6 +169,37 @@ static void keeps_the_bound(void **state)
     }
 }
 
+/* Steps of prompts alone take about as long as is allowed, once it is known what rows take, and not much less. */
+static void keeps_the_time(void **state)
+{
+    static const struct {
+        uint64_t memory_us;
+        double row_us;
+    } machines[] = {{30000, 3300}, {5000, 20}, {180000, 21000}, {1, 0.5}};
+
+    (void)state;
+    for (size_t m = 0; m < sizeof machines / sizeof machines[0]; m++)
+        for (int shared = 0; shared < 2; shared++) {
+            uint64_t bound = shared ? (uint64_t)RN_PROMPT_BUDGET_SHARED_US : (uint64_t)RN_PROMPT_BUDGET_ALONE_US;
+            struct rn_prompt_budget pace;
+
+            rn_prompt_budget_init(&pace, 2.0f);
+            assert_int_equal(rn_prompt_budget_chunk(&pace, shared, 256), RN_PROMPT_BUDGET_FIRST);
+            for (uint32_t i = 0; i < 100; i++) {
+                uint32_t rows = rn_prompt_budget_chunk(&pace, shared, 256);
+                uint64_t us = cost(rows, machines[m].memory_us, machines[m].row_us);
+
+                if (i >= 20) {
+                    assert_true(us <= bound + bound / 4 || rows == RN_PROMPT_BUDGET_CHUNK);
+                    assert_true(us >= bound / 2 || rows == 256);
+                }
+                rn_prompt_budget_note(&pace, 0, rows, us);
+                rn_prompt_budget_note(&pace, 0, 3, us); /* the end of a prompt tells nothing of others */
+            }
+            assert_true(rn_prompt_budget_chunk(&pace, shared, 8) == 8);
+        }
+}
+
 static void unbounded_where_nobody_reads(void **state)
 {
     struct rn_prompt_budget pace;
@@ -186,15 +217,16 @@ static void unbounded_where_nobody_reads(void **state)
     assert_int_equal(rn_prompt_budget_rows(&pace, true, 100), RN_PROMPT_BUDGET_LEAST);
     rn_prompt_budget_init(&pace, __builtin_inff());
     assert_int_equal(rn_prompt_budget_rows(&pace, true, 100), 100);
+    assert_int_equal(rn_prompt_budget_chunk(&pace, true, 100), 100);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_tenant_by_arrival),        cmocka_unit_test(priorities_first),
-        cmocka_unit_test(crowds_hold_nobody_up),        cmocka_unit_test(equal_shares),
-        cmocka_unit_test(put_back_and_again),           cmocka_unit_test(keeps_the_bound),
-        cmocka_unit_test(unbounded_where_nobody_reads),
+        cmocka_unit_test(one_tenant_by_arrival), cmocka_unit_test(priorities_first),
+        cmocka_unit_test(crowds_hold_nobody_up), cmocka_unit_test(equal_shares),
+        cmocka_unit_test(put_back_and_again),    cmocka_unit_test(keeps_the_bound),
+        cmocka_unit_test(keeps_the_time),        cmocka_unit_test(unbounded_where_nobody_reads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

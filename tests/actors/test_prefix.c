@@ -409,14 +409,15 @@ static void tail_of_a_failed_one(void **state)
 }
 
 /* The one that computes is cancelled: what it has computed stays, the rest is computed by the one that waited; who
- * itself can be cancelled while it waits. */
-static void cancelled(void **state)
+ * itself can be cancelled while it waits. The step that is under way is done, too, or stopped: then its rows do not
+ * count. */
+static void cancelled_with(uint32_t deaf_percent, uint32_t n_cached)
 {
     int32_t tokens[60];
     struct capture captures[3];
     runnel_stream streams[3];
 
-    (void)state;
+    oracle->deaf_percent = deaf_percent;
     make_prompt(tokens, 60, 60, 0);
     for (int i = 0; i < 3; i++)
         streams[i] = submit(&captures[i], tokens, 60, 4);
@@ -428,10 +429,22 @@ static void cancelled(void **state)
     assert_int_equal(runnel_stream_cancel(engine, streams[0]), RUNNEL_OK);
     run_out();
     assert_int_equal(captures[0].last.type, RUNNEL_EVENT_CANCELLED);
-    assert_done(&captures[1], tokens, 60, 32); /* the step that was under way is done, too */
+    assert_done(&captures[1], tokens, 60, n_cached);
     capture_clear(&captures[0]);
     capture_clear(&captures[2]);
     assert_quiet(engine, 0);
+}
+
+static void cancelled(void **state)
+{
+    (void)state;
+    cancelled_with(100, 32);
+}
+
+static void cancelled_and_stopped(void **state)
+{
+    (void)state;
+    cancelled_with(0, 16);
 }
 
 /* Nothing stays of what a failed request has computed, but what it had from others; who waited computes it himself. */
@@ -611,6 +624,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(tails, setup, teardown),
         cmocka_unit_test_setup_teardown(tail_of_a_failed_one, setup, teardown),
         cmocka_unit_test_setup_teardown(cancelled, setup, teardown),
+        cmocka_unit_test_setup_teardown(cancelled_and_stopped, setup, teardown),
         cmocka_unit_test_setup_teardown(failed, setup, teardown),
         cmocka_unit_test_setup_teardown(cancelled_and_failed, setup, teardown),
         cmocka_unit_test_setup_teardown(twins_become_one, setup, teardown),

@@ -8,6 +8,7 @@
 
 #include "base/rng.h"
 #include "model/kv_size.h"
+#include "model/stop.h"
 
 #define POISON 0xdeadbeefcafef00dull
 
@@ -365,10 +366,21 @@ static void host_free(struct rn_backend *backend, void *memory)
     free(memory);
 }
 
+/* Nothing of the step is computed: what it would have written becomes rubbish. */
+static bool is_lost(enum oracle_fault fault)
+{
+    return fault == ORACLE_FAULT_DEVICE || fault == ORACLE_FAULT_STOPPED;
+}
+
+static runnel_status status_of(enum oracle_fault fault)
+{
+    return fault == ORACLE_FAULT_DEVICE ? RUNNEL_DEVICE : fault == ORACLE_FAULT_STOPPED ? RUNNEL_CANCELLED : RUNNEL_OK;
+}
+
 static void run_copies(struct oracle *oracle, const struct rn_step *step, enum oracle_fault fault)
 {
     for (uint32_t i = 0; i < step->n_copies; i++)
-        if (fault == ORACLE_FAULT_DEVICE)
+        if (is_lost(fault))
             oracle_poison_block(oracle, step->copies[i].to);
         else
             memcpy(block_at(oracle, step->copies[i].to), block_at(oracle, step->copies[i].from),
@@ -425,8 +437,7 @@ static void run_moves(struct oracle *oracle, const struct rn_step *step, enum or
     for (uint32_t i = 0; i < step->n_moves; i++) {
         const struct rn_step_seq *seq = &step->seqs[step->moves[i].seq];
 
-        *kv_at(oracle, seq, step->moves[i].to) =
-            fault == ORACLE_FAULT_DEVICE ? POISON : *kv_at(oracle, seq, step->moves[i].from);
+        *kv_at(oracle, seq, step->moves[i].to) = is_lost(fault) ? POISON : *kv_at(oracle, seq, step->moves[i].from);
     }
 }
 
@@ -532,9 +543,9 @@ static void run_state(struct oracle *oracle, const struct rn_step *step, uint32_
     const struct rn_step_seq *seq = &step->seqs[row->seq];
     uint64_t *state = &oracle->states[step->states[row->seq]];
 
-    if (*state != (row->position == 0 ? 0 : *kv_at(oracle, seq, row->position - 1)) && fault != ORACLE_FAULT_DEVICE)
+    if (*state != (row->position == 0 ? 0 : *kv_at(oracle, seq, row->position - 1)) && !is_lost(fault))
         breach(oracle, "a sequence's state is not that of its tokens");
-    *state = fault == ORACLE_FAULT_DEVICE ? POISON : *kv_at(oracle, seq, row->position);
+    *state = is_lost(fault) ? POISON : *kv_at(oracle, seq, row->position);
 }
 
 static void run_row(struct oracle *oracle, struct rn_step *step, uint32_t r, enum oracle_fault fault)
@@ -543,13 +554,13 @@ static void run_row(struct oracle *oracle, struct rn_step *step, uint32_t r, enu
     const struct rn_step_seq *seq = &step->seqs[row->seq];
     float *logits;
 
-    *kv_at(oracle, seq, rn_step_place(step, r)) = fault == ORACLE_FAULT_DEVICE ? POISON : kv_of(oracle, step, r);
+    *kv_at(oracle, seq, rn_step_place(step, r)) = is_lost(fault) ? POISON : kv_of(oracle, step, r);
     if (oracle->limits.n_states > 0)
         run_state(oracle, step, r, fault);
     if (rn_chunk_ends(oracle->limits.mean_window, row->position))
         *at(oracle, seq->means, row->position / RN_CHUNK) =
             sum_of(oracle, seq->blocks, row->position + 1 - RN_CHUNK, row->position + 1);
-    if (row->out < 0 || fault == ORACLE_FAULT_DEVICE)
+    if (row->out < 0 || is_lost(fault))
         return;
     logits = logits_of(oracle, step, (uint32_t)row->out);
     write_logits(oracle, step, r, logits);
@@ -566,8 +577,8 @@ static void draw_all(struct oracle *oracle, struct rn_step *step, enum oracle_fa
     for (uint32_t i = 0; step->draws != NULL && i < step->n_outs; i++) {
         uint32_t out = (seed >> 40 & 1) != 0 ? (at + i) % step->n_outs : (at + step->n_outs - i) % step->n_outs;
 
-        if (fault == ORACLE_FAULT_DEVICE)
-            step->draws[out].status = RUNNEL_DEVICE;
+        if (is_lost(fault))
+            step->draws[out].status = status_of(fault);
         else
             rn_draw_one(step, out, logits_of(oracle, step, out), ORACLE_VOCAB,
                         (uint32_t)(mix(seed, i) % step->drawer->n_scratch));
@@ -575,10 +586,19 @@ static void draw_all(struct oracle *oracle, struct rn_step *step, enum oracle_fa
     oracle->n_drawn = rn_draw_keep(step, oracle->drawn);
 }
 
+/* It was stopped, and the device has seen it. */
+static bool is_stopped(struct oracle *oracle, const struct rn_step *step)
+{
+    return rn_stop_is_set(step->stop) && mix(oracle->salt, oracle->n_steps) % 100 >= oracle->deaf_percent;
+}
+
 void oracle_complete(struct oracle *oracle, enum oracle_fault fault)
 {
     struct rn_step *step = oracle->first;
 
+    if (fault == ORACLE_FAULT_NONE && is_stopped(oracle, step))
+        fault = ORACLE_FAULT_STOPPED;
+    oracle->n_stopped += fault == ORACLE_FAULT_STOPPED;
     oracle->first = step->next;
     oracle->n_flying--;
     if (oracle->first == NULL)
@@ -590,12 +610,12 @@ void oracle_complete(struct oracle *oracle, enum oracle_fault fault)
         run_moves(oracle, step, fault);
         for (uint32_t i = 0; i < step->n_rows; i++)
             run_row(oracle, step, i, fault);
-        if (fault != ORACLE_FAULT_DEVICE)
+        if (!is_lost(fault))
             write_features(oracle, step);
         draw_all(oracle, step, fault);
     }
     oracle->n_copies += step->n_copies;
-    step->status = fault == ORACLE_FAULT_DEVICE || oracle->breach != NULL ? RUNNEL_DEVICE : RUNNEL_OK;
+    step->status = oracle->breach != NULL ? RUNNEL_DEVICE : status_of(fault);
     step->on_done(step);
 }
 

@@ -58,7 +58,8 @@ struct oracle_chain oracle_chain_read(const float features[ORACLE_FEATURES]);
  * second_percent: any other). */
 void oracle_foretell(const struct oracle *oracle, uint64_t sum, int32_t *token, int32_t *second);
 
-enum oracle_fault { ORACLE_FAULT_NONE, ORACLE_FAULT_DEVICE, ORACLE_FAULT_NAN };
+/* STOPPED: the oracle's own, of a step that was stopped (model/stop.h). */
+enum oracle_fault { ORACLE_FAULT_NONE, ORACLE_FAULT_DEVICE, ORACLE_FAULT_NAN, ORACLE_FAULT_STOPPED };
 
 struct oracle {
     struct rn_backend backend; /* first */
@@ -67,6 +68,7 @@ struct oracle {
     uint64_t salt;
     uint32_t wrong_percent;       /* of the texts it has seen it foretells another token: a drafter of the oracle */
     uint32_t second_percent;      /* not 0: it also has a second likeliest token, the right one in so many of those */
+    uint32_t deaf_percent;        /* of the steps that are stopped it computes so many as if they were not */
     bool is_head;                 /* its rows have features of the position before as inputs */
     uint64_t *kv;                 /* [n_blocks * block_tokens] */
     uint64_t *states;             /* [n_states] */
@@ -80,7 +82,7 @@ struct oracle {
                                                        kept until oracle_copy; false, or NULL: it is done at once */
     uint64_t copy_due_us;                                 /* as due_us, of the oldest list */
     bool copy_fails;                                      /* the next list fails */
-    uint64_t n_steps, n_copies, n_drawn_steps, n_host_copies;
+    uint64_t n_steps, n_copies, n_drawn_steps, n_host_copies, n_stopped;
     uint32_t n_flying;      /* steps in flight: at most ORACLE_RING */
     struct rn_drawn *drawn; /* [max_outs]: what the last step has drawn ... */
     uint32_t n_drawn;       /* ... and for how many rows */
@@ -95,8 +97,8 @@ struct oracle *oracle_new(const struct rn_backend_limits *limits, const struct o
                           uint64_t salt);
 void oracle_free(struct oracle *oracle);
 
-/* Runs the oldest step and hands it back. DEVICE: fails it, its KV rows become rubbish; NAN: the logits of
- * its last wanted row are not numbers. */
+/* Runs the oldest step and hands it back; where it was stopped, its KV rows become rubbish instead. DEVICE: fails it,
+ * likewise; NAN: the logits of its last wanted row are not numbers. */
 void oracle_complete(struct oracle *oracle, enum oracle_fault fault);
 
 /* Copies the oldest list that is under way, and hands it back. */

@@ -105,3 +105,22 @@ runnel_status planted_unpack(struct rn_block_codec *codec, const void *packed, s
     last_bytes = bytes;
     return status;
 }
+
+/* Both strike each time. A request that has no outcome when its step comes back failed: there was a fault. */
+void planted_uncount(struct rn_request *request, struct rn_batch_part *part)
+{
+    if (armed != PLANT_STOPPED_COUNTED || request->outcome == RN_OUTCOME_NONE || part->n_drafts > 0)
+        rn_batch_uncount(request, part);
+    else
+        fired = true;
+}
+
+bool planted_is_wanted(const struct rn_decode *decode)
+{
+    bool wanted = rn_batch_is_wanted(decode);
+
+    if (armed != PLANT_STOPPED_WANTED || !wanted)
+        return wanted;
+    fired = true;
+    return false;
+}

@@ -1,6 +1,6 @@
 /* Bugs on purpose, each one once per run: what the simulation must catch.
  *
- * The test program compiles five files of the library a second time with one name in each replaced (see
+ * The test program compiles six files of the library a second time with one name in each replaced (see
  * CMakeLists.txt), so that the calls come through here; the library itself knows nothing of it.
  *
  *   lost wake     runtime.c         a send that found the mailbox empty says it did not: nobody wakes the actor
@@ -11,6 +11,7 @@
 #ifndef RN_TESTS_SIM_PLANTS_H
 #define RN_TESTS_SIM_PLANTS_H
 
+#include "actors/decode_batch.h"
 #include "actors/draft/branch.h"
 #include "cache/block_codec.h"
 #include "cache/block_pool.h"
@@ -23,7 +24,9 @@ enum plant {
     PLANT_DOUBLE_FREE,
     PLANT_STALE_TOKEN,
     PLANT_FOREIGN_BLOCK,
-    PLANT_WRONG_BRANCH
+    PLANT_WRONG_BRANCH,
+    PLANT_STOPPED_COUNTED,
+    PLANT_STOPPED_WANTED
 };
 
 /* From now on `plant` strikes at the first chance after `calls` calls. */
@@ -37,5 +40,7 @@ runnel_status planted_pick(const struct rn_sampler *sampler, struct rn_path path
                            struct rn_pick *pick);
 bool planted_branch_is(const struct rn_draft_stream *draft_stream, uint32_t x, int32_t token);
 runnel_status planted_unpack(struct rn_block_codec *codec, const void *packed, size_t n, void *block);
+void planted_uncount(struct rn_request *request, struct rn_batch_part *part);
+bool planted_is_wanted(const struct rn_decode *decode);
 
 #endif

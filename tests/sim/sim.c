@@ -378,6 +378,7 @@ bool sim_new_model(struct sim *sim, uint32_t index)
         model->oracle = NULL;
         return false;
     }
+    model->oracle->deaf_percent = sim->seed % 4 == 0 ? 50 : 0;
     model->oracle->submitted = submitted;
     model->oracle->copying = copying;
     model->oracle->user = sim;
@@ -553,7 +554,9 @@ static bool complete_step(struct sim *sim, enum oracle_fault fault)
         if (oracle != NULL && oracle->first != NULL && oracle->due_us <= sim->now_us) {
             sim_tell(sim, "%s %u: a step of %u rows is done, fault %d", which % 2 == 0 ? "backend" : "drafter",
                      which / 2, oracle->first->n_rows, (int)fault);
+            sim->n_stopped -= oracle->n_stopped;
             oracle_complete(oracle, fault);
+            sim->n_stopped += oracle->n_stopped;
             sim->n_steps++;
             return true;
         }
@@ -756,6 +759,7 @@ static void report_on(const struct sim *sim, struct sim_report *report)
         .n_cold_tokens = sim->n_cold_tokens,
         .n_adopted = sim->n_adopted,
         .n_deaths = sim->n_deaths,
+        .n_stopped = sim->n_stopped,
     };
     memcpy(report->failure, sim->failure, sizeof report->failure);
     memcpy(report->n_outcomes, sim->n_outcomes, sizeof report->n_outcomes);

@@ -208,6 +208,7 @@ struct sim {
     uint64_t n_warm_tokens, n_cold_tokens;
     uint64_t n_adopted; /* blocks that another model has put into the folder */
     uint64_t n_deaths;  /* of disks under a running model */
+    uint64_t n_stopped; /* steps that were in flight for nobody, and ended so */
     bool failed;
     char failure[512];
 };
@@ -220,7 +221,8 @@ struct sim_report {
     uint64_t n_ticks, n_steps, n_events, n_checks;
     uint64_t n_outcomes[3]; /* done, cancelled, failed */
     uint64_t n_hit_tokens, n_waits, n_evicted, n_preempted, n_expired, n_busy, n_joined, n_copies, n_moves, n_forks,
-        n_imports, n_means, n_guesses, n_branches, n_branches_right, n_warm_tokens, n_cold_tokens, n_adopted, n_deaths;
+        n_imports, n_means, n_guesses, n_branches, n_branches_right, n_warm_tokens, n_cold_tokens, n_adopted, n_deaths,
+        n_stopped;
 };
 
 /* Runs one seed. True: nothing was wrong. story: each message and act is written there; NULL: nowhere. */
