@@ -2,6 +2,7 @@
  * tokenizers or sampling.
  *
  *     cpu_step MODEL.gguf [threads] [level]
+ *     cpu_step --chunks MODEL.gguf [threads] [level]  a prompt of 512 positions in chunks of 8, 16, ... 256 rows
  *     cpu_step --rows MODEL.gguf [threads] [level]    only steps of 1, 2, ... 17, 24, 32 rows: what a draft costs
  *
  * The read line is the bandwidth of summing all weights where they are mapped, on the same team. The
@@ -288,6 +289,33 @@ static void measure_rest(struct bench *b)
         }
 }
 
+/* A prompt's positions per second by the rows of its steps. Rounds go over all sizes, as above. */
+static void measure_chunks(struct bench *b)
+{
+    static const uint32_t sizes[] = {8, 16, 24, 32, 48, 64, 96, 128, 192, 256};
+    enum { SIZES = sizeof sizes / sizeof *sizes, PROMPT = 512, ROUNDS = 5 };
+    uint64_t took[SIZES][ROUNDS], t;
+    uint32_t i, at, n;
+    int r, j;
+
+    for (r = 0; r < ROUNDS; r++)
+        for (i = 0; i < SIZES; i++) {
+            for (t = at = 0; at < PROMPT; at += n) {
+                n = PROMPT - at < sizes[i] ? PROMPT - at : sizes[i];
+                make_step(b, at, n);
+                t += run_step(b);
+            }
+            for (j = r; j > 0 && took[i][j - 1] > t; j--)
+                took[i][j] = took[i][j - 1];
+            took[i][j] = t;
+        }
+    for (i = 0; i < SIZES; i++)
+        printf("chunks of %3u: %6.1f tokens/s (%.1f to %.1f), a step %7.1f ms, %5.3f of the largest\n", sizes[i],
+               PROMPT * 1e9 / (double)took[i][ROUNDS / 2], PROMPT * 1e9 / (double)took[i][ROUNDS - 1],
+               PROMPT * 1e9 / (double)took[i][0], (double)took[i][ROUNDS / 2] * 1e-6 * sizes[i] / PROMPT,
+               (double)took[SIZES - 1][ROUNDS / 2] / (double)took[i][ROUNDS / 2]);
+}
+
 static bool open_bench(struct bench *b, const char *path, uint32_t threads, const struct rn_level *level)
 {
     struct rn_backend_limits limits = {.max_rows = ROWS,
@@ -331,13 +359,14 @@ int main(int argc, char **argv)
 {
     static struct bench bench;
     bool rows = argc > 1 && strcmp(argv[1], "--rows") == 0, rest = argc > 1 && strcmp(argv[1], "--rest") == 0;
+    bool chunks = argc > 1 && strcmp(argv[1], "--chunks") == 0;
     const struct rn_level *level;
 
-    argc -= rows || rest;
-    argv += rows || rest;
+    argc -= rows || rest || chunks;
+    argv += rows || rest || chunks;
     level = argc > 3 ? rn_level_named(argv[3]) : rn_level_best();
     if (argc < 2 || level == NULL) {
-        fprintf(stderr, "cpu_step [--rows | --rest] MODEL.gguf [threads] [level]\n");
+        fprintf(stderr, "cpu_step [--rows | --rest | --chunks] MODEL.gguf [threads] [level]\n");
         return 1;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -345,7 +374,9 @@ int main(int argc, char **argv)
     if (!open_bench(&bench, argv[1], argc > 2 ? (uint32_t)atoi(argv[2]) : 0, level))
         return 1;
     fill_cache(&bench);
-    if (rows)
+    if (chunks)
+        measure_chunks(&bench);
+    else if (rows)
         measure_rows(&bench);
     else if (rest)
         measure_rest(&bench);
