@@ -30,6 +30,11 @@ RN_DIRECT_AVX512(RN_DECLARE)
 RN_GRID_AVX512(RN_DECLARE)
 #undef RN_DECLARE
 
+/* Of points, with eight rows, m->n = 1 and m->rows = 8: direct_grid_avx2.c. */
+#define RN_DECLARE(name) void rn_direct_##name##_avx2(const struct rn_matmul *m);
+RN_GRID_AVX512(RN_DECLARE)
+#undef RN_DECLARE
+
 /* The same of 2 <= m->n <= RN_FEW_AVX512 inputs: few_avx512.c. */
 enum { RN_FEW_AVX512 = 8 };
 #define RN_FEW_OF_AVX512(X) X(q4_0) X(q8_0) X(iq4_nl) X(q4_k) X(q5_k) X(q6_k)

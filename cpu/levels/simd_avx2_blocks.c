@@ -48,13 +48,13 @@ typedef __m256 VF;
 
 #define AT_ONCE 4
 #define OFFSET(n) (n)
-enum { LANES = 8, PACK_FROM = RN_MAX_INPUTS + 1 };
+enum { LANES = 8, PACK_FROM = RN_PACK_FROM };
 
 #define ONE_ROWS(name) ONE_COLUMNS(name)
 #define ONE_FEW(name) ONE_COLUMNS(name)
 #define ONE_SOME(name) ONE_COLUMNS(name)
 #define MOST_FEW 1
-#define ONE_GRID(name) ONE_BUFFERED(name)
+#define ONE_GRID(name) (m->rows == LANES ? rn_direct_##name##_avx2(m) : ONE_BUFFERED(name))
 
 #define ONES _mm256_set1_epi16(1)
 
