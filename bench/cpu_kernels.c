@@ -40,10 +40,16 @@ struct work {
     sem_t done;
 };
 
+/* Rows that are handed over together. */
+static uint32_t height_of(const struct work *w)
+{
+    return w->n >= w->kernel->pack_from ? rn_kernel_panel(w->kernel, COLS) : rn_kernel_height(w->kernel, w->n);
+}
+
 static void tile(const struct work *w, const uint8_t *matrix, uint32_t row, uint32_t step, void *panel)
 {
     struct rn_matmul m = {.row_bytes = rn_type_bytes(w->type, COLS),
-                          .rows = rn_kernel_height(w->kernel, w->n),
+                          .rows = height_of(w),
                           .step = step,
                           .cols = COLS,
                           .type = w->type,
@@ -66,7 +72,7 @@ static void tile(const struct work *w, const uint8_t *matrix, uint32_t row, uint
 /* Rows [first, first + BATCH). */
 static void batch(const struct work *w, const uint8_t *matrix, uint32_t first, void *panel)
 {
-    uint32_t height = rn_kernel_height(w->kernel, w->n), row, i;
+    uint32_t height = height_of(w), row, i;
     uint32_t step = rn_kernel_step(w->kernel, w->n);
 
     if (step > BATCH / height)

@@ -232,7 +232,7 @@ static struct needs needs_of(struct rn_fast *fast)
         in = &fast->program.list[i];
         op = in->op;
         if (in->kernel != NULL) {
-            n = in->kernel->panel_bytes(fast->plan->weights[op->weight].cols);
+            n = rn_kernel_panel_bytes(in->kernel, fast->plan->weights[op->weight].cols);
             most.panel = n > most.panel ? n : most.panel;
         }
         if (op != NULL && op->kind == RN_OP_ATTENTION)

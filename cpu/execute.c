@@ -263,6 +263,13 @@ static void tile(const struct rn_fast_context *c, const struct product *p, uint3
     }
 }
 
+/* Rows that are handed over together. */
+static uint32_t height_of(const struct product *p)
+{
+    return p->n >= p->kernel->pack_from ? rn_kernel_panel(p->kernel, p->weight->cols)
+                                        : rn_kernel_height(p->kernel, p->n);
+}
+
 /* Weight rows of one piece of work: about so many pieces for each worker, whole tiles. */
 static uint32_t piece_rows(const struct rn_fast_context *c, const struct product *p, uint32_t pieces)
 {
@@ -285,7 +292,7 @@ static bool streams(const struct product *p)
 /* How far apart the rows of a tile are where n rows are left. */
 static uint32_t step_of(const struct product *p, uint32_t n)
 {
-    uint32_t step = rn_kernel_step(p->kernel, p->n), most = n / rn_kernel_height(p->kernel, p->n);
+    uint32_t step = rn_kernel_step(p->kernel, p->n), most = n / height_of(p);
 
     return step < most ? step : most;
 }
@@ -295,7 +302,7 @@ static uint32_t step_of(const struct product *p, uint32_t n)
 static void fetch_streams(const struct product *p, struct stretch next)
 {
     size_t row_bytes = p->weight->row_bytes, at;
-    uint32_t height = rn_kernel_height(p->kernel, p->n), step = step_of(p, next.n), r;
+    uint32_t height = height_of(p), step = step_of(p, next.n), r;
 
     for (at = 0; at < RN_STREAM_AHEAD && at < step * row_bytes; at += 64)
         for (r = 0; r < height; r++)
@@ -305,7 +312,7 @@ static void fetch_streams(const struct product *p, struct stretch next)
 /* The rows of `s`. Before the last tile of each set of streams the next set is asked for, in the end that of `next`. */
 static void piece(const struct rn_fast_context *c, const struct product *p, struct stretch s, struct stretch next)
 {
-    uint32_t height = rn_kernel_height(p->kernel, p->n), first, step, i;
+    uint32_t height = height_of(p), first, step, i;
 
     while (s.n >= height) {
         step = step_of(p, s.n);

@@ -46,7 +46,10 @@ enum rn_input {
 };
 
 /* Bytes that a kernel asks for ahead in each row that is a stream: measured, see docs/SPEED-LOG.md. */
-enum { RN_MAX_INPUTS = 16, RN_MAX_TILE = 32, RN_STREAM_AHEAD = 512 };
+enum { RN_MAX_INPUTS = 24, RN_PACK_FROM = 17, RN_MAX_TILE = 32, RN_STREAM_AHEAD = 512 };
+
+/* A panel of several tiles has at most so many bytes: a part of the second-level cache, which the inputs need, too. */
+enum { RN_PANEL_BYTES = 512 << 10 };
 
 /* One tile of a product: out[i][r * step] = weights[r * step] · inputs[i], r < rows.
  * With few inputs, memory sets the pace: tiles of rows far apart (step > 1), taken one after the other, make
@@ -54,11 +57,11 @@ enum { RN_MAX_INPUTS = 16, RN_MAX_TILE = 32, RN_STREAM_AHEAD = 512 };
 struct rn_matmul {
     const uint8_t *weights; /* first weight row */
     size_t row_bytes;       /* from one row to the next */
-    uint32_t rows;          /* 1..kernel tile */
+    uint32_t rows;          /* 1..kernel tile; of packed products 1..rn_kernel_panel */
     uint32_t step;          /* 1, but for direct products */
     uint32_t cols;
     const struct rn_type *type; /* for the kernel of all other formats */
-    void *panel;                /* [panel_bytes(cols)], aligned to 64 */
+    void *panel;                /* [panel_bytes(cols)] of each tile, aligned to 64 */
     uint32_t n;                 /* 1..RN_MAX_INPUTS */
     const void *inputs[RN_MAX_INPUTS];
     float *out[RN_MAX_INPUTS]; /* of the first row */
@@ -67,11 +70,12 @@ struct rn_matmul {
 struct rn_kernel {
     enum rn_input input;
     uint32_t tile;        /* weight rows handled together */
+    uint32_t panel_tiles; /* so many tiles a panel may have; 0: one */
     uint32_t pack_from;   /* from so many input rows on: pack once, then packed; below: direct */
     uint32_t direct_tile; /* so many rows at once for few inputs: fewer rows, each a longer stream; 0: tile */
     uint32_t few;         /* how many inputs are few */
     uint32_t step;        /* the best rn_matmul.step of direct; measured */
-    size_t (*panel_bytes)(uint32_t cols);
+    size_t (*panel_bytes)(uint32_t cols); /* of one tile */
     void (*direct)(const struct rn_matmul *m);
     void (*pack)(const struct rn_matmul *m);   /* weights → panel; inputs and outputs are not looked at */
     void (*packed)(const struct rn_matmul *m); /* panel × inputs → out */
@@ -81,6 +85,20 @@ struct rn_kernel {
 static inline uint32_t rn_kernel_height(const struct rn_kernel *kernel, uint32_t n)
 {
     return n > kernel->few || n >= kernel->pack_from || kernel->direct_tile == 0 ? kernel->tile : kernel->direct_tile;
+}
+
+/* Rows of a panel: whole tiles. */
+static inline uint32_t rn_kernel_panel(const struct rn_kernel *kernel, uint32_t cols)
+{
+    size_t tiles = kernel->panel_tiles > 1 ? RN_PANEL_BYTES / kernel->panel_bytes(cols) : 1;
+
+    tiles = tiles < kernel->panel_tiles ? tiles : kernel->panel_tiles;
+    return kernel->tile * (tiles > 1 ? (uint32_t)tiles : 1);
+}
+
+static inline size_t rn_kernel_panel_bytes(const struct rn_kernel *kernel, uint32_t cols)
+{
+    return rn_kernel_panel(kernel, cols) / kernel->tile * kernel->panel_bytes(cols);
 }
 
 /* How far apart they are. */

@@ -49,9 +49,9 @@ typedef __m512 VF;
 #define vf_load _mm512_load_ps
 #define vf_store _mm512_store_ps
 
-#define AT_ONCE 8
+#define AT_ONCE 6
 #define OFFSET(n) 128 /* as rn_line.start expects */
-enum { LANES = 16, PACK_FROM = RN_MAX_INPUTS + 1 };
+enum { LANES = 16, PACK_FROM = RN_PACK_FROM };
 
 /* The last rows of a matrix may be fewer. */
 #define ONE_ROWS(name) (m->rows == LANES ? rn_direct_##name##_avx512(m) : ONE_BUFFERED(name))

@@ -343,7 +343,7 @@ PRODUCTS(256, rn_q8k_view)
     }                                                                                                  \
     static const struct rn_kernel kernel_##name = {.input = kind,                                      \
                                                    .tile = 1,                                          \
-                                                   .pack_from = RN_MAX_INPUTS + 1,                     \
+                                                   .pack_from = RN_PACK_FROM,                          \
                                                    .step = 1,                                          \
                                                    .panel_bytes = panel##width,                        \
                                                    .direct = direct_##name,                            \

@@ -112,7 +112,7 @@ static void product(const struct rn_kernel *kernel, enum way way, const struct f
     struct rn_matmul m = {
         .row_bytes = rn_type_bytes(type, cols), .cols = cols, .type = type, .panel = panel, .step = 1};
     bool packed = way == PACKED || (way == AS_MEANT && n >= kernel->pack_from);
-    uint32_t height = packed ? kernel->tile : rn_kernel_height(kernel, n), row, i, j;
+    uint32_t height = packed ? rn_kernel_panel(kernel, cols) : rn_kernel_height(kernel, n), row, i, j;
 
     for (row = 0; row < n_rows; row += height) {
         m.weights = weights + row * m.row_bytes;
