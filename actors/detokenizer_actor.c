@@ -132,6 +132,8 @@ static void fill_terminal(struct rn_cell *cell, struct rn_outlet *outlet, const 
     cell->usage.completion_tokens = request->n_tokens - request->n_prompt;
     cell->usage.drafted_tokens = request->n_drafted;
     cell->usage.accepted_tokens = request->n_accepted;
+    cell->usage.rested_passes = request->n_rested;
+    cell->usage.rest = request->rest;
     cell->timings.admitted_us = since(request, request->admitted_us);
     cell->timings.first_token_us = since(request, request->first_token_us);
     cell->timings.end_us = since(request, request->end_us);

@@ -112,6 +112,8 @@ struct rn_request {
     bool resumed;      /* it was preempted once: what is done only once has been done */
     bool stalled;      /* it went back because its reader is behind: it waits until that has read on */
     uint64_t n_drafted, n_accepted;
+    uint64_t n_rested;    /* at its end: runnel_usage.rested_passes ... */
+    runnel_rest rest;     /* ... and rest */
     uint32_t leaf_offset; /* not 0: what position n_done - 1 has stored lies at the place of this one still */
     bool draft_chain;     /* no runners-up */
     bool suspect;         /* a step of it failed, or gave logits that are not numbers: nobody else may use its blocks */

@@ -174,11 +174,26 @@ static bool is_idle_now(const struct rn_verifier *verifier, const struct rn_veri
     return !verifier->drafter->concurrent && step_us > 0 && stream->model.budget * step_us < (float)verifier->pass_us;
 }
 
+/* Why nobody drafts for the stream now; NONE: somebody may, and has nothing for it. */
+static runnel_rest why_at_rest(const struct rn_verifier *verifier, const struct rn_verifier_stream *stream)
+{
+    if (!stream->draft_model || verifier->drafter == NULL)
+        return stream->own.rest > 0 ? stream->own.reason : RUNNEL_REST_NONE;
+    if (verifier->failed)
+        return RUNNEL_REST_BROKEN;
+    if (stream->begun ? stream->state == RN_DRAFTS_OFF : verifier->n_begun == verifier->drafter->limits.max_seqs)
+        return RUNNEL_REST_MEMORY;
+    if (stream->model.rest > 0)
+        return stream->model.reason;
+    return is_idle_now(verifier, stream) ? rn_verifier_wait_reason(verifier) : RUNNEL_REST_NONE;
+}
+
 /* Whoever costs nothing comes first. */
 static void propose(struct rn_verifier *verifier, const struct rn_verified *verified, struct rn_verifier_stream *stream,
                     struct rn_proposal *p)
 {
     uint32_t room = rn_verifier_room(verifier, stream), n;
+    runnel_rest rest = why_at_rest(verifier, stream); /* its last pass ends it */
 
     p->slot = verified->slot;
     p->generation = verified->generation;
@@ -194,6 +209,8 @@ static void propose(struct rn_verifier *verifier, const struct rn_verified *veri
     n = p->n + (uint32_t)__builtin_popcount(p->branches);
     verifier->n_drafts += n;
     verifier->n_spare -= n;
+    if (n == 0)
+        stream->rested[rest != RUNNEL_REST_NONE ? rest : why_at_rest(verifier, stream)]++;
 }
 
 /* What the draft actor is to know of the stream while the next step runs. */
@@ -487,6 +504,7 @@ static bool begin_stream(struct rn_verifier *verifier, struct rn_verifier_stream
     stream->sampling = rn_sampler_plain(request->sampler);
     stream->proposer = request->proposer;
     request->proposer = NULL;
+    memset(stream->rested, 0, sizeof stream->rested);
     rn_speculation_init(&stream->own);
     rn_speculation_init(&stream->model);
     rn_speculation_grant(&stream->own, most);
@@ -527,13 +545,24 @@ static void on_end_request(struct rn_actor *self, struct rn_msg *msg)
     rn_actor_send(verifier_of(self)->context->decode, msg);
 }
 
+static void tell_rests(const struct rn_verifier_stream *stream, struct rn_request *request)
+{
+    for (uint32_t i = RUNNEL_REST_NONE + 1; i <= RUNNEL_REST_BROKEN; i++) {
+        request->n_rested += stream->rested[i];
+        if (stream->rested[i] > 0 &&
+            (request->rest == RUNNEL_REST_NONE || stream->rested[i] > stream->rested[request->rest]))
+            request->rest = (runnel_rest)i;
+    }
+}
+
 static void on_end(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_verifier *verifier = verifier_of(self);
-    const struct rn_request *request = msg->request.request;
+    struct rn_request *request = msg->request.request;
     struct rn_verifier_stream *stream = find(verifier, request->slot, request->generation);
 
     if (stream != NULL) {
+        tell_rests(stream, request);
         leave(verifier, stream, request);
         free_stream(verifier, stream);
     }

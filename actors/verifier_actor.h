@@ -57,10 +57,11 @@ struct rn_verifier_stream {
     runnel_sampling sampling; /* without biases and penalties */
 
     /* Drafts from the text itself. */
-    struct rn_proposer *proposer; /* NULL: none */
-    uint32_t place;               /* of draft/share.h, counted from 1; 0: none */
-    struct rn_speculation own;    /* the record of the proposer ... */
-    struct rn_speculation model;  /* ... and that of the drafter */
+    struct rn_proposer *proposer;            /* NULL: none */
+    uint32_t place;                          /* of draft/share.h, counted from 1; 0: none */
+    struct rn_speculation own;               /* the record of the proposer ... */
+    struct rn_speculation model;             /* ... and that of the drafter */
+    uint64_t rested[RUNNEL_REST_BROKEN + 1]; /* passes without drafts, by reason */
 
     /* The draft actor. */
     enum rn_drafts_state state;
@@ -155,6 +156,10 @@ void rn_verifier_free_lists(struct rn_verifier *verifier);
 /* verifier_wait.c: is the next step to be held back? Then the draft actor is asked with the next news. Once for each
  * step. */
 bool rn_verifier_holds(struct rn_verifier *verifier);
+
+/* verifier_wait.c: why no stream waits for guesses. A right one saves a step, so a drafter whose pass takes as long is
+ * SLOW; else they were WRONG. */
+runnel_rest rn_verifier_wait_reason(const struct rn_verifier *verifier);
 
 /* verifier_wait.c: those that have waited share what it has cost. */
 void rn_verifier_pay_wait(struct rn_verifier *verifier);

@@ -87,6 +87,11 @@ void rn_verifier_pay_wait(struct rn_verifier *verifier)
             verifier->streams[verifier->begun[i]].model.budget -= price / (float)verifier->n_waiting;
 }
 
+runnel_rest rn_verifier_wait_reason(const struct rn_verifier *verifier)
+{
+    return (float)verifier->pass_us < rn_step_cost_of(&verifier->cost, 1) ? RUNNEL_REST_WRONG : RUNNEL_REST_SLOW;
+}
+
 /* Those that could wait, and for which waiting does not pay: a drafter that only works while it is waited for has
  * nothing for them. They try again later. */
 static void let_rest(struct rn_verifier *verifier)
@@ -96,7 +101,7 @@ static void let_rest(struct rn_verifier *verifier)
 
         if (stream != NULL && !verifier->next[i].prompt && can_wait(verifier, stream) &&
             rn_verifier_guesses(stream).n == 0)
-            rn_speculation_rest(&stream->model);
+            rn_speculation_rest(&stream->model, rn_verifier_wait_reason(verifier));
     }
 }
 

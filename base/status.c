@@ -85,6 +85,33 @@ const char *runnel_status_text(runnel_status status)
     return "unknown status";
 }
 
+#define CASE_REST_NAME(name, value, sentence) \
+    case RUNNEL_REST_##name:                  \
+        return #name;
+#define CASE_REST_TEXT(name, value, sentence) \
+    case RUNNEL_REST_##name:                  \
+        return sentence;
+
+const char *runnel_rest_name(runnel_rest rest)
+{
+    switch (rest) {
+        RUNNEL_REST_MAP(CASE_REST_NAME)
+    default:
+        break;
+    }
+    return "UNKNOWN";
+}
+
+const char *runnel_rest_text(runnel_rest rest)
+{
+    switch (rest) {
+        RUNNEL_REST_MAP(CASE_REST_TEXT)
+    default:
+        break;
+    }
+    return "unknown reason";
+}
+
 #define CASE_EVENT(name, value) \
     case RUNNEL_EVENT_##name:   \
         return #name;

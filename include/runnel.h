@@ -482,6 +482,22 @@ typedef enum runnel_finish {
     RUNNEL_FINISH_LENGTH = 2 /* max_tokens or the context is reached */
 } runnel_finish;
 
+/* name, value, sentence: why passes of an answer had no guesses although its request asked for them */
+#define RUNNEL_REST_MAP(X)                                             \
+    X(NONE, 0, "it did not rest")                                      \
+    X(WRONG, 1, "too few guesses were right")                          \
+    X(DEAR, 2, "right guesses would not have paid for a longer pass")  \
+    X(SLOW, 3, "the drafter takes longer than its guesses would save") \
+    X(MEMORY, 4, "there was no room for the stream with the drafter")  \
+    X(BROKEN, 5, "the drafter has failed")
+
+#define RUNNEL_REST_ENUM(name, value, sentence) RUNNEL_REST_##name = value,
+typedef enum runnel_rest { RUNNEL_REST_MAP(RUNNEL_REST_ENUM) RUNNEL_REST_MAX_ = 0x7fffffff } runnel_rest;
+#undef RUNNEL_REST_ENUM
+
+RUNNEL_API const char *runnel_rest_name(runnel_rest rest); /* "WRONG"; "UNKNOWN" */
+RUNNEL_API const char *runnel_rest_text(runnel_rest rest); /* "too few guesses were right" */
+
 typedef struct runnel_usage {
     uint64_t prompt_tokens;     /* of this request; in a session: of this turn and the history it continues */
     uint64_t cached_tokens;     /* of prompt_tokens, those taken from the prefix cache or the session */
@@ -489,7 +505,10 @@ typedef struct runnel_usage {
     uint64_t drafted_tokens, accepted_tokens;         /* guesses that were verified, and those that were right */
     uint64_t warm_tokens, cold_tokens, shared_tokens; /* of cached_tokens, those fetched for this request from packed
                                                           memory, cache_dir and cache_shared */
-    uint64_t reserved[8];
+    uint64_t rested_passes; /* of the answer: without guesses because the drafter rested ... */
+    runnel_rest rest;       /* ... and why, in most of them */
+    uint32_t reserved_rest;
+    uint64_t reserved[6];
 } runnel_usage;
 
 typedef struct runnel_timings { /* microseconds from submit */

@@ -180,6 +180,17 @@ static bool must_measure(const struct choice *choice, const struct rn_step_cost 
     return gain < 1 + 1.0f / (float)n;
 }
 
+/* Why no row pays: would it if each draft were right? */
+static runnel_rest reason_of(struct choice choice, const struct step *step, uint32_t most_rows)
+{
+    struct rn_speculation sure = *choice.speculation;
+    float gain;
+
+    sure.first = sure.later = 1;
+    choice.speculation = &sure;
+    return best_rows(choice, step, most_rows, &gain) > 0 ? RUNNEL_REST_WRONG : RUNNEL_REST_DEAR;
+}
+
 static struct rn_shape shape_of(struct choice choice, uint32_t rows)
 {
     for (uint32_t n = 0; n < rows; n++)
@@ -224,8 +235,9 @@ static void pay(struct rn_speculation *speculation, const struct rn_step_cost *c
     speculation->n_drafted = 0;
 }
 
-void rn_speculation_rest(struct rn_speculation *speculation)
+void rn_speculation_rest(struct rn_speculation *speculation, runnel_rest reason)
 {
+    speculation->reason = reason;
     speculation->trial = 0;
     speculation->rest = speculation->pause;
     speculation->pause = 2 * speculation->pause < MOST_PAUSE ? 2 * speculation->pause : MOST_PAUSE;
@@ -258,7 +270,7 @@ struct rn_shape rn_speculation_shape(struct rn_speculation *speculation, const s
     rows = speculation->trial ? least(least(most, most_rows), TRIAL) : best_rows(choice, &step, most_rows, &gain);
     rows = affordable(speculation, &step, rows);
     if (rows == 0 && most_rows > 0)
-        rn_speculation_rest(speculation);
+        rn_speculation_rest(speculation, reason_of(choice, &step, most_rows));
     return shape_of(choice, rows);
 }
 

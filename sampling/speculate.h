@@ -47,6 +47,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "runnel.h"
 #include "sampling/step_cost.h"
 
 #define RN_DRAFT_MOST 16u /* drafts of a sequence in a step */
@@ -59,6 +60,7 @@ struct rn_speculation {
     uint32_t seen, seen_first, seen_later; /* how many these shares stand for, up to a few */
     uint32_t rest;                         /* steps without drafts still to come */
     uint32_t pause;                        /* how long the next rest is */
+    runnel_rest reason;                    /* of the rest, or of the last one */
     uint32_t trial;                        /* 1: the next drafts are taken whatever is expected of them */
     uint32_t n_drafted, n_rows; /* of the last step: drafts that are not paid yet, its rows without them ... */
     uint32_t n_streams;         /* ... its streams ... */
@@ -96,8 +98,8 @@ struct rn_shape rn_speculation_shape(struct rn_speculation *speculation, const s
  * few tokens; if it is to try again and its budget is spent, it gets some out of it. */
 void rn_speculation_use_reserve(struct rn_speculation *speculation, float *reserve);
 
-/* Drafts do not pay now: none for a while, each time twice as long. */
-void rn_speculation_rest(struct rn_speculation *speculation);
+/* Drafts do not pay now, for this reason: none for a while, each time twice as long. */
+void rn_speculation_rest(struct rn_speculation *speculation, runnel_rest reason);
 
 /* Of n_drafted drafts of a step the first n_accepted were right. */
 void rn_speculation_note(struct rn_speculation *speculation, uint32_t n_drafted, uint32_t n_accepted);

@@ -263,11 +263,15 @@ static void read_metrics(struct bench *bench, runnel_metrics *metrics)
         fail(bench, app_fail(&error));
 }
 
-/* Adds what the engine has counted since `before` was read. */
+/* Adds what the engine has counted since `before` was read, and what the n answers say. */
 static void add_drafts(struct bench *bench, struct bench_drafts *drafts, const runnel_metrics *before,
-                       uint64_t begin_us)
+                       uint64_t begin_us, uint32_t n)
 {
     runnel_metrics now;
+
+    for (uint32_t i = 0; i < n; i++)
+        if (bench->logs[i].usage.rest <= RUNNEL_REST_BROKEN)
+            drafts->rested[bench->logs[i].usage.rest] += bench->logs[i].usage.rested_passes;
 
     read_metrics(bench, &now);
     drafts->passes += now.drafts - before->drafts;
@@ -294,7 +298,7 @@ static int run_answers(struct bench *bench, const struct bench_test *test, struc
     read_metrics(bench, &before);
     begin_us = now_us();
     run_streams(bench, n, 1, test->tokens + 1);
-    add_drafts(bench, drafts, &before, begin_us);
+    add_drafts(bench, drafts, &before, begin_us, n);
     return bench->code;
 }
 

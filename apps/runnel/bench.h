@@ -19,8 +19,9 @@ struct bench_spread {
 /* What came of guesses in all runs of a test that count. */
 struct bench_drafts {
     uint64_t passes, drafted, accepted; /* passes of a sequence with guesses; guesses in them; those that were right */
-    uint64_t draft_us, beside_us;       /* the drafter's passes, and of that while the model computed as well ... */
-    uint64_t run_us;                    /* ... in so much time */
+    uint64_t rested[RUNNEL_REST_BROKEN + 1]; /* passes of a sequence without guesses, by runnel_usage.rest */
+    uint64_t draft_us, beside_us; /* the drafter's passes, and of that while the model computed as well ... */
+    uint64_t run_us;              /* ... in so much time */
 };
 
 struct bench_result {
@@ -71,6 +72,9 @@ int bench_cost_read(struct bench_cost *cost, const char *path, runnel_kv_type kv
 
 /* What a token of the test needs, on average, in steps of at most batch_tokens rows. */
 struct bench_need bench_cost_need(const struct bench_cost *cost, const struct bench_test *test, uint32_t batch_tokens);
+
+/* bench_report.c: passes that rested, and why most of them did. */
+uint64_t bench_rested(const struct bench_drafts *drafts, runnel_rest *rest);
 
 /* bench_report.c: to standard output. first: of this call of the program. */
 void bench_report(const struct app_options *options, const struct bench_model *model, bool first);

@@ -116,13 +116,30 @@ static double percent(double part, double whole, bool known)
     return known && whole > 0 ? 100 * part / whole : NAN;
 }
 
+uint64_t bench_rested(const struct bench_drafts *drafts, runnel_rest *rest)
+{
+    uint64_t sum = 0;
+
+    *rest = RUNNEL_REST_NONE;
+    for (uint32_t i = RUNNEL_REST_NONE + 1; i <= RUNNEL_REST_BROKEN; i++) {
+        sum += drafts->rested[i];
+        if (drafts->rested[i] > 0 && (*rest == RUNNEL_REST_NONE || drafts->rested[i] > drafts->rested[*rest]))
+            *rest = (runnel_rest)i;
+    }
+    return sum;
+}
+
 static void put_drafts(struct row *row, const struct bench_drafts *drafts, bool drafter)
 {
+    runnel_rest rest;
+    uint64_t rested = bench_rested(drafts, &rest);
     double right = percent((double)drafts->accepted, (double)drafts->passes, true) / 100;
 
     put_count(row, "drafted", drafts->drafted);
     put_count(row, "accepted", drafts->accepted);
     put_number(row, "tokens_per_pass", 1 + right);
+    put_count(row, "rested", rested);
+    put_text(row, "rest", runnel_rest_name(rest));
     put_number(row, "drafting_percent", percent((double)drafts->draft_us, (double)drafts->run_us, drafter));
     put_number(row, "overlap_percent", percent((double)drafts->beside_us, (double)drafts->draft_us, drafter));
 }
@@ -233,6 +250,22 @@ static void print_drafting(const struct bench_model *model)
                100 * (double)draft_us / (double)run_us, 100 * (double)beside_us / (double)draft_us);
 }
 
+/* Why there were no drafts, of all tests together. */
+static void print_rests(const struct bench_model *model)
+{
+    struct bench_drafts all = {0};
+    runnel_rest rest;
+    uint64_t rested;
+
+    for (size_t i = 0; i < model->n_results; i++)
+        for (uint32_t k = 0; k <= RUNNEL_REST_BROKEN; k++)
+            all.rested[k] += model->results[i].drafts.rested[k];
+    rested = bench_rested(&all, &rest);
+    if (rested > 0)
+        printf("the drafter rested for %llu pass%s of a sequence, mostly because %s\n", (unsigned long long)rested,
+               rested == 1 ? "" : "es", runnel_rest_text(rest));
+}
+
 /* What came of drafts; right by place: of those that a pass had as its first, as its second ... */
 static void print_drafts(const runnel_metrics *m)
 {
@@ -253,6 +286,7 @@ static void print_table(const struct bench_model *model, bool first)
         print_line(model, &model->results[i]);
     if (model->metrics.drafts > 0)
         print_drafts(&model->metrics);
+    print_rests(model);
     print_drafting(model);
 }
 

@@ -329,6 +329,17 @@ static bool share_a_file(void)
            out.st_dev == err.st_dev && out.st_ino == err.st_ino;
 }
 
+static void draft_figures(const runnel_usage *usage)
+{
+    if (usage->drafted_tokens > 0)
+        fprintf(stderr, "drafts: %llu, of which %llu %s right\n", (unsigned long long)usage->drafted_tokens,
+                (unsigned long long)usage->accepted_tokens, usage->accepted_tokens == 1 ? "was" : "were");
+    if (usage->rested_passes > 0)
+        fprintf(stderr, "%s rested for %llu pass%s: %s\n", usage->drafted_tokens > 0 ? "the drafter" : "no drafts: it",
+                (unsigned long long)usage->rested_passes, usage->rested_passes == 1 ? "" : "es",
+                runnel_rest_text(usage->rest));
+}
+
 void app_figures(const struct app_options *options, const struct app_outcome *outcome)
 {
     const runnel_usage *usage = &outcome->usage;
@@ -364,7 +375,5 @@ void app_figures(const struct app_options *options, const struct app_outcome *ou
         fprintf(stderr, ", %.1f tokens/s",
                 (double)(usage->completion_tokens - 1) / seconds(t->first_token_us, t->end_us));
     fprintf(stderr, ", the first after %.1f ms\n", seconds(0, t->first_token_us) * 1e3);
-    if (usage->drafted_tokens > 0)
-        fprintf(stderr, "drafts: %llu, of which %llu %s right\n", (unsigned long long)usage->drafted_tokens,
-                (unsigned long long)usage->accepted_tokens, usage->accepted_tokens == 1 ? "was" : "were");
+    draft_figures(usage);
 }

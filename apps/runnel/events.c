@@ -57,6 +57,9 @@ static void end(const runnel_event *event)
     if (u->drafted_tokens > 0)
         printf(",\"drafted_tokens\":%llu,\"accepted_tokens\":%llu", (unsigned long long)u->drafted_tokens,
                (unsigned long long)u->accepted_tokens);
+    if (u->rested_passes > 0)
+        printf(",\"rested_passes\":%llu,\"rest\":\"%s\"", (unsigned long long)u->rested_passes,
+               runnel_rest_name(u->rest));
     if (u->warm_tokens + u->cold_tokens > 0)
         printf(",\"warm_tokens\":%llu,\"cold_tokens\":%llu", (unsigned long long)u->warm_tokens,
                (unsigned long long)u->cold_tokens);

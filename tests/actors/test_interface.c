@@ -433,6 +433,9 @@ static void names(void **state)
     assert_string_equal(runnel_event_name((runnel_event_type)99), "UNKNOWN");
     assert_string_equal(runnel_phase_name(RUNNEL_PHASE_PREFILL), "PREFILL");
     assert_string_equal(runnel_phase_name((runnel_phase)99), "UNKNOWN");
+    assert_string_equal(runnel_rest_name(RUNNEL_REST_WRONG), "WRONG");
+    assert_string_equal(runnel_rest_name((runnel_rest)99), "UNKNOWN");
+    assert_string_equal(runnel_rest_text(RUNNEL_REST_BROKEN), "the drafter has failed");
     assert_string_equal(runnel_status_name(RUNNEL_NO_MEMORY), "NO_MEMORY");
     assert_string_equal(runnel_status_text(RUNNEL_OK), "success");
     assert_non_null(runnel_version());
