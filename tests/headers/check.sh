@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every header of every room compiles alone, and twice in a row, as the C that the rooms are written in; the
-# public ones also as strict C11 and C++17.
+# public ones also as strict C11 and C++17, and no struct of theirs has padding: a struct_size is the end of a member.
 #
 #   tests/headers/check.sh CC CXX [ROOT] [-- FLAG...]
 #
@@ -54,7 +54,7 @@ for room in include base mailbox model text cpu gpu cache sampling actors; do
     done < <(find "$room" -name '*.h' | sort)
 done
 for header in include/*.h; do
-    twice "${header#include/}" "$cc" -x c -std=c11 -pedantic-errors "${c_only[@]}"
+    twice "${header#include/}" "$cc" -x c -std=c11 -pedantic-errors -Wpadded "${c_only[@]}"
     twice "${header#include/}" "$cxx" -x c++ -std=c++17 -pedantic-errors
 done
 

@@ -33,5 +33,6 @@ plant base/b.h '#ifndef B_H\n#define B_H\nint rn_b(void) { return 1; }\n#endif\n
 plant include/runnel_uv.h 'typedef struct { int new; int class; } runnel_bad;\n'      # not C++ (and no guard)
 plant include/runnel_uv.h '#ifndef Q\n#define Q\n#ifdef __cplusplus\n#error no\n#endif\n#endif\n'
 plant include/runnel_uv.h '#ifndef Q\n#define Q\nextern __typeof__(int[0]) runnel_bad;\n#endif\n' # not strict C11
+plant include/runnel_uv.h '#ifndef Q\n#define Q\nstruct runnel_bad {\n    long a;\n    int b;\n};\n#endif\n'          # padding
 [ "$failed" = 1 ] || echo "every planted fault was named"
 exit "$failed"
