@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { N_SETTINGS = 10, SAMPLE_BYTES = 1 << 20 };
+enum { N_SETTINGS = 10, N_FILES = 6, SAMPLE_BYTES = 1 << 20 };
 
 static enum batch_begin begin_of(const struct app_options *options)
 {
@@ -42,12 +42,14 @@ static bool is_passing(const struct app_options *options)
 /* Every two of the job's files must differ. */
 static bool check_distinct(const struct app_options *options, const char *journal)
 {
-    const char *names[] = {"the model", "the input", "the output", "the journal"};
-    const char *paths[] = {options->operands[0], options->operands[1], options->operands[2], journal};
+    const char *names[N_FILES] = {"the model",   "the input",          "the output",
+                                  "the journal", "the file of errors", "the summary"};
+    const char *paths[N_FILES] = {options->operands[0], options->operands[1], options->operands[2], journal,
+                                  options->errors_file, options->summary_file};
 
-    for (size_t i = 0; i < 4; i++) {
-        for (size_t j = i + 1; j < 4; j++) {
-            if (app_is_standard(paths[i]) || app_is_standard(paths[j]))
+    for (size_t i = 0; i < N_FILES; i++) {
+        for (size_t j = i + 1; j < N_FILES; j++) {
+            if (paths[i] == NULL || paths[j] == NULL || app_is_standard(paths[i]) || app_is_standard(paths[j]))
                 continue;
             if (strcmp(paths[i], paths[j]) == 0 || same_file(paths[i], paths[j])) {
                 app_error("%s is %s and %s at once", paths[j], names[i], names[j]);
@@ -58,21 +60,36 @@ static bool check_distinct(const struct app_options *options, const char *journa
     return true;
 }
 
+/* *size of a file that is there. */
+static bool has_file(const char *path, off_t *size)
+{
+    struct stat status;
+    bool has = path != NULL && !app_is_standard(path) && stat(path, &status) == 0;
+
+    *size = has ? status.st_size : 0;
+    return has;
+}
+
 /* What is there already must have been meant: checked before anything is opened or made. */
 static bool check_existing(const struct app_options *options, const char *journal)
 {
-    const char *output = options->operands[2];
-    struct stat of_output, of_journal;
-    bool has_output = !app_is_standard(output) && stat(output, &of_output) == 0;
-    bool has_journal = !is_passing(options) && stat(journal, &of_journal) == 0;
+    const char *paths[] = {options->operands[2], options->errors_file, is_passing(options) ? NULL : journal};
+    const char *there = NULL, *filled = NULL;
+    bool has = false;
+    off_t size = 0;
 
-    if (begin_of(options) == BATCH_FRESH && (has_output || has_journal)) {
-        app_error("%s exists already: %s--overwrite begins anew", has_output ? output : journal,
+    for (size_t i = 0; i < 3; i++) {
+        has = has_file(paths[i], &size); /* at last: the journal */
+        there = there == NULL && has ? paths[i] : there;
+        filled = filled == NULL && size > 0 ? paths[i] : filled;
+    }
+    if (begin_of(options) == BATCH_FRESH && there != NULL) {
+        app_error("%s exists already: %s--overwrite begins anew", there,
                   is_passing(options) ? "" : "--resume goes on with its job, ");
         return false;
     }
-    if (begin_of(options) == BATCH_RESUME && !has_journal && has_output && of_output.st_size > 0) {
-        app_error("%s exists, but its journal %s does not: --overwrite begins anew", output, journal);
+    if (begin_of(options) == BATCH_RESUME && !has && filled != NULL) {
+        app_error("%s exists, but its journal %s does not: --overwrite begins anew", filled, journal);
         return false;
     }
     return true;
@@ -141,6 +158,7 @@ static bool collect_settings(const struct batch *batch, struct batch_setting set
     set(settings, n, "model", model);
     set(settings, n, "template", template);
     set(settings, n, "order", options->unordered ? "unordered" : "ordered");
+    set(settings, n, "errors", options->errors_file != NULL ? "in a file of their own" : ""); /* "": older versions */
     set(settings, n, "device", options->device);
     set(settings, n, "kv-type", options->kv_type);
     set_number(settings, n, "kv-size", options->kv_bytes);
@@ -170,21 +188,39 @@ static bool begin_job(struct batch *batch, const char *journal_path)
                                                               : (int64_t)time(NULL);
     if (!fresh && !batch_journal_load(batch->journal, settings, n, &batch->job))
         return false;
-    if (!batch_output_open(&batch->output, options->operands[2], begin_of(options), fresh, !options->unordered,
-                           &batch->job))
+    if (!batch_output_open(&batch->output, options->operands[2], options->errors_file, begin_of(options), fresh,
+                           !options->unordered, &batch->job))
         return false;
     if (fresh && !batch_journal_create(batch->journal, settings, n, &batch->job))
         return false;
     return batch_output_cut(&batch->output);
 }
 
+/* What --fail-on asks for. */
+int batch_judge(const struct app_options *options, const char *usual, const struct batch_counts *counts)
+{
+    const char *when = options->fail_on != NULL ? options->fail_on : usual;
+    bool fails = strcmp(when, "none") != 0 && counts->bad > 0 && (strcmp(when, "any") == 0 || counts->good == 0);
+
+    return fails ? APP_BAD_LINES : APP_OK;
+}
+
 static int end_job(struct batch *batch)
 {
     const struct app_options *options = batch->app.options;
+    struct batch_counts counts = {0};
+    bool ended = batch->code == APP_OK;
 
-    if (batch->code == APP_OK && !batch_summary(batch))
+    batch->now_us = batch_clock_us();
+    if ((ended || options->summary_file != NULL) && !batch_journal_count(batch->journal, &counts))
         return APP_FAILURE;
-    if (batch->code == APP_OK || batch->changed || is_passing(options))
+    if (ended) {
+        batch_summary(batch, &counts);
+        batch->code = batch_judge(options, "none", &counts);
+    }
+    if (options->summary_file != NULL && !batch_write_summary(batch, &counts) && ended)
+        batch->code = APP_FAILURE;
+    if (ended || batch->changed || is_passing(options))
         return batch->code;
     app_error("%llu line%s done in this run; the same command with --resume%s goes on",
               (unsigned long long)batch->done_lines, batch->done_lines == 1 ? " was" : "s were",
@@ -223,6 +259,29 @@ static int run_job(struct batch *batch, const char *journal_path)
     return end_job(batch);
 }
 
+static bool check_options(const struct app_options *options)
+{
+    if (options->resume && options->overwrite) {
+        app_error("--resume and --overwrite exclude each other");
+        return false;
+    }
+    if (is_passing(options) && (options->resume || options->journal != NULL)) {
+        app_error("%s: a job with - for standard input or output keeps no journal and cannot go on",
+                  options->resume ? "--resume" : "--journal");
+        return false;
+    }
+    if (options->errors_file != NULL && app_is_standard(options->errors_file)) {
+        app_error("--errors takes a file: answers go to standard output");
+        return false;
+    }
+    if (options->summary_file != NULL && app_is_standard(options->summary_file) &&
+        app_is_standard(options->operands[2])) {
+        app_error("--summary -: answers go to standard output");
+        return false;
+    }
+    return true;
+}
+
 int app_batch(const struct app_options *options)
 {
     const char *slash = strrchr(options->operands[0], '/'), *journal = options->journal;
@@ -230,15 +289,10 @@ int app_batch(const struct app_options *options)
     char *journal_path = NULL;
     int code = APP_USAGE;
 
-    if (options->resume && options->overwrite) {
-        app_error("--resume and --overwrite exclude each other");
+    if (options->check)
+        return batch_check(options);
+    if (!check_options(options))
         return APP_USAGE;
-    }
-    if (is_passing(options) && (options->resume || journal != NULL)) {
-        app_error("%s: a job with - for standard input or output keeps no journal and cannot go on",
-                  options->resume ? "--resume" : "--journal");
-        return APP_USAGE;
-    }
     if (is_passing(options))
         journal = BATCH_JOURNAL_NOWHERE;
     batch = calloc(1, sizeof *batch);

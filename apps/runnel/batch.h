@@ -1,5 +1,5 @@
 /* What the parts of `runnel batch` share: batch.c begins and ends a job, batch_run.c computes it, batch_show.c tells
- * how far it is. Everything runs on the main thread. */
+ * how far it is, batch_check.c only judges its lines. Everything runs on the main thread. */
 #ifndef RUNNEL_APP_BATCH_H
 #define RUNNEL_APP_BATCH_H
 
@@ -38,8 +38,18 @@ void batch_run(struct batch *batch);
 /* The bar, if it is time for it. */
 void batch_show(struct batch *batch);
 
-/* What the job has come to, on standard error; false after a message. */
-bool batch_summary(struct batch *batch);
+/* What the job has come to, on standard error, unless --quiet. */
+void batch_summary(const struct batch *batch, const struct batch_counts *counts);
+
+/* And as JSON, to the file of --summary; batch->code says how the job ends. False after a message. */
+bool batch_write_summary(const struct batch *batch, const struct batch_counts *counts);
+
+/* batch_check.c: --check. Reads the input and judges its lines without computing any: names the bad ones on standard
+ * output, a line each. An exit code. */
+int batch_check(const struct app_options *options);
+
+/* The exit code that --fail-on asks for; `usual`: what is meant where it is not given. */
+int batch_judge(const struct app_options *options, const char *usual, const struct batch_counts *counts);
 
 uint64_t batch_clock_us(void);
 

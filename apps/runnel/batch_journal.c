@@ -42,7 +42,7 @@ static const char *const texts[N_STATEMENTS] = {
     [KEEP] = "INSERT OR REPLACE INTO answer (number, text) VALUES (?1, ?2)",
     [SET] = "INSERT OR REPLACE INTO job (key, value) VALUES (?1, ?2)",
     [GET] = "SELECT value FROM job WHERE key = ?1",
-    [VISIT] = "SELECT number, text FROM answer ORDER BY number",
+    [VISIT] = "SELECT answer.number, text, good FROM answer JOIN line USING (number) ORDER BY answer.number",
     [WRITTEN] = "DELETE FROM answer WHERE number <= ?1",
     [COUNT] = "SELECT sum(good IS NOT NULL), sum(good = 1), sum(good = 0), sum(prompt), sum(cached), sum(completion)"
               " FROM line WHERE state > 0",
@@ -184,20 +184,27 @@ static bool get_number(struct batch_journal *journal, const char *key, uint64_t 
     return true;
 }
 
+static const char *const place_keys[BATCH_FILES][2] = {{"out_bytes", "tail_hash"}, {"error_bytes", "error_hash"}};
+
 static bool write_job(struct batch_journal *journal, const struct batch_job *job)
 {
-    return set_number(journal, "out_bytes", job->out_bytes) && set_number(journal, "tail_hash", job->tail_hash) &&
-           set_number(journal, "next", job->next);
+    bool good = set_number(journal, "next", job->next);
+
+    for (size_t i = 0; i < BATCH_FILES; i++)
+        good = good && set_number(journal, place_keys[i][0], job->places[i].bytes) &&
+               set_number(journal, place_keys[i][1], job->places[i].tail_hash);
+    return good;
 }
 
 static bool read_job(struct batch_journal *journal, struct batch_job *job)
 {
     uint64_t created = 0;
-    bool row = false,
-         good = get_number(journal, "created", &created) && get_number(journal, "out_bytes", &job->out_bytes) &&
-                get_number(journal, "tail_hash", &job->tail_hash) && get_number(journal, "next", &job->next) &&
-                get_number(journal, "lines", &job->lines) && step(journal, KNOWN, &row);
+    bool row = false, good = get_number(journal, "created", &created) && get_number(journal, "next", &job->next) &&
+                             get_number(journal, "lines", &job->lines) && step(journal, KNOWN, &row);
 
+    for (size_t i = 0; i < BATCH_FILES; i++) /* what an older version did not write is 0 */
+        good = good && get_number(journal, place_keys[i][0], &job->places[i].bytes) &&
+               get_number(journal, place_keys[i][1], &job->places[i].tail_hash);
     job->created = (int64_t)created;
     job->known = row ? column(journal, KNOWN, 0) : 0;
     sqlite3_reset(journal->statements[KNOWN]);
@@ -408,8 +415,8 @@ bool batch_journal_visit(struct batch_journal *journal, batch_visit_fn visit, vo
         good = step(journal, VISIT, &row);
         if (!good || !row)
             break;
-        more = visit(user, column(journal, VISIT, 0), sqlite3_column_blob(statement, 1),
-                     (size_t)sqlite3_column_bytes(statement, 1));
+        more = visit(user, column(journal, VISIT, 0), sqlite3_column_int(statement, 2) != 0,
+                     sqlite3_column_blob(statement, 1), (size_t)sqlite3_column_bytes(statement, 1));
     }
     sqlite3_reset(statement);
     return good;

@@ -10,8 +10,8 @@
  *     line:  CLAIMED ──▶ ANSWERED, and its text in `answer` ──▶ ANSWERED, and its text in the output alone
  *
  * Invariants: a line's row is there before the line is computed; an answer is in the journal before it is in the
- * output; its text goes, and `out_bytes` moves behind it, only after the output is on the disk. So the output is never
- * behind the journal, and what it is ahead (a torn tail) is cut off by --resume.
+ * output; its text goes, and the job's place moves behind it, only after the output is on the disk. So the output is
+ * never behind the journal, and what it is ahead (a torn tail) is cut off by --resume. The file of errors likewise.
  *
  * Changes gather in a transaction until batch_journal_commit. Without a commit nothing has happened. All functions
  * are for one thread and return false after a message, the journal then being good for nothing but closing. */
@@ -37,13 +37,18 @@ struct batch_setting {
     char value[192];
 };
 
+/* The files that answers go to: the output, and where it was asked for (--errors) one for what is wrong. */
+enum { BATCH_OUTPUT, BATCH_ERRORS, BATCH_FILES };
+
 struct batch_job {
-    int64_t created;    /* what answers are dated with */
-    uint64_t out_bytes; /* of the output that are complete */
-    uint64_t tail_hash; /* of its last bytes */
-    uint64_t next;      /* ordered: the first line that is not in the output */
-    uint64_t lines;     /* of the input; 0: its end was not reached */
-    uint64_t known;     /* number of the last line that has a row */
+    int64_t created; /* what answers are dated with */
+    struct batch_place {
+        uint64_t bytes;     /* that are complete */
+        uint64_t tail_hash; /* of the last of them */
+    } places[BATCH_FILES];
+    uint64_t next;  /* ordered: the first line that is in no file */
+    uint64_t lines; /* of the input; 0: its end was not reached */
+    uint64_t known; /* number of the last line that has a row */
 };
 
 struct batch_counts {
@@ -88,10 +93,10 @@ bool batch_journal_answer(struct batch_journal *journal, const struct batch_answ
 bool batch_journal_end(struct batch_journal *journal, uint64_t lines);
 
 /* Answers that are not written yet, by number. `visit` gets one after another until it says no. */
-typedef bool (*batch_visit_fn)(void *user, uint64_t number, const char *text, size_t n);
+typedef bool (*batch_visit_fn)(void *user, uint64_t number, bool good, const char *text, size_t n);
 bool batch_journal_visit(struct batch_journal *journal, batch_visit_fn visit, void *user);
 
-/* The answers up to number `last` are in the output and on the disk; commits. */
+/* The answers up to number `last` are in their files and on the disk; commits. */
 bool batch_journal_written(struct batch_journal *journal, uint64_t last, const struct batch_job *job);
 
 bool batch_journal_commit(struct batch_journal *journal);

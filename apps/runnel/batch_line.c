@@ -68,7 +68,8 @@ static bool read_url(struct batch_line *line, const json_t *url, enum openai_end
         enum openai_endpoint endpoint;
     } known[] = {{"/v1/chat/completions", OPENAI_CHAT},
                  {"/v1/completions", OPENAI_COMPLETIONS},
-                 {"/v1/embeddings", OPENAI_EMBEDDINGS}};
+                 {"/v1/embeddings", OPENAI_EMBEDDINGS},
+                 {"/v1/responses", OPENAI_RESPONSES}};
     const char *text = json_string_value(url);
 
     if (!openai_expect(&line->error, "url", url, JSON_STRING))
@@ -80,7 +81,8 @@ static bool read_url(struct batch_line *line, const json_t *url, enum openai_end
         }
     }
     return openai_refuse(&line->error, "invalid_url", "url",
-                         "'%.80s' is not known; there are /v1/chat/completions, /v1/completions and /v1/embeddings",
+                         "'%.80s' is not known; there are /v1/chat/completions, /v1/completions, /v1/embeddings and "
+                         "/v1/responses",
                          text);
 }
 
@@ -236,13 +238,16 @@ static void put_line_error(FILE *to, const struct batch_line *line)
 
 static void put_response(FILE *to, struct batch_line *line, const char *model, int64_t created)
 {
-    bool chat = line->request.endpoint == OPENAI_CHAT;
+    const char *kind = line->request.endpoint == OPENAI_CHAT        ? "chatcmpl"
+                       : line->request.endpoint == OPENAI_RESPONSES ? "resp"
+                                                                    : "cmpl";
     struct openai_head head = {.created = created, .model = model};
 
     fprintf(to, ",\"response\":{\"status_code\":%d,\"request_id\":\"req_%016llx\",\"body\":",
             line->fault == BATCH_GOOD ? 200 : line->error.http, (unsigned long long)id_of(line, 1));
     if (line->fault == BATCH_GOOD) {
-        snprintf(head.id, sizeof head.id, "%s-%016llx", chat ? "chatcmpl" : "cmpl", (unsigned long long)id_of(line, 2));
+        snprintf(head.id, sizeof head.id, "%s%c%016llx", kind, line->request.endpoint == OPENAI_RESPONSES ? '_' : '-',
+                 (unsigned long long)id_of(line, 2));
         openai_answer_write(to, &line->request, line->choices, line->n_choices, &head);
     } else {
         openai_error_write(to, &line->error);

@@ -308,8 +308,14 @@ static bool add_line(struct batch *batch, struct batch_raw *raw)
 
 static bool read_line(struct batch *batch)
 {
+    uint64_t limit = (uint64_t)batch->app.options->limit;
     struct batch_raw raw;
     bool done = false, good = true;
+
+    if (limit > 0 && batch->input.number >= limit) { /* the journal is not told of an end: a later run may go on */
+        batch->input_ended = true;
+        return true;
+    }
 
     switch (batch_input_next(&batch->input, &raw)) {
     case BATCH_END:
@@ -423,6 +429,7 @@ void batch_run(struct batch *batch)
             save(batch, false);
         if (app_interrupted())
             stop(batch, APP_CANCELLED);
+        app_streams_show(&batch->app);
         batch_show(batch);
     }
     app_progress_clear();

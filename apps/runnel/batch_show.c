@@ -1,5 +1,8 @@
 /* How far a batch job is: a bar while it runs, a summary at its end. */
+#include <errno.h>
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -48,25 +51,94 @@ void batch_show(struct batch *batch)
     app_progress(batch->app.options, "batch", size > 0 ? fmin(done / size, 1) : -1, tail);
 }
 
-bool batch_summary(struct batch *batch)
+void batch_summary(const struct batch *batch, const struct batch_counts *counts)
 {
-    struct batch_counts counts;
-    double seconds = 0;
+    double seconds = seconds_since(batch, batch->began_us);
 
     if (batch->app.options->quiet)
-        return true;
-    if (!batch_journal_count(batch->journal, &counts))
-        return false;
-    batch->now_us = batch_clock_us();
-    seconds = seconds_since(batch, batch->began_us);
-    fprintf(stderr, "lines: %llu, %llu ok, %llu error%s", (unsigned long long)counts.lines,
-            (unsigned long long)counts.good, (unsigned long long)counts.bad, app_plural(counts.bad));
-    if (counts.lines > batch->done_lines)
-        fprintf(stderr, " (%llu from earlier runs)", (unsigned long long)(counts.lines - batch->done_lines));
+        return;
+    fprintf(stderr, "lines: %llu, %llu ok, %llu error%s", (unsigned long long)counts->lines,
+            (unsigned long long)counts->good, (unsigned long long)counts->bad, app_plural(counts->bad));
+    if (counts->lines > batch->done_lines)
+        fprintf(stderr, " (%llu from earlier runs)", (unsigned long long)(counts->lines - batch->done_lines));
     fprintf(stderr, "\ntokens: %llu of prompts (%llu cached), %llu of answers\n",
-            (unsigned long long)counts.prompt_tokens, (unsigned long long)counts.cached_tokens,
-            (unsigned long long)counts.completion_tokens);
+            (unsigned long long)counts->prompt_tokens, (unsigned long long)counts->cached_tokens,
+            (unsigned long long)counts->completion_tokens);
     fprintf(stderr, "time: %.1f s, %.1f lines/s, %.1f tokens/s\n", seconds, (double)batch->done_lines / seconds,
             (double)batch->tokens / seconds);
-    return true;
+}
+
+/* ---- As JSON ----------------------------------------------------------------------------- */
+
+static void put_member(FILE *to, const char *name, const char *text)
+{
+    fprintf(to, ",\"%s\":", name);
+    openai_string_write(to, text);
+}
+
+/* Members that OpenAI's batch object has are named as there. */
+static void put_summary(FILE *to, const struct batch *batch, const struct batch_counts *counts)
+{
+    const struct app_options *options = batch->app.options;
+    double seconds = seconds_since(batch, batch->began_us);
+    bool ended = batch->code == APP_OK || batch->code == APP_BAD_LINES;
+
+    fprintf(to, "{\"object\":\"batch\",\"status\":\"%s\",\"exit_code\":%d",
+            ended                          ? "completed"
+            : batch->code == APP_CANCELLED ? "cancelled"
+                                           : "failed",
+            batch->code);
+    put_member(to, "model", batch->model_name);
+    put_member(to, "input_file", options->operands[1]);
+    put_member(to, "output_file", options->operands[2]);
+    put_member(to, "error_file", options->errors_file);
+    fprintf(to, ",\"request_counts\":{\"total\":%llu,\"completed\":%llu,\"failed\":%llu}",
+            (unsigned long long)counts->lines, (unsigned long long)counts->good, (unsigned long long)counts->bad);
+    fprintf(to,
+            ",\"usage\":{\"input_tokens\":%llu,\"input_tokens_details\":{\"cached_tokens\":%llu},"
+            "\"output_tokens\":%llu,\"total_tokens\":%llu}",
+            (unsigned long long)counts->prompt_tokens, (unsigned long long)counts->cached_tokens,
+            (unsigned long long)counts->completion_tokens,
+            (unsigned long long)(counts->prompt_tokens + counts->completion_tokens));
+    fprintf(to, ",\"run\":{\"lines\":%llu,\"seconds\":%.3f,\"lines_per_s\":%.3f,\"tokens_per_s\":%.3f}}\n",
+            (unsigned long long)batch->done_lines, seconds, (double)batch->done_lines / seconds,
+            (double)batch->tokens / seconds);
+}
+
+/* Whole, or not there: it is written beside its place. */
+static bool write_file(const struct batch *batch, const struct batch_counts *counts, const char *path, const char *part)
+{
+    FILE *to = fopen(part, "we");
+    bool good = to != NULL;
+
+    if (good) {
+        put_summary(to, batch, counts);
+        good = ferror(to) == 0;
+        good = fclose(to) == 0 && good && rename(part, path) == 0;
+    }
+    if (good)
+        return true;
+    app_error("%s: %s", path, strerror(errno));
+    if (to != NULL)
+        unlink(part);
+    return false;
+}
+
+bool batch_write_summary(const struct batch *batch, const struct batch_counts *counts)
+{
+    const char *path = batch->app.options->summary_file;
+    char *part = NULL;
+    bool good = false;
+
+    if (app_is_standard(path)) {
+        put_summary(stdout, batch, counts);
+        return app_output_code() == APP_OK;
+    }
+    if (asprintf(&part, "%s.part", path) < 0) {
+        app_error("not enough memory");
+        return false;
+    }
+    good = write_file(batch, counts, path, part);
+    free(part);
+    return good;
 }

@@ -163,6 +163,7 @@ static int run_streams(struct bench *bench, uint32_t n, uint32_t prompt_tokens, 
         }
         runnel_engine_wait(bench->app.engine, APP_TICK_MS);
         runnel_engine_dispatch(bench->app.engine, 0);
+        app_streams_show(&bench->app);
     }
     if (app_interrupted())
         fail(bench, APP_CANCELLED);

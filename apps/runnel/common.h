@@ -15,7 +15,7 @@
 #include "options.h"
 #include "runnel_files.h"
 
-enum { APP_OK = 0, APP_FAILURE = 1, APP_USAGE = 2, APP_CANCELLED = 130 };
+enum { APP_OK = 0, APP_FAILURE = 1, APP_USAGE = 2, APP_BAD_LINES = 3, APP_CANCELLED = 130 };
 enum { APP_TICK_MS = 100 };
 
 /* ---- Messages and signals ---------------------------------------------------------------- */
@@ -129,6 +129,15 @@ struct app {
 /* Starts an engine and loads options->operands[0]. An exit code; app_close after any outcome. */
 int app_open(struct app *app, const struct app_options *options, bool vocab_only);
 void app_close(struct app *app);
+
+/* What --log-level says of the library's lines, which go to standard error. `options` is borrowed by the engine. */
+void app_log_options(const struct app_options *options, runnel_engine_options *engine_options);
+
+/* streams.c: from here on SIGUSR1 asks for the streams that live now ... */
+void app_streams_arm(void);
+
+/* ... and they are listed on standard error, if that was asked since. For the loops that run streams. */
+void app_streams_show(const struct app *app);
 
 /* telemetry.c: --metrics and --trace of one engine at a time. Opens the files and has the engine trace; writes the
  * metrics before the engine is freed and the end of the trace behind it. What could not be written is said, and is the

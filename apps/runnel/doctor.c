@@ -62,6 +62,7 @@ static int look_at_machine(struct doctor *doctor)
 
     runnel_engine_options_default(&options);
     options.compute_threads = (uint32_t)doctor->options->threads;
+    app_log_options(doctor->options, &options);
     error.status = runnel_engine_new(&options, &engine, &error);
     if (error.status != RUNNEL_OK)
         return app_fail(&error);

@@ -71,6 +71,7 @@ static int train(const struct app_options *options, const struct app_text *corpu
 
     runnel_engine_options_default(&engine_options);
     engine_options.compute_threads = (uint32_t)options->threads;
+    app_log_options(options, &engine_options);
     options_of(options, state, &eagle);
     app_signals_arm();
     error.status = runnel_engine_new(&engine_options, &engine, &error);

@@ -40,6 +40,7 @@ static void wait_for_load(struct app *app, struct load *load)
     while (!load->ended) {
         runnel_engine_wait(app->engine, APP_TICK_MS);
         runnel_engine_dispatch(app->engine, 0);
+        app_streams_show(app);
         if (app_interrupted() && !cancelled) {
             runnel_model_cancel_load(app->model);
             cancelled = true;
@@ -165,13 +166,37 @@ static int load_model(struct app *app, bool vocab_only)
     return code;
 }
 
-/* What the engine has to say while it works: a cache tier that is away, and why. Errors come to whoever asked, too, and
- * are told there. Any thread, so one call of stdio. */
+static const char *const levels[] = {[RUNNEL_LOG_NONE] = "none",
+                                     [RUNNEL_LOG_ERROR] = "error",
+                                     [RUNNEL_LOG_WARNING] = "warning",
+                                     [RUNNEL_LOG_INFO] = "info",
+                                     [RUNNEL_LOG_DEBUG] = "debug"};
+
+/* What the engine has to say while it works. Any thread, so one call of stdio. */
 static void on_log(void *user, runnel_log_level level, const char *line)
+{
+    (void)user;
+    fprintf(stderr, "%srunnel: %s: %s\n", app_redraws() ? "\r\033[K" : "", levels[level], line);
+}
+
+/* Where nothing is asked for: a cache tier that is away, and why. Errors come to whoever asked, and are told there. */
+static void on_warning(void *user, runnel_log_level level, const char *line)
 {
     (void)user;
     if (level == RUNNEL_LOG_WARNING)
         fprintf(stderr, "%srunnel: %s\n", app_redraws() ? "\r\033[K" : "", line);
+}
+
+void app_log_options(const struct app_options *options, runnel_engine_options *engine_options)
+{
+    if (options->log_level == NULL) {
+        engine_options->on_log = options->quiet ? NULL : on_warning;
+        return;
+    }
+    engine_options->on_log = on_log;
+    for (uint32_t i = RUNNEL_LOG_NONE; i <= RUNNEL_LOG_DEBUG; i++)
+        if (strcmp(options->log_level, levels[i]) == 0)
+            engine_options->log_level = (runnel_log_level)i;
 }
 
 int app_open(struct app *app, const struct app_options *options, bool vocab_only)
@@ -184,10 +209,10 @@ int app_open(struct app *app, const struct app_options *options, bool vocab_only
     if (!check_head(options))
         return APP_USAGE;
     app_signals_arm();
+    app_streams_arm();
     runnel_engine_options_default(&engine_options);
     engine_options.compute_threads = (uint32_t)options->threads;
-    if (!options->quiet)
-        engine_options.on_log = on_log;
+    app_log_options(options, &engine_options);
     if (app_telemetry_open(options, &engine_options) != APP_OK)
         return APP_FAILURE;
     signals_block(&signals);
@@ -304,6 +329,7 @@ int app_stream(struct app *app, const runnel_request *request, app_event_fn user
     while (!running.ended) {
         runnel_engine_wait(app->engine, APP_TICK_MS);
         runnel_engine_dispatch(app->engine, 0);
+        app_streams_show(app);
         if (!app_flush())
             running.unwanted = true;
         if ((app_interrupted() || running.unwanted) && !cancelled && !running.ended) {

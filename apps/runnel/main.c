@@ -8,15 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "command.h"
 #include "common.h"
 
-static const struct command {
-    const char *name;
-    unsigned bit;
-    int least, most; /* operands */
-    const char *usage, *summary, *text, *examples;
-    int (*act)(const struct app_options *options);
-} commands[] = {
+static const struct app_command commands[] = {
     {"run", APP_RUN, 1, 2, "MODEL [TEXT | -p TEXT | -f FILE]", "continue a text",
      "Streams the answer to standard output as it comes, byte for byte and without the prompt; speeds\n"
      "follow on standard error. The same\n"
@@ -88,16 +83,19 @@ static const struct command {
      "  runnel template model.gguf --context chat.json\n"
      "  echo '{\"messages\": []}' | runnel template --file t.jinja --context -\n",
      app_template},
-    {"batch", APP_BATCH, 3, 3, "MODEL IN.jsonl OUT.jsonl", "answers to a file of requests, in OpenAI's batch format",
+    {"batch", APP_BATCH, 3, 3, "MODEL IN.jsonl OUT.jsonl | MODEL IN.jsonl --check",
+     "answers to a file of requests, in OpenAI's batch format",
      "Each line of IN is {\"custom_id\":..,\"method\":\"POST\",\"url\":..,\"body\":{..}} with a body for\n"
-     "/v1/chat/completions, /v1/completions or /v1/embeddings; each gets a line in OUT, in the same order. What is\n"
-     "wrong with a line becomes its error object, and the job goes on; it ends with exit code 0 and tells how many "
-     "there were.\n\n"
+     "/v1/chat/completions, /v1/responses, /v1/completions or /v1/embeddings; each gets a line in OUT, in the same\n"
+     "order. What is wrong with a line becomes its error object, in OUT or in the file of --errors, and the job\n"
+     "goes on; it ends with exit code 0, unless --fail-on says otherwise, and tells how many there were.\n\n"
+     "With --check the lines are judged and nothing is computed: a line on standard output for each bad one.\n\n"
      "A journal beside OUT keeps what is done. Stopped by Ctrl-C, a kill, a full disk or a lost machine, the same\n"
      "command with --resume goes on and ends with the same bytes as if nothing had been. docs/BATCH.md has it all.\n",
      "  runnel batch model.gguf requests.jsonl answers.jsonl\n"
      "  runnel batch model.gguf requests.jsonl answers.jsonl --resume\n"
-     "  runnel batch model.gguf requests.jsonl answers.jsonl --unordered --streams 64\n",
+     "  runnel batch model.gguf requests.jsonl answers.jsonl --unordered --streams 64\n"
+     "  runnel batch model.gguf requests.jsonl --check && echo fine\n",
      app_batch},
     {"eagle-train", APP_EAGLE, 2, 2, "MODEL CORPUS -o HEAD.gguf", "train a head that drafts for a model",
      "Learns from a text of the kind that will be generated, best one that the model wrote itself. Ctrl-C stops,\n"
@@ -156,6 +154,12 @@ static const struct command {
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
 
+static const char about[] =
+    "The result goes to standard output, all else to standard error. Exit codes: 0 success; 1 the\n"
+    "model, the machine or a file failed; 2 the command line is wrong; 3 lines of a batch were wrong\n"
+    "(--fail-on); 130 cancelled, by Ctrl-C or because the reader of standard output has gone.\n"
+    "SIGUSR1 lists the streams that live now on standard error.\n";
+
 static void help(FILE *to)
 {
     fputs("runnel: token streams from language models (GGUF files)\n\n"
@@ -166,22 +170,21 @@ static void help(FILE *to)
           to);
     for (size_t i = 0; i < N_COMMANDS; i++)
         fprintf(to, "  %-12s %s\n", commands[i].name, commands[i].summary);
-    fputs("\n  runnel COMMAND --help    what it does, its options, examples\n"
-          "  runnel --version\n\n"
-          "The result goes to standard output, all else to standard error. Exit codes: 0 success; 1 the\n"
-          "model, the machine or a file failed; 2 the command line is wrong; 130 cancelled, by Ctrl-C or\n"
-          "because the reader of standard output has gone.\n",
-          to);
+    fprintf(to,
+            "\n  runnel COMMAND --help    what it does, its options, examples\n"
+            "  runnel --version\n"
+            "  runnel --manual          all of it as a manual page: man -l <(runnel --manual)\n\n%s",
+            about);
 }
 
-static void command_help(const struct command *command)
+static void command_help(const struct app_command *command)
 {
     printf("runnel %s: %s\n\n%s\nusage: runnel %s %s [OPTION ...]\n\n%s", command->name, command->summary,
            command->examples, command->name, command->usage, command->text);
     app_options_help(stdout, command->bit);
 }
 
-static const struct command *find_command(const char *name)
+static const struct app_command *find_command(const char *name)
 {
     const char *names[N_COMMANDS];
     const char *near = NULL;
@@ -199,7 +202,7 @@ static const struct command *find_command(const char *name)
     return NULL;
 }
 
-static int act(const struct command *command, int argc, char **argv)
+static int act(const struct app_command *command, int argc, char **argv)
 {
     static struct app_options options; /* large: a thousand biases */
     int code = APP_USAGE;
@@ -238,7 +241,7 @@ static void use_utf8(void)
 
 int main(int argc, char **argv)
 {
-    const struct command *command = NULL;
+    const struct app_command *command = NULL;
     const char *word = argc > 1 ? argv[1] : "";
 
     guard_standard_streams();
@@ -254,6 +257,10 @@ int main(int argc, char **argv)
     }
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || (strcmp(word, "help") == 0 && argc == 2)) {
         help(stdout);
+        return app_output_code();
+    }
+    if (strcmp(word, "--manual") == 0) {
+        app_manual(stdout, commands, N_COMMANDS, about);
         return app_output_code();
     }
     command = find_command(strcmp(word, "help") == 0 ? argv[2] : word);

@@ -474,6 +474,92 @@ static void write_embeddings(FILE *to, const struct openai_request *request, con
     fprintf(to, ",\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu}}", tokens, tokens);
 }
 
+/* ---- Responses --------------------------------------------------------------------------- */
+
+/* Tokens of the text that was thought aloud, counted alone: a model may have spelled it in others. */
+static uint64_t reasoning_tokens(struct openai_choice *choice)
+{
+    size_t n = 0;
+
+    fflush(choice->reasoning.to);
+    if (choice->reasoning.n == 0 ||
+        runnel_tokenize(choice->model, choice->reasoning.bytes, choice->reasoning.n, 0, NULL, 0, &n) != RUNNEL_OK)
+        return 0;
+    return n < choice->usage.completion_tokens ? n : choice->usage.completion_tokens;
+}
+
+/* What was thought and what was said, each an item; ids are the answer's with another beginning. */
+static void put_output(FILE *to, struct openai_choice *choice, const char *number)
+{
+    const char *status = choice->finish == RUNNEL_FINISH_LENGTH ? "incomplete" : "completed";
+
+    fputs(",\"output\":[", to);
+    fflush(choice->reasoning.to);
+    if (choice->reasoning.n > 0) {
+        fprintf(to,
+                "{\"type\":\"reasoning\",\"id\":\"rs_%s\",\"summary\":[],\"content\":[{\"type\":\"reasoning_text\","
+                "\"text\":",
+                number);
+        pour_string(to, &choice->reasoning);
+        fputs("}]},", to);
+    }
+    fprintf(to,
+            "{\"type\":\"message\",\"id\":\"msg_%s\",\"status\":\"%s\",\"role\":\"assistant\",\"content\":["
+            "{\"type\":\"output_text\",\"text\":",
+            number, status);
+    pour_string(to, &choice->content);
+    fputs(",\"annotations\":[],\"logprobs\":[]}]}]", to);
+}
+
+/* A request's number as it was written: six digits tell it from its neighbours among floats. */
+static void put_setting(FILE *to, const char *name, float value)
+{
+    fprintf(to, ",\"%s\":%.6g", name, value < 1e-6f ? 0.0 : (double)value);
+}
+
+static void put_response_usage(FILE *to, struct openai_choice *choice)
+{
+    unsigned long long in = choice->usage.prompt_tokens, out = choice->usage.completion_tokens;
+
+    fprintf(to,
+            ",\"usage\":{\"input_tokens\":%llu,\"input_tokens_details\":{\"cached_tokens\":0,\"cache_write_tokens\":0},"
+            "\"output_tokens\":%llu,"
+            "\"output_tokens_details\":{\"reasoning_tokens\":%llu},\"total_tokens\":%llu}",
+            in, out, (unsigned long long)reasoning_tokens(choice), in + out);
+}
+
+static void write_response(FILE *to, const struct openai_request *request, struct openai_choice *choice,
+                           const struct openai_head *head)
+{
+    const char *number = strchr(head->id, '_') != NULL ? strchr(head->id, '_') + 1 : head->id;
+    bool cut = choice->finish == RUNNEL_FINISH_LENGTH;
+
+    fputs("{\"id\":", to);
+    openai_string_write(to, head->id);
+    fprintf(to,
+            ",\"object\":\"response\",\"created_at\":%lld,\"status\":\"%s\",\"background\":false,\"error\":null,"
+            "\"incomplete_details\":%s,\"instructions\":%s,\"max_output_tokens\":",
+            (long long)head->created, cut ? "incomplete" : "completed",
+            cut ? "{\"reason\":\"max_output_tokens\"}" : "null",
+            request->instructions != NULL ? request->instructions : "null");
+    if (request->max_tokens >= 0)
+        fprintf(to, "%lld", (long long)request->max_tokens);
+    else
+        fputs("null", to);
+    fputs(",\"model\":", to);
+    openai_string_write(to, request->model != NULL ? request->model : head->model);
+    put_output(to, choice, number);
+    fprintf(to, ",\"parallel_tool_calls\":true,\"previous_response_id\":null,\"metadata\":%s",
+            request->metadata != NULL ? request->metadata : "{}");
+    put_setting(to, "temperature", request->sampling.temperature);
+    put_setting(to, "top_p", request->sampling.top_p);
+    fputs(
+        ",\"text\":{\"format\":{\"type\":\"text\"}},\"tool_choice\":\"auto\",\"tools\":[],\"truncation\":\"disabled\"",
+        to);
+    put_response_usage(to, choice);
+    fputc('}', to);
+}
+
 void openai_answer_write(FILE *to, const struct openai_request *request, struct openai_choice *choices, size_t n,
                          const struct openai_head *head)
 {
@@ -481,6 +567,10 @@ void openai_answer_write(FILE *to, const struct openai_request *request, struct 
 
     if (request->endpoint == OPENAI_EMBEDDINGS) {
         write_embeddings(to, request, choices, n, head);
+        return;
+    }
+    if (request->endpoint == OPENAI_RESPONSES) {
+        write_response(to, request, &choices[0], head);
         return;
     }
     fputs("{\"id\":", to);

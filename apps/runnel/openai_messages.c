@@ -5,25 +5,29 @@
 
 #include "openai_request.h"
 
-static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", "function"};
+static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", "function", NULL};
 
-static bool known_role(const char *role)
+static const char *const chat_parts[] = {"text", NULL};
+static const char *const input_parts[] = {"input_text", "output_text", "text", NULL};
+
+/* words: up to a NULL. */
+static bool known_word(const char *const *words, const char *word)
 {
-    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
-        if (strcmp(roles[i], role) == 0)
-            return true;
-    return false;
+    while (*words != NULL && strcmp(*words, word) != 0)
+        words++;
+    return *words != NULL;
 }
 
 /* The text of part i; NULL: *error says why it has none. */
-static const json_t *part_text(const json_t *part, const char *where, size_t i, struct openai_error *error)
+static const json_t *part_text(const json_t *part, const char *where, size_t i, const char *const *types,
+                               struct openai_error *error)
 {
     const char *type = json_string_value(json_object_get(part, "type"));
     const json_t *text = json_object_get(part, "text");
     char param[96];
 
     snprintf(param, sizeof param, "%.50s[%zu]", where, i);
-    if (type == NULL || strcmp(type, "text") != 0) {
+    if (type == NULL || !known_word(types, type)) {
         openai_refuse(error, "unsupported_value", param, "%s: only parts of type text are supported", param);
         return NULL;
     }
@@ -32,7 +36,7 @@ static const json_t *part_text(const json_t *part, const char *where, size_t i, 
 }
 
 /* The texts of a list of parts, parted by newlines, as a new string. */
-static json_t *join_parts(const json_t *parts, const char *where, struct openai_error *error)
+static json_t *join_parts(const json_t *parts, const char *where, const char *const *types, struct openai_error *error)
 {
     const json_t *part = NULL, *text = NULL;
     json_t *joined = NULL;
@@ -44,7 +48,7 @@ static json_t *join_parts(const json_t *parts, const char *where, struct openai_
         return NULL;
     json_array_foreach(parts, i, part)
     {
-        text = part_text(part, where, i, error);
+        text = part_text(part, where, i, types, error);
         if (text == NULL)
             break;
         if (i > 0)
@@ -103,7 +107,7 @@ static bool fix_content(json_t *message, const char *role, size_t i, struct open
 
     snprintf(param, sizeof param, "messages[%zu].content", i);
     if (json_is_array(content)) {
-        joined = join_parts(content, param, error);
+        joined = join_parts(content, param, chat_parts, error);
         return joined != NULL && json_object_set_new(message, "content", joined) == 0;
     }
     if (content == NULL || json_is_null(content)) {
@@ -127,7 +131,7 @@ static bool fix_message(json_t *message, size_t i, struct openai_error *error)
     if (!openai_expect(error, param, json_object_get(message, "role"), JSON_STRING))
         return false;
     role = json_string_value(json_object_get(message, "role"));
-    if (!known_role(role))
+    if (!known_word(roles, role))
         return openai_refuse(error, "invalid_value", param, "%s: '%.40s' is not a role", param, role);
     if (!fix_content(message, role, i, error))
         return false;
@@ -155,6 +159,63 @@ json_t *openai_messages(const json_t *messages, struct openai_error *error)
         }
     }
     return copy;
+}
+
+/* ---- Responses --------------------------------------------------------------------------- */
+
+/* An item of type message, or without a type, as a message; NULL: *error says why not. */
+static json_t *message_of(const json_t *item, size_t i, struct openai_error *error)
+{
+    const char *type = json_string_value(json_object_get(item, "type")), *role = NULL;
+    const json_t *content = json_object_get(item, "content");
+    json_t *text = NULL;
+    char param[96];
+
+    snprintf(param, sizeof param, "input[%zu]", i);
+    if (!openai_expect(error, param, item, JSON_OBJECT))
+        return NULL;
+    if (json_object_get(item, "type") != NULL && (type == NULL || strcmp(type, "message") != 0)) {
+        openai_refuse(error, "unsupported_value", param, "%s: only items of type message are supported", param);
+        return NULL;
+    }
+    snprintf(param, sizeof param, "input[%zu].role", i);
+    if (!openai_expect(error, param, json_object_get(item, "role"), JSON_STRING))
+        return NULL;
+    role = json_string_value(json_object_get(item, "role"));
+    if (!known_word(roles, role)) {
+        openai_refuse(error, "invalid_value", param, "%s: '%.40s' is not a role", param, role);
+        return NULL;
+    }
+    snprintf(param, sizeof param, "input[%zu].content", i);
+    if (json_is_array(content))
+        text = join_parts(content, param, input_parts, error);
+    else if (openai_expect(error, param, content, JSON_STRING))
+        text = json_deep_copy(content);
+    return text != NULL ? json_pack("{s:s, s:o}", "role", role, "content", text) : NULL;
+}
+
+json_t *openai_input(const json_t *input, const json_t *instructions, struct openai_error *error)
+{
+    json_t *messages = json_array();
+    const json_t *item = NULL;
+    bool good = messages != NULL;
+    size_t i = 0;
+
+    if (!json_is_string(input) && !json_is_array(input)) {
+        openai_refuse(error, "invalid_type", "input", "input must be a string or an array of messages");
+        good = false;
+    } else if (json_is_array(input) && json_array_size(input) == 0) {
+        good = openai_refuse(error, "invalid_value", "input", "input is empty: at least one message is needed");
+    }
+    if (good && instructions != NULL)
+        good = json_array_append_new(messages, json_pack("{s:s, s:O}", "role", "system", "content", instructions)) == 0;
+    if (good && json_is_string(input))
+        good = json_array_append_new(messages, json_pack("{s:s, s:O}", "role", "user", "content", input)) == 0;
+    json_array_foreach(input, i, item) good = good && json_array_append_new(messages, message_of(item, i, error)) == 0;
+    if (good)
+        return messages;
+    json_decref(messages);
+    return NULL;
 }
 
 bool openai_tools_check(const json_t *tools, struct openai_error *error)

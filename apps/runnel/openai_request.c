@@ -13,7 +13,7 @@
 struct reader {
     struct openai_request *r;
     struct openai_error *error;
-    const json_t *tools, *variables, *effort;
+    const json_t *tools, *variables, *effort, *input, *instructions;
     int64_t chat_tokens; /* max_completion_tokens; 0: not given */
     bool chat_logprobs, no_tools;
 };
@@ -24,6 +24,7 @@ enum kind {
     IGNORED,    /* known, and of no meaning here */
     REFUSED,    /* known, and not supported */
     FALSE_ONLY, /* a boolean that must be false */
+    EMPTY_ONLY, /* an array that must be empty */
     SPECIAL     /* `read` */
 };
 
@@ -448,26 +449,95 @@ static bool read_effort(struct reader *reader, const char *name, const json_t *v
     return openai_expect(reader->error, name, value, JSON_STRING);
 }
 
+/* ---- Responses --------------------------------------------------------------------------- */
+
+/* {"format": {..}}; how long the answer should be (verbosity) a model here is not told. */
+static bool read_text(struct reader *reader, const char *name, const json_t *value)
+{
+    const json_t *format = json_object_get(value, "format");
+
+    if (!openai_expect(reader->error, name, value, JSON_OBJECT))
+        return false;
+    return format == NULL || json_is_null(format) || read_format(reader, "text.format", format);
+}
+
+static bool read_input(struct reader *reader, const char *name, const json_t *value)
+{
+    (void)name;
+    reader->input = value; /* behind the instructions, which may come later */
+    return true;
+}
+
+static bool read_instructions(struct reader *reader, const char *name, const json_t *value)
+{
+    reader->instructions = value;
+    return openai_expect(reader->error, name, value, JSON_STRING);
+}
+
+static bool read_metadata(struct reader *reader, const char *name, const json_t *value)
+{
+    if (!openai_expect(reader->error, name, value, JSON_OBJECT))
+        return false;
+    reader->r->metadata = dump(value);
+    return reader->r->metadata != NULL || no_memory(reader->error);
+}
+
+static bool read_truncation(struct reader *reader, const char *name, const json_t *value)
+{
+    if (!openai_expect(reader->error, name, value, JSON_STRING))
+        return false;
+    return strcmp(json_string_value(value), "disabled") == 0 ||
+           openai_refuse(reader->error, "unsupported_value", name, "%s: only 'disabled' is supported", name);
+}
+
+/* {"effort": ..}, a variable of the template as reasoning_effort is. */
+static bool read_reasoning(struct reader *reader, const char *name, const json_t *value)
+{
+    const json_t *effort = json_object_get(value, "effort");
+
+    if (!openai_expect(reader->error, name, value, JSON_OBJECT))
+        return false;
+    return effort == NULL || json_is_null(effort) || read_effort(reader, "reasoning.effort", effort);
+}
+
 /* ---- The table --------------------------------------------------------------------------- */
 
 #define BOTH (OPENAI_CHAT | OPENAI_COMPLETIONS)
+#define TALK (OPENAI_CHAT | OPENAI_RESPONSES)
+#define ANSWERS (BOTH | OPENAI_RESPONSES)
 #define AT(field) offsetof(struct openai_request, field)
 
 static const struct field fields[] = {
-    {"model", BOTH | OPENAI_EMBEDDINGS, SPECIAL, 0, 0, 0, read_model},
+    {"model", ANSWERS | OPENAI_EMBEDDINGS, SPECIAL, 0, 0, 0, read_model},
     {"messages", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_messages},
     {"prompt", OPENAI_COMPLETIONS, SPECIAL, 0, 0, 0, read_prompt},
     {"input", OPENAI_EMBEDDINGS, SPECIAL, 0, 0, 0, read_prompt},
+    {"input", OPENAI_RESPONSES, SPECIAL, 0, 0, 0, read_input},
+    {"instructions", OPENAI_RESPONSES, SPECIAL, 0, 0, 0, read_instructions},
+    {"max_output_tokens", OPENAI_RESPONSES, INTEGER, AT(max_tokens), 1, INT32_MAX, NULL},
+    {"text", OPENAI_RESPONSES, SPECIAL, 0, 0, 0, read_text},
+    {"reasoning", OPENAI_RESPONSES, SPECIAL, 0, 0, 0, read_reasoning},
+    {"truncation", OPENAI_RESPONSES, SPECIAL, 0, 0, 0, read_truncation},
+    {"metadata", OPENAI_RESPONSES, SPECIAL, 0, 0, 0, read_metadata},
+    {"tools", OPENAI_RESPONSES, EMPTY_ONLY, 0, 0, 0, NULL},
+    {"include", OPENAI_RESPONSES, EMPTY_ONLY, 0, 0, 0, NULL},
+    {"background", OPENAI_RESPONSES, FALSE_ONLY, 0, 0, 0, NULL},
+    {"previous_response_id", OPENAI_RESPONSES, REFUSED, 0, 0, 0, NULL},
+    {"conversation", OPENAI_RESPONSES, REFUSED, 0, 0, 0, NULL},
+    {"prompt", OPENAI_RESPONSES, REFUSED, 0, 0, 0, NULL},
+    {"top_logprobs", OPENAI_RESPONSES, REFUSED, 0, 0, 0, NULL},
+    {"parallel_tool_calls", OPENAI_RESPONSES, IGNORED, 0, 0, 0, NULL},
+    {"max_tool_calls", OPENAI_RESPONSES, IGNORED, 0, 0, 0, NULL},
     {"encoding_format", OPENAI_EMBEDDINGS, SPECIAL, 0, 0, 0, read_encoding},
     {"dimensions", OPENAI_EMBEDDINGS, INTEGER, AT(dimensions), 1, INT32_MAX, NULL},
     {"max_tokens", OPENAI_CHAT, INTEGER, AT(max_tokens), 1, INT32_MAX, NULL},
     {"max_tokens", OPENAI_COMPLETIONS, INTEGER, AT(max_tokens), 0, INT32_MAX, NULL},
     {"max_completion_tokens", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_chat_tokens},
-    {"temperature", BOTH, NUMBER, AT(sampling.temperature), 0, 2, NULL},
-    {"top_p", BOTH, SPECIAL, 0, 0, 0, read_top_p},
+    {"temperature", ANSWERS, NUMBER, AT(sampling.temperature), 0, 2, NULL},
+    {"top_p", ANSWERS, SPECIAL, 0, 0, 0, read_top_p},
     {"n", BOTH, INTEGER, AT(n), 1, 128, NULL},
     {"stop", BOTH, SPECIAL, 0, 0, 0, read_stop},
-    {"seed", BOTH, SPECIAL, 0, 0, 0, read_seed},
+    {"seed", ANSWERS, SPECIAL, 0, 0, 0, read_seed},
     {"frequency_penalty", BOTH, NUMBER, AT(sampling.frequency_penalty), -2, 2, NULL},
     {"presence_penalty", BOTH, NUMBER, AT(sampling.presence_penalty), -2, 2, NULL},
     {"logit_bias", BOTH, SPECIAL, 0, 0, 0, read_biases},
@@ -475,34 +545,34 @@ static const struct field fields[] = {
     {"logprobs", OPENAI_COMPLETIONS, SPECIAL, 0, 0, 0, read_logprobs},
     {"top_logprobs", OPENAI_CHAT, INTEGER, AT(top_logprobs), 0, RUNNEL_MAX_TOP_LOGPROBS, NULL},
     {"tools", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_tools},
-    {"tool_choice", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_tool_choice},
+    {"tool_choice", TALK, SPECIAL, 0, 0, 0, read_tool_choice},
     {"parallel_tool_calls", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_parallel_calls},
     {"response_format", BOTH, SPECIAL, 0, 0, 0, read_format},
     {"modalities", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_modalities},
     {"reasoning_effort", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_effort},
     {"echo", OPENAI_COMPLETIONS, SPECIAL, 0, 0, 0, read_echo},
-    {"stream", BOTH, FALSE_ONLY, 0, 0, 0, NULL},
-    {"stream_options", BOTH, REFUSED, 0, 0, 0, NULL},
+    {"stream", ANSWERS, FALSE_ONLY, 0, 0, 0, NULL},
+    {"stream_options", ANSWERS, REFUSED, 0, 0, 0, NULL},
     {"functions", OPENAI_CHAT, REFUSED, 0, 0, 0, NULL},
     {"function_call", OPENAI_CHAT, REFUSED, 0, 0, 0, NULL},
     {"audio", OPENAI_CHAT, REFUSED, 0, 0, 0, NULL},
     {"web_search_options", OPENAI_CHAT, REFUSED, 0, 0, 0, NULL},
     {"best_of", OPENAI_COMPLETIONS, REFUSED, 0, 0, 0, NULL},
     {"suffix", OPENAI_COMPLETIONS, REFUSED, 0, 0, 0, NULL},
-    {"user", BOTH | OPENAI_EMBEDDINGS, IGNORED, 0, 0, 0, NULL},
+    {"user", ANSWERS | OPENAI_EMBEDDINGS, IGNORED, 0, 0, 0, NULL},
     {"metadata", OPENAI_CHAT, IGNORED, 0, 0, 0, NULL},
-    {"store", OPENAI_CHAT, IGNORED, 0, 0, 0, NULL},
-    {"service_tier", OPENAI_CHAT, IGNORED, 0, 0, 0, NULL},
-    {"safety_identifier", OPENAI_CHAT, IGNORED, 0, 0, 0, NULL},
-    {"prompt_cache_key", OPENAI_CHAT, IGNORED, 0, 0, 0, NULL},
-    {"prompt_cache_retention", OPENAI_CHAT, IGNORED, 0, 0, 0, NULL},
+    {"store", TALK, IGNORED, 0, 0, 0, NULL},
+    {"service_tier", TALK, IGNORED, 0, 0, 0, NULL},
+    {"safety_identifier", TALK, IGNORED, 0, 0, 0, NULL},
+    {"prompt_cache_key", TALK, IGNORED, 0, 0, 0, NULL},
+    {"prompt_cache_retention", TALK, IGNORED, 0, 0, 0, NULL},
     {"verbosity", OPENAI_CHAT, IGNORED, 0, 0, 0, NULL},
     {"prediction", OPENAI_CHAT, IGNORED, 0, 0, 0, NULL},
-    {"top_k", BOTH, SPECIAL, 0, 0, 0, read_top_k},
-    {"min_p", BOTH, NUMBER, AT(sampling.min_p), 0, 1, NULL},
-    {"repetition_penalty", BOTH, SPECIAL, 0, 0, 0, read_repetition},
-    {"penalty_tokens", BOTH, SPECIAL, 0, 0, 0, read_penalty_tokens},
-    {"chat_template_kwargs", OPENAI_CHAT, SPECIAL, 0, 0, 0, read_variables},
+    {"top_k", ANSWERS, SPECIAL, 0, 0, 0, read_top_k},
+    {"min_p", ANSWERS, NUMBER, AT(sampling.min_p), 0, 1, NULL},
+    {"repetition_penalty", ANSWERS, SPECIAL, 0, 0, 0, read_repetition},
+    {"penalty_tokens", ANSWERS, SPECIAL, 0, 0, 0, read_penalty_tokens},
+    {"chat_template_kwargs", TALK, SPECIAL, 0, 0, 0, read_variables},
 };
 
 static const struct field *find_field(const char *name, enum openai_endpoint endpoint)
@@ -530,6 +600,11 @@ static bool read_field(struct reader *reader, const struct field *field, const j
             return false;
         return json_is_false(value) || openai_refuse(reader->error, "unsupported_value", field->name,
                                                      "%s: only false is supported", field->name);
+    case EMPTY_ONLY:
+        if (!openai_expect(reader->error, field->name, value, JSON_ARRAY))
+            return false;
+        return json_array_size(value) == 0 ||
+               openai_refuse(reader->error, "unsupported_value", field->name, "%s: only [] is supported", field->name);
     case SPECIAL:
         return field->read(reader, field->name, value);
     }
@@ -572,11 +647,34 @@ static bool finish_chat(struct reader *reader)
     return good || no_memory(reader->error);
 }
 
+/* The conversation of a body of responses. */
+static bool finish_input(struct reader *reader)
+{
+    struct openai_request *r = reader->r;
+    json_t *messages = NULL;
+
+    if (reader->input == NULL)
+        return openai_refuse(reader->error, "missing_required_parameter", "input", "input is missing");
+    messages = openai_input(reader->input, reader->instructions, reader->error);
+    if (messages == NULL)
+        return reader->error->http != 0 ? false : no_memory(reader->error);
+    r->n_prompts = 1;
+    r->messages = dump(messages);
+    json_decref(messages);
+    if (reader->instructions != NULL)
+        r->instructions = dump(reader->instructions);
+    if (r->messages == NULL || (reader->instructions != NULL && r->instructions == NULL))
+        return no_memory(reader->error);
+    return finish_chat(reader);
+}
+
 static bool finish(struct reader *reader)
 {
     struct openai_request *r = reader->r;
     bool chat = r->endpoint == OPENAI_CHAT;
 
+    if (r->endpoint == OPENAI_RESPONSES)
+        return finish_input(reader);
     if (chat) {
         r->n_prompts = 1;
         r->logprobs = reader->chat_logprobs;
@@ -609,7 +707,7 @@ bool openai_request_read(struct openai_request *request, enum openai_endpoint en
     *error = (struct openai_error){0};
     *request = (struct openai_request){.endpoint = endpoint,
                                        .n = 1,
-                                       .max_tokens = endpoint == OPENAI_CHAT ? -1 : 16,
+                                       .max_tokens = (endpoint & TALK) != 0 ? -1 : 16,
                                        .sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1}};
     if (!openai_expect(error, "body", body, JSON_OBJECT))
         return false;
@@ -632,6 +730,8 @@ void openai_request_fini(struct openai_request *request)
     free(request->messages);
     free(request->tools);
     free(request->variables);
+    free(request->instructions);
+    free(request->metadata);
     free(request->model);
     *request = (struct openai_request){0};
 }
@@ -664,7 +764,7 @@ void openai_request_choice(const struct openai_request *request, size_t index, u
     out->n_top = request->logprobs ? (uint32_t)request->top_logprobs : 0;
     out->stops = (const char *const *)request->stops;
     out->n_stops = request->n_stops;
-    if (request->endpoint == OPENAI_CHAT) {
+    if ((request->endpoint & TALK) != 0) {
         chat->messages_json = request->messages;
         chat->tools = request->tools;
         chat->variables = request->variables;

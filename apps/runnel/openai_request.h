@@ -2,6 +2,9 @@
  *
  *     body (JSON) ──openai_request_read──▶ openai_request ──openai_request_choice(i)──▶ runnel_request
  *
+ * A body of /v1/responses is a conversation like that of a chat: its instructions and input become messages. What such
+ * a body can ask of a server that keeps answers is refused.
+ *
  * A body of /v1/embeddings asks for a vector of each of its inputs, which stand where prompts do: choice i is input i.
  *
  * A body asks for n answers to each of its prompts: choice i is answer i % n to prompt i / n. Everything that can be
@@ -22,7 +25,7 @@
 
 #include "runnel.h"
 
-enum openai_endpoint { OPENAI_CHAT = 1, OPENAI_COMPLETIONS = 2, OPENAI_EMBEDDINGS = 4 };
+enum openai_endpoint { OPENAI_CHAT = 1, OPENAI_COMPLETIONS = 2, OPENAI_EMBEDDINGS = 4, OPENAI_RESPONSES = 8 };
 
 /* An error as OpenAI writes it. `type` and `code` are literals. */
 struct openai_error {
@@ -55,8 +58,9 @@ struct openai_request {
     int64_t dimensions;                 /* embeddings: 0: all */
     bool base64;                        /* embeddings: little-endian floats in base64, not a list of numbers */
     char *messages, *tools, *variables; /* JSON; tools and variables may be NULL */
+    char *instructions, *metadata;      /* responses: JSON, as they are echoed; NULL: not given */
     struct openai_prompt *prompts;      /* [n_prompts]; completions, and the inputs of embeddings */
-    size_t n_prompts;                   /* 1 for a chat */
+    size_t n_prompts;                   /* 1 for a chat, and for responses */
     char *stops[RUNNEL_MAX_STOPS];
     size_t n_stops;
 };
@@ -92,6 +96,10 @@ void openai_request_embed(const struct openai_request *request, size_t index, ru
  * parted by newlines), arguments of calls that are JSON in a string become that JSON. A new reference; NULL: *error
  * says why. */
 json_t *openai_messages(const json_t *messages, struct openai_error *error);
+
+/* Likewise of a body of responses: the instructions (NULL: none) as a message of the system, and the input, which is a
+ * text of the user's or a list of messages. */
+json_t *openai_input(const json_t *input, const json_t *instructions, struct openai_error *error);
 
 /* True for an array of tools of type function, each with a name. */
 bool openai_tools_check(const json_t *tools, struct openai_error *error);

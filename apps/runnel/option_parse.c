@@ -191,7 +191,7 @@ bool app_options_parse(struct app_options *options, const char *name, unsigned c
         }
         options->prompt = options->operands[1];
     }
-    if (options->n_operands >= least)
+    if (options->n_operands >= least - options->check) /* nothing is written to OUT */
         return check_together(options);
     app_error("%s is missing; see runnel %s --help",
               command == APP_CACHE       ? options->n_operands == 0 ? "what to do (ls, verify, purge or warm)" : "DIR"

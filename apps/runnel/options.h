@@ -94,6 +94,11 @@ struct app_options {
     bool resume, overwrite, unordered;
     int64_t batch_streams;
     uint64_t max_line_bytes;
+    int64_t limit;            /* lines that are read; 0: all */
+    bool check;               /* lines are judged, and nothing is computed */
+    const char *errors_file;  /* NULL: errors go to the output */
+    const char *summary_file; /* NULL: none */
+    const char *fail_on;      /* "any", "all", "none"; NULL: none, with --check any */
     /* a cache folder */
     const char *fingerprint;
     struct app_number salt;
@@ -112,6 +117,7 @@ struct app_options {
     uint64_t cache_warm, cache_cold;
     const char *cache_dir, *cache_shared, *cache_shared_ca, *cache_shared_cert, *cache_shared_key;
     const char *metrics_file, *trace_file;
+    const char *log_level; /* NULL: warnings, unless --quiet */
 };
 
 /* Every value as it is when no option is given. */

@@ -12,7 +12,7 @@ import time
 import unittest
 
 import common
-from test_batch import Job, line, story, TEXT
+from batch_job import Job, line, story, TEXT
 
 KILLS = int(os.environ.get("RUNNEL_BATCH_KILLS", "25"))
 POINTS = int(os.environ.get("RUNNEL_BATCH_POINTS", "1000"))
@@ -136,15 +136,15 @@ class Time(unittest.TestCase):
 
 
 class Points(unittest.TestCase):
-    def test_points(self):
+    def disturb(self, points, files, apart):
         """A crash at a write, then another one in the run that goes on, and then none."""
         dice, data, options = random.Random(SEED), lines()[:14], ["-q", "--threads", "1", "--streams", "3"]
-        whole = Job(data, *options)
-        n, want = count_writes(self, whole), whole.output.read_bytes()
+        whole = Job(data, *options, apart=apart)
+        n, want = count_writes(self, whole), files(whole)
         self.assertGreater(n, 40)
-        print(f"{min(POINTS, n)} of {n} writes", end=" ", flush=True)
-        for at in sorted(dice.sample(range(1, n + 1), min(POINTS, n))):
-            job, again = Job(data, *options), dice.randrange(1, n)
+        print(f"{min(points, n)} of {n} writes", end=" ", flush=True)
+        for at in sorted(dice.sample(range(1, n + 1), min(points, n))):
+            job, again = Job(data, *options, apart=apart), dice.randrange(1, n)
             with self.subTest(seed=SEED, at=at, again=again, of=n):
                 for point in (at, again):
                     result = job.run("--resume", env=preload(point))
@@ -152,7 +152,13 @@ class Points(unittest.TestCase):
                     self.assertEqual(result.stderr, b"")
                 result = job.run("--resume")
                 self.assertEqual((result.returncode, result.stderr), (0, b""))
-                self.assertEqual(job.output.read_bytes(), want)
+                self.assertEqual(files(job), want)
+
+    def test_points(self):
+        self.disturb(POINTS, ordered, False)
+
+    def test_errors_apart(self):
+        self.disturb(min(POINTS, 40), lambda job: (job.output.read_bytes(), job.errors.read_bytes()), True)
 
 
 if __name__ == "__main__":

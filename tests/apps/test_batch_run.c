@@ -57,6 +57,19 @@ runnel_status runnel_detokenize(runnel_model *model, const int32_t *tokens, size
     return RUNNEL_OK;
 }
 
+void app_streams_show(const struct app *app)
+{
+    (void)app;
+}
+
+runnel_status runnel_tokenize(runnel_model *model, const char *text, size_t text_bytes, uint32_t flags, int32_t *tokens,
+                              size_t capacity, size_t *count)
+{
+    (void)model, (void)text, (void)text_bytes, (void)flags, (void)tokens, (void)capacity;
+    *count = 0;
+    return RUNNEL_OK;
+}
+
 runnel_status runnel_generate(runnel_model *model, const runnel_request *request, runnel_stream *stream,
                               runnel_error *error)
 {
@@ -168,7 +181,8 @@ static void begin(struct job *job, unsigned n_lines)
     assert_true(batch_input_open(&job->batch->input, job->paths[0], 1 << 20));
     assert_true(batch_journal_open(&job->batch->journal, job->paths[2], BATCH_FRESH, &fresh));
     assert_true(fresh);
-    assert_true(batch_output_open(&job->batch->output, job->paths[1], BATCH_FRESH, fresh, true, &job->batch->job));
+    assert_true(
+        batch_output_open(&job->batch->output, job->paths[1], NULL, BATCH_FRESH, fresh, true, &job->batch->job));
     assert_true(batch_journal_create(job->batch->journal, NULL, 0, &job->batch->job));
 }
 

@@ -122,6 +122,7 @@ for own in librunnel.so librunnel.a runnel.h runnel.pc runnel-config.cmake ARCHI
     brings development "$own"
 done
 lacks development bin
+brings program runnel.1
 [ "$("$work/program/bin/runnel" --version)" = "runnel $version" ] || complain "component program: it does not run"
 lacks program 'librunnel*'
 [ "$(cd "$work" && find runtime development program -type f -printf '%P\n' | sort -u)" = \

@@ -1,0 +1,277 @@
+/* runnel batch --check: judges the lines of an input and computes none. What can be judged without the model's weights
+ * is: the form of each line, custom_ids that come twice, token ids, the template, and whether prompts fit the context. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "batch.h"
+
+struct check {
+    struct app_options options; /* the program's, without what only a job needs */
+    struct app app;
+    struct app_text template_text;
+    struct batch_input input;
+    struct batch_journal *ids; /* in memory: which line had a custom_id first */
+    struct batch_counts counts;
+    uint64_t room;      /* tokens of a prompt that fit */
+    uint64_t embedding; /* numbers of a vector; 0: not known */
+};
+
+static bool no_memory(void)
+{
+    app_error("not enough memory");
+    return false;
+}
+
+/* ---- One line ---------------------------------------------------------------------------- */
+
+static runnel_status count_text(const struct check *check, const char *text, size_t n, size_t *count,
+                                runnel_error *error)
+{
+    runnel_status status = runnel_tokenize(check->app.model, text, n, RUNNEL_TOKENIZE_BOS, NULL, 0, count);
+
+    if (status != RUNNEL_OK)
+        snprintf(error->message, sizeof error->message, "%s", runnel_status_text(status));
+    return status;
+}
+
+static runnel_status check_ids(const struct check *check, const int32_t *tokens, size_t n, runnel_error *error)
+{
+    for (size_t i = 0; i < n; i++) {
+        if ((uint32_t)tokens[i] < check->app.info.vocab_tokens)
+            continue;
+        snprintf(error->message, sizeof error->message, "tokens[%zu] = %d is not in the vocabulary of %u", i, tokens[i],
+                 check->app.info.vocab_tokens);
+        return RUNNEL_INVALID;
+    }
+    return RUNNEL_OK;
+}
+
+static runnel_status check_biases(const struct check *check, const runnel_sampling *sampling, runnel_error *error)
+{
+    for (size_t i = 0; i < sampling->n_biases; i++) {
+        if ((uint32_t)sampling->biases[i].token < check->app.info.vocab_tokens)
+            continue;
+        snprintf(error->message, sizeof error->message,
+                 "sampling.biases[%zu].token is %d; the vocabulary has %u tokens", i, sampling->biases[i].token,
+                 check->app.info.vocab_tokens);
+        return RUNNEL_INVALID;
+    }
+    return RUNNEL_OK;
+}
+
+static runnel_status check_generate(const struct check *check, const struct openai_request *request, size_t at,
+                                    size_t *count, runnel_error *error)
+{
+    runnel_request one;
+    runnel_chat chat;
+    runnel_status status = RUNNEL_OK;
+
+    runnel_chat_default(&chat);
+    chat.template_text = check->template_text.bytes;
+    chat.template_name = check->options.template_name;
+    chat.now_s = 1;
+    openai_request_choice(request, at, 0, &one, &chat);
+    *count = one.n_tokens;
+    status = check_biases(check, &one.sampling, error);
+    if (status != RUNNEL_OK)
+        return status;
+    if (one.chat != NULL)
+        return runnel_tokenize_chat(check->app.model, one.chat, NULL, 0, count, error);
+    return one.tokens != NULL ? check_ids(check, one.tokens, one.n_tokens, error)
+                              : count_text(check, one.prompt, one.prompt_bytes, count, error);
+}
+
+static runnel_status check_embed(const struct check *check, const struct openai_request *request, size_t at,
+                                 size_t *count, runnel_error *error)
+{
+    runnel_embed_request one;
+
+    openai_request_embed(request, at, &one);
+    *count = one.n_tokens;
+    if (one.tokens == NULL && one.text_bytes == 0) {
+        snprintf(error->message, sizeof error->message, "the text is empty");
+        return RUNNEL_INVALID;
+    }
+    if (check->embedding > 0 && one.dimensions > check->embedding) {
+        snprintf(error->message, sizeof error->message, "dimensions = %u is more than the model's %llu", one.dimensions,
+                 (unsigned long long)check->embedding);
+        return RUNNEL_INVALID;
+    }
+    return one.tokens != NULL ? check_ids(check, one.tokens, one.n_tokens, error)
+                              : count_text(check, one.text, one.text_bytes, count, error);
+}
+
+/* Each prompt of the line; its answers to one prompt differ in nothing that is judged. False: no memory. */
+static bool check_prompts(struct check *check, struct batch_line *line)
+{
+    const struct openai_request *request = &line->request;
+
+    for (size_t at = 0; at < line->n_choices && line->fault == BATCH_GOOD; at += (size_t)request->n) {
+        runnel_error error = {0};
+        size_t count = 0;
+        runnel_status status = request->endpoint == OPENAI_EMBEDDINGS
+                                   ? check_embed(check, request, at, &count, &error)
+                                   : check_generate(check, request, at, &count, &error);
+
+        if (status == RUNNEL_NO_MEMORY)
+            return no_memory();
+        if (status == RUNNEL_OK && count == 0) {
+            status = RUNNEL_INVALID;
+            snprintf(error.message, sizeof error.message, "the prompt is empty");
+        }
+        if (status == RUNNEL_OK && count > check->room) {
+            status = RUNNEL_CONTEXT;
+            snprintf(error.message, sizeof error.message, "the prompt has %zu tokens, %llu fit", count,
+                     (unsigned long long)check->room);
+        }
+        if (status != RUNNEL_OK)
+            batch_line_fault(line, at, status, error.message);
+        check->counts.prompt_tokens += count;
+    }
+    return true;
+}
+
+static void name_line(const struct check *check, const struct batch_line *line)
+{
+    printf("%s:%llu: ", check->input.path, (unsigned long long)line->number);
+    if (line->custom_id != NULL) {
+        app_json_string(stdout, line->custom_id, line->custom_id_bytes);
+        fputs(": ", stdout);
+    }
+    app_escaped(stdout, line->error.message, strlen(line->error.message), 0);
+    if (line->error.code != NULL)
+        printf(" (%s)", line->error.code);
+    putchar('\n');
+}
+
+static bool check_line(struct check *check, struct batch_raw *raw)
+{
+    struct batch_line *line = batch_line_new(raw, check->input.limit);
+    uint64_t first = raw->number;
+    bool good = line != NULL || no_memory();
+
+    if (good && line->custom_id != NULL)
+        good = batch_journal_name(check->ids, line->number, line->custom_id, line->custom_id_bytes, &first);
+    if (good && first != raw->number)
+        batch_line_duplicate(line, first);
+    if (good && line->fault == BATCH_GOOD)
+        good = check_prompts(check, line);
+    if (good && line->fault != BATCH_GOOD)
+        name_line(check, line);
+    check->counts.lines += good;
+    check->counts.bad += good && line->fault != BATCH_GOOD;
+    check->counts.good += good && line->fault == BATCH_GOOD;
+    batch_line_free(line);
+    return good;
+}
+
+/* ---- All lines --------------------------------------------------------------------------- */
+
+static int check_lines(struct check *check)
+{
+    uint64_t limit = (uint64_t)check->options.limit;
+    enum batch_read read = BATCH_LINE;
+    struct batch_raw raw;
+
+    while (limit == 0 || check->input.number < limit) {
+        read = batch_input_next(&check->input, &raw);
+        if (read != BATCH_LINE)
+            break;
+        if (raw.blank)
+            free(raw.bytes);
+        else if (!check_line(check, &raw))
+            return APP_FAILURE;
+        if (app_interrupted() || !app_flush())
+            return APP_CANCELLED;
+    }
+    return read == BATCH_ERROR ? APP_FAILURE : APP_OK;
+}
+
+/* What the file says of itself, as far as lines are judged by it. */
+static int read_file(struct check *check)
+{
+    struct app_memory memory;
+    runnel_file *file = NULL;
+    runnel_error error = {0};
+    char *architecture = NULL, *width = NULL;
+    size_t n = 0;
+
+    error.status = runnel_file_open(check->options.operands[0], &file, &error);
+    if (error.status != RUNNEL_OK)
+        return app_fail(&error);
+    app_file_memory(file, &check->options, &memory);
+    check->room = memory.context > 0 ? memory.context - 1 : 0; /* one place is the answer's */
+    architecture = app_file_text(file, "general.architecture", "", &n);
+    width = app_file_text(file, architecture != NULL ? architecture : "", ".embedding_length", &n);
+    check->embedding = width != NULL ? strtoull(width, NULL, 10) : 0;
+    free(width);
+    free(architecture);
+    runnel_file_close(file);
+    return APP_OK;
+}
+
+static int prepare(struct check *check)
+{
+    struct batch_job job = {0};
+    bool fresh = false;
+    int code = read_file(check);
+
+    if (code != APP_OK)
+        return code;
+    if (check->options.template_file != NULL && !app_read_file(check->options.template_file, &check->template_text))
+        return APP_FAILURE;
+    code = app_open(&check->app, &check->options, true);
+    if (code != APP_OK)
+        return code;
+    return batch_input_open(&check->input, check->options.operands[1], check->options.max_line_bytes) &&
+                   batch_journal_open(&check->ids, BATCH_JOURNAL_NOWHERE, BATCH_FRESH, &fresh) &&
+                   batch_journal_create(check->ids, NULL, 0, &job)
+               ? APP_OK
+               : APP_FAILURE;
+}
+
+static void close_check(struct check *check)
+{
+    app_close(&check->app);
+    batch_journal_close(check->ids);
+    batch_input_close(&check->input);
+    free(check->template_text.bytes);
+}
+
+/* What only a job has. */
+static const char *without_effect(const struct app_options *options)
+{
+    return options->resume                 ? "--resume"
+           : options->overwrite            ? "--overwrite"
+           : options->unordered            ? "--unordered"
+           : options->journal != NULL      ? "--journal"
+           : options->errors_file != NULL  ? "--errors"
+           : options->summary_file != NULL ? "--summary"
+                                           : NULL;
+}
+
+int batch_check(const struct app_options *options)
+{
+    static struct check check; /* large, as in main.c */
+    int code = APP_OK;
+
+    if (without_effect(options) != NULL) {
+        app_error("--check writes no file: %s would have no effect", without_effect(options));
+        return APP_USAGE;
+    }
+    check = (struct check){.options = *options, .input = {.fd = -1}};
+    check.options.draft = "none";
+    check.options.cache_dir = check.options.cache_shared = NULL;
+    code = prepare(&check);
+    if (code == APP_OK)
+        code = check_lines(&check);
+    if (code == APP_OK && !options->quiet)
+        fprintf(stderr, "lines: %llu, %llu ok, %llu error%s; prompts of %llu tokens\n",
+                (unsigned long long)check.counts.lines, (unsigned long long)check.counts.good,
+                (unsigned long long)check.counts.bad, app_plural(check.counts.bad),
+                (unsigned long long)check.counts.prompt_tokens);
+    if (code == APP_OK)
+        code = batch_judge(options, "any", &check.counts);
+    close_check(&check);
+    return app_worse(code, app_output_code());
+}
