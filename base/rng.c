@@ -1,27 +1,21 @@
-/* Philox4x32-10: see rng.h. Constants from the paper's table 2. */
+/* Philox4x32-10: see rng.h. */
 #include "base/rng.h"
-
-#define MULTIPLIER_0 0xD2511F53u
-#define MULTIPLIER_1 0xCD9E8D57u
-#define WEYL_0 0x9E3779B9u
-#define WEYL_1 0xBB67AE85u
-#define ROUNDS 10
 
 void rn_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
     uint32_t k0 = key[0], k1 = key[1];
 
-    for (int round = 0; round < ROUNDS; round++) {
-        uint64_t p0 = (uint64_t)MULTIPLIER_0 * c0;
-        uint64_t p1 = (uint64_t)MULTIPLIER_1 * c2;
+    for (int round = 0; round < RN_PHILOX_ROUNDS; round++) {
+        uint64_t p0 = (uint64_t)RN_PHILOX_MULTIPLIER_0 * c0;
+        uint64_t p1 = (uint64_t)RN_PHILOX_MULTIPLIER_1 * c2;
 
         c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
         c1 = (uint32_t)p1;
         c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
         c3 = (uint32_t)p0;
-        k0 += WEYL_0;
-        k1 += WEYL_1;
+        k0 += RN_PHILOX_WEYL_0;
+        k1 += RN_PHILOX_WEYL_1;
     }
     out[0] = c0;
     out[1] = c1;

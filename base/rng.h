@@ -8,6 +8,13 @@
 
 #include <stdint.h>
 
+/* From the paper's table 2; for who makes many blocks side by side. */
+#define RN_PHILOX_MULTIPLIER_0 0xD2511F53u
+#define RN_PHILOX_MULTIPLIER_1 0xCD9E8D57u
+#define RN_PHILOX_WEYL_0 0x9E3779B9u
+#define RN_PHILOX_WEYL_1 0xBB67AE85u
+#define RN_PHILOX_ROUNDS 10
+
 /* out[0..4) = Philox4x32-10 of counter[0..4) under key[0..2). */
 void rn_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 

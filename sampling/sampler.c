@@ -1,15 +1,19 @@
 /* One pick: see sampler.h for the order of the steps.
  *
- * Let a be the adjusted logits, A their maximum, T the temperature, w(i) = exp((a(i) - A) / T) in double,
+ * Let a be the adjusted logits, A their maximum, T the temperature, z(i) = (a(i) - A) / T in double, w(i) = exp z(i),
  * and i1, i2, ... the tokens in descending order of a, ties in ascending order of id.
  *
  *   top-k   keeps i1 .. ik
  *   top-p   keeps the shortest i1 .. im whose weights sum to top_p × the sum of what top-k kept
- *   min-p   keeps those with w >= min_p; w(i1) is 1
- *   coin    the first one whose running sum exceeds coin × the sum of what is kept
+ *   min-p   keeps those with z >= log(min_p); z(i1) is 0
+ *   coin    the one whose z + G is the greatest; of equal ones the lowest id (noise.h)
  *
- * The order is found lazily (order.h), so that a pick costs a few scans of the vocabulary and
- * log2 of it for each token that is looked at. */
+ * What top-k and top-p keep ends at a token: i is kept if it is no worse than that one. So the coin needs no order: it
+ * walks the vocabulary in blocks, and a block whose greatest z is too far below the best score so far is passed over,
+ * since G is bounded. In the others the words of the noise say which few tokens need their noise.
+ *
+ * The order is found lazily (order.h), so that top-k and top-p cost a few scans of the vocabulary and log2 of it for
+ * each token that is looked at. */
 #include "sampling/sampler.h"
 
 #include <float.h>
@@ -17,8 +21,10 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "sampling/counts.h"
+#include "sampling/exact.h"
+#include "sampling/levels/loops.h"
+#include "sampling/noise.h"
 #include "sampling/order.h"
 
 struct rn_sampler {
@@ -31,11 +37,13 @@ struct rn_sampler {
 
 struct rn_sampler_scratch {
     struct rn_heap *heap;
+    const struct rn_loops *loops;
     uint32_t n_vocab;
     float *adjusted;             /* [n_vocab] logits after biases and penalties */
     uint64_t *keys;              /* [2 × n_vocab] for rn_order */
     int32_t *tokens;             /* [n_vocab] what the filters have kept so far, best first */
-    double *weights;             /* [n_vocab] its weights */
+    double *weights;             /* [n_vocab] their weights */
+    float *maxima, *raw_maxima;  /* [blocks of the noise] the greatest logit of each, adjusted and as it came */
     struct rn_runner_up *second; /* of the pick that is made; NULL: nobody asks */
 };
 
@@ -85,6 +93,11 @@ void rn_sampler_accept(struct rn_sampler *s, int32_t token)
         rn_counts_add(&s->counts, token);
 }
 
+static uint32_t n_blocks_of(uint32_t n_vocab)
+{
+    return n_vocab / RN_BLOCK + (n_vocab % RN_BLOCK != 0);
+}
+
 struct rn_sampler_scratch *rn_sampler_scratch_new(struct rn_heap *heap, uint32_t n_vocab)
 {
     struct rn_sampler_scratch *scratch = rn_calloc(heap, 1, sizeof *scratch);
@@ -92,12 +105,16 @@ struct rn_sampler_scratch *rn_sampler_scratch_new(struct rn_heap *heap, uint32_t
     if (scratch == NULL)
         return NULL;
     scratch->heap = heap;
+    scratch->loops = rn_loops_named(NULL);
     scratch->n_vocab = n_vocab;
     scratch->adjusted = rn_alloc(heap, n_vocab, sizeof *scratch->adjusted);
     scratch->keys = rn_alloc(heap, n_vocab, 2 * sizeof *scratch->keys);
     scratch->tokens = rn_alloc(heap, n_vocab, sizeof *scratch->tokens);
     scratch->weights = rn_alloc(heap, n_vocab, sizeof *scratch->weights);
-    if (scratch->adjusted == NULL || scratch->keys == NULL || scratch->tokens == NULL || scratch->weights == NULL) {
+    scratch->maxima = rn_alloc(heap, n_blocks_of(n_vocab), sizeof *scratch->maxima);
+    scratch->raw_maxima = rn_alloc(heap, n_blocks_of(n_vocab), sizeof *scratch->raw_maxima);
+    if (scratch->adjusted == NULL || scratch->keys == NULL || scratch->tokens == NULL || scratch->weights == NULL ||
+        scratch->maxima == NULL || scratch->raw_maxima == NULL) {
         rn_sampler_scratch_free(scratch);
         return NULL;
     }
@@ -108,6 +125,8 @@ void rn_sampler_scratch_free(struct rn_sampler_scratch *scratch)
 {
     if (scratch == NULL)
         return;
+    rn_free(scratch->heap, scratch->raw_maxima);
+    rn_free(scratch->heap, scratch->maxima);
     rn_free(scratch->heap, scratch->weights);
     rn_free(scratch->heap, scratch->tokens);
     rn_free(scratch->heap, scratch->keys);
@@ -115,57 +134,56 @@ void rn_sampler_scratch_free(struct rn_sampler_scratch *scratch)
     rn_free(scratch->heap, scratch);
 }
 
-/* The order of the numbers as signed integers: -NaN, -inf, ..., -0, +0, ..., +inf, +NaN. Its own inverse. */
-static int32_t folded(int32_t bits)
+#define SECOND_DEPTH 10.0f /* below the best: a weight of e^-10 */
+
+/* The block's logits; those behind the end of the vocabulary are `fill`, in room. */
+static const float *block_of(const float *logits, uint32_t n, uint32_t block, float fill, float room[RN_BLOCK])
 {
-    return bits ^ (int32_t)((uint32_t)(bits >> 31) >> 1);
+    uint32_t first = block * RN_BLOCK, m = n - first;
+
+    if (m >= RN_BLOCK)
+        return logits + first;
+    for (uint32_t i = 0; i < RN_BLOCK; i++)
+        room[i] = i < m ? logits[first + i] : fill;
+    return room;
 }
 
-#define SECOND_DEPTH 10.0f /* below the best: a weight of e^-10 */
-#define CHUNK 1024u        /* tokens; a search for the best one is over this many */
-
-/* The greatest logit in *best, and in *chunk where the first of its value lies, or where to begin the search
- * for it. NUMERIC when a logit is NaN or +inf, or all are -inf.
- *
- * Works on the bits: a loop without a branch, which the compiler turns into vector code. What is wrong
- * shows at the two ends of the order. */
-static runnel_status scan(const float *logits, uint32_t n, float *best, uint32_t *chunk)
+/* The greatest logit of each block in maxima, the greatest of all in *best, and in *block where the first of its value
+ * lies, or where to begin the search for it. NUMERIC when a logit is NaN or +inf, or all are -inf: what is wrong shows
+ * at the two ends of the order. */
+static runnel_status scan(const struct rn_loops *loops, const float *logits, uint32_t n, float *maxima, float *best,
+                          uint32_t *block)
 {
     const int32_t plus_infinity = 0x7f800000, minus_infinity = ~0x7f800000;
     int32_t most = INT32_MIN, least = INT32_MAX;
+    float room[RN_BLOCK];
 
-    *chunk = 0;
-    for (uint32_t begin = 0; begin < n; begin += CHUNK) {
-        uint32_t m = n - begin < CHUNK ? n - begin : CHUNK;
-        int32_t high = most;
+    *block = 0;
+    for (uint32_t b = 0; b < n_blocks_of(n); b++) {
+        int32_t high, low;
 
-        for (uint32_t i = 0; i < m; i++) {
-            int32_t bits, value;
-
-            memcpy(&bits, &logits[begin + i], sizeof bits);
-            value = folded(bits);
-            high = value > high ? value : high;
-            least = value < least ? value : least;
+        loops->ends(block_of(logits, n, b, logits[b * RN_BLOCK], room), &high, &low);
+        least = low < least ? low : least;
+        if (high > most) {
+            *block = b;
+            most = high;
         }
-        if (high > most)
-            *chunk = begin;
-        most = high;
-        if (n - begin <= CHUNK) /* before begin can wrap */
-            break;
+        high = rn_folded(high);
+        memcpy(&maxima[b], &high, sizeof maxima[b]);
     }
     if (most >= plus_infinity || least < minus_infinity || most <= minus_infinity)
         return RUNNEL_NUMERIC;
     if (most == 0)
-        *chunk = 0; /* -0 equals +0 and may stand before it */
-    most = folded(most);
+        *block = 0; /* -0 equals +0 and may stand before it */
+    most = rn_folded(most);
     memcpy(best, &most, sizeof *best);
     return RUNNEL_OK;
 }
 
-/* The lowest id with the greatest logit, not before `chunk`. */
-static int32_t argmax(const float *logits, float best, uint32_t chunk)
+/* The lowest id with the greatest logit, not before the block. */
+static int32_t argmax(const float *logits, float best, uint32_t block)
 {
-    uint32_t token = chunk;
+    uint32_t token = block * RN_BLOCK;
 
     while (logits[token] != best)
         token++;
@@ -225,30 +243,44 @@ static const float *adjust(const struct rn_sampler *s, struct rn_path path, stru
     return out;
 }
 
-static double weight(float logit, float best, double temperature)
+static double scaled(float logit, float best, double temperature)
 {
-    return exp(((double)logit - (double)best) / temperature);
+    return ((double)logit - (double)best) / temperature;
 }
 
-/* The sum of all weights, in ascending order of id. */
-static double total_weight(const float *logits, uint32_t n, float best, double temperature)
+static double weight(double z)
 {
-    double sum = 0;
+    return z < -RN_LIGHT ? 0 : rn_exact_exp(z);
+}
 
-    for (uint32_t i = 0; i < n; i++) {
-        double x = ((double)logits[i] - (double)best) / temperature;
+#define LANES 8u /* running sums side by side; part of the definition of the total */
 
-        if (x > -746) /* below, exp is 0 in double, by a slow path */
-            sum += exp(x);
+/* The sum of all weights: that of the tokens of equal id modulo LANES in ascending order of id, and then of these sums
+ * in ascending order. maxima: of each block; those of light blocks are not looked at. */
+static double total_weight(const struct rn_loops *loops, const float *logits, uint32_t n, const float *maxima,
+                           float best, double temperature)
+{
+    double sums[LANES] = {0}, total = 0, weights[RN_BLOCK];
+    float room[RN_BLOCK];
+
+    for (uint32_t b = 0; b < n_blocks_of(n); b++) {
+        if (scaled(maxima[b], best, temperature) < -RN_LIGHT)
+            continue;
+        loops->weights(block_of(logits, n, b, -INFINITY, room), best, temperature, weights);
+        for (uint32_t i = 0; i < RN_BLOCK; i += LANES)
+            for (uint32_t lane = 0; lane < LANES; lane++)
+                sums[lane] += weights[i + lane];
     }
-    return sum;
+    for (uint32_t lane = 0; lane < LANES; lane++)
+        total += sums[lane];
+    return total;
 }
 
 /* log-softmax of the raw logits for the chosen token and the n_top best. */
 static void put_logprobs(struct rn_sampler_scratch *scratch, const float *logits, uint32_t n_vocab, float best,
                          uint32_t n_top, struct rn_pick *pick)
 {
-    double norm = log(total_weight(logits, n_vocab, best, 1));
+    double norm = rn_exact_log(total_weight(scratch->loops, logits, n_vocab, scratch->raw_maxima, best, 1));
     struct rn_order order;
     int32_t token;
 
@@ -257,21 +289,6 @@ static void put_logprobs(struct rn_sampler_scratch *scratch, const float *logits
                    scratch->keys);
     while (rn_order_next(&order, &token))
         pick->top[pick->n_top++] = (runnel_logprob){token, (float)((double)logits[token] - (double)best - norm)};
-}
-
-/* A token, and its share of the weights. */
-struct stop {
-    int32_t token;
-    double share;
-};
-
-/* best: the likeliest of all, or, where that was picked, the next one; -1: there is none. Where the coin fell behind
- * the likeliest that is the pick of another only if it is likelier for it, by as much as the rest leaves. */
-static void put_other(struct rn_runner_up *second, struct stop best, bool is_first)
-{
-    second->token = best.token;
-    if (best.token >= 0)
-        second->share = (float)(is_first ? best.share * (1 - best.share) : best.share);
 }
 
 /* Those behind `best`, which is the picked one's logit; the weights of what is far below do not count. */
@@ -291,32 +308,7 @@ static void put_next_best(struct rn_runner_up *second, const float *logits, uint
     second->share = next < 0 ? 0 : (float)(exp((double)logits[next] - (double)best) / (1 + sum));
 }
 
-/* Without filters: the coin against the whole vocabulary, which is walked only as far as the coin reaches. */
-static int32_t draw_from_all(struct rn_order *order, double coin, struct rn_runner_up *second)
-{
-    double total = total_weight(order->logits, order->n_vocab, order->best, order->temperature);
-    double target = coin * total, sum = 0, w;
-    int32_t token, first = -1, picked = -1;
-
-    while (rn_order_next(order, &token)) {
-        w = weight(order->logits[token], order->best, order->temperature);
-        if (w == 0)
-            break; /* the two sums differ by rounding, and the coin fell between them */
-        sum += w;
-        picked = token;
-        first = first < 0 ? token : first;
-        if (sum > target)
-            break;
-    }
-    if (second != NULL && picked != first)
-        put_other(second, (struct stop){first, 1 / total}, true);
-    else if (second != NULL && rn_order_next(order, &token) && order->logits[token] > -INFINITY)
-        put_other(second, (struct stop){token, weight(order->logits[token], order->best, order->temperature) / total},
-                  false);
-    return picked;
-}
-
-/* Takes tokens off the order until it ends, or their weights sum to `enough`, or the next is below
+/* Takes tokens off the order until it ends, or their weights sum to `enough`, or the next has a z below
  * `least`. Returns how many were kept. */
 static uint32_t keep(struct rn_order *order, struct rn_sampler_scratch *kept, double enough, double least)
 {
@@ -325,13 +317,13 @@ static uint32_t keep(struct rn_order *order, struct rn_sampler_scratch *kept, do
     int32_t token;
 
     while (sum < enough && rn_order_next(order, &token)) {
-        double w = weight(order->logits[token], order->best, order->temperature);
+        double z = scaled(order->logits[token], order->best, order->temperature);
 
-        if (w < least)
+        if (z < least)
             break;
         kept->tokens[n] = token;
-        kept->weights[n++] = w;
-        sum += w;
+        kept->weights[n] = weight(z);
+        sum += kept->weights[n++];
     }
     return n;
 }
@@ -345,46 +337,145 @@ static double sum_of(const double *weights, uint32_t n)
     return sum;
 }
 
-/* How many of n kept tokens remain after top-p and min-p. */
-static uint32_t trim(const double *weights, uint32_t n, double enough, double least)
+/* How many of n kept tokens sum to enough. */
+static uint32_t trim(const double *weights, uint32_t n, double enough)
 {
     double sum = 0;
     uint32_t i = 0;
 
-    while (i < n && sum < enough && weights[i] >= least)
+    while (i < n && sum < enough)
         sum += weights[i++];
     return i;
 }
 
-static int32_t draw(const struct rn_sampler *s, struct rn_sampler_scratch *kept, const float *logits, float best,
-                    double coin)
+/* What the filters keep: tokens no worse than (logit, token), with a z of at least `least`. */
+struct cut {
+    float logit;
+    int32_t token;
+    double least;
+};
+
+static bool is_kept(const struct cut *cut, float logit, int32_t token)
+{
+    return logit > cut->logit || (logit == cut->logit && token <= cut->token);
+}
+
+/* The best two scores so far; token -1: none. */
+struct race {
+    const struct rn_loops *loops;
+    const float *logits;
+    float best;
+    double temperature;
+    uint64_t seed, position;
+    struct cut cut;
+    int32_t first, second;
+    double first_score, second_score;
+};
+
+static void enter(struct race *race, int32_t token, uint32_t word)
+{
+    double z = scaled(race->logits[token], race->best, race->temperature), score;
+
+    if (z < race->cut.least || !is_kept(&race->cut, race->logits[token], token) || token == race->first)
+        return;
+    score = z + rn_noise_of(word);
+    if (score > race->first_score || (score == race->first_score && token < race->first)) {
+        race->second = race->first;
+        race->second_score = race->first_score;
+        race->first = token;
+        race->first_score = score;
+    } else if (score > race->second_score || (score == race->second_score && token < race->second)) {
+        race->second = token;
+        race->second_score = score;
+    }
+}
+
+/* Those of the block that may have a score of at least `goal`, which is not above the lower of the two that count. */
+static void run_block(struct race *race, uint32_t first, uint32_t n, float most, double goal)
+{
+    double z = scaled(most, race->best, race->temperature);
+    uint32_t words[RN_BLOCK], bound;
+
+    if (most == -INFINITY || z < race->cut.least || most < race->cut.logit || goal - z >= RN_NOISE_MOST)
+        return;
+    bound = rn_noise_bound(goal - z);
+    if (race->loops->noise(race->seed, race->position, first, bound, words) == 0)
+        return;
+    for (uint32_t i = 0; i < n; i++)
+        if (words[i] <= bound && race->logits[first + i] > -INFINITY)
+            enter(race, (int32_t)(first + i), words[i]);
+}
+
+/* likeliest: the token of the greatest logit, whose score lets most blocks be passed over. second: it counts, too. */
+static void run(struct race *race, const float *maxima, uint32_t n_vocab, int32_t likeliest, bool second)
+{
+    race->first = race->second = -1;
+    race->first_score = race->second_score = -INFINITY;
+    enter(race, likeliest, rn_noise_word(race->seed, race->position, (uint32_t)likeliest));
+    for (uint32_t b = 0; b < n_blocks_of(n_vocab); b++) {
+        uint32_t first = b * RN_BLOCK, n = n_vocab - first < RN_BLOCK ? n_vocab - first : RN_BLOCK;
+
+        run_block(race, first, n, maxima[b], second ? race->second_score : race->first_score);
+    }
+}
+
+/* Below so many kept tokens their noise is made one by one; as many cost about what a few blocks cost. */
+#define FEW 32u
+
+static void run_few(struct race *race, const int32_t *tokens, uint32_t n)
+{
+    race->first = race->second = -1;
+    race->first_score = race->second_score = -INFINITY;
+    for (uint32_t i = 0; i < n; i++)
+        enter(race, tokens[i], rn_noise_word(race->seed, race->position, (uint32_t)tokens[i]));
+}
+
+/* Somebody with slightly other logits most likely picks the token of the next best score, the likelier the smaller the
+ * gap: logistic, for differences of about 0.3 temperatures. */
+#define GAP 4.0
+
+static void put_second(struct rn_runner_up *second, const struct race *race)
+{
+    second->token = race->second;
+    if (race->second >= 0)
+        second->share = (float)(1 / (1 + exp(GAP * (race->first_score - race->second_score))));
+}
+
+static int32_t draw(const struct rn_sampler *s, struct rn_sampler_scratch *kept, const float *logits,
+                    const float *maxima, float best, uint32_t block, uint64_t position)
 {
     const runnel_sampling *p = &s->params;
     bool top_k = p->top_k > 0 && p->top_k < s->n_vocab, top_p = p->top_p < 1;
-    double temperature = (double)p->temperature, least = (double)p->min_p, share = (double)p->top_p;
-    double total, target, sum = 0;
+    double temperature = (double)p->temperature, share = (double)p->top_p;
+    struct race race = {.loops = kept->loops,
+                        .logits = logits,
+                        .best = best,
+                        .temperature = temperature,
+                        .seed = p->seed,
+                        .position = position,
+                        .cut = {-INFINITY, INT32_MAX, p->min_p > 0 ? rn_exact_log((double)p->min_p) : -INFINITY}};
     struct rn_order order;
-    uint32_t n, i = 0;
+    uint32_t n = s->n_vocab;
 
-    rn_order_begin(&order, logits, s->n_vocab, best, temperature, top_k ? p->top_k : s->n_vocab, kept->keys);
-    if (!top_k && !top_p && p->min_p == 0)
-        return draw_from_all(&order, coin, kept->second);
-    if (top_k) {
-        n = keep(&order, kept, INFINITY, 0);
-        n = trim(kept->weights, n, top_p ? share * sum_of(kept->weights, n) : INFINITY, least);
-    } else {
-        n = keep(&order, kept, top_p ? share * total_weight(logits, s->n_vocab, best, temperature) : INFINITY, least);
+    if (top_k || top_p) {
+        rn_order_begin(&order, logits, s->n_vocab, best, temperature, top_k ? p->top_k : s->n_vocab, kept->keys);
+        if (top_k) {
+            n = keep(&order, kept, INFINITY, -INFINITY);
+            n = trim(kept->weights, n, top_p ? share * sum_of(kept->weights, n) : INFINITY);
+        } else {
+            n = keep(&order, kept, share * total_weight(kept->loops, logits, s->n_vocab, maxima, best, temperature),
+                     race.cut.least);
+        }
+        race.cut.token = kept->tokens[n - 1];
+        race.cut.logit = logits[race.cut.token];
     }
-    total = sum_of(kept->weights, n);
-    target = coin * total;
-    for (; i < n - 1; i++) {
-        if (sum + kept->weights[i] > target)
-            break;
-        sum += kept->weights[i];
-    }
-    if (kept->second != NULL && n > 1)
-        put_other(kept->second, (struct stop){kept->tokens[i == 0], kept->weights[i == 0] / total}, i > 0);
-    return kept->tokens[i];
+    if ((top_k || top_p) && n < FEW)
+        run_few(&race, kept->tokens, n);
+    else
+        run(&race, maxima, s->n_vocab, argmax(logits, best, block), kept->second != NULL);
+    if (kept->second != NULL)
+        put_second(kept->second, &race);
+    return race.first;
 }
 
 runnel_status rn_sampler_pick(const struct rn_sampler *s, struct rn_sampler_scratch *scratch, const float *logits,
@@ -397,9 +488,9 @@ runnel_status rn_sampler_pick_behind(const struct rn_sampler *s, struct rn_path 
                                      struct rn_sampler_scratch *scratch, const float *logits, uint64_t position,
                                      bool want_logprobs, uint32_t n_top, struct rn_pick *pick)
 {
-    const float *adjusted;
+    const float *adjusted, *maxima = scratch->raw_maxima;
     float raw_best, best;
-    uint32_t chunk;
+    uint32_t block;
 
     RN_CHECK(scratch->n_vocab >= s->n_vocab && path.n <= RN_PATH_MOST);
     for (uint32_t i = 0; i < path.n; i++)
@@ -407,17 +498,25 @@ runnel_status rn_sampler_pick_behind(const struct rn_sampler *s, struct rn_path 
     pick->token = -1;
     pick->logprob = 0;
     pick->n_top = 0;
-    if (scan(logits, s->n_vocab, &raw_best, &chunk) != RUNNEL_OK)
+    if (scan(scratch->loops, logits, s->n_vocab, scratch->raw_maxima, &raw_best, &block) != RUNNEL_OK)
         return RUNNEL_NUMERIC;
     best = raw_best;
     adjusted = adjust(s, path, scratch, logits);
-    if (adjusted != logits && scan(adjusted, s->n_vocab, &best, &chunk) != RUNNEL_OK)
-        return RUNNEL_NUMERIC;
-    pick->token = s->params.temperature == 0 ? argmax(adjusted, best, chunk)
-                                             : draw(s, scratch, adjusted, best, rn_coin(s->params.seed, position));
+    if (adjusted != logits) {
+        maxima = scratch->maxima;
+        if (scan(scratch->loops, adjusted, s->n_vocab, scratch->maxima, &best, &block) != RUNNEL_OK)
+            return RUNNEL_NUMERIC;
+    }
+    pick->token = s->params.temperature == 0 ? argmax(adjusted, best, block)
+                                             : draw(s, scratch, adjusted, maxima, best, block, position);
     if (want_logprobs)
         put_logprobs(scratch, logits, s->n_vocab, raw_best, n_top, pick);
     return RUNNEL_OK;
+}
+
+void rn_sampler_scratch_use(struct rn_sampler_scratch *scratch, const struct rn_loops *loops)
+{
+    scratch->loops = loops;
 }
 
 runnel_sampling rn_sampler_plain(const struct rn_sampler *s)

@@ -1,12 +1,13 @@
-/* From logits to a token: a pure function of the logits, the parameters, the tokens so far and one
- * coin per (seed, position).
+/* From logits to a token: a pure function of the logits, the parameters, the tokens so far and the noise of (seed,
+ * position).
  *
  *   logits → NaN/Inf check → logprobs (if asked) → bias → penalties → temperature 0: argmax
- *                                                  → / temperature → top-k → top-p → min-p → coin
+ *                                                  → / temperature → top-k → top-p → min-p → + noise: argmax
  *
  * Ties are broken towards the lower token id everywhere, so that no result depends on how a
- * selection algorithm walks the vocabulary. Sums run in double in a fixed order: those over the whole
- * vocabulary by ascending id, those over what a filter keeps and the running sums by descending logit,
+ * selection algorithm walks the vocabulary. What a draw computes is defined to the bit (exact.h, noise.h): the same
+ * token comes from every compiler, processor and device. Sums run in double in a fixed order: those over the whole
+ * vocabulary as sampler.c says, those over what a filter keeps and the running sums by descending logit,
  * then ascending id. A bias and the penalties of a token are computed in double, each rounded once to
  * float; a finite logit stays finite (it is clamped to the largest float). Penalties in this order:
  * repetition, then frequency × count and presence. */
@@ -44,6 +45,10 @@ struct rn_sampler_scratch;
 struct rn_sampler_scratch *rn_sampler_scratch_new(struct rn_heap *heap, uint32_t n_vocab);
 void rn_sampler_scratch_free(struct rn_sampler_scratch *scratch);
 
+/* Draws by these loops (levels/loops.h) instead of the machine's best. For tests and benchmarks. */
+struct rn_loops;
+void rn_sampler_scratch_use(struct rn_sampler_scratch *scratch, const struct rn_loops *loops);
+
 struct rn_pick {
     int32_t token;
     float logprob; /* of `token`, if want_logprobs */
@@ -78,9 +83,8 @@ struct rn_runner_up {
 };
 
 /* The same with parameters of rn_sampler_plain and no state. second: NULL, or where the runner-up goes. At temperature
- * 0 that is the token of the next best logit, and its share its probability q. Else it is the likeliest one but the
- * picked one, among those that the filters keep, and its share is q, or, where it is the likeliest of all and the coin
- * fell behind it, q (1 - q). */
+ * 0 that is the token of the next best logit, and its share its probability. Else it is the token of the next best
+ * score among those that the filters keep, and its share falls with the gap between the two scores. */
 runnel_status rn_sampler_pick_plain(const runnel_sampling *params, uint32_t n_vocab, struct rn_sampler_scratch *scratch,
                                     const float *logits, uint64_t position, struct rn_pick *pick,
                                     struct rn_runner_up *second);

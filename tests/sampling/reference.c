@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/rng.h"
+
 static const float *sorted_by;
 
 static int better_first(const void *a, const void *b)
@@ -135,19 +137,32 @@ void reference_run(struct reference *r, const runnel_sampling *p, const float *l
     filter(r, p);
 }
 
-int32_t reference_draw(const struct reference *r, double coin, long double *margin)
+long double reference_noise(uint64_t seed, uint64_t position, int32_t token)
 {
-    long double sum = 0;
+    uint32_t counter[4] = {(uint32_t)position, (uint32_t)(position >> 32), (uint32_t)token / 4, 1};
+    uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)}, words[4];
+
+    rn_philox4x32(counter, key, words);
+    return -logl(-log1pl(-((long double)words[token % 4] + 0.5L) / 4294967296.0L));
+}
+
+int32_t reference_draw(const struct reference *r, uint64_t seed, uint64_t position, long double *margin)
+{
+    long double best = -INFINITY;
     int32_t token = -1;
 
-    *margin = 1;
+    *margin = INFINITY;
     for (uint32_t i = 0; i < r->n; i++) {
-        sum += r->p[i];
-        if (token < 0 && sum > (long double)coin)
+        long double score = logl(r->p[i]) + reference_noise(seed, position, r->token[i]);
+
+        *margin = fminl(*margin, fabsl(score - best));
+        if (token < 0 || score > best) {
+            *margin = score - best;
             token = r->token[i];
-        *margin = fminl(*margin, fabsl(sum - (long double)coin));
+            best = score;
+        }
     }
-    return token >= 0 ? token : r->token[r->n - 1];
+    return token;
 }
 
 runnel_sampling reference_plain(void)

@@ -1,5 +1,6 @@
 /* The judge: the sampling steps as they are written in runnel.h and sampler.h, in long double, by a
- * full sort, with no regard to speed. Shares no code with sampling/. */
+ * full sort, with no regard to speed. Shares no code with
+ * sampling/. */
 #ifndef TESTS_SAMPLING_REFERENCE_H
 #define TESTS_SAMPLING_REFERENCE_H
 
@@ -24,8 +25,13 @@ struct reference {
 void reference_run(struct reference *r, const runnel_sampling *params, const float *logits, uint32_t n_vocab,
                    const int32_t *history, uint32_t n_history);
 
-/* The token that `coin` picks; *margin gets the coin's distance to the nearest boundary. */
-int32_t reference_draw(const struct reference *r, double coin, long double *margin);
+/* The noise of a token, from its definition in sampling/noise.h, by the Philox of base/rng.h, whose known answers are
+ * tested, and by libm. */
+long double reference_noise(uint64_t seed, uint64_t position, int32_t token);
+
+/* The token of the greatest log p + noise; *margin gets by how much it is ahead of the next one. Temperature 0: the only
+ * one. */
+int32_t reference_draw(const struct reference *r, uint64_t seed, uint64_t position, long double *margin);
 
 /* No filter, no penalty, temperature 1. */
 runnel_sampling reference_plain(void);

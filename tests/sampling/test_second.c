@@ -11,6 +11,7 @@
 #include <math.h>
 
 #include "base/rng.h"
+#include "reference.h"
 #include "sampling/sampler.h"
 
 #define VOCAB 40u
@@ -70,27 +71,30 @@ static void greedy_is_the_second_best(void **state)
     }
 }
 
-/* The weights of the n tokens that are kept, by rank; what they sum to. */
-static double weigh(uint32_t n, double temperature, double *weights)
+/* The ranks of the best two scores among the n best tokens; the gap between them. */
+static double best_two(uint32_t n, double temperature, uint64_t seed, uint64_t position, uint32_t rank[2])
 {
-    double sum = 0;
+    double score[2] = {-INFINITY, -INFINITY};
 
-    for (uint32_t i = 0; i < n; i++)
-        sum += weights[i] = exp(((double)logits[order[i]] - (double)logits[order[0]]) / temperature);
-    return sum;
+    rank[0] = rank[1] = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        double here = (double)logits[order[i]] / temperature + (double)reference_noise(seed, position, order[i]);
+
+        if (here > score[0]) {
+            score[1] = score[0];
+            rank[1] = rank[0];
+            score[0] = here;
+            rank[0] = i;
+        } else if (here > score[1]) {
+            score[1] = here;
+            rank[1] = i;
+        }
+    }
+    return score[0] - score[1];
 }
 
-/* The rank that the coin falls on. */
-static uint32_t rank_of(const double *weights, uint32_t n, double target)
-{
-    uint32_t at = 0;
-
-    for (double from = weights[0]; at + 1 < n && from <= target; at++)
-        from += weights[at + 1];
-    return at;
-}
-
-static void sampled_is_the_likeliest_other(void **state)
+static void sampled_is_the_next_score(void **state)
 {
     static const uint32_t kept[] = {0, 7};
     struct rn_sampler_scratch *scratch = *state;
@@ -98,11 +102,11 @@ static void sampled_is_the_likeliest_other(void **state)
     uint64_t random = 2;
 
     for (uint32_t round = 0; round < 400; round++) {
-        uint32_t n = kept[round % 2] == 0 ? VOCAB : kept[round % 2], at;
-        double weights[VOCAB], sum, share;
+        uint32_t n = kept[round % 2] == 0 ? VOCAB : kept[round % 2], rank[2];
         runnel_request request;
         struct rn_runner_up second;
         int32_t picked;
+        double gap;
 
         runnel_request_default(&request);
         request.sampling.temperature = 1.5f;
@@ -110,19 +114,17 @@ static void sampled_is_the_likeliest_other(void **state)
         request.sampling.seed = 9;
         new_logits(&random);
         second = second_of(&request.sampling, scratch, round, &picked);
-        sum = weigh(n, 1.5, weights);
-        at = rank_of(weights, n, rn_coin(9, round) * sum);
-        assert_int_equal(picked, order[at]);
-        assert_int_equal(second.token, order[at == 0 ? 1 : 0]);
-        share = at == 0 ? weights[1] / sum : weights[0] / sum * (1 - weights[0] / sum);
-        assert_true(fabs((double)second.share - share) < 1e-5);
-        n_first += at > 0;
-        n_next += at == 0;
+        gap = best_two(n, 1.5, 9, round, rank);
+        assert_int_equal(picked, order[rank[0]]);
+        assert_int_equal(second.token, order[rank[1]]);
+        assert_true(fabs((double)second.share - 1 / (1 + exp(4 * gap))) < 1e-5);
+        n_first += rank[0] > 0;
+        n_next += rank[0] == 0;
     }
     assert_true(n_first > 50 && n_next > 50);
 }
 
-/* Somebody whose logits differ a little draws with the same coin: runners-up are its pick about as often as they were
+/* Somebody whose logits differ a little draws with the same noise: runners-up are its pick about as often as they were
  * told to be, of those that were told to be likely and of all, whether one token is by far the likeliest or many are
  * alike. */
 static void shares_come_true(void **state)
@@ -131,17 +133,18 @@ static void shares_come_true(void **state)
     uint64_t random = 3;
 
     for (uint32_t way = 0; way < 6; way++) {
-        double told = 0, told_likely = 0, right = 0, right_likely = 0, noise = way % 2 == 0 ? 0.3 : 0.8;
+        double temperature = 0.5 + 0.5 * (way / 2), noise = (way % 2 == 0 ? 0.2 : 0.4) * temperature;
+        double told = 0, told_likely = 0, right = 0, right_likely = 0;
 
         for (uint32_t round = 0; round < 20000; round++) {
-            double weights[VOCAB], sum;
             runnel_request request;
             struct rn_runner_up second;
+            uint32_t rank[2];
             int32_t picked;
             bool is;
 
             runnel_request_default(&request);
-            request.sampling.temperature = (float)(0.5 + 0.5 * (way / 2));
+            request.sampling.temperature = (float)temperature;
             request.sampling.seed = 4;
             new_logits(&random);
             for (uint32_t i = 0; round % 2 == 0 && i < VOCAB; i++)
@@ -153,15 +156,15 @@ static void shares_come_true(void **state)
                 order[i] = (int32_t)i;
             }
             qsort(order, VOCAB, sizeof order[0], by_logit);
-            sum = weigh(VOCAB, 0.5 + 0.5 * (way / 2), weights);
-            is = second.token == order[rank_of(weights, VOCAB, rn_coin(4, round) * sum)];
+            best_two(VOCAB, temperature, 4, round, rank);
+            is = second.token == order[rank[0]];
             told += (double)second.share;
             right += is;
             told_likely += second.share > 0.2f ? (double)second.share : 0;
             right_likely += second.share > 0.2f && is;
         }
-        print_message("temperature %g, noise %g: %.0f told, %.0f right; likely ones %.0f, %.0f\n",
-                      0.5 + 0.5 * (way / 2), noise, told, right, told_likely, right_likely);
+        print_message("temperature %g, noise %g: %.0f told, %.0f right; likely ones %.0f, %.0f\n", temperature, noise,
+                      told, right, told_likely, right_likely);
         assert_true(told > 1000 && told_likely > 200);
         assert_true(right > 0.5 * told && right < 2 * told);
         assert_true(right_likely > 0.5 * told_likely && right_likely < 2 * told_likely);
@@ -202,7 +205,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(greedy_is_the_second_best),
-        cmocka_unit_test(sampled_is_the_likeliest_other),
+        cmocka_unit_test(sampled_is_the_next_score),
         cmocka_unit_test(shares_come_true),
         cmocka_unit_test(one_token_has_none),
     };

@@ -1,0 +1,42 @@
+/* The loops of a draw that go over a whole vocabulary, a block of it at a time. Plain C, compiled once for each SIMD
+ * level; all levels give the same bits, since every operation is defined (exact.h, noise.h) and none is fused. */
+#ifndef RN_SAMPLING_LEVELS_LOOPS_H
+#define RN_SAMPLING_LEVELS_LOOPS_H
+
+#include <stdint.h>
+
+/* Tokens of a block. */
+#define RN_BLOCK 128u
+
+/* What is lighter than e^-RN_LIGHT counts as nothing: a vocabulary of 2^18 such tokens is 2^-65 of the best one. */
+#define RN_LIGHT 58.0
+
+struct rn_loops {
+    const char *name; /* "c", "avx2", "avx512" */
+
+    /* The greatest and the least of a block's logits, as integers in the order of the numbers: rn_folded. */
+    void (*ends)(const float logits[RN_BLOCK], int32_t *most, int32_t *least);
+
+    /* out[j] = word first + j of the noise (noise.h); first is a multiple of RN_BLOCK. Returns how many of them are at
+     * most `bound`. */
+    uint32_t (*noise)(uint64_t seed, uint64_t position, uint32_t first, uint32_t bound, uint32_t out[RN_BLOCK]);
+
+    /* out[j] = exp((logits[j] - best) / temperature), 0 where that is below e^-RN_LIGHT. logits not above best; -inf is
+     * allowed. */
+    void (*weights)(const float logits[RN_BLOCK], float best, double temperature, double out[RN_BLOCK]);
+};
+
+/* The order of the numbers as signed integers: -NaN, -inf, ..., -0, +0, ..., +inf, +NaN. Its own inverse. */
+static inline int32_t rn_folded(int32_t bits)
+{
+    return bits ^ (int32_t)((uint32_t)(bits >> 31) >> 1);
+}
+
+/* By name; NULL: the best that this build and processor have. NULL comes back where there is none of that name. */
+const struct rn_loops *rn_loops_named(const char *name);
+
+const struct rn_loops *rn_loops_c(void);
+const struct rn_loops *rn_loops_avx2(void);   /* NULL: not in this build, or not on this processor */
+const struct rn_loops *rn_loops_avx512(void); /* likewise */
+
+#endif

@@ -1,0 +1,50 @@
+/* The coin: Gumbel noise, one value for each (seed, position, token).
+ *
+ *   k(i)   word i mod 4 of Philox4x32-10 under the key seed, counter (position, i / 4, 1); see base/rng.h
+ *   v(i) = (k(i) + 1/2) / 2^32                         uniform in (0, 1)
+ *   E(i) = -log(1 - v(i)),   G(i) = -log E(i)          exponential, Gumbel; rn_exact_log
+ *
+ * The token with the greatest x(i) / T + G(i) has the probability of a draw from softmax(x / T) (Gumbel 1954; Maddison,
+ * Tarlow, Minka, "A* sampling", 2014), whatever the order in which tokens are looked at. Two models with slightly
+ * different x mostly draw the same token (Daliri, Musco, Suresh, "Coupling without communication and drafter-invariant
+ * speculative decoding", 2024). G lies in [-3.14, 22.88]. */
+#ifndef RN_SAMPLING_NOISE_H
+#define RN_SAMPLING_NOISE_H
+
+#include <stdint.h>
+
+#include "base/rng.h"
+#include "sampling/exact.h"
+
+/* The counter's last word: what else a seed is the key of has another one. */
+#define RN_NOISE_DOMAIN 1u
+
+/* Greater than every G. */
+#define RN_NOISE_MOST 22.9
+
+/* k(token). Those of a block at once: levels/loops.h. */
+static inline uint32_t rn_noise_word(uint64_t seed, uint64_t position, uint32_t token)
+{
+    uint32_t counter[4] = {(uint32_t)position, (uint32_t)(position >> 32), token / 4, RN_NOISE_DOMAIN};
+    uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    uint32_t out[4];
+
+    rn_philox4x32(counter, key, out);
+    return out[token % 4];
+}
+
+/* G of a word. */
+static inline double rn_noise_of(uint32_t word)
+{
+    return -rn_exact_log(-rn_exact_log((0x1p32 - (double)word - 0.5) * 0x1p-32));
+}
+
+/* The greatest word that can have G >= x, for x below RN_NOISE_MOST: E > v, so not all up to it have. */
+static inline uint32_t rn_noise_bound(double x)
+{
+    double most = x <= 0 ? 0x1p32 : 0x1p32 * (1 + 0x1p-30) * rn_exact_exp(-x);
+
+    return most >= 0x1p32 ? UINT32_MAX : (uint32_t)most;
+}
+
+#endif
