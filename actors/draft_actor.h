@@ -10,8 +10,8 @@
  *   KV       | done ...................... |
  *
  * A pass brings a draft stream's rows from the last that is done up to its last token, and draws the next guess from
- * that one's logits: greedily, or, for a stream that samples, with the stream's own parameters and coin of that
- * position. The target will draw with the same coin, so where the two distributions are alike they draw the same
+ * that one's logits: greedily, or, for a stream that samples, with the stream's own parameters and noise of that
+ * position. The target will draw with the same noise, so where the two distributions are alike they draw the same
  * token. A known token that is not what was guessed takes the guesses behind it with it; their KV is written again.
  *
  * A concurrent drafter goes on while the target verifies: behind the guesses in the step in flight it guesses the token

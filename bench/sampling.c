@@ -6,7 +6,7 @@
  *
  * Microseconds a draw: the median of the rounds, each at another position.
  *
- *   bench_sampling [--rounds N] */
+ *   bench_sampling [--rounds N] [--level c|avx2|avx512] */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +15,7 @@
 
 #include "base/check.h"
 #include "base/rng.h"
+#include "sampling/levels/loops.h"
 #include "sampling/sampler.h"
 
 #define ROUNDS_MOST 10000u
@@ -61,6 +62,8 @@ static int ascending(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+static const struct rn_loops *loops;
+
 static double draw(const runnel_sampling *params, bool logprobs, const float *logits, uint32_t n, uint32_t rounds)
 {
     static double us[ROUNDS_MOST];
@@ -72,6 +75,7 @@ static double draw(const runnel_sampling *params, bool logprobs, const float *lo
     sampler = rn_sampler_new(&heap, params, n, 16);
     scratch = rn_sampler_scratch_new(&heap, n);
     RN_CHECK(sampler != NULL && scratch != NULL);
+    rn_sampler_scratch_use(scratch, loops);
     for (uint32_t i = 0; i < rounds; i++) {
         struct timespec begin, end;
         struct rn_pick pick;
@@ -93,10 +97,15 @@ int main(int argc, char **argv)
     uint32_t rounds = 201;
     float *logits = malloc(262144 * sizeof *logits);
 
-    if (argc == 3 && strcmp(argv[1], "--rounds") == 0)
-        rounds = (uint32_t)atoi(argv[2]);
-    if (logits == NULL || rounds == 0 || rounds > ROUNDS_MOST || (argc != 1 && argc != 3)) {
-        fprintf(stderr, "usage: bench_sampling [--rounds 1..%u]\n", ROUNDS_MOST);
+    loops = rn_loops_named(NULL);
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--rounds") == 0)
+            rounds = (uint32_t)atoi(argv[i + 1]);
+        else
+            loops = strcmp(argv[i], "--level") == 0 ? rn_loops_named(argv[i + 1]) : NULL;
+    }
+    if (logits == NULL || loops == NULL || rounds == 0 || rounds > ROUNDS_MOST || argc % 2 == 0) {
+        fprintf(stderr, "usage: bench_sampling [--rounds 1..%u] [--level c|avx2|avx512]\n", ROUNDS_MOST);
         return 2;
     }
     printf("%-18s", "us a draw");

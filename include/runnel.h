@@ -572,7 +572,7 @@ typedef struct runnel_sampling {
     float frequency_penalty;  /* subtracted per occurrence; 0: off */
     float presence_penalty;   /* subtracted once; 0: off */
     uint32_t penalty_tokens;  /* the last so many tokens of prompt and answer count; 0: all */
-    uint64_t seed;            /* one coin per (seed, position): the same request gives the same text */
+    uint64_t seed;            /* names the noise of (seed, position, token): the same request gives the same text */
     const runnel_logit_bias *biases; /* [n_biases] */
     size_t n_biases;
     uint64_t reserved[9];

@@ -5,7 +5,7 @@
  *   step k+1   row 0: drawn[0] = 0, its token is the one drawn ◀────┘     submitted before step k is done
  *
  * So a step needs nothing that its submitter has to look at first, and several can be in flight. A device that draws by
- * itself (RN_CAN_DRAW_ITSELF) reads the parameters and the coin's name, and its logits never leave it. Any other one
+ * itself (RN_CAN_DRAW_ITSELF) reads the parameters and what names its noise, and its logits never leave it. Any other one
  * calls the step's drawer at the end of the step, on its own threads: one call for each wanted row, in any order,
  * several at once, each with a scratch area of its own. What is drawn must not depend on any of that (law 5). */
 #ifndef RN_MODEL_DRAW_H
@@ -24,7 +24,7 @@ struct rn_draw {
     bool wanted; /* a token; false: nothing is drawn, and of the rest only keep_logits counts */
     bool want_logprob;
     uint32_t want_top;       /* the best so many, with their logprobs: at most RUNNEL_MAX_TOP_LOGPROBS */
-    uint64_t seed, position; /* name the coin */
+    uint64_t seed, position; /* name the noise (sampling/noise.h) */
     const runnel_sampling
         *sampling;      /* of a device that draws by itself; borrowed while in flight. Else not looked at */
     float *keep_logits; /* [n_vocab]: where a copy of the logits goes; NULL: nowhere */

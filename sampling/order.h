@@ -9,7 +9,7 @@
  * far. A caller who wants few tokens says so: then one scan keeps the best of them, and there are no bands.
  *
  * The order is that of a full sort in each of the three ways. The depths of the bands are a guess at how
- * far a caller goes: beyond 8 temperatures lies a weight of e^-8, beyond 24 one that no coin shows.
+ * far a caller goes: beyond 8 temperatures lies a weight of e^-8, beyond 24 one that hardly any draw shows.
  * Tokens with a logit of -inf never appear. */
 #ifndef RN_SAMPLING_ORDER_H
 #define RN_SAMPLING_ORDER_H

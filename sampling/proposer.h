@@ -2,7 +2,7 @@
  *
  *   tokens of the sequence ─▶ propose ─▶ d1 d2 ... dk ─▶ one step with the rows  last token | d1 | d2 | ... | dk
  *
- * A draft is accepted exactly when the model, with the coin of its position, draws that token itself: so a proposer
+ * A draft is accepted exactly when the model, with the noise of its position, draws that token itself: so a proposer
  * can be as wrong as it likes, and costs time only. One object for each sequence; single owner. */
 #ifndef RN_SAMPLING_PROPOSER_H
 #define RN_SAMPLING_PROPOSER_H

@@ -1,6 +1,6 @@
 /* One pick: see sampler.h for the order of the steps.
  *
- * Let a be the adjusted logits, A their maximum, T the temperature, z(i) = (a(i) - A) / T in double, w(i) = exp z(i),
+ * Let a be the adjusted logits, A their maximum, T the temperature, z(i) = (a(i) - A) × (1 / T) in double, w(i) = exp z(i),
  * and i1, i2, ... the tokens in descending order of a, ties in ascending order of id.
  *
  *   top-k   keeps i1 .. ik
@@ -243,9 +243,9 @@ static const float *adjust(const struct rn_sampler *s, struct rn_path path, stru
     return out;
 }
 
-static double scaled(float logit, float best, double temperature)
+static double scaled(float logit, float best, double inverse)
 {
-    return ((double)logit - (double)best) / temperature;
+    return ((double)logit - (double)best) * inverse;
 }
 
 static double weight(double z)
@@ -258,15 +258,15 @@ static double weight(double z)
 /* The sum of all weights: that of the tokens of equal id modulo LANES in ascending order of id, and then of these sums
  * in ascending order. maxima: of each block; those of light blocks are not looked at. */
 static double total_weight(const struct rn_loops *loops, const float *logits, uint32_t n, const float *maxima,
-                           float best, double temperature)
+                           float best, double inverse)
 {
     double sums[LANES] = {0}, total = 0, weights[RN_BLOCK];
     float room[RN_BLOCK];
 
     for (uint32_t b = 0; b < n_blocks_of(n); b++) {
-        if (scaled(maxima[b], best, temperature) < -RN_LIGHT)
+        if (scaled(maxima[b], best, inverse) < -RN_LIGHT)
             continue;
-        loops->weights(block_of(logits, n, b, -INFINITY, room), best, temperature, weights);
+        loops->weights(block_of(logits, n, b, -INFINITY, room), best, inverse, weights);
         for (uint32_t i = 0; i < RN_BLOCK; i += LANES)
             for (uint32_t lane = 0; lane < LANES; lane++)
                 sums[lane] += weights[i + lane];
@@ -310,14 +310,15 @@ static void put_next_best(struct rn_runner_up *second, const float *logits, uint
 
 /* Takes tokens off the order until it ends, or their weights sum to `enough`, or the next has a z below
  * `least`. Returns how many were kept. */
-static uint32_t keep(struct rn_order *order, struct rn_sampler_scratch *kept, double enough, double least)
+static uint32_t keep(struct rn_order *order, struct rn_sampler_scratch *kept, double inverse, double enough,
+                     double least)
 {
     double sum = 0;
     uint32_t n = 0;
     int32_t token;
 
     while (sum < enough && rn_order_next(order, &token)) {
-        double z = scaled(order->logits[token], order->best, order->temperature);
+        double z = scaled(order->logits[token], order->best, inverse);
 
         if (z < least)
             break;
@@ -365,7 +366,7 @@ struct race {
     const struct rn_loops *loops;
     const float *logits;
     float best;
-    double temperature;
+    double inverse;
     uint64_t seed, position;
     struct cut cut;
     int32_t first, second;
@@ -374,7 +375,7 @@ struct race {
 
 static void enter(struct race *race, int32_t token, uint32_t word)
 {
-    double z = scaled(race->logits[token], race->best, race->temperature), score;
+    double z = scaled(race->logits[token], race->best, race->inverse), score;
 
     if (z < race->cut.least || !is_kept(&race->cut, race->logits[token], token) || token == race->first)
         return;
@@ -393,7 +394,7 @@ static void enter(struct race *race, int32_t token, uint32_t word)
 /* Those of the block that may have a score of at least `goal`, which is not above the lower of the two that count. */
 static void run_block(struct race *race, uint32_t first, uint32_t n, float most, double goal)
 {
-    double z = scaled(most, race->best, race->temperature);
+    double z = scaled(most, race->best, race->inverse);
     uint32_t words[RN_BLOCK], bound;
 
     if (most == -INFINITY || z < race->cut.least || most < race->cut.logit || goal - z >= RN_NOISE_MOST)
@@ -446,11 +447,11 @@ static int32_t draw(const struct rn_sampler *s, struct rn_sampler_scratch *kept,
 {
     const runnel_sampling *p = &s->params;
     bool top_k = p->top_k > 0 && p->top_k < s->n_vocab, top_p = p->top_p < 1;
-    double temperature = (double)p->temperature, share = (double)p->top_p;
+    double temperature = (double)p->temperature, inverse = 1 / temperature, share = (double)p->top_p;
     struct race race = {.loops = kept->loops,
                         .logits = logits,
                         .best = best,
-                        .temperature = temperature,
+                        .inverse = inverse,
                         .seed = p->seed,
                         .position = position,
                         .cut = {-INFINITY, INT32_MAX, p->min_p > 0 ? rn_exact_log((double)p->min_p) : -INFINITY}};
@@ -460,11 +461,11 @@ static int32_t draw(const struct rn_sampler *s, struct rn_sampler_scratch *kept,
     if (top_k || top_p) {
         rn_order_begin(&order, logits, s->n_vocab, best, temperature, top_k ? p->top_k : s->n_vocab, kept->keys);
         if (top_k) {
-            n = keep(&order, kept, INFINITY, -INFINITY);
+            n = keep(&order, kept, inverse, INFINITY, -INFINITY);
             n = trim(kept->weights, n, top_p ? share * sum_of(kept->weights, n) : INFINITY);
         } else {
-            n = keep(&order, kept, share * total_weight(kept->loops, logits, s->n_vocab, maxima, best, temperature),
-                     race.cut.least);
+            n = keep(&order, kept, inverse,
+                     share * total_weight(kept->loops, logits, s->n_vocab, maxima, best, inverse), race.cut.least);
         }
         race.cut.token = kept->tokens[n - 1];
         race.cut.logit = logits[race.cut.token];

@@ -21,9 +21,9 @@ struct rn_loops {
      * most `bound`. */
     uint32_t (*noise)(uint64_t seed, uint64_t position, uint32_t first, uint32_t bound, uint32_t out[RN_BLOCK]);
 
-    /* out[j] = exp((logits[j] - best) / temperature), 0 where that is below e^-RN_LIGHT. logits not above best; -inf is
+    /* out[j] = exp((logits[j] - best) × inverse), 0 where that is below e^-RN_LIGHT. logits not above best; -inf is
      * allowed. */
-    void (*weights)(const float logits[RN_BLOCK], float best, double temperature, double out[RN_BLOCK]);
+    void (*weights)(const float logits[RN_BLOCK], float best, double inverse, double out[RN_BLOCK]);
 };
 
 /* The order of the numbers as signed integers: -NaN, -inf, ..., -0, +0, ..., +inf, +NaN. Its own inverse. */

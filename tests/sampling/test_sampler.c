@@ -11,6 +11,7 @@
 
 #include "base/rng.h"
 #include "reference.h"
+#include "sampling/levels/loops.h"
 #include "sampling/order.h"
 #include "sampling/sampler.h"
 #include "tests/base/refusing.h"
@@ -474,6 +475,48 @@ static void a_path_is_as_good_as_the_past(void **state)
     }
 }
 
+/* A draw has the same bits by plain C and by every SIMD level that this machine has. */
+static void levels_are_equal(void **state)
+{
+    static const char *const names[] = {"c", "avx2", "avx512"};
+    static const uint32_t sizes[] = {1, 127, 128, 129, 1000, 33333};
+    uint64_t rng = 11;
+
+    (void)state;
+    for (uint32_t round = 0; round < 300; round++) {
+        uint32_t n = sizes[round % 6];
+        runnel_logit_bias biases[9];
+        runnel_sampling p = random_params(n, &rng, biases);
+        struct rn_pick right, pick;
+        struct rn_heap heap;
+        struct rn_sampler *s;
+        struct rn_sampler_scratch *scratch;
+
+        rn_heap_init(&heap, NULL);
+        s = rn_sampler_new(&heap, &p, n, 8);
+        scratch = rn_sampler_scratch_new(&heap, n);
+        fill(n, &rng);
+        for (uint32_t level = 0; level < 3; level++) {
+            const struct rn_loops *loops = rn_loops_named(names[level]);
+            runnel_status status;
+
+            if (loops == NULL)
+                continue;
+            assert_string_equal(loops->name, names[level]);
+            rn_sampler_scratch_use(scratch, loops);
+            status = rn_sampler_pick(s, scratch, logits, round, true, 5, &pick);
+            if (level == 0)
+                right = pick;
+            assert_true(status == RUNNEL_OK || pick.token == -1);
+            assert_int_equal(pick.token, right.token);
+            assert_memory_equal(&pick.logprob, &right.logprob, sizeof pick.logprob);
+            assert_memory_equal(pick.top, right.top, pick.n_top * sizeof pick.top[0]);
+        }
+        rn_sampler_scratch_free(scratch);
+        rn_sampler_free(s);
+    }
+}
+
 static void not_numbers(void **state)
 {
     const runnel_logit_bias forbid[] = {{0, -INFINITY}, {1, -INFINITY}, {2, -INFINITY}, {3, -INFINITY}};
@@ -655,6 +698,7 @@ int main(void)
         cmocka_unit_test(filters_at_their_ends),
         cmocka_unit_test(biases_forbid_and_force),
         cmocka_unit_test(penalties_by_hand),
+        cmocka_unit_test(levels_are_equal),
         cmocka_unit_test(not_numbers),
         cmocka_unit_test(logprobs_in_closed_form),
         cmocka_unit_test(picks_do_not_depend_on_the_schedule),
