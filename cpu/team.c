@@ -27,13 +27,13 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/thread.h"
 #include "cpu/cores.h"
 
 enum {
@@ -245,20 +245,16 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Starts the followers, then the leader; returns how many started. Host signals stay the host's. */
+/* Starts the followers, then the leader; returns how many started. */
 static uint32_t start(struct rn_team *team)
 {
-    sigset_t all, old;
     uint32_t started, index;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
     for (started = 0; started < team->n_threads; started++) {
         index = team->n_threads - 1 - started;
-        if (pthread_create(&team->workers[index].thread, NULL, work, &team->workers[index]) != 0)
+        if (!rn_thread_start(&team->workers[index].thread, work, &team->workers[index]))
             break;
     }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
     return started;
 }
 

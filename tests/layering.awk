@@ -70,7 +70,7 @@ BEGIN {
     home["arm_neon.h"] = "cpu/levels/"
     home["arm_sve.h"] = "cpu/levels/"
     home["arm_acle.h"] = "cpu/levels/"
-    threads = "mailbox/ cpu/team actors/ apps/ examples/ bindings/"
+    threads = "mailbox/ base/thread cpu/team actors/ apps/ examples/ bindings/"
     home["pthread.h"] = threads
     home["threads.h"] = threads
     home["semaphore.h"] = threads
@@ -101,7 +101,8 @@ BEGIN {
     rule("call", "abort exit _exit _Exit quick_exit", "base/check.c", "only base/check.c ends the process")
     rule("call", "printf vprintf puts putchar perror", "", "the library prints nothing")
     rule("name", "stderr stdout", "base/log.c", "the library prints nothing but base/log.c's last words")
-    rule("prefix", "pthread_ thrd_ mtx_ cnd_", "mailbox/ cpu/team actors/", \
+    rule("call", "pthread_create thrd_create", "base/thread.c", "threads are made by base/thread.h")
+    rule("prefix", "pthread_ thrd_ mtx_ cnd_", "mailbox/ base/thread cpu/team actors/", \
          "only mailbox/, the compute team and actors/ know of threads")
     rule("call", "getenv secure_getenv setenv putenv unsetenv", "", "the library does not read the environment")
     rule("call", "fork vfork system popen execv execve execvp posix_spawn", "", "the library does not fork")

@@ -25,6 +25,7 @@
 #include "base/check.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "cache/store/fingerprint.h"
 #include "runnel_files.h"
 #include "train/head_file.h"
@@ -578,7 +579,7 @@ runnel_status runnel_eagle_train(runnel_engine *engine, const char *model, const
     t->head = copied(engine, head, strlen(head), &ok);
     t->state_file = copied(engine, options.state, options.state != NULL ? strlen(options.state) : 0, &ok);
     t->corpus = copied(engine, corpus, corpus_bytes, &ok);
-    if (!ok || pthread_create(&t->thread, NULL, training_main, t) != 0) {
+    if (!ok || !rn_thread_start(&t->thread, training_main, t)) {
         leave_engine(t);
         free_handle(t);
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory or thread for a training");

@@ -12,6 +12,7 @@
 #include "actors/engine.h"
 #include "base/check.h"
 #include "base/sized.h"
+#include "base/thread.h"
 
 static void clear_fd(struct rn_host *host)
 {
@@ -540,49 +541,51 @@ runnel_status(runnel_stream_next)(runnel_engine *engine, runnel_stream stream, i
 
 /* ---- Cancel, pause, resume ---- */
 
-runnel_status runnel_stream_cancel(runnel_engine *engine, runnel_stream stream)
+/* The outlet of a stream that has not ended. INVALID: no engine; NOT_FOUND. */
+static runnel_status look_up(runnel_engine *engine, runnel_stream stream, struct rn_outlet **outlet,
+                             uint32_t *generation)
 {
-    uint32_t generation;
-    struct rn_outlet *outlet = engine != NULL ? find_outlet(engine, stream, &generation) : NULL;
-
     if (engine == NULL)
         return RUNNEL_INVALID;
-    if (outlet == NULL)
-        return RUNNEL_NOT_FOUND;
-    if (rn_host_cancel(&engine->host, outlet, generation)) {
+    *outlet = find_outlet(engine, stream, generation);
+    return *outlet != NULL ? RUNNEL_OK : RUNNEL_NOT_FOUND;
+}
+
+runnel_status runnel_stream_cancel(runnel_engine *engine, runnel_stream stream)
+{
+    struct rn_outlet *outlet;
+    uint32_t generation;
+    runnel_status status = look_up(engine, stream, &outlet, &generation);
+
+    if (status == RUNNEL_OK && rn_host_cancel(&engine->host, outlet, generation)) {
         struct rn_msg *msg = rn_msg_new(&engine->runtime, RN_MSG_CANCEL);
 
         msg->stream = (struct rn_pay_stream){outlet->slot, generation, 0};
         rn_actor_send(&engine->router.actor, msg);
     }
-    return RUNNEL_OK;
+    return status;
 }
 
 runnel_status runnel_stream_pause(runnel_engine *engine, runnel_stream stream)
 {
+    struct rn_outlet *outlet;
     uint32_t generation;
-    struct rn_outlet *outlet = engine != NULL ? find_outlet(engine, stream, &generation) : NULL;
+    runnel_status status = look_up(engine, stream, &outlet, &generation);
 
-    if (engine == NULL)
-        return RUNNEL_INVALID;
-    if (outlet == NULL)
-        return RUNNEL_NOT_FOUND;
-    rn_host_claim(&outlet->paused, generation);
-    return RUNNEL_OK;
+    if (status == RUNNEL_OK)
+        rn_host_claim(&outlet->paused, generation);
+    return status;
 }
 
 runnel_status runnel_stream_resume(runnel_engine *engine, runnel_stream stream)
 {
+    struct rn_outlet *outlet;
     uint32_t generation;
-    struct rn_outlet *outlet = engine != NULL ? find_outlet(engine, stream, &generation) : NULL;
+    runnel_status status = look_up(engine, stream, &outlet, &generation);
 
-    if (engine == NULL)
-        return RUNNEL_INVALID;
-    if (outlet == NULL)
-        return RUNNEL_NOT_FOUND;
-    if (rn_word_replace(&outlet->paused, generation, 0))
+    if (status == RUNNEL_OK && rn_word_replace(&outlet->paused, generation, 0))
         rn_host_wake_consumer(&engine->host, outlet);
-    return RUNNEL_OK;
+    return status;
 }
 
 /* ---- The list ---- */
@@ -610,7 +613,7 @@ static runnel_status start_delivery(struct runnel_engine *engine, runnel_deliver
 
     host->delivery = manual && delivery == RUNNEL_DELIVER_THREAD ? RUNNEL_DELIVER_HOST : delivery;
     if (host->delivery == RUNNEL_DELIVER_THREAD &&
-        pthread_create((pthread_t *)&host->thread, NULL, delivery_main, engine) != 0) {
+        !rn_thread_start((pthread_t *)&host->thread, delivery_main, engine)) {
         host->delivery = RUNNEL_DELIVER_HOST;
         return RUNNEL_NO_MEMORY;
     }

@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <stdio.h>
 
+#include "base/thread.h"
+
 #define DEDICATED_THREAD UINT32_MAX /* its number for the trace: none of the schedulers' */
 
 static void *dedicated_main(void *arg)
@@ -35,7 +37,7 @@ struct rn_dedicated *rn_dedicated_new(struct rn_heap *heap, struct rn_actor *act
         return NULL;
     *dedicated = (struct rn_dedicated){.actor = actor, .heap = heap, .idle = idle};
     rn_wake_init(&dedicated->wake);
-    if (pthread_create((pthread_t *)&dedicated->thread, NULL, dedicated_main, dedicated) != 0) {
+    if (!rn_thread_start((pthread_t *)&dedicated->thread, dedicated_main, dedicated)) {
         rn_free(heap, dedicated);
         return NULL;
     }

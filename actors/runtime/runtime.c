@@ -8,6 +8,7 @@
 #include "actors/runtime/dedicated.h"
 #include "actors/runtime/trace.h"
 #include "base/check.h"
+#include "base/thread.h"
 
 /* Before parking a scheduler thread looks for work for this long: about what a wake through the kernel costs. */
 #define SPIN_US 5
@@ -183,7 +184,7 @@ void rn_runtime_fini(struct rn_runtime *runtime)
 static runnel_status start_threads(struct rn_runtime *runtime, uint32_t n_threads)
 {
     for (uint32_t i = 0; i < n_threads; i++) {
-        if (pthread_create((pthread_t *)&runtime->threads[i], NULL, scheduler_main, runtime) != 0) {
+        if (!rn_thread_start((pthread_t *)&runtime->threads[i], scheduler_main, runtime)) {
             rn_runtime_stop(runtime);
             return RUNNEL_NO_MEMORY;
         }

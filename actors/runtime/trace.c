@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/thread.h"
+
 /* 20 ms of a thread that does nothing but the shortest of batches, a microsecond each, fit nearly. */
 #define RING_CELLS 16384
 #define DRAIN_US 20000
@@ -122,7 +124,7 @@ struct rn_tracer *rn_tracer_new(struct rn_heap *heap, const struct rn_clock *clo
         return NULL;
     }
     tracer->has_thread = n_threads > 0;
-    if (tracer->has_thread && pthread_create((pthread_t *)&tracer->thread, NULL, tracer_main, tracer) != 0) {
+    if (tracer->has_thread && !rn_thread_start((pthread_t *)&tracer->thread, tracer_main, tracer)) {
         free_rings(tracer);
         return NULL;
     }

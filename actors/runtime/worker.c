@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "base/check.h"
+#include "base/thread.h"
 
 static void *worker_main(void *arg)
 {
@@ -31,7 +32,7 @@ runnel_status rn_worker_init(struct rn_worker *worker, struct rn_heap *heap, uin
     worker->queue = rn_queue_new(heap, capacity);
     if (worker->queue == NULL)
         return RUNNEL_NO_MEMORY;
-    if (pthread_create((pthread_t *)&worker->thread, NULL, worker_main, worker) != 0) {
+    if (!rn_thread_start((pthread_t *)&worker->thread, worker_main, worker)) {
         rn_queue_free(worker->queue);
         return RUNNEL_NO_MEMORY;
     }

@@ -1,0 +1,163 @@
+/* A host's signals: no thread of the library takes one, but for those that it raises by a fault of its own. */
+#include <ctype.h>
+#include <dirent.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fixture.h"
+#include "runnel_files.h"
+
+#define MOST 64
+
+static pid_t own[MOST]; /* threads that are there without the library: the host's, a sanitizer's */
+static int n_own;
+
+static int list(pid_t *threads)
+{
+    DIR *folder = opendir("/proc/self/task");
+    int n = 0;
+
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        if (isdigit((unsigned char)entry->d_name[0]) && n < MOST)
+            threads[n++] = atoi(entry->d_name);
+    closedir(folder);
+    return n;
+}
+
+static bool is_own(pid_t thread)
+{
+    for (int i = 0; i < n_own; i++)
+        if (own[i] == thread)
+            return true;
+    return false;
+}
+
+/* Bit n - 1: signal n. 0: the thread has gone meanwhile. */
+static unsigned long long blocked_by(pid_t thread)
+{
+    unsigned long long bits = 0;
+    char path[64], line[256];
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", (int)thread);
+    file = fopen(path, "r");
+    if (file == NULL)
+        return 0;
+    while (fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "SigBlk: %llx", &bits) == 1)
+            break;
+    fclose(file);
+    return bits;
+}
+
+/* Until it has begun to run, the C library has all blocked. */
+static unsigned long long blocked_when_begun(pid_t thread)
+{
+    const struct timespec millisecond = {0, 1000000};
+    unsigned long long bits = blocked_by(thread);
+
+    for (int i = 0; i < 60000 && (bits >> (SIGILL - 1) & 1) != 0; i++) {
+        nanosleep(&millisecond, NULL);
+        bits = blocked_by(thread);
+    }
+    return bits;
+}
+
+/* Each thread of the library, of which there are n. */
+static void assert_blocked(int n)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
+    pid_t threads[MOST];
+    int n_threads = list(threads), n_library = 0;
+    sigset_t mine;
+
+    for (int i = 0; i < n_threads; i++) {
+        unsigned long long bits;
+
+        if (is_own(threads[i]))
+            continue;
+        bits = blocked_when_begun(threads[i]);
+        n_library++;
+        for (int s = 1; s <= SIGRTMAX; s++) {
+            bool fault = false, kept = s == SIGKILL || s == SIGSTOP || (s >= 32 && s < SIGRTMIN); /* nobody can */
+
+            for (size_t k = 0; k < sizeof faults / sizeof faults[0]; k++)
+                fault |= faults[k] == s;
+            if (!kept && (bits >> (s - 1) & 1) == fault)
+                fail_msg("thread %d: signal %d is %s", (int)threads[i], s, fault ? "blocked" : "not blocked");
+        }
+    }
+    assert_int_equal(n_library, n);
+    pthread_sigmask(SIG_SETMASK, NULL, &mine); /* the host's are as they were */
+    for (int s = 1; s <= SIGRTMAX; s++)
+        assert_int_equal(sigismember(&mine, s) == 1, s == SIGUSR2);
+}
+
+static void on_trace(void *user, const runnel_trace_event *event)
+{
+    (void)user;
+    (void)event;
+}
+
+/* Two schedulers, the worker, the delivery, the tracer, a team of two; a mover; a training. */
+static void signals_are_the_hosts(void **state)
+{
+    static char corpus[40000];
+    runnel_training_progress now = {.struct_size = sizeof now};
+    runnel_engine_options options;
+    runnel_model_options model_options;
+    runnel_eagle_options eagle;
+    runnel_engine *engine;
+    runnel_training *training;
+    sigset_t usr2;
+    int n = 2 + 1 + 1 + 1 + 2;
+
+    (void)state;
+    sigemptyset(&usr2);
+    sigaddset(&usr2, SIGUSR2);
+    pthread_sigmask(SIG_SETMASK, &usr2, NULL);
+    n_own = list(own);
+    runnel_engine_options_default(&options);
+    options.scheduler_threads = 2;
+    options.compute_threads = 2;
+    options.delivery = RUNNEL_DELIVER_THREAD;
+    options.on_trace = on_trace;
+    assert_int_equal(runnel_engine_new(&options, &engine, NULL), RUNNEL_OK);
+    assert_blocked(n);
+    runnel_model_options_default(&model_options);
+    model_options.cache_warm_bytes = 1 << 20;
+    load_model(engine, quick_model(), &model_options);
+    assert_blocked(n + 1);
+    for (size_t i = 0; i < sizeof corpus - 1; i++)
+        corpus[i] = "a fox ran by the sea and "[i % 25];
+    runnel_eagle_options_default(&eagle);
+    eagle.steps = 100000;
+    eagle.text_tokens = 40;
+    eagle.texts = 1;
+    assert_int_equal(runnel_eagle_train(engine, quick_model(), corpus, sizeof corpus - 1, "/tmp/runnel-never", &eagle,
+                                        &training, NULL),
+                     RUNNEL_OK);
+    while (now.step == 0 && now.state == RUNNEL_TRAINING_RUNNING)
+        runnel_training_wait(training, 50, &now, NULL);
+    assert_int_equal(now.state, RUNNEL_TRAINING_RUNNING);
+    assert_blocked(n + 2);
+    runnel_training_cancel(training);
+    runnel_training_free(training);
+    runnel_engine_free(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(signals_are_the_hosts)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
