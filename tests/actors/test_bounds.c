@@ -18,10 +18,6 @@
 
 static uint64_t clock_us;
 
-static runnel_engine *engine;
-static runnel_model *model;
-static struct oracle *oracle;
-
 static uint64_t clock_now(void *user)
 {
     (void)user;
@@ -42,23 +38,16 @@ static int setup(void **state)
     runnel_engine_options_default(&options);
     options.max_streams = 2;
     options.max_sessions = 1;
-    manual_open(&plan, &engine, &model, &oracle);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    manual_close(engine, oracle);
+    manual_begin(&plan);
     return 0;
 }
 
 static void check_edges(void)
 {
-    const char *wrong = edges_check_router(engine);
+    const char *wrong = edges_check_router(manual.engine);
 
     if (wrong == NULL)
-        wrong = edges_check_model(model);
+        wrong = edges_check_model(manual.model);
     if (wrong != NULL)
         fail_msg("%s", wrong);
 }
@@ -68,10 +57,10 @@ static void run_but_both(const char *name, const char *other)
 {
     for (bool ran = true; ran;) {
         ran = false;
-        for (uint32_t i = 0; i < rn_runtime_runnable(&engine->runtime); i++)
-            if ((name == NULL || strcmp(engine->runtime.runnable[i]->class->name, name) != 0) &&
-                (other == NULL || strcmp(engine->runtime.runnable[i]->class->name, other) != 0)) {
-                rn_runtime_step(&engine->runtime, i, RN_ACTOR_BATCH);
+        for (uint32_t i = 0; i < rn_runtime_runnable(&manual.engine->runtime); i++)
+            if ((name == NULL || strcmp(manual.engine->runtime.runnable[i]->class->name, name) != 0) &&
+                (other == NULL || strcmp(manual.engine->runtime.runnable[i]->class->name, other) != 0)) {
+                rn_runtime_step(&manual.engine->runtime, i, RN_ACTOR_BATCH);
                 check_edges();
                 ran = true;
                 break;
@@ -88,7 +77,7 @@ static void run_all(void)
 {
     for (int i = 0; i < 100; i++) {
         run_but(NULL);
-        runnel_engine_dispatch(engine, 0);
+        runnel_engine_dispatch(manual.engine, 0);
     }
 }
 
@@ -107,19 +96,19 @@ static void churn(const char *still)
             continue; /* it needs the actor that stands still */
         capture_clear(&captures[which]);
         open[which] = true;
-        assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+        assert_int_equal(runnel_generate(manual.model, &request, &stream, NULL), RUNNEL_OK);
         if (i > CHURN / 2 && i % 3 == 0)
             run_but(still); /* so that it is not cancelled on its way, but where it lies */
-        assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
+        assert_int_equal(runnel_stream_cancel(manual.engine, stream), RUNNEL_OK);
         run_but(still);
-        runnel_engine_dispatch(engine, 0);
+        runnel_engine_dispatch(manual.engine, 0);
     }
     run_all();
     for (int i = 0; i < 2; i++) {
         assert_int_equal(captures[i].n_terminal, 1);
         capture_clear(&captures[i]);
     }
-    assert_quiet(engine, 0);
+    assert_quiet(manual.engine, 0);
 }
 
 static void cancel_churn(void **state)
@@ -140,17 +129,17 @@ static void cancel_overtakes(void **state)
     runnel_stream stream;
 
     (void)state;
-    runnel_engine_get_stats(engine, &before);
-    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+    runnel_engine_get_stats(manual.engine, &before);
+    assert_int_equal(runnel_generate(manual.model, &request, &stream, NULL), RUNNEL_OK);
     run_but("tokenizer");
-    assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
+    assert_int_equal(runnel_stream_cancel(manual.engine, stream), RUNNEL_OK);
     run_but("tokenizer");
     run_all();
-    runnel_engine_get_stats(engine, &after);
+    runnel_engine_get_stats(manual.engine, &after);
     assert_int_equal(capture.last.type, RUNNEL_EVENT_CANCELLED);
     assert_int_equal(after.steps, before.steps);
     capture_clear(&capture);
-    assert_quiet(engine, 0);
+    assert_quiet(manual.engine, 0);
 }
 
 /* A deadline of the stream passes and it is cancelled, while its request waits for a lane: who comes second finds nothing
@@ -168,35 +157,32 @@ static void second_wishes(void **state)
         .clock = &clock,
         .submitted = manual_complete_at_once,
     };
-    runnel_engine *first_engine = engine;
-    runnel_model *first_model = model;
-    struct oracle *first_oracle = oracle;
+    const struct manual first = manual;
     runnel_stream stream;
 
-    (void)state;
     runnel_engine_options_default(&options);
     options.max_streams = STREAMS;
-    manual_open(&plan, &engine, &model, &oracle);
+    manual_begin(&plan);
     for (int i = 0; i < LANES; i++) {
         runnel_request request = make_request(LONG_PROMPT, 2, &long_ones[i]);
 
         request.cache_salt = (uint64_t)i + 1; /* nobody waits for another's prefix */
-        assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+        assert_int_equal(runnel_generate(manual.model, &request, &stream, NULL), RUNNEL_OK);
     }
     run_but("decode");
     for (int i = 0; i < ROUNDS; i++) {
         runnel_request request = make_request(LONG_PROMPT, 2, &other);
 
         request.deadline_ms = 1;
-        assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+        assert_int_equal(runnel_generate(manual.model, &request, &stream, NULL), RUNNEL_OK);
         run_but("decode");
-        assert_int_equal(model->prefill.waiting.n, 1);
-        assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
+        assert_int_equal(manual.model->prefill.waiting.n, 1);
+        assert_int_equal(runnel_stream_cancel(manual.engine, stream), RUNNEL_OK);
         clock_us += 2000;
-        rn_runtime_look_at_clock(&engine->runtime);
+        rn_runtime_look_at_clock(&manual.engine->runtime);
         run_but_both("decode", "prefill");
         run_but("decode");
-        runnel_engine_dispatch(engine, 0);
+        runnel_engine_dispatch(manual.engine, 0);
         assert_int_equal(other.n_terminal, 1);
         capture_clear(&other);
     }
@@ -205,10 +191,8 @@ static void second_wishes(void **state)
         assert_int_equal(long_ones[i].last.type, RUNNEL_EVENT_DONE);
         capture_clear(&long_ones[i]);
     }
-    manual_close(engine, oracle);
-    engine = first_engine;
-    model = first_model;
-    oracle = first_oracle;
+    manual_end(state);
+    manual = first;
 }
 
 /* What an actor may send and be sent is what the rows say: a bound for each edge, and the sum for the mailbox. */
@@ -228,10 +212,17 @@ static void credits_are_sums(void **state)
     }
     /* Each handler has an edge, and each edge a handler. */
     for (enum rn_message_kind kind = 0; kind < RN_MSG_KINDS; kind++) {
-        const struct rn_context *c = &model->context;
-        const struct rn_actor *const actors[] = {
-            &engine->router.actor, c->tokenizer, c->tier,  c->mover,   c->prefill,
-            c->verifier,           c->decode,    c->draft, c->sampler, c->detokenizer};
+        const struct rn_context *c = &manual.model->context;
+        const struct rn_actor *const actors[] = {&manual.engine->router.actor,
+                                                 c->tokenizer,
+                                                 c->tier,
+                                                 c->mover,
+                                                 c->prefill,
+                                                 c->verifier,
+                                                 c->decode,
+                                                 c->draft,
+                                                 c->sampler,
+                                                 c->detokenizer};
 
         for (uint32_t i = 0; i < sizeof actors / sizeof actors[0]; i++)
             assert_int_equal(actors[i]->class->handlers[kind] != NULL,
@@ -245,16 +236,16 @@ static void session_churn(void **state)
     (void)state;
     for (int i = 0; i < CHURN; i++) {
         runnel_session session;
-        runnel_status status = runnel_session_new(model, &session);
+        runnel_status status = runnel_session_new(manual.model, &session);
 
         if (status == RUNNEL_OK)
-            assert_int_equal(runnel_session_free(model, session), RUNNEL_OK);
+            assert_int_equal(runnel_session_free(manual.model, session), RUNNEL_OK);
         else
             assert_int_equal(status, RUNNEL_BUSY);
         run_but(i % 7 == 6 ? NULL : "tier");
     }
     run_all();
-    assert_quiet(engine, 0);
+    assert_quiet(manual.engine, 0);
 }
 
 int main(void)
@@ -264,5 +255,5 @@ int main(void)
         cmocka_unit_test(session_churn),    cmocka_unit_test(second_wishes),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, manual_end);
 }

@@ -14,10 +14,6 @@
 #define TOKENS 60
 
 static uint64_t now_us;
-static runnel_engine *engine;
-static runnel_model *model;
-static struct oracle *oracle;
-
 static uint64_t test_now(void *user)
 {
     (void)user;
@@ -34,24 +30,17 @@ static int setup(void **state)
     };
 
     (void)state;
-    manual_open(&plan, &engine, &model, &oracle);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    manual_close(engine, oracle);
+    manual_begin(&plan);
     return 0;
 }
 
 /* All that can be done, with at most n steps of the model. */
 static void run_steps(uint32_t n)
 {
-    manual_settle(engine);
-    for (; n > 0 && oracle->first != NULL; n--) {
-        oracle_complete(oracle, ORACLE_FAULT_NONE);
-        manual_settle(engine);
+    manual_settle(manual.engine);
+    for (; n > 0 && manual.oracle->first != NULL; n--) {
+        oracle_complete(manual.oracle, ORACLE_FAULT_NONE);
+        manual_settle(manual.engine);
     }
 }
 
@@ -87,7 +76,7 @@ static runnel_stream submit(const struct stops *stops, uint32_t deadline_ms, str
         request.n_stops = stops->n;
     }
     request.deadline_ms = deadline_ms;
-    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_generate(manual.model, &request, &stream, NULL), RUNNEL_OK);
     return stream;
 }
 
@@ -115,9 +104,9 @@ static void told_is_a_prefix(void **state)
             n_held += cut.n_tokens > cut.text_bytes; /* a token is a byte here */
             now_us += 10000;
             if (way == 0)
-                assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
+                assert_int_equal(runnel_stream_cancel(manual.engine, stream), RUNNEL_OK);
             else
-                rn_runtime_look_at_clock(&engine->runtime);
+                rn_runtime_look_at_clock(&manual.engine->runtime);
             run_steps(1);
             assert_int_equal(cut.n_terminal, 1);
             assert_int_equal(cut.last.type, way == 0 ? RUNNEL_EVENT_CANCELLED : RUNNEL_EVENT_FAILED);
@@ -138,10 +127,10 @@ static void dropped_is_cancelled(void **state)
     runnel_stream stream = submit(NULL, 0, &capture);
 
     (void)state;
-    assert_int_equal(runnel_stream_pause(engine, stream), RUNNEL_OK);
+    assert_int_equal(runnel_stream_pause(manual.engine, stream), RUNNEL_OK);
     run_steps(TOKENS);
     assert_int_equal(capture.n_events, 0);
-    assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
+    assert_int_equal(runnel_stream_cancel(manual.engine, stream), RUNNEL_OK);
     run_steps(1);
     assert_int_equal(capture.n_events, 1);
     assert_int_equal(capture.last.type, RUNNEL_EVENT_CANCELLED);
@@ -157,22 +146,22 @@ static void delivered_is_done(void **state)
     runnel_stream stream;
 
     (void)state;
-    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
-    manual_settle(engine);
+    assert_int_equal(runnel_generate(manual.model, &request, &stream, NULL), RUNNEL_OK);
+    manual_settle(manual.engine);
     for (int i = 0; i < 3; i++) {
-        oracle_complete(oracle, ORACLE_FAULT_NONE);
-        manual_settle(engine);
+        oracle_complete(manual.oracle, ORACLE_FAULT_NONE);
+        manual_settle(manual.engine);
     }
-    oracle_complete(oracle, ORACLE_FAULT_NONE);
-    manual_run(engine);
-    assert_int_equal(runnel_engine_dispatch(engine, 1), 1);
+    oracle_complete(manual.oracle, ORACLE_FAULT_NONE);
+    manual_run(manual.engine);
+    assert_int_equal(runnel_engine_dispatch(manual.engine, 1), 1);
     assert_int_equal(capture.n_tokens, 4);
     assert_int_equal(capture.n_terminal, 0);
-    assert_int_equal(runnel_stream_pause(engine, stream), RUNNEL_OK);
-    manual_settle(engine);
+    assert_int_equal(runnel_stream_pause(manual.engine, stream), RUNNEL_OK);
+    manual_settle(manual.engine);
     assert_int_equal(capture.n_terminal, 0);
-    assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
-    manual_settle(engine);
+    assert_int_equal(runnel_stream_cancel(manual.engine, stream), RUNNEL_OK);
+    manual_settle(manual.engine);
     assert_int_equal(capture.last.type, RUNNEL_EVENT_DONE);
     assert_int_equal(capture.last.finish, RUNNEL_FINISH_LENGTH);
     capture_clear(&capture);
@@ -186,5 +175,5 @@ int main(void)
         cmocka_unit_test(delivered_is_done),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, manual_end);
 }

@@ -183,18 +183,15 @@ static void salts(void **state)
 #define BLOCK 8
 #define BLOCKS 32
 
-static runnel_engine *engine;
-static runnel_model *model;
-static struct oracle *oracle;
-
 static bool wrote_shared;
 static uint32_t n_copied_written; /* copies of blocks into which the same step writes */
 
 /* The prompt's tail, which others copy, stands before the place. */
 static bool is_behind_tail(uint32_t block, uint32_t place)
 {
-    for (uint32_t i = 0; i < model->tier.admission.n_inside; i++) {
-        const struct rn_cached_stream *stream = &model->tier.cache.streams[model->tier.admission.inside[i]];
+    for (uint32_t i = 0; i < manual.model->tier.admission.n_inside; i++) {
+        const struct rn_cached_stream *stream =
+            &manual.model->tier.cache.streams[manual.model->tier.admission.inside[i]];
 
         if (stream->has_tail && stream->blocks[stream->n_blocks] == block)
             return place >= stream->n_tail;
@@ -212,7 +209,7 @@ static void on_step(void *user, struct oracle *of)
         const struct rn_step_row *row = &step->rows[i];
         uint32_t block = step->seqs[row->seq].blocks[row->position / BLOCK];
 
-        wrote_shared |= rn_block_pool_references(&model->tier.cache.blocks.pool, block) != 1 &&
+        wrote_shared |= rn_block_pool_references(&manual.model->tier.cache.blocks.pool, block) != 1 &&
                         !is_behind_tail(block, row->position % BLOCK);
         for (uint32_t k = 0; k < step->n_copies; k++)
             n_copied_written += step->copies[k].from == block;
@@ -239,36 +236,29 @@ static int setup(void **state)
     n_copied_written = 0;
     runnel_engine_options_default(&options);
     options.max_streams = 4;
-    manual_open(&plan, &engine, &model, &oracle);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    manual_close(engine, oracle);
+    manual_begin(&plan);
     return 0;
 }
 
 /* All that can be done without another step. */
 static void settle(void)
 {
-    manual_settle(engine);
+    manual_settle(manual.engine);
     assert_false(wrote_shared);
-    manual_check(model, oracle);
+    manual_check(manual.model, manual.oracle);
 }
 
 static void step(enum oracle_fault fault)
 {
-    assert_non_null(oracle->first);
-    oracle_complete(oracle, fault);
+    assert_non_null(manual.oracle->first);
+    oracle_complete(manual.oracle, fault);
     settle();
 }
 
 static void run_out(void)
 {
     settle();
-    while (oracle->first != NULL)
+    while (manual.oracle->first != NULL)
         step(ORACLE_FAULT_NONE);
 }
 
@@ -286,7 +276,7 @@ static runnel_stream submit(struct capture *capture, const int32_t *tokens, uint
     memset(capture, 0, sizeof *capture);
     request.tokens = tokens;
     request.n_tokens = n;
-    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_generate(manual.model, &request, &stream, NULL), RUNNEL_OK);
     settle();
     return stream;
 }
@@ -298,11 +288,11 @@ static void assert_done(struct capture *capture, const int32_t *tokens, uint32_t
 
     assert_int_equal(capture->last.type, RUNNEL_EVENT_DONE);
     assert_int_equal(capture->last.usage.cached_tokens, n_cached);
-    oracle_chain_init(&chain, oracle->salt);
+    oracle_chain_init(&chain, manual.oracle->salt);
     for (uint32_t i = 0; i < n; i++)
         oracle_chain_push(&chain, tokens[i]);
     for (size_t i = 0; i < capture->n_tokens; i++) {
-        assert_int_equal(capture->tokens[i], oracle_chain_next(&chain, &oracle->alphabet));
+        assert_int_equal(capture->tokens[i], oracle_chain_next(&chain, &manual.oracle->alphabet));
         oracle_chain_push(&chain, capture->tokens[i]);
     }
     capture_clear(capture);
@@ -310,12 +300,12 @@ static void assert_done(struct capture *capture, const int32_t *tokens, uint32_t
 
 static enum rn_prefix_path_state path_state(runnel_stream stream)
 {
-    return model->tier.cache.streams[(uint32_t)stream.id].path.state;
+    return manual.model->tier.cache.streams[(uint32_t)stream.id].path.state;
 }
 
 static uint32_t ready(void)
 {
-    return rn_prefix_tree_stats(&model->tier.cache.blocks.tree).ready;
+    return rn_prefix_tree_stats(&manual.model->tier.cache.blocks.tree).ready;
 }
 
 /* The second waits for the first, a third that shares nothing does not; the second starts before the first has
@@ -343,8 +333,8 @@ static void waits(void **state)
     assert_done(&captures[0], tokens[0], 60, 0);
     assert_done(&captures[1], tokens[1], 60, 44); /* the half by copy */
     assert_done(&captures[2], tokens[2], 20, 0);
-    assert_int_equal(stats_of(engine).prompt_tokens, 60 + 16 + 20);
-    assert_int_equal(stats_of(engine).blocks_used, 0);
+    assert_int_equal(stats_of(manual.engine).prompt_tokens, 60 + 16 + 20);
+    assert_int_equal(stats_of(manual.engine).blocks_used, 0);
     submit(&captures[0], tokens[0], 57, 3); /* seven blocks and the one that is left to compute */
     run_out();
     assert_done(&captures[0], tokens[0], 57, 56);
@@ -378,8 +368,8 @@ static void tails(void **state)
     assert_done(&captures[1], tokens[1], 45, 44);
     assert_done(&captures[2], tokens[2], 45, 42);
     assert_done(&captures[3], tokens[3], 45, 40);
-    assert_int_equal(stats_of(engine).prompt_tokens, 45 + 1 + 3 + 5);
-    assert_int_equal(stats_of(engine).blocks_used, 0);
+    assert_int_equal(stats_of(manual.engine).prompt_tokens, 45 + 1 + 3 + 5);
+    assert_int_equal(stats_of(manual.engine).blocks_used, 0);
 }
 
 /* Whose tail others have copied fails: nothing that they have computed stays in the tree. */
@@ -403,7 +393,7 @@ static void tail_of_a_failed_one(void **state)
     assert_int_equal(captures[0].last.type, RUNNEL_EVENT_FAILED);
     assert_int_equal(captures[1].last.type, RUNNEL_EVENT_FAILED);
     assert_int_equal(ready(), 0);
-    assert_int_equal(stats_of(engine).blocks_used, 0);
+    assert_int_equal(stats_of(manual.engine).blocks_used, 0);
     capture_clear(&captures[0]);
     capture_clear(&captures[1]);
 }
@@ -417,22 +407,22 @@ static void cancelled_with(uint32_t deaf_percent, uint32_t n_cached)
     struct capture captures[3];
     runnel_stream streams[3];
 
-    oracle->deaf_percent = deaf_percent;
+    manual.oracle->deaf_percent = deaf_percent;
     make_prompt(tokens, 60, 60, 0);
     for (int i = 0; i < 3; i++)
         streams[i] = submit(&captures[i], tokens, 60, 4);
     step(ORACLE_FAULT_NONE); /* 16 rows: two blocks */
-    assert_int_equal(runnel_stream_cancel(engine, streams[2]), RUNNEL_OK);
+    assert_int_equal(runnel_stream_cancel(manual.engine, streams[2]), RUNNEL_OK);
     settle();
     assert_int_equal(captures[2].last.type, RUNNEL_EVENT_CANCELLED);
     assert_int_equal(path_state(streams[1]), RN_PATH_WAITING);
-    assert_int_equal(runnel_stream_cancel(engine, streams[0]), RUNNEL_OK);
+    assert_int_equal(runnel_stream_cancel(manual.engine, streams[0]), RUNNEL_OK);
     run_out();
     assert_int_equal(captures[0].last.type, RUNNEL_EVENT_CANCELLED);
     assert_done(&captures[1], tokens, 60, n_cached);
     capture_clear(&captures[0]);
     capture_clear(&captures[2]);
-    assert_quiet(engine, 0);
+    assert_quiet(manual.engine, 0);
 }
 
 static void cancelled(void **state)
@@ -479,7 +469,7 @@ static void failed(void **state)
         assert_done(&captures[1], tokens, 60, 16);
         capture_clear(&captures[0]);
         assert_true(ready() > before);
-        rn_prefix_tree_purge(&model->tier.cache.blocks.tree, (struct rn_prefix_salt){{0, 0}},
+        rn_prefix_tree_purge(&manual.model->tier.cache.blocks.tree, (struct rn_prefix_salt){{0, 0}},
                              &(struct rn_prefix_woken){NULL, NULL});
         submit(&captures[0], base, 20, 0);
         run_out();
@@ -499,12 +489,12 @@ static void cancelled_and_failed(void **state)
     stream = submit(&capture, tokens, 30, 4);
     step(ORACLE_FAULT_NONE);
     assert_int_equal(ready(), 2);
-    assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
+    assert_int_equal(runnel_stream_cancel(manual.engine, stream), RUNNEL_OK);
     settle();
     step(ORACLE_FAULT_NAN);
     assert_int_equal(capture.last.type, RUNNEL_EVENT_CANCELLED);
     assert_int_equal(ready(), 0);
-    assert_quiet(engine, 0);
+    assert_quiet(manual.engine, 0);
     capture_clear(&capture);
 }
 
@@ -520,22 +510,22 @@ static void twins_become_one(void **state)
     for (int i = 0; i < 2; i++) {
         runnel_request request = make_request(NULL, 2, &captures[i]);
 
-        assert_int_equal(runnel_session_new(model, &sessions[i]), RUNNEL_OK);
+        assert_int_equal(runnel_session_new(manual.model, &sessions[i]), RUNNEL_OK);
         request.tokens = tokens;
         request.n_tokens = 60;
         request.want_progress = 1;
         request.session = sessions[i];
-        assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+        assert_int_equal(runnel_generate(manual.model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
     }
     run_out();
-    assert_int_equal(rn_prefix_tree_stats(&model->tier.cache.blocks.tree).duplicate_blocks, 7);
-    assert_int_equal(stats_of(engine).blocks_used, 7 + 2); /* the last ones are not full */
+    assert_int_equal(rn_prefix_tree_stats(&manual.model->tier.cache.blocks.tree).duplicate_blocks, 7);
+    assert_int_equal(stats_of(manual.engine).blocks_used, 7 + 2); /* the last ones are not full */
     for (int i = 0; i < 2; i++) {
         assert_done(&captures[i], tokens, 60, 0);
-        assert_int_equal(runnel_session_free(model, sessions[i]), RUNNEL_OK);
+        assert_int_equal(runnel_session_free(manual.model, sessions[i]), RUNNEL_OK);
     }
     settle();
-    assert_quiet(engine, 0);
+    assert_quiet(manual.engine, 0);
 }
 
 /* Nobody waits for a prompt that its reader can stop; and logits are asked of each position. */
@@ -556,11 +546,11 @@ static void nobody_waits_for_a_reader(void **state)
         request.cache_salt = 5;
         request.want_progress = way == 0;
         request.want_logits = way == 1;
-        assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+        assert_int_equal(runnel_generate(manual.model, &request, &stream, NULL), RUNNEL_OK);
         request.want_progress = request.want_logits = 0;
         request.cache_salt = (uint64_t)(way == 0 ? 5 : 6);
         request.user = &captures[1];
-        assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+        assert_int_equal(runnel_generate(manual.model, &request, &stream, NULL), RUNNEL_OK);
         settle();
         assert_int_equal(path_state(stream), RN_PATH_ENTERED);
         run_out();
@@ -579,7 +569,7 @@ static void conversations_cut_anywhere(void **state)
 
     (void)state;
     for (int i = 1; i < 3; i++)
-        assert_int_equal(runnel_session_new(model, &sessions[i]), RUNNEL_OK);
+        assert_int_equal(runnel_session_new(manual.model, &sessions[i]), RUNNEL_OK);
     for (int round = 0; round < 1500; round++) {
         uint32_t n = 1 + (uint32_t)(rn_splitmix64(&rng) % 90), fork = (uint32_t)(rn_splitmix64(&rng) % 100);
         int64_t max_tokens = (int64_t)(rn_splitmix64(&rng) % 12);
@@ -600,17 +590,17 @@ static void conversations_cut_anywhere(void **state)
         request.prompt = NULL;
         request.raw_answer = 1;
         request.session = sessions[rn_splitmix64(&rng) % 3];
-        assert_int_equal(runnel_generate(model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+        assert_int_equal(runnel_generate(manual.model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
         run_out();
         assert_int_equal(capture.last.usage.prompt_tokens, n);
         n_cached += capture.last.usage.cached_tokens;
         assert_done(&capture, tokens, n, capture.last.usage.cached_tokens);
     }
-    assert_true(n_cached > 1500 * 8 && stats_of(engine).evicted_blocks > 0);
+    assert_true(n_cached > 1500 * 8 && stats_of(manual.engine).evicted_blocks > 0);
     for (int i = 1; i < 3; i++)
-        assert_int_equal(runnel_session_free(model, sessions[i]), RUNNEL_OK);
+        assert_int_equal(runnel_session_free(manual.model, sessions[i]), RUNNEL_OK);
     settle();
-    assert_quiet(engine, 0);
+    assert_quiet(manual.engine, 0);
 }
 
 int main(void)
@@ -620,16 +610,16 @@ int main(void)
         cmocka_unit_test(evicted),
         cmocka_unit_test(same_moment),
         cmocka_unit_test(salts),
-        cmocka_unit_test_setup_teardown(waits, setup, teardown),
-        cmocka_unit_test_setup_teardown(tails, setup, teardown),
-        cmocka_unit_test_setup_teardown(tail_of_a_failed_one, setup, teardown),
-        cmocka_unit_test_setup_teardown(cancelled, setup, teardown),
-        cmocka_unit_test_setup_teardown(cancelled_and_stopped, setup, teardown),
-        cmocka_unit_test_setup_teardown(failed, setup, teardown),
-        cmocka_unit_test_setup_teardown(cancelled_and_failed, setup, teardown),
-        cmocka_unit_test_setup_teardown(twins_become_one, setup, teardown),
-        cmocka_unit_test_setup_teardown(nobody_waits_for_a_reader, setup, teardown),
-        cmocka_unit_test_setup_teardown(conversations_cut_anywhere, setup, teardown),
+        cmocka_unit_test_setup_teardown(waits, setup, manual_end),
+        cmocka_unit_test_setup_teardown(tails, setup, manual_end),
+        cmocka_unit_test_setup_teardown(tail_of_a_failed_one, setup, manual_end),
+        cmocka_unit_test_setup_teardown(cancelled, setup, manual_end),
+        cmocka_unit_test_setup_teardown(cancelled_and_stopped, setup, manual_end),
+        cmocka_unit_test_setup_teardown(failed, setup, manual_end),
+        cmocka_unit_test_setup_teardown(cancelled_and_failed, setup, manual_end),
+        cmocka_unit_test_setup_teardown(twins_become_one, setup, manual_end),
+        cmocka_unit_test_setup_teardown(nobody_waits_for_a_reader, setup, manual_end),
+        cmocka_unit_test_setup_teardown(conversations_cut_anywhere, setup, manual_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

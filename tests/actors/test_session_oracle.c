@@ -17,9 +17,6 @@
 #define BLOCK 8
 #define MAX_TOKENS 32
 
-static runnel_engine *engine;
-static runnel_model *model;
-static struct oracle *oracle;
 static bool at_once;
 static char path[64];
 
@@ -29,7 +26,7 @@ static void on_step(void *user, struct oracle *of)
 
     (void)user;
     for (uint32_t i = 0; i < step->n_rows; i++)
-        assert_int_equal(rn_block_pool_references(&model->tier.cache.blocks.pool,
+        assert_int_equal(rn_block_pool_references(&manual.model->tier.cache.blocks.pool,
                                                   step->seqs[step->rows[i].seq].blocks[step->rows[i].position / BLOCK]),
                          1);
     if (at_once)
@@ -55,7 +52,7 @@ static void open_engine(uint32_t n_blocks)
     runnel_engine_options_default(&options);
     options.max_streams = 4;
     options.max_sessions = 4;
-    manual_open(&plan, &engine, &model, &oracle);
+    manual_begin(&plan);
 }
 
 static int setup(void **state)
@@ -72,24 +69,17 @@ static int setup_tight(void **state)
     return 0;
 }
 
-static int teardown(void **state)
-{
-    (void)state;
-    manual_close(engine, oracle);
-    return 0;
-}
-
 /* All that can be done without another step; what is free then holds rubbish. */
 static void settle(void)
 {
-    manual_settle(engine);
-    manual_check(model, oracle);
+    manual_settle(manual.engine);
+    manual_check(manual.model, manual.oracle);
 }
 
 static void step(enum oracle_fault fault)
 {
-    assert_non_null(oracle->first);
-    oracle_complete(oracle, fault);
+    assert_non_null(manual.oracle->first);
+    oracle_complete(manual.oracle, fault);
     settle();
 }
 
@@ -111,7 +101,7 @@ static runnel_stream say(struct capture *capture, runnel_session session, const 
     request.chat = &chat;
     request.raw_answer = 1;
     request.session = session;
-    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_generate(manual.model, &request, &stream, NULL), RUNNEL_OK);
     settle();
     return stream;
 }
@@ -123,11 +113,11 @@ static void assert_done(struct capture *capture, const char *text, uint64_t n_ca
 
     assert_int_equal(capture->last.type, RUNNEL_EVENT_DONE);
     assert_int_equal(capture->last.usage.cached_tokens, n_cached);
-    oracle_chain_init(&chain, oracle->salt);
+    oracle_chain_init(&chain, manual.oracle->salt);
     for (; *text != '\0'; text++)
         oracle_chain_push(&chain, *text);
     for (size_t i = 0; i < capture->n_tokens; i++) {
-        assert_int_equal(capture->tokens[i], oracle_chain_next(&chain, &oracle->alphabet));
+        assert_int_equal(capture->tokens[i], oracle_chain_next(&chain, &manual.oracle->alphabet));
         oracle_chain_push(&chain, capture->tokens[i]);
     }
     capture_clear(capture);
@@ -137,7 +127,7 @@ static runnel_session new_session(void)
 {
     runnel_session session;
 
-    assert_int_equal(runnel_session_new(model, &session), RUNNEL_OK);
+    assert_int_equal(runnel_session_new(manual.model, &session), RUNNEL_OK);
     return session;
 }
 
@@ -155,16 +145,16 @@ static void cut_back(void **state)
     say(&capture, session, LONG, 2);
     assert_done(&capture, LONG, 0);
     say(&capture, session, "abcdefghijklmX", 1); /* 13 tokens are the same */
-    assert_int_equal(oracle->n_copies, 1);
+    assert_int_equal(manual.oracle->n_copies, 1);
     assert_done(&capture, "abcdefghijklmX", 13);
     say(&capture, (runnel_session){0}, LONG, 3);
     assert_done(&capture, LONG, 16);
     say(&capture, session, "abcdefghijklmX", 3); /* all but the last are there, in the session's own block */
     assert_done(&capture, "abcdefghijklmX", 13);
-    assert_int_equal(oracle->n_copies, 1);
+    assert_int_equal(manual.oracle->n_copies, 1);
     say(&capture, session, "abcdefghX", 1); /* at a block's start there is nothing to copy */
     assert_done(&capture, "abcdefghX", 8);
-    assert_int_equal(oracle->n_copies, 1);
+    assert_int_equal(manual.oracle->n_copies, 1);
 }
 
 /* A copy that was not made, since the step failed or the turn was cancelled before it ran, costs nothing that was
@@ -178,7 +168,7 @@ static void not_made(void **state)
     (void)state;
     say(&capture, session, "abcdefghijk", 1);
     assert_done(&capture, "abcdefghijk", 0);
-    assert_int_equal(runnel_session_fork(model, session, &copy), RUNNEL_OK);
+    assert_int_equal(runnel_session_fork(manual.model, session, &copy), RUNNEL_OK);
     settle();
     at_once = false;
     say(&capture, copy, "abcdefghijX", 1);
@@ -187,16 +177,16 @@ static void not_made(void **state)
     capture_clear(&capture);
     say(&other, (runnel_session){0}, "zzz", 1); /* its step holds the next one up */
     stream = say(&capture, copy, "abcdefghijY", 1);
-    assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
+    assert_int_equal(runnel_stream_cancel(manual.engine, stream), RUNNEL_OK);
     settle();
-    assert_int_equal(oracle->first->n_copies, 0);
+    assert_int_equal(manual.oracle->first->n_copies, 0);
     step(ORACLE_FAULT_NONE);
     assert_int_equal(capture.last.type, RUNNEL_EVENT_CANCELLED);
     capture_clear(&capture);
     assert_done(&other, "zzz", 0);
     say(&capture, copy, "abcdefghijZ", 1);
     say(&other, session, "abcdefghijk", 1); /* both at once */
-    while (oracle->first != NULL)
+    while (manual.oracle->first != NULL)
         step(ORACLE_FAULT_NONE);
     assert_done(&capture, "abcdefghijZ", 10);
     assert_done(&other, "abcdefghijk", 10);
@@ -216,16 +206,16 @@ static void no_room(void **state)
     assert_done(&capture, "abcdefghijklmX", 8);
     say(&capture, session, "abcdefghijkl", 1);
     capture_clear(&capture);
-    assert_int_equal(runnel_session_fork(model, session, &copy), RUNNEL_OK);
+    assert_int_equal(runnel_session_fork(manual.model, session, &copy), RUNNEL_OK);
     settle();
     say(&capture, session, "abcdefghijklm", -1);
     assert_done(&capture, "abcdefghijklm", 12);
     say(&capture, copy, "abcdefghijklm", 1);
     assert_done(&capture, "abcdefghijklm", 12); /* of the tree: a block, and of another one a copy */
-    assert_int_equal(runnel_session_free(model, session), RUNNEL_OK);
-    assert_int_equal(runnel_session_free(model, copy), RUNNEL_OK);
+    assert_int_equal(runnel_session_free(manual.model, session), RUNNEL_OK);
+    assert_int_equal(runnel_session_free(manual.model, copy), RUNNEL_OK);
     settle();
-    assert_quiet(engine, 0);
+    assert_quiet(manual.engine, 0);
 }
 
 /* ---- Files ---- */
@@ -242,8 +232,8 @@ static runnel_event send_file(runnel_session *session, bool exports, struct capt
     file.note_bytes = 4;
     file.on_event = capture_event;
     file.user = capture;
-    assert_int_equal(exports ? runnel_session_export(model, *session, &file, &stream, NULL)
-                             : runnel_session_import(model, &file, session, &stream, NULL),
+    assert_int_equal(exports ? runnel_session_export(manual.model, *session, &file, &stream, NULL)
+                             : runnel_session_import(manual.model, &file, session, &stream, NULL),
                      RUNNEL_OK);
     settle();
     assert_int_equal(capture->n_events, 1);
@@ -260,7 +250,7 @@ static void assert_refused(void)
     if (end.type != RUNNEL_EVENT_FAILED || (end.status != RUNNEL_FORMAT && end.status != RUNNEL_UNSUPPORTED))
         fail_msg("a damaged file gave event %d, %s", (int)end.type, runnel_status_name(end.status));
     assert_true(strstr(capture.error, path) != NULL);
-    assert_int_equal(runnel_session_free(model, session), RUNNEL_NOT_FOUND);
+    assert_int_equal(runnel_session_free(manual.model, session), RUNNEL_NOT_FOUND);
     capture_clear(&capture);
 }
 
@@ -280,17 +270,17 @@ static void never_came(void **state)
     file.path = path;
     file.on_event = capture_event;
     file.user = &came;
-    assert_int_equal(runnel_session_import(model, &file, &session, &stream, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_session_import(manual.model, &file, &session, &stream, NULL), RUNNEL_OK);
     file.user = &copied;
-    assert_int_equal(runnel_session_export(model, session, &file, &stream, NULL), RUNNEL_OK);
-    assert_int_equal(runnel_session_fork(model, session, &copy), RUNNEL_OK);
+    assert_int_equal(runnel_session_export(manual.model, session, &file, &stream, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_session_fork(manual.model, session, &copy), RUNNEL_OK);
     settle();
     assert_int_equal(came.last.status, RUNNEL_FORMAT);
     assert_int_equal(copied.last.type, RUNNEL_EVENT_FAILED);
     assert_int_equal(copied.last.status, RUNNEL_NOT_FOUND);
     say(&said, copy, "abcd", 4);
     assert_int_equal(said.last.status, RUNNEL_NOT_FOUND);
-    assert_int_equal(runnel_session_free(model, copy), RUNNEL_OK);
+    assert_int_equal(runnel_session_free(manual.model, copy), RUNNEL_OK);
     capture_clear(&came);
     capture_clear(&copied);
     capture_clear(&said);
@@ -337,9 +327,9 @@ static void mutated(void **state)
     write_whole(path, bytes, n);
     assert_refused();
     unlink(path);
-    assert_int_equal(runnel_session_free(model, session), RUNNEL_OK);
+    assert_int_equal(runnel_session_free(manual.model, session), RUNNEL_OK);
     settle();
-    assert_quiet(engine, 0);
+    assert_quiet(manual.engine, 0);
 }
 
 /* The oracle of another salt has another KV: the tokens come, and are computed. */
@@ -355,16 +345,16 @@ static void foreign_kv(void **state)
     say(&capture, session, LONG, 2);
     capture_clear(&capture);
     assert_int_equal(send_file(&session, true, &capture).type, RUNNEL_EVENT_DONE);
-    runnel_engine_free(engine);
-    oracle_free(oracle);
+    runnel_engine_free(manual.engine);
+    oracle_free(manual.oracle);
     open_engine(16);
     end = send_file(&session, false, &capture); /* the same salt: another engine */
     assert_int_equal(end.usage.prompt_tokens, 22);
     assert_int_equal(end.usage.cached_tokens, 21);
     say(&capture, session, LONG "X", 2);
     assert_done(&capture, LONG "X", 20);
-    snprintf(oracle->layout, sizeof oracle->layout, "another");
-    model->prints.known = false;
+    snprintf(manual.oracle->layout, sizeof manual.oracle->layout, "another");
+    manual.model->prints.known = false;
     end = send_file(&session, false, &capture);
     assert_int_equal(end.usage.prompt_tokens, 22);
     assert_int_equal(end.usage.cached_tokens, 0);
@@ -376,12 +366,12 @@ static void foreign_kv(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(cut_back, setup, teardown),
-        cmocka_unit_test_setup_teardown(not_made, setup, teardown),
-        cmocka_unit_test_setup_teardown(no_room, setup_tight, teardown),
-        cmocka_unit_test_setup_teardown(never_came, setup, teardown),
-        cmocka_unit_test_setup_teardown(mutated, setup, teardown),
-        cmocka_unit_test_setup_teardown(foreign_kv, setup, teardown),
+        cmocka_unit_test_setup_teardown(cut_back, setup, manual_end),
+        cmocka_unit_test_setup_teardown(not_made, setup, manual_end),
+        cmocka_unit_test_setup_teardown(no_room, setup_tight, manual_end),
+        cmocka_unit_test_setup_teardown(never_came, setup, manual_end),
+        cmocka_unit_test_setup_teardown(mutated, setup, manual_end),
+        cmocka_unit_test_setup_teardown(foreign_kv, setup, manual_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

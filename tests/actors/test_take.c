@@ -164,10 +164,6 @@ static void other_ways(void **state)
 
 /* ---- By hand ----------------------------------------------------------------------------- */
 
-static runnel_engine *engine;
-static runnel_model *model;
-static struct oracle *oracle;
-
 static int setup(void **state)
 {
     runnel_engine_options options;
@@ -182,14 +178,7 @@ static int setup(void **state)
     runnel_engine_options_default(&options);
     options.max_streams = 4;
     options.delivery = RUNNEL_DELIVER_TAKE;
-    manual_open(&plan, &engine, &model, &oracle);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    manual_close(engine, oracle);
+    manual_begin(&plan);
     return 0;
 }
 
@@ -198,14 +187,14 @@ static runnel_stream submit(const char *prompt, int64_t max_tokens)
     runnel_request request = make_request(prompt, max_tokens, NULL);
     runnel_stream stream;
 
-    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+    assert_int_equal(runnel_generate(manual.model, &request, &stream, NULL), RUNNEL_OK);
     return stream;
 }
 
 static size_t take(const runnel_event **events, size_t n)
 {
-    manual_run(engine);
-    return runnel_engine_take(engine, events, n);
+    manual_run(manual.engine);
+    return runnel_engine_take(manual.engine, events, n);
 }
 
 /* The descriptor says that there is more, as long as there is. */
@@ -217,16 +206,16 @@ static void readable_while_more_waits(void **state)
     (void)state;
     submit("abc", 5);
     submit("abd", 5);
-    manual_run(engine);
+    manual_run(manual.engine);
     for (int n_ended = 0; n_ended < 2;) {
-        assert_int_equal(runnel_engine_wait(engine, 0), RUNNEL_OK);
+        assert_int_equal(runnel_engine_wait(manual.engine, 0), RUNNEL_OK);
         assert_int_equal(take(events, 1), 1);
         n_tokens += events[0]->type == RUNNEL_EVENT_TOKEN && events[0]->token >= 0;
         n_ended += events[0]->type == RUNNEL_EVENT_DONE;
     }
     assert_int_equal(n_tokens, 10);
     assert_int_equal(take(events, 4), 0);
-    assert_int_equal(runnel_engine_wait(engine, 0), RUNNEL_TIMEOUT);
+    assert_int_equal(runnel_engine_wait(manual.engine, 0), RUNNEL_TIMEOUT);
 }
 
 /* A paused stream gives nothing but the end of a cancelled one; a stream whose end is held is there until it is given
@@ -239,19 +228,19 @@ static void paused_and_cancelled(void **state)
     (void)state;
     assert_int_equal(take(events, 4), 1);
     assert_int_equal(events[0]->token >= 0, 1);
-    assert_int_equal(runnel_stream_pause(engine, stream), RUNNEL_OK);
+    assert_int_equal(runnel_stream_pause(manual.engine, stream), RUNNEL_OK);
     assert_int_equal(take(events, 4), 0);
-    assert_int_equal(runnel_stream_resume(engine, stream), RUNNEL_OK);
+    assert_int_equal(runnel_stream_resume(manual.engine, stream), RUNNEL_OK);
     assert_int_equal(take(events, 4), 1);
-    assert_int_equal(runnel_stream_pause(engine, stream), RUNNEL_OK);
-    assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
+    assert_int_equal(runnel_stream_pause(manual.engine, stream), RUNNEL_OK);
+    assert_int_equal(runnel_stream_cancel(manual.engine, stream), RUNNEL_OK);
     for (int i = 0; i < 50 && (take(events, 4) == 0 || events[0]->type < RUNNEL_EVENT_DONE); i++)
         continue;
     assert_int_equal(events[0]->stream.id, stream.id);
     assert_true(events[0]->type >= RUNNEL_EVENT_DONE);
-    assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
+    assert_int_equal(runnel_stream_cancel(manual.engine, stream), RUNNEL_OK);
     assert_int_equal(take(events, 4), 0);
-    assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_NOT_FOUND);
+    assert_int_equal(runnel_stream_cancel(manual.engine, stream), RUNNEL_NOT_FOUND);
 }
 
 /* A reader that takes one event now and then: the stream waits, and goes on with its credits. */
@@ -282,7 +271,7 @@ static void freed_with_events_held(void **state)
     submit("abd", 1);
     submit("abe", 50);
     assert_int_equal(take(events, 2), 2);
-    assert_int_equal(runnel_engine_drain(engine, -1), RUNNEL_TIMEOUT); /* it would never end here */
+    assert_int_equal(runnel_engine_drain(manual.engine, -1), RUNNEL_TIMEOUT); /* it would never end here */
 }
 
 int main(void)
@@ -292,10 +281,10 @@ int main(void)
         cmocka_unit_test(one_at_once),
         cmocka_unit_test(instead_of_dispatch),
         cmocka_unit_test(other_ways),
-        cmocka_unit_test_setup_teardown(readable_while_more_waits, setup, teardown),
-        cmocka_unit_test_setup_teardown(paused_and_cancelled, setup, teardown),
-        cmocka_unit_test_setup_teardown(window, setup, teardown),
-        cmocka_unit_test_setup_teardown(freed_with_events_held, setup, teardown),
+        cmocka_unit_test_setup_teardown(readable_while_more_waits, setup, manual_end),
+        cmocka_unit_test_setup_teardown(paused_and_cancelled, setup, manual_end),
+        cmocka_unit_test_setup_teardown(window, setup, manual_end),
+        cmocka_unit_test_setup_teardown(freed_with_events_held, setup, manual_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,16 +42,16 @@ static void slow_copies(struct rn_backend *backend, struct rn_host_copies *copie
 void tiered_begin(const struct tiered_plan *plan)
 {
     static const struct rn_clock clock = {.now_us = now_us};
-    struct manual_plan manual = {.limits = {.max_rows = 16,
-                                            .max_seqs = 10,
-                                            .max_outs = 8,
-                                            .n_blocks = TIERED_BLOCKS,
-                                            .block_tokens = TIERED_BLOCK,
-                                            .context_tokens = 128},
-                                 .n_letters = N_LETTERS,
-                                 .clock = &clock,
-                                 .cold_io = plan->io,
-                                 .cache_places = 256};
+    struct manual_plan by_hand = {.limits = {.max_rows = 16,
+                                             .max_seqs = 10,
+                                             .max_outs = 8,
+                                             .n_blocks = TIERED_BLOCKS,
+                                             .block_tokens = TIERED_BLOCK,
+                                             .context_tokens = 128},
+                                  .n_letters = N_LETTERS,
+                                  .clock = &clock,
+                                  .cold_io = plan->io,
+                                  .cache_places = 256};
     runnel_engine_options options;
     runnel_model_options model_options;
 
@@ -63,9 +63,9 @@ void tiered_begin(const struct tiered_plan *plan)
     model_options.cache_dir = plan->cold ? tiered.folder : NULL;
     model_options.cache_shared = plan->shared;
     model_options.cache_codec = plan->codec;
-    manual.options = &options;
-    manual.model = &model_options;
-    manual_open(&manual, &tiered.engine, &tiered.model, &tiered.oracle);
+    by_hand.options = &options;
+    by_hand.model = &model_options;
+    manual_open(&by_hand, &tiered.engine, &tiered.model, &tiered.oracle);
     fast_ops = tiered.oracle->backend.ops;
     slow_ops = *fast_ops;
     slow_ops.copy_async = slow_copies;

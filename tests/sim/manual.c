@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+struct manual manual;
+
 struct oracle_alphabet manual_alphabet(uint32_t n)
 {
     struct oracle_alphabet alphabet = {.n = n};
@@ -61,6 +63,18 @@ void manual_close(runnel_engine *engine, struct oracle *oracle)
         oracle_complete(oracle, ORACLE_FAULT_NONE);
     runnel_engine_free(engine);
     manual_oracle_free(oracle);
+}
+
+void manual_begin(const struct manual_plan *plan)
+{
+    manual_open(plan, &manual.engine, &manual.model, &manual.oracle);
+}
+
+int manual_end(void **state)
+{
+    (void)state;
+    manual_close(manual.engine, manual.oracle);
+    return 0;
 }
 
 void manual_oracle_free(struct oracle *oracle)

@@ -27,6 +27,15 @@ runnel_model *manual_model(runnel_engine *engine, struct rn_model_parts *parts, 
 /* An engine with one model, the oracle of salt 1. */
 void manual_open(const struct manual_plan *plan, runnel_engine **engine, runnel_model **model, struct oracle **oracle);
 
+/* The same, for tests that have one engine at a time; manual_end is its manual_close, as a teardown of cmocka's. */
+extern struct manual {
+    runnel_engine *engine;
+    runnel_model *model;
+    struct oracle *oracle;
+} manual;
+void manual_begin(const struct manual_plan *plan);
+int manual_end(void **state);
+
 /* Ends what a failed test may have left, frees both, and fails the test where the engine broke the backend's
  * contract. */
 void manual_close(runnel_engine *engine, struct oracle *oracle);
