@@ -11,6 +11,26 @@ static struct rn_value result(const struct rn_str *s)
     return rn_string_value(s);
 }
 
+/* Not given, or none. */
+static bool is_left_out(struct rn_value value)
+{
+    return rn_tpl_is_missing(value) || value.kind == RN_VALUE_NONE;
+}
+
+static const struct rn_str *text_of(struct rn_run *run, struct rn_value value)
+{
+    return rn_tpl_want_string(run, value, "the argument");
+}
+
+static const struct rn_str *separator_of(struct rn_run *run, struct rn_value value)
+{
+    const struct rn_str *separator = rn_tpl_want_string(run, value, "separator");
+
+    if (separator->n == 0)
+        rn_tpl_fail(run, "empty separator");
+    return separator;
+}
+
 static int64_t int_or(struct rn_run *run, struct rn_value value, int64_t otherwise)
 {
     return rn_tpl_is_missing(value) ? otherwise : rn_tpl_want_int(run, value, "the argument");
@@ -38,7 +58,7 @@ static struct rn_value strip(struct rn_run *run, struct rn_value self, args_t ca
 {
     const struct rn_str *set = NULL;
 
-    if (!rn_tpl_is_missing(call->args[0]) && call->args[0].kind != RN_VALUE_NONE)
+    if (!is_left_out(call->args[0]))
         set = rn_tpl_want_string(run, call->args[0], "strip arg");
     return result(rn_str_strip(&run->arena, self.string, set, left, right));
 }
@@ -164,12 +184,10 @@ static struct rn_value split(struct rn_run *run, struct rn_value self, args_t ca
 
     if (most < 0)
         most = -1;
-    if (rn_tpl_is_missing(call->args[0]) || call->args[0].kind == RN_VALUE_NONE) {
+    if (is_left_out(call->args[0])) {
         (from_right ? rsplit_space : split_space)(run, list, self.string, most);
     } else {
-        by = rn_tpl_want_string(run, call->args[0], "separator");
-        if (by->n == 0)
-            rn_tpl_fail(run, "empty separator");
+        by = separator_of(run, call->args[0]);
         (from_right ? rsplit_by : split_by)(run, list, self.string, by, most);
     }
     if (from_right)
@@ -204,12 +222,10 @@ static struct rn_value str_splitlines(struct rn_run *run, struct rn_value self, 
 
 static struct rn_value partition(struct rn_run *run, struct rn_value self, args_t call, bool from_right)
 {
-    const struct rn_str *s = self.string, *by = rn_tpl_want_string(run, call->args[0], "separator");
+    const struct rn_str *s = self.string, *by = separator_of(run, call->args[0]);
     struct rn_list *list = rn_list_new(&run->arena, 3);
     size_t found;
 
-    if (by->n == 0)
-        rn_tpl_fail(run, "empty separator");
     found = (from_right ? rn_str_rfind : rn_str_find)(&run->arena, s, 0, s->n, by);
     if (found == RN_NOWHERE) {
         push_slice(run, list, s, 0, from_right ? 0 : s->n);
@@ -261,7 +277,7 @@ static bool window(struct rn_run *run, const struct rn_str *s, const struct rn_v
     int i;
 
     for (i = 0; i < 2; i++) {
-        if (rn_tpl_is_missing(bounds[i]) || bounds[i].kind == RN_VALUE_NONE)
+        if (is_left_out(bounds[i]))
             continue;
         at[i] = rn_tpl_want_int(run, bounds[i], "slice index");
         if (at[i] < 0)
@@ -278,7 +294,7 @@ static bool window(struct rn_run *run, const struct rn_str *s, const struct rn_v
 
 static int64_t find(struct rn_run *run, struct rn_value self, args_t call, bool from_right)
 {
-    const struct rn_str *s = self.string, *needle = rn_tpl_want_string(run, call->args[0], "the argument");
+    const struct rn_str *s = self.string, *needle = text_of(run, call->args[0]);
     size_t from, to, found = RN_NOWHERE;
 
     if (window(run, s, call->args + 1, &from, &to))
@@ -315,7 +331,7 @@ static struct rn_value str_rindex(struct rn_run *run, struct rn_value self, args
 
 static struct rn_value str_count(struct rn_run *run, struct rn_value self, args_t call)
 {
-    const struct rn_str *s = self.string, *needle = rn_tpl_want_string(run, call->args[0], "the argument");
+    const struct rn_str *s = self.string, *needle = text_of(run, call->args[0]);
     size_t from, to, count = 0, at;
 
     if (!window(run, s, call->args + 1, &from, &to))
@@ -332,7 +348,7 @@ static struct rn_value str_count(struct rn_run *run, struct rn_value self, args_
 static bool has_affix(struct rn_run *run, const struct rn_str *s, size_t from, size_t to, struct rn_value affix,
                       bool at_end)
 {
-    const struct rn_str *a = rn_tpl_want_string(run, affix, "the argument");
+    const struct rn_str *a = text_of(run, affix);
 
     if (a->n > to - from)
         return false;
@@ -347,11 +363,11 @@ static struct rn_value affix(struct rn_run *run, struct rn_value self, args_t ca
     bool inside = window(run, self.string, call->args + 1, &from, &to);
 
     if (what.kind != RN_VALUE_TUPLE) {
-        rn_tpl_want_string(run, what, "the argument");
+        text_of(run, what);
         return rn_bool(inside && has_affix(run, self.string, from, to, what, at_end));
     }
     for (i = 0; i < what.list->n; i++) {
-        rn_tpl_want_string(run, what.list->items[i], "the argument");
+        text_of(run, what.list->items[i]);
         if (inside && has_affix(run, self.string, from, to, what.list->items[i], at_end))
             return rn_bool(true);
     }
@@ -388,8 +404,8 @@ static struct rn_value str_removesuffix(struct rn_run *run, struct rn_value self
 
 static struct rn_value str_replace(struct rn_run *run, struct rn_value self, args_t call)
 {
-    const struct rn_str *old = rn_tpl_want_string(run, call->args[0], "the argument");
-    const struct rn_str *with = rn_tpl_want_string(run, call->args[1], "the argument");
+    const struct rn_str *old = text_of(run, call->args[0]);
+    const struct rn_str *with = text_of(run, call->args[1]);
     int64_t most = int_or(run, call->args[2], -1);
 
     if (self.string->markup)
