@@ -155,7 +155,8 @@ enum rn_role {
       "A session's file is written or read, or could not be; the tier owns job and request")                           \
     X(MOVE, move, TIER, MOVER, RN_MOVES *P,                                                                            \
       "Blocks to carry down or up, or to forget; or it stays until there is news; the mover owns the move")            \
-    X(COPIED, none, BACKEND, MOVER, P, "The blocks of the move at work are read or written")                           \
+    X(COPIED, none, BACKEND, MOVER | TIER, P,                                                                          \
+      "The blocks of the move at work, or of the session's file, are read or written")                                 \
     X(MOVED, move, MOVER, TIER, RN_MOVES *P, "What came of it; the tier owns the move again")                          \
     X(PREFILL, request, TIER, PREFILL, S, "Blocks are leased; the prefill actor owns the request")                     \
     X(OFFER, request, PREFILL | VERIFIER, VERIFIER | DECODE, LESSER(S, RN_PROMPTS * P),                                \

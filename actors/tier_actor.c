@@ -163,6 +163,12 @@ static void on_session_fork(struct rn_actor *self, struct rn_msg *msg)
     rn_admission_serve(&tier->admission);
 }
 
+static void on_copied(struct rn_actor *self, struct rn_msg *msg)
+{
+    rn_msg_free(self->runtime, msg);
+    rn_admission_job_copied(&tier_of(self)->admission);
+}
+
 static void on_job_done(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_admission *admission = &tier_of(self)->admission;
@@ -218,6 +224,7 @@ static const struct rn_actor_class tier_class = {
             [RN_MSG_SESSION_NEW] = on_session_new,
             [RN_MSG_SESSION_FREE] = on_session_free,
             [RN_MSG_SESSION_FORK] = on_session_fork,
+            [RN_MSG_COPIED] = on_copied,
             [RN_MSG_JOB_DONE] = on_job_done,
             [RN_MSG_RETIRE] = on_retire,
             [RN_MSG_COMPUTED] = on_computed,

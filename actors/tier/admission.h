@@ -67,7 +67,7 @@ struct rn_admission {
     } shortage;
     struct rn_session *sessions;
     struct rn_snapshot *snapshots; /* still to be taken, oldest first */
-    struct rn_session_job *jobs;   /* with the worker */
+    struct rn_session_job *jobs;   /* oldest first: the first is with the worker or the device, the others wait */
     int32_t *tokens;               /* [context_tokens]: of the request that is looked at */
     uint64_t uses, orders;
 };
@@ -139,5 +139,8 @@ bool rn_admission_free_session(struct rn_admission *admission, struct rn_session
 bool rn_admission_fork_session(struct rn_admission *admission, struct rn_session *copy, uint32_t from,
                                uint32_t from_generation);
 bool rn_admission_job_done(struct rn_admission *admission, struct rn_session_job *job);
+
+/* COPIED: the job that is under way goes on. */
+void rn_admission_job_copied(struct rn_admission *admission);
 
 #endif

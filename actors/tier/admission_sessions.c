@@ -214,12 +214,17 @@ static void take_fork(struct rn_admission *admission, struct rn_session *copy, c
     set_idle(admission, copy);
 }
 
-/* To the worker, which has request and job from here on. */
+/* To the worker, which has request and job from here on; behind the jobs that have come before. */
 static void hand_over(struct rn_admission *admission, struct rn_request *request)
 {
-    request->job->next = admission->jobs;
-    admission->jobs = request->job;
-    rn_session_job_post(request);
+    struct rn_session_job **link = &admission->jobs;
+
+    while (*link != NULL)
+        link = &(*link)->next;
+    request->job->next = NULL;
+    *link = request->job;
+    if (admission->jobs == request->job)
+        rn_session_job_post(request);
 }
 
 static void take_export(struct rn_admission *admission, struct rn_request *request, const struct rn_session *session)
@@ -382,20 +387,20 @@ static void install(struct rn_admission *admission, struct rn_request *request)
     set_idle(admission, session);
 }
 
-static void unlink_job(struct rn_admission *admission, struct rn_session_job *job)
+void rn_admission_job_copied(struct rn_admission *admission)
 {
-    struct rn_session_job **link = &admission->jobs;
-
-    while (*link != job)
-        link = &(*link)->next;
-    *link = job->next;
+    RN_CHECK(admission->jobs != NULL);
+    rn_session_job_post(admission->jobs->request);
 }
 
 bool rn_admission_job_done(struct rn_admission *admission, struct rn_session_job *job)
 {
     struct rn_request *request = job->request;
 
-    unlink_job(admission, job);
+    RN_CHECK(admission->jobs == job);
+    admission->jobs = job->next;
+    if (admission->jobs != NULL)
+        rn_session_job_post(admission->jobs->request);
     if (job->error.status == RUNNEL_CANCELLED)
         rn_request_end(request, RN_OUTCOME_CANCELLED, RUNNEL_FINISH_NONE);
     else if (job->error.status != RUNNEL_OK)

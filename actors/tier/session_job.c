@@ -10,27 +10,19 @@
 #include "base/status.h"
 #include "model/kv_size.h"
 
-/* rn_wake wants its own cache line. */
-static struct rn_session_job *new_job(struct rn_heap *heap)
-{
-    struct rn_session_job *job = rn_alloc_aligned(heap, sizeof *job, _Alignof(struct rn_session_job));
-
-    if (job != NULL)
-        memset(job, 0, sizeof *job);
-    return job;
-}
+static void run(struct rn_work *work);
 
 struct rn_session_job *rn_session_job_new(struct rn_heap *heap, enum rn_job_kind kind, const char *path,
                                           const void *note, size_t note_bytes)
 {
-    struct rn_session_job *job = new_job(heap);
+    struct rn_session_job *job = rn_calloc(heap, 1, sizeof *job);
 
     if (job == NULL)
         return NULL;
     job->heap = heap;
     job->kind = kind;
-    job->reader.fd = -1;
-    rn_wake_init(&job->copied);
+    job->work.run = run;
+    job->reader.fd = job->writer.fd = -1;
     job->path = rn_strndup(heap, path, strlen(path));
     job->note = rn_alloc(heap, note_bytes, 1);
     if (job->path == NULL || job->note == NULL) {
@@ -60,34 +52,84 @@ static size_t block_bytes(const struct rn_context *context)
     return rn_backend_has_blocks(backend) ? backend->ops->block_bytes(backend) : 0;
 }
 
-static void on_copied(struct rn_host_copies *copies)
-{
-    rn_wake_notify(copies->user);
-}
-
-/* Copies one block, to its end: the worker may block. */
-static runnel_status copy_block(struct rn_session_job *job, uint32_t block, uint32_t n_positions, bool to_host,
-                                void *bytes)
-{
-    struct rn_backend *backend = job->request->context->backend;
-    struct rn_host_copy copy = {block, n_positions, to_host, bytes, false};
-    struct rn_host_copies copies = {.n = 1, .items = &copy, .on_done = on_copied, .user = &job->copied};
-    uint32_t ticket = rn_wake_ticket(&job->copied);
-
-    backend->ops->copy_async(backend, &copies);
-    while (!rn_wake_wait(&job->copied, ticket, -1, 0))
-        ;
-    return copies.status;
-}
-
-/* ---- Export ---- */
-
 static bool cancelled(struct rn_session_job *job)
 {
     if (rn_word_get(&job->cancel) != 0)
         rn_error_set(&job->error, RUNNEL_CANCELLED, "cancelled");
     return job->error.status != RUNNEL_OK;
 }
+
+/* ---- The ring of blocks ---- */
+
+static bool make_ring(struct rn_session_job *job, uint32_t n_blocks)
+{
+    const struct rn_context *context = job->request->context;
+    size_t bytes = block_bytes(context);
+
+    job->n_piece = n_blocks < RN_JOB_BLOCKS ? n_blocks : RN_JOB_BLOCKS;
+    if (n_blocks == 0)
+        return true;
+    job->ring = context->backend->ops->host_alloc(context->backend, 2 * (size_t)job->n_piece * bytes);
+    if (job->ring == NULL)
+        rn_error_set(&job->error, RUNNEL_NO_MEMORY, "no memory for %u blocks of %zu bytes", 2 * job->n_piece, bytes);
+    return job->ring != NULL;
+}
+
+static void free_ring(struct rn_session_job *job)
+{
+    struct rn_backend *backend = job->request->context->backend;
+
+    if (job->ring != NULL)
+        backend->ops->host_free(backend, job->ring);
+    job->ring = NULL;
+}
+
+static unsigned char *bytes_of(const struct rn_session_job *job, uint32_t block)
+{
+    return job->ring + block % (2 * job->n_piece) * block_bytes(job->request->context);
+}
+
+/* On a thread of the backend, or within begin_copies: the tier lets the job go on. */
+static void on_copies_done(struct rn_host_copies *copies)
+{
+    struct rn_session_job *job = copies->user;
+
+    rn_actor_send(job->request->context->tier, job->copied);
+}
+
+/* The request's blocks from n_begun on, `n` of them; false: none. */
+static bool begin_copies(struct rn_session_job *job, uint32_t n)
+{
+    const struct rn_request *request = job->request;
+    struct rn_backend *backend = request->context->backend;
+    uint32_t per_block = request->context->limits->block_tokens;
+    bool to_host = job->kind == RN_JOB_EXPORT;
+
+    RN_ASSERT(n <= job->n_piece && job->n_begun + n <= request->n_blocks);
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = job->n_begun + k, left = to_host ? request->n_cached - i * per_block : 0;
+
+        job->items[k] = (struct rn_host_copy){request->blocks[i], left < per_block ? left : per_block, to_host,
+                                              bytes_of(job, i), false};
+    }
+    if (n == 0)
+        return false;
+    job->n_begun += n;
+    job->copies = (struct rn_host_copies){.n = n, .items = job->items, .on_done = on_copies_done, .user = job};
+    job->copied = rn_msg_new(request->context->runtime, RN_MSG_COPIED);
+    backend->ops->copy_async(backend, &job->copies);
+    return true;
+}
+
+/* The copies that were begun have ended; false: the job ends here. */
+static bool goes_on(struct rn_session_job *job)
+{
+    if (job->copies.status != RUNNEL_OK)
+        rn_error_set(&job->error, RUNNEL_DEVICE, "the device could not copy the session's blocks");
+    return !cancelled(job);
+}
+
+/* ---- Export ---- */
 
 static struct rn_session_head head_of(const struct rn_session_job *job)
 {
@@ -109,42 +151,44 @@ static struct rn_session_head head_of(const struct rn_session_job *job)
     };
 }
 
-static runnel_status write_blocks(struct rn_session_job *job, struct rn_session_writer *writer, void *bytes)
-{
-    const struct rn_request *request = job->request;
-    uint32_t per_block = request->context->limits->block_tokens;
-
-    for (uint32_t i = 0; i < writer->n_blocks && !cancelled(job); i++) {
-        uint32_t n = request->n_cached - i * per_block < per_block ? request->n_cached - i * per_block : per_block;
-
-        if (copy_block(job, request->blocks[i], n, true, bytes) != RUNNEL_OK)
-            return rn_error_set(&job->error, RUNNEL_DEVICE, "block %u could not be read", request->blocks[i]);
-        if (rn_session_writer_block(writer, bytes, &job->error) != RUNNEL_OK)
-            return job->error.status;
-    }
-    return job->error.status;
-}
-
-static void run_export(struct rn_session_job *job)
+static bool open_export(struct rn_session_job *job)
 {
     struct rn_session_head head = head_of(job);
-    struct rn_backend *backend = job->request->context->backend;
-    struct rn_session_writer writer;
-    void *bytes;
+    struct rn_request *request = job->request;
 
-    if (cancelled(job) || rn_session_writer_open(&writer, job->heap, job->path, &head, job->request->tokens, job->note,
+    if (cancelled(job) || rn_session_writer_open(&job->writer, job->heap, job->path, &head, request->tokens, job->note,
                                                  &job->error) != RUNNEL_OK)
-        return;
-    bytes = head.block_bytes > 0 ? backend->ops->host_alloc(backend, head.block_bytes) : NULL;
-    if (bytes == NULL && head.block_bytes > 0)
-        rn_error_set(&job->error, RUNNEL_NO_MEMORY, "no memory for a block of %llu bytes",
-                     (unsigned long long)head.block_bytes);
-    else if (write_blocks(job, &writer, bytes) == RUNNEL_OK && !cancelled(job))
-        rn_session_writer_finish(&writer, &job->error);
-    rn_session_writer_fini(&writer);
-    if (bytes != NULL)
-        backend->ops->host_free(backend, bytes);
-    job->request->n_cached = head.n_computed;
+        return false;
+    request->n_cached = head.n_computed;
+    job->opened = true;
+    return make_ring(job, head.n_blocks);
+}
+
+/* Those before `end`, which have come. */
+static void write_blocks(struct rn_session_job *job, uint32_t end)
+{
+    for (; job->n_filed < end && !cancelled(job); job->n_filed++)
+        rn_session_writer_block(&job->writer, bytes_of(job, job->n_filed), &job->error);
+}
+
+/* The next part of an export: a piece is written while the next one is copied. True: it goes on when that has come. */
+static bool export_part(struct rn_session_job *job)
+{
+    uint32_t end = job->n_begun, left;
+    bool copies = false;
+
+    if (goes_on(job) && (job->opened || open_export(job))) {
+        left = job->writer.n_blocks - end;
+        copies = begin_copies(job, left < job->n_piece ? left : job->n_piece);
+        write_blocks(job, end);
+        if (!copies && !cancelled(job))
+            rn_session_writer_finish(&job->writer, &job->error);
+    }
+    if (!copies) {
+        rn_session_writer_fini(&job->writer);
+        free_ring(job);
+    }
+    return copies;
 }
 
 /* ---- Import ---- */
@@ -191,27 +235,46 @@ static void read_tokens(struct rn_session_job *job)
                          request->tokens[i]);
 }
 
-/* All of them are checked; those that the request has blocks for are put there. */
-static void read_blocks(struct rn_session_job *job)
+/* The next piece of those that the request has blocks for. */
+static void read_piece(struct rn_session_job *job)
 {
-    struct rn_request *request = job->request;
-    struct rn_backend *backend = request->context->backend;
-    void *bytes =
-        request->n_blocks > 0 ? backend->ops->host_alloc(backend, (size_t)job->reader.head.block_bytes) : NULL;
+    uint32_t end = job->n_filed + job->n_piece;
 
-    if (bytes == NULL && request->n_blocks > 0)
-        rn_error_set(&job->error, RUNNEL_NO_MEMORY, "no memory for a block of %llu bytes",
-                     (unsigned long long)job->reader.head.block_bytes);
-    for (uint32_t i = 0; i < job->reader.head.n_blocks && !cancelled(job); i++) {
-        bool wanted = i < request->n_blocks;
+    if (end > job->request->n_blocks)
+        end = job->request->n_blocks;
+    for (; job->n_filed < end && !cancelled(job); job->n_filed++)
+        if (rn_session_reader_block(&job->reader, bytes_of(job, job->n_filed), &job->error) != RUNNEL_OK)
+            return;
+}
 
-        if (rn_session_reader_block(&job->reader, wanted ? bytes : NULL, &job->error) == RUNNEL_OK && wanted &&
-            copy_block(job, request->blocks[i], 0, false, bytes) != RUNNEL_OK)
-            rn_error_set(&job->error, RUNNEL_DEVICE, "block %u could not be written", request->blocks[i]);
+/* Those for which the request has no blocks. */
+static void check_rest(struct rn_session_job *job)
+{
+    while (job->reader.next < job->reader.head.n_blocks && !cancelled(job))
+        rn_session_reader_block(&job->reader, NULL, &job->error);
+}
+
+/* The next part of an import: all blocks are checked; those that the request has room for are put there, a piece while
+ * the next one is read. True: it goes on when that is done. */
+static bool import_part(struct rn_session_job *job)
+{
+    bool copies = false;
+
+    if (goes_on(job) && (job->ring != NULL || make_ring(job, job->request->n_blocks))) {
+        if (job->n_filed == job->n_begun)
+            read_piece(job);
+        if (!cancelled(job))
+            copies = begin_copies(job, job->n_filed - job->n_begun);
+        if (copies)
+            read_piece(job);
+        else
+            check_rest(job);
     }
-    if (bytes != NULL)
-        backend->ops->host_free(backend, bytes);
-    rn_session_reader_fini(&job->reader);
+    if (!copies) {
+        rn_session_reader_fini(&job->reader);
+        free_ring(job);
+    }
+    return copies;
 }
 
 static void run(struct rn_work *work)
@@ -220,12 +283,10 @@ static void run(struct rn_work *work)
     const struct rn_context *context = job->request->context;
     struct rn_msg *msg;
 
-    if (job->kind == RN_JOB_EXPORT)
-        run_export(job);
-    else if (!job->opened)
+    if (job->kind == RN_JOB_EXPORT ? export_part(job) : job->opened && import_part(job))
+        return;
+    if (job->kind == RN_JOB_IMPORT && !job->opened)
         read_tokens(job);
-    else
-        read_blocks(job);
     job->opened = true;
     msg = rn_msg_new(context->runtime, RN_MSG_JOB_DONE);
     msg->job.job = job;
@@ -234,6 +295,5 @@ static void run(struct rn_work *work)
 
 void rn_session_job_post(struct rn_request *request)
 {
-    request->job->work.run = run;
     rn_worker_post(request->context->worker, &request->job->work);
 }

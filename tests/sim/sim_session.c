@@ -220,18 +220,24 @@ void sim_job_ended(struct sim *sim, struct sim_stream *stream)
         session->id.id = 0;
 }
 
+static bool may_fail(const struct sim *sim, const struct sim_stream *stream)
+{
+    if (stream->status == RUNNEL_DEVICE)
+        return sim_has(sim, SIM_DEVICE_FAULTS);
+    return (stream->status == RUNNEL_NO_MEMORY || stream->status == RUNNEL_NOT_FOUND) &&
+           (sim_has(sim, SIM_ALLOC_FAULTS) || stream->session_freed);
+}
+
 /* n_tokens: what the session had. */
 void sim_judge_job(struct sim *sim, const struct sim_stream *stream, uint32_t n_tokens, bool known)
 {
     uint32_t index = (uint32_t)(stream - sim->streams);
-    bool may_fail = sim_has(sim, SIM_ALLOC_FAULTS) || stream->session_freed;
 
     if (!stream->ended)
         return;
     if (stream->outcome == RUNNEL_EVENT_CANCELLED ? !stream->cancelled
-        : stream->outcome == RUNNEL_EVENT_FAILED
-            ? !may_fail || (stream->status != RUNNEL_NO_MEMORY && stream->status != RUNNEL_NOT_FOUND)
-            : stream->finish != RUNNEL_FINISH_NONE)
+        : stream->outcome == RUNNEL_EVENT_FAILED  ? !may_fail(sim, stream)
+                                                  : stream->finish != RUNNEL_FINISH_NONE)
         sim_fail(sim, "stream %u, of a session's file, ended with event %d, %s", index, (int)stream->outcome,
                  runnel_status_name(stream->status));
     if (stream->outcome != RUNNEL_EVENT_DONE)
