@@ -69,6 +69,7 @@ uint32_t rn_bounds_edge(const struct rn_bounds *bounds, enum rn_message_kind kin
 #undef X
     };
 
+    RN_ASSERT(bounds->per_model <= bounds->models);
     RN_CHECK(kind < RN_MSG_KINDS);
     return at_once[kind];
 }

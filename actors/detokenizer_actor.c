@@ -41,6 +41,8 @@ static void put_token(struct rn_detokenizer *detokenizer, struct rn_outlet *outl
     struct rn_view piece = piece_of(detokenizer->context->vocab, outlet, item->token);
     struct rn_cell *cell = rn_outlet_reserve(outlet);
 
+    RN_ASSERT(item->token >= 0 && (uint32_t)item->token < detokenizer->context->n_vocab);
+    RN_ASSERT(item->n_top <= outlet->n_top_max && !outlet->pieces.stopped);
     cell->type = RUNNEL_EVENT_TOKEN;
     cell->token = item->token;
     cell->n_tokens = 1;
@@ -62,6 +64,7 @@ static void put_item(struct rn_detokenizer *detokenizer, struct rn_token_item *i
     struct rn_outlet *outlet = &context->outlets[item->slot];
     struct rn_cell *cell;
 
+    RN_ASSERT(item->slot < context->max_streams);
     RN_CHECK(rn_outlet_is(outlet, item->generation));
     if (outlet->pieces.stopped)
         return; /* decode has not heard of it yet: these tokens never were */
@@ -147,6 +150,8 @@ static void settle_outcome(const struct rn_outlet *outlet, struct rn_request *re
         return;
     request->outcome = RN_OUTCOME_DONE;
     request->finish = RUNNEL_FINISH_STOP;
+    RN_ASSERT(outlet->stopped_at > 0 && outlet->stopped_at <= outlet->n_answer);
+    RN_ASSERT(request->n_prompt + outlet->stopped_at <= request->n_tokens); /* decode may have run on, not back */
     request->n_tokens = request->n_prompt + outlet->stopped_at;
 }
 
@@ -165,6 +170,7 @@ static void on_end(struct rn_actor *self, struct rn_msg *msg)
     struct rn_outlet *outlet = &context->outlets[request->slot];
 
     RN_CHECK(rn_outlet_is(outlet, request->generation) && request->outcome != RN_OUTCOME_NONE);
+    RN_ASSERT(rn_request_check(request) && rn_word_get(&outlet->ended) != request->generation);
     if (request->n_limit == 0)
         request->n_prompt = request->n_tokens; /* never admitted: what is known is the prompt */
     settle_outcome(outlet, request);
@@ -175,6 +181,7 @@ static void on_end(struct rn_actor *self, struct rn_msg *msg)
         request->finish = RUNNEL_FINISH_STOP; /* also one that stood in what was held back for a longer one */
     if (request->job == NULL)
         rn_telemetry_ended(self, request);
+    RN_ASSERT(request->n_prompt <= request->n_tokens && request->n_cached <= request->n_tokens);
     fill_terminal(&outlet->end, outlet, request);
     publish_session(context, request);
     /* The blocks are on their way back before the host can know that the stream has ended: a next turn

@@ -1,5 +1,6 @@
 /* Requests in the order of their turns: see fair_queue.h. */
 #include "actors/fair_queue.h"
+#include "base/check.h"
 
 /* True when a stands in front of b. */
 static bool goes_before(const struct rn_request *a, const struct rn_request *b)
@@ -15,6 +16,7 @@ void rn_fair_queue_put_back(struct rn_fair_queue *turns, struct rn_request *requ
 {
     struct rn_request *previous = next != NULL ? next->turn.previous : turns->last;
 
+    RN_ASSERT((previous == NULL || !goes_before(request, previous)) && (next == NULL || !goes_before(next, request)));
     request->turn.previous = previous;
     request->next = next;
     if (next != NULL)
@@ -61,6 +63,8 @@ void rn_fair_queue_take(struct rn_fair_queue *turns, struct rn_request *request)
 {
     struct rn_request *previous = request->turn.previous;
 
+    RN_ASSERT(turns->n > 0 && (previous != NULL ? previous->next : turns->first) == request);
+    RN_ASSERT((request->next != NULL ? request->next->turn.previous : turns->last) == request);
     if (previous != NULL)
         previous->next = request->next;
     else
@@ -88,4 +92,15 @@ struct rn_request *rn_fair_queue_remove(struct rn_fair_queue *turns, uint32_t sl
     if (request != NULL)
         rn_fair_queue_take(turns, request);
     return request;
+}
+
+bool rn_fair_queue_check(const struct rn_fair_queue *turns)
+{
+    const struct rn_request *previous = NULL;
+    uint32_t n = 0;
+
+    for (const struct rn_request *r = turns->first; r != NULL && n < turns->n; previous = r, r = r->next, n++)
+        if (r->turn.previous != previous || (previous != NULL && goes_before(r, previous)))
+            return false;
+    return n == turns->n && turns->last == previous && (previous == NULL || previous->next == NULL);
 }

@@ -41,6 +41,9 @@ void rn_fair_queue_served(struct rn_fair_queue *turns, const struct rn_request *
 /* Takes the stream's request; NULL when it is not there. */
 struct rn_request *rn_fair_queue_remove(struct rn_fair_queue *turns, uint32_t slot, uint32_t generation);
 
+/* Linked both ways, each once, in the order of their turns. Linear. */
+bool rn_fair_queue_check(const struct rn_fair_queue *turns);
+
 /* True when a is to have memory rather than b: of higher priority, or else here for longer. */
 static inline bool rn_ranks_before(int32_t priority_a, uint64_t order_a, int32_t priority_b, uint64_t order_b)
 {

@@ -46,6 +46,7 @@ void rn_request_free(struct rn_request *request)
 
 void rn_request_end(struct rn_request *request, enum rn_outcome outcome, runnel_finish finish)
 {
+    RN_ASSERT(outcome != RN_OUTCOME_NONE && outcome != RN_OUTCOME_FAILED); /* see rn_request_fail */
     if (request->outcome != RN_OUTCOME_NONE)
         return;
     request->outcome = outcome;
@@ -59,10 +60,34 @@ void rn_request_fail(struct rn_request *request, runnel_status status, const cha
     if (request->outcome != RN_OUTCOME_NONE)
         return;
     request->outcome = RN_OUTCOME_FAILED;
+    RN_ASSERT(status != RUNNEL_OK);
     rn_error_clear(&request->error);
     va_start(args, format);
     rn_error_vset(&request->error, status, format, args);
     va_end(args);
+}
+
+static bool blocks_are_whole(const struct rn_request *r)
+{
+    return (r->n_blocks == 0 || r->blocks != NULL) && (r->n_means == 0 || r->means != NULL) &&
+           r->n_gone <= r->n_blocks && (r->n_blocks == 0 || r->n_shared <= r->n_blocks) &&
+           (r->copy == RN_COPY_NONE || r->copy_at < r->n_blocks);
+}
+
+static bool tokens_are_whole(const struct rn_request *r)
+{
+    bool gone = r->job != NULL; /* to the session that came out of a file */
+
+    return r->n_tokens <= r->capacity && (r->n_tokens == 0 || r->tokens != NULL || gone) &&
+           (r->n_limit == 0 || (r->n_tokens <= r->n_limit && r->n_done <= r->n_limit && r->n_history <= r->n_prompt)) &&
+           r->n_accepted <= r->n_drafted;
+}
+
+bool rn_request_check(const struct rn_request *request)
+{
+    return request->context != NULL && request->slot < request->context->max_streams &&
+           (request->generation & 1) != 0 && tokens_are_whole(request) && blocks_are_whole(request) &&
+           (request->outcome != RN_OUTCOME_FAILED || request->error.status != RUNNEL_OK);
 }
 
 void rn_request_send(struct rn_request *request, struct rn_actor *to, uint32_t message_kind)
@@ -70,6 +95,7 @@ void rn_request_send(struct rn_request *request, struct rn_actor *to, uint32_t m
     struct rn_msg *msg = rn_msg_new(to->runtime, message_kind);
 
     msg->request.request = request;
+    RN_ASSERT(rn_request_check(request));
     rn_actor_send(to, msg);
 }
 
@@ -101,6 +127,7 @@ void rn_request_unqueue(struct rn_request *request)
 
 void rn_request_push(struct rn_request_queue *queue, struct rn_request *request)
 {
+    RN_ASSERT((queue->n == 0) == (queue->first == NULL) && (queue->first == NULL) == (queue->last == NULL));
     request->next = NULL;
     if (queue->last != NULL)
         queue->last->next = request;
@@ -113,6 +140,7 @@ void rn_request_push(struct rn_request_queue *queue, struct rn_request *request)
 static struct rn_request *unlink_after(struct rn_request_queue *queue, struct rn_request *previous,
                                        struct rn_request *request)
 {
+    RN_ASSERT(queue->n > 0 && (previous != NULL ? previous->next : queue->first) == request);
     if (previous != NULL)
         previous->next = request->next;
     else

@@ -147,6 +147,9 @@ void rn_request_fail(struct rn_request *request, runnel_status status, const cha
 /* Its turn has come, or never will: it no longer counts in the engine's limits. */
 void rn_request_unqueue(struct rn_request *request);
 
+/* What holds of a request whoever owns it: its parts are in order, and their counts within each other. */
+bool rn_request_check(const struct rn_request *request);
+
 /* Moves it to another actor, in a message of that kind. */
 void rn_request_send(struct rn_request *request, struct rn_actor *to, uint32_t message_kind);
 

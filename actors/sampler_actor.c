@@ -28,6 +28,7 @@ static void on_step_done(struct rn_actor *self, struct rn_msg *msg)
 
     RN_ASSERT(batch->step.n_outs <= sampler->context->limits->max_outs &&
               batch->n_parts <= sampler->context->limits->max_seqs);
+    RN_ASSERT(batch->n_parts > 0 && batch->step.n_rows <= sampler->context->limits->max_rows);
     rn_draws_take(batch, sampler->scratch);
     for (uint32_t i = 0; i < batch->n_parts; i++)
         pool(sampler, batch, &batch->parts[i]);

@@ -5,6 +5,7 @@
 #include "actors/lists.h"
 #include "actors/tier/session_job.h"
 #include "actors/tier/session_slot.h"
+#include "actors/request.h"
 #include "base/check.h"
 
 static struct rn_tier *tier_of(struct rn_actor *actor)
@@ -18,6 +19,7 @@ static void on_admit(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_request *request = msg->request.request;
 
+    RN_ASSERT(rn_request_check(request) && request->n_blocks == 0 && !request->resumed);
     rn_msg_free(self->runtime, msg);
     rn_admission_arrive(&tier_of(self)->admission, request);
 }
@@ -26,6 +28,7 @@ static void on_preempted(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_request *request = msg->request.request;
 
+    RN_ASSERT(rn_request_check(request) && !request->in_step && request->outcome == RN_OUTCOME_NONE);
     rn_msg_free(self->runtime, msg);
     rn_admission_take_back(&tier_of(self)->admission, request);
 }
@@ -63,6 +66,7 @@ static void on_retire(struct rn_actor *self, struct rn_msg *msg)
     struct rn_tier *tier = tier_of(self);
     struct rn_request *request = msg->request.request;
 
+    RN_ASSERT(rn_request_check(request) && request->outcome != RN_OUTCOME_NONE);
     rn_admission_retire(&tier->admission, request);
     rn_counter_add(&tier->context->totals->queued_bytes, -(int64_t)request->n_bytes);
     msg->head.kind = RN_MSG_ENDED;
@@ -79,6 +83,7 @@ static void on_computed(struct rn_actor *self, struct rn_msg *msg)
     struct rn_tier *tier = tier_of(self);
     const struct rn_computed_list *list = msg->computed.list;
 
+    RN_ASSERT(list->n > 0 && list->n <= RN_COMPUTED_ITEMS);
     for (uint32_t i = 0; i < list->n; i++) {
         RN_CHECK(rn_admission_is_inside(&tier->admission, list->items[i].slot, list->items[i].generation));
         rn_prefix_cache_publish(&tier->cache, &list->items[i]);
@@ -103,6 +108,7 @@ static void on_ungrant(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_tier *tier = tier_of(self);
 
+    RN_ASSERT(msg->grant.n > 0 && msg->grant.n <= RN_LEASE_BLOCKS);
     rn_tier_blocks_unref(&tier->cache.blocks, msg->grant.blocks, msg->grant.n);
     rn_msg_free(self->runtime, msg);
     rn_admission_serve(&tier->admission);
@@ -193,6 +199,7 @@ static void on_close(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_tier *tier = tier_of(self);
 
+    RN_ASSERT(tier->closing == NULL);
     rn_admission_close(&tier->admission);
     tier->closing = msg;
     if (rn_directory_close(&tier->directory))

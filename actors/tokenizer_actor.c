@@ -60,12 +60,14 @@ static void on_encode(struct rn_actor *self, struct rn_msg *msg)
     struct rn_tokenizer *tokenizer = (struct rn_tokenizer *)self;
     struct rn_request *request = msg->request.request;
 
+    RN_ASSERT(rn_request_check(request) && (request->text == NULL || request->chat == NULL));
     if (request->text != NULL)
         encode(tokenizer, request);
     if (request->chat != NULL)
         encode_chat(tokenizer, request);
     count_tokens(request);
     RN_ASSERT((request->text == NULL && request->chat == NULL) || request->outcome != RN_OUTCOME_NONE);
+    RN_ASSERT(rn_request_check(request) && request->n_queued == request->n_tokens);
     msg->head.kind = RN_MSG_ADMIT;
     rn_actor_send(tokenizer->context->tier, msg);
 }

@@ -119,6 +119,7 @@ bool rn_prefix_before(const struct rn_prefix_tree *tree, uint32_t a, uint32_t b)
 
 static void put(struct rn_prefix_tree *tree, uint32_t place, uint32_t node)
 {
+    RN_ASSERT(place < tree->n_idle);
     tree->idle[place] = node;
     tree->nodes[node].place = place;
 }
@@ -160,6 +161,7 @@ static void heap_remove(struct rn_prefix_tree *tree, uint32_t node)
     uint32_t place = tree->nodes[node].place;
     uint32_t last = tree->idle[--tree->n_idle];
 
+    RN_ASSERT(place <= tree->n_idle && tree->idle[place] == node);
     tree->nodes[node].place = NONE;
     if (last != node)
         resift(tree, place, last);

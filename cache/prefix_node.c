@@ -65,6 +65,7 @@ static void unlist_cold(struct rn_prefix_tree *tree, uint32_t node)
 {
     struct rn_prefix_node *n = &tree->nodes[node];
 
+    RN_ASSERT(n->state == RN_PREFIX_COLD && (n->list_prev != NONE || tree->first_cold == node));
     if (n->list_prev != NONE)
         tree->nodes[n->list_prev].list_next = n->list_next;
     else
@@ -93,6 +94,7 @@ static void tell_parent(struct rn_prefix_tree *tree, const struct rn_prefix_node
 
     if (was_warm == is_warm)
         return;
+    RN_ASSERT(parent->state != RN_PREFIX_FREE && (is_warm || parent->n_warm > 0));
     parent->n_warm += is_warm ? 1 : UINT32_MAX;
     if (was_warm && parent->state != RN_PREFIX_ROOT)
         inherit(parent, n);
@@ -179,6 +181,7 @@ uint32_t rn_prefix_node_child(struct rn_prefix_tree *tree, uint32_t parent, uint
 
     if (node == NONE)
         return NONE;
+    RN_ASSERT(tree->nodes[parent].state != RN_PREFIX_FREE && parent != node);
     tree->nodes[node].parent = parent;
     tree->nodes[node].depth = tree->nodes[parent].depth + 1;
     memcpy(rn_prefix_tokens(tree, node), tokens, tree->options.block_tokens * sizeof *tokens);
@@ -192,6 +195,7 @@ void rn_prefix_node_drop(struct rn_prefix_tree *tree, uint32_t node)
     struct rn_prefix_node *n = &tree->nodes[node];
     uint64_t handle = n->state == RN_PREFIX_ROOT ? 0 : n->handle;
 
+    RN_ASSERT(n->state != RN_PREFIX_FREE && n->n_warm == 0); /* paths and pins may name it still: by generation */
     RN_CHECK(n->first_child == NONE && n->computing == NULL && n->waiting == NULL && n->block == RN_PREFIX_NO_BLOCK);
     if (n->state == RN_PREFIX_COLD)
         unlist_cold(tree, node);

@@ -89,6 +89,7 @@ static void use(struct rn_prefix_tree *tree, uint32_t node)
     uint64_t worth = n->handle != 0 ? tree->reload : RN_PREFIX_QUARTERS;
     uint64_t rank = tree->inflation + RN_PREFIX_QUARTERS + n->hits * worth;
 
+    RN_ASSERT(n->state != RN_PREFIX_FREE && n->hits <= RN_PREFIX_MOST_HITS && tree->reload <= RN_PREFIX_QUARTERS);
     n->last_use = tree->now;
     n->rank = n->rank < rank ? rank : n->rank;
     rn_prefix_settle(tree, node);
@@ -108,6 +109,7 @@ void rn_prefix_tree_set_reload(struct rn_prefix_tree *tree, uint32_t quarters)
 
 static void hold(struct rn_prefix_tree *tree, struct rn_prefix_path *path, uint32_t node)
 {
+    RN_ASSERT(tree->nodes[node].state == RN_PREFIX_ROOT || tree->nodes[node].state == RN_PREFIX_READY);
     tree->nodes[node].holds++;
     path->at = rn_prefix_ref_to(tree, node);
     rn_prefix_settle(tree, node);
@@ -120,6 +122,7 @@ static void let_go(struct rn_prefix_tree *tree, struct rn_prefix_path *path)
     path->at = rn_prefix_ref_to(tree, NONE);
     if (node == NONE)
         return;
+    RN_ASSERT(tree->nodes[node].holds > 0);
     tree->nodes[node].holds--;
     rn_prefix_settle(tree, node);
     rn_prefix_node_tidy(tree, node);
@@ -131,6 +134,7 @@ static void drop_block(struct rn_prefix_tree *tree, uint32_t node)
     struct rn_prefix_node *n = &tree->nodes[node];
     uint32_t block = n->block;
 
+    RN_ASSERT(block < tree->pool->n_blocks && tree->node_of[block] == node);
     n->block = RN_PREFIX_NO_BLOCK;
     tree->node_of[block] = NONE;
     rn_block_pool_unref(tree->pool, &block, 1);
@@ -141,6 +145,8 @@ static void claim(struct rn_prefix_tree *tree, struct rn_prefix_path *path, uint
 {
     struct rn_prefix_node *n = &tree->nodes[node];
 
+    RN_ASSERT(n->state == RN_PREFIX_PENDING && n->computing == NULL && path->state == RN_PATH_ENTERED);
+    RN_ASSERT(after == NONE || tree->nodes[after].computing == path);
     n->computing = path;
     n->list_prev = after;
     n->list_next = after == NONE ? path->first_claim : tree->nodes[after].list_next;
@@ -160,6 +166,7 @@ static void unclaim(struct rn_prefix_tree *tree, uint32_t node)
     struct rn_prefix_node *n = &tree->nodes[node];
     struct rn_prefix_path *path = n->computing;
 
+    RN_ASSERT(n->state == RN_PREFIX_PENDING && path->n_claims > 0);
     if (n->list_prev == NONE)
         path->first_claim = n->list_next;
     else
@@ -200,6 +207,7 @@ struct rn_prefix_path *rn_prefix_woken_pop(struct rn_prefix_woken *woken)
 
     if (path == NULL)
         return NULL;
+    RN_ASSERT(path->state == RN_PATH_TOLD);
     woken->first = path->next;
     if (woken->first == NULL)
         woken->last = NULL;
@@ -214,6 +222,7 @@ static void stop_waiting(struct rn_prefix_tree *tree, struct rn_prefix_path *pat
 {
     struct rn_prefix_node *n = &tree->nodes[path->waits_for];
 
+    RN_ASSERT(n->state == RN_PREFIX_PENDING && n->waiting != NULL);
     path->next->prev = path->prev;
     path->prev->next = path->next;
     if (n->waiting == path)
@@ -417,6 +426,7 @@ static uint32_t next_node(struct rn_prefix_tree *tree, const struct rn_prefix_pa
     uint32_t node = path->first_claim;
     uint64_t hash;
 
+    RN_ASSERT(tree->nodes[at].state == RN_PREFIX_ROOT || tree->nodes[at].state == RN_PREFIX_READY);
     if (node != NONE && tree->nodes[node].parent == at) {
         RN_ASSERT(memcmp(rn_prefix_tokens(tree, node), ids, per_block * sizeof *ids) == 0);
         return node;
@@ -470,6 +480,7 @@ uint32_t rn_prefix_tree_publish(struct rn_prefix_tree *tree, struct rn_prefix_pa
         at = node;
         path->n_ready++;
     }
+    RN_ASSERT(path->n_ready >= first && path->n_ready <= n_blocks);
     tree->now++;
     if (path->n_ready > first) {
         use(tree, at);
@@ -502,6 +513,8 @@ static void abandon(struct rn_prefix_tree *tree, uint32_t node, struct rn_prefix
 /* A node that was pending or ready becomes cold, if that has a purpose. */
 static void cool(struct rn_prefix_tree *tree, uint32_t node)
 {
+    RN_ASSERT(tree->nodes[node].n_warm == 0 && tree->nodes[node].computing == NULL &&
+              tree->nodes[node].waiting == NULL);
     rn_prefix_node_change(tree, node, RN_PREFIX_COLD);
     rn_prefix_node_tidy(tree, node);
 }
@@ -514,6 +527,7 @@ void rn_prefix_tree_leave(struct rn_prefix_tree *tree, struct rn_prefix_path *pa
     if (path->state == RN_PATH_ENTERED) {
         while (path->last_claim != NONE) /* the deepest first */
             abandon(tree, path->last_claim, woken);
+        RN_ASSERT(path->n_claims == 0);
         let_go(tree, path);
     }
     *path = (struct rn_prefix_path){.owner = path->owner};

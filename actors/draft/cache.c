@@ -7,6 +7,7 @@
 #include "actors/draft/branch.h"
 #include "actors/draft/features.h"
 #include "actors/draft/wishes.h"
+#include "base/check.h"
 
 #define AGAIN 0.25f   /* of what may be spent on a past, on what was missed at rest: there may be many of those */
 #define TAIL 32u      /* tokens that are read where all are too dear: a pass of guesses may make up for so many ... */
@@ -23,6 +24,7 @@ static void forget(struct rn_draft_actor *draft, struct rn_draft_cache *past)
 {
     struct rn_heap *heap = draft->context->heap;
 
+    RN_ASSERT(past->n_tokens > 0 && past->used <= draft->clock);
     rn_block_pool_unref(&draft->pool, past->blocks, past->n_blocks);
     rn_free(heap, past->tokens);
     rn_free(heap, past->blocks);
@@ -47,6 +49,22 @@ bool rn_draft_cache_make_room(struct rn_draft_actor *draft)
     while (draft->pool.n_free == 0 && (past = oldest(draft)) != NULL)
         forget(draft, past);
     return draft->pool.n_free > 0;
+}
+
+bool rn_draft_cache_check(const struct rn_draft_actor *draft)
+{
+    for (uint32_t i = 0; i < RN_DRAFT_CACHES; i++) {
+        const struct rn_draft_cache *past = &draft->pasts[i];
+
+        if (past->n_tokens == 0)
+            continue;
+        if (past->n_tokens != past->n_blocks * draft->drafter->limits.block_tokens || past->used > draft->clock)
+            return false;
+        for (uint32_t k = 0; k < past->n_blocks; k++)
+            if (rn_block_pool_references(&draft->pool, past->blocks[k]) == 0)
+                return false;
+    }
+    return true;
 }
 
 void rn_draft_cache_fini(struct rn_draft_actor *draft)
@@ -112,6 +130,7 @@ void rn_draft_cache_keep(struct rn_draft_actor *draft, const struct rn_draft_str
     }
     if (place->n_tokens > 0)
         forget(draft, place);
+    RN_ASSERT(n_blocks <= draft_stream->n_blocks && place->n_tokens == 0);
     memcpy(past.tokens, draft_stream->tokens, n * sizeof past.tokens[0]);
     memcpy(past.blocks, draft_stream->blocks, n_blocks * sizeof past.blocks[0]);
     rn_block_pool_ref(&draft->pool, past.blocks, n_blocks);
@@ -180,6 +199,7 @@ static struct offer best_offer(struct rn_draft_actor *draft, const struct rn_dra
 /* Its positions begin with what is token x now, and nothing of it is computed. */
 static void begin_at(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream, uint32_t x)
 {
+    RN_ASSERT(x <= draft_stream->n_known);
     rn_branch_drop(draft, draft_stream);
     rn_block_pool_unref(&draft->pool, draft_stream->blocks, draft_stream->n_blocks);
     draft_stream->n_blocks = 0;
@@ -200,6 +220,7 @@ static void take_over(struct rn_draft_actor *draft, struct rn_draft_stream *draf
         return;
     begin_at(draft, draft_stream, offer.base - draft_stream->base);
     draft_stream->n_blocks = offer.n / draft->drafter->limits.block_tokens;
+    RN_ASSERT(draft_stream->base == offer.base && offer.n < draft_stream->n_known); /* one token is left to compute */
     draft_stream->layers[0].n_done = offer.n;
     memcpy(draft_stream->blocks, offer.blocks, draft_stream->n_blocks * sizeof draft_stream->blocks[0]);
     rn_block_pool_ref(&draft->pool, draft_stream->blocks, draft_stream->n_blocks);

@@ -37,4 +37,7 @@ bool rn_draft_cache_make_room(struct rn_draft_actor *draft);
 
 void rn_draft_cache_fini(struct rn_draft_actor *draft);
 
+/* What is remembered are whole blocks that are held. */
+bool rn_draft_cache_check(const struct rn_draft_actor *draft);
+
 #endif

@@ -2,6 +2,7 @@
 #include "actors/draft/share.h"
 
 #include "sampling/ngram.h"
+#include "base/check.h"
 
 #define CONTEXT 8u /* tokens of the prompt that an answer is stored with: its first ones then follow something */
 
@@ -35,6 +36,7 @@ static struct rn_draft_place *find(struct rn_draft_share *share, const struct rn
         oldest->store = rn_ngram_store_new(share->heap);
     else
         rn_ngram_store_clear(oldest->store);
+    RN_ASSERT(oldest->n_users == 0);
     oldest->tenant = request->tenant;
     oldest->salt = request->cache_salt;
     return oldest->store != NULL ? oldest : NULL;
@@ -47,6 +49,7 @@ uint32_t rn_draft_share_begin(struct rn_draft_share *share, const struct rn_requ
 
     if (place == NULL)
         return 0;
+    RN_ASSERT(place->store != NULL);
     place->used = ++share->clock;
     place->n_users++;
     rn_ngram_share(proposer, place->store);
@@ -58,6 +61,7 @@ void rn_draft_share_end(struct rn_draft_share *share, uint32_t place, struct rn_
 {
     if (place == 0)
         return;
+    RN_ASSERT(place <= RN_DRAFT_SHARES && share->places[place - 1].n_users > 0);
     rn_ngram_share(proposer, NULL);
     share->places[place - 1].n_users--;
     if (request != NULL && request->n_tokens > request->n_prompt && !request->suspect) {
@@ -65,4 +69,19 @@ void rn_draft_share_end(struct rn_draft_share *share, uint32_t place, struct rn_
 
         rn_ngram_store_add(share->places[place - 1].store, request->tokens + first, request->n_tokens - first);
     }
+}
+
+bool rn_draft_share_check(const struct rn_draft_share *share)
+{
+    for (uint32_t i = 0; i < RN_DRAFT_SHARES; i++) {
+        const struct rn_draft_place *place = &share->places[i];
+
+        if (place->used > share->clock || (place->n_users > 0 && (place->store == NULL || place->used == 0)))
+            return false;
+        for (uint32_t k = 0; k < i; k++)
+            if (place->used > 0 && share->places[k].used > 0 && place->tenant == share->places[k].tenant &&
+                place->salt == share->places[k].salt)
+                return false;
+    }
+    return true;
 }

@@ -38,4 +38,7 @@ uint32_t rn_draft_share_begin(struct rn_draft_share *share, const struct rn_requ
 void rn_draft_share_end(struct rn_draft_share *share, uint32_t place, struct rn_proposer *proposer,
                         const struct rn_request *request);
 
+/* No tenant and salt have two stores, and whoever reads one has one. */
+bool rn_draft_share_check(const struct rn_draft_share *share);
+
 #endif

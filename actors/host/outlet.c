@@ -140,6 +140,7 @@ runnel_status rn_outlet_open(struct rn_outlet *outlet, struct rn_heap *heap, con
 {
     runnel_status status;
 
+    RN_ASSERT((rn_word_get(&outlet->generation) & 1) == 0 && options->n_top <= RUNNEL_MAX_TOP_LOGPROBS);
     outlet->heap = heap;
     outlet->on_event = options->on_event;
     outlet->user = options->user;
@@ -207,6 +208,7 @@ runnel_status rn_outlet_prepare(struct rn_outlet *outlet)
     uint32_t bytes = (uint32_t)cell_bytes(outlet, outlet->text_capacity);
     struct rn_ring *ring = rn_ring_new(outlet->heap, outlet->window + 1, bytes); /* and the tail */
 
+    RN_ASSERT((rn_word_get(&outlet->generation) & 1) != 0 && !rn_outlet_is_prepared(outlet));
     if (ring != NULL && !take_beside(outlet)) {
         rn_ring_free(ring);
         ring = NULL;
@@ -272,6 +274,7 @@ void rn_outlet_release(struct rn_outlet *outlet)
                     RN_COALESCED_NONE); /* release; partner: rn_outlet_join, which begins a new one */
         return;
     }
+    RN_ASSERT(ring_of(outlet) != NULL);
     outlet->n_released++;
     rn_ring_release_spsc(ring_of(outlet));
 }
@@ -286,6 +289,7 @@ uint32_t rn_outlet_waiting(const struct rn_outlet *outlet, uint32_t generation)
 
 void rn_outlet_close(struct rn_outlet *outlet)
 {
+    RN_ASSERT((rn_word_get(&outlet->generation) & 1) != 0);
     release(outlet);
     rn_word_set(&outlet->generation, rn_word_get(&outlet->generation) + 1);
 }

@@ -260,6 +260,7 @@ void rn_actor_send(struct rn_actor *to, struct rn_msg *msg)
 {
     enum rn_send sent;
 
+    RN_ASSERT(msg->head.kind < RN_MSG_KINDS && to->class->handlers[msg->head.kind] != NULL);
     rn_payload_poison(to->runtime->payload_bytes_of, msg);
     sent = rn_mailbox_send_try(&to->mailbox, &msg->head);
     RN_CHECK(sent != RN_SEND_REFUSED);
@@ -269,6 +270,7 @@ void rn_actor_send(struct rn_actor *to, struct rn_msg *msg)
 
 void rn_actor_on_close(struct rn_actor *self, struct rn_msg *msg)
 {
+    RN_ASSERT(self->gone_msg == NULL && self->gone_to != NULL);
     msg->head.kind = RN_MSG_GONE;
     self->gone_msg = msg;
 }

@@ -28,6 +28,7 @@ struct rn_directory_entry *rn_directory_entry_of(const struct rn_directory *dire
 
 void rn_directory_free_entry(struct rn_directory *directory, struct rn_directory_entry *entry)
 {
+    RN_ASSERT(entry->state != RN_DIRECTORY_FREE && !entry->writing);
     entry->state = RN_DIRECTORY_FREE;
     entry->next = directory->first_free;
     directory->first_free = (uint32_t)(entry - directory->entries);
@@ -43,6 +44,7 @@ uint64_t rn_directory_take_number(struct rn_directory *directory, struct rn_pref
         directory->entries[at = directory->n_touched++].generation = 0;
     else
         return directory->full = true, 0;
+    RN_ASSERT(at < directory->n_touched && directory->n_touched <= directory->n);
     directory->entries[at] = (struct rn_directory_entry){
         .node = node, .generation = (directory->entries[at].generation + 1) & INT32_MAX, .state = RN_DIRECTORY_USED};
     return rn_directory_number_of(directory, at);
@@ -116,6 +118,7 @@ void rn_directory_forgotten(void *user, uint64_t number)
         rn_directory_free_entry(directory, entry);
         return;
     }
+    RN_ASSERT(entry->state == RN_DIRECTORY_USED);
     entry->state = RN_DIRECTORY_LEAVING;
     entry->untrusted = directory->untrusting;
     entry->next = NONE;
@@ -159,6 +162,7 @@ void rn_directory_send(struct rn_directory *directory, struct rn_move *move)
 {
     struct rn_msg *msg = rn_msg_new(directory->context->runtime, RN_MSG_MOVE);
 
+    RN_ASSERT(directory->n_out < RN_MOVES && move->n <= RN_MOVE_BLOCKS && move->n_told <= RN_MOVE_TOLD);
     directory->n_out++;
     msg->move.move = move;
     rn_actor_send(directory->context->mover, msg);
@@ -166,6 +170,8 @@ void rn_directory_send(struct rn_directory *directory, struct rn_move *move)
 
 void rn_directory_put_back(struct rn_directory *directory, struct rn_move *move)
 {
+    RN_ASSERT(directory->n_out > 0 && (move->kind != RN_MOVE_UP || directory->n_ups > 0));
+    RN_ASSERT(move->kind != RN_MOVE_DOWN || directory->down_out);
     directory->n_out--;
     if (move->kind == RN_MOVE_DOWN)
         directory->down_out = false;

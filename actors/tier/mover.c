@@ -93,6 +93,7 @@ static struct rn_mover_place *find_place(struct rn_mover *mover, uint64_t tier_d
 void rn_mover_set_at(struct rn_mover *mover, struct rn_mover_place *place, unsigned kind, uint64_t handle,
                      uint64_t parent)
 {
+    RN_ASSERT(handle != 0 && place->at[kind].handle == 0);
     place->at[kind].handle = handle;
     place->at[kind].parent = parent;
     rn_mover_find_add(&mover->find[kind], handle, (uint32_t)(place - mover->places));
@@ -195,6 +196,7 @@ static bool put(struct rn_mover *mover, struct rn_move *move, const struct rn_mo
         if (!item->first && key.parent == 0)
             return false;
     }
+    RN_ASSERT(n > 0 && n <= mover->payload_bytes);
     if (rn_tier_store_put(store, &key, mover->payload, n, &handle) != RUNNEL_OK)
         return false;
     rn_mover_set_at(mover, place, kind, handle, key.parent);
@@ -306,6 +308,7 @@ static void up(struct rn_mover *mover, struct rn_move *move)
 {
     bool good = mover->copying.status == RUNNEL_OK;
 
+    RN_ASSERT(move->kind == RN_MOVE_UP && move->n <= RN_MOVE_BLOCKS);
     for (uint32_t i = 0; i < move->n; i++) {
         struct rn_move_item *item = &move->items[i];
         const struct rn_mover_place *place;
@@ -415,6 +418,7 @@ static bool begin_copies(struct rn_mover *mover, struct rn_move *move, struct rn
     bool down = move->kind == RN_MOVE_DOWN;
     uint32_t n = 0;
 
+    RN_ASSERT(mover->at_work == NULL && move->n <= RN_MOVE_BLOCKS);
     for (uint32_t i = 0; i < move->n; i++)
         if (down ? move->items[i].block != RN_MOVE_NO_BLOCK : move->items[i].from != RN_TIERS)
             mover->copies[n++] = (struct rn_host_copy){move->items[i].block, mover->context->limits->block_tokens, down,
@@ -487,6 +491,7 @@ static void on_copied(struct rn_actor *self, struct rn_msg *msg)
     const struct rn_clock *clock = mover->context->clock;
     struct rn_msg *done = mover->at_work;
 
+    RN_ASSERT(done != NULL && mover->copying.n > 0);
     rn_msg_free(self->runtime, msg);
     mover->at_work = NULL;
     mover->copy_us = rn_now_us(clock) - mover->copy_us;

@@ -3,8 +3,11 @@
 
 #include <string.h>
 
+#include "base/check.h"
+
 static void drop(struct rn_pins *pins, uint32_t nth)
 {
+    RN_ASSERT(nth < pins->n && pins->n <= RN_PINS);
     rn_prefix_tree_unpin(pins->tree, pins->nodes[nth]);
     pins->n--;
     memmove(&pins->nodes[nth], &pins->nodes[nth + 1], (pins->n - nth) * sizeof pins->nodes[0]);

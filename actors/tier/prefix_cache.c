@@ -168,6 +168,7 @@ void rn_prefix_cache_look_up(struct rn_prefix_cache *cache, const struct rn_requ
     uint32_t own = session != NULL ? session->n_computed : 0;
     uint32_t wanted = shares(cache, request) ? n_prompt - 1 : 0;
 
+    RN_ASSERT(n_prompt > 0);
     if (own >= n_prompt) /* the logits of its last position are needed still */
         own = n_prompt - 1;
     *fit = (struct rn_prefix_fit){.ready = cache->found};
@@ -252,6 +253,7 @@ runnel_status rn_prefix_cache_prepare(struct rn_prefix_cache *cache, const struc
     uint32_t per_block = block_tokens(cache);
     uint32_t n_blocks = request->n_fill / per_block, n_tail = request->n_fill % per_block;
 
+    RN_ASSERT(stream->prompt == NULL && stream->blocks == NULL && request->n_done < request->n_fill);
     if (!shares(cache, request) || n_blocks == request->n_done / per_block)
         return RUNNEL_OK;
     stream->prompt = rn_alloc(request->heap, request->n_fill, sizeof *stream->prompt);
@@ -289,6 +291,7 @@ void rn_prefix_cache_enter(struct rn_prefix_cache *cache, struct rn_request *req
     uint32_t n_full = request->n_done / block_tokens(cache);
     struct rn_prefix_woken woken = {NULL, NULL};
 
+    RN_ASSERT(fit->n_kept <= request->n_blocks && fit->n_done == request->n_done);
     stream->timed = false;
     stream->n_timed = request->n_done;
     stream->timed_us = rn_now_us(cache->context->clock);

@@ -94,6 +94,7 @@ static uint32_t choose(struct rn_promotions *promotions, struct rn_promotion *p,
 
 static void take_blocks(struct rn_promotions *promotions, struct rn_promotion *p, const uint32_t *ready)
 {
+    RN_ASSERT(p->n > 0 && p->n <= promotions->blocks->pool.n_free);
     memcpy(p->blocks, ready, p->n_before * sizeof p->blocks[0]);
     rn_tier_blocks_take(promotions->blocks, p->n, p->blocks + p->n_before);
     promotions->blocks->n_lent += p->n;
@@ -106,6 +107,7 @@ void rn_promotions_begin(struct rn_promotions *promotions, struct rn_cached_stre
     uint32_t n_free = promotions->blocks->pool.n_free;
     uint32_t n = found->n_cold < n_free ? found->n_cold : n_free, n_tokens;
 
+    RN_ASSERT(!stream->promoted && stream->promotion == NULL);
     if (p == NULL || n == 0 || !take_memory(promotions, p, found->n_ready, n))
         return;
     stream->promoted = true;
@@ -133,6 +135,7 @@ static void fill(struct rn_promotions *promotions, struct rn_promotion *p, struc
 {
     uint32_t per_block = block_tokens(promotions);
 
+    RN_ASSERT(p->busy && p->n_sent < p->n && move->n == 0);
     move->tag = (uint32_t)(p - promotions->items);
     while (move->n < RN_MOVE_BLOCKS && p->n_sent < p->n) {
         struct rn_move_item *item = &move->items[move->n++];
@@ -161,6 +164,7 @@ void rn_promotions_send(struct rn_promotions *promotions)
 
 static void give_back(struct rn_promotions *promotions, const uint32_t *blocks, uint32_t n)
 {
+    RN_ASSERT(promotions->blocks->n_lent >= n);
     rn_tier_blocks_unref(promotions->blocks, blocks, n);
     promotions->blocks->n_lent -= n;
 }
@@ -171,6 +175,7 @@ static void end(struct rn_promotions *promotions, struct rn_promotion *p)
     struct rn_prefix_woken woken = {NULL, NULL};
     uint32_t n_unsent = p->n - p->n_sent;
 
+    RN_ASSERT(p->n_back == p->n_sent && (p->failed || n_unsent == 0));
     rn_prefix_tree_leave(&promotions->blocks->tree, &p->path, &woken);
     rn_tier_blocks_tell(promotions->blocks, &woken);
     if (n_unsent > 0)
@@ -202,6 +207,7 @@ void rn_promotions_arrived(struct rn_promotions *promotions, const struct rn_mov
     uint32_t n_good = 0, blocks[RN_MOVE_BLOCKS];
 
     RN_CHECK(move->tag < RN_PROMOTIONS && p->busy);
+    RN_ASSERT(move->kind == RN_MOVE_UP && p->n_back + move->n <= p->n_sent);
     while (n_good < move->n && move->items[n_good].from != RN_TIERS)
         n_good++;
     rn_directory_arrived(promotions->directory, move, n_good, (p->n_before + p->n_back) * block_tokens(promotions),

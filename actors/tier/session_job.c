@@ -39,6 +39,7 @@ void rn_session_job_free(struct rn_session_job *job)
 {
     if (job == NULL)
         return;
+    RN_ASSERT(job->ring == NULL);
     rn_session_reader_fini(&job->reader);
     rn_free(job->heap, job->path);
     rn_free(job->heap, job->note);
@@ -167,6 +168,7 @@ static bool open_export(struct rn_session_job *job)
 /* Those before `end`, which have come. */
 static void write_blocks(struct rn_session_job *job, uint32_t end)
 {
+    RN_ASSERT(job->n_filed <= end && end - job->n_filed <= job->n_piece);
     for (; job->n_filed < end && !cancelled(job); job->n_filed++)
         rn_session_writer_block(&job->writer, bytes_of(job, job->n_filed), &job->error);
 }
@@ -240,6 +242,7 @@ static void read_piece(struct rn_session_job *job)
 {
     uint32_t end = job->n_filed + job->n_piece;
 
+    RN_ASSERT(job->n_filed == job->n_begun); /* the piece before is on its way, or there: the other half is free */
     if (end > job->request->n_blocks)
         end = job->request->n_blocks;
     for (; job->n_filed < end && !cancelled(job); job->n_filed++)
@@ -283,6 +286,7 @@ static void run(struct rn_work *work)
     const struct rn_context *context = job->request->context;
     struct rn_msg *msg;
 
+    RN_ASSERT(job->request->job == job && job->request->outcome == RN_OUTCOME_NONE);
     if (job->kind == RN_JOB_EXPORT ? export_part(job) : job->opened && import_part(job))
         return;
     if (job->kind == RN_JOB_IMPORT && !job->opened)
@@ -296,4 +300,17 @@ static void run(struct rn_work *work)
 void rn_session_job_post(struct rn_request *request)
 {
     rn_worker_post(request->context->worker, &request->job->work);
+}
+
+bool rn_session_job_check(const struct rn_session_job *job)
+{
+    uint32_t first = job->kind == RN_JOB_EXPORT ? job->n_filed : job->n_begun;
+    uint32_t last = job->kind == RN_JOB_EXPORT ? job->n_begun : job->n_filed;
+
+    if (job->request == NULL || job->request->job != job)
+        return false;
+    if (job->ring == NULL)
+        return true;
+    return job->n_piece > 0 && job->n_piece <= RN_JOB_BLOCKS && first <= last && last - first <= job->n_piece &&
+           last <= job->request->n_blocks && job->copies.n > 0 && job->copies.n <= job->n_piece;
 }

@@ -60,6 +60,10 @@ struct rn_session_job *rn_session_job_new(struct rn_heap *heap, enum rn_job_kind
 /* NULL is allowed. The job is not under way: what it had for its blocks is gone. */
 void rn_session_job_free(struct rn_session_job *job);
 
+/* Between two of its parts: the file and the device have the blocks in turn, a piece each at most, and the ring is there
+ * while blocks are copied and not otherwise. Where nothing runs. */
+bool rn_session_job_check(const struct rn_session_job *job);
+
 /* Hands the request's job to the worker, which does its next part. Then COPIED comes to the tier, when the job can go
  * on, or JOB_DONE. Any thread. */
 void rn_session_job_post(struct rn_request *request);

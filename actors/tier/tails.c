@@ -1,5 +1,6 @@
 /* Shared in part: see tails.h. */
 #include "actors/tier/tails.h"
+#include "base/check.h"
 
 #define NO_SLOT UINT32_MAX
 #define WORTH 8 /* of a block, the part from which on a copy is made: it holds the source too, until the request ends */
@@ -19,6 +20,7 @@ void rn_tails_offer(struct rn_tails *tails, struct rn_cached_stream *stream, uin
         !rn_prefix_tree_look(tails->tree, stream->path.at, &view) || view.state != RN_PREFIX_READY ||
         view.block != stream->blocks[stream->n_blocks - 1])
         return;
+    RN_ASSERT(stream == &tails->streams[slot] && stream->path.state == RN_PATH_ENTERED);
     stream->tail_at = stream->path.at;
     stream->has_tail = true;
     tails->slots[stream->tail_at.node % RN_TAILS] = slot;
@@ -47,5 +49,6 @@ uint32_t rn_tails_find(const struct rn_tails *tails, struct rn_prefix_ref at, co
             *block = stream->blocks[stream->n_blocks];
         }
     }
+    RN_ASSERT(n_common <= n && n_common <= per_block);
     return n_common * WORTH >= per_block ? n_common : 0;
 }

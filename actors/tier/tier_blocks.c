@@ -83,6 +83,7 @@ void rn_tier_blocks_unref(struct rn_tier_blocks *blocks, const uint32_t *numbers
 
 void rn_tier_blocks_release_lent(struct rn_tier_blocks *blocks, uint32_t number)
 {
+    RN_ASSERT(rn_block_pool_references(&blocks->pool, number) > 0);
     rn_prefix_tree_release_lent(&blocks->tree, number);
     if (is_unused(blocks, number))
         count_used(blocks, -1);
@@ -97,6 +98,7 @@ uint32_t rn_tier_blocks_evict(struct rn_tier_blocks *blocks, uint32_t n)
 {
     uint32_t n_freed = rn_prefix_tree_evict(&blocks->tree, n);
 
+    RN_ASSERT(n_freed <= blocks->pool.n_free);
     rn_telemetry_evicted(blocks->context, n_freed);
     return n_freed;
 }

@@ -94,6 +94,7 @@ static uint64_t say(runnel_session session, const char *past, const char *prompt
     struct capture capture = {0};
     runnel_request request = make_request(prompt, 2, &capture);
     struct oracle_chain chain;
+    uint64_t cached;
 
     request.session = session;
     assert_int_equal(runnel_generate(manual.model, &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
@@ -108,8 +109,9 @@ static uint64_t say(runnel_session session, const char *past, const char *prompt
         assert_int_equal(capture.tokens[i], oracle_chain_next(&chain, &manual.oracle->alphabet));
         oracle_chain_push(&chain, capture.tokens[i]);
     }
+    cached = capture.last.usage.cached_tokens;
     capture_clear(&capture);
-    return capture.last.usage.cached_tokens;
+    return cached;
 }
 
 /* A session whose blocks are N_BLOCKS; what it holds is written to `past`. */

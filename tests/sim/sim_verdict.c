@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/draft/cache.h"
+#include "actors/tier/session_job.h"
 #include "cache/prefix_node.h"
 #include "tests/sim/edges.h"
 #include "tests/sim/sim.h"
@@ -212,6 +214,15 @@ static const char *broken_actor(const runnel_model *model)
         return "sampler";
     if (!rn_detokenizer_check(&model->detokenizer))
         return "detokenizer";
+    if (!rn_fair_queue_check(&model->tier.admission.waiting) || !rn_fair_queue_check(&model->prefill.waiting))
+        return "queue of those that wait";
+    if (!rn_draft_share_check(&model->verifier.share))
+        return "store of answers";
+    if (model->draft.drafter != NULL && !rn_draft_cache_check(&model->draft))
+        return "drafter's cache";
+    for (const struct rn_session_job *job = model->tier.admission.jobs; job != NULL; job = job->next)
+        if (!rn_session_job_check(job) || (job->ring != NULL && job != model->tier.admission.jobs))
+            return "job of a session's file";
     return rn_mover_check(&model->mover) ? NULL : "mover";
 }
 
