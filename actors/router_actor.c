@@ -20,6 +20,7 @@ static struct rn_routed *model_of(struct rn_router *router, const struct rn_pay_
 {
     const struct rn_route *route = &router->routes[stream->slot];
 
+    RN_ASSERT(stream->slot < router->context->max_streams);
     return route->generation == stream->generation && !route->ended ? route->model : NULL;
 }
 
@@ -63,6 +64,7 @@ static void sift_down(struct rn_deadline *heap, uint32_t n, uint32_t at)
 {
     struct rn_deadline moved = heap[at];
 
+    RN_ASSERT(at < n);
     for (uint32_t child = 2 * at + 1; child < n; child = 2 * at + 1) {
         child += child + 1 < n && heap[child + 1].at_us < heap[child].at_us;
         if (moved.at_us <= heap[child].at_us)
@@ -78,6 +80,7 @@ static void push_deadline(struct rn_router *router, struct rn_deadline deadline)
     struct rn_deadline *heap = router->deadlines;
     uint32_t at = router->n_deadlines++;
 
+    RN_ASSERT(at < 4 * router->context->max_streams);
     for (; at > 0 && deadline.at_us < heap[(at - 1) / 2].at_us; at = (at - 1) / 2)
         heap[at] = heap[(at - 1) / 2];
     heap[at] = deadline;
@@ -172,16 +175,16 @@ static void free_model(struct rn_router *router, struct rn_routed *model)
     close_if_quiet(router, model);
 }
 
-static void on_submit(struct rn_actor *self, struct rn_msg *msg)
+/* The request goes on to its model. */
+static void send_on(struct rn_router *router, struct rn_msg *msg)
 {
-    struct rn_router *router = router_of(self);
     struct rn_request *request = msg->request.request;
     struct rn_routed *model = routed_of(request->context->model);
+    struct rn_route *route = &router->routes[request->slot];
 
-    RN_ASSERT(request->slot < router->context->max_streams && !model->closed);
-    /* The slot's last stream may not have been reported ENDED yet: the host can reuse a slot at once. */
-    router->routes[request->slot] = (struct rn_route){request->generation, false, model};
-    model->n_streams++;
+    RN_ASSERT(route->generation == request->generation && (route->n_sent == 0 || route->sent_to == model));
+    route->n_sent++;
+    route->sent_to = model;
     if (model->free_wanted) {
         rn_request_end(request, RN_OUTCOME_CANCELLED, RUNNEL_FINISH_NONE);
         msg->head.kind = RN_MSG_END;
@@ -194,6 +197,28 @@ static void on_submit(struct rn_actor *self, struct rn_msg *msg)
         msg->head.kind = RN_MSG_ENCODE;
         rn_actor_send(model->context->tokenizer, msg);
     }
+}
+
+static void on_submit(struct rn_actor *self, struct rn_msg *msg)
+{
+    struct rn_router *router = router_of(self);
+    struct rn_request *request = msg->request.request;
+    struct rn_routed *model = routed_of(request->context->model);
+    struct rn_route *route = &router->routes[request->slot];
+
+    RN_ASSERT(request->slot < router->context->max_streams && !model->closed);
+    RN_ASSERT(rn_request_check(request) && request->outcome == RN_OUTCOME_NONE);
+    RN_ASSERT(router->routes[request->slot].generation != request->generation); /* each is submitted once */
+    /* The slot's last stream may not have been reported ENDED yet: the host can reuse a slot at once. */
+    RN_ASSERT(route->held == NULL); /* its stream would not have ended */
+    route->generation = request->generation;
+    route->ended = false;
+    route->model = model;
+    model->n_streams++;
+    if (route->n_sent > 0 && route->sent_to != model)
+        route->held = msg;
+    else
+        send_on(router, msg);
 }
 
 static void on_cancel(struct rn_actor *self, struct rn_msg *msg)
@@ -210,6 +235,7 @@ static void on_credit(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_routed *model = model_of(router_of(self), &msg->stream);
 
+    RN_ASSERT(msg->stream.n > 0);
     if (model != NULL)
         rn_actor_send(model->context->decode, msg);
     else
@@ -244,6 +270,7 @@ static void on_model_new(struct rn_actor *self, struct rn_msg *msg)
     struct rn_router *router = router_of(self);
     struct rn_routed *model = routed_of(msg->model.model);
 
+    RN_ASSERT(!model->free_wanted && !model->closed && model->n_streams == 0 && model->n_gone == 0);
     model->next = router->models;
     router->models = model;
     rn_msg_free(self->runtime, msg);
@@ -308,11 +335,19 @@ static void on_ended(struct rn_actor *self, struct rn_msg *msg)
     struct rn_route *route = &router->routes[msg->ended.slot];
 
     RN_CHECK(model->n_streams > 0 && msg->ended.slot < router->context->max_streams);
+    RN_ASSERT(route->n_sent > 0 && route->sent_to == model);
     if (route->generation == msg->ended.generation)
         route->ended = true;
+    route->n_sent--;
     model->n_streams--;
     note_end(router);
     rn_msg_free(self->runtime, msg);
+    if (route->n_sent == 0 && route->held != NULL) {
+        struct rn_msg *held = route->held;
+
+        route->held = NULL;
+        send_on(router, held);
+    }
     close_if_quiet(router, model);
 }
 
@@ -332,6 +367,7 @@ static void on_model_freed(struct rn_actor *self, struct rn_msg *msg)
     struct rn_router *router = router_of(self);
     struct rn_routed **link = &router->models, *model = routed_of(msg->model.model);
 
+    RN_ASSERT(model->n_gone == RN_MODEL_ACTORS || !model->ops->acts(model));
     RN_ASSERT(model->closed && model->n_streams == 0);
     while (*link != model)
         link = &(*link)->next;
@@ -411,14 +447,17 @@ static bool deadlines_are_whole(const struct rn_router *router)
 /* Streams of the model that have not been reported ENDED: those in the directory, and older ones of their slots. */
 static bool model_is_whole(const struct rn_router *router, const struct rn_routed *model)
 {
-    uint32_t n_live = 0;
+    uint32_t n_live = 0, n_sent = 0, n_held = 0;
 
     for (uint32_t slot = 0; slot < router->context->max_streams; slot++) {
         const struct rn_route *route = &router->routes[slot];
 
         n_live += route->generation != 0 && !route->ended && route->model == model;
+        n_sent += route->n_sent > 0 && route->sent_to == model ? route->n_sent : 0;
+        n_held += route->held != NULL && route->model == model;
     }
-    if (n_live > model->n_streams || model->n_gone >= RN_MODEL_ACTORS + (uint32_t)model->closed)
+    if (n_live > model->n_streams || n_sent + n_held != model->n_streams ||
+        model->n_gone >= RN_MODEL_ACTORS + (uint32_t)model->closed)
         return false;
     return model->closed ? model->free_wanted && model->load_ended && model->n_streams == 0 : model->n_gone == 0;
 }

@@ -37,10 +37,17 @@ struct rn_routed {
     bool load_ended, free_wanted, closed;
 };
 
+/* A slot, and its last stream. The host reuses a slot as soon as it has a stream's end, while RETIRE and ENDED may be
+ * on their way still. A stream of the same model cannot overtake those. One of another model could, and one of a third:
+ * so it waits here until the slot's streams have been reported ENDED, and what is under way for a slot is bounded
+ * however many models there are. */
 struct rn_route {
     uint32_t generation; /* 0: no stream */
     bool ended;          /* nothing of it is left in the actors; its events may wait to be delivered */
     struct rn_routed *model;
+    uint32_t n_sent;           /* streams of the slot that went on and were not reported ENDED, all ... */
+    struct rn_routed *sent_to; /* ... of this model */
+    struct rn_msg *held;       /* SUBMIT of the stream, while it waits; NULL: it does not */
 };
 
 /* A deadline: of a stream that may have ended meanwhile. */

@@ -248,11 +248,159 @@ static void session_churn(void **state)
     assert_quiet(manual.engine, 0);
 }
 
+/* ---- Two models, and one stream at once ---- */
+
+struct pair {
+    runnel_engine *engine;
+    runnel_model *models[2];
+    struct oracle *oracles[2];
+    const struct rn_actor *still[2]; /* actors that are not let run; NULL: none */
+};
+
+static bool stands_still(const struct pair *pair, const struct rn_actor *actor)
+{
+    return actor == pair->still[0] || actor == pair->still[1];
+}
+
+/* All that can be done while those stand still; `steps`: steps of the models, too. */
+static void run_pair(struct pair *pair, bool steps)
+{
+    for (bool ran = true; ran;) {
+        struct rn_runtime *runtime = &pair->engine->runtime;
+        const char *wrong = NULL;
+
+        ran = false;
+        for (uint32_t i = 0; i < rn_runtime_runnable(runtime) && !ran; i++)
+            if (!stands_still(pair, runtime->runnable[i])) {
+                rn_runtime_step(runtime, i, RN_ACTOR_BATCH);
+                ran = true;
+            }
+        for (int m = 0; m < 2 && wrong == NULL; m++)
+            wrong = edges_check_model(pair->models[m]);
+        if (wrong == NULL)
+            wrong = edges_check_router(pair->engine);
+        if (wrong != NULL)
+            fail_msg("%s", wrong);
+        assert_true(rn_router_check(&pair->engine->router));
+        for (int m = 0; m < 2 && !ran && steps; m++)
+            if (pair->oracles[m]->first != NULL) {
+                oracle_complete(pair->oracles[m], ORACLE_FAULT_NONE);
+                ran = true;
+            }
+        if (!ran)
+            ran = runnel_engine_dispatch(pair->engine, 0) > 0;
+    }
+}
+
+static void open_pair(struct pair *pair)
+{
+    const struct rn_backend_limits limits = {
+        .max_rows = 16, .max_seqs = 10, .max_outs = 8, .n_blocks = 16, .block_tokens = 16, .context_tokens = 64};
+    const struct oracle_alphabet alphabet = manual_alphabet(2);
+    runnel_engine_options options;
+
+    runnel_engine_options_default(&options);
+    options.max_streams = 1;
+    *pair = (struct pair){.engine = manual_engine(&options, NULL)};
+    for (uint64_t m = 0; m < 2; m++) {
+        struct rn_model_parts parts = {.limits = limits, .n_vocab = ORACLE_VOCAB};
+
+        pair->oracles[m] = oracle_new(&limits, &alphabet, m);
+        parts.backend = &pair->oracles[m]->backend;
+        pair->models[m] = manual_model(pair->engine, &parts, NULL);
+    }
+    run_pair(pair, false);
+}
+
+static void generate(struct pair *pair, int model, struct capture *capture)
+{
+    runnel_request request = make_request(PROMPT, 3, capture);
+
+    memset(capture, 0, sizeof *capture);
+    assert_int_equal(runnel_generate(pair->models[model], &request, &(runnel_stream){0}, NULL), RUNNEL_OK);
+}
+
+/* The slot's streams end one after the other, each at a tier that then stands still, and their ENDED come to a router
+ * that does. What waits for an older stream's end goes on behind it. */
+static void ends_of_two_models(void **state)
+{
+    struct capture captures[3];
+    struct pair pair;
+    int n = 0;
+
+    (void)state;
+    open_pair(&pair);
+    for (; n < 2; n++) {
+        generate(&pair, n, &captures[n]);
+        run_pair(&pair, false); /* its prompt's step is in flight, if it has come so far */
+        pair.still[n] = pair.models[n]->context.tier;
+        run_pair(&pair, true);
+        if (captures[n].n_terminal == 0)
+            break;
+    }
+    if (n == 2) {
+        generate(&pair, 0, &captures[n]);
+        run_pair(&pair, false);
+    }
+    pair.still[0] = &pair.engine->router.actor;
+    pair.still[1] = NULL;
+    run_pair(&pair, true);
+    pair.still[0] = NULL;
+    run_pair(&pair, true);
+    for (int i = 0; i <= n; i++) {
+        assert_int_equal(captures[i].last.type, RUNNEL_EVENT_DONE);
+        assert_int_equal(captures[i].n_tokens, 3);
+        capture_clear(&captures[i]);
+    }
+    assert_quiet(pair.engine, 0);
+    runnel_engine_free(pair.engine);
+    for (int m = 0; m < 2; m++)
+        manual_oracle_free(pair.oracles[m]);
+}
+
+/* A stream that waits at the router for the end of the slot's last one is cancelled there, or its model freed. */
+static void held_at_the_router(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 2; way++) {
+        struct capture captures[2];
+        runnel_request request = make_request(PROMPT, 3, &captures[1]);
+        runnel_stream stream;
+        struct pair pair;
+
+        open_pair(&pair);
+        generate(&pair, 0, &captures[0]);
+        run_pair(&pair, false);
+        pair.still[0] = pair.models[0]->context.tier;
+        run_pair(&pair, true);
+        assert_int_equal(captures[0].n_terminal, 1);
+        memset(&captures[1], 0, sizeof captures[1]);
+        assert_int_equal(runnel_generate(pair.models[1], &request, &stream, NULL), RUNNEL_OK);
+        run_pair(&pair, true);
+        assert_int_equal(pair.oracles[1]->n_steps, 0);
+        if (way == 0)
+            assert_int_equal(runnel_stream_cancel(pair.engine, stream), RUNNEL_OK);
+        else
+            runnel_model_free(pair.models[1]);
+        run_pair(&pair, false);
+        pair.still[0] = NULL;
+        manual_settle(pair.engine);
+        assert_int_equal(captures[1].last.type, RUNNEL_EVENT_CANCELLED);
+        assert_int_equal(pair.oracles[1]->n_steps, 0);
+        capture_clear(&captures[0]);
+        capture_clear(&captures[1]);
+        runnel_engine_free(pair.engine);
+        for (int m = 0; m < 2; m++)
+            manual_oracle_free(pair.oracles[m]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(credits_are_sums), cmocka_unit_test(cancel_churn),  cmocka_unit_test(cancel_overtakes),
-        cmocka_unit_test(session_churn),    cmocka_unit_test(second_wishes),
+        cmocka_unit_test(credits_are_sums),   cmocka_unit_test(cancel_churn),  cmocka_unit_test(cancel_overtakes),
+        cmocka_unit_test(session_churn),      cmocka_unit_test(second_wishes), cmocka_unit_test(ends_of_two_models),
+        cmocka_unit_test(held_at_the_router),
     };
 
     return cmocka_run_group_tests(tests, setup, manual_end);
