@@ -262,6 +262,7 @@ int batch_check(const struct app_options *options)
     check = (struct check){.options = *options, .input = {.fd = -1}};
     check.options.draft = "none";
     check.options.cache_dir = check.options.cache_shared = NULL;
+    check.app.options = &check.options; /* closed also where it was not opened */
     code = prepare(&check);
     if (code == APP_OK)
         code = check_lines(&check);

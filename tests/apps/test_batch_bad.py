@@ -229,6 +229,11 @@ class Bad(unittest.TestCase):
         result = subprocess.run([common.program, "batch", common.MODEL, str(both.input), "--check", "--limit", "1", "-q"],
                                 capture_output=True, timeout=common.PATIENCE)
         self.assertEqual((result.returncode, result.stdout, result.stderr), (0, b"", b""))  # without OUT
+        for model, source, words in (("/none/such", fine.input, b"/none/such"), (common.MODEL, "/none", b"/none: No such")):
+            result = subprocess.run([common.program, "batch", model, str(source), "--check"], capture_output=True,
+                                    timeout=common.PATIENCE)
+            self.assertEqual((result.returncode, result.stdout), (1, b""))
+            self.assertIn(words, result.stderr)
         for option in (["--resume"], ["--overwrite"], ["--errors", "e"], ["--summary", "s"], ["--journal", "j"]):
             result = fine.run("--check", *option)
             self.assertEqual(result.returncode, 2)
