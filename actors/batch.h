@@ -23,7 +23,7 @@ struct rn_token_list;
 /* A row of the step whose logits are wanted. */
 struct rn_batch_out {
     struct rn_request *request;       /* borrowed: decode keeps it until the batch is back */
-    uint32_t position;                /* of the row */
+    uint64_t position;                /* of the row; in the whole text, where tokens have gone from it */
     const struct rn_sampler *sampler; /* the request's */
     bool sample;                      /* draw the token of position + 1 */
     bool want_logprobs;

@@ -290,7 +290,11 @@ static void settle_token(struct rn_decode *decode, struct rn_request *request, s
     }
     out->tells_token = true;
     decode->credits[request->slot].n--;
-    if (request->n_tokens >= request->n_limit)
+    if (request->n_tokens < request->n_limit)
+        return;
+    if (rn_request_can_shift(request))
+        request->shifts = request->preempted = true;
+    else
         rn_request_end(request, RN_OUTCOME_DONE, RUNNEL_FINISH_LENGTH);
 }
 
@@ -307,7 +311,8 @@ static void settle_out(struct rn_decode *decode, struct rn_batch_out *out)
     if (out->leaf_offset > 0)
         request->leaf_offset = out->leaf_offset;
     if (out->status != RUNNEL_OK) {
-        rn_request_fail(request, out->status, "%s, at position %u", runnel_status_text(out->status), out->position);
+        rn_request_fail(request, out->status, "%s, at position %llu", runnel_status_text(out->status),
+                        (unsigned long long)out->position);
         return;
     }
     if (out->keep_logits != NULL) {

@@ -49,7 +49,7 @@ static struct rn_batch_part *add_part(struct rn_batch *batch, struct rn_request 
 static void add_out(struct rn_batch_out *out, struct rn_request *request, bool sample, float *keep_logits)
 {
     out->request = request;
-    out->position = request->n_done;
+    out->position = request->n_done + request->n_dropped;
     out->sampler = request->sampler;
     out->sample = sample;
     out->want_logprobs = request->want_logprobs;
@@ -151,7 +151,7 @@ static struct rn_batch_out *add_candidate(struct rn_decode *decode, struct rn_ba
     decode->parents[r] = (int32_t)above;
     *row = (struct rn_step_row){token, batch->step.rows[above].position + 1, row[-1].seq, (int32_t)batch->step.n_outs};
     add_out(out, part->request, true, NULL);
-    out->position = row->position;
+    out->position = row->position + part->request->n_dropped;
     out->follows = true;
     out->behind = (uint32_t)(row->out - batch->step.rows[above].out);
     out->draft = token;

@@ -132,7 +132,9 @@ static void fill_terminal(struct rn_cell *cell, struct rn_outlet *outlet, const 
     cell->usage.warm_tokens = request->n_lower[RN_TIER_WARM];
     cell->usage.cold_tokens = request->n_lower[RN_TIER_COLD];
     cell->usage.shared_tokens = request->n_lower[RN_TIER_SHARED];
-    cell->usage.completion_tokens = request->n_tokens - request->n_prompt;
+    cell->usage.completion_tokens = rn_request_answered(request);
+    cell->usage.shifts = request->n_shifts;
+    cell->usage.shifted_tokens = request->n_dropped;
     cell->usage.drafted_tokens = request->n_drafted;
     cell->usage.accepted_tokens = request->n_accepted;
     cell->usage.rested_passes = request->n_rested;
@@ -146,13 +148,16 @@ static void fill_terminal(struct rn_cell *cell, struct rn_outlet *outlet, const 
  * the string was completed, however far the sequence had run on. */
 static void settle_outcome(const struct rn_outlet *outlet, struct rn_request *request)
 {
+    uint64_t end = (uint64_t)request->n_prompt + outlet->stopped_at;
+
     if (!outlet->pieces.stopped)
         return;
     request->outcome = RN_OUTCOME_DONE;
     request->finish = RUNNEL_FINISH_STOP;
     RN_ASSERT(outlet->stopped_at > 0 && outlet->stopped_at <= outlet->n_answer);
-    RN_ASSERT(request->n_prompt + outlet->stopped_at <= request->n_tokens); /* decode may have run on, not back */
-    request->n_tokens = request->n_prompt + outlet->stopped_at;
+    RN_ASSERT(outlet->stopped_at <= rn_request_answered(request));            /* decode may have run on, not back */
+    request->n_dropped = request->n_dropped < end ? request->n_dropped : end; /* decode may have let go of the end */
+    request->n_tokens = (uint32_t)(end - request->n_dropped);
 }
 
 /* The next submit must find the session's length as the host will know it. */

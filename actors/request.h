@@ -56,6 +56,7 @@ struct rn_request {
     bool ignore_eos, want_logprobs, want_progress, want_logits;
     uint32_t n_top;
     int64_t max_tokens;
+    int64_t context_keep; /* -1: it ends when the context is full */
     int32_t *stop_tokens;
     uint32_t n_stop_tokens;
     uint32_t session, session_generation; /* generation 0: none */
@@ -84,6 +85,11 @@ struct rn_request {
     uint32_t n_fill;  /* tokens to compute before it draws the next: the prompt, and after a preemption all there are */
     uint32_t n_done;  /* positions computed, those of the step in flight included, but not of drafts */
     uint32_t n_limit; /* n_tokens stays at or below; 0: it was never admitted */
+    uint64_t n_dropped;  /* tokens that have gone from between head and tail when the context was full: positions count
+                            without them, a token's coin with them */
+    uint32_t n_shifts;   /* how often */
+    bool shifts;         /* it is full, and goes back to the tier for that */
+    bool shifted;        /* since it last came by the verifier */
     uint32_t n_scored;   /* the next position whose logits are wanted */
     uint32_t n_reported; /* positions of the last PROGRESS */
     uint32_t *blocks;    /* [n_blocks], with room for n_limit tokens */
@@ -163,6 +169,19 @@ bool rn_request_ends_with(const struct rn_request *request, const struct rn_voca
 static inline bool rn_request_is_late(const struct rn_request *request, uint64_t now_us)
 {
     return request->deadline_ms > 0 && now_us - request->submitted_us >= (uint64_t)request->deadline_ms * 1000;
+}
+
+/* Tokens of its answer, those that have gone included. Of one that was admitted. */
+static inline uint64_t rn_request_answered(const struct rn_request *request)
+{
+    return request->n_tokens + request->n_dropped - request->n_prompt;
+}
+
+/* Its sequence is as long as it can be. Does its answer go on, without the oldest part? */
+static inline bool rn_request_can_shift(const struct rn_request *request)
+{
+    return request->context_keep >= 0 &&
+           (request->max_tokens < 0 || rn_request_answered(request) < (uint64_t)request->max_tokens);
 }
 
 /* How many of its tokens stay with its session: all, but after a failure the turn is taken back, since what

@@ -526,6 +526,9 @@ static void on_offer(struct rn_actor *self, struct rn_msg *msg)
 
     request->verified = can_draft(verifier, request) &&
                         (stream->generation == request->generation || begin_stream(verifier, stream, request));
+    if (request->verified && request->shifted && stream->proposer != NULL && stream->proposer->ops->restart != NULL)
+        stream->proposer->ops->restart(stream->proposer);
+    request->shifted = false;
     if (request->verified) {
         stream->here = true;
         stream->n_tokens = request->n_tokens;

@@ -508,7 +508,8 @@ typedef struct runnel_usage {
     uint64_t rested_passes; /* of the answer: without guesses because the drafter rested ... */
     runnel_rest rest;       /* ... and why, in most of them */
     uint32_t reserved_rest;
-    uint64_t reserved[6];
+    uint64_t shifts, shifted_tokens; /* how often the context was full (context_keep), and how many tokens went */
+    uint64_t reserved[4];
 } runnel_usage;
 
 typedef struct runnel_timings { /* microseconds from submit */
@@ -675,6 +676,13 @@ typedef struct runnel_request {
     uint8_t draft_chain; /* 1, with RUNNEL_DRAFT_MODEL: only the likeliest guesses are verified; 0: also runners-up, as
                             a tree, where they pay. draft_max counts both */
     uint8_t reserved[7];
+    int64_t
+        context_keep; /* -1: an answer that fills the context ends (RUNNEL_FINISH_LENGTH). 0 or more: it goes on, and
+                             its text changes: whenever the context is full, the model keeps the first context_keep
+                             tokens of the prompt and the last half of what fits behind them, reads these as a prompt,
+                             and sees nothing of the rest any more. Penalties count what it keeps; coins are counted on.
+                             Such an answer may never end by itself (max_tokens, deadline_ms). At most half the context;
+                             not with a session. runnel_usage.shifts says how often it was */
 } runnel_request;
 
 /* Greedy, up to the context, no stops, seed 0. */

@@ -58,7 +58,8 @@
     X(uint8_t, raw_answer)           \
     X(uint8_t, pin_prefix)           \
     X(uint8_t, draft_share)          \
-    X(uint8_t, draft_chain)
+    X(uint8_t, draft_chain)          \
+    X(int64_t, context_keep)
 
 /* likewise of runnel_chat, without struct_size and `reserved` */
 #define RUNNEL_CHAT_FIELDS(X)           \

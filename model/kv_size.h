@@ -70,4 +70,12 @@ static inline uint64_t rn_kv_size_positions(const struct rn_backend_limits *limi
     return low;
 }
 
+/* The longest sequence that there can be. */
+static inline uint64_t rn_kv_size_longest(const struct rn_backend_limits *limits)
+{
+    uint64_t room = rn_kv_size_positions(limits);
+
+    return room < limits->context_tokens ? room : limits->context_tokens;
+}
+
 #endif

@@ -48,6 +48,13 @@ void rn_counts_fini(struct rn_counts *counts, struct rn_heap *heap)
     memset(counts, 0, sizeof *counts);
 }
 
+void rn_counts_clear(struct rn_counts *counts)
+{
+    memset(counts->slots, 0, ((size_t)counts->mask + 1) * sizeof *counts->slots);
+    counts->n_entries = 0;
+    counts->n_tokens = 0;
+}
+
 /* The slot of `token`, or the empty one where it belongs. */
 static uint32_t find(const struct rn_counts *counts, int32_t token)
 {

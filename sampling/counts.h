@@ -35,6 +35,9 @@ bool rn_counts_init(struct rn_counts *counts, struct rn_heap *heap, uint32_t n_v
                     uint32_t window);
 void rn_counts_fini(struct rn_counts *counts, struct rn_heap *heap);
 
+/* As after init. */
+void rn_counts_clear(struct rn_counts *counts);
+
 /* One more token. More distinct tokens than init was told of are a breach (RN_CHECK). */
 void rn_counts_add(struct rn_counts *counts, int32_t token);
 

@@ -57,12 +57,20 @@ static uint32_t propose(struct rn_proposer *proposer, const int32_t *tokens, uin
     return most;
 }
 
+static void restart(struct rn_proposer *proposer)
+{
+    struct ngram *ngram = (struct ngram *)proposer;
+
+    memset(ngram->slots, 0, (ngram->mask + 1) * sizeof ngram->slots[0]);
+    ngram->n_indexed = 0;
+}
+
 static void free_ngram(struct rn_proposer *proposer)
 {
     rn_free(((struct ngram *)proposer)->heap, proposer);
 }
 
-static const struct rn_proposer_ops ngram_ops = {.propose = propose, .free = free_ngram};
+static const struct rn_proposer_ops ngram_ops = {.propose = propose, .restart = restart, .free = free_ngram};
 
 void rn_ngram_share(struct rn_proposer *proposer, const struct rn_ngram_store *store)
 {

@@ -15,10 +15,12 @@ struct rn_proposer {
 
 struct rn_proposer_ops {
     /* The tokens that may follow tokens[n_tokens], into drafts[most]; returns how many. The tokens of a sequence only
-     * grow from call to call. What is beyond `most`, or no id of the vocabulary, and all behind it, the caller leaves
+     * grow from call to call, until restart. What is beyond `most`, or no id of the vocabulary, and all behind it, the caller leaves
      * out. Runs between two steps: must be quick, and allocates nothing. */
     uint32_t (*propose)(struct rn_proposer *proposer, const int32_t *tokens, uint32_t n_tokens, uint32_t most,
                         int32_t *drafts);
+    /* The next tokens are of another sequence. NULL: it keeps nothing of them. */
+    void (*restart)(struct rn_proposer *proposer);
     void (*free)(struct rn_proposer *proposer);
 };
 

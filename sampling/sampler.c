@@ -93,6 +93,14 @@ void rn_sampler_accept(struct rn_sampler *s, int32_t token)
         rn_counts_add(&s->counts, token);
 }
 
+void rn_sampler_restart(struct rn_sampler *s, const int32_t *tokens, uint32_t n_tokens)
+{
+    if (s->penalties)
+        rn_counts_clear(&s->counts);
+    for (uint32_t i = 0; i < n_tokens; i++)
+        rn_sampler_accept(s, tokens[i]);
+}
+
 static uint32_t n_blocks_of(uint32_t n_vocab)
 {
     return n_vocab / RN_BLOCK + (n_vocab % RN_BLOCK != 0);

@@ -37,6 +37,9 @@ void rn_sampler_free(struct rn_sampler *sampler);
  * (RN_CHECK). Constant time; allocates nothing. */
 void rn_sampler_accept(struct rn_sampler *sampler, int32_t token);
 
+/* Forgets all tokens, and is told of these. */
+void rn_sampler_restart(struct rn_sampler *sampler, const int32_t *tokens, uint32_t n_tokens);
+
 /* Its parameters without biases and penalties, which need a state: how one draws who only guesses what it will. */
 runnel_sampling rn_sampler_plain(const struct rn_sampler *sampler);
 

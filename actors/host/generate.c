@@ -40,6 +40,7 @@ void runnel_request_init(runnel_request *request, size_t struct_size)
         .max_tokens = -1,
         .sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f},
         .cache_wait = RUNNEL_CACHE_WAIT,
+        .context_keep = -1,
     };
 
     rn_sized_write(request, struct_size, &own, sizeof own);
@@ -104,6 +105,19 @@ static runnel_status check_prompt(const runnel_model *model, const runnel_reques
     return RUNNEL_OK;
 }
 
+/* Half the context is left to go on with. */
+static runnel_status check_keep(const runnel_model *model, const runnel_request *request, runnel_error *error)
+{
+    uint64_t most = rn_kv_size_longest(&model->parts.limits) / 2;
+
+    if (request->context_keep < -1 || (request->context_keep >= 0 && (uint64_t)request->context_keep > most))
+        return rn_error_set(error, RUNNEL_INVALID, "context_keep = %lld is not -1 or 0..%llu, half the context",
+                            (long long)request->context_keep, (unsigned long long)most);
+    if (request->context_keep >= 0 && request->session.id != 0)
+        return rn_error_set(error, RUNNEL_INVALID, "context_keep would lose a part of the session");
+    return RUNNEL_OK;
+}
+
 static runnel_status check_request(runnel_model *model, const runnel_request *request, runnel_error *error)
 {
     runnel_status status;
@@ -144,7 +158,8 @@ static runnel_status check_request(runnel_model *model, const runnel_request *re
         return rn_error_set(error, RUNNEL_INVALID, "pin_prefix %d is not 0, 1 or 2", request->pin_prefix);
     if ((unsigned)request->cache_wait > RUNNEL_CACHE_DEADLINE)
         return rn_error_set(error, RUNNEL_INVALID, "cache_wait %d is not known", (int)request->cache_wait);
-    if ((status = check_stops(request, model->parts.n_vocab, error)) != RUNNEL_OK)
+    if ((status = check_stops(request, model->parts.n_vocab, error)) != RUNNEL_OK ||
+        (status = check_keep(model, request, error)) != RUNNEL_OK)
         return status;
     return check_prompt(model, request, error);
 }
@@ -154,11 +169,7 @@ static runnel_status check_request(runnel_model *model, const runnel_request *re
 /* Longest prompt that can run, history included. */
 static uint64_t prompt_room(const runnel_model *model, const runnel_request *request)
 {
-    const struct rn_backend_limits *limits = &model->parts.limits;
-    uint64_t room = rn_kv_size_positions(limits);
-
-    room = room < limits->context_tokens ? room : limits->context_tokens;
-    return room - (request->max_tokens == 0 ? 0 : 1);
+    return rn_kv_size_longest(&model->parts.limits) - (request->max_tokens == 0 ? 0 : 1);
 }
 
 static uint32_t tokenize_flags(const runnel_request *request)
@@ -247,6 +258,7 @@ static runnel_status copy_parameters(runnel_model *model, const runnel_request *
     r->want_logits = request->want_logits != 0;
     r->n_top = request->n_top;
     r->max_tokens = request->max_tokens;
+    r->context_keep = request->context_keep;
     r->session = (uint32_t)request->session.id;
     r->session_generation = (uint32_t)(request->session.id >> 32);
     r->cache_salt = request->cache_salt;

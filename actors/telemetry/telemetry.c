@@ -96,7 +96,8 @@ void rn_telemetry_admitted(struct rn_actor *tier, struct rn_request *request)
 
 void rn_telemetry_preempted(struct rn_actor *tier, struct rn_request *request)
 {
-    rn_metrics_count(request->context->metrics, RN_COUNT_PREEMPTIONS, 1);
+    if (!request->shifts)
+        rn_metrics_count(request->context->metrics, RN_COUNT_PREEMPTIONS, 1);
     enter(tier, request, RN_PHASE_QUEUED, rn_now_us(request->context->clock));
 }
 
@@ -172,7 +173,7 @@ void rn_telemetry_token(const struct rn_actor *decode, struct rn_request *reques
 /* A request that is done: its times as a whole. One without an answer has no first token. */
 static void time_request(struct rn_metrics *metrics, const struct rn_request *request)
 {
-    uint32_t n = request->n_tokens - request->n_prompt;
+    uint64_t n = rn_request_answered(request);
 
     rn_metrics_time(metrics, RN_TIMING_E2E, request->end_us - request->submitted_us);
     rn_metrics_time(metrics, RN_TIMING_PROMPT_TOKENS, request->n_prompt);
@@ -196,11 +197,12 @@ static void log_end(const struct rn_request *request)
     bool labelled = request->label[0] != '\0', failed = request->outcome == RN_OUTCOME_FAILED;
 
     rn_log(request->context->log, RUNNEL_LOG_DEBUG,
-           "%s: stream %llx%s%s: %s, %u tokens of prompt (%u cached), %u of answer, %llu ms%s%s",
+           "%s: stream %llx%s%s: %s, %u tokens of prompt (%u cached), %llu of answer, %llu ms%s%s",
            request->context->metrics->name, (unsigned long long)rn_stream_id(request->slot, request->generation).id,
            labelled ? " " : "", request->label, ends[request->outcome], request->n_prompt, request->n_cached,
-           request->n_tokens - request->n_prompt, (unsigned long long)(request->end_us - request->submitted_us) / 1000,
-           failed ? ": " : "", failed ? request->error.message : "");
+           (unsigned long long)rn_request_answered(request),
+           (unsigned long long)(request->end_us - request->submitted_us) / 1000, failed ? ": " : "",
+           failed ? request->error.message : "");
 }
 
 void rn_telemetry_ended(struct rn_actor *detokenizer, struct rn_request *request)

@@ -93,8 +93,7 @@ static runnel_status prepare_outlet(struct rn_admission *admission, struct rn_re
 static uint32_t limit_of(const struct rn_admission *admission, const struct rn_request *request, uint64_t prompt)
 {
     const struct rn_backend_limits *limits = admission->context->limits;
-    uint64_t room = rn_kv_size_positions(limits);
-    uint64_t limit = limits->context_tokens < room ? limits->context_tokens : room;
+    uint64_t limit = rn_kv_size_longest(limits);
 
     if (request->max_tokens >= 0 && prompt + (uint64_t)request->max_tokens < limit)
         limit = prompt + (uint64_t)request->max_tokens;
@@ -317,6 +316,27 @@ bool rn_admission_begin_first(struct rn_admission *admission, struct rn_request 
     limit = limit_of(admission, request, prompt);
     check_fits(request, session, prompt, limit);
     return request->outcome != RN_OUTCOME_NONE || begin(admission, request, session, (uint32_t)prompt, limit);
+}
+
+void rn_admission_shift(const struct rn_admission *admission, struct rn_request *request)
+{
+    uint32_t longest = (uint32_t)rn_kv_size_longest(admission->context->limits);
+    uint32_t head = request->context_keep < request->n_prompt ? (uint32_t)request->context_keep : request->n_prompt;
+    uint32_t kept = (longest - head) / 2, first = request->n_tokens - kept;
+
+    RN_CHECK(request->n_tokens == longest && request->capacity == longest && first > head);
+    memmove(request->tokens + head, request->tokens + first, kept * sizeof request->tokens[0]);
+    request->n_shifts++;
+    request->n_dropped += first - head;
+    request->n_tokens = head + kept;
+    if (request->max_tokens >= 0) {
+        uint64_t end = request->n_tokens + (uint64_t)request->max_tokens - rn_request_answered(request);
+
+        request->n_limit = end < longest ? (uint32_t)end : longest;
+    }
+    rn_sampler_restart(request->sampler, request->tokens, request->n_tokens);
+    request->shifts = false;
+    request->shifted = true;
 }
 
 bool rn_admission_begin_again(struct rn_admission *admission, struct rn_request *request)

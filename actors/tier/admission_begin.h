@@ -16,4 +16,8 @@
 bool rn_admission_begin_first(struct rn_admission *admission, struct rn_request *request, struct rn_session *session);
 bool rn_admission_begin_again(struct rn_admission *admission, struct rn_request *request);
 
+/* The context of one that was taken back is full: what stands between its head and the last half of the rest goes. What
+ * is left is read again as a prompt. It holds no blocks. */
+void rn_admission_shift(const struct rn_admission *admission, struct rn_request *request);
+
 #endif

@@ -142,6 +142,8 @@ void rn_admission_take_back(struct rn_admission *admission, struct rn_request *r
     request->n_done = 0;
     request->resumed = true;
     rn_telemetry_preempted(admission->context->tier, request);
+    if (request->shifts)
+        rn_admission_shift(admission, request);
     if (stream->cancelled == request->generation) {
         rn_request_end_by(request, stream->ending);
         rn_admission_end(admission, request);

@@ -400,7 +400,7 @@ static void pin(struct rn_prefix_cache *cache, const struct rn_request *request,
     uint32_t n_prompt = request->n_prompt / block_tokens(cache);
     struct rn_prefix_view view;
 
-    if (request->pin_prefix == 0 || n == 0 || n_prompt == 0)
+    if (request->pin_prefix == 0 || n == 0 || n_prompt == 0 || request->n_shifts > 0)
         return;
     while (rn_prefix_tree_look(tree_of(cache), last, &view) && view.n_blocks > n_prompt)
         last = view.parent;

@@ -263,6 +263,7 @@ void app_request(const struct app_options *options, runnel_request *request)
 {
     runnel_request_default(request);
     request->max_tokens = options->max_tokens;
+    request->context_keep = options->context_keep;
     request->ignore_eos = options->ignore_eos;
     request->parse_special = options->special;
     request->want_logprobs = options->logprobs >= 0;
@@ -393,6 +394,10 @@ void app_figures(const struct app_options *options, const struct app_outcome *ou
     if (usage->shared_tokens > 0)
         fprintf(stderr, "fetched: %llu token%s from the shared cache\n", (unsigned long long)usage->shared_tokens,
                 app_plural(usage->shared_tokens));
+    if (usage->shifts > 0)
+        fprintf(stderr, "context: full %llu time%s, %llu token%s of the text went\n", (unsigned long long)usage->shifts,
+                app_plural(usage->shifts), (unsigned long long)usage->shifted_tokens,
+                app_plural(usage->shifted_tokens));
     if (usage->completion_tokens == 0)
         return;
     fprintf(stderr, "answer: %llu token%s", (unsigned long long)usage->completion_tokens,

@@ -65,6 +65,9 @@ static void end(const runnel_event *event)
                (unsigned long long)u->cold_tokens);
     if (u->shared_tokens > 0)
         printf(",\"shared_tokens\":%llu", (unsigned long long)u->shared_tokens);
+    if (u->shifts > 0)
+        printf(",\"shifts\":%llu,\"shifted_tokens\":%llu", (unsigned long long)u->shifts,
+               (unsigned long long)u->shifted_tokens);
     putchar('}');
     printf(",\"timings\":{\"admitted_us\":%llu,\"first_token_us\":%llu,\"end_us\":%llu}}\n",
            (unsigned long long)t->admitted_us, (unsigned long long)t->first_token_us, (unsigned long long)t->end_us);

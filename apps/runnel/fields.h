@@ -56,6 +56,7 @@
     X(request, pin_prefix, NULL, "with --cache-dir and --cache-shared", NULL, "the job's prefixes stay by their use") \
     X(request, draft_share, "--draft-share", NULL, NULL, "the job's: --draft-share")                                  \
     X(request, draft_chain, "--draft-chain", "", NULL, "the job's: --draft-chain")                                    \
+    X(request, context_keep, "--context-keep", "7", "context_keep", "7")                                              \
     X(chat, messages, NULL, "lines that are typed", NULL, "messages_json")                                            \
     X(chat, n_messages, NULL, "lines that are typed", NULL, "messages_json")                                          \
     X(chat, messages_json, NULL, "lines that are typed", "messages", "[{\"role\": \"user\", \"content\": \"two\"}]")  \

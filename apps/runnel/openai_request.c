@@ -570,6 +570,7 @@ static const struct field fields[] = {
     {"prediction", OPENAI_CHAT, IGNORED, 0, 0, 0, NULL},
     {"top_k", ANSWERS, SPECIAL, 0, 0, 0, read_top_k},
     {"min_p", ANSWERS, NUMBER, AT(sampling.min_p), 0, 1, NULL},
+    {"context_keep", ANSWERS, INTEGER, AT(context_keep), 0, INT32_MAX, NULL},
     {"repetition_penalty", ANSWERS, SPECIAL, 0, 0, 0, read_repetition},
     {"penalty_tokens", ANSWERS, SPECIAL, 0, 0, 0, read_penalty_tokens},
     {"chat_template_kwargs", TALK, SPECIAL, 0, 0, 0, read_variables},
@@ -708,6 +709,7 @@ bool openai_request_read(struct openai_request *request, enum openai_endpoint en
     *request = (struct openai_request){.endpoint = endpoint,
                                        .n = 1,
                                        .max_tokens = (endpoint & TALK) != 0 ? -1 : 16,
+                                       .context_keep = -1,
                                        .sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1}};
     if (!openai_expect(error, "body", body, JSON_OBJECT))
         return false;
@@ -760,6 +762,7 @@ void openai_request_choice(const struct openai_request *request, size_t index, u
     if (answer > 0)
         out->sampling.seed = mix(mix(out->sampling.seed + UINT64_C(0x9e3779b97f4a7c15)) + answer);
     out->max_tokens = request->max_tokens;
+    out->context_keep = request->context_keep;
     out->want_logprobs = request->logprobs;
     out->n_top = request->logprobs ? (uint32_t)request->top_logprobs : 0;
     out->stops = (const char *const *)request->stops;

@@ -53,7 +53,8 @@ struct openai_request {
     bool one_call; /* at most one tool call in an answer */
     bool has_seed;
     runnel_sampling sampling;
-    int64_t max_tokens; /* -1: until the context is full */
+    int64_t max_tokens;   /* -1: until the context is full */
+    int64_t context_keep; /* -1: it ends then */
     int64_t top_logprobs;
     int64_t dimensions;                 /* embeddings: 0: all */
     bool base64;                        /* embeddings: little-endian floats in base64, not a list of numbers */

@@ -104,6 +104,8 @@ const struct app_option app_option_table[] = {
      "the answer ends with this token; repeatable"},
     {"--ignore-eos", 0, NULL, OPTION_FLAG, AT(ignore_eos), 0, 0, false, NULL, SAMPLING,
      "the model's own end-of-text tokens do not end the answer"},
+    {"--context-keep", 0, "N", OPTION_INTEGER, AT(context_keep), 0, INT32_MAX, false, NULL, APP_RUN,
+     "a full context keeps N prompt tokens and its newest half; else it ends"},
     {"--deadline", 0, "SECONDS", OPTION_REAL, AT(deadline_s), 0, 4000000, false, NULL, SAMPLING,
      "an answer that is not complete by then fails; 0: none (default)"},
     {"--label", 0, "TEXT", OPTION_STRING, AT(label), 0, 0, false, NULL, SAMPLING, "a name for the request in --trace"},
@@ -230,6 +232,7 @@ static_assert(sizeof app_option_table / sizeof app_option_table[0] <= APP_MAX_OP
 void app_options_default(struct app_options *options)
 {
     *options = (struct app_options){.max_tokens = -1,
+                                    .context_keep = -1,
                                     .top_p = 1,
                                     .repetition_penalty = 1,
                                     .logprobs = -1,

@@ -60,7 +60,8 @@ struct app_options {
     size_t n_tokens;
     bool json, quiet, ids, special, bos, show, raw;
     /* the answer */
-    int64_t max_tokens; /* -1: until the context is full */
+    int64_t max_tokens;   /* -1: until the context is full */
+    int64_t context_keep; /* -1: the answer ends then */
     double temperature, top_p, min_p;
     int64_t top_k;
     double repetition_penalty, frequency_penalty, presence_penalty;

@@ -60,9 +60,11 @@ static void against_history(uint32_t n_vocab, uint32_t window, uint64_t seed)
     rn_heap_init(&heap, NULL);
     assert_true(rn_counts_init(&counts, &heap, n_vocab, TOKENS, window));
     bytes = rn_heap_bytes(&heap);
-    for (uint32_t n = 0; n < TOKENS; n++) {
-        uint32_t first = window > 0 && n + 1 > window ? n + 1 - window : 0, distinct = 0;
+    for (uint32_t k = 0; k < 2 * TOKENS; k++) { /* cleared, it begins anew */
+        uint32_t n = k % TOKENS, first = window > 0 && n + 1 > window ? n + 1 - window : 0, distinct = 0;
 
+        if (k == TOKENS)
+            rn_counts_clear(&counts);
         history[n] = clustered(&seed, n_vocab);
         rn_counts_add(&counts, history[n]);
         assert_true(rn_counts_check(&counts));
