@@ -58,6 +58,9 @@ static runnel_status read_options(const runnel_model_options *given, runnel_mode
                             MAX_MEAN_WINDOW);
     if (options->draft_path != NULL && options->chunk_mean > 0)
         return rn_error_set(error, RUNNEL_INVALID, "model options: draft_path and chunk_mean exclude each other");
+    if ((unsigned)options->weight_order > RUNNEL_WEIGHTS_TILES)
+        return rn_error_set(error, RUNNEL_INVALID, "model options: there is no weight order %d",
+                            (int)options->weight_order);
     options->chunk_mean = (options->chunk_mean + RN_CHUNK - 1) / RN_CHUNK * RN_CHUNK;
     if (!(options->max_slowdown == 0 || options->max_slowdown > 1))
         return rn_error_set(error, RUNNEL_INVALID, "model options: max_slowdown %g is not above 1",
@@ -122,6 +125,7 @@ static runnel_status choose_limits(struct runnel_model *model, runnel_error *err
         .kv_type = model->options.kv_type,
         .mean_window = model->options.chunk_mean,
         .tree_depth = trees ? RN_DRAFT_MOST : 0,
+        .weight_order = model->options.weight_order,
     };
     return choose_blocks(model, limits, error);
 }
@@ -638,6 +642,11 @@ runnel_status runnel_model_wait(runnel_model *model, int64_t timeout_ms, runnel_
     return status;
 }
 
+static uint64_t tiled_bytes(const struct rn_backend *backend)
+{
+    return backend == NULL || backend->ops->tiled_bytes == NULL ? 0 : backend->ops->tiled_bytes(backend);
+}
+
 static void collect_info(const struct runnel_model *model, runnel_model_info *info)
 {
     const struct rn_model_parts *parts = &model->parts;
@@ -655,6 +664,7 @@ static void collect_info(const struct runnel_model *model, runnel_model_info *in
         now.layers = parts->plan->n_layers;
         now.parameters = parts->plan->parameters;
         now.weight_bytes = parts->plan->weight_bytes;
+        now.tiled_bytes = tiled_bytes(parts->backend);
         now.kv_bytes_per_token = rn_plan_kv_bytes(parts->plan, parts->limits.kv_type);
         now.chunk_mean = parts->limits.mean_window;
         now.kv_bytes_longest = now.kv_bytes_per_token * parts->limits.block_tokens *

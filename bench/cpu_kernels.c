@@ -3,9 +3,10 @@
  *
  *     cpu_kernels [threads [level [format]]]
  *
- * One product of the shape of a feed-forward layer, 5632 x 2048 weights, on a team of threads that take
- * rows as the backend does. GB/s counts weight bytes, over as many copies of the matrix as exceed the
- * caches; GFLOP/s counts two per weight and input. Percent: of the read bandwidth, and of the level's peak in
+ * Rows as they lie, and where the level has a kernel for it the same weights in tiles (cpu/tiles.h), in turn. One product of the shape of a feed-forward layer, 5632 x 2048 weights, on a team of threads that take
+ * rows as the backend does. GB/s counts weight bytes with one input, over as many copies of the matrix as exceed the
+ * caches: of seven rounds the best and the median; then from the second-level cache, every worker with rows of its own.
+ * GFLOP/s counts two per weight and input. Percent: of the read bandwidth, and of the level's peak in
  * products of bytes (of floats for F32, F16, BF16), both measured on the same team: see cpu/levels/peak.h. */
 #include <pthread.h>
 #include <semaphore.h>
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/clock.h"
 #include "base/rng.h"
@@ -20,7 +22,16 @@
 #include "cpu/levels/peak.h"
 #include "cpu/team.h"
 
-enum { ROWS = 5632, COLS = 2048, MAX_N = 256, BATCH = 256, ROUNDS = 2000000 };
+enum {
+    ROWS = 5632,
+    COLS = 2048,
+    MAX_N = 256,
+    BATCH = 256,
+    ROUNDS = 2000000,
+    TURNS = 7,
+    CACHED = 400,
+    CACHED_ROWS = 128
+};
 
 static const size_t weights_bytes = (size_t)640 << 20; /* of all copies together */
 
@@ -34,7 +45,7 @@ struct work {
     void *panels[64];
     uint32_t n, copies;
     const struct rn_peak *peak;
-    enum { PRODUCT, READ, INTEGER, REAL } what;
+    enum { PRODUCT, CACHE, READ, INTEGER, REAL } what;
     _Atomic uint32_t next;
     _Atomic uint64_t sink;
     sem_t done;
@@ -69,15 +80,15 @@ static void tile(const struct work *w, const uint8_t *matrix, uint32_t row, uint
     }
 }
 
-/* Rows [first, first + BATCH). */
-static void batch(const struct work *w, const uint8_t *matrix, uint32_t first, void *panel)
+/* Rows [first, first + n). */
+static void batch(const struct work *w, const uint8_t *matrix, uint32_t first, uint32_t n, void *panel)
 {
     uint32_t height = height_of(w), row, i;
     uint32_t step = rn_kernel_step(w->kernel, w->n);
 
-    if (step > BATCH / height)
-        step = BATCH / height;
-    for (row = first; row < first + BATCH; row += height * step)
+    if (step > n / height)
+        step = n / height;
+    for (row = first; row < first + n; row += height * step)
         for (i = 0; i < step; i++)
             tile(w, matrix, row + i, step, panel);
 }
@@ -97,10 +108,12 @@ static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
     else if (w->what == REAL)
         sink = w->peak->real(ROUNDS);
     atomic_fetch_add_explicit(&w->sink, sink, memory_order_relaxed);
+    for (i = 0; w->what == CACHE && i < CACHED; i++)
+        batch(w, w->weights + worker * matrix, 0, CACHED_ROWS, w->panels[worker]);
     if (w->what != PRODUCT)
         return;
     while ((i = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed)) < pieces * w->copies)
-        batch(w, w->weights + i / pieces * matrix, i % pieces * BATCH, w->panels[worker]);
+        batch(w, w->weights + i / pieces * matrix, i % pieces * BATCH, BATCH, w->panels[worker]);
 }
 
 static void done(struct rn_job *job)
@@ -108,22 +121,29 @@ static void done(struct rn_job *job)
     sem_post(&((struct work *)job)->done);
 }
 
-/* The fastest of five, in seconds. */
-static double measure(struct rn_team *team, struct work *w)
+/* In seconds. */
+static double measure_once(struct rn_team *team, struct work *w)
 {
     struct rn_clock clock = rn_clock_machine();
-    uint64_t best = UINT64_MAX, begin, took;
+    uint64_t begin = rn_now_us(&clock);
+
+    atomic_store(&w->next, 0);
+    rn_team_submit(team, &w->job);
+    sem_wait(&w->done);
+    return (double)(rn_now_us(&clock) - begin) * 1e-6;
+}
+
+/* The fastest of five. */
+static double measure(struct rn_team *team, struct work *w)
+{
+    double best = measure_once(team, w), took;
     int i;
 
-    for (i = 0; i < 5; i++) {
-        atomic_store(&w->next, 0);
-        begin = rn_now_us(&clock);
-        rn_team_submit(team, &w->job);
-        sem_wait(&w->done);
-        took = rn_now_us(&clock) - begin;
+    for (i = 0; i < 4; i++) {
+        took = measure_once(team, w);
         best = took < best ? took : best;
     }
-    return (double)best * 1e-6;
+    return best;
 }
 
 /* Bytes that are sane in the format: halves of about 0.1 wherever a block has its scale, floats of about 1, and
@@ -163,28 +183,53 @@ static void quantise(const struct rn_level *level, const struct work *w, const f
     }
 }
 
-static void bench_type(struct rn_team *team, const struct rn_level *level, struct work *w, uint32_t type_id,
-                       const float *a, const struct machine *machine)
+static int compare(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* GB/s with one input: the kernels in turn, so that what else the machine does meets all of them. */
+static void bench_one(struct rn_team *team, struct work *w, const struct rn_kernel *const *kernels, size_t n,
+                      double best[2], double median[2])
+{
+    size_t matrix = ROWS * rn_type_bytes(w->type, COLS), k;
+    double took[2][TURNS], bytes;
+    int i;
+
+    w->n = 1;
+    w->copies = (uint32_t)(weights_bytes / matrix);
+    bytes = (double)matrix * w->copies * 1e-9;
+    for (i = 0; i < TURNS; i++)
+        for (k = 0; k < n; k++) {
+            w->kernel = kernels[k];
+            took[k][i] = measure_once(team, w);
+        }
+    for (k = 0; k < n; k++) {
+        qsort(took[k], TURNS, sizeof took[k][0], compare);
+        best[k] = bytes / took[k][0];
+        median[k] = bytes / took[k][TURNS / 2];
+    }
+}
+
+static double bench_cached(struct rn_team *team, struct work *w)
+{
+    double bytes = (double)rn_type_bytes(w->type, COLS) * CACHED_ROWS * CACHED * rn_team_threads(team), took;
+
+    w->what = CACHE;
+    took = measure(team, w);
+    w->what = PRODUCT;
+    return bytes / took * 1e-9;
+}
+
+static void bench_many(struct rn_team *team, struct work *w, const struct machine *machine)
 {
     static const uint32_t counts[] = {2, 4, 8, 16, 64, MAX_N};
-    size_t matrix, i;
-    uint32_t most;
-    double peak, took;
+    double peak = w->kernel->input == RN_INPUT_F32 ? machine->real : machine->integer, took = 1;
+    uint32_t most = (uint32_t)(weights_bytes / (ROWS * rn_type_bytes(w->type, COLS)));
+    size_t i;
 
-    w->type = rn_type(type_id);
-    w->kernel = level->kernel(type_id);
-    if (w->kernel == NULL)
-        w->kernel = level->other;
-    peak = w->kernel->input == RN_INPUT_F32 ? machine->real : machine->integer;
-    fill((uint8_t *)w->weights, type_id);
-    matrix = ROWS * rn_type_bytes(w->type, COLS);
-    quantise(level, w, a);
-    w->n = 1;
-    most = (uint32_t)(weights_bytes / matrix);
-    w->copies = most;
-    took = measure(team, w) / w->copies;
-    printf("%-7s %5.1f %4.0f%%", w->type->name, (double)matrix / took * 1e-9,
-           (double)matrix / took / machine->read * 100);
     for (i = 0; i < sizeof counts / sizeof *counts; i++) {
         w->n = counts[i];
         w->copies = counts[i] == MAX_N ? 1 : counts[i] > 16 ? 4 : most < 16 ? most : 16;
@@ -193,6 +238,28 @@ static void bench_type(struct rn_team *team, const struct rn_level *level, struc
     }
     printf(" %4.0f%%\n", 2.0 * ROWS * COLS * MAX_N / took / peak * 100);
     fflush(stdout);
+}
+
+static void bench_type(struct rn_team *team, const struct rn_level *level, struct work *w, uint32_t type_id,
+                       const float *a, const struct machine *machine)
+{
+    const struct rn_kernel *kernels[2] = {level->kernel(type_id), level->tiled == NULL ? NULL : level->tiled(type_id)};
+    size_t n = kernels[1] == NULL ? 1 : 2, k;
+    double best[2], median[2];
+
+    w->type = rn_type(type_id);
+    kernels[0] = kernels[0] == NULL ? level->other : kernels[0];
+    w->kernel = kernels[0];
+    fill((uint8_t *)w->weights, type_id);
+    quantise(level, w, a);
+    bench_one(team, w, kernels, n, best, median);
+    for (k = 0; k < n; k++) {
+        w->n = 1;
+        w->kernel = kernels[k];
+        printf("%-7s %-5s %5.1f %5.1f %4.0f%% %6.1f", w->type->name, k == 0 ? "rows" : "tiles", best[k], median[k],
+               best[k] / machine->read * 1e11, bench_cached(team, w));
+        bench_many(team, w, machine);
+    }
 }
 
 static struct machine measure_machine(struct rn_team *team, struct work *w)
@@ -229,6 +296,8 @@ int main(int argc, char **argv)
     rn_heap_init(&heap, NULL);
     team = rn_team_new(&heap, argc > 1 ? (uint32_t)atoi(argv[1]) : 0);
     w.weights = rn_alloc_aligned(&heap, weights_bytes, 1 << 21);
+    if (w.weights != NULL) /* advice only */
+        (void)madvise((void *)w.weights, weights_bytes, MADV_HUGEPAGE);
     w.inputs = rn_alloc_aligned(&heap, (size_t)MAX_N * COLS * 4, 64);
     w.out = rn_alloc(&heap, (size_t)MAX_N * ROWS, 4);
     if (level == NULL || team == NULL || rn_team_threads(team) > 64 || w.weights == NULL || w.inputs == NULL ||
@@ -246,7 +315,7 @@ int main(int argc, char **argv)
     printf("level %s, %u threads, %d x %d weights\n", level->name, rn_team_threads(team), ROWS, COLS);
     printf("machine: read %.1f GB/s, bytes %.0f GOP/s, floats %.0f GFLOP/s\n", machine.read * 1e-9,
            machine.integer * 1e-9, machine.real * 1e-9);
-    printf("format   GB/s       GFLOP/s with 2, 4, 8, 16, 64, %d inputs\n", MAX_N);
+    printf("format        GB/s: best, median, of read; from cache. GFLOP/s with 2, 4, 8, 16, 64, %d inputs\n", MAX_N);
     for (i = 0; i < sizeof types / sizeof *types; i++)
         if (argc < 4 || strcmp(argv[3], rn_type(types[i])->name) == 0)
             bench_type(team, level, &w, types[i], a, &machine);

@@ -107,18 +107,25 @@ static void done(struct rn_job *job)
 
 /* ---- Memory ---- */
 
-/* Large pieces in huge pages, where the kernel has them: fewer walks through page tables. */
+/* Fewer walks through page tables. */
+void *rn_fast_take_huge(struct rn_heap *heap, size_t bytes)
+{
+    void *ptr = rn_alloc_aligned(heap, bytes == 0 ? LINE : bytes, bytes >= HUGE_PAGE ? HUGE_PAGE : LINE);
+
+    if (ptr != NULL && bytes >= HUGE_PAGE) /* advice only */
+        (void)madvise(ptr, bytes - bytes % HUGE_PAGE, MADV_HUGEPAGE);
+    return ptr;
+}
+
 static void *take_bytes(struct rn_fast *fast, size_t n, size_t size, bool *ok)
 {
-    size_t bytes;
     void *ptr = NULL;
+    size_t bytes;
 
     if (rn_mul_size(n, size, &bytes))
-        ptr = rn_alloc_aligned(fast->heap, bytes == 0 ? LINE : bytes, bytes >= HUGE_PAGE ? HUGE_PAGE : LINE);
+        ptr = rn_fast_take_huge(fast->heap, bytes);
     if (ptr == NULL)
         *ok = false;
-    else if (bytes >= HUGE_PAGE) /* advice only */
-        (void)madvise(ptr, bytes - bytes % HUGE_PAGE, MADV_HUGEPAGE);
     return ptr;
 }
 
@@ -161,6 +168,10 @@ static bool take_slots(struct rn_fast *fast)
         fast->own_logits = take_bytes(fast, fast->limits.max_outs, plan->n_vocab * sizeof(float), &ok);
     if (ok)
         fast->pieces = take_bytes(fast, fast->program.n, sizeof *fast->pieces, &ok);
+    fast->share_stride = rn_round_up(fast->program.n, LINE / sizeof *fast->shares);
+    if (ok)
+        fast->shares =
+            take_bytes(fast, (size_t)rn_team_threads(fast->team) * fast->share_stride, sizeof *fast->shares, &ok);
     return ok;
 }
 
@@ -294,7 +305,8 @@ static bool take_vectors(struct rn_fast *fast)
     bool ok = true;
     uint32_t i, j;
 
-    fast->vectors = (float **)take_table(fast, plan->n_weights, &ok);
+    fast->tiles = (uint8_t **)take_table(fast, plan->n_weights, &ok);
+    fast->vectors = ok ? (float **)take_table(fast, plan->n_weights, &ok) : NULL;
     for (i = 0; ok && i < plan->n_ops; i++) {
         op = &plan->ops[i];
         wanted[0] = rn_op_info(op->kind)->weight == RN_WEIGHT_VECTOR ? op->weight : -1;
@@ -366,7 +378,7 @@ static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *p
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for %u blocks and steps of %u rows", limits->n_blocks,
                             limits->max_rows);
     rn_fast_describe(fast);
-    if (rn_fast_read_weights(fast->team, plan, progress, user) != RUNNEL_OK)
+    if (rn_fast_load_weights(fast, progress, user) != RUNNEL_OK)
         return rn_error_set(error, RUNNEL_CANCELLED, "loading was cancelled");
     return RUNNEL_OK;
 }
@@ -390,6 +402,7 @@ static void free_backend(struct rn_backend *backend)
 
     if (fast->plan != NULL) {
         free_table(fast, (void **)fast->slots, fast->plan->n_slots);
+        free_table(fast, (void **)fast->tiles, fast->plan->n_weights);
         free_table(fast, (void **)fast->vectors, fast->plan->n_weights);
         free_table(fast, (void **)fast->angles, fast->plan->n_ropes);
         for (i = 0; fast->layers != NULL && i < fast->plan->n_kv_layers; i++) {
@@ -422,6 +435,7 @@ static void free_backend(struct rn_backend *backend)
     rn_free(fast->heap, fast->states);
     rn_free(fast->heap, fast->own_logits);
     rn_free(fast->heap, (void *)fast->pieces);
+    rn_free(fast->heap, (void *)fast->shares);
     rn_program_fini(&fast->program);
     rn_free(fast->heap, fast);
 }
@@ -436,6 +450,7 @@ struct rn_backend *rn_cpu_backend_new_level(struct rn_heap *heap, struct rn_team
         .block_bytes = rn_fast_block_bytes,
         .layout = rn_fast_layout,
         .state_bytes = rn_fast_state_bytes,
+        .tiled_bytes = rn_fast_tiled_bytes,
         .copy_async = rn_fast_copy_async,
         .host_alloc = rn_fast_host_alloc,
         .host_free = rn_fast_host_free,

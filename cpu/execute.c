@@ -11,6 +11,8 @@
 #include "model/op_info.h"
 #include "model/stop.h"
 
+enum { SHARE_PIECES = 16 }; /* of a worker's share of a matrix */
+
 static uint32_t domain(const struct rn_fast_context *c, const struct rn_instruction *in)
 {
     return in->logits ? c->step->n_outs : in->selected ? c->fast->n_selected : c->step->n_rows;
@@ -225,6 +227,7 @@ struct product {
     const struct rn_kernel *kernel;
     const struct rn_weight *weight;
     const uint8_t *matrix;
+    bool tiled;
     const float *bias;  /* [rows] or NULL */
     const char *inputs; /* entry e reads inputs + e / share * input_bytes, and writes out + e * out_width */
     size_t input_bytes;
@@ -332,10 +335,12 @@ static struct product product_of(const struct rn_fast_context *c, const struct r
 {
     const struct rn_op *op = in->op;
     const struct rn_weight *weight = &c->fast->plan->weights[op->weight];
+    const uint8_t *tiles = c->fast->tiles[op->weight];
 
     return (struct product){.kernel = in->kernel,
                             .weight = weight,
-                            .matrix = weight->tensor->data,
+                            .matrix = tiles != NULL ? tiles : weight->tensor->data,
+                            .tiled = tiles != NULL,
                             .bias = vector(c, op->bias),
                             .inputs = in->input == RN_INPUT_F32 ? (const char *)rn_fast_row(c, op->a, 0)
                                                                 : c->fast->inputs[in->input],
@@ -378,6 +383,52 @@ static struct stretch stretch_of(const struct cut *cut, uint32_t i)
     return s;
 }
 
+/* Worker's share of n rows: whole tiles. */
+static struct stretch share_of(const struct product *p, uint32_t n, uint32_t worker, uint32_t n_workers)
+{
+    uint64_t tiles = n / p->kernel->tile;
+    uint32_t first = (uint32_t)(tiles * worker / n_workers), end = (uint32_t)(tiles * (worker + 1) / n_workers);
+
+    return (struct stretch){first * p->kernel->tile, (end - first) * p->kernel->tile};
+}
+
+/* Tiles and few inputs: a worker goes through a share of its own, which is one linear stream, in small pieces. When it has
+ * none left it takes those of the others. */
+static void multiply_shares(const struct rn_fast_context *c, const struct product *p, uint32_t index)
+{
+    const struct stretch none = {0, 0};
+    uint32_t tile_rows = p->kernel->tile, owner, n, v, i;
+    struct stretch share, s;
+
+    for (v = 0; v < c->n_workers; v++) {
+        owner = (c->worker + v) % c->n_workers;
+        share = share_of(p, p->weight->rows, owner, c->n_workers);
+        n = share.n / (SHARE_PIECES * tile_rows) * tile_rows;
+        n = n < tile_rows ? tile_rows : n;
+        while ((uint64_t)(i = rn_fast_take_of(c, index, owner)) * n < share.n && !rn_stop_is_set(c->step->stop)) {
+            s = (struct stretch){share.first + i * n, share.n - i * n < n ? share.n - i * n : n};
+            piece(c, p, s, none);
+        }
+    }
+}
+
+void rn_fast_try(struct rn_fast *fast, uint32_t worker, uint32_t n_workers, const struct rn_kernel *kernel,
+                 const struct rn_weight *weight, const uint8_t *matrix, uint32_t n_rows, const void *input, float *out)
+{
+    const struct rn_fast_context c = {fast, NULL, &fast->scratch[worker], worker, n_workers};
+    const struct product p = {.kernel = kernel,
+                              .weight = weight,
+                              .matrix = matrix,
+                              .inputs = input,
+                              .input_bytes = rn_input_bytes(kernel->input, weight->cols),
+                              .out = out,
+                              .out_width = n_rows,
+                              .n = 1,
+                              .share = 1};
+
+    piece(&c, &p, share_of(&p, n_rows, worker, n_workers), (struct stretch){0, 0});
+}
+
 /* Where rows are streams, a worker takes its next piece before it ends the last one, to ask for it in time. */
 static void op_matmul(const struct rn_fast_context *c, uint32_t index)
 {
@@ -389,6 +440,10 @@ static void op_matmul(const struct rn_fast_context *c, uint32_t index)
     if (domain(c, in) == 0) /* no logits wanted: there may be no memory for them */
         return;
     p = product_of(c, in);
+    if (p.tiled && p.n < p.kernel->pack_from) {
+        multiply_shares(c, &p, index);
+        return;
+    }
     cut = cut_of(c, &p);
     for (i = rn_fast_take(c, index); i < cut.n && !rn_stop_is_set(c->step->stop); i = next) {
         next = streams(&p) ? rn_fast_take(c, index) : cut.n;
@@ -501,6 +556,8 @@ void rn_fast_ready(struct rn_fast *fast, struct rn_step *step)
     rn_fast_means_ready(fast);
     for (i = 0; i < fast->program.n; i++) /* relaxed: the team's submission orders it before the run */
         atomic_store_explicit(&fast->pieces[i], 0, memory_order_relaxed);
+    for (i = 0; i < rn_team_threads(fast->team) * fast->share_stride; i++)
+        atomic_store_explicit(&fast->shares[i], 0, memory_order_relaxed);
 }
 
 /* ---- Steps ---- */

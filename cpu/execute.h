@@ -31,6 +31,12 @@ static inline uint32_t rn_fast_take(const struct rn_fast_context *c, uint32_t in
     return atomic_fetch_add_explicit(&c->fast->pieces[index], 1, memory_order_relaxed);
 }
 
+/* Likewise the next piece of a worker's share. */
+static inline uint32_t rn_fast_take_of(const struct rn_fast_context *c, uint32_t index, uint32_t worker)
+{
+    return atomic_fetch_add_explicit(&c->fast->shares[worker * c->fast->share_stride + index], 1, memory_order_relaxed);
+}
+
 /* attention.c: of the instruction `index`, what this worker takes. */
 void rn_fast_attention(const struct rn_fast_context *c, uint32_t index);
 

@@ -39,6 +39,10 @@ struct rn_fast_scratch {
     uint32_t *active; /* [experts]: those that have entries */
 };
 
+/* In which order the weights of a type are read. */
+enum rn_fast_order { RN_FAST_UNDECIDED, RN_FAST_ROWS, RN_FAST_TILES };
+enum { RN_FAST_TYPES = 64 };
+
 struct rn_fast {
     struct rn_backend base; /* first */
     struct rn_device_caps caps;
@@ -50,18 +54,20 @@ struct rn_fast {
     uint32_t block_shift;
 
     struct rn_program program;
-    float **slots;                /* [n_slots][max_rows or max_outs][width]; NULL for the logits: the step's */
-    void *inputs[RN_INPUT_KINDS]; /* quantised rows */
-    float *own_logits;            /* [max_outs][n_vocab]: of steps that have no place for them; NULL: limits.draws is
+    float **slots;                 /* [n_slots][max_rows or max_outs][width]; NULL for the logits: the step's */
+    void *inputs[RN_INPUT_KINDS];  /* quantised rows */
+    float *own_logits;             /* [max_outs][n_vocab]: of steps that have no place for them; NULL: limits.draws is
                                         false */
-    float *logits;                /* of the current step: its own place or that */
-    struct rn_drawn *drawn;       /* [max_outs]: what the last step has drawn ... */
-    uint32_t n_drawn;             /* ... and for how many rows. Of whoever holds the job */
-    _Atomic uint32_t next_draw;   /* of the current step: the next wanted row to draw for */
-    float **vectors;              /* [n_weights]: norm weights and biases as floats, NULL for matrices */
-    struct rn_fast_layer *layers; /* [n_kv_layers] */
-    char layout[32];              /* how a block's bytes are arranged, and who computed them */
-    uint8_t *states;              /* [n_states][state_stride]: recurrent states; NULL: the plan has none */
+    float *logits;                 /* of the current step: its own place or that */
+    struct rn_drawn *drawn;        /* [max_outs]: what the last step has drawn ... */
+    uint32_t n_drawn;              /* ... and for how many rows. Of whoever holds the job */
+    _Atomic uint32_t next_draw;    /* of the current step: the next wanted row to draw for */
+    uint8_t **tiles;               /* [n_weights]: of a matrix in tiles; NULL: it is read where it lies */
+    uint8_t orders[RN_FAST_TYPES]; /* of each type, enum rn_fast_order */
+    float **vectors;               /* [n_weights]: norm weights and biases as floats, NULL for matrices */
+    struct rn_fast_layer *layers;  /* [n_kv_layers] */
+    char layout[32];               /* how a block's bytes are arranged, and who computed them */
+    uint8_t *states;               /* [n_states][state_stride]: recurrent states; NULL: the plan has none */
     size_t state_stride;
     float **angles;                  /* [n_ropes][max_rows][dims]: cosines, then sines of a row's position */
     struct rn_fast_scratch *scratch; /* [threads] */
@@ -81,6 +87,8 @@ struct rn_fast {
     bool has_features;
     int32_t *features_of;     /* [max_rows]: index of a row's features, -1: not wanted. Set where any are */
     _Atomic uint32_t *pieces; /* [instructions]: the next piece of a shared one */
+    _Atomic uint32_t *shares; /* [threads][share_stride]: of an instruction the next piece of a thread's share */
+    size_t share_stride;      /* instructions, rounded up to a line */
 
     struct rn_job job;
     struct rn_step *step;            /* the one that runs; belongs to whoever holds the job */
@@ -89,10 +97,23 @@ struct rn_fast {
     _Atomic uint32_t pending;        /* steps submitted and not done; the job is held while it is not 0 */
 };
 
-/* Reads all weights of the plan on the team, so that no step waits for the disk. Sleeps meanwhile; progress is called
- * on the calling thread. CANCELLED when it says so. */
-runnel_status rn_fast_read_weights(struct rn_team *team, const struct rn_plan *plan, rn_progress_fn progress,
-                                   void *user);
+/* Brings all weights of the plan into memory on the team, so that no step waits for the disk. Sleeps meanwhile; progress
+ * is called on the calling thread. CANCELLED when it says so. */
+runnel_status rn_fast_load_weights(struct rn_fast *fast, rn_progress_fn progress, void *user);
+
+/* team_order.c: while weights are loaded, in their order. take_tiles: memory for the tiles of weight i, which from now on are
+ * what products read; NULL: it stays as it lies. Which it is: as limits.weight_order says, or as a trial of the
+ * weight's format does, which sleeps for some milliseconds while the team works. */
+uint8_t *rn_fast_take_tiles(struct rn_fast *fast, uint32_t i);
+uint64_t rn_fast_tiled_bytes(const struct rn_backend *backend);
+
+/* Memory in huge pages where the kernel has them, aligned to a line at least; NULL on refusal. */
+void *rn_fast_take_huge(struct rn_heap *heap, size_t bytes);
+
+/* One worker's share of the product of one input with the first rows of a weight, which are at `matrix`; out: of
+ * n_rows floats. For trials. */
+void rn_fast_try(struct rn_fast *fast, uint32_t worker, uint32_t n_workers, const struct rn_kernel *kernel,
+                 const struct rn_weight *weight, const uint8_t *matrix, uint32_t n_rows, const void *input, float *out);
 
 /* Makes `step` the current one: the rows of the wanted logits, its groups, no piece taken. Before the team
  * runs it. */

@@ -46,7 +46,7 @@ enum rn_input {
 };
 
 /* Bytes that a kernel asks for ahead in each row that is a stream: measured, see docs/SPEED-LOG.md. */
-enum { RN_MAX_INPUTS = 24, RN_PACK_FROM = 17, RN_MAX_TILE = 32, RN_STREAM_AHEAD = 512 };
+enum { RN_MAX_INPUTS = 24, RN_PACK_FROM = 17, RN_MAX_TILE = 32, RN_STREAM_AHEAD = 512, RN_TILE_ROWS = 16 };
 
 /* A panel of several tiles has at most so many bytes: a part of the second-level cache, which the inputs need, too. */
 enum { RN_PANEL_BYTES = 512 << 10 };
@@ -224,6 +224,10 @@ struct rn_level {
     /* NULL: there is no own kernel; `other` decodes the rows and takes any format. */
     const struct rn_kernel *(*kernel)(uint32_t type_id);
     const struct rn_kernel *other;
+
+    /* The same product of weights in tiles (tiles.h), for numbers of rows that are multiples of the kernel's tile; step 1.
+     * NULL where the level has none. */
+    const struct rn_kernel *(*tiled)(uint32_t type_id);
 
     /* A copy whose end is not kept in caches and not read before it is written; as good as memcpy for the order in
      * which other threads see it. For what is large, and read much later. NULL: the level has none. */

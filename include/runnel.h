@@ -232,6 +232,15 @@ typedef enum runnel_kv_type {
     RUNNEL_KV_Q3 = 6   /* 3.5 bits; likewise */
 } runnel_kv_type;
 
+/* In which order the CPU has the weights in memory. What it computes is the same to the bit. */
+typedef enum runnel_weight_order {
+    RUNNEL_WEIGHTS_MEASURED = 0, /* for each format the order that turns out faster while the model is loaded; as in the
+                                    file where that is small beside the caches, or large beside the memory */
+    RUNNEL_WEIGHTS_FILE = 1,     /* as in the file, which is mapped: processes share the memory */
+    RUNNEL_WEIGHTS_TILES = 2     /* in the order in which they are read, where the CPU has kernels for it: in memory of
+                                    the engine's own instead of the file's */
+} runnel_weight_order;
+
 typedef enum runnel_load_state {
     RUNNEL_LOAD_PROGRESS = 0,  /* fraction in [0, 1] */
     RUNNEL_LOAD_READY = 1,     /* terminal */
@@ -302,6 +311,8 @@ typedef struct runnel_model_options {
                                       again for each new connection */
     const char *cache_shared_cert; /* a PEM file with the client's certificate chain; NULL: none */
     const char *cache_shared_key;  /* a PEM file with its key, without a passphrase; NULL: it is in cache_shared_cert */
+    runnel_weight_order weight_order;
+    uint32_t reserved_weights;
 } runnel_model_options;
 
 RUNNEL_API void runnel_model_options_init(runnel_model_options *options, size_t struct_size);
@@ -346,6 +357,7 @@ typedef struct runnel_model_info {
     uint64_t kv_bytes_longest; /* of kv_bytes, the part that a sequence of context_tokens needs at once */
     uint64_t draft_parameters; /* of the drafter; 0: there is none */
     uint64_t draft_kv_bytes;   /* reserved for the drafter's KV blocks */
+    uint64_t tiled_bytes;      /* of weight_bytes, those in the order of RUNNEL_WEIGHTS_TILES */
 } runnel_model_info;
 
 /* Returns OK; INVALID; STATE: the model is not loaded; CLOSED. */

@@ -37,6 +37,7 @@ struct rn_backend_limits {
                              steps have no trees */
     bool draws;           /* steps draw: the device has room for their logits, and rn_step.logits may be NULL */
     uint32_t n_states;    /* slots for recurrent states of plans that have one (rn_plan.state_bytes); 0: none */
+    runnel_weight_order weight_order; /* of a device that computes in the host's memory */
 };
 
 /* Rows of one sequence stand together, at ascending consecutive positions; or, with rn_step.parents, as a tree of
@@ -189,6 +190,9 @@ struct rn_backend_ops {
 
     /* Bytes of one recurrent state, likewise; 0: the plan has none. */
     size_t (*state_bytes)(const struct rn_backend *backend);
+
+    /* Of the plan's weights, the bytes that were brought into another order than the file's, once prepared. NULL: none. */
+    uint64_t (*tiled_bytes)(const struct rn_backend *backend);
 
     /* Copies the blocks of a list, in any order, each to or from memory of its own. Any thread, several lists at a
      * time, also while steps run, as long as no step writes into a block (to the host), or knows it (from it). The

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "model/gguf_internal.h"
@@ -53,6 +54,27 @@ void rn_gguf_free(struct rn_gguf *gguf)
         munmap(gguf->map, (size_t)gguf->file_bytes);
     rn_free(heap, gguf->path);
     rn_free(heap, gguf);
+}
+
+static void release(const struct rn_gguf *gguf, uintptr_t begin, uintptr_t end)
+{
+    uintptr_t map = (uintptr_t)gguf->map, page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+    if (gguf->map == NULL || begin < map || end > map + gguf->file_bytes)
+        return;
+    begin = (begin + page - 1) / page * page;
+    end = end / page * page;
+    if (begin < end) /* a file's map: nothing is lost */
+        (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
+void rn_gguf_release(const struct rn_gguf *gguf, const void *bytes, size_t n)
+{
+    uintptr_t begin = (uintptr_t)bytes;
+
+    release(gguf, begin, begin + n);
+    for (uint64_t i = 0; i < gguf->n_others; i++)
+        release(gguf->others[i], begin, begin + n);
 }
 
 runnel_status rn_gguf_no_memory(const struct rn_gguf *gguf, runnel_error *error)

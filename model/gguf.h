@@ -79,6 +79,10 @@ uint32_t rn_gguf_alignment(const struct rn_gguf *gguf);
 uint32_t rn_gguf_parts(const struct rn_gguf *gguf);
 uint64_t rn_gguf_file_bytes(const struct rn_gguf *gguf); /* of all parts */
 
+/* Gives the memory of the whole pages in bytes[0..n) back to the system, where they are of the file's map: who reads them
+ * again reads the file. Any thread. */
+void rn_gguf_release(const struct rn_gguf *gguf, const void *bytes, size_t n);
+
 uint64_t rn_gguf_n_entries(const struct rn_gguf *gguf); /* the first part's */
 const struct rn_gguf_entry *rn_gguf_entry(const struct rn_gguf *gguf, uint64_t index);
 const struct rn_gguf_entry *rn_gguf_find(const struct rn_gguf *gguf, const char *key); /* NULL: absent */

@@ -72,6 +72,9 @@ static runnel_status choose_limits(struct runnel_model *model, const char *path,
                             (unsigned long long)bytes, (unsigned long long)block_bytes, path);
     drafter->limits = *target;
     drafter->limits.tree_depth = 0; /* its own guesses are a chain */
+    if (drafter->gguf == NULL ||
+        drafter->kind != RN_DRAFTER_TOKENS) /* it has weights of the model's file, of which one copy is enough */
+        drafter->limits.weight_order = RUNNEL_WEIGHTS_FILE;
     drafter->limits.n_blocks = n < target->n_blocks ? (uint32_t)n : target->n_blocks;
     drafter->limits.max_seqs = drafter->limits.max_outs = target->max_outs;
     drafter->limits.max_rows = 2 * target->max_outs > ROWS ? 2 * target->max_outs : ROWS;

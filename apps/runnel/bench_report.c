@@ -193,6 +193,7 @@ static void put_row(const struct app_options *options, const struct bench_model 
     put_number(&row, "peak_rss_bytes", model->peak_rss_bytes > 0 ? (double)model->peak_rss_bytes : NAN);
     put_count(&row, "file_bytes", model->cost.file_bytes);
     put_count(&row, "weight_bytes", model->info.weight_bytes);
+    put_count(&row, "tiled_bytes", model->info.tiled_bytes);
     put_count(&row, "kv_bytes", model->info.kv_bytes);
     put_machine(&row, model);
 }
@@ -210,6 +211,9 @@ static void print_head(const struct bench_model *model)
     printf(", mostly %s, loaded in %.2f s; memory at most %.0f MiB (file %.0f, keys and values %.0f)\n",
            model->cost.format, model->load_s, (double)model->peak_rss_bytes * mib, (double)model->cost.file_bytes * mib,
            (double)model->info.kv_bytes * mib);
+    if (model->info.tiled_bytes > 0)
+        printf("%.0f %% of the weights lie in tiles\n",
+               100 * (double)model->info.tiled_bytes / (double)model->info.weight_bytes);
     if (model->measured)
         printf("%s, %s, %u threads: reads %.1f GB/s (median %.1f), computes %.0f Gop/s in 8 bits, %.0f in floats\n",
                m->cpu, m->level, (unsigned)m->compute_threads, m->read_bytes_per_s * 1e-9,

@@ -123,6 +123,7 @@ static int load_with(struct app *app, bool vocab_only, const char *cache_shared)
     model_options.kv_type = app_kv_type(options->kv_type);
     model_options.chunk_mean = (uint32_t)options->chunk_mean;
     model_options.batch_tokens = (uint32_t)options->batch;
+    model_options.weight_order = app_weight_order(options->weights);
     model_options.device = options->device;
     model_options.vocab_only = vocab_only;
     model_options.draft_path = app_draft_path(options);

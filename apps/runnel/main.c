@@ -145,6 +145,7 @@ static const struct app_command commands[] = {
      "  limit_percent                          the greater of the two\n"
      "  load_s, peak_rss_bytes                 until the model is ready; the program's memory at most\n"
      "  file_bytes, weight_bytes, kv_bytes     the file, its tensors, the key-value cache set aside\n"
+     "  tiled_bytes                            of the tensors what lies in memory in the order of reading, --weights\n"
      "  read_bytes_per_s, integer_ops_per_s, float_ops_per_s, level, cpu   the machine, see runnel_engine_measure\n",
      "  runnel bench model.gguf\n"
      "  runnel bench a.gguf b.gguf -p 128,512 -n 64 --streams 1,16 --csv\n"

@@ -206,6 +206,8 @@ const struct app_option app_option_table[] = {
      "positions in one forward pass, 8 to 8192; default 256"},
     {"--threads", 't', "N", OPTION_INTEGER, AT(threads), 1, 256, false, NULL, SETTING | APP_EAGLE | APP_DOCTOR,
      "threads that compute; default: one per physical core"},
+    {"--weights", 0, "ORDER", OPTION_CHOICE, AT(weights), 0, 0, false, "auto|file|tiles", SETTING,
+     "how weights lie in memory: as in the file, in tiles, or the faster one"},
     {"--device", 0, "NAME", OPTION_CHOICE, AT(device), 0, 0, false, "cpu|reference", SETTING,
      "cpu (default), or reference: plain C in double precision"},
     {"--reference", 0, NULL, OPTION_REFERENCE, 0, 0, 0, false, NULL, SETTING, "the same as --device reference"},
@@ -242,6 +244,7 @@ void app_options_default(struct app_options *options)
                                     .depths = {{0}, 1},
                                     .repeats = 5,
                                     .kv_type = "f16",
+                                    .weights = "auto",
                                     .device = "cpu",
                                     .draft = "none",
                                     .batch_streams = 32,
@@ -252,6 +255,13 @@ void app_options_fini(struct app_options *options)
 {
     free(options->tokens);
     options->tokens = NULL;
+}
+
+runnel_weight_order app_weight_order(const char *name)
+{
+    return strcmp(name, "file") == 0    ? RUNNEL_WEIGHTS_FILE
+           : strcmp(name, "tiles") == 0 ? RUNNEL_WEIGHTS_TILES
+                                        : RUNNEL_WEIGHTS_MEASURED;
 }
 
 runnel_kv_type app_kv_type(const char *name)

@@ -113,7 +113,7 @@ struct app_options {
     int64_t context, batch, threads; /* 0: chosen */
     uint64_t kv_bytes;
     int64_t chunk_mean;
-    const char *kv_type, *device;
+    const char *kv_type, *weights, *device;
     bool no_prefix_cache;
     uint64_t cache_warm, cache_cold;
     const char *cache_dir, *cache_shared, *cache_shared_ca, *cache_shared_cert, *cache_shared_key;
@@ -139,6 +139,9 @@ bool app_options_has(const char *name, unsigned commands);
 
 /* RUNNEL_KV_* of a --kv-type. */
 runnel_kv_type app_kv_type(const char *name);
+
+/* RUNNEL_WEIGHTS_* of a --weights. */
+runnel_weight_order app_weight_order(const char *name);
 
 /* The one of words[0..n) nearest to `word` by insertions, deletions, replacements and swaps (dashes in
  * front apart; a beginning counts as near), or NULL if none is near enough to have been meant. */

@@ -461,11 +461,13 @@ static void direct_q4_k(const struct rn_matmul *m)
     const struct rn_line *y = m->inputs[0];
     struct rows w = rows_of(m);
     VF acc = _mm512_setzero_ps(), scales[8], minima[8];
+    VI head[4];
     uint32_t b;
 
     for (b = 0; b < m->cols / 256; b++, y += 8, w.p += 144) {
         ahead(w, 3); /* 144 bytes, likewise */
-        k4_scales(w, scales, minima);
+        columns(w, 0, head);
+        k4_scales(head, scales, minima);
         acc = q4_k_half(acc, w, y, 16, scales, minima);
         acc = q4_k_half(acc, w, y + 4, 80, scales + 4, minima + 4);
     }

@@ -7,6 +7,10 @@
 /* Every block format; NULL for the rest. */
 const struct rn_kernel *rn_blocks_avx2(uint32_t type_id);
 
+/* See rn_level.tiled. */
+const struct rn_kernel *rn_tiles_avx2(uint32_t type_id);
+const struct rn_kernel *rn_tiles_avx512(uint32_t type_id);
+
 /* F32, F16 and BF16, or NULL; and any format through its decoder. */
 const struct rn_kernel *rn_floats_avx2(uint32_t type_id);
 extern const struct rn_kernel rn_other_avx2_kernel;
@@ -39,6 +43,11 @@ RN_GRID_AVX512(RN_DECLARE)
 enum { RN_FEW_AVX512 = 8 };
 #define RN_FEW_OF_AVX512(X) X(q4_0) X(q8_0) X(iq4_nl) X(q4_k) X(q5_k) X(q6_k)
 #define RN_DECLARE(name) void rn_few_##name##_avx512(const struct rn_matmul *m);
+RN_FEW_OF_AVX512(RN_DECLARE)
+#undef RN_DECLARE
+
+/* The same of 1 <= m->n <= RN_FEW_AVX512 inputs with sixteen rows in a tile: few_tiles_avx512.c. */
+#define RN_DECLARE(name) void rn_few_tiles_##name##_avx512(const struct rn_matmul *m);
 RN_FEW_OF_AVX512(RN_DECLARE)
 #undef RN_DECLARE
 

@@ -146,6 +146,7 @@ const struct rn_level *rn_level_avx2(void)
                                           .attention = &row_attention,
                                           .kernel = kernel_avx2,
                                           .other = &rn_other_avx2_kernel,
+                                          .tiled = rn_tiles_avx2,
                                           .stream = rn_stream_avx2};
     uint32_t a, b, c, d;
 

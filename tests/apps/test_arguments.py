@@ -145,7 +145,8 @@ class Arguments(unittest.TestCase):
                      "--top-p=.5", "--min-p", "0", "--repetition-penalty", "1.1", "--frequency-penalty", "-0.5",
                      "--presence-penalty", "+1", "--logit-bias", "5=-inf", "--logit-bias", "6=-1.5e1", "--seed",
                      "18446744073709551615", "--ctx", "64", "--batch", "8", "--threads", "1", "--kv-size", "64M",
-                     "--kv-type", "f32", "--stop-token", "3", "--device", "cpu", "--ignore-eos")
+                     "--kv-type", "f32", "--weights", "tiles", "--stop-token", "3", "--device", "cpu",
+                     "--ignore-eos")
         self.assertEqual((result.returncode, result.stderr), (0, b""))
         self.assertGreater(len(result.stdout), 2)
 

@@ -14,6 +14,7 @@
 
 #include "base/rng.h"
 #include "cpu/kernels.h"
+#include "cpu/tiles.h"
 
 enum { MAX_ROWS = 67, MAX_COLS = 1280, MAX_N = 64, PANEL_BYTES = 1 << 20, BIG_COLS = 8192 };
 
@@ -354,6 +355,58 @@ static void test_odd_rows(void **state)
     give_buffers(&b);
 }
 
+/* The first rows of a case in tiles, read to the last byte of a memory of their own: the bits of rows as they lie, with any
+ * number of inputs. */
+static void check_tiles(const struct rn_level *level, const struct format *f, uint32_t cols, struct buffers *b)
+{
+    enum { N_ROWS = 64, AT_MOST = 33 };
+    const struct rn_kernel *kernel = kernel_of(level, f->type), *tiled = level->tiled(f->type);
+    size_t bytes = rn_type_bytes(rn_type(f->type), (size_t)N_ROWS * cols);
+    uint8_t *tiles = rn_alloc(&heap, bytes, 1);
+    enum way way;
+    uint32_t n, i;
+
+    assert_true(N_ROWS % tiled->tile == 0 && tiled->tile % RN_TILE_ROWS == 0 && tiled->step == 1);
+    assert_true(tiled->input == kernel->input);
+    make_case(level, f, cols, 1, b);
+    rn_tiles_lay(f->type, cols, N_ROWS, b->weights, tiles);
+    product(kernel, AS_MEANT, f, cols, b->weights, MAX_ROWS, b->inputs, AT_MOST, b->panel, b->alone);
+    for (way = AS_MEANT; way < WAYS; way++)
+        for (n = 1; n <= AT_MOST; n++) {
+            memset(b->out, 0xff, MAX_N * MAX_ROWS * sizeof(float));
+            product(tiled, way, f, cols, tiles, N_ROWS, b->inputs, n, b->panel, b->out);
+            for (i = 0; i < n; i++)
+                if (memcmp(b->out + i * MAX_ROWS, b->alone + i * MAX_ROWS, N_ROWS * sizeof(float)) != 0)
+                    fail_msg("%s %s cols %u: tiles give other bits, input %u of %u, way %d", level->name,
+                             rn_type(f->type)->name, cols, i, n, way);
+            assert_true(isnan(b->out[N_ROWS]) && isnan(b->out[n * MAX_ROWS]));
+        }
+    rn_free(&heap, tiles);
+}
+
+static void test_tiles(void **state)
+{
+    const struct rn_level *level;
+    struct buffers b = take_buffers();
+    size_t l, i, n = 0;
+
+    (void)state;
+    for (l = 0; l < N_LEVELS; l++) {
+        level = rn_level_named(level_names[l]);
+        for (i = 0; level != NULL && level->tiled != NULL && i < N_FORMATS; i++) {
+            if (level->tiled(formats[i].type) == NULL)
+                continue;
+            seed = 500 * l + i;
+            check_tiles(level, &formats[i], cols_of(&formats[i], 0), &b);
+            check_tiles(level, &formats[i], cols_of(&formats[i], 1), &b);
+            n++;
+        }
+    }
+    if (rn_level_avx2() != NULL)
+        assert_true(n >= 12);
+    give_buffers(&b);
+}
+
 /* Two rows as long as those of large models, by two inputs that are the same. */
 static void check_long_rows(const struct rn_level *level, const struct format *f, struct buffers *b)
 {
@@ -624,9 +677,10 @@ static void test_lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),    cmocka_unit_test(test_odd_rows),   cmocka_unit_test(test_long_rows),
-        cmocka_unit_test(test_extremes),    cmocka_unit_test(test_not_finite), cmocka_unit_test(test_levels_agree),
-        cmocka_unit_test(test_own_kernels), cmocka_unit_test(test_quantise),   cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_products),     cmocka_unit_test(test_odd_rows),    cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_long_rows),    cmocka_unit_test(test_extremes),    cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_levels_agree), cmocka_unit_test(test_own_kernels), cmocka_unit_test(test_quantise),
+        cmocka_unit_test(test_lines),
     };
     int failed;
 

@@ -1,0 +1,120 @@
+/* Vectors of eight lanes for blocks_columns.inc and blocks_products.inc: what the files of the AVX2 level share that make
+ * columns of bytes, of rows as they lie (simd_avx2_blocks.c) and of tiles (tiles_avx2.c).
+ *
+ * maddubs multiplies an unsigned by a signed byte and adds pairs into 16 bits. As |input| <= 127, `run`
+ * groups of a format's bytes fit into a 16-bit sum before it is widened: 2 run 127 byte <= 32767. Bytes
+ * that need all eight bits (run 0) are multiplied as magnitudes, their signs moved to the input:
+ * 2 * 128 * 127 = 32512. */
+#ifndef RN_CPU_LEVELS_COLUMNS_AVX2_H
+#define RN_CPU_LEVELS_COLUMNS_AVX2_H
+
+#include <immintrin.h>
+#include <string.h>
+
+#include "cpu/levels/levels_x86.h"
+#include "model/quant_grids.h"
+#include "model/quant_types.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+typedef __m256i VI;
+typedef __m256 VF;
+
+#define vi_and _mm256_and_si256
+#define vi_or _mm256_or_si256
+#define vi_xor _mm256_xor_si256
+#define vi_add8 _mm256_add_epi8
+#define vi_add32 _mm256_add_epi32
+#define vi_sub32 _mm256_sub_epi32
+#define vi_max32 _mm256_max_epi32
+#define vi_srl32(v, n) _mm256_srli_epi32(v, n)
+#define vi_sll32(v, n) _mm256_slli_epi32(v, n)
+#define vi_sra32(v, n) _mm256_srai_epi32(v, n)
+#define vi_sllv32 _mm256_sllv_epi32
+#define vi_srlv32 _mm256_srlv_epi32
+#define vi_gather(base, v) _mm256_i32gather_epi32((const int *)(const void *)(base), v, 4)
+#define vi_shuffle _mm256_shuffle_epi8
+#define vi_set8(x) _mm256_set1_epi8((char)(x))
+#define vi_set32 _mm256_set1_epi32
+#define vi_store(to, v) _mm256_store_si256((__m256i *)(to), v)
+
+#define vf_set1 _mm256_set1_ps
+#define vf_zero _mm256_setzero_ps
+#define vf_from _mm256_cvtepi32_ps
+#define vf_cast _mm256_castsi256_ps
+#define vf_sub _mm256_sub_ps
+#define vf_mul _mm256_mul_ps
+#define vf_fma _mm256_fmadd_ps
+#define vf_fms _mm256_fmsub_ps
+#define vf_minus(v) _mm256_xor_ps(v, _mm256_set1_ps(-0.0f))
+#define vf_load(p) _mm256_load_ps((const float *)(p))
+#define vf_store(to, v) _mm256_store_ps((float *)(to), v)
+
+#define AT_ONCE 4
+#define OFFSET(n) (n)
+enum { LANES = 8, PACK_FROM = RN_PACK_FROM };
+
+#define ONES _mm256_set1_epi16(1)
+
+/* a < b ? x : 0 */
+INLINE VI vi_where_less(VI a, VI b, VI x)
+{
+    return _mm256_and_si256(_mm256_cmpgt_epi32(b, a), x);
+}
+
+INLINE VI vi_table(const int8_t *levels)
+{
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)levels));
+}
+
+/* Byte k of each lane, in all four. */
+INLINE VI vi_spread(VI v, int k)
+{
+    return _mm256_shuffle_epi8(
+        v, _mm256_add_epi8(_mm256_set1_epi8((char)k), _mm256_set_epi32(0x0c0c0c0c, 0x08080808, 0x04040404, 0,
+                                                                       0x0c0c0c0c, 0x08080808, 0x04040404, 0)));
+}
+
+INLINE VI plus_where(VI v, VI bits, VI mask, int value)
+{
+    return _mm256_add_epi8(v, _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(bits, mask), mask), vi_set8(value)));
+}
+
+INLINE VI plus_where_reached(VI v, VI x, int limit)
+{
+    return _mm256_sub_epi8(v, _mm256_cmpeq_epi8(_mm256_max_epu8(x, vi_set8(limit)), x));
+}
+
+INLINE VF low_halves(VI v)
+{
+    v = _mm256_and_si256(v, _mm256_set1_epi32(0xffff));
+    return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)));
+}
+
+INLINE void store_lanes(float *out, VF v, uint32_t rows, uint32_t step)
+{
+    float eight[8];
+    uint32_t r;
+
+    if (rows >= LANES && step == 1) {
+        _mm256_storeu_ps(out, v);
+        return;
+    }
+    _mm256_storeu_ps(eight, v);
+    for (r = 0; r < LANES && r < rows; r++)
+        out[(size_t)r * step] = eight[r];
+}
+
+INLINE __m256i products(__m256i w, __m256i x, uint32_t run)
+{
+    if (run > 0)
+        return _mm256_maddubs_epi16(w, x);
+    return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+}
+
+INLINE __m256i quad(__m256i sum, __m256i w, __m256i x, uint32_t run)
+{
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(products(w, x, run), ONES));
+}
+
+#endif

@@ -1,0 +1,27 @@
+/* Products of weights in tiles on AVX2: the sums of simd_avx2_blocks.c, to the bit. */
+#include "cpu/levels/columns_avx2.h"
+#include "cpu/tiles.h"
+
+INLINE VI load(const uint8_t *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+
+INLINE VF load_halves(const uint8_t *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+
+#define ONE_FEW(name) ONE_COLUMNS(name)
+#define MOST_FEW 1
+
+#include "cpu/levels/blocks_tiles.inc"
+#include "cpu/levels/blocks_columns.inc"
+#include "cpu/levels/quads_avx2.inc"
+#include "cpu/levels/blocks_products.inc"
+#include "cpu/levels/tiles_formats.inc"
+
+const struct rn_kernel *rn_tiles_avx2(uint32_t type_id)
+{
+    return tiled_kernel(type_id);
+}

@@ -1,0 +1,230 @@
+/* In which order weights lie in memory: as in the file, or in tiles (tiles.h). Which is faster depends on the machine, on
+ * how it fetches ahead and on its kernels, so it is tried: while the first weight of a format is loaded, a sample of the
+ * format's weights is laid into tiles and multiplied in both orders in turn. The bits are the same either way (law 5).
+ *
+ *     sample     rows of the weights of a format, in the file       [........|.....|...]   at most SAMPLE bytes
+ *                the same rows in tiles, in memory of the trial's   [........|.....|...]
+ *
+ * What is small beside the caches stays as it lies, since nothing would be measured there; what would fill most of the
+ * memory does, too, since pages of a file can be dropped and others cannot.
+ * Runs on the thread that prepares, which sleeps while the team works, and on the team. */
+#include <errno.h>
+#include <semaphore.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "cpu/fast.h"
+#include "cpu/tiles.h"
+
+enum { SAMPLE = 64 << 20, LEAST_SAMPLE = 32 << 20, MOST_ITEMS = 64, ROUNDS = 5 };
+
+/* Tiles are taken where they need at most so much of the time, in percent, and the file is at most so much of the
+ * memory. */
+enum { GAIN_PERCENT = 98, MEMORY_PERCENT = 60 };
+
+struct item {
+    const struct rn_weight *weight;
+    uint32_t rows;
+    uint8_t *tiles;
+};
+
+struct trial {
+    struct rn_job job; /* first */
+    struct rn_fast *fast;
+    enum { LAY, MULTIPLY } what;
+    const struct rn_kernel *kernel;
+    bool tiled;
+    struct item items[MOST_ITEMS];
+    uint32_t n;
+    size_t bytes;
+    void *input; /* of the widest */
+    float *out;  /* of the highest */
+    sem_t done;
+};
+
+/* The kernel for the weight's tiles; NULL: it is no matrix of products, or there is none for it. */
+static const struct rn_kernel *tiled_kernel(const struct rn_fast *fast, uint32_t i)
+{
+    const struct rn_weight *weight = &fast->plan->weights[i];
+    const struct rn_kernel *kernel =
+        fast->level->tiled == NULL || weight->type_id >= RN_FAST_TYPES ? NULL : fast->level->tiled(weight->type_id);
+    uint32_t k;
+
+    if (kernel == NULL || weight->rows % kernel->tile != 0)
+        return NULL;
+    for (k = 0; k < fast->program.n; k++)
+        if (fast->program.list[k].kernel != NULL && fast->program.list[k].op->weight == (int32_t)i)
+            return kernel;
+    return NULL;
+}
+
+/* ---- Trial ---- */
+
+static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
+{
+    struct trial *t = (struct trial *)job;
+    const struct item *item;
+    uint32_t i;
+
+    for (i = 0; i < t->n; i++) {
+        item = &t->items[i];
+        if (t->what == MULTIPLY)
+            rn_fast_try(t->fast, worker, n_workers, t->kernel, item->weight,
+                        t->tiled ? item->tiles : item->weight->tensor->data, item->rows, t->input, t->out);
+        else if (i % n_workers == worker)
+            rn_tiles_lay(item->weight->type_id, item->weight->cols, item->rows, item->weight->tensor->data,
+                         item->tiles);
+    }
+}
+
+static void done(struct rn_job *job)
+{
+    sem_post(&((struct trial *)job)->done);
+}
+
+static uint64_t time_us(struct trial *t)
+{
+    const struct rn_clock clock = rn_clock_machine();
+    uint64_t begin = rn_now_us(&clock);
+
+    rn_team_submit(t->fast->team, &t->job);
+    while (sem_wait(&t->done) != 0 && errno == EINTR)
+        continue;
+    return rn_now_us(&clock) - begin;
+}
+
+/* Rows of the weights of a type, from weight i on. */
+static void choose_sample(struct trial *t, uint32_t i)
+{
+    const struct rn_plan *plan = t->fast->plan;
+    uint32_t type_id = plan->weights[i].type_id, tile, rows;
+    const struct rn_kernel *kernel;
+    const struct rn_weight *w;
+
+    for (; i < plan->n_weights && t->n < MOST_ITEMS && t->bytes < SAMPLE; i++) {
+        w = &plan->weights[i];
+        if (w->type_id != type_id || (kernel = tiled_kernel(t->fast, i)) == NULL)
+            continue;
+        tile = kernel->tile;
+        rows = (uint32_t)((SAMPLE - t->bytes) / w->row_bytes / tile * tile);
+        rows = rows < w->rows ? rows : w->rows;
+        if (rows == 0)
+            break;
+        t->items[t->n++] = (struct item){.weight = w, .rows = rows};
+        t->bytes += rows * w->row_bytes;
+    }
+}
+
+/* Memory for the tiles, the input (zeros do) and the output; NULL tiles: refused. */
+static uint8_t *take_memory(struct trial *t)
+{
+    struct rn_heap *heap = t->fast->heap;
+    uint32_t cols = 0, rows = 0, i;
+    uint8_t *tiles = rn_fast_take_huge(heap, t->bytes);
+    size_t at = 0;
+
+    for (i = 0; i < t->n; i++) {
+        cols = t->items[i].weight->cols > cols ? t->items[i].weight->cols : cols;
+        rows = t->items[i].rows > rows ? t->items[i].rows : rows;
+        t->items[i].tiles = tiles == NULL ? NULL : tiles + at;
+        at += t->items[i].rows * t->items[i].weight->row_bytes;
+    }
+    t->input = rn_alloc_aligned(heap, rn_input_bytes(t->kernel->input, cols), 64);
+    t->out = rn_alloc(heap, rows, sizeof *t->out);
+    if (tiles != NULL && t->input != NULL && t->out != NULL) {
+        memset(t->input, 0, rn_input_bytes(t->kernel->input, cols));
+        return tiles;
+    }
+    rn_free(heap, tiles);
+    return NULL;
+}
+
+/* Whether tiles are faster: the best of a few rounds in turn. */
+static bool are_faster(struct trial *t, const struct rn_kernel *rows, const struct rn_kernel *tiles)
+{
+    uint64_t best[2] = {UINT64_MAX, UINT64_MAX}, took;
+    int i;
+
+    t->what = LAY;
+    time_us(t);
+    t->what = MULTIPLY;
+    for (i = 0; i < 2 * ROUNDS; i++) {
+        t->tiled = i % 2 == 1;
+        t->kernel = t->tiled ? tiles : rows;
+        took = time_us(t);
+        best[i % 2] = took < best[i % 2] ? took : best[i % 2];
+    }
+    return best[1] * 100 < best[0] * GAIN_PERCENT;
+}
+
+/* The order for the type of weight i, which has a kernel for tiles. */
+static enum rn_fast_order measure(struct rn_fast *fast, uint32_t i)
+{
+    const struct rn_weight *w = &fast->plan->weights[i];
+    struct trial t = {.job = {run, done, NULL}, .fast = fast, .kernel = tiled_kernel(fast, i)};
+    const struct rn_kernel *rows = fast->level->kernel(w->type_id);
+    enum rn_fast_order order = RN_FAST_ROWS;
+    uint8_t *tiles = NULL;
+
+    RN_CHECK(rows != NULL && t.kernel != NULL && rows->input == t.kernel->input);
+    choose_sample(&t, i);
+    if (t.bytes < LEAST_SAMPLE || fast->plan->weight_bytes > rn_cpu_memory_bytes() / 100 * MEMORY_PERCENT)
+        return order;
+    sem_init(&t.done, 0, 0);
+    tiles = take_memory(&t);
+    if (tiles != NULL && are_faster(&t, rows, t.kernel))
+        order = RN_FAST_TILES;
+    sem_destroy(&t.done);
+    rn_free(fast->heap, tiles);
+    rn_free(fast->heap, t.input);
+    rn_free(fast->heap, t.out);
+    return order;
+}
+
+/* ---- Tiles ---- */
+
+/* Products with the weight read tiles from now on. */
+static void use_tiles(struct rn_fast *fast, uint32_t i, const struct rn_kernel *kernel)
+{
+    struct rn_instruction *in;
+    uint32_t k;
+
+    for (k = 0; k < fast->program.n; k++) {
+        in = &fast->program.list[k];
+        if (in->kernel != NULL && in->op->weight == (int32_t)i) {
+            RN_CHECK(in->input == kernel->input && kernel->panel_bytes(64) <= in->kernel->panel_bytes(64));
+            in->kernel = kernel;
+        }
+    }
+}
+
+uint8_t *rn_fast_take_tiles(struct rn_fast *fast, uint32_t i)
+{
+    const struct rn_weight *w = &fast->plan->weights[i];
+    const struct rn_kernel *kernel = tiled_kernel(fast, i);
+    uint8_t *order;
+
+    if (kernel == NULL)
+        return NULL;
+    order = &fast->orders[w->type_id];
+    if (*order == RN_FAST_UNDECIDED)
+        *order = fast->limits.weight_order == RUNNEL_WEIGHTS_FILE    ? RN_FAST_ROWS
+                 : fast->limits.weight_order == RUNNEL_WEIGHTS_TILES ? RN_FAST_TILES
+                                                                     : measure(fast, i);
+    if (*order == RN_FAST_TILES)
+        fast->tiles[i] = rn_fast_take_huge(fast->heap, w->tensor->bytes);
+    if (fast->tiles[i] != NULL)
+        use_tiles(fast, i, kernel);
+    return fast->tiles[i];
+}
+
+uint64_t rn_fast_tiled_bytes(const struct rn_backend *backend)
+{
+    const struct rn_fast *fast = (const struct rn_fast *)backend;
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < fast->plan->n_weights; i++)
+        bytes += fast->tiles[i] == NULL ? 0 : fast->plan->weights[i].tensor->bytes;
+    return bytes;
+}

@@ -1,0 +1,48 @@
+/* Rows into tiles: see tiles.h. */
+#include "cpu/tiles.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "model/quant_types.h"
+
+enum { WORD = 4, HALF = 2 };
+
+/* Where the half float of a block stands that does not fill a word; -1: there is none. */
+static int half_at(const struct rn_type *type)
+{
+    if (type->bytes % WORD == 0)
+        return -1;
+    RN_CHECK(type->bytes % WORD == HALF);
+    return type->elements == 256 ? (int)type->bytes - HALF : 0;
+}
+
+/* Where byte x of a block goes to. */
+static uint32_t place(uint32_t type_id, uint32_t x)
+{
+    return type_id == RN_Q6_K ? rn_tile_q6_k_at(x) : type_id == RN_Q3_K ? rn_tile_q3_k_at(x) : x;
+}
+
+/* `unit` bytes at `x` of the block of each row. */
+static inline void lay_unit(const uint8_t *block, size_t row_bytes, size_t unit, uint8_t *to)
+{
+    for (uint32_t r = 0; r < RN_TILE_ROWS; r++)
+        memcpy(to + r * unit, block + r * row_bytes, unit);
+}
+
+void rn_tiles_lay(uint32_t type_id, uint32_t cols, uint32_t n_rows, const uint8_t *rows, uint8_t *to)
+{
+    const struct rn_type *type = rn_type(type_id);
+    size_t row_bytes = rn_type_bytes(type, cols), at;
+    uint32_t bytes = type->bytes, row, x;
+    int half = half_at(type);
+
+    RN_CHECK(n_rows % RN_TILE_ROWS == 0);
+    for (row = 0; row < n_rows; row += RN_TILE_ROWS, rows += RN_TILE_ROWS * row_bytes)
+        for (at = 0; at < row_bytes; at += bytes, to += RN_TILE_ROWS * bytes) {
+            if (half >= 0)
+                lay_unit(rows + at + half, row_bytes, HALF, to + RN_TILE_ROWS * place(type_id, (uint32_t)half));
+            for (x = half == 0 ? HALF : 0; x + WORD <= bytes; x += WORD)
+                lay_unit(rows + at + x, row_bytes, WORD, to + RN_TILE_ROWS * place(type_id, x));
+        }
+}

@@ -1,0 +1,292 @@
+/* Law 5 across the orders of weights in memory: the logits of a whole model are the same bits whether its matrices lie as
+ * in the file or in tiles, with any number of threads and rows to a step; and they are the bits that they were when
+ * this test was written. For runnel-tiny's shape in each format that has tiles: the shared files, and matrices of
+ * random blocks. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "cpu/team.h"
+#include "model/quant_types.h"
+#include "tests/base/refusing.h"
+#include "tests/cpu/runner.h"
+#include "tests/model/model_edit.h"
+
+enum { BLOCK = 16, N_BLOCKS = 8, N = 24, CONTEXT = 64, DATA_BYTES = 6 << 20 };
+
+static struct rn_heap heap;
+
+/* ---- Models of random blocks ---- */
+
+struct format {
+    uint32_t type;
+    int scale_at, least_at; /* half floats in a block; -1: none */
+};
+
+static const struct format formats[] = {
+    {RN_Q4_0, 0, -1},  {RN_Q4_1, 0, 2},    {RN_Q5_0, 0, -1}, {RN_Q5_1, 0, 2}, {RN_Q8_0, 0, -1},   {RN_IQ4_NL, 0, -1},
+    {RN_Q2_K, 80, 82}, {RN_Q3_K, 108, -1}, {RN_Q4_K, 0, 2},  {RN_Q5_K, 0, 2}, {RN_Q6_K, 208, -1},
+};
+enum { N_FORMATS = sizeof formats / sizeof *formats };
+
+/* Random bits, with scales that keep the model's numbers near 1. */
+static void random_blocks(const struct format *f, uint8_t *data, size_t bytes, uint64_t *seed)
+{
+    const struct rn_type *type = rn_type(f->type);
+    uint16_t half;
+    size_t i;
+
+    for (i = 0; i < bytes; i++)
+        data[i] = (uint8_t)rn_splitmix64(seed);
+    for (i = 0; i < bytes; i += type->bytes) {
+        half = rn_f32_to_f16(type->elements == 256 ? 0.0002f : 0.005f);
+        memcpy(data + i + f->scale_at, &half, 2);
+        if (f->least_at >= 0)
+            memcpy(data + i + f->least_at, &half, 2);
+    }
+}
+
+/* The model with random matrices of the format wherever a row is whole blocks. */
+static void randomise(struct model_edit *edit, const struct format *f, uint8_t *data)
+{
+    uint64_t seed = 7 * f->type + 1;
+    size_t at = 0, bytes;
+    uint32_t i;
+
+    for (i = 0; i < edit->n_tensors; i++) {
+        struct edit_tensor *t = &edit->tensors[i];
+
+        if (t->n_dims != 2 || t->dims[0] % rn_type(f->type)->elements != 0)
+            continue;
+        bytes = rn_type_bytes(rn_type(f->type), (size_t)(t->dims[0] * t->dims[1]));
+        assert_true(at + bytes <= DATA_BYTES);
+        random_blocks(f, data + at, bytes, &seed);
+        t->type = f->type;
+        t->data = data + at;
+        t->bytes = bytes;
+        at += bytes;
+    }
+}
+
+/* ---- Logits ---- */
+
+/* Of N tokens, `chunk` to a step. */
+static void run_tokens(struct runner *r, uint32_t chunk, float *logits)
+{
+    uint32_t blocks[N_BLOCKS], at, i, rows;
+    struct rn_step_seq seq = {blocks, N_BLOCKS, NULL, 0};
+    struct rn_step_row step_rows[N];
+    struct rn_step step = {.rows = step_rows, .seqs = &seq, .n_seqs = 1};
+
+    for (i = 0; i < N_BLOCKS; i++)
+        blocks[i] = i;
+    for (at = 0; at < N; at += rows) {
+        rows = N - at < chunk ? N - at : chunk;
+        for (i = 0; i < rows; i++)
+            step_rows[i] = (struct rn_step_row){(int32_t)((at + i) * 37 % r->plan->n_vocab), at + i, 0, (int32_t)i};
+        step.n_rows = step.n_outs = rows;
+        step.logits = logits + (size_t)at * r->plan->n_vocab;
+        run_step(r, &step);
+    }
+}
+
+static void logits_of(const struct rn_plan *plan, const struct rn_level *level, runnel_weight_order order,
+                      uint32_t threads, uint32_t chunk, float *logits, uint64_t *tiled_bytes)
+{
+    const struct rn_backend_limits limits = {.max_rows = N,
+                                             .max_seqs = 1,
+                                             .max_outs = N,
+                                             .n_blocks = N_BLOCKS,
+                                             .block_tokens = BLOCK,
+                                             .context_tokens = CONTEXT,
+                                             .kv_type = RUNNEL_KV_F32,
+                                             .weight_order = order};
+    struct runner runner;
+
+    open_runner(&runner, &heap, plan, level, threads, &limits);
+    run_tokens(&runner, chunk, logits);
+    *tiled_bytes = runner.backend->ops->tiled_bytes(runner.backend);
+    close_runner(&runner);
+}
+
+static uint64_t hash_of(const float *logits, size_t n)
+{
+    const uint8_t *bytes = (const uint8_t *)logits;
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+
+    for (size_t i = 0; i < n * sizeof *logits; i++)
+        hash = (hash ^ bytes[i]) * 0x100000001b3u;
+    return hash;
+}
+
+/* The model's logits in both orders; hash: that of their bits, 0: not known. */
+static void check_model(const char *name, const struct rn_plan *plan, const struct rn_level *level, uint64_t hash)
+{
+    static const uint32_t chunks[] = {1, 2, 5, 11, 24};
+    size_t n = (size_t)N * plan->n_vocab, i;
+    float *want = rn_alloc(&heap, n, sizeof *want), *got = rn_alloc(&heap, n, sizeof *got);
+    bool tiles = level->tiled != NULL;
+    uint64_t tiled_bytes;
+    uint32_t threads;
+
+    logits_of(plan, level, RUNNEL_WEIGHTS_FILE, 1, 1, want, &tiled_bytes);
+    assert_true(tiled_bytes == 0);
+    for (i = 0; i < n; i++)
+        assert_true(isfinite(want[i]));
+    if (hash != 0 && hash_of(want, n) != hash)
+        fail_msg("%s, %s: other bits than recorded: %#018llx", name, level->name, (unsigned long long)hash_of(want, n));
+    for (threads = 1; threads <= 3 && (tiles || threads == 1); threads++)
+        for (i = 0; i < (tiles ? sizeof chunks / sizeof *chunks : 1); i++) {
+            logits_of(plan, level, RUNNEL_WEIGHTS_TILES, threads, chunks[i], got, &tiled_bytes);
+            assert_int_equal(tiled_bytes > 0, tiles && strstr(name, "F16") == NULL);
+            if (memcmp(got, want, n * sizeof *got) != 0)
+                fail_msg("%s, %s, %u threads, %u rows to a step: tiles give other bits", name, level->name, threads,
+                         chunks[i]);
+        }
+    logits_of(plan, level, RUNNEL_WEIGHTS_MEASURED, 2, 1, got, &tiled_bytes);
+    assert_memory_equal(got, want, n * sizeof *got);
+    rn_free(&heap, want);
+    rn_free(&heap, got);
+}
+
+static const char *const level_names[] = {"c", "avx2", "avx512", "avx512-amx", "neon"};
+enum { N_LEVELS = sizeof level_names / sizeof *level_names };
+
+/* Bits that were recorded: AVX2 and AVX-512 have the same, plain C sums in an order of its own (kernels.h). NEON and AMX
+ * have none. */
+enum family { PLAIN_C, X86, FAMILIES };
+
+static uint64_t hash_for(const struct rn_level *level, const uint64_t *hashes)
+{
+    if (strcmp(level->name, "c") == 0)
+        return hashes[PLAIN_C];
+    return strcmp(level->name, "avx2") == 0 || strcmp(level->name, "avx512") == 0 ? hashes[X86] : 0;
+}
+
+static void test_files(void **state)
+{
+    static const struct {
+        const char *name;
+        uint64_t hashes[FAMILIES];
+    } files[] = {{"models/runnel-tiny-Q4_K_M.gguf", {0xa1244de992cf5f7f, 0x7e0b3a0bca9ebe21}},
+                 {"models/runnel-tiny-Q8_0.gguf", {0x28207a7926b45e09, 0xc0f29ba99e64f1b8}},
+                 {"models/runnel-tiny-F16.gguf", {0xcf6590dc36245c3d, 0x4afc0826f733e84e}}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct model model = open_model(&heap, files[i].name, CONTEXT);
+
+        for (size_t l = 0; l < N_LEVELS; l++)
+            if (rn_level_named(level_names[l]) != NULL)
+                check_model(files[i].name, model.plan, rn_level_named(level_names[l]),
+                            hash_for(rn_level_named(level_names[l]), files[i].hashes));
+        close_model(&model);
+    }
+}
+
+static void test_formats(void **state)
+{
+    static const uint64_t hashes[N_FORMATS][FAMILIES] = {
+        {0x03f11e1b569ce5cb, 0x7ac1a85deee7b82a}, {0xd93885f171a64c91, 0x3296bae819336c11},
+        {0xe0900f1d05db4f66, 0xf3c2431d941fa38e}, {0xbdfebe5899a687e7, 0xdeb5ab9b2e97a5d1},
+        {0xa583e68d4b99a843, 0xdc3308efbe4a3205}, {0x98617d44f28549a8, 0xe668fa5d295e31e7},
+        {0x6198f985e6357e25, 0xc5d0a027fda6f577}, {0x640216e546b5914e, 0x3a3a131676ca1bbe},
+        {0x28bc4181cd2fa219, 0x4049b81d990805ed}, {0xfdcbbf5ef3170b58, 0x606da26e33117228},
+        {0x871c85198a6286ae, 0x28b485101beee5a2},
+    };
+    struct model file = open_model(&heap, "models/runnel-tiny-F16.gguf", CONTEXT);
+    uint8_t *data = rn_alloc(&heap, DATA_BYTES, 1);
+    struct model_edit edit;
+    size_t i, l;
+
+    (void)state;
+    for (i = 0; i < N_FORMATS; i++) {
+        runnel_error error = {0};
+        struct writer bytes = {0};
+        struct model model;
+
+        edit_from(&edit, file.gguf);
+        randomise(&edit, &formats[i], data);
+        edit_write(&edit, &bytes);
+        if (rn_gguf_parse(&heap, bytes.bytes, bytes.n, "random", &model.gguf, &error) != RUNNEL_OK ||
+            rn_plan_new(&heap, model.gguf, CONTEXT, &model.plan, &error) != RUNNEL_OK)
+            fail_msg("%s", error.message);
+        for (l = 0; l < N_LEVELS; l++)
+            if (rn_level_named(level_names[l]) != NULL)
+                check_model(rn_type(formats[i].type)->name, model.plan, rn_level_named(level_names[l]),
+                            hash_for(rn_level_named(level_names[l]), hashes[i]));
+        close_model(&model);
+        w_free(&bytes);
+    }
+    rn_free(&heap, data);
+    close_model(&file);
+}
+
+/* Every allocation refused, and all behind it: an error, or a model that has fewer matrices in tiles; nothing is left
+ * behind. */
+static void test_refused(void **state)
+{
+    const struct rn_backend_limits limits = {.max_rows = 4,
+                                             .max_seqs = 1,
+                                             .max_outs = 4,
+                                             .n_blocks = N_BLOCKS,
+                                             .block_tokens = BLOCK,
+                                             .context_tokens = CONTEXT,
+                                             .kv_type = RUNNEL_KV_F16,
+                                             .weight_order = RUNNEL_WEIGHTS_TILES};
+    struct model model = open_model(&heap, "models/runnel-tiny-Q8_0.gguf", CONTEXT);
+    struct rn_team *team = rn_team_new(&heap, 2);
+    struct refusing refusing = {0};
+    struct rn_heap small = refusing_heap(&refusing);
+    uint64_t tiled_bytes = 0, before;
+    struct rn_backend *backend;
+    runnel_error error;
+    uint32_t allowed;
+    bool some = false;
+
+    (void)state;
+    for (allowed = 0; allowed < 1000; allowed++) {
+        refusing.refused = 0;
+        refusing_allow(&refusing, allowed);
+        backend = rn_cpu_backend_new_level(&small, team, rn_level_best());
+        if (backend == NULL)
+            continue;
+        error = (runnel_error){0};
+        before = tiled_bytes;
+        if (backend->ops->prepare(backend, model.plan, &limits, NULL, NULL, &error) == RUNNEL_OK) {
+            tiled_bytes = backend->ops->tiled_bytes(backend);
+            assert_true(tiled_bytes >= before);
+            some = some || (tiled_bytes > 0 && refusing.refused > 0);
+        } else {
+            assert_int_equal(tiled_bytes, 0);
+        }
+        backend->ops->free(backend);
+        assert_int_equal(rn_heap_blocks(&small), 0);
+        if (refusing.refused == 0)
+            break;
+    }
+    assert_true(allowed < 1000);
+    assert_true(some || rn_level_best()->tiled == NULL);
+    rn_team_free(team);
+    close_model(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_files), cmocka_unit_test(test_formats),
+                                       cmocka_unit_test(test_refused)};
+    int failed;
+
+    if (!has_models())
+        return 77;
+    rn_heap_init(&heap, NULL);
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return failed != 0 || rn_heap_blocks(&heap) != 0;
+}
