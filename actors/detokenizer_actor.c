@@ -208,23 +208,12 @@ void rn_detokenizer_init(struct rn_detokenizer *detokenizer, const struct rn_con
                   rn_bounds_credits(&context->bounds, RN_ROLE_DETOKENIZER));
 }
 
-static bool outlet_is_whole(const struct rn_outlet *outlet)
-{
-    uint32_t generation = rn_word_get(&outlet->generation);
-
-    if ((generation & 1) == 0)
-        return true;
-    return outlet->stopped_at <= outlet->n_answer && outlet->n_released <= outlet->n_published &&
-           outlet->n_published - outlet->n_released <= outlet->window + 1 && /* and the tail */
-           outlet->consumed < outlet->window;
-}
-
 bool rn_detokenizer_check(const struct rn_detokenizer *detokenizer)
 {
     const struct rn_context *context = detokenizer->context;
 
     for (uint32_t slot = 0; slot < context->max_streams; slot++)
-        if (!outlet_is_whole(&context->outlets[slot]))
+        if (!rn_outlet_check(&context->outlets[slot]))
             return false;
     return detokenizer->actor.class == &detokenizer_class && context->detokenizer == &detokenizer->actor;
 }

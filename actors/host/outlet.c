@@ -287,6 +287,25 @@ uint32_t rn_outlet_waiting(const struct rn_outlet *outlet, uint32_t generation)
            (rn_word_get(&outlet->ended) == generation);
 }
 
+static bool memory_is_whole(const struct rn_outlet *outlet)
+{
+    bool prepared = rn_outlet_is_prepared(outlet);
+
+    return (outlet->logits != NULL) == (prepared && outlet->n_logits > 0) &&
+           (outlet->coalesced != NULL) == (prepared && outlet->coalesce_bytes > 0) &&
+           (outlet->embedding != NULL) == (prepared && outlet->n_embedding > 0) &&
+           (prepared || (outlet->n_published == 0 && !outlet->on_coalesced));
+}
+
+bool rn_outlet_check(const struct rn_outlet *outlet)
+{
+    if ((rn_word_get(&outlet->generation) & 1) == 0)
+        return true;
+    return outlet->stopped_at <= outlet->n_answer && outlet->n_released <= outlet->n_published &&
+           outlet->n_published - outlet->n_released <= outlet->window + 1 && /* and the tail */
+           outlet->consumed < outlet->window && memory_is_whole(outlet);
+}
+
 void rn_outlet_close(struct rn_outlet *outlet)
 {
     RN_ASSERT((rn_word_get(&outlet->generation) & 1) != 0);

@@ -180,6 +180,10 @@ static inline bool rn_outlet_is(const struct rn_outlet *outlet, uint32_t generat
     return (generation & 1) != 0 && rn_word_get(&outlet->generation) == generation;
 }
 
+/* Counts are within each other and the window, and what goes with the ring is there with it and not without. Where
+ * neither producer nor consumer is at work. */
+bool rn_outlet_check(const struct rn_outlet *outlet);
+
 /* Producer: the next cell, cleared, and its parts. Never NULL: credits bound the cells. Only of a stream that is
  * prepared. */
 struct rn_cell *rn_outlet_reserve(struct rn_outlet *outlet);

@@ -289,3 +289,16 @@ void rn_runtime_step(struct rn_runtime *runtime, uint32_t choice, uint32_t batch
     runtime->runnable[choice] = runtime->runnable[--runtime->n_runnable];
     run_actor(actor, batch, 0);
 }
+
+bool rn_runtime_check(const struct rn_runtime *runtime)
+{
+    for (uint32_t i = 0; i < runtime->n_runnable; i++) {
+        if (runtime->runnable[i]->runtime != runtime)
+            return false;
+        for (uint32_t k = 0; k < i; k++)
+            if (runtime->runnable[k] == runtime->runnable[i])
+                return false;
+    }
+    return runtime->n_runnable <= runtime->runnable_capacity &&
+           rn_pool_taken(&runtime->messages) <= runtime->messages.capacity;
+}

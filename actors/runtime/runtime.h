@@ -118,6 +118,9 @@ void rn_runtime_alarm(struct rn_runtime *runtime, struct rn_actor *actor, uint64
 /* Manual mode: sends the TICK that is due, if one is. */
 void rn_runtime_look_at_clock(struct rn_runtime *runtime);
 
+/* Manual mode: actors that can run are this runtime's, each once, and no more messages are out than there are. */
+bool rn_runtime_check(const struct rn_runtime *runtime);
+
 /* Manual mode: how many actors can run; runs the `choice`-th of them for at most `batch` messages. */
 uint32_t rn_runtime_runnable(const struct rn_runtime *runtime);
 void rn_runtime_step(struct rn_runtime *runtime, uint32_t choice, uint32_t batch);

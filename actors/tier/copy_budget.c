@@ -1,6 +1,8 @@
 /* What copies may cost: see copy_budget.h. */
 #include "actors/tier/copy_budget.h"
 
+#include <math.h>
+
 #define WEIGHT 0.125 /* of the newest measurement */
 
 void rn_copy_budget_init(struct rn_copy_budget *budget)
@@ -42,4 +44,10 @@ void rn_copy_budget_charge(struct rn_copy_budget *budget, uint32_t n, uint64_t u
         budget->block_us += budget->block_us == 0 ? each : WEIGHT * (each - budget->block_us);
     if (!for_nothing)
         budget->us -= (double)us;
+}
+
+bool rn_copy_budget_check(const struct rn_copy_budget *budget)
+{
+    return budget->us <= RN_COPY_BUDGET_MAX_SAVED_US && isfinite(budget->us) && isfinite(budget->block_us) &&
+           budget->block_us >= 0;
 }

@@ -45,6 +45,9 @@ void rn_copy_budget_credit(struct rn_copy_budget *budget, uint64_t us);
 /* A move of n blocks may be begun. */
 bool rn_copy_budget_allows(const struct rn_copy_budget *budget, uint32_t n);
 
+/* What there is and what a block costs are numbers within the bounds above. */
+bool rn_copy_budget_check(const struct rn_copy_budget *budget);
+
 /* One of n blocks (0: it did something else) has taken so long. */
 void rn_copy_budget_charge(struct rn_copy_budget *budget, uint32_t n, uint64_t us, bool for_nothing);
 

@@ -322,5 +322,5 @@ bool rn_directory_check(const struct rn_directory *directory)
     return directory->n_touched <= directory->n && n_free == n[RN_DIRECTORY_FREE] &&
            n_leaving == n[RN_DIRECTORY_LEAVING] && directory->n_wanted <= RN_DIRECTORY_MAX_WANTED &&
            n_asked_for == directory->n_asked_for && (directory->writes & ~directory->tiers) == 0 &&
-           check_moves(directory);
+           rn_copy_budget_check(&directory->budget) && check_moves(directory);
 }

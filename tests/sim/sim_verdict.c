@@ -233,6 +233,8 @@ void sim_check_actors(struct sim *sim)
 
     if (!rn_router_check(&sim->engine->router))
         sim_fail(sim, "the state of the router is not whole");
+    if (!rn_runtime_check(&sim->engine->runtime))
+        sim_fail(sim, "the list of actors that can run is not whole");
     for (uint32_t i = 0; i < SIM_MODELS && wrong == NULL; i++) {
         const char *broken;
 
