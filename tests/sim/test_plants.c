@@ -95,7 +95,7 @@ int main(int argc, char **argv)
                 argv[0]);
         return 2;
     }
-    seeds = plant == PLANT_WRONG_BRANCH ? SEEDS_OF_BRANCHES : SEEDS;
+    seeds = plant == PLANT_WRONG_BRANCH || plant == PLANT_FOREIGN_BLOCK ? SEEDS_OF_BRANCHES : SEEDS;
     for (int seed = 1; seed <= seeds; seed++)
         if (!run_seed(plant, (uint64_t)seed, &tally))
             return 2;
