@@ -29,6 +29,8 @@ struct rn_batch_out {
     bool want_logprobs;
     uint32_t n_top;
     float *keep_logits; /* copy the logits here; NULL: no */
+    float *late_logits; /* the sampler draws from these when the step is done; NULL: the step draws, or there is
+                           rn_step.logits */
     bool follows;       /* the row's token is a draft: it counts if its parent has drawn `draft` ... */
     uint32_t behind;    /* ... which is the row so many outs before ... */
     int32_t draft;
@@ -67,7 +69,8 @@ struct rn_batch {
     struct rn_batch_part *parts; /* [limits.max_seqs] */
     uint32_t n_parts;
     struct rn_draw *draws;   /* [limits.max_outs]: of a device that draws in the step; see draw_rows.h */
-    struct rn_drawer drawer; /* likewise; draw NULL: it does not */
+    struct rn_drawer drawer; /* how it does; draw NULL: by itself, or it does not */
+    uint32_t n_late;         /* wanted rows with late_logits */
     void **scratch;          /* [n_scratch] */
     uint32_t n_scratch;
     uint32_t n_vocab;           /* width of the logits */

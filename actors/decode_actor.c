@@ -10,6 +10,7 @@
 #include "actors/host/outlet.h"
 #include "actors/telemetry/telemetry.h"
 #include "base/check.h"
+#include "model/device.h"
 
 static struct rn_decode *decode_of(struct rn_actor *actor)
 {
@@ -687,19 +688,35 @@ static runnel_status take_lists(struct rn_decode *decode, struct rn_heap *heap)
     return RUNNEL_OK;
 }
 
+/* Logits of all wanted rows, where the device has no room for them; where it draws by itself those of a few. */
+static bool take_logits(struct rn_decode *decode, struct rn_heap *heap)
+{
+    const struct rn_context *context = decode->context;
+    const struct rn_backend_limits *limits = context->limits;
+    struct rn_step *step = &decode->batches[0].step;
+
+    RN_CHECK(!limits->draws || rn_device_can(context->backend->caps, RN_CAN_DRAW));
+    decode->most_late = limits->max_outs < RN_LATE_DRAWS ? limits->max_outs : RN_LATE_DRAWS;
+    if (!limits->draws)
+        step->logits = rn_alloc(heap, (size_t)limits->max_outs * context->n_vocab, sizeof(float));
+    if (rn_device_can(context->backend->caps, RN_CAN_DRAW_ITSELF))
+        decode->late_logits = rn_alloc(heap, (size_t)decode->most_late * context->n_vocab, sizeof(float));
+    return (limits->draws || step->logits != NULL) &&
+           (decode->late_logits != NULL || !rn_device_can(context->backend->caps, RN_CAN_DRAW_ITSELF));
+}
+
 /* The arrays of the step are shared: nobody reads those of a batch that is back. */
 static runnel_status take_batches(struct rn_decode *decode, struct rn_heap *heap)
 {
     const struct rn_backend_limits *limits = decode->context->limits;
     struct rn_step *step = &decode->batches[0].step;
-    bool good = true;
+    bool good = take_logits(decode, heap);
 
     step->rows = rn_alloc(heap, limits->max_rows, sizeof step->rows[0]);
     step->seqs = rn_alloc(heap, limits->max_seqs, sizeof step->seqs[0]);
     step->copies = rn_alloc(heap, limits->max_seqs, sizeof step->copies[0]);
     step->moves = rn_alloc(heap, limits->max_seqs, sizeof step->moves[0]);
     decode->parents = rn_alloc(heap, limits->max_rows, sizeof decode->parents[0]);
-    step->logits = rn_alloc(heap, (size_t)limits->max_outs * decode->context->n_vocab, sizeof(float));
     step->feature_rows = decode->feature_rows = rn_alloc(heap, limits->max_rows, sizeof decode->feature_rows[0]);
     decode->features = rn_alloc(heap, (size_t)limits->max_rows * decode->context->row_features + 1, sizeof(float));
     step->features = decode->features;
@@ -717,7 +734,7 @@ static runnel_status take_batches(struct rn_decode *decode, struct rn_heap *heap
         good = good && batch->outs != NULL && batch->parts != NULL && batch->proposals.items != NULL;
     }
     good = good && step->rows != NULL && step->seqs != NULL && step->copies != NULL && step->moves != NULL &&
-           step->logits != NULL && decode->feature_rows != NULL && decode->parents != NULL && step->features != NULL;
+           decode->feature_rows != NULL && decode->parents != NULL && step->features != NULL;
     return good ? RUNNEL_OK : RUNNEL_NO_MEMORY;
 }
 
@@ -763,6 +780,7 @@ void rn_decode_fini(struct rn_decode *decode)
     rn_free(heap, decode->batches[0].step.moves);
     rn_free(heap, decode->parents);
     rn_free(heap, decode->batches[0].step.logits);
+    rn_free(heap, decode->late_logits);
     rn_free(heap, decode->features);
     rn_free(heap, decode->feature_rows);
     for (uint32_t i = 0; i < RN_TOKEN_LISTS; i++)

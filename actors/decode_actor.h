@@ -67,6 +67,9 @@ struct rn_decode {
     uint32_t *feature_rows;     /* [max_rows]: of the step that is composed, or in flight */
     int32_t *parents;           /* [max_rows]: likewise */
     float *features;            /* [max_rows, row_features]: likewise, but where a drafter reads them */
+    float *late_logits;         /* [most_late, n_vocab]: of rows that the sampler draws for a device that draws by
+                                   itself; NULL: it does not */
+    uint32_t most_late;
     struct rn_prompt_budget pace;
     struct rn_step_cost cost;
     struct rn_proposal *proposals; /* [max_streams], by slot */

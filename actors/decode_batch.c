@@ -45,9 +45,30 @@ static struct rn_batch_part *add_part(struct rn_batch *batch, struct rn_request 
     return part;
 }
 
-/* Of the next position. Not its pick: that is large, and the sampler writes it. */
-static void add_out(struct rn_batch_out *out, struct rn_request *request, bool sample, float *keep_logits)
+/* The device draws by itself, but not for this request. */
+static bool draws_late(const struct rn_decode *decode, const struct rn_request *request)
 {
+    return decode->late_logits != NULL && rn_sampler_reads_past(request->sampler);
+}
+
+/* Rows of the request from which the step may still have to be drawn. */
+static uint32_t draws_left(const struct rn_decode *decode, const struct rn_request *request)
+{
+    return draws_late(decode, request) ? decode->most_late - decode->batch->n_late : UINT32_MAX;
+}
+
+/* Of the next position. Not its pick: that is large, and the sampler writes it. */
+static void add_out(struct rn_decode *decode, struct rn_batch_out *out, struct rn_request *request, bool sample,
+                    float *keep_logits)
+{
+    struct rn_batch *batch = decode->batch;
+
+    out->late_logits = NULL;
+    if (sample && draws_late(decode, request)) {
+        out->late_logits =
+            keep_logits != NULL ? keep_logits : decode->late_logits + (size_t)batch->n_late * decode->context->n_vocab;
+        batch->n_late++;
+    }
     out->request = request;
     out->position = request->n_done + request->n_dropped;
     out->sampler = request->sampler;
@@ -107,7 +128,7 @@ static void add_row(struct rn_decode *decode, struct rn_batch_part *part, bool s
     row->out = -1;
     if (sample || keep_logits != NULL) {
         row->out = (int32_t)batch->step.n_outs;
-        add_out(&batch->outs[batch->step.n_outs++], request, sample, keep_logits);
+        add_out(decode, &batch->outs[batch->step.n_outs++], request, sample, keep_logits);
         part->n_outs++;
     }
     part->n_rows++;
@@ -135,6 +156,7 @@ static uint32_t draft_room(const struct rn_decode *decode, const struct rn_reque
     room = room < tokens ? room : tokens;
     room = room < credit ? room : credit;
     room = room < chunk ? room : chunk;
+    room = room < draws_left(decode, request) ? room : draws_left(decode, request);
     return room < decode->batch->n_spare ? room : decode->batch->n_spare;
 }
 
@@ -150,7 +172,7 @@ static struct rn_batch_out *add_candidate(struct rn_decode *decode, struct rn_ba
     ask_features(decode, part, batch->step.rows[above].position + 1);
     decode->parents[r] = (int32_t)above;
     *row = (struct rn_step_row){token, batch->step.rows[above].position + 1, row[-1].seq, (int32_t)batch->step.n_outs};
-    add_out(out, part->request, true, NULL);
+    add_out(decode, out, part->request, true, NULL);
     out->position = row->position + part->request->n_dropped;
     out->follows = true;
     out->behind = (uint32_t)(row->out - batch->step.rows[above].out);
@@ -307,7 +329,7 @@ static void add_running_of(struct rn_decode *decode, int64_t level, uint32_t max
         if (request->priority != level || !goes_on(request))
             continue;
         if (batch->step.n_rows == max_rows || batch->step.n_outs == max_outs ||
-            batch->n_parts == decode->context->limits->max_seqs)
+            batch->n_parts == decode->context->limits->max_seqs || draws_left(decode, request) == 0)
             return;
         decode->cursor = (first + i + 1) % n;
         go_on(decode, request);
@@ -363,7 +385,7 @@ static uint32_t chunk_rows(const struct rn_decode *decode, const struct rn_reque
         n = n < outs ? n : outs;
         n = n < (uint32_t)credit ? n : (uint32_t)credit;
     }
-    return n;
+    return n > 0 && n == left && draws_left(decode, request) == 0 ? n - 1 : n;
 }
 
 bool rn_batch_is_stalled(const struct rn_decode *decode, const struct rn_request *request)
@@ -505,7 +527,7 @@ bool rn_batch_compose(struct rn_decode *decode)
 {
     struct rn_batch *batch = decode->batch;
 
-    batch->n_parts = batch->n_drafts = batch->n_branches = 0;
+    batch->n_parts = batch->n_drafts = batch->n_branches = batch->n_late = 0;
     batch->read_along = batch->verifies = batch->holds = false;
     batch->n_running = decode->n_running;
     batch->n_prompts = decode->prompts.n;

@@ -45,13 +45,18 @@ static void draw_in_step(void *user, uint32_t i, const float *logits, void *scra
 runnel_status rn_draws_init(struct rn_batch *batch, struct rn_heap *heap, const struct rn_backend *backend,
                             uint32_t max_outs)
 {
-    uint32_t n = backend->caps->draw_threads;
+    bool itself = rn_device_can(backend->caps, RN_CAN_DRAW_ITSELF);
+    uint32_t n = itself ? 0 : backend->caps->draw_threads;
 
-    if (!rn_device_can(backend->caps, RN_CAN_DRAW) || n == 0)
+    if (!rn_device_can(backend->caps, RN_CAN_DRAW) || (n == 0 && !itself))
         return RUNNEL_OK;
     batch->draws = rn_calloc(heap, max_outs, sizeof batch->draws[0]);
+    if (batch->draws == NULL)
+        return RUNNEL_NO_MEMORY;
+    if (itself)
+        return RUNNEL_OK;
     batch->scratch = rn_calloc(heap, n, sizeof batch->scratch[0]);
-    if (batch->draws == NULL || batch->scratch == NULL)
+    if (batch->scratch == NULL)
         return RUNNEL_NO_MEMORY;
     for (; batch->n_scratch < n; batch->n_scratch++)
         if ((batch->scratch[batch->n_scratch] = rn_sampler_scratch_new(heap, batch->n_vocab)) == NULL)
@@ -68,14 +73,33 @@ void rn_draws_fini(struct rn_batch *batch, struct rn_heap *heap)
     rn_free(heap, batch->draws);
 }
 
+/* For a device that draws by itself. */
+static void ask_device(struct rn_draw *draw, const struct rn_batch_out *out)
+{
+    draw->sampling = rn_sampler_params(out->sampler);
+    draw->seed = draw->sampling->seed;
+    draw->position = out->position + 1;
+    draw->want_logprob = out->want_logprobs;
+    draw->want_top = out->want_logprobs ? out->n_top : 0;
+}
+
 void rn_draws_ask(struct rn_batch *batch)
 {
-    if (batch->drawer.draw == NULL)
+    bool itself = batch->drawer.draw == NULL;
+
+    if (batch->draws == NULL)
         return;
-    for (uint32_t i = 0; i < batch->step.n_outs; i++)
-        batch->draws[i] = (struct rn_draw){.wanted = batch->outs[i].sample, .keep_logits = batch->outs[i].keep_logits};
+    for (uint32_t i = 0; i < batch->step.n_outs; i++) {
+        const struct rn_batch_out *out = &batch->outs[i];
+        bool late = out->late_logits != NULL;
+
+        batch->draws[i] =
+            (struct rn_draw){.wanted = out->sample && !late, .keep_logits = late ? out->late_logits : out->keep_logits};
+        if (itself && batch->draws[i].wanted)
+            ask_device(&batch->draws[i], out);
+    }
     batch->step.draws = batch->draws;
-    batch->step.drawer = &batch->drawer;
+    batch->step.drawer = itself ? NULL : &batch->drawer;
 }
 
 /* ---- When it is done ---- */
@@ -98,6 +122,23 @@ static void draw_late(struct rn_batch *batch, uint32_t i, struct rn_sampler_scra
     rn_draw_row(batch, i, logits, scratch);
 }
 
+/* The step has drawn the row, or has its logits. */
+static void take_draw(struct rn_batch *batch, uint32_t i, struct rn_sampler_scratch *scratch)
+{
+    struct rn_batch_out *out = &batch->outs[i];
+    const struct rn_draw *draw = &batch->draws[i];
+
+    out->status = draw->status;
+    if (draw->status != RUNNEL_OK)
+        return;
+    if (out->late_logits != NULL) {
+        rn_draw_row(batch, i, out->late_logits, scratch);
+    } else if (draw->sampling != NULL) {
+        out->pick = (struct rn_pick){.token = draw->token, .logprob = draw->logprob, .n_top = draw->n_top};
+        memcpy(out->pick.top, draw->top, draw->n_top * sizeof draw->top[0]);
+    }
+}
+
 void rn_draws_take(struct rn_batch *batch, struct rn_sampler_scratch *scratch)
 {
     const struct rn_step *step = &batch->step;
@@ -109,7 +150,7 @@ void rn_draws_take(struct rn_batch *batch, struct rn_sampler_scratch *scratch)
         if (step->status != RUNNEL_OK || out->refuted)
             out->status = step->status;
         else if (step->draws != NULL)
-            out->status = step->draws[i].status;
+            take_draw(batch, i, scratch);
         else
             draw_late(batch, i, scratch);
     }

@@ -1,11 +1,19 @@
-/* Drawing tokens from the wanted rows of a batch: inside the step, by the device's threads (model/draw.h), or, where
- * the device cannot, by the sampler actor when the step is done. Both give the same tokens: a row's draw reads the
- * request's sampling state, which nobody changes until the batch is back at decode, and the drafts in front of the
- * row. */
+/* Drawing tokens from the wanted rows of a batch. Three ways, which give the same tokens:
+ *
+ *   inside the step, by the device's threads      RN_CAN_DRAW          draw_in_step, from logits that stay there
+ *   inside the step, by the device itself         RN_CAN_DRAW_ITSELF   parameters and coin go down, tokens come up
+ *   by the sampler actor, when the step is done   any other device, and of one that draws by itself the rows with
+ *                                                 penalties: their logits come up
+ *
+ * A row's draw reads the request's sampling state, which nobody changes until the batch is back at decode, and the
+ * drafts in front of the row. */
 #ifndef RN_ACTORS_DRAW_ROWS_H
 #define RN_ACTORS_DRAW_ROWS_H
 
 #include "actors/batch.h"
+
+/* Rows of a step that the sampler draws where the device draws by itself: so many have room for their logits. */
+#define RN_LATE_DRAWS 64u
 
 /* Working memory for a device that draws in the step: the batch's draws, and a scratch for each thread that may draw.
  * Without such a device it takes nothing. NO_MEMORY: what it has taken, rn_draws_fini gives back. */

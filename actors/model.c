@@ -126,6 +126,7 @@ static runnel_status choose_limits(struct runnel_model *model, runnel_error *err
         .mean_window = model->options.chunk_mean,
         .tree_depth = trees ? RN_DRAFT_MOST : 0,
         .weight_order = model->options.weight_order,
+        .draws = rn_device_can(caps, RN_CAN_DRAW),
     };
     return choose_blocks(model, limits, error);
 }
@@ -135,12 +136,12 @@ static runnel_status check_features(struct runnel_model *model, runnel_error *er
 {
     struct rn_model_parts *parts = &model->parts;
 
-    if (rn_device_can(parts->device->caps, RN_CAN_FEATURES))
-        return RUNNEL_OK;
-    if (parts->drafter.kind == RN_DRAFTER_FEATURES)
-        return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s: the device gives no features of %s", model->draft_path,
-                            model->path);
-    parts->n_features = parts->row_features = 0;
+    if (parts->drafter.kind == RN_DRAFTER_FEATURES &&
+        !rn_device_can(parts->device->caps, RN_CAN_FEATURES | RN_CAN_INPUTS))
+        return rn_error_set(error, RUNNEL_UNSUPPORTED, "%s: the device gives no features of %s, or takes none",
+                            model->draft_path, model->path);
+    if (!rn_device_can(parts->device->caps, RN_CAN_FEATURES))
+        parts->n_features = parts->row_features = 0;
     return RUNNEL_OK;
 }
 

@@ -80,7 +80,8 @@ static struct host_options device_options(uint32_t n_streams, uint32_t context)
                    .max_outs = 2 * n_streams,
                    .n_blocks = blocks,
                    .block_tokens = 32,
-                   .context_tokens = context},
+                   .context_tokens = context,
+                   .draws = true},
         .max_streams = n_streams + 8,
     };
 }

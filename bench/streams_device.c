@@ -53,6 +53,13 @@ static int32_t hot_of(const struct rn_step_row *row)
     return 'a' + (int32_t)(row->position % 26);
 }
 
+/* Of a row that is drawn by somebody else, or is wanted by a reader. */
+static void keep_logits(float *logits, const struct rn_step_row *row)
+{
+    memset(logits, 0, DEVICE_VOCAB * sizeof *logits);
+    logits[hot_of(row)] = 1;
+}
+
 static void write_logits(struct device *device, const struct rn_step *step, const struct rn_step_row *row)
 {
     float *logits = step->logits + (size_t)row->out * DEVICE_VOCAB;
@@ -69,6 +76,8 @@ static void write_logits(struct device *device, const struct rn_step *step, cons
 static void draw(struct rn_draw *draw, const struct rn_step_row *row)
 {
     draw->status = RUNNEL_OK;
+    if (draw->keep_logits != NULL)
+        keep_logits(draw->keep_logits, row);
     draw->token = hot_of(row);
     draw->logprob = 0;
     draw->n_top = 0;

@@ -5,7 +5,8 @@
  *   step k+1   row 0: drawn[0] = 0, its token is the one drawn ◀────┘     submitted before step k is done
  *
  * So a step needs nothing that its submitter has to look at first, and several can be in flight. A device that draws by
- * itself (RN_CAN_DRAW_ITSELF) reads the parameters and what names its noise, and its logits never leave it. Any other one
+ * itself (RN_CAN_DRAW_ITSELF) reads the parameters and what names its noise, and its logits never leave it. Penalties
+ * need the tokens before: rows with any on are not drawn by such a device, but asked for their logits. Any other device
  * calls the step's drawer at the end of the step, on its own threads: one call for each wanted row, in any order,
  * several at once, each with a scratch area of its own. What is drawn must not depend on any of that (law 5). */
 #ifndef RN_MODEL_DRAW_H
@@ -26,7 +27,8 @@ struct rn_draw {
     uint32_t want_top;       /* the best so many, with their logprobs: at most RUNNEL_MAX_TOP_LOGPROBS */
     uint64_t seed, position; /* name the noise (sampling/noise.h) */
     const runnel_sampling
-        *sampling;      /* of a device that draws by itself; borrowed while in flight. Else not looked at */
+        *sampling;      /* of a device that draws by itself, without penalties and but for the seed; borrowed while in
+                           flight. Else not looked at */
     float *keep_logits; /* [n_vocab]: where a copy of the logits goes; NULL: nowhere */
 
     /* Up. */

@@ -528,6 +528,16 @@ void rn_sampler_scratch_use(struct rn_sampler_scratch *scratch, const struct rn_
     scratch->loops = loops;
 }
 
+const runnel_sampling *rn_sampler_params(const struct rn_sampler *s)
+{
+    return &s->params;
+}
+
+bool rn_sampler_reads_past(const struct rn_sampler *s)
+{
+    return s->penalties;
+}
+
 runnel_sampling rn_sampler_plain(const struct rn_sampler *s)
 {
     runnel_sampling params = s->params;

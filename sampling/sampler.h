@@ -40,6 +40,12 @@ void rn_sampler_accept(struct rn_sampler *sampler, int32_t token);
 /* Forgets all tokens, and is told of these. */
 void rn_sampler_restart(struct rn_sampler *sampler, const int32_t *tokens, uint32_t n_tokens);
 
+/* Its parameters, with biases; borrowed. */
+const runnel_sampling *rn_sampler_params(const struct rn_sampler *sampler);
+
+/* True when a penalty is on: what is drawn depends on the tokens before, by more than the logits do. */
+bool rn_sampler_reads_past(const struct rn_sampler *sampler);
+
 /* Its parameters without biases and penalties, which need a state: how one draws who only guesses what it will. */
 runnel_sampling rn_sampler_plain(const struct rn_sampler *sampler);
 

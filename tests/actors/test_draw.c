@@ -164,9 +164,102 @@ static void rows_in_any_order(void **state)
     }
 }
 
+/* ---- A device that draws by itself ---- */
+
+/* What such a device does, from what goes down alone. */
+static void device_draws(struct rn_heap *heap, struct rn_draw *draw, const float logits[VOCAB])
+{
+    struct rn_sampler *sampler = rn_sampler_new(heap, draw->sampling, VOCAB, 0);
+    struct rn_sampler_scratch *scratch = rn_sampler_scratch_new(heap, VOCAB);
+    struct rn_pick pick;
+
+    assert_int_equal(draw->seed, draw->sampling->seed);
+    draw->status = rn_sampler_pick(sampler, scratch, logits, draw->position, draw->want_logprob, draw->want_top, &pick);
+    draw->token = pick.token;
+    draw->logprob = pick.logprob;
+    draw->n_top = pick.n_top;
+    memcpy(draw->top, pick.top, pick.n_top * sizeof pick.top[0]);
+    rn_sampler_scratch_free(scratch);
+    rn_sampler_free(sampler);
+}
+
+/* Rows of two requests, of which the second has penalties: its logits come up, and the sampler draws. */
+static void device_draws_by_itself(void **state)
+{
+    static const struct rn_device_caps caps = {.can = RN_CAN_DRAW | RN_CAN_DRAW_ITSELF};
+    const struct rn_backend backend = {.caps = &caps};
+    const runnel_logit_bias biases[] = {{.token = 3, .bias = 0.5f}, {.token = 5, .bias = -1.0f}};
+    struct rn_sampler_scratch *scratch;
+    float logits[ROWS][VOCAB], late[ROWS][VOCAB];
+    uint64_t rng = 11;
+    struct rn_heap heap;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    scratch = rn_sampler_scratch_new(&heap, VOCAB);
+    for (uint32_t round = 0; round < 100; round++) {
+        runnel_sampling params = {.temperature = round % 4 ? 0.8f : 0,
+                                  .top_p = round % 3 ? 1 : 0.8f,
+                                  .top_k = round % 5,
+                                  .repetition_penalty = 1,
+                                  .biases = biases,
+                                  .n_biases = round % 2 ? 2 : 0,
+                                  .seed = round};
+        struct rn_sampler *plain = rn_sampler_new(&heap, &params, VOCAB, 64), *penalised;
+        struct rn_batch_out outs[ROWS] = {{0}};
+        struct rn_batch batch = {.outs = outs, .n_vocab = VOCAB, .step.n_outs = ROWS};
+        runnel_status status = rn_draws_init(&batch, &heap, &backend, ROWS);
+
+        params.presence_penalty = 2;
+        penalised = rn_sampler_new(&heap, &params, VOCAB, 64);
+        rn_sampler_accept(penalised, (int32_t)(round % VOCAB));
+        assert_int_equal(status, RUNNEL_OK);
+        assert_true(!rn_sampler_reads_past(plain) && rn_sampler_reads_past(penalised));
+        for (uint32_t i = 0; i < ROWS; i++) {
+            outs[i] = (struct rn_batch_out){.sampler = i % 2 ? penalised : plain,
+                                            .sample = true,
+                                            .position = 7 + i,
+                                            .want_logprobs = i % 3 == 0,
+                                            .n_top = 4,
+                                            .late_logits = i % 2 ? late[i] : NULL};
+            for (uint32_t v = 0; v < VOCAB; v++)
+                logits[i][v] = (float)(rn_splitmix64(&rng) % 1000) / 250;
+        }
+        rn_draws_ask(&batch);
+        assert_null(batch.step.drawer);
+        for (uint32_t i = 0; i < ROWS; i++) {
+            struct rn_draw *draw = &batch.step.draws[i];
+
+            assert_int_equal(draw->wanted, i % 2 == 0);
+            if (draw->wanted)
+                device_draws(&heap, draw, logits[i]);
+            else
+                memcpy(draw->keep_logits, logits[i], sizeof logits[i]);
+        }
+        rn_draws_take(&batch, scratch);
+        for (uint32_t i = 0; i < ROWS; i++) {
+            struct rn_pick right;
+
+            assert_int_equal(rn_sampler_pick(outs[i].sampler, scratch, logits[i], outs[i].position + 1,
+                                             outs[i].want_logprobs, outs[i].n_top, &right),
+                             RUNNEL_OK);
+            assert_int_equal(outs[i].status, RUNNEL_OK);
+            assert_int_equal(outs[i].pick.token, right.token);
+            assert_memory_equal(&outs[i].pick.logprob, &right.logprob, sizeof right.logprob);
+            assert_int_equal(outs[i].pick.n_top, right.n_top);
+            assert_memory_equal(outs[i].pick.top, right.top, right.n_top * sizeof right.top[0]);
+        }
+        rn_draws_fini(&batch, &heap);
+        rn_sampler_free(plain);
+        rn_sampler_free(penalised);
+    }
+    rn_sampler_scratch_free(scratch);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_in_any_order)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_in_any_order), cmocka_unit_test(device_draws_by_itself)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

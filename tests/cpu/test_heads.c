@@ -133,6 +133,8 @@ static void step(struct run *run, const int32_t *text, uint32_t first, uint32_t 
     if (run->early)
         s.n_outs = 1, rows[n - 1].out = 0;
     assert_true(rn_step_check(&s, run->plan, &run->limits));
+    assert_true(inputs == NULL || rn_device_can(run->backend->caps, RN_CAN_INPUTS));
+    assert_true(s.features == NULL || rn_device_can(run->backend->caps, RN_CAN_FEATURES));
     __atomic_store_n(&run->done, false, __ATOMIC_RELEASE);
     run->backend->ops->submit_async(run->backend, &s);
     while (!__atomic_load_n(&run->done, __ATOMIC_ACQUIRE))

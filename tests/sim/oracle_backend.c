@@ -120,6 +120,14 @@ static bool follows(const struct oracle *oracle, const struct rn_step *step, uin
              step->rows[r].position - step->rows[first].position <= oracle->limits.tree_depth));
 }
 
+static bool can_draw(const struct rn_draw *draw)
+{
+    const runnel_sampling *p = draw->sampling;
+
+    return !draw->wanted || (p != NULL && p->repetition_penalty == 1 && p->frequency_penalty == 0 &&
+                             p->presence_penalty == 0 && draw->want_top <= RUNNEL_MAX_TOP_LOGPROBS);
+}
+
 /* The contract of backend.h, looked at when the step comes in and again when it runs. */
 static bool step_good(struct oracle *oracle, const struct rn_step *step)
 {
@@ -153,8 +161,14 @@ static bool step_good(struct oracle *oracle, const struct rn_step *step)
         breach(oracle, "n_outs is not the number of wanted rows");
     if (outs > 0 && step->draws == NULL && (step->logits == NULL || step->drawn != NULL))
         breach(oracle, "rows are wanted, and what becomes of them is not said");
-    if (outs > 0 && step->draws != NULL && (step->drawer == NULL || step->drawer->n_scratch == 0))
+    if (outs > 0 && step->draws != NULL && oracle->scratch == NULL &&
+        (step->drawer == NULL || step->drawer->n_scratch == 0))
         breach(oracle, "nobody draws");
+    for (uint32_t i = 0; i < step->n_outs && oracle->scratch != NULL; i++)
+        if (step->draws == NULL || !can_draw(&step->draws[i]))
+            breach(oracle, "a draw is not one that the device can make by itself");
+    if (outs > 0 && step->logits == NULL && !limits->draws)
+        breach(oracle, "logits stay on a device that has no room for them");
     return oracle->breach == NULL;
 }
 
@@ -252,6 +266,8 @@ static void submit_async(struct rn_backend *backend, struct rn_step *step)
     oracle->n_steps++;
     if (++oracle->n_flying > ORACLE_RING)
         breach(oracle, "more steps are in flight than the device takes");
+    if (oracle->n_flying > oracle->most_flying)
+        oracle->most_flying = oracle->n_flying;
     if (oracle->submitted != NULL)
         oracle->submitted(oracle->user, oracle);
 }
@@ -568,6 +584,34 @@ static void run_row(struct oracle *oracle, struct rn_step *step, uint32_t r, enu
         logits[row->position % ORACLE_VOCAB] = NAN;
 }
 
+/* From the parameters and the coin's name. */
+static void draw_itself(struct oracle *oracle, struct rn_draw *draw, const float *logits)
+{
+    runnel_sampling params;
+    struct rn_sampler *sampler;
+    struct rn_pick pick;
+
+    if (draw->status == RUNNEL_OK && draw->keep_logits != NULL)
+        memcpy(draw->keep_logits, logits, ORACLE_VOCAB * sizeof *logits);
+    if (draw->status != RUNNEL_OK || !draw->wanted)
+        return;
+    params = *draw->sampling;
+    params.seed = draw->seed;
+    sampler = rn_sampler_new(&oracle->heap, &params, ORACLE_VOCAB, 0);
+    if (sampler == NULL) {
+        breach(oracle, "no memory for a draw");
+        return;
+    }
+    draw->status =
+        rn_sampler_pick(sampler, oracle->scratch, logits, draw->position, draw->want_logprob, draw->want_top, &pick);
+    rn_sampler_free(sampler);
+    draw->token = pick.token;
+    draw->logprob = pick.logprob;
+    draw->n_top = pick.n_top;
+    memcpy(draw->top, pick.top, pick.n_top * sizeof pick.top[0]);
+    oracle->n_own_draws++;
+}
+
 /* In an order of the step's own, with any of the scratch areas. */
 static void draw_all(struct oracle *oracle, struct rn_step *step, enum oracle_fault fault)
 {
@@ -579,6 +623,8 @@ static void draw_all(struct oracle *oracle, struct rn_step *step, enum oracle_fa
 
         if (is_lost(fault))
             step->draws[out].status = status_of(fault);
+        else if (oracle->scratch != NULL)
+            draw_itself(oracle, &step->draws[out], logits_of(oracle, step, out));
         else
             rn_draw_one(step, out, logits_of(oracle, step, out), ORACLE_VOCAB,
                         (uint32_t)(mix(seed, i) % step->drawer->n_scratch));
@@ -633,7 +679,9 @@ struct oracle *oracle_new(const struct rn_backend_limits *limits, const struct o
 
     if (oracle == NULL)
         return NULL;
-    oracle->backend = (struct rn_backend){&oracle_ops, &oracle_caps};
+    oracle->caps = oracle_caps;
+    oracle->backend = (struct rn_backend){&oracle_ops, &oracle->caps};
+    rn_heap_init(&oracle->heap, NULL);
     oracle->limits = *limits;
     oracle->alphabet = *alphabet;
     oracle->salt = salt;
@@ -661,5 +709,14 @@ void oracle_free(struct oracle *oracle)
     free(oracle->states);
     free(oracle->drawn);
     free(oracle->logits);
+    rn_sampler_scratch_free(oracle->scratch);
     free(oracle);
+}
+
+bool oracle_draw_itself(struct oracle *oracle)
+{
+    oracle->caps.can |= RN_CAN_DRAW_ITSELF;
+    oracle->caps.draw_threads = 0;
+    oracle->scratch = rn_sampler_scratch_new(&oracle->heap, ORACLE_VOCAB);
+    return oracle->scratch != NULL;
 }

@@ -19,12 +19,14 @@
  * a row's token, so that it goes on exactly as the model does; and it knows what it stored for the row before: that the
  * input goes on from there is looked at with each row. One feature of another row, and the two differ.
  *
- * Draws of a step are made in an order of its own. Steps are kept until the simulation completes them: oracle_complete
+ * Draws of a step are made in an order of its own, by the step's drawer or, with oracle_draw_itself, from the
+ * parameters and the coin's name alone. Steps are kept until the simulation completes them: oracle_complete
  * runs the oldest one then, so that a block table or block that was let go too early is read late. Single thread. */
 #ifndef RN_TESTS_SIM_ORACLE_BACKEND_H
 #define RN_TESTS_SIM_ORACLE_BACKEND_H
 
 #include "model/backend.h"
+#include "sampling/sampler.h"
 
 #define ORACLE_VOCAB 256
 #define ORACLE_HOT 1.0e6f
@@ -63,6 +65,7 @@ enum oracle_fault { ORACLE_FAULT_NONE, ORACLE_FAULT_DEVICE, ORACLE_FAULT_NAN, OR
 
 struct oracle {
     struct rn_backend backend; /* first */
+    struct rn_device_caps caps;
     struct rn_backend_limits limits;
     struct oracle_alphabet alphabet;
     uint64_t salt;
@@ -83,7 +86,11 @@ struct oracle {
     uint64_t copy_due_us;                                 /* as due_us, of the oldest list */
     bool copy_fails;                                      /* the next list fails */
     uint64_t n_steps, n_copies, n_drawn_steps, n_host_copies, n_stopped;
-    uint32_t n_flying;      /* steps in flight: at most ORACLE_RING */
+    uint32_t n_flying;                  /* steps in flight: at most ORACLE_RING */
+    uint32_t most_flying;               /* that there ever were */
+    struct rn_heap heap;                /* for draws of its own, as is ... */
+    struct rn_sampler_scratch *scratch; /* ... this; NULL: a step's drawer draws */
+    uint64_t n_own_draws;
     struct rn_drawn *drawn; /* [max_outs]: what the last step has drawn ... */
     uint32_t n_drawn;       /* ... and for how many rows */
     float *logits;          /* [max_outs, ORACLE_VOCAB]: of steps without a place for them */
@@ -96,6 +103,9 @@ struct oracle {
 struct oracle *oracle_new(const struct rn_backend_limits *limits, const struct oracle_alphabet *alphabet,
                           uint64_t salt);
 void oracle_free(struct oracle *oracle);
+
+/* From now on it is a device that draws by itself. False: no memory. */
+bool oracle_draw_itself(struct oracle *oracle);
 
 /* Runs the oldest step and hands it back; where it was stopped, its KV rows become rubbish instead. DEVICE: fails it,
  * likewise; NAN: the logits of its last wanted row are not numbers. */

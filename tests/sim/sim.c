@@ -140,6 +140,15 @@ static void plan_trees(struct sim *sim)
         sim->plan.limits.tree_depth = RN_DRAFT_MOST;
 }
 
+/* How the device draws. Not by the run's random numbers: what the host does stays the same. */
+static void plan_device(struct sim *sim)
+{
+    uint64_t state = sim->seed + 0x6472617773, bits = rn_splitmix64(&state);
+
+    sim->plan.limits.draws = (bits & 1) != 0;
+    sim->plan.draws_itself = (bits & 2) != 0;
+}
+
 static void make_plan(struct sim *sim)
 {
     struct sim_plan *plan = &sim->plan;
@@ -190,6 +199,7 @@ static void make_plan(struct sim *sim)
     plan_means(sim);
     plan_trees(sim);
     sim_plan_tiers(sim);
+    plan_device(sim);
 }
 
 static void tell_plan(struct sim *sim)
@@ -369,7 +379,8 @@ bool sim_new_model(struct sim *sim, uint32_t index)
     model->n_lives++;
     model->oracle = oracle_new(&sim->plan.limits, &sim->plan.alphabet, model->salt);
     parts.vocab = rn_vocab_new_bytes(&sim->engine->heap);
-    if (model->oracle == NULL || parts.vocab == NULL) {
+    if (model->oracle == NULL || parts.vocab == NULL ||
+        (sim->plan.draws_itself && !oracle_draw_itself(model->oracle))) {
         rn_vocab_free(parts.vocab);
         oracle_free(model->oracle);
         model->oracle = NULL;

@@ -89,6 +89,7 @@ struct sim_plan {
     uint32_t most_latency_us;
     uint32_t weight_actor, weight_step, weight_host, weight_dispatch, weight_time;
     struct rn_backend_limits limits;
+    bool draws_itself; /* the device: parameters and coins go down */
     struct oracle_alphabet alphabet;
     uint64_t warm_bytes;   /* 0: no warm tier */
     uint32_t cache_places; /* of a lower tier */
