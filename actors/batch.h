@@ -55,6 +55,7 @@ struct rn_batch_part {
     bool prompt;                   /* a chunk of its prompt */
     bool last;                     /* and its end */
     uint32_t n_done;               /* the request's, with this step */
+    bool ahead;                    /* composed while others of it were in flight */
     bool tells_progress, tells_computed, tells_embedding;
     uint32_t n_drafts, n_branches, n_accepted; /* of the chain, runners-up; of all, those that were right */
     bool leaf_offset;                          /* the last true row is a leaf */
@@ -63,7 +64,7 @@ struct rn_batch_part {
 };
 
 struct rn_batch {
-    struct rn_step step;         /* first; its arrays are those of the other batch too */
+    struct rn_step step;         /* first; its arrays are the ring's (step_ring.h) */
     struct rn_msg *msg;          /* becomes STEP_DONE, then VERIFY or SAMPLED */
     struct rn_batch_out *outs;   /* [limits.max_outs] */
     struct rn_batch_part *parts; /* [limits.max_seqs] */
@@ -74,6 +75,7 @@ struct rn_batch {
     void **scratch;          /* [n_scratch] */
     uint32_t n_scratch;
     uint32_t n_vocab;           /* width of the logits */
+    uint32_t n_waiting;         /* rows whose token the step before draws */
     uint32_t n_answer_rows;     /* rows of running sequences, the first ones */
     bool read_along;            /* one of them is not of the background */
     uint32_t n_drafts, n_spare; /* drafts it has, runners-up included, and for which there is still room */

@@ -10,7 +10,6 @@
 #include "actors/host/outlet.h"
 #include "actors/telemetry/telemetry.h"
 #include "base/check.h"
-#include "model/device.h"
 
 static struct rn_decode *decode_of(struct rn_actor *actor)
 {
@@ -69,7 +68,7 @@ static void give_back(struct rn_decode *decode, struct rn_request *request)
 /* Sends away a request that has its outcome and is in no list and no step. */
 static void let_go(struct rn_decode *decode, struct rn_request *request)
 {
-    RN_CHECK(request->outcome != RN_OUTCOME_NONE && !request->in_step);
+    RN_CHECK(request->outcome != RN_OUTCOME_NONE && request->in_steps == 0);
     forget_leaf(request);
     free_lane(decode, request);
     rn_request_send(request, request->verified ? decode->context->verifier : decode->context->detokenizer, RN_MSG_END);
@@ -112,7 +111,7 @@ static void drop_if_done(struct rn_decode *decode, struct rn_request *request)
 {
     uint32_t i;
 
-    if ((request->outcome == RN_OUTCOME_NONE && !request->preempted) || request->in_step)
+    if ((request->outcome == RN_OUTCOME_NONE && !request->preempted) || request->in_steps > 0)
         return;
     i = find_running(decode, request->slot, request->generation);
     if (i < decode->n_running)
@@ -125,13 +124,13 @@ static void drop_if_done(struct rn_decode *decode, struct rn_request *request)
         give_back(decode, request);
 }
 
-/* The request has an outcome, or is to go back. A step for which nobody waits any more is stopped. Its batch may be on
- * its way back already; it is not looked at, being another's. */
+/* The request has an outcome, or is to go back. Steps for which nobody waits any more are stopped. Their batches may be
+ * on their way back already; they are not looked at, being another's. */
 static void end_here(struct rn_decode *decode, struct rn_request *request)
 {
     drop_if_done(decode, request);
-    if (decode->in_flight && !rn_batch_is_wanted(decode))
-        rn_stop_set(&decode->stop);
+    if (decode->ring.n_flying > 0 && !rn_batch_is_wanted(decode))
+        rn_step_ring_stop(&decode->ring);
 }
 
 /* A request that comes again keeps the credit it has. */
@@ -228,7 +227,7 @@ static void on_grant(struct rn_actor *self, struct rn_msg *msg)
 
 static void give_back_if_stalled(struct rn_decode *decode, struct rn_request *request)
 {
-    if (request->in_step || !rn_batch_is_stalled(decode, request))
+    if (request->in_steps > 0 || !rn_batch_is_stalled(decode, request))
         return;
     request->preempted = true;
     drop_if_done(decode, request);
@@ -406,19 +405,33 @@ static void settle_computation(struct rn_decode *decode, struct rn_batch_part *p
         settle_computed(decode, part);
 }
 
+/* It was computed ahead of an end that the sequence has come to: none of it counts. What it has stored lies behind the
+ * sequence. */
+static void throw_away(struct rn_batch_part *part, struct rn_batch_out *outs)
+{
+    rn_batch_uncount(part->request, part);
+    part->request->last_chunk &= !part->last;
+    for (uint32_t i = 0; i < part->n_outs; i++)
+        outs[i].refuted = true;
+}
+
 /* What the step means for one sequence, as far as the next step depends on it; `outs` are its wanted rows. */
 static void settle_part(struct rn_decode *decode, const struct rn_batch *batch, struct rn_batch_part *part,
                         struct rn_batch_out *outs)
 {
     struct rn_request *request = part->request;
 
-    request->in_step = false;
+    request->in_steps--;
+    if (part->ahead && request->outcome != RN_OUTCOME_NONE) {
+        throw_away(part, outs);
+        return;
+    }
     if (batch->step.status != RUNNEL_OK)
         settle_failed(request, part, batch->step.status);
     else
         settle_computation(decode, part, outs);
     settle_drafts(part, outs);
-    if (request->last_chunk) {
+    if (part->last) {
         request->last_chunk = false;
         free_lane(decode, request);
         rn_request_remove(&decode->prompts, request->slot, request->generation);
@@ -533,29 +546,31 @@ static void take_list_of(struct rn_decode *decode, struct rn_batch *batch)
     batch->computed->n = 0;
 }
 
-/* The next step, if none is in flight and there is something to compute. */
-static void begin_step(struct rn_decode *decode)
+static void submit(struct rn_decode *decode, struct rn_batch *batch)
 {
     struct rn_backend *backend = decode->context->backend;
-    struct rn_batch *batch;
 
-    if (decode->in_flight || decode->free_lists == NULL || decode->free_computed == NULL || decode->holds ||
-        !rn_batch_compose(decode))
-        return;
-    batch = decode->batch;
     take_list_of(decode, batch);
     RN_ASSERT(rn_decode_batch_check(batch));
-    decode->in_flight = true;
+    rn_step_ring_submit(&decode->ring);
     batch->msg = rn_msg_new(decode->actor.runtime, RN_MSG_STEP_DONE);
     batch->step.on_done = on_step_done;
     batch->step.user = decode;
-    batch->step.stop = &decode->stop;
-    rn_stop_clear(&decode->stop);
     rn_draws_ask(batch);
     RN_ASSERT(decode->context->plan == NULL ||
               rn_step_check(&batch->step, decode->context->plan, decode->context->limits));
     rn_telemetry_step_begun(decode->context, batch);
     backend->ops->submit_async(backend, &batch->step);
+}
+
+/* The next steps, as many as may be in flight, while there is something to compute. */
+static void begin_steps(struct rn_decode *decode)
+{
+    uint32_t depth = rn_batch_depth(decode);
+
+    while (decode->ring.n_flying < depth && decode->free_lists != NULL && decode->free_computed != NULL &&
+           !decode->holds && rn_batch_compose(decode))
+        submit(decode, decode->batch);
 }
 
 static void take(struct rn_decode *decode, const struct rn_proposal_list *list)
@@ -589,7 +604,6 @@ static void settle(struct rn_decode *decode, struct rn_batch *batch)
 {
     struct rn_batch_out *outs = batch->outs;
 
-    decode->in_flight = false;
     if (batch->verifies)
         take_proposals(decode, batch);
     else
@@ -625,9 +639,9 @@ static void on_sampled(struct rn_actor *self, struct rn_msg *msg)
     struct rn_batch *batch = msg->batch.batch;
 
     rn_msg_free(self->runtime, msg);
+    rn_step_ring_take(&decode->ring, batch);
     settle(decode, batch);
-    decode->batch = &decode->batches[batch == &decode->batches[0]];
-    begin_step(decode);
+    begin_steps(decode);
     tell(decode, batch);
 }
 
@@ -637,14 +651,14 @@ static void flush(struct rn_actor *self)
 
     if (decode->shortage)
         give_back_stalled(decode);
-    begin_step(decode);
+    begin_steps(decode);
 }
 
 static void on_close(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_decode *decode = decode_of(self);
 
-    RN_CHECK(!decode->in_flight && decode->n_running == 0 && decode->prompts.n == 0);
+    RN_CHECK(decode->ring.n_flying == 0 && decode->n_running == 0 && decode->prompts.n == 0);
     rn_actor_on_close(self, msg);
 }
 
@@ -688,56 +702,6 @@ static runnel_status take_lists(struct rn_decode *decode, struct rn_heap *heap)
     return RUNNEL_OK;
 }
 
-/* Logits of all wanted rows, where the device has no room for them; where it draws by itself those of a few. */
-static bool take_logits(struct rn_decode *decode, struct rn_heap *heap)
-{
-    const struct rn_context *context = decode->context;
-    const struct rn_backend_limits *limits = context->limits;
-    struct rn_step *step = &decode->batches[0].step;
-
-    RN_CHECK(!limits->draws || rn_device_can(context->backend->caps, RN_CAN_DRAW));
-    decode->most_late = limits->max_outs < RN_LATE_DRAWS ? limits->max_outs : RN_LATE_DRAWS;
-    if (!limits->draws)
-        step->logits = rn_alloc(heap, (size_t)limits->max_outs * context->n_vocab, sizeof(float));
-    if (rn_device_can(context->backend->caps, RN_CAN_DRAW_ITSELF))
-        decode->late_logits = rn_alloc(heap, (size_t)decode->most_late * context->n_vocab, sizeof(float));
-    return (limits->draws || step->logits != NULL) &&
-           (decode->late_logits != NULL || !rn_device_can(context->backend->caps, RN_CAN_DRAW_ITSELF));
-}
-
-/* The arrays of the step are shared: nobody reads those of a batch that is back. */
-static runnel_status take_batches(struct rn_decode *decode, struct rn_heap *heap)
-{
-    const struct rn_backend_limits *limits = decode->context->limits;
-    struct rn_step *step = &decode->batches[0].step;
-    bool good = take_logits(decode, heap);
-
-    step->rows = rn_alloc(heap, limits->max_rows, sizeof step->rows[0]);
-    step->seqs = rn_alloc(heap, limits->max_seqs, sizeof step->seqs[0]);
-    step->copies = rn_alloc(heap, limits->max_seqs, sizeof step->copies[0]);
-    step->moves = rn_alloc(heap, limits->max_seqs, sizeof step->moves[0]);
-    decode->parents = rn_alloc(heap, limits->max_rows, sizeof decode->parents[0]);
-    step->feature_rows = decode->feature_rows = rn_alloc(heap, limits->max_rows, sizeof decode->feature_rows[0]);
-    decode->features = rn_alloc(heap, (size_t)limits->max_rows * decode->context->row_features + 1, sizeof(float));
-    step->features = decode->features;
-    decode->batches[1].step = *step;
-    decode->batch = &decode->batches[0];
-    for (uint32_t i = 0; i < 2; i++) {
-        struct rn_batch *batch = &decode->batches[i];
-
-        batch->n_vocab = decode->context->n_vocab;
-        batch->outs = rn_alloc(heap, limits->max_outs, sizeof batch->outs[0]);
-        batch->parts = rn_alloc(heap, limits->max_seqs, sizeof batch->parts[0]);
-        batch->proposals.items = rn_alloc(heap, limits->max_seqs, sizeof batch->proposals.items[0]);
-        batch->cost = &decode->cost;
-        good = good && rn_draws_init(batch, heap, decode->context->backend, limits->max_outs) == RUNNEL_OK;
-        good = good && batch->outs != NULL && batch->parts != NULL && batch->proposals.items != NULL;
-    }
-    good = good && step->rows != NULL && step->seqs != NULL && step->copies != NULL && step->moves != NULL &&
-           decode->feature_rows != NULL && decode->parents != NULL && step->features != NULL;
-    return good ? RUNNEL_OK : RUNNEL_NO_MEMORY;
-}
-
 runnel_status rn_decode_init(struct rn_decode *decode, const struct rn_context *context)
 {
     struct rn_heap *heap = context->heap;
@@ -753,7 +717,8 @@ runnel_status rn_decode_init(struct rn_decode *decode, const struct rn_context *
     decode->credits = rn_calloc(heap, context->max_streams, sizeof decode->credits[0]);
     decode->proposals = rn_calloc(heap, context->max_streams, sizeof decode->proposals[0]);
     if (decode->running == NULL || decode->credits == NULL || decode->proposals == NULL ||
-        take_batches(decode, heap) != RUNNEL_OK || take_lists(decode, heap) != RUNNEL_OK) {
+        rn_step_ring_init(&decode->ring, context, &decode->cost) != RUNNEL_OK ||
+        take_lists(decode, heap) != RUNNEL_OK) {
         rn_decode_fini(decode);
         return RUNNEL_NO_MEMORY;
     }
@@ -768,21 +733,7 @@ void rn_decode_fini(struct rn_decode *decode)
     rn_free(heap, decode->running);
     rn_free(heap, decode->credits);
     rn_free(heap, decode->proposals);
-    for (uint32_t i = 0; i < 2; i++) {
-        rn_draws_fini(&decode->batches[i], heap);
-        rn_free(heap, decode->batches[i].outs);
-        rn_free(heap, decode->batches[i].parts);
-        rn_free(heap, decode->batches[i].proposals.items);
-    }
-    rn_free(heap, decode->batches[0].step.rows);
-    rn_free(heap, decode->batches[0].step.seqs);
-    rn_free(heap, decode->batches[0].step.copies);
-    rn_free(heap, decode->batches[0].step.moves);
-    rn_free(heap, decode->parents);
-    rn_free(heap, decode->batches[0].step.logits);
-    rn_free(heap, decode->late_logits);
-    rn_free(heap, decode->features);
-    rn_free(heap, decode->feature_rows);
+    rn_step_ring_fini(&decode->ring, heap);
     for (uint32_t i = 0; i < RN_TOKEN_LISTS; i++)
         rn_free(heap, decode->lists[i].items);
 }

@@ -7,6 +7,8 @@
  *                            ▼
  *      batch: decode ─▶ backend ─▶ sampler ─▶ [verifier ─▶] decode
  *
+ * Several steps can be in flight (step_ring.h): then a sequence's row waits for what the step before draws.
+ *
  * A batch that comes back is taken apart in two goes, so that the device does not wait for the books: first what the
  * next step depends on (tokens, ends, credits, who runs), then that step is submitted, and while it runs the finished
  * one's events, lists and metrics are made and those that have ended let go.
@@ -28,9 +30,9 @@
  * (rn_step.moves); until then `leaf offset` says where it is, and if there is no next step the position counts as not
  * computed.
  *
- * A request whose rows are in the step in flight is not let go before the batch is back: the step
- * reads its block table. Where all of them have ended meanwhile (cancelled, late, stopped by a stop string) the step is
- * stopped: it comes back CANCELLED, or as if nothing had been asked, and in both cases none of them goes on.
+ * A request whose rows are in steps in flight is not let go before the last of them is back: they read its block table.
+ * Where all requests of the steps in flight have ended meanwhile (cancelled, late, stopped by a stop string) these are
+ * stopped: one comes back CANCELLED, or as if nothing had been asked, and in both cases none of them goes on.
  *
  * A sequence has a lease of blocks and asks for more (GROW) while it still has positions left, so that it does not
  * wait for them; it does when there are none. PREEMPT takes it back to the tier, and so does a shortage of memory
@@ -43,7 +45,7 @@
 #include "actors/prompt_budget.h"
 #include "actors/request.h"
 #include "actors/runtime/runtime.h"
-#include "model/stop.h"
+#include "actors/step_ring.h"
 #include "sampling/step_cost.h"
 
 struct rn_context;
@@ -61,24 +63,16 @@ struct rn_decode {
     struct rn_request **running; /* [max_streams] */
     uint32_t n_running, cursor;
     struct rn_request_queue prompts;
-    struct rn_credit *credits;  /* [max_streams] */
-    struct rn_batch batches[2]; /* one in flight, and one that is taken apart */
-    struct rn_batch *batch;     /* the one that is composed, or in flight */
-    uint32_t *feature_rows;     /* [max_rows]: of the step that is composed, or in flight */
-    int32_t *parents;           /* [max_rows]: likewise */
-    float *features;            /* [max_rows, row_features]: likewise, but where a drafter reads them */
-    float *late_logits;         /* [most_late, n_vocab]: of rows that the sampler draws for a device that draws by
-                                   itself; NULL: it does not */
-    uint32_t most_late;
+    struct rn_credit *credits; /* [max_streams] */
+    struct rn_step_ring ring;
+    struct rn_batch *batch; /* the one that is composed, or was last */
     struct rn_prompt_budget pace;
     struct rn_step_cost cost;
     struct rn_proposal *proposals; /* [max_streams], by slot */
     struct rn_news_list *news; /* for the features of the next step; NULL: that in flight has it, or none is needed */
-    bool in_flight;
-    struct rn_stop stop; /* of the step in flight: set once each request with rows in it has its outcome */
-    bool holds;          /* the next step waits for PROPOSALS */
-    uint64_t now_us;     /* when the batch that is taken apart came back */
-    bool shortage;       /* the tier wants back what stalls */
+    bool holds;                /* the next step waits for PROPOSALS */
+    uint64_t now_us;           /* when the batch that is taken apart came back */
+    bool shortage;             /* the tier wants back what stalls */
     struct rn_token_list lists[RN_TOKEN_LISTS];
     struct rn_token_list *free_lists;
     struct rn_computed_list computed_lists[RN_COMPUTED_LISTS];

@@ -6,7 +6,8 @@
  * How much of the rows prompts may take is the pace's (prompt_budget.h). Each part goes by
  * priority, and in turn among equals. While prompts wait, running sequences take at most three quarters of the rows
  * and of the wanted rows, so that a prompt always advances. A sequence without credit (its reader is behind) or
- * without a block for its next position is left out. Nothing here changes what a row computes (law 5), only when. */
+ * without a block for its next position is left out. While steps are in flight those take part whose next token the
+ * last one draws, those that are in none, and prompts that go on. Nothing here changes what a row computes (law 5), only when. */
 #include "actors/decode_batch.h"
 
 #include "actors/context.h"
@@ -26,8 +27,11 @@ static struct rn_batch_part *add_part(struct rn_batch *batch, struct rn_request 
 {
     struct rn_batch_part *part = &batch->parts[batch->n_parts];
 
-    *part = (struct rn_batch_part){
-        .request = request, .prompt = prompt, .features = batch->step.n_features, .embed = request->embed};
+    *part = (struct rn_batch_part){.request = request,
+                                   .prompt = prompt,
+                                   .features = batch->step.n_features,
+                                   .embed = request->embed,
+                                   .ahead = request->in_steps > 0};
     batch->step.seqs[batch->n_parts] = (struct rn_step_seq){
         .blocks = request->blocks, .n_blocks = request->n_blocks, .means = request->means, .n_means = request->n_means};
     if (request->copy == RN_COPY_WANTED)
@@ -41,20 +45,45 @@ static struct rn_batch_part *add_part(struct rn_batch *batch, struct rn_request 
     }
     batch->n_parts++;
     batch->verifies |= request->verified;
-    request->in_step = true;
+    request->in_steps++;
     return part;
+}
+
+/* Its next row cannot be composed before the host has seen what its last one has drawn. */
+static bool needs_host(const struct rn_request *request)
+{
+    return request->verified || (request->sampler != NULL && rn_sampler_reads_past(request->sampler));
+}
+
+uint32_t rn_batch_depth(const struct rn_decode *decode)
+{
+    if (decode->ring.size == 1)
+        return 1;
+    for (uint32_t i = 0; i < decode->n_running; i++)
+        if (needs_host(decode->running[i]))
+            return 1;
+    for (const struct rn_request *r = decode->prompts.first; r != NULL; r = r->next)
+        if (needs_host(r) || r->embed != NULL || r->want_logits)
+            return 1;
+    return decode->ring.size;
+}
+
+/* Of the step that is composed. */
+static int32_t *drawn_of(struct rn_decode *decode)
+{
+    return decode->ring.arrays[decode->ring.n_submitted % decode->ring.size].drawn;
 }
 
 /* The device draws by itself, but not for this request. */
 static bool draws_late(const struct rn_decode *decode, const struct rn_request *request)
 {
-    return decode->late_logits != NULL && rn_sampler_reads_past(request->sampler);
+    return decode->ring.late_logits != NULL && rn_sampler_reads_past(request->sampler);
 }
 
 /* Rows of the request from which the step may still have to be drawn. */
 static uint32_t draws_left(const struct rn_decode *decode, const struct rn_request *request)
 {
-    return draws_late(decode, request) ? decode->most_late - decode->batch->n_late : UINT32_MAX;
+    return draws_late(decode, request) ? decode->ring.most_late - decode->batch->n_late : UINT32_MAX;
 }
 
 /* Of the next position. Not its pick: that is large, and the sampler writes it. */
@@ -65,8 +94,9 @@ static void add_out(struct rn_decode *decode, struct rn_batch_out *out, struct r
 
     out->late_logits = NULL;
     if (sample && draws_late(decode, request)) {
-        out->late_logits =
-            keep_logits != NULL ? keep_logits : decode->late_logits + (size_t)batch->n_late * decode->context->n_vocab;
+        out->late_logits = keep_logits != NULL
+                               ? keep_logits
+                               : decode->ring.late_logits + (size_t)batch->n_late * decode->context->n_vocab;
         batch->n_late++;
     }
     out->request = request;
@@ -108,8 +138,19 @@ static void ask_features(struct rn_decode *decode, struct rn_batch_part *part, u
 
     if (follows ? part->n_features == 0 : !wants_features(decode, part, position))
         return;
-    decode->feature_rows[step->n_features++] = step->n_rows;
+    decode->ring.feature_rows[step->n_features++] = step->n_rows;
     part->n_features++;
+}
+
+/* The token of the request's next position goes into row r; or the row waits for it. */
+static void put_token(struct rn_decode *decode, const struct rn_request *request, uint32_t r)
+{
+    struct rn_batch *batch = decode->batch;
+    bool known = request->n_done < request->n_tokens;
+
+    batch->step.rows[r].token = known ? request->tokens[request->n_done] : -1;
+    drawn_of(decode)[r] = known ? -1 : (int32_t)rn_step_ring_drawn(&decode->ring, request);
+    batch->n_waiting += !known;
 }
 
 static void add_row(struct rn_decode *decode, struct rn_batch_part *part, bool sample, float *keep_logits)
@@ -119,10 +160,10 @@ static void add_row(struct rn_decode *decode, struct rn_batch_part *part, bool s
     struct rn_step_row *row;
 
     ask_features(decode, part, request->n_done);
-    decode->parents[batch->step.n_rows] = part->n_rows > 0 ? (int32_t)batch->step.n_rows - 1 : -1;
+    decode->ring.parents[batch->step.n_rows] = part->n_rows > 0 ? (int32_t)batch->step.n_rows - 1 : -1;
+    put_token(decode, request, batch->step.n_rows);
     row = &batch->step.rows[batch->step.n_rows++];
 
-    row->token = request->tokens[request->n_done];
     row->position = request->n_done;
     row->seq = (uint32_t)(part - batch->parts);
     row->out = -1;
@@ -130,6 +171,10 @@ static void add_row(struct rn_decode *decode, struct rn_batch_part *part, bool s
         row->out = (int32_t)batch->step.n_outs;
         add_out(decode, &batch->outs[batch->step.n_outs++], request, sample, keep_logits);
         part->n_outs++;
+    }
+    if (sample) {
+        request->draw_step = decode->ring.n_submitted + 1;
+        request->draw_row = (uint32_t)row->out;
     }
     part->n_rows++;
     part->n_done = ++request->n_done;
@@ -170,7 +215,8 @@ static struct rn_batch_out *add_candidate(struct rn_decode *decode, struct rn_ba
     struct rn_batch_out *out = &batch->outs[batch->step.n_outs];
 
     ask_features(decode, part, batch->step.rows[above].position + 1);
-    decode->parents[r] = (int32_t)above;
+    decode->ring.parents[r] = (int32_t)above;
+    drawn_of(decode)[r] = -1;
     *row = (struct rn_step_row){token, batch->step.rows[above].position + 1, row[-1].seq, (int32_t)batch->step.n_outs};
     add_out(decode, out, part->request, true, NULL);
     out->position = row->position + part->request->n_dropped;
@@ -312,9 +358,17 @@ static bool has_block(const struct rn_decode *decode, const struct rn_request *r
             request->n_done / RN_CHUNK / limits->block_tokens < request->n_means);
 }
 
+/* Its next token is known; or the step before draws it, and those that are under way cannot be its last. */
+static bool knows_next(const struct rn_decode *decode, const struct rn_request *request)
+{
+    return request->in_steps == 0 ||
+           (request->n_tokens + request->in_steps < request->n_limit && rn_step_ring_draws(&decode->ring, request));
+}
+
 static bool can_step(const struct rn_decode *decode, const struct rn_request *request)
 {
-    return goes_on(request) && credit_of(decode, request) > 0 && has_block(decode, request);
+    return goes_on(request) && credit_of(decode, request) > (int32_t)request->in_steps && has_block(decode, request) &&
+           knows_next(decode, request);
 }
 
 static void add_running_of(struct rn_decode *decode, int64_t level, uint32_t max_rows, uint32_t max_outs)
@@ -374,12 +428,13 @@ static uint32_t chunk_rows(const struct rn_decode *decode, const struct rn_reque
     uint32_t left = request->n_fill - request->n_done;
     uint32_t rows = max_rows - step->n_rows;
     uint32_t outs = limits->max_outs - step->n_outs;
-    int32_t credit = credit_of(decode, request) - request->want_progress - 1; /* progress, and the first token */
+    int32_t n_told = request->want_progress ? 1 + (int32_t)request->in_steps : 0;
+    int32_t credit = credit_of(decode, request) - n_told - 1; /* progress, and the first token */
     uint32_t places = request->n_blocks * limits->block_tokens - request->n_done;
     uint32_t n = left < rows ? left : rows;
 
     n = n < places ? n : places;
-    if (credit < 0 || outs == 0)
+    if (credit < 0 || outs == 0 || (request->in_steps > 0 && request->copy == RN_COPY_WANTED))
         return 0;
     if (request->want_logits) {
         n = n < outs ? n : outs;
@@ -414,7 +469,7 @@ static void add_chunk(struct rn_decode *decode, struct rn_request *request, uint
         bool last = request->n_done + 1 == request->n_fill;
 
         if (request->embed != NULL && rn_embed_ask(request->embed, request->n_done, request->n_prompt)) {
-            decode->feature_rows[decode->batch->step.n_features++] = decode->batch->step.n_rows;
+            decode->ring.feature_rows[decode->batch->step.n_features++] = decode->batch->step.n_rows;
             part->n_features++;
             decode->batch->step.early_features = false;
         }
@@ -475,7 +530,8 @@ static void add_prompts(struct rn_decode *decode)
     for (int64_t level = next_level(decode, true, INT64_MAX); level > INT64_MIN;
          level = next_level(decode, true, level))
         add_prompts_of(decode, level, rows);
-    if (decode->prompts.n > 0) /* another one is first in the next step */
+    if (decode->prompts.n > 0 && (decode->batch->step.n_rows > 0 || decode->ring.n_flying == 0))
+        /* another one is first in the next step */
         rn_request_push(&decode->prompts, rn_request_pop(&decode->prompts));
 }
 
@@ -487,7 +543,7 @@ void rn_batch_uncount(struct rn_request *request, struct rn_batch_part *part)
 
 static bool waits_for_step(const struct rn_request *request)
 {
-    return request->in_step && request->outcome == RN_OUTCOME_NONE;
+    return request->in_steps > 0 && request->outcome == RN_OUTCOME_NONE;
 }
 
 bool rn_batch_is_wanted(const struct rn_decode *decode)
@@ -514,7 +570,6 @@ static void take_news(struct rn_decode *decode)
 {
     struct rn_batch *batch = decode->batch;
 
-    batch->step.features = decode->features;
     if (decode->context->drafter->kind != RN_DRAFTER_FEATURES || !batch->verifies || batch->step.n_features == 0)
         return;
     RN_CHECK(decode->news != NULL); /* the verifier sends no batch back without one */
@@ -525,18 +580,15 @@ static void take_news(struct rn_decode *decode)
 
 bool rn_batch_compose(struct rn_decode *decode)
 {
-    struct rn_batch *batch = decode->batch;
+    struct rn_batch *batch = decode->batch = rn_step_ring_next(&decode->ring);
 
-    batch->n_parts = batch->n_drafts = batch->n_branches = batch->n_late = 0;
-    batch->read_along = batch->verifies = batch->holds = false;
     batch->n_running = decode->n_running;
     batch->n_prompts = decode->prompts.n;
-    batch->proposals.n = 0;
     batch->step.early_features = has_early_features(decode);
-    batch->step.n_rows = batch->step.n_outs = batch->step.n_copies = batch->step.n_features = batch->step.n_moves = 0;
     add_running(decode);
     add_prompts(decode);
-    batch->step.parents = batch->n_branches > 0 ? decode->parents : NULL;
+    batch->step.parents = batch->n_branches > 0 ? decode->ring.parents : NULL;
+    batch->step.drawn = batch->n_waiting > 0 ? drawn_of(decode) : NULL;
     batch->step.n_seqs = batch->n_parts;
     take_news(decode);
     return batch->step.n_rows > 0;

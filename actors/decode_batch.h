@@ -6,8 +6,11 @@
 
 #include "actors/decode_actor.h"
 
-/* Fills decode->batch from the running sequences and the prompts; false when nothing can run now. The
- * chosen requests are marked in_step and their n_done counts the new rows. */
+/* How many steps may be in flight now, by the requests that decode has. */
+uint32_t rn_batch_depth(const struct rn_decode *decode);
+
+/* Fills the ring's next batch, decode->batch from then on, from the running sequences and the prompts; false when
+ * nothing can run now. The chosen requests are in one step more, and their n_done counts the new rows. */
 bool rn_batch_compose(struct rn_decode *decode);
 
 /* Blocks that were granted go to the ends of the request's tables: first to the means', where those are short. */

@@ -8,6 +8,11 @@
 
 #include "runnel.h"
 
+/* ---- Steps ---- */
+
+/* In flight at once, at most: whatever a device takes, who comes new waits for all of them. */
+#define RN_STEPS 3
+
 /* ---- Prompts that decode has ---- */
 
 /* Prompts computed side by side: enough that short ones pass a long one, few enough that each advances. */
@@ -22,8 +27,8 @@
 
 /* ---- decode ▶ detokenizer ▶ decode ---- */
 
-/* Token lists under way between decode and detokenizer; when all are, decoding waits. */
-#define RN_TOKEN_LISTS 4
+/* Token lists with steps in flight, or under way between decode and detokenizer; when all are, decoding waits. */
+#define RN_TOKEN_LISTS (RN_STEPS + 3)
 
 /* One event of a step, of one stream. */
 struct rn_token_item {
@@ -48,8 +53,8 @@ struct rn_token_list {
 
 /* ---- decode ▶ tier ▶ decode ---- */
 
-/* Lists of computed blocks under way between decode and tier; when all are, decoding waits. */
-#define RN_COMPUTED_LISTS 2
+/* Lists of computed blocks with steps in flight, or under way between decode and tier; when all are, decoding waits. */
+#define RN_COMPUTED_LISTS (RN_STEPS + 1)
 
 /* So many positions of a stream's prompt are computed: it has another full block, or is through. */
 struct rn_computed {

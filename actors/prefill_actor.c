@@ -148,7 +148,7 @@ void rn_prefill_fini(struct rn_prefill *prefill)
 static bool waits_rightly(const struct rn_prefill *prefill, const struct rn_request *request)
 {
     return prefill->offered[request->slot] != request->generation && request->lane == RN_LANE_NONE &&
-           !request->in_step && request->outcome == RN_OUTCOME_NONE && request->n_done <= request->n_fill &&
+           request->in_steps == 0 && request->outcome == RN_OUTCOME_NONE && request->n_done <= request->n_fill &&
            request->n_fill <= request->n_tokens && request->n_tokens <= request->n_limit && request->job == NULL;
 }
 

@@ -163,9 +163,9 @@ enum rn_role {
       "A prompt whose turn it is; the verifier begins a stream if it drafts, then decode owns the request")            \
     X(LANE_FREE, lanes, DECODE, PREFILL, LESSER(S, RN_PROMPTS *P),                                                     \
       "Prompts are computed, or gone; as many may be offered")                                                         \
-    X(STEP_DONE, batch, BACKEND, SAMPLER, P, "A forward pass is done; the sampler owns the batch")                     \
+    X(STEP_DONE, batch, BACKEND, SAMPLER, RN_STEPS *P, "A forward pass is done; the sampler owns the batch")           \
     X(VERIFY, batch, SAMPLER, VERIFIER, P, "Likewise, of a step with streams that draft; the verifier owns the batch") \
-    X(SAMPLED, batch, SAMPLER | VERIFIER, DECODE, P,                                                                   \
+    X(SAMPLED, batch, SAMPLER | VERIFIER, DECODE, RN_STEPS * P,                                                        \
       "Each wanted row has its token, and what was verified its proposals; decode owns the batch again")               \
     X(PROPOSALS, proposals, VERIFIER, DECODE, P,                                                                       \
       "Guesses for which decode has held its step back; decode owns the list")                                         \
@@ -220,7 +220,7 @@ enum rn_role {
     X(session, 2 * N)                 \
     X(fork, N)                        \
     X(move, RN_MOVES *P)              \
-    X(batch, P)                       \
+    X(batch, RN_STEPS *P)             \
     X(tokens, RN_TOKEN_LISTS *P)      \
     X(computed, RN_COMPUTED_LISTS *P) \
     X(news, RN_NEWS_LISTS *P)         \

@@ -83,7 +83,7 @@ struct rn_request {
     uint32_t n_history; /* the session's, in front */
     uint32_t n_prompt;  /* history and prompt */
     uint32_t n_fill;  /* tokens to compute before it draws the next: the prompt, and after a preemption all there are */
-    uint32_t n_done;  /* positions computed, those of the step in flight included, but not of drafts */
+    uint32_t n_done;  /* positions computed, those of steps in flight included, but not of drafts */
     uint32_t n_limit; /* n_tokens stays at or below; 0: it was never admitted */
     uint64_t n_dropped;  /* tokens that have gone from between head and tail when the context was full: positions count
                             without them, a token's coin with them */
@@ -110,13 +110,15 @@ struct rn_request {
     bool tells_features; /* a drafter reads those of its prompt's end */
 
     /* Decode's. */
-    bool in_step;      /* its rows are in the step in flight */
-    bool last_chunk;   /* that step computes the end of the prompt */
-    enum rn_lane lane; /* while its prompt is computed */
-    bool growing;      /* it has asked for more blocks */
-    bool preempted;    /* it goes back to the tier as soon as no step reads it */
-    bool resumed;      /* it was preempted once: what is done only once has been done */
-    bool stalled;      /* it went back because its reader is behind: it waits until that has read on */
+    uint32_t in_steps;  /* so many steps in flight have rows of it */
+    uint64_t draw_step; /* the step, counted from 1, that draws its next token, ... */
+    uint32_t draw_row;  /* ... and the wanted row */
+    bool last_chunk;    /* a step in flight computes the end of the prompt */
+    enum rn_lane lane;  /* while its prompt is computed */
+    bool growing;       /* it has asked for more blocks */
+    bool preempted;     /* it goes back to the tier as soon as no step reads it */
+    bool resumed;       /* it was preempted once: what is done only once has been done */
+    bool stalled;       /* it went back because its reader is behind: it waits until that has read on */
     uint64_t n_drafted, n_accepted;
     uint64_t n_rested;    /* at its end: runnel_usage.rested_passes ... */
     runnel_rest rest;     /* ... and rest */

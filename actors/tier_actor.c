@@ -28,7 +28,7 @@ static void on_preempted(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_request *request = msg->request.request;
 
-    RN_ASSERT(rn_request_check(request) && !request->in_step && request->outcome == RN_OUTCOME_NONE);
+    RN_ASSERT(rn_request_check(request) && request->in_steps == 0 && request->outcome == RN_OUTCOME_NONE);
     rn_msg_free(self->runtime, msg);
     rn_admission_take_back(&tier_of(self)->admission, request);
 }

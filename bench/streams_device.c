@@ -148,6 +148,7 @@ static const struct rn_device_caps device_caps = {.can = RN_CAN_DRAW | RN_CAN_DR
                                                   .max_rows = UINT32_MAX,
                                                   .max_outs = UINT32_MAX,
                                                   .good_outs = 64,
+                                                  .good_ring = DEVICE_RING,
                                                   .ring = DEVICE_RING};
 
 static const struct rn_backend_ops device_ops = {.name = "device", .submit_async = submit_async, .free = free_backend};

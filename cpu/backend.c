@@ -95,14 +95,16 @@ static void done(struct rn_job *job)
 {
     struct rn_fast *fast = (struct rn_fast *)((char *)job - offsetof(struct rn_fast, job));
     struct rn_step *step = fast->step;
+    bool more;
 
     step->status = rn_stop_is_set(step->stop) ? RUNNEL_CANCELLED : RUNNEL_OK;
     rn_fast_draws_done(fast);
     fast->step = NULL;
     /* acq_rel: pairs with the addition in submit; above 1 there is a step in the queue or the inbox. */
-    if (atomic_fetch_sub_explicit(&fast->pending, 1, memory_order_acq_rel) > 1)
+    more = atomic_fetch_sub_explicit(&fast->pending, 1, memory_order_acq_rel) > 1;
+    step->on_done(step); /* without more the last touch: the owner may free the backend from here on */
+    if (more)            /* behind on_done: steps end in order */
         start_next(fast);
-    step->on_done(step); /* the last touch: the owner may free the backend from here on */
 }
 
 /* ---- Memory ---- */

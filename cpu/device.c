@@ -10,6 +10,7 @@ enum {
     GOOD_ROWS = 256,
     GOOD_OUTS = 64,    /* sequences that decode in one step */
     BLOCK_TOKENS = 32, /* also the tile that attention walks */
+    GOOD_RING = 1,     /* it hides little here, and who comes new would wait for a step more: RATIONALE */
     RING = 2           /* a step more can wait while one runs */
 };
 
@@ -30,6 +31,7 @@ struct rn_device_caps rn_cpu_caps(const struct rn_team *team)
                                   .good_rows = GOOD_ROWS,
                                   .good_outs = GOOD_OUTS,
                                   .block_tokens = BLOCK_TOKENS,
+                                  .good_ring = GOOD_RING,
                                   .ring = RING,
                                   .draw_threads = rn_team_threads(team)};
 

@@ -262,12 +262,14 @@ static void done(struct rn_job *job)
 {
     struct rn_reference *ref = of_job(job);
     struct rn_step *step = ref->current;
+    bool more;
 
     /* acq_rel: pairs with the addition in submit. Who sees 0 there has the job for itself; who sees more here
      * also sees that step in the inbox. */
-    if (atomic_fetch_sub_explicit(&ref->pending, 1, memory_order_acq_rel) > 1)
-        rn_team_submit(ref->team, &ref->job);
+    more = atomic_fetch_sub_explicit(&ref->pending, 1, memory_order_acq_rel) > 1;
     step->on_done(step);
+    if (more) /* behind on_done: steps end in order */
+        rn_team_submit(ref->team, &ref->job);
 }
 
 static void submit_async(struct rn_backend *backend, struct rn_step *step)

@@ -33,7 +33,8 @@ struct rn_device_caps {
     uint32_t max_outs;     /* rows of a step whose logits are wanted, likewise */
     uint32_t good_rows;    /* what suits it where nobody says more: rows of a step, ... */
     uint32_t good_outs;    /* ... sequences that decode in one step, ... */
-    uint32_t block_tokens; /* ... and positions of a KV block */
+    uint32_t block_tokens; /* ... positions of a KV block ... */
+    uint32_t good_ring;    /* ... and steps in flight: of `ring`, so many as it takes to keep the device busy */
     uint32_t ring;         /* steps that may be in flight at once; each is computed behind those before it */
     uint32_t draw_threads; /* the host's threads that may call a step's drawer at once; 0: it is not called */
 };

@@ -74,9 +74,10 @@ int main(void)
          "what the\nmessage carries.\n\n"
          "S: streams at once; N: sessions; M: models; P: models whose messages meet, 1 in the mailbox of a model's "
          "actor.");
-    printf("Constants: RN_PROMPTS %d, RN_TOKEN_LISTS %d, RN_COMPUTED_LISTS %d, RN_NEWS_LISTS %d, RN_DRAFTS_LISTS %d, "
+    printf("Constants: RN_STEPS %d, RN_PROMPTS %d, RN_TOKEN_LISTS %d, RN_COMPUTED_LISTS %d, RN_NEWS_LISTS %d, "
+           "RN_DRAFTS_LISTS %d, "
            "RN_MOVES %u.\n\n",
-           RN_PROMPTS, RN_TOKEN_LISTS, RN_COMPUTED_LISTS, RN_NEWS_LISTS, RN_DRAFTS_LISTS, RN_MOVES);
+           RN_STEPS, RN_PROMPTS, RN_TOKEN_LISTS, RN_COMPUTED_LISTS, RN_NEWS_LISTS, RN_DRAFTS_LISTS, RN_MOVES);
     print_messages();
     print_objects();
     print_mailboxes();

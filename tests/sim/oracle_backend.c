@@ -409,6 +409,7 @@ static const struct rn_device_caps oracle_caps = {
     .max_rows = UINT32_MAX,
     .max_outs = UINT32_MAX,
     .good_outs = 64,
+    .good_ring = 1,
     .ring = ORACLE_RING,
     .draw_threads = 3,
 };

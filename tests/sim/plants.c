@@ -10,6 +10,7 @@ static bool fired;
 static struct rn_block_pool *watched_pool;
 static uint32_t watched_block;
 static int32_t last_token;
+static uint32_t last_drawn;
 static unsigned char last_block[4096];
 static size_t last_bytes; /* of it; 0: none yet */
 
@@ -20,6 +21,7 @@ void plant_arm(enum plant plant, unsigned calls)
     fired = false;
     watched_pool = NULL;
     last_token = -1;
+    last_drawn = 0;
     last_bytes = 0;
 }
 
@@ -77,6 +79,18 @@ runnel_status planted_pick(const struct rn_sampler *sampler, struct rn_path path
     }
     last_token = token;
     return status;
+}
+
+/* What was drawn for the sequence that asked before, in this step or an earlier one. */
+uint32_t planted_drawn(const struct rn_step_ring *ring, const struct rn_request *request)
+{
+    uint32_t drawn = rn_step_ring_drawn(ring, request), before = last_drawn;
+
+    last_drawn = drawn;
+    if (before == drawn || !due(PLANT_WRONG_DRAW))
+        return drawn;
+    fired = true;
+    return before;
 }
 
 /* Branches are few in a run: none is let pass. */

@@ -1,18 +1,20 @@
 /* Bugs on purpose, each one once per run: what the simulation must catch.
  *
- * The test program compiles six files of the library a second time with one name in each replaced (see
+ * The test program compiles seven files of the library a second time with one name in each replaced (see
  * CMakeLists.txt), so that the calls come through here; the library itself knows nothing of it.
  *
  *   lost wake     runtime.c         a send that found the mailbox empty says it did not: nobody wakes the actor
  *   double free   prefix_tree.c     a block that was given back, and is another's by now, is given back again
  *   stale token   sampler_actor.c   a request gets the token that was drawn before, for another row
  *   foreign block tier/mover.c      a block from a lower tier is filled with what came up before it
- *   wrong branch  draft_actor.c     a drafter's branch becomes its line though another token came: each time */
+ *   wrong branch  draft_actor.c     a drafter's branch becomes its line though another token came: each time
+ *   wrong draw    decode_batch.c    a row that waits for a draw takes that of another row, or of a step before */
 #ifndef RN_TESTS_SIM_PLANTS_H
 #define RN_TESTS_SIM_PLANTS_H
 
 #include "actors/decode_batch.h"
 #include "actors/draft/branch.h"
+#include "actors/step_ring.h"
 #include "cache/block_codec.h"
 #include "cache/block_pool.h"
 #include "mailbox/mailbox.h"
@@ -26,7 +28,8 @@ enum plant {
     PLANT_FOREIGN_BLOCK,
     PLANT_WRONG_BRANCH,
     PLANT_STOPPED_COUNTED,
-    PLANT_STOPPED_WANTED
+    PLANT_STOPPED_WANTED,
+    PLANT_WRONG_DRAW
 };
 
 /* From now on `plant` strikes at the first chance after `calls` calls. */
@@ -38,6 +41,7 @@ void planted_unref(struct rn_block_pool *pool, const uint32_t *blocks, uint32_t 
 runnel_status planted_pick(const struct rn_sampler *sampler, struct rn_path path, struct rn_sampler_scratch *scratch,
                            const float *logits, uint64_t position, bool want_logprobs, uint32_t n_top,
                            struct rn_pick *pick);
+uint32_t planted_drawn(const struct rn_step_ring *ring, const struct rn_request *request);
 bool planted_branch_is(const struct rn_draft_stream *draft_stream, uint32_t x, int32_t token);
 runnel_status planted_unpack(struct rn_block_codec *codec, const void *packed, size_t n, void *block);
 void planted_uncount(struct rn_request *request, struct rn_batch_part *part);

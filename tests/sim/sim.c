@@ -145,8 +145,9 @@ static void plan_device(struct sim *sim)
 {
     uint64_t state = sim->seed + 0x6472617773, bits = rn_splitmix64(&state);
 
-    sim->plan.limits.draws = (bits & 1) != 0;
-    sim->plan.draws_itself = (bits & 2) != 0;
+    sim->plan.draws_itself = (bits & 1) != 0;
+    sim->plan.ring = 1 + (uint32_t)(bits >> 8) % ORACLE_RING;
+    sim->plan.limits.draws = sim->plan.ring > 1 || (bits & 2) != 0;
 }
 
 static void make_plan(struct sim *sim)
@@ -341,6 +342,8 @@ static void submitted(void *user, struct oracle *oracle)
     check_writes(sim, oracle);
     sim->n_model_steps++;
     sim->n_model_rows += oracle->last->n_rows;
+    for (uint32_t i = 0; oracle->last->drawn != NULL && i < oracle->last->n_rows; i++)
+        sim->n_ahead += oracle->last->drawn[i] >= 0;
     sim->n_copies += oracle->last->n_copies;
     sim->n_moves += oracle->last->n_moves;
     sim_encourage(sim, oracle);
@@ -387,6 +390,7 @@ bool sim_new_model(struct sim *sim, uint32_t index)
         return false;
     }
     model->oracle->deaf_percent = sim->seed % 4 == 0 ? 50 : 0;
+    model->oracle->caps.good_ring = sim->plan.ring;
     model->oracle->submitted = submitted;
     model->oracle->copying = copying;
     model->oracle->user = sim;
@@ -753,6 +757,7 @@ static void report_on(const struct sim *sim, struct sim_report *report)
         .n_evicted = sim->n_evicted,
         .n_copies = sim->n_copies,
         .n_moves = sim->n_moves,
+        .n_ahead = sim->n_ahead,
         .n_means = sim->n_means,
         .n_guesses = sim->n_guesses,
         .n_branches = sim->n_branches,

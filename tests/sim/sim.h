@@ -90,6 +90,7 @@ struct sim_plan {
     uint32_t weight_actor, weight_step, weight_host, weight_dispatch, weight_time;
     struct rn_backend_limits limits;
     bool draws_itself; /* the device: parameters and coins go down */
+    uint32_t ring;     /* steps in flight that suit it */
     struct oracle_alphabet alphabet;
     uint64_t warm_bytes;   /* 0: no warm tier */
     uint32_t cache_places; /* of a lower tier */
@@ -193,6 +194,7 @@ struct sim {
     struct fake_disk *disk;                                 /* of the cold tiers; a process for each place of models */
     uint64_t n_copies, n_moves, n_forks, n_imports, n_jobs; /* n_moves: of runners-up that were right */
     uint64_t n_means;                                       /* rows that saw one */
+    uint64_t n_ahead;                                       /* rows that waited for a draw */
     uint64_t n_guesses;                                     /* rows of drafters with logits */
     uint64_t n_branches, n_branches_right;                  /* of drafters */
     struct sim_stream *streams;                             /* [SIM_STREAMS] */
@@ -221,9 +223,9 @@ struct sim_report {
     uint32_t n_streams;
     uint64_t n_ticks, n_steps, n_events, n_checks;
     uint64_t n_outcomes[3]; /* done, cancelled, failed */
-    uint64_t n_hit_tokens, n_waits, n_evicted, n_preempted, n_expired, n_busy, n_joined, n_copies, n_moves, n_forks,
-        n_imports, n_means, n_guesses, n_branches, n_branches_right, n_warm_tokens, n_cold_tokens, n_adopted, n_deaths,
-        n_stopped;
+    uint64_t n_hit_tokens, n_waits, n_evicted, n_preempted, n_expired, n_busy, n_joined, n_copies, n_moves, n_ahead,
+        n_forks, n_imports, n_means, n_guesses, n_branches, n_branches_right, n_warm_tokens, n_cold_tokens, n_adopted,
+        n_deaths, n_stopped;
 };
 
 /* Runs one seed. True: nothing was wrong. story: each message and act is written there; NULL: nowhere. */

@@ -3,7 +3,7 @@
  * run does not come to its end. The control: the same program with no bug passes.
  *
  *   test_sim_plants none | lost-wake | double-free | stale-token | foreign-block | wrong-branch | stopped-counted |
- *                   stopped-wanted */
+ *                   stopped-wanted | wrong-draw */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +72,8 @@ static bool run_seed(enum plant plant, uint64_t seed, struct tally *tally)
 static bool choose(int argc, char **argv, enum plant *plant)
 {
     static const char *const names[] = {"none",          "lost-wake",    "double-free",     "stale-token",
-                                        "foreign-block", "wrong-branch", "stopped-counted", "stopped-wanted"};
+                                        "foreign-block", "wrong-branch", "stopped-counted", "stopped-wanted",
+                                        "wrong-draw"};
 
     for (int i = 0; argc == 2 && i < (int)(sizeof names / sizeof names[0]); i++)
         if (strcmp(argv[1], names[i]) == 0) {
@@ -91,7 +92,7 @@ int main(int argc, char **argv)
     if (!choose(argc, argv, &plant)) {
         fprintf(stderr,
                 "usage: %s none | lost-wake | double-free | stale-token | foreign-block | wrong-branch | "
-                "stopped-counted | stopped-wanted\n",
+                "stopped-counted | stopped-wanted | wrong-draw\n",
                 argv[0]);
         return 2;
     }

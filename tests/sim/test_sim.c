@@ -104,6 +104,7 @@ static void test_seeds(void **state)
         sum.n_copies += report.n_copies;
         sum.n_moves += report.n_moves;
         sum.n_means += report.n_means;
+        sum.n_ahead += report.n_ahead;
         sum.n_guesses += report.n_guesses;
         sum.n_branches += report.n_branches;
         sum.n_branches_right += report.n_branches_right;
@@ -126,9 +127,10 @@ static void test_seeds(void **state)
     say(last_seed, &sum);
     printf("%llu prompt tokens were cached, %llu waits seen, %llu blocks evicted\n",
            (unsigned long long)sum.n_hit_tokens, (unsigned long long)sum.n_waits, (unsigned long long)sum.n_evicted);
-    printf("%llu sessions forked, %llu imported, %llu blocks copied, %llu rows saw means\n",
+    printf("%llu sessions forked, %llu imported, %llu blocks copied, %llu rows saw means, %llu "
+           "waited for a draw\n",
            (unsigned long long)sum.n_forks, (unsigned long long)sum.n_imports, (unsigned long long)sum.n_copies,
-           (unsigned long long)sum.n_means);
+           (unsigned long long)sum.n_means, (unsigned long long)sum.n_ahead);
     printf("%llu guesses of drafters, %llu runners-up moved, %llu branches begun, %llu came true\n",
            (unsigned long long)sum.n_guesses, (unsigned long long)sum.n_moves, (unsigned long long)sum.n_branches,
            (unsigned long long)sum.n_branches_right);
@@ -146,7 +148,7 @@ static void test_seeds(void **state)
         assert_true(sum.n_outcomes[0] > 0 && sum.n_outcomes[1] > 0 && sum.n_outcomes[2] > 0 &&
                     sum.n_steps > sum.n_streams && sum.n_hit_tokens > 0 && sum.n_waits > 0 && sum.n_evicted > 0 &&
                     sum.n_preempted > 0 && sum.n_expired > 0 && sum.n_busy > 0 && sum.n_joined > 0 && sum.n_forks > 0 &&
-                    sum.n_imports > 0 && sum.n_copies > 0 && sum.n_means > 0 && sum.n_guesses > 0 &&
+                    sum.n_imports > 0 && sum.n_copies > 0 && sum.n_means > 0 && sum.n_ahead > 0 && sum.n_guesses > 0 &&
                     (last_seed - first_seed < 3000 || (sum.n_moves > 0 && sum.n_adopted > 0)) &&
                     sum.n_warm_tokens > 0 && sum.n_cold_tokens > 0 && sum.n_deaths > 0 && sum.n_stopped > 0);
 }
