@@ -23,8 +23,19 @@ static int32_t credit_of(const struct rn_decode *decode, const struct rn_request
     return decode->credits[request->slot].n;
 }
 
-static struct rn_batch_part *add_part(struct rn_batch *batch, struct rn_request *request, bool prompt)
+/* The state of a sequence lies in the slot of its stream's number. One that begins, or begins again, has none yet. */
+static void add_state(struct rn_decode *decode, const struct rn_request *request)
 {
+    struct rn_step *step = &decode->batch->step;
+
+    decode->ring.states[decode->batch->n_parts] = request->slot;
+    if (request->n_done == 0)
+        step->state_copies[step->n_state_copies++] = (struct rn_step_state_copy){RN_NO_STATE, request->slot};
+}
+
+static struct rn_batch_part *add_part(struct rn_decode *decode, struct rn_request *request, bool prompt)
+{
+    struct rn_batch *batch = decode->batch;
     struct rn_batch_part *part = &batch->parts[batch->n_parts];
 
     *part = (struct rn_batch_part){.request = request,
@@ -34,6 +45,8 @@ static struct rn_batch_part *add_part(struct rn_batch *batch, struct rn_request 
                                    .ahead = request->in_steps > 0};
     batch->step.seqs[batch->n_parts] = (struct rn_step_seq){
         .blocks = request->blocks, .n_blocks = request->n_blocks, .means = request->means, .n_means = request->n_means};
+    if (batch->step.states != NULL)
+        add_state(decode, request);
     if (request->copy == RN_COPY_WANTED)
         batch->step.copies[batch->step.n_copies++] =
             (struct rn_step_copy){request->copy_from, request->blocks[request->copy_at]};
@@ -195,7 +208,7 @@ static uint32_t draft_room(const struct rn_decode *decode, const struct rn_reque
     uint32_t tokens = request->n_limit - request->n_tokens - 1;
     uint32_t credit = (uint32_t)credit_of(decode, request) - 1;
     uint32_t chunk = chunk_room(limits, request);
-    uint32_t room = request->draft_max;
+    uint32_t room = limits->n_states > 0 ? 0 : request->draft_max; /* a state cannot go back */
 
     room = room < positions ? room : positions;
     room = room < tokens ? room : tokens;
@@ -388,7 +401,7 @@ static void add_running_of(struct rn_decode *decode, int64_t level, uint32_t max
         decode->cursor = (first + i + 1) % n;
         go_on(decode, request);
         if (can_step(decode, request)) {
-            struct rn_batch_part *part = add_part(batch, request, false);
+            struct rn_batch_part *part = add_part(decode, request, false);
 
             add_row(decode, part, true, NULL);
             add_drafts(decode, part);
@@ -463,7 +476,7 @@ static float *next_logits(struct rn_decode *decode, struct rn_request *request)
 
 static void add_chunk(struct rn_decode *decode, struct rn_request *request, uint32_t n)
 {
-    struct rn_batch_part *part = add_part(decode->batch, request, true);
+    struct rn_batch_part *part = add_part(decode, request, true);
 
     for (uint32_t i = 0; i < n; i++) {
         bool last = request->n_done + 1 == request->n_fill;

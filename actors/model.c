@@ -113,7 +113,9 @@ static runnel_status choose_limits(struct runnel_model *model, runnel_error *err
     const struct rn_device_caps *caps = model->parts.device->caps;
     uint32_t batch = model->options.batch_tokens == 0 ? caps->good_rows : model->options.batch_tokens;
     uint32_t outs = batch < caps->good_outs ? batch : caps->good_outs;
-    bool trees = model->draft_path != NULL && model->options.chunk_mean == 0 && rn_device_can(caps, RN_CAN_TREES);
+    bool states = model->parts.plan->state_bytes > 0; /* steps with states have no trees */
+    bool trees =
+        model->draft_path != NULL && model->options.chunk_mean == 0 && !states && rn_device_can(caps, RN_CAN_TREES);
 
     outs = outs < model->engine->max_streams ? outs : model->engine->max_streams;
     *limits = (struct rn_backend_limits){
@@ -127,6 +129,7 @@ static runnel_status choose_limits(struct runnel_model *model, runnel_error *err
         .tree_depth = trees ? RN_DRAFT_MOST : 0,
         .weight_order = model->options.weight_order,
         .draws = rn_device_can(caps, RN_CAN_DRAW),
+        .n_states = states ? model->engine->max_streams : 0, /* one for each slot of a stream */
     };
     return choose_blocks(model, limits, error);
 }

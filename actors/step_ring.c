@@ -54,9 +54,14 @@ static bool take_shared(struct rn_step_ring *ring, const struct rn_context *cont
 
     ring->moves = rn_alloc(heap, limits->max_seqs, sizeof ring->moves[0]);
     ring->parents = rn_alloc(heap, limits->max_rows, sizeof ring->parents[0]);
+    if (limits->n_states > 0) {
+        ring->states = rn_alloc(heap, limits->max_seqs, sizeof ring->states[0]);
+        ring->state_copies = rn_alloc(heap, limits->max_seqs, sizeof ring->state_copies[0]);
+    }
     ring->feature_rows = rn_alloc(heap, limits->max_rows, sizeof ring->feature_rows[0]);
     ring->features = rn_alloc(heap, (size_t)limits->max_rows * context->row_features + 1, sizeof(float));
-    return ring->moves != NULL && ring->parents != NULL && ring->feature_rows != NULL && ring->features != NULL;
+    return (limits->n_states == 0 || (ring->states != NULL && ring->state_copies != NULL)) && ring->moves != NULL &&
+           ring->parents != NULL && ring->feature_rows != NULL && ring->features != NULL;
 }
 
 static bool take_batch(struct rn_batch *batch, const struct rn_context *context)
@@ -103,6 +108,8 @@ void rn_step_ring_fini(struct rn_step_ring *ring, struct rn_heap *heap)
     }
     rn_free(heap, ring->moves);
     rn_free(heap, ring->parents);
+    rn_free(heap, ring->states);
+    rn_free(heap, ring->state_copies);
     rn_free(heap, ring->feature_rows);
     rn_free(heap, ring->features);
     rn_free(heap, ring->logits);
@@ -130,6 +137,8 @@ struct rn_batch *rn_step_ring_next(struct rn_step_ring *ring)
                                    .copies = arrays->copies,
                                    .stop = &arrays->stop,
                                    .moves = ring->moves,
+                                   .states = ring->states,
+                                   .state_copies = ring->state_copies,
                                    .feature_rows = ring->feature_rows,
                                    .features = ring->features,
                                    .logits = ring->logits};

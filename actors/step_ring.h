@@ -41,12 +41,14 @@ struct rn_step_ring {
     struct rn_step_arrays arrays[RN_STEPS]; /* [size]: nobody reads those of a batch that is back */
 
     /* Of a step that is in flight alone. */
-    struct rn_step_move *moves; /* [max_seqs] */
-    int32_t *parents;           /* [max_rows] */
-    uint32_t *feature_rows;     /* [max_rows] */
-    float *features;            /* [max_rows, row_features]: but where a drafter reads them */
-    float *logits;              /* [max_outs, n_vocab]; NULL: they stay on the device (limits.draws) */
-    float *late_logits;         /* [most_late, n_vocab]: of rows that the sampler draws for a device that draws by
+    struct rn_step_move *moves;              /* [max_seqs] */
+    int32_t *parents;                        /* [max_rows] */
+    uint32_t *states;                        /* [max_seqs]; NULL, as the next one: the plan has no recurrent state */
+    struct rn_step_state_copy *state_copies; /* [max_seqs] */
+    uint32_t *feature_rows;                  /* [max_rows] */
+    float *features;                         /* [max_rows, row_features]: but where a drafter reads them */
+    float *logits;                           /* [max_outs, n_vocab]; NULL: they stay on the device (limits.draws) */
+    float *late_logits; /* [most_late, n_vocab]: of rows that the sampler draws for a device that draws by
                                    itself; NULL: it does not */
     uint32_t most_late;
 };

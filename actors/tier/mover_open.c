@@ -52,7 +52,7 @@ uint32_t rn_mover_places_for(const struct rn_context *context)
     uint64_t warm = context->options->cache_warm_bytes, cold = cold_bytes(context);
 
     if (!gives_blocks(context) || context->options->no_prefix_cache || context->limits->mean_window > 0 ||
-        (warm == 0 && cold == 0 && context->options->cache_shared == NULL))
+        context->limits->n_states > 0 || (warm == 0 && cold == 0 && context->options->cache_shared == NULL))
         return 0;
     return places_in(context, warm, SMALLER_WARM) + places_in(context, cold, SMALLER_COLD) + shared_places(context) +
            (context->limits->n_blocks < MOST_PLACES ? context->limits->n_blocks : MOST_PLACES);

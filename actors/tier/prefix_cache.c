@@ -61,7 +61,8 @@ runnel_status rn_prefix_cache_init(struct rn_prefix_cache *cache, const struct r
     struct rn_prefix_options options;
 
     *cache = (struct rn_prefix_cache){.context = context, .directory = directory};
-    cache->shares = !context->options->no_prefix_cache && limits->mean_window == 0;
+    cache->shares = !context->options->no_prefix_cache && limits->mean_window == 0 &&
+                    limits->n_states == 0; /* a state is behind one position alone */
     rn_hit_ceiling_init(&cache->ceiling);
     cache->streams = rn_calloc(context->heap, context->max_streams, sizeof cache->streams[0]);
     cache->found = rn_alloc(context->heap, limits->context_tokens / limits->block_tokens + 1, sizeof *cache->found);
@@ -165,7 +166,7 @@ void rn_prefix_cache_look_up(struct rn_prefix_cache *cache, const struct rn_requ
                              const struct rn_session *session, const int32_t *tokens, uint32_t n_prompt,
                              struct rn_prefix_fit *fit)
 {
-    uint32_t own = session != NULL ? session->n_computed : 0;
+    uint32_t own = session != NULL && cache->context->limits->n_states == 0 ? session->n_computed : 0;
     uint32_t wanted = shares(cache, request) ? n_prompt - 1 : 0;
 
     RN_ASSERT(n_prompt > 0);

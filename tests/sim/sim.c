@@ -148,6 +148,10 @@ static void plan_device(struct sim *sim)
     sim->plan.draws_itself = (bits & 1) != 0;
     sim->plan.ring = 1 + (uint32_t)(bits >> 8) % ORACLE_RING;
     sim->plan.limits.draws = sim->plan.ring > 1 || (bits & 2) != 0;
+    if ((bits >> 16) % 8 == 0 && sim->plan.limits.mean_window == 0) {
+        sim->plan.limits.n_states = sim->plan.max_streams;
+        sim->plan.limits.tree_depth = 0;
+    }
 }
 
 static void make_plan(struct sim *sim)
