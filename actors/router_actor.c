@@ -199,6 +199,63 @@ static void send_on(struct rn_router *router, struct rn_msg *msg)
     }
 }
 
+/* The slot's last streams are of another model, and have not all been reported ENDED. */
+static bool is_slot_taken(const struct rn_router *router, const struct rn_msg *msg, const struct rn_routed *model)
+{
+    const struct rn_route *route;
+
+    if (msg->head.kind != RN_MSG_SUBMIT)
+        return false;
+    route = &router->routes[msg->request.request->slot];
+    return route->n_sent > 0 && route->sent_to != model;
+}
+
+/* What keeps its place among the requests of a model goes on to it. */
+static void send_in_order(struct rn_router *router, struct rn_msg *msg, struct rn_routed *model)
+{
+    if (msg->head.kind == RN_MSG_SUBMIT)
+        send_on(router, msg);
+    else if (!model->closed)
+        rn_actor_send(model->context->tokenizer, msg);
+    else /* behind CLOSE the tier frees the sessions itself */
+        rn_msg_free(router->actor.runtime, msg);
+}
+
+/* Now, or behind what waits for the model. */
+static void send_or_hold(struct rn_router *router, struct rn_msg *msg, struct rn_routed *model)
+{
+    if (model->n_held == 0 && !is_slot_taken(router, msg, model)) {
+        send_in_order(router, msg, model);
+        return;
+    }
+    RN_CHECK(router->n_held < router->context->max_streams + 3 * router->context->max_sessions);
+    router->held[router->n_held++] = (struct rn_held){msg, model};
+    model->n_held++;
+    model->n_held_streams += msg->head.kind == RN_MSG_SUBMIT;
+}
+
+/* A slot may be free: of each model goes what is in front of the first one that waits still. */
+static void send_held(struct rn_router *router)
+{
+    uint32_t n_kept = 0;
+
+    for (struct rn_routed *m = router->models; m != NULL; m = m->next)
+        m->blocked = false;
+    for (uint32_t i = 0; i < router->n_held; i++) {
+        struct rn_held held = router->held[i];
+
+        held.model->blocked |= is_slot_taken(router, held.msg, held.model);
+        if (held.model->blocked) {
+            router->held[n_kept++] = held;
+            continue;
+        }
+        held.model->n_held--;
+        held.model->n_held_streams -= held.msg->head.kind == RN_MSG_SUBMIT;
+        send_in_order(router, held.msg, held.model);
+    }
+    router->n_held = n_kept;
+}
+
 static void on_submit(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_router *router = router_of(self);
@@ -210,15 +267,11 @@ static void on_submit(struct rn_actor *self, struct rn_msg *msg)
     RN_ASSERT(rn_request_check(request) && request->outcome == RN_OUTCOME_NONE);
     RN_ASSERT(router->routes[request->slot].generation != request->generation); /* each is submitted once */
     /* The slot's last stream may not have been reported ENDED yet: the host can reuse a slot at once. */
-    RN_ASSERT(route->held == NULL); /* its stream would not have ended */
     route->generation = request->generation;
     route->ended = false;
     route->model = model;
     model->n_streams++;
-    if (route->n_sent > 0 && route->sent_to != model)
-        route->held = msg;
-    else
-        send_on(router, msg);
+    send_or_hold(router, msg, model);
 }
 
 static void on_cancel(struct rn_actor *self, struct rn_msg *msg)
@@ -246,23 +299,12 @@ static void on_credit(struct rn_actor *self, struct rn_msg *msg)
  * place among the requests of the session. */
 static void on_session(struct rn_actor *self, struct rn_msg *msg)
 {
-    struct rn_routed *model = routed_of(msg->session.model);
-
-    /* Behind CLOSE the tier frees the sessions itself. */
-    if (!model->closed)
-        rn_actor_send(model->context->tokenizer, msg);
-    else
-        rn_msg_free(self->runtime, msg);
+    send_or_hold(router_of(self), msg, routed_of(msg->session.model));
 }
 
 static void on_session_fork(struct rn_actor *self, struct rn_msg *msg)
 {
-    struct rn_routed *model = routed_of(msg->fork.model);
-
-    if (!model->closed)
-        rn_actor_send(model->context->tokenizer, msg);
-    else
-        rn_msg_free(self->runtime, msg);
+    send_or_hold(router_of(self), msg, routed_of(msg->fork.model));
 }
 
 static void on_model_new(struct rn_actor *self, struct rn_msg *msg)
@@ -342,12 +384,8 @@ static void on_ended(struct rn_actor *self, struct rn_msg *msg)
     model->n_streams--;
     note_end(router);
     rn_msg_free(self->runtime, msg);
-    if (route->n_sent == 0 && route->held != NULL) {
-        struct rn_msg *held = route->held;
-
-        route->held = NULL;
-        send_on(router, held);
-    }
+    if (route->n_sent == 0 && router->n_held > 0)
+        send_held(router);
     close_if_quiet(router, model);
 }
 
@@ -410,7 +448,9 @@ runnel_status rn_router_init(struct rn_router *router, const struct rn_context *
     *router = (struct rn_router){.context = context};
     router->routes = rn_calloc(context->heap, context->max_streams, sizeof(struct rn_route));
     router->deadlines = rn_alloc(context->heap, 4 * (size_t)context->max_streams, sizeof router->deadlines[0]);
-    if (router->routes == NULL || router->deadlines == NULL) {
+    router->held =
+        rn_alloc(context->heap, (size_t)context->max_streams + 3 * context->max_sessions, sizeof router->held[0]);
+    if (router->routes == NULL || router->deadlines == NULL || router->held == NULL) {
         rn_router_fini(router);
         return RUNNEL_NO_MEMORY;
     }
@@ -429,6 +469,7 @@ void rn_router_fini(struct rn_router *router)
     }
     rn_free(router->context->heap, router->routes);
     rn_free(router->context->heap, router->deadlines);
+    rn_free(router->context->heap, router->held);
 }
 
 /* ---- Check ---- */
@@ -449,15 +490,16 @@ static bool model_is_whole(const struct rn_router *router, const struct rn_route
 {
     uint32_t n_live = 0, n_sent = 0, n_held = 0;
 
+    for (uint32_t i = 0; i < router->n_held; i++)
+        n_held += router->held[i].model == model;
     for (uint32_t slot = 0; slot < router->context->max_streams; slot++) {
         const struct rn_route *route = &router->routes[slot];
 
         n_live += route->generation != 0 && !route->ended && route->model == model;
         n_sent += route->n_sent > 0 && route->sent_to == model ? route->n_sent : 0;
-        n_held += route->held != NULL && route->model == model;
     }
-    if (n_live > model->n_streams || n_sent + n_held != model->n_streams ||
-        model->n_gone >= RN_MODEL_ACTORS + (uint32_t)model->closed)
+    if (n_live > model->n_streams || n_sent + model->n_held_streams != model->n_streams || n_held != model->n_held ||
+        model->n_held_streams > model->n_held || model->n_gone >= RN_MODEL_ACTORS + (uint32_t)model->closed)
         return false;
     return model->closed ? model->free_wanted && model->load_ended && model->n_streams == 0 : model->n_gone == 0;
 }

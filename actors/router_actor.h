@@ -34,20 +34,28 @@ struct rn_routed {
     struct rn_routed *next;
     const struct rn_context *context; /* the model's; its actors are there once the load has ended well */
     uint32_t n_streams, n_gone;       /* n_gone: of its actors */
+    uint32_t n_held, n_held_streams;  /* messages that wait at the router; of them SUBMITs */
     bool load_ended, free_wanted, closed;
+    bool blocked; /* while held messages are looked through: one of its has stayed */
 };
 
 /* A slot, and its last stream. The host reuses a slot as soon as it has a stream's end, while RETIRE and ENDED may be
  * on their way still. A stream of the same model cannot overtake those. One of another model could, and one of a third:
  * so it waits here until the slot's streams have been reported ENDED, and what is under way for a slot is bounded
- * however many models there are. */
+ * however many models there are. What comes for its model meanwhile waits behind it: the turns of a session, and what
+ * happens to the session between them, keep their order. */
 struct rn_route {
     uint32_t generation; /* 0: no stream */
     bool ended;          /* nothing of it is left in the actors; its events may wait to be delivered */
     struct rn_routed *model;
     uint32_t n_sent;           /* streams of the slot that went on and were not reported ENDED, all ... */
     struct rn_routed *sent_to; /* ... of this model */
-    struct rn_msg *held;       /* SUBMIT of the stream, while it waits; NULL: it does not */
+};
+
+/* A SUBMIT or a session's message that waits. */
+struct rn_held {
+    struct rn_msg *msg;
+    struct rn_routed *model;
 };
 
 /* A deadline: of a stream that may have ended meanwhile. */
@@ -61,6 +69,8 @@ struct rn_router {
     struct rn_actor actor;            /* first: handlers get the actor */
     const struct rn_context *context; /* the engine's */
     struct rn_route *routes;          /* [max_streams] */
+    struct rn_held *held;             /* [n_held] of [max_streams + 3 * max_sessions], in their order */
+    uint32_t n_held;
     struct rn_routed *models;
     struct rn_routed *kept; /* freed while the engine closes: only their handle is left, for the host's callbacks */
     bool closing;
