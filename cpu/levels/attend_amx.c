@@ -223,11 +223,11 @@ static void split_keys(const struct state *s, const struct parts *parts, uint32_
     const struct rn_attend *t = s->t;
     uint32_t block = 1u << t->block_shift;
     enum kind kind = kind_of(t->kv_type);
-    struct source source = {(const uint8_t *)s->keys, A_TILE * sizeof(float), NULL, KIND_F32};
+    struct source source = {(const uint8_t *)s->keys, A_TILE * sizeof(float), NULL, KIND_F32, NULL};
     intptr_t ahead = 0;
 
     if (block >= A_TILE && !grouped(kind)) {
-        source = (struct source){key_at(t, own(t, start)), (size_t)block * kind_bytes(kind), s->later.keys, kind};
+        source = (struct source){key_at(t, own(t, start)), (size_t)block * kind_bytes(kind), s->later.keys, kind, NULL};
     } else {
         if (block >= A_TILE)
             ahead = distance(key_at(t, own(t, start)), s->later.keys[0]);
@@ -241,7 +241,7 @@ static void split_values(const struct state *s, const struct parts *parts, uint3
 {
     const struct rn_attend *t = s->t;
     enum kind kind = kind_of(t->kv_type);
-    struct source source = {(const uint8_t *)s->values, s->v_pad * sizeof(float), NULL, KIND_F32};
+    struct source source = {(const uint8_t *)s->values, s->v_pad * sizeof(float), NULL, KIND_F32, NULL};
     bool whole = 1u << t->block_shift >= A_TILE;
     intptr_t ahead = 0;
 
@@ -261,7 +261,7 @@ static void split_values(const struct state *s, const struct parts *parts, uint3
 /* Values of positions [lo, hi] of the tile of floats; those beside them are 0. */
 static void split_span(const struct state *s, const struct parts *parts, struct span span)
 {
-    const struct source source = {(const uint8_t *)s->values, s->v_pad * sizeof(float), NULL, KIND_F32};
+    const struct source source = {(const uint8_t *)s->values, s->v_pad * sizeof(float), NULL, KIND_F32, NULL};
 
     memset(s->values, 0, (size_t)span.lo * s->v_pad * sizeof(float));
     memset(s->values + (size_t)(span.hi + 1) * s->v_pad, 0, (size_t)(A_TILE - 1 - span.hi) * s->v_pad * sizeof(float));

@@ -42,6 +42,8 @@ static inline VF v_pow2(VF n)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23));
 }
 
+#define v_times_pow2 _mm512_scalef_ps
+
 static inline VF v_load_f16(const uint8_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
@@ -59,6 +61,20 @@ static inline VF v_load_f8(const uint8_t *p)
     return _mm512_mul_ps(_mm512_cvtph_ps(lv_halves_f8x2(codes)), _mm512_set1_ps(256));
 }
 #define v_load_f8 v_load_f8
+
+/* See attend_vectors.inc. */
+static inline void v_add_eights(float *l, const VF *weights)
+{
+    __m256 sum = _mm256_loadu_ps(l);
+    int j;
+
+    for (j = 0; j < 2; j++) {
+        sum = _mm256_add_ps(sum, _mm512_castps512_ps256(weights[j]));
+        sum = _mm256_add_ps(sum, _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(weights[j]), 1)));
+    }
+    _mm256_storeu_ps(l, sum);
+}
+#define v_add_eights v_add_eights
 
 static inline VF v_load_i8(const int8_t *p)
 {
