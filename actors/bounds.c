@@ -32,6 +32,7 @@ enum object {
     OBJECT_ended = OBJECTS,
     OBJECT_grant = OBJECTS,
     OBJECT_shortage = OBJECTS,
+    OBJECT_wake = OBJECTS,
     OBJECT_lanes = OBJECTS,
     OBJECT_none = OBJECTS
 };

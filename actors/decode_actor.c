@@ -56,6 +56,7 @@ static void halt(struct rn_decode *decode, const struct rn_request *request)
 static void give_back(struct rn_decode *decode, struct rn_request *request)
 {
     request->stalled = rn_batch_is_stalled(decode, request);
+    rn_decode_keep_stall(decode, request);
     decode->credits[request->slot].back = true;
     decode->credits[request->slot].away = request->stalled;
     request->preempted = request->growing = false;
@@ -192,6 +193,12 @@ static void add_credit(struct rn_decode *decode, uint32_t slot, uint32_t generat
 
     if (credit->generation != generation)
         return;
+    if (credit->n <= 0) {
+        const struct rn_request *request = find(decode, slot, generation);
+
+        if (request != NULL || credit->away)
+            rn_decode_end_stall(decode, credit, request);
+    }
     credit->n += (int32_t)n;
     if (!credit->away)
         return;
@@ -225,22 +232,15 @@ static void on_grant(struct rn_actor *self, struct rn_msg *msg)
     rn_msg_free(self->runtime, msg);
 }
 
-static void give_back_if_stalled(struct rn_decode *decode, struct rn_request *request)
-{
-    if (request->in_steps > 0 || !rn_batch_is_stalled(decode, request))
-        return;
-    request->preempted = true;
-    drop_if_done(decode, request);
-}
-
-/* Sends back what waits for its reader. */
+/* Sends back what has waited for its reader for long, until the tier has what it wants. */
 static void give_back_stalled(struct rn_decode *decode)
 {
-    for (uint32_t i = decode->n_running; i-- > 0;)
-        give_back_if_stalled(decode, decode->running[i]);
-    for (struct rn_request *request = decode->prompts.first, *next; request != NULL; request = next) {
-        next = request->next;
-        give_back_if_stalled(decode, request);
+    struct rn_request *request;
+
+    while ((request = rn_decode_next_stalled(decode)) != NULL) {
+        decode->n_short -= request->n_blocks < decode->n_short ? request->n_blocks : decode->n_short;
+        request->preempted = true;
+        drop_if_done(decode, request);
     }
 }
 
@@ -248,9 +248,9 @@ static void on_short(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_decode *decode = decode_of(self);
 
-    decode->shortage = msg->shortage.on != 0;
-    if (decode->shortage)
-        give_back_stalled(decode); /* before the answer: that is what the tier waits for */
+    decode->n_short = msg->shortage.n_blocks;
+    decode->at_once = msg->shortage.at_once != 0;
+    give_back_stalled(decode); /* before the answer: that is what the tier waits for */
     msg->head.kind = RN_MSG_SHORT_BACK;
     rn_actor_send(decode->context->tier, msg);
 }
@@ -608,6 +608,9 @@ static void settle(struct rn_decode *decode, struct rn_batch *batch)
         take_proposals(decode, batch);
     else
         rn_batch_note_cost(batch);
+    if (batch->step.status == RUNNEL_OK)
+        rn_keep_time_note(&decode->keep, batch->step.n_rows - batch->n_answer_rows, batch->step.n_rows,
+                          (batch->end_ns - batch->begin_ns) / 1000);
     if (!batch->waited && batch->step.status == RUNNEL_OK)
         rn_prompt_budget_note(&decode->pace, batch->n_answer_rows, batch->step.n_rows - batch->n_answer_rows,
                               (batch->end_ns - batch->begin_ns) / 1000);
@@ -649,9 +652,16 @@ static void flush(struct rn_actor *self)
 {
     struct rn_decode *decode = decode_of(self);
 
-    if (decode->shortage)
-        give_back_stalled(decode);
+    give_back_stalled(decode);
     begin_steps(decode);
+    rn_decode_sleep(decode);
+}
+
+/* What is due then, the flush does. */
+static void on_wake(struct rn_actor *self, struct rn_msg *msg)
+{
+    decode_of(self)->waking = false;
+    rn_msg_free(self->runtime, msg);
 }
 
 static void on_close(struct rn_actor *self, struct rn_msg *msg)
@@ -674,6 +684,7 @@ static const struct rn_actor_class decode_class = {
             [RN_MSG_STOPPED] = on_stopped,
             [RN_MSG_GRANT] = on_grant,
             [RN_MSG_SHORT] = on_short,
+            [RN_MSG_WAKE] = on_wake,
             [RN_MSG_SAMPLED] = on_sampled,
             [RN_MSG_TOKENS_BACK] = on_tokens_back,
             [RN_MSG_COMPUTED_BACK] = on_computed_back,

@@ -36,11 +36,13 @@
  *
  * A sequence has a lease of blocks and asks for more (GROW) while it still has positions left, so that it does not
  * wait for them; it does when there are none. PREEMPT takes it back to the tier, and so does a shortage of memory
- * while its reader is behind: then the tier keeps it until CREDIT says that it has read on (READY). */
+ * (SHORT) once its reader has been behind for long enough (keep_time.h): then the tier keeps it until CREDIT says that
+ * it has read on (READY). */
 #ifndef RN_ACTORS_DECODE_ACTOR_H
 #define RN_ACTORS_DECODE_ACTOR_H
 
 #include "actors/batch.h"
+#include "actors/keep_time.h"
 #include "actors/lists.h"
 #include "actors/prompt_budget.h"
 #include "actors/request.h"
@@ -53,8 +55,9 @@ struct rn_context;
 struct rn_credit {
     uint32_t generation;
     int32_t n;
-    bool back; /* the request was given back to the tier ... */
-    bool away; /* ... which keeps it until there is credit again */
+    bool back;           /* the request was given back to the tier ... */
+    bool away;           /* ... which keeps it until there is credit again ... */
+    uint64_t stalled_us; /* ... which it has been without since then */
 };
 
 struct rn_decode {
@@ -72,7 +75,10 @@ struct rn_decode {
     struct rn_news_list *news; /* for the features of the next step; NULL: that in flight has it, or none is needed */
     bool holds;                /* the next step waits for PROPOSALS */
     uint64_t now_us;           /* when the batch that is taken apart came back */
-    bool shortage;             /* the tier wants back what stalls */
+    struct rn_keep_time keep;
+    uint32_t n_short; /* blocks that the tier wants back of what stalls ... */
+    bool at_once;     /* ... however short a time it has stalled */
+    bool waking;      /* a WAKE is to come */
     struct rn_token_list lists[RN_TOKEN_LISTS];
     struct rn_token_list *free_lists;
     struct rn_computed_list computed_lists[RN_COMPUTED_LISTS];
@@ -88,5 +94,19 @@ bool rn_decode_check(const struct rn_decode *decode);
 
 /* decode_check.c: a batch that is composed, before it is submitted. */
 bool rn_decode_batch_check(const struct rn_batch *batch);
+
+/* decode_stalls.c: of those that stall and are in no step, the one that has stalled longest of those that have for long
+ * enough (keep_time.h); NULL: there is none, or no blocks are wanted. */
+struct rn_request *rn_decode_next_stalled(const struct rn_decode *decode);
+
+/* decode_stalls.c: how long the stream has stalled is kept with its credit while its request is with the tier. */
+void rn_decode_keep_stall(struct rn_decode *decode, const struct rn_request *request);
+
+/* decode_stalls.c: a stall is over, since its reader has read on. The request, or NULL: it was given back. */
+void rn_decode_end_stall(struct rn_decode *decode, const struct rn_credit *credit, const struct rn_request *request);
+
+/* decode_stalls.c: where no step will wake decode, blocks are wanted and one stalls that is kept for now: asks for a
+ * WAKE. */
+void rn_decode_sleep(struct rn_decode *decode);
 
 #endif

@@ -69,6 +69,7 @@ enum {
     PAYLOAD_fork = 0,
     PAYLOAD_grant = 0,
     PAYLOAD_shortage = 0,
+    PAYLOAD_wake = 0,
     PAYLOAD_lanes = 0,
     PAYLOAD_model = 0,
     PAYLOAD_none = 0

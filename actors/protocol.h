@@ -15,7 +15,7 @@
  *
  * Bounds: every edge's bound follows from how often its message can exist for one stream, session or model, so no send
  * between actors is ever refused; the one place that refuses is the host's submit, which returns BUSY when all streams
- * are taken. A TICK can be sent for each submit that the router handles in front of the last one. */
+ * are taken. A TICK can be sent for each submit and WAKE_AT that the router handles in front of the last one. */
 #ifndef RN_ACTORS_PROTOCOL_H
 #define RN_ACTORS_PROTOCOL_H
 
@@ -86,7 +86,12 @@ struct rn_pay_grant {
     uint32_t blocks[RN_LEASE_BLOCKS];
 };
 struct rn_pay_shortage {
-    uint32_t on; /* SHORT: give back what stalls; 0: no longer */
+    uint32_t n_blocks; /* SHORT: so many are wanted of what stalls; 0: none any more */
+    uint32_t at_once;  /* however short a time it has stalled */
+};
+struct rn_pay_wake {
+    struct runnel_model *model;
+    uint64_t at_us;
 };
 struct rn_pay_lanes {
     uint32_t n, n_background; /* the latter are of the former */
@@ -187,7 +192,7 @@ enum rn_role {
       "The verifier has taken them; the draft actor owns the list again")                                              \
     X(STOPPED, stream, DETOKENIZER | DECODE | TIER | PREFILL | VERIFIER, DECODE | TIER | PREFILL | VERIFIER, S,        \
       "A stop string was found: no more tokens are needed; follows a preempted request")                               \
-    X(TICK, none, RUNTIME, ROUTER, S + 1, "The time that was set with rn_runtime_alarm has come")                      \
+    X(TICK, none, RUNTIME, ROUTER, S + P + 1, "The time that was set with rn_runtime_alarm has come")                  \
     X(EXPIRE, stream, ROUTER | TIER | PREFILL | VERIFIER, TIER | PREFILL | VERIFIER | DECODE, 2 * S,                   \
       "The stream's deadline has passed: its request fails wherever it is")                                            \
     X(CACHE_DUE, stream, ROUTER, TIER, 2 * S, "The stream has waited for lower tiers as long as it wanted")            \
@@ -199,9 +204,10 @@ enum rn_role {
     X(PREEMPTED, request, PREFILL | DECODE, TIER, S,                                                                   \
       "The request comes back with what it has; the tier owns it again")                                               \
     X(READY, stream, DECODE, TIER, 2 * S, "The reader of a sequence that was given back has read on")                  \
-    X(SHORT, shortage, TIER, DECODE, P,                                                                                \
-      "From now on, or no longer, sequences whose readers are behind are given back")                                  \
-    X(SHORT_BACK, shortage, DECODE, TIER, P, "Heard; those that stall now have been given back")                       \
+    X(SHORT, shortage, TIER, DECODE, P, "So many blocks are wanted back from sequences whose readers are behind")      \
+    X(SHORT_BACK, shortage, DECODE, TIER, P, "Heard; those that can be given back now have been")                      \
+    X(WAKE_AT, wake, DECODE, ROUTER, P, "Decode has nothing to do until that time; it waits for WAKE")                 \
+    X(WAKE, none, ROUTER, DECODE, P, "The time has come")                                                              \
     X(END, request, ROUTER | TIER | PREFILL | DECODE | VERIFIER, VERIFIER | DETOKENIZER, S,                            \
       "The request has its outcome; the detokenizer completes the text")                                               \
     X(RETIRE, request, DETOKENIZER, TIER, 2 * S,                                                                       \
@@ -266,6 +272,7 @@ struct rn_msg {
         struct rn_pay_proposals proposals;
         struct rn_pay_grant grant;
         struct rn_pay_shortage shortage;
+        struct rn_pay_wake wake;
         struct rn_pay_lanes lanes;
         struct rn_pay_model model;
         struct rn_pay_none none;

@@ -108,8 +108,12 @@ static void forget_ended(struct rn_router *router)
 
 static void set_alarm(struct rn_router *router)
 {
-    rn_runtime_alarm(router->context->runtime, &router->actor,
-                     router->n_deadlines > 0 ? router->deadlines[0].at_us : UINT64_MAX);
+    uint64_t at_us = router->n_deadlines > 0 ? router->deadlines[0].at_us : UINT64_MAX;
+
+    for (const struct rn_routed *m = router->models; m != NULL; m = m->next)
+        if (m->wake_us != 0 && m->wake_us < at_us)
+            at_us = m->wake_us;
+    rn_runtime_alarm(router->context->runtime, &router->actor, at_us);
 }
 
 static void add_deadline(struct rn_router *router, const struct rn_request *request, uint32_t ms, uint32_t kind)
@@ -122,12 +126,24 @@ static void add_deadline(struct rn_router *router, const struct rn_request *requ
         set_alarm(router);
 }
 
+static void wake_models(struct rn_router *router, uint64_t now_us)
+{
+    for (struct rn_routed *m = router->models; m != NULL; m = m->next) {
+        if (m->wake_us == 0 || m->wake_us > now_us)
+            continue;
+        m->wake_us = 0;
+        if (!m->closed) /* else its decode may be gone */
+            rn_actor_send(m->context->decode, rn_msg_new(router->context->runtime, RN_MSG_WAKE));
+    }
+}
+
 static void on_tick(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_router *router = router_of(self);
     uint64_t now = rn_now_us(router->context->clock);
 
     rn_msg_free(self->runtime, msg);
+    wake_models(router, now);
     while (router->n_deadlines > 0 && router->deadlines[0].at_us <= now) {
         struct rn_deadline due = router->deadlines[0];
 
@@ -295,6 +311,13 @@ static void on_credit(struct rn_actor *self, struct rn_msg *msg)
         rn_msg_free(self->runtime, msg);
 }
 
+static void on_wake_at(struct rn_actor *self, struct rn_msg *msg)
+{
+    routed_of(msg->wake.model)->wake_us = msg->wake.at_us;
+    rn_msg_free(self->runtime, msg);
+    set_alarm(router_of(self));
+}
+
 /* SESSION_NEW and SESSION_FREE go to the tier through the tokenizer, as requests do: so they keep their
  * place among the requests of the session. */
 static void on_session(struct rn_actor *self, struct rn_msg *msg)
@@ -428,6 +451,7 @@ static const struct rn_actor_class router_class = {
             [RN_MSG_TICK] = on_tick,
             [RN_MSG_CANCEL] = on_cancel,
             [RN_MSG_CREDIT] = on_credit,
+            [RN_MSG_WAKE_AT] = on_wake_at,
             [RN_MSG_SESSION_NEW] = on_session,
             [RN_MSG_SESSION_FREE] = on_session,
             [RN_MSG_SESSION_FORK] = on_session_fork,

@@ -35,6 +35,7 @@ struct rn_routed {
     const struct rn_context *context; /* the model's; its actors are there once the load has ended well */
     uint32_t n_streams, n_gone;       /* n_gone: of its actors */
     uint32_t n_held, n_held_streams;  /* messages that wait at the router; of them SUBMITs */
+    uint64_t wake_us;                 /* when its decode wants to hear WAKE; 0: it does not */
     bool load_ended, free_wanted, closed;
     bool blocked; /* while held messages are looked through: one of its has stayed */
 };

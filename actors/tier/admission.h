@@ -12,7 +12,8 @@
  *      nothing is lost (directory.h);
  *   2. idle sessions (their tokens stay: the next turn computes them again, or finds them in the tree), and pinned
  *      prefixes (pins.h);
- *   3. running requests whose readers are behind (SHORT);
+ *   3. running requests whose readers are behind (SHORT), as many as are needed, those that have been longest first;
+ *      for one that waits only those that have been for long enough (keep_time.h);
  *   4. the running request of the lowest rank (PREEMPT), if the one in need outranks it: of higher priority, or, where
  *      the one in need runs too, of the same and older.
  *
@@ -62,9 +63,11 @@ struct rn_admission {
     uint32_t *inside;                    /* [n_inside] of [max_streams]: slots whose request has passed */
     uint32_t n_inside, n_wanting, n_preempting;
     struct {
-        bool reported; /* what decode was told last */
-        bool asked;    /* its answer is on the way */
+        uint32_t n_blocks; /* that decode has been told to bring and has not; 0: none */
+        bool at_once;      /* with it */
+        bool asked;        /* its answer is on the way */
     } shortage;
+    uint32_t n_lacking; /* blocks, when room was looked for last in vain */
     struct rn_session *sessions;
     struct rn_snapshot *snapshots; /* still to be taken, oldest first */
     struct rn_session_job *jobs;   /* oldest first: the first is with the worker or the device, the others wait */

@@ -39,8 +39,10 @@ bool rn_admission_make_room(struct rn_admission *admission, const struct rn_sess
         idle = oldest_idle(admission, session);
         if (idle != NULL)
             rn_admission_drop_blocks(admission, idle); /* some may be in the tree still, and are evicted next */
-        else if (!rn_prefix_cache_drop_pin(admission->cache))
+        else if (!rn_prefix_cache_drop_pin(admission->cache)) {
+            admission->n_lacking = n - admission->blocks->pool.n_free;
             return false;
+        }
     }
     return true;
 }
@@ -142,29 +144,43 @@ static uint32_t first_wanting(const struct rn_admission *admission)
 
 /* ---- From those that run ---- */
 
-static void tell_short(struct rn_admission *admission, bool on)
+static void tell_short(struct rn_admission *admission, uint32_t n_blocks, bool at_once)
 {
     struct rn_msg *msg = rn_msg_new(admission->context->runtime, RN_MSG_SHORT);
 
-    admission->shortage.reported = on;
+    admission->shortage.n_blocks = n_blocks;
+    admission->shortage.at_once = at_once;
     admission->shortage.asked = true;
-    msg->shortage.on = on;
+    msg->shortage = (struct rn_pay_shortage){n_blocks, at_once};
     rn_actor_send(admission->context->decode, msg);
+}
+
+void rn_admission_brought(struct rn_admission *admission, uint32_t n_blocks)
+{
+    admission->shortage.n_blocks -= n_blocks < admission->shortage.n_blocks ? n_blocks : admission->shortage.n_blocks;
 }
 
 void rn_admission_end_shortage(struct rn_admission *admission)
 {
-    if (admission->shortage.reported && !admission->shortage.asked && admission->n_inside > 0)
-        tell_short(admission, false);
+    if (admission->shortage.n_blocks > 0 && !admission->shortage.asked && admission->n_inside > 0)
+        tell_short(admission, 0, false);
 }
 
-/* True: blocks, or the answer to the question for them, are on the way. */
-static bool is_being_seen_to(struct rn_admission *admission)
+/* Decode knows already that so many are wanted. */
+static bool is_told(const struct rn_admission *admission, bool at_once)
+{
+    return admission->shortage.n_blocks > 0 &&
+           (!at_once || (admission->shortage.at_once && admission->shortage.n_blocks >= admission->n_lacking));
+}
+
+/* True: blocks, or the answer to the question for them, are on the way. What stalls has to make way at once for one
+ * that runs, since that may not come to its end otherwise. */
+static bool is_being_seen_to(struct rn_admission *admission, bool at_once)
 {
     if (admission->blocks->n_lent > 0) /* the mover gives them back soon */
         return true;
-    if (admission->n_preempting == 0 && !admission->shortage.asked && !admission->shortage.reported)
-        tell_short(admission, true);
+    if (admission->n_preempting == 0 && !admission->shortage.asked && !is_told(admission, at_once))
+        tell_short(admission, admission->n_lacking, at_once);
     return admission->n_preempting > 0 || admission->shortage.asked;
 }
 
@@ -183,7 +199,7 @@ void rn_admission_claim(struct rn_admission *admission, int32_t priority)
 {
     uint32_t lowest;
 
-    if (admission->n_inside == 0 || is_being_seen_to(admission))
+    if (admission->n_inside == 0 || is_being_seen_to(admission, false))
         return;
     lowest = lowest_inside(admission);
     if (priority > admission->streams[lowest].priority)
@@ -194,7 +210,7 @@ void rn_admission_claim(struct rn_admission *admission, int32_t priority)
  * blocks of the tree that hold the same as its own, and uses those when it comes again. */
 static void claim_to_grow(struct rn_admission *admission)
 {
-    if (!is_being_seen_to(admission))
+    if (!is_being_seen_to(admission, true))
         preempt(admission, lowest_inside(admission));
 }
 

@@ -24,6 +24,9 @@ void rn_admission_come_out(struct rn_admission *admission, const struct rn_reque
 /* A waiting request of that priority has found no room: takes blocks from those that run, if it may. */
 void rn_admission_claim(struct rn_admission *admission, int32_t priority);
 
+/* Of the blocks that decode was told to bring so many have come. */
+void rn_admission_brought(struct rn_admission *admission, uint32_t n_blocks);
+
 /* Nobody is short of blocks any more. (With nobody inside decode need not know: it may be closing.) */
 void rn_admission_end_shortage(struct rn_admission *admission);
 

@@ -137,6 +137,8 @@ void rn_admission_take_back(struct rn_admission *admission, struct rn_request *r
     const struct rn_admission_stream *stream = &admission->streams[request->slot];
 
     rn_prefix_cache_leave(admission->cache, request);
+    if (request->stalled)
+        rn_admission_brought(admission, request->n_blocks);
     rn_admission_take_blocks_back(admission, request, 0);
     rn_admission_come_out(admission, request);
     request->n_done = 0;
