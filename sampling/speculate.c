@@ -268,6 +268,8 @@ struct rn_shape rn_speculation_shape(struct rn_speculation *speculation, const s
     if (!speculation->trial && must_measure(&choice, cost, n_streams, most_rows))
         return none;
     rows = speculation->trial ? least(least(most, most_rows), TRIAL) : best_rows(choice, &step, most_rows, &gain);
+    if (!speculation->right && speculation->seen_first > FIRST_SEEN)
+        rows = least(rows, 1);
     rows = affordable(speculation, &step, rows);
     if (rows == 0 && most_rows > 0)
         rn_speculation_rest(speculation, reason_of(choice, &step, most_rows));
@@ -303,6 +305,7 @@ void rn_speculation_note(struct rn_speculation *speculation, uint32_t n_drafted,
             learn(&speculation->later, &speculation->seen_later, i < n_accepted);
     }
     speculation->budget += (float)n_accepted;
+    speculation->right |= n_accepted > 0;
     speculation->n_drafted = n_drafted;
     speculation->trial = 0;
     if (n_accepted == n_drafted)

@@ -33,7 +33,9 @@
  * now and then all streams whose gain that would explain leave a step without drafts, so that it is measured again.
  *
  * A sequence for which no k pays, or whose budget is spent, rests for some steps, each time twice as many, and then
- * tries a few drafts again: acceptance changes along a text.
+ * tries a few drafts again: acceptance changes along a text. One of whose drafts none has been right yet, behind a first
+ * one that was wrong, tries one at a time: so the budget lasts for two to three times as many tries, and where the first
+ * guesses of a request are wrong by chance, a later one finds that out.
  *
  * A short answer whose first drafts are wrong has no budget for a second try, however good the proposer is elsewhere.
  * So what is earned beyond what a budget holds goes into a reserve of the proposer's, and who is to try again and has
@@ -62,6 +64,7 @@ struct rn_speculation {
     uint32_t pause;                        /* how long the next rest is */
     runnel_rest reason;                    /* of the rest, or of the last one */
     uint32_t trial;                        /* 1: the next drafts are taken whatever is expected of them */
+    bool right;                            /* a draft was, once */
     uint32_t n_drafted, n_rows; /* of the last step: drafts that are not paid yet, its rows without them ... */
     uint32_t n_streams;         /* ... its streams ... */
     float tokens;               /* ... and what it was worth */
