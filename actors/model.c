@@ -49,7 +49,7 @@ static runnel_status read_options(const runnel_model_options *given, runnel_mode
     if (!rn_sized_read(options, sizeof *options, given))
         return rn_error_set(error, RUNNEL_INVALID, "model options: struct_size %zu is not of this library",
                             given->struct_size);
-    if (!rn_all_zero(options->reserved, sizeof options->reserved) || options->reserved_draft != 0)
+    if (!rn_all_zero(options->reserved, sizeof options->reserved))
         return rn_error_set(error, RUNNEL_INVALID, "model options: reserved is not zero");
     if (!rn_kv_known(options->kv_type))
         return rn_error_set(error, RUNNEL_INVALID, "model options: kv_type %d is not known", (int)options->kv_type);
@@ -213,7 +213,9 @@ static runnel_status load_parts(struct runnel_model *model, runnel_error *error)
     if (parts->backend == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the backend of %s", model->path);
     status = parts->backend->ops->prepare(parts->backend, parts->plan, &parts->limits, on_progress, model, error);
-    return status == RUNNEL_OK && model->draft_path != NULL ? rn_drafter_measure_model(model, error) : status;
+    return status == RUNNEL_OK && (model->draft_path != NULL || model->options.draft_measure_ms > 0)
+               ? rn_drafter_measure_model(model, error)
+               : status;
 }
 
 static void free_parts(struct runnel_model *model)

@@ -10,7 +10,9 @@
  *
  *   bench_speculate MODEL.gguf [--test grid|proposers] [--streams N[,N...]] [--chances P[,P...]] [--tokens N]
  *                   [--rounds N] [--prompt-file FILE] [--draft FILE] [--only NAME[,NAME...]] [--draft-max N]
- *                   [--threads N] [--csv]
+ *                   [--measure MS] [--threads N] [--csv]
+ *
+ * --measure: draft_measure_ms of the load.
  *
  * Variants go in turn, round by round, so that the machine's moods meet all of them; a figure is the median of the
  * rounds' ratios, least and most beside it. The grid's prompts are short, so that all streams soon run at once.
@@ -46,7 +48,7 @@ struct liar {
 
 static struct {
     const char *model, *test, *prompts, *draft, *only;
-    uint32_t streams[8], n_streams, n_chances, n_tokens, n_rounds, draft_max, threads;
+    uint32_t streams[8], n_streams, n_chances, n_tokens, n_rounds, draft_max, threads, measure_ms;
     double chances[8];
     bool csv;
 } arguments = {.streams = {1, 4, 16, 64},
@@ -425,6 +427,8 @@ static void set(const char *name, const char *value)
         arguments.n_rounds = (uint32_t)atoi(value);
     else if (strcmp(name, "--draft-max") == 0)
         arguments.draft_max = (uint32_t)atoi(value);
+    else if (strcmp(name, "--measure") == 0)
+        arguments.measure_ms = (uint32_t)atoi(value);
     else if (strcmp(name, "--threads") == 0)
         arguments.threads = (uint32_t)atoi(value);
     else if (strcmp(name, "--streams") == 0)
@@ -468,6 +472,7 @@ static void open_model(void)
     runnel_model_options_default(&model_options);
     model_options.context_tokens = 2048;
     model_options.draft_path = arguments.draft;
+    model_options.draft_measure_ms = arguments.measure_ms;
     model_options.kv_bytes = (uint64_t)1 << 30;
     if (runnel_engine_new(&options, &engine, &error) != RUNNEL_OK ||
         runnel_model_load(engine, arguments.model, &model_options, &model, &error) != RUNNEL_OK ||

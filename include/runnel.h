@@ -289,23 +289,25 @@ typedef struct runnel_model_options {
                                  most an eighth of the machine's memory. Streams that find no room do not draft */
     uint32_t draft_threads;  /* 0: the drafter takes turns with the model on the compute threads. Else it has so many
                                  threads of its own and guesses while the model computes */
-    uint32_t reserved_draft;
-    uint64_t cache_warm_bytes;   /* memory for packed KV blocks that were evicted from kv_bytes; 0: none. This and the
+    uint32_t draft_measure_ms; /* how long the load may measure what steps of a few rows take, from which the number of
+                                  guesses follows; for one step longer at most. 0: 1000 with draft_path, else not at
+                                  all; 1: for next to no time, and the first answers find out */
+    uint64_t cache_warm_bytes; /* memory for packed KV blocks that were evicted from kv_bytes; 0: none. This and the
                                   next two tiers (docs/TIERS.md) extend the prefix cache: without it, or with
                                   chunk_mean, they stay empty. The answer is the same to the bit, wherever a block
                                   comes from; what cannot be fetched is computed */
-    const char *cache_dir;       /* a folder for packed blocks that outlive the process; it is created if its parent
+    const char *cache_dir;     /* a folder for packed blocks that outlive the process; it is created if its parent
                                   exists. NULL: none. Several engines may share it; for each model one of them writes */
-    uint64_t cache_cold_bytes;   /* limit on this model's part of cache_dir, at least 4 MiB; 0: 8 GiB */
-    const char *cache_codec;     /* how blocks are packed: "none", "bits" (fast), "lz4", "zstd" (smallest). NULL: bits;
+    uint64_t cache_cold_bytes; /* limit on this model's part of cache_dir, at least 4 MiB; 0: 8 GiB */
+    const char *cache_codec;   /* how blocks are packed: "none", "bits" (fast), "lz4", "zstd" (smallest). NULL: bits;
                                   none for quantised kv_types, which do not shrink */
-    const char *cache_shared;    /* a Redis server through which engines on several machines share blocks:
+    const char *cache_shared;  /* a Redis server through which engines on several machines share blocks:
                                   "redis://[[user]:password@]host[:port][/database]", "rediss://" likewise for TLS, or
                                   "unix:/path", each with an optional "?ttl=SECONDS"; see docs/TIERS.md. A server that
                                   is away is never an error. NULL: none. An address that cannot be read fails the load
                                   with INVALID; a build without hiredis, or for rediss:// without OpenSSL, fails it
                                   with UNSUPPORTED */
-    const char *cache_shared_ca; /* rediss://: a PEM file with the trusted certificate authorities; NULL: the
+    const char *cache_shared_ca;   /* rediss://: a PEM file with the trusted certificate authorities; NULL: the
                                       system's. The server's certificate is always verified against the address. The
                                       three files are read at the load, where a bad one fails it with INVALID, and
                                       again for each new connection */

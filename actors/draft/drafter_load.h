@@ -14,9 +14,9 @@ struct runnel_model;
  * difference is named), or its memory holds no block; FORMAT, UNSUPPORTED, NO_MEMORY, CANCELLED. May take long. */
 runnel_status rn_drafter_load(struct runnel_model *model, const char *path, runnel_error *error);
 
-/* What steps of the model take, in parts->cost, for one row and then twice as many each time, for as long as a load may
- * wait for it: who drafts for many streams would have to try larger and larger steps otherwise. The backend is
- * prepared. DEVICE, NO_MEMORY. */
+/* What steps of the model take, in parts->cost, for one to eight rows and for larger ones twice as many each time, for
+ * as long as a load may wait for it (draft_measure_ms): who drafts would have to find out at the answers' cost
+ * otherwise. The backend is prepared. DEVICE, NO_MEMORY. */
 runnel_status rn_drafter_measure_model(struct runnel_model *model, runnel_error *error);
 
 /* The model's own plan, with features where the drafter that draft_path names reads them: sets the plan, and the
