@@ -16,7 +16,7 @@
 #include "cpu/tiles.h"
 #include "model/gguf.h"
 
-enum { PAGE = 4096, PIECE = 2 << 20, JOB_PIECES = 4, MOST_JOB_PIECES = 32 };
+enum { PAGE = 4096, PIECE = 2 << 20, JOB_PIECES = 4, MOST_JOB_PIECES = 32, RELEASE_EACH = 16 };
 
 struct loading {
     struct rn_job job; /* first */
@@ -116,6 +116,20 @@ static bool load_weight(struct loading *l, uint8_t *to)
     return go_on;
 }
 
+/* Gives the file's pages of all tiles up to weight n back once more: where the kernel maps huge pages, reading a weight has
+ * brought pages of its neighbours along. */
+static void release_tiled(const struct rn_fast *fast, uint32_t n)
+{
+    const struct rn_tensor *tensor;
+    uint32_t i;
+
+    for (i = 0; i < n; i++) {
+        tensor = fast->plan->weights[i].tensor;
+        if (fast->tiles[i] != NULL)
+            rn_gguf_release(fast->plan->gguf, tensor->data, (size_t)tensor->bytes);
+    }
+}
+
 runnel_status rn_fast_load_weights(struct rn_fast *fast, rn_progress_fn progress, void *user)
 {
     struct loading l = {.job = {run, done, NULL}, .fast = fast, .progress = progress, .user = user};
@@ -126,7 +140,10 @@ runnel_status rn_fast_load_weights(struct rn_fast *fast, rn_progress_fn progress
     for (i = 0; go_on && i < fast->plan->n_weights; i++) {
         l.weight = &fast->plan->weights[i];
         go_on = load_weight(&l, rn_fast_take_tiles(fast, i));
+        if (i % RELEASE_EACH == RELEASE_EACH - 1)
+            release_tiled(fast, i);
     }
+    release_tiled(fast, i);
     sem_destroy(&l.done);
     return go_on ? RUNNEL_OK : RUNNEL_CANCELLED;
 }

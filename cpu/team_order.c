@@ -11,13 +11,14 @@
 #include <errno.h>
 #include <semaphore.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "cpu/fast.h"
 #include "cpu/tiles.h"
 
-enum { SAMPLE = 64 << 20, LEAST_SAMPLE = 32 << 20, MOST_ITEMS = 64, ROUNDS = 5 };
+enum { SAMPLE = 64 << 20, LEAST_SAMPLE = 32 << 20, MOST_ITEMS = 64, ROUNDS = 5, PAGE = 4096 };
 
 /* Tiles are taken where they need at most so much of the time, in percent, and the file is at most so much of the
  * memory. */
@@ -176,6 +177,8 @@ static enum rn_fast_order measure(struct rn_fast *fast, uint32_t i)
     if (tiles != NULL && are_faster(&t, rows, t.kernel))
         order = RN_FAST_TILES;
     sem_destroy(&t.done);
+    if (tiles != NULL) /* an allocator may keep what it gets back resident */
+        (void)madvise(tiles, t.bytes / PAGE * PAGE, MADV_DONTNEED);
     rn_free(fast->heap, tiles);
     rn_free(fast->heap, t.input);
     rn_free(fast->heap, t.out);
