@@ -413,7 +413,8 @@ static void multiply_shares(const struct rn_fast_context *c, const struct produc
 }
 
 void rn_fast_try(struct rn_fast *fast, uint32_t worker, uint32_t n_workers, const struct rn_kernel *kernel,
-                 const struct rn_weight *weight, const uint8_t *matrix, uint32_t n_rows, const void *input, float *out)
+                 const struct rn_weight *weight, const uint8_t *matrix, uint32_t n_rows, const void *input, uint32_t n,
+                 float *out)
 {
     const struct rn_fast_context c = {fast, NULL, &fast->scratch[worker], worker, n_workers};
     const struct product p = {.kernel = kernel,
@@ -423,8 +424,8 @@ void rn_fast_try(struct rn_fast *fast, uint32_t worker, uint32_t n_workers, cons
                               .input_bytes = rn_input_bytes(kernel->input, weight->cols),
                               .out = out,
                               .out_width = n_rows,
-                              .n = 1,
-                              .share = 1};
+                              .n = n,
+                              .share = n};
 
     piece(&c, &p, share_of(&p, n_rows, worker, n_workers), (struct stretch){0, 0});
 }

@@ -110,10 +110,11 @@ uint64_t rn_fast_tiled_bytes(const struct rn_backend *backend);
 /* Memory in huge pages where the kernel has them, aligned to a line at least; NULL on refusal. */
 void *rn_fast_take_huge(struct rn_heap *heap, size_t bytes);
 
-/* One worker's share of the product of one input with the first rows of a weight, which are at `matrix`; out: of
- * n_rows floats. For trials. */
+/* One worker's share of the products of one input, n times, with the first rows of a weight, which are at `matrix`; out
+ * [n, n_rows]. For trials. */
 void rn_fast_try(struct rn_fast *fast, uint32_t worker, uint32_t n_workers, const struct rn_kernel *kernel,
-                 const struct rn_weight *weight, const uint8_t *matrix, uint32_t n_rows, const void *input, float *out);
+                 const struct rn_weight *weight, const uint8_t *matrix, uint32_t n_rows, const void *input, uint32_t n,
+                 float *out);
 
 /* Makes `step` the current one: the rows of the wanted logits, its groups, no piece taken. Before the team
  * runs it. */
