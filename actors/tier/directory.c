@@ -28,7 +28,7 @@ struct rn_directory_entry *rn_directory_entry_of(const struct rn_directory *dire
 
 void rn_directory_free_entry(struct rn_directory *directory, struct rn_directory_entry *entry)
 {
-    RN_ASSERT(entry->state != RN_DIRECTORY_FREE && !entry->writing);
+    RN_ASSERT(entry->state == RN_DIRECTORY_LEAVING || (entry->state == RN_DIRECTORY_USED && !entry->writing));
     entry->state = RN_DIRECTORY_FREE;
     entry->next = directory->first_free;
     directory->first_free = (uint32_t)(entry - directory->entries);
