@@ -13,7 +13,8 @@
 
 /* ---- Messages and signals ---------------------------------------------------------------- */
 
-static volatile sig_atomic_t interrupted, hung_up;
+static volatile sig_atomic_t interrupted, hung_up; /* hung_up: the signal's number */
+static bool hangup_armed;
 
 void app_error(const char *format, ...)
 {
@@ -48,7 +49,8 @@ static void set_signals(void (*handler)(int), int flags)
 
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    if (!hangup_armed)
+        sigaction(SIGTERM, &action, NULL);
 }
 
 void app_signals_arm(void)
@@ -74,10 +76,10 @@ static void on_hangup(int number)
 {
     const struct itimerval soon = {{0, 20000}, {0, 20000}};
 
-    (void)number;
     if (!hung_up)
         setitimer(ITIMER_REAL, &soon, NULL);
-    hung_up = interrupted = 1;
+    hung_up = number;
+    interrupted = 1;
 }
 
 static void on_alarm(int number)
@@ -93,6 +95,8 @@ void app_hangup_arm(void)
     sigaction(SIGALRM, &action, NULL);
     action.sa_handler = on_hangup;
     sigaction(SIGHUP, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    hangup_armed = true;
 }
 
 void app_hangup_disarm(void)
@@ -101,11 +105,20 @@ void app_hangup_disarm(void)
 
     signal(SIGHUP, SIG_IGN);
     setitimer(ITIMER_REAL, &never, NULL);
+    hangup_armed = false;
 }
 
 bool app_hung_up(void)
 {
     return hung_up != 0;
+}
+
+void app_hangup_raise(void)
+{
+    if (hung_up == 0)
+        return;
+    signal(hung_up, SIG_DFL);
+    raise(hung_up);
 }
 
 /* ---- Standard error as a terminal -------------------------------------------------------- */
@@ -134,7 +147,7 @@ bool app_colours(int fd)
 }
 
 /* Asked for each time, so that a window that changes is followed at the next redraw. */
-static size_t columns(void)
+size_t app_columns(void)
 {
     struct winsize size;
     const char *given = getenv("COLUMNS");
@@ -147,7 +160,7 @@ static size_t columns(void)
 /* Room that a line may take: the last column stays empty, for a terminal wraps behind it. */
 static size_t line_room(void)
 {
-    size_t room = columns();
+    size_t room = app_columns();
 
     return room > LINE ? LINE - 1 : room > 1 ? room - 1 : 1;
 }

@@ -34,15 +34,21 @@ void app_signals_arm(void);
 void app_signals_disarm(void);
 bool app_interrupted(void);
 
-/* From here on a hang-up of the terminal (SIGHUP) is an interruption that ends what is being read, too. */
+/* From here on a hang-up of the terminal (SIGHUP) and SIGTERM are an interruption that ends what is being read, too. */
 void app_hangup_arm(void);
-void app_hangup_disarm(void); /* and from here on it is nothing: what is to be saved is saved */
+void app_hangup_disarm(void); /* and from here on a hang-up is nothing: what is to be saved is saved */
 bool app_hung_up(void);
+
+/* Ends the program by the signal that has hung it up, if one has. */
+void app_hangup_raise(void);
 
 /* ---- Standard error as a terminal -------------------------------------------------------- */
 
 /* Whether lines on standard error can be drawn over: it is a terminal, and no dumb one (TERM). */
 bool app_redraws(void);
+
+/* Columns of the terminal on standard error, as it is now; else $COLUMNS, or 80. */
+size_t app_columns(void);
 
 /* Whether what is written to fd may be coloured: a terminal that can, and NO_COLOR is not set. */
 bool app_colours(int fd);

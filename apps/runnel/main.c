@@ -29,6 +29,8 @@ static const struct app_command commands[] = {
      "the program, Ctrl-D or /exit leaves, /clear begins anew, /help lists this. Where standard input is\n"
      "no terminal, each of its lines is a turn. Turns follow the model's chat template, or are plain\n"
      "User:/Assistant: where it has none; what you type never becomes a control token.\n\n"
+     "Answers are drawn as the model's file recommends, else at temperature 0.7 with top-p 0.95 and min-p\n"
+     "0.05; --temperature 0 takes the likeliest token always. A paste is one message. docs/CHAT.md tells more.\n\n"
      "With --tools the model may call them: a call is shown, and the next line is its result. What it\n"
      "thinks aloud is shown dimly, on a terminal only. With --json each event is an object on a line:\n"
      "those of run, and types reasoning, tool_call, tool_id, tool_arguments and tool_end.\n\n"

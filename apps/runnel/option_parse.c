@@ -20,6 +20,19 @@ static const struct app_option *find(const char *word, size_t n, unsigned comman
     return NULL;
 }
 
+const struct app_option *app_option_find(const char *name, unsigned commands)
+{
+    return find(name, strlen(name), commands);
+}
+
+bool app_option_given(const struct app_options *options, const char *name)
+{
+    for (size_t i = 0; i < app_n_options; i++)
+        if (options->given[i] && strcmp(app_option_table[i].name, name) == 0)
+            return true;
+    return false;
+}
+
 bool app_options_has(const char *name, unsigned commands)
 {
     for (size_t i = 0; i < app_n_options; i++)
@@ -112,6 +125,7 @@ static bool parse_option(struct app_options *options, const char *name, unsigned
         }
         text = argv[++*i];
     }
+    options->given[o - app_option_table] = true;
     if (app_option_store(o, text, options))
         return true;
     app_option_complain(o, o->name, text);

@@ -34,10 +34,11 @@ struct app_option {
     const char *help;
 };
 
-enum { APP_MAX_OPTIONS = 256 };
-
 extern const struct app_option app_option_table[];
 extern const size_t app_n_options; /* at most APP_MAX_OPTIONS */
+
+/* The option of one of these commands, or NULL. */
+const struct app_option *app_option_find(const char *name, unsigned commands);
 
 /* Puts the value `text` (NULL for an option that takes none) where the option's member is. Strings and stops keep
  * pointers into text. False where it is not allowed. */

@@ -53,6 +53,8 @@ const struct app_option app_option_table[] = {
      "what the model is told before the first turn"},
     {"--session", 0, "FILE", OPTION_STRING, AT(session_file), 0, 0, false, NULL, APP_CHAT,
      "go on with the conversation in this file, if it is there, and keep it there"},
+    {"--no-history", 0, NULL, OPTION_FLAG, AT(no_history), 0, 0, false, NULL, APP_CHAT,
+     "keep no file of the lines that are typed; read none"},
     {"--tools", 0, "FILE", OPTION_STRING, AT(tools_file), 0, 0, false, NULL, APP_CHAT,
      "a JSON array of the tools that the model may call, in OpenAI's form"},
     {"--template", 0, "FILE", OPTION_STRING, AT(template_file), 0, 0, false, NULL, APP_CHAT | APP_BATCH,

@@ -33,6 +33,7 @@ enum {
 #define APP_MAX_STOP_TOKENS 64
 #define APP_MAX_OPERANDS 32
 #define APP_MAX_LIST 16
+#define APP_MAX_OPTIONS 256
 
 /* Whole numbers that were given parted by commas. */
 struct app_list {
@@ -51,9 +52,11 @@ struct app_options {
                                                MODEL, IN, OUT; embed: MODEL, texts; cache: what to do, DIR */
     int n_operands;
     bool help;
+    bool given[APP_MAX_OPTIONS]; /* by place in the table: it was on the command line */
     /* text in and out; NULL: not given */
     const char *prompt, *file, *out, *system;
     const char *session_file;
+    bool no_history;
     const char *tools_file, *template_file, *template_name, *variables, *context_file;
     int64_t now_s;   /* 0: the clock */
     int32_t *tokens; /* --tokens; owned */
@@ -136,6 +139,9 @@ void app_options_help(FILE *to, unsigned command);
 
 /* True when a command of that set takes an option of that name. */
 bool app_options_has(const char *name, unsigned commands);
+
+/* True when the option of that name was on the command line. */
+bool app_option_given(const struct app_options *options, const char *name);
 
 /* RUNNEL_KV_* of a --kv-type. */
 runnel_kv_type app_kv_type(const char *name);

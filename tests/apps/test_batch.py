@@ -52,7 +52,9 @@ class Same(unittest.TestCase):
 
     def test_chat(self):
         turns = ["Hello", "What is 2+2?", "Tell me a story"]
-        for options, body in (([], {}), (["--temperature", "1.2", "--seed", "5"], {"temperature": 1.2, "seed": 5})):
+        plain = ["--top-p", "1", "--min-p", "0"]  # chat has filters of its own
+        for options, body in ((["--temperature", "0"], {}),
+                              (plain + ["--temperature", "1.2", "--seed", "5"], {"temperature": 1.2, "seed": 5})):
             lines = [line(str(i), CHAT, {"messages": [{"role": "system", "content": "Be kind."},
                                                       {"role": "user", "content": [{"type": "text", "text": turn}]}],
                                          "temperature": 0, "max_completion_tokens": 40, **body})
