@@ -126,7 +126,8 @@ static void bind_keys(struct chat_input *input)
     /* While a line is edited Ctrl-C is a key and not a signal: it drops what was typed. */
     el_set(editor, EL_SETTY, "-d", "-isig", NULL);
     el_set(editor, EL_BIND, "^C", "em-kill-line", NULL);
-    el_set(editor, EL_ADDFN, "runnel-paste", "inserts a paste", on_paste);
+    /* wide: el_set would make copies that nobody frees */
+    el_wset(editor, EL_ADDFN, L"runnel-paste", L"inserts a paste", on_paste);
     el_set(editor, EL_BIND, "\033[200~", "runnel-paste", NULL);
 }
 
