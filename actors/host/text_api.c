@@ -47,31 +47,39 @@ static void hand_out(const struct rn_rendered *rendered, char *text, size_t capa
         memcpy(text, rendered->text, rendered->n < capacity ? rendered->n : capacity);
 }
 
+/* The chat by its template; *rendered is the caller's to free where it is OK, and left alone else. */
+static runnel_status render(runnel_model *model, const runnel_chat *given, struct rn_rendered *rendered,
+                            runnel_error *error)
+{
+    struct rn_heap *heap = &model->engine->heap;
+    struct rn_chat *chat = NULL;
+    runnel_status status = rn_model_ready(model);
+
+    if (status != RUNNEL_OK)
+        return rn_error_set(error, status, "the model is not loaded");
+    status = rn_chat_new(heap, &model->parts.templates, given, &chat, error);
+    if (status == RUNNEL_OK)
+        status = rn_chat_render(chat, model->parts.vocab, heap, rendered, error);
+    rn_chat_free(chat);
+    return status;
+}
+
 runnel_status runnel_apply_template(runnel_model *model, const runnel_chat *given, char *text, size_t capacity,
                                     size_t *text_bytes, runnel_error *error)
 {
-    struct rn_heap *heap;
     struct rn_rendered rendered;
-    struct rn_chat *chat = NULL;
     runnel_status status;
 
     rn_error_clear(error);
     if (model == NULL || given == NULL || text_bytes == NULL || (text == NULL && capacity > 0))
         return rn_error_set(error, RUNNEL_INVALID, "no model, no chat, or no place for the text");
     *text_bytes = 0;
-    status = rn_model_ready(model);
+    status = render(model, given, &rendered, error);
     if (status != RUNNEL_OK)
-        return rn_error_set(error, status, "the model is not loaded");
-    heap = &model->engine->heap;
-    status = rn_chat_new(heap, &model->parts.templates, given, &chat, error);
-    if (status == RUNNEL_OK)
-        status = rn_chat_render(chat, model->parts.vocab, heap, &rendered, error);
-    if (status == RUNNEL_OK) {
-        hand_out(&rendered, text, capacity, text_bytes);
-        rn_rendered_free(&rendered, heap);
-    }
-    rn_chat_free(chat);
-    return status;
+        return status;
+    hand_out(&rendered, text, capacity, text_bytes);
+    rn_rendered_free(&rendered, &model->engine->heap);
+    return RUNNEL_OK;
 }
 
 runnel_status runnel_tokenize_chat(runnel_model *model, const runnel_chat *given, int32_t *tokens, size_t capacity,
@@ -79,7 +87,6 @@ runnel_status runnel_tokenize_chat(runnel_model *model, const runnel_chat *given
 {
     struct rn_rendered rendered = {0};
     struct rn_heap *heap;
-    struct rn_chat *chat = NULL;
     int32_t *all = NULL;
     runnel_status status;
 
@@ -87,20 +94,14 @@ runnel_status runnel_tokenize_chat(runnel_model *model, const runnel_chat *given
     if (model == NULL || given == NULL || count == NULL || (tokens == NULL && capacity > 0))
         return rn_error_set(error, RUNNEL_INVALID, "no model, no chat, or no place for the tokens");
     *count = 0;
-    status = rn_model_ready(model);
-    if (status != RUNNEL_OK)
-        return rn_error_set(error, status, "the model is not loaded");
     heap = &model->engine->heap;
-    status = rn_chat_new(heap, &model->parts.templates, given, &chat, error);
-    if (status == RUNNEL_OK)
-        status = rn_chat_render(chat, model->parts.vocab, heap, &rendered, error);
+    status = render(model, given, &rendered, error);
     if (status == RUNNEL_OK)
         status = rn_chat_tokenize(&rendered, model->parts.vocab, heap, &all, count, error);
     if (status == RUNNEL_OK && capacity > 0)
         memcpy(tokens, all, (*count < capacity ? *count : capacity) * sizeof *tokens);
     rn_free(heap, all);
     rn_rendered_free(&rendered, heap);
-    rn_chat_free(chat);
     return status;
 }
 
