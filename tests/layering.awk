@@ -27,6 +27,8 @@ BEGIN {
     within("cache/store/", "cache/", "cache/store/ cache/block_codec.h cache/salt.h")
     within("cache/", "cache/store/", "")
     within("model/", "model/arch/", "model/arch/table.h")
+    within("sampling/", "sampling/grammar/", "")
+    within("sampling/grammar/", "sampling/", "sampling/grammar/")
     # the tier's objects: admission calls the prefix cache, that calls the directory, all call the blocks
     cache = "actors/tier/prefix_cache actors/tier/promotion actors/tier/pins actors/tier/tails actors/tier/cached_stream"
     within("actors/tier/tier_blocks", "actors/tier", "actors/tier/tier_blocks")

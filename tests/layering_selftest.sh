@@ -7,6 +7,7 @@ copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 
 for room in include base mailbox model model/arch text text/template text/answer cpu cpu/levels gpu cache cache/store sampling \
+    sampling/grammar \
     train actors actors/host actors/runtime actors/tier apps examples bindings; do
     mkdir -p "$copy/$room"
     case $room in */*) continue ;; esac # with the room around it
@@ -63,6 +64,8 @@ plant text/planted.c '#include "text/answer/answer.h"' '"text/answer/answer.h": 
 plant cache/store/planted.c '#include "cache/prefix_tree.h"' '"cache/prefix_tree.h": cache/store/ may not include it'
 plant cache/planted.c '#include "cache/store/tier.h"' '"cache/store/tier.h": cache/ may not include it'
 plant model/planted.c '#include "model/arch/planted_family.h"' '"model/arch/planted_family.h": model/ may not include it'
+plant sampling/planted.c '#include "sampling/grammar/grammar.h"' '"sampling/grammar/grammar.h": sampling/ may not include it'
+plant sampling/grammar/planted.c '#include "sampling/sampler.h"' '"sampling/sampler.h": sampling/grammar/ may not include it'
 plant text/planted.c '#include "answer/answer.h"' '"text/answer/answer.h": text/ may not include it'
 plant actors/tier/tier_blocks_planted.c '#include "actors/tier/directory.h"' '"actors/tier/directory.h": actors/tier/tier_blocks may not include it'
 plant actors/tier/directory_planted.c '#include "actors/tier/prefix_cache.h"' '"actors/tier/prefix_cache.h": actors/tier/directory may not include it'
@@ -75,6 +78,8 @@ innocent cache/store/innocent.c '#include "cache/block_codec.h"'
 innocent cache/store/innocent.c '#include "cache/store/tier.h"'
 innocent model/innocent.c '#include "model/arch/table.h"'
 innocent model/arch/innocent.c '#include "model/gguf.h"'
+innocent sampling/grammar/innocent.c '#include "sampling/grammar/grammar.h"'
+innocent sampling/grammar/innocent.c '#include "text/vocab.h"'
 innocent actors/innocent.c '#include "text/template/template.h"'
 innocent actors/innocent.c '#include "cache/store/tier.h"'
 innocent actors/tier/admission_innocent.c '#include "actors/tier/prefix_cache.h"'
