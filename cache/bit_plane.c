@@ -6,7 +6,10 @@
  * Width and base are chosen once for PIECE bytes, from the histogram of a quarter of them. */
 #include "cache/bit_plane.h"
 
+#include <assert.h>
 #include <string.h>
+
+#include "base/check.h"
 
 enum { GROUP = RN_BIT_GROUP, WORDS = GROUP / 8, BIT_BYTES = GROUP / 8, RAW = 8, PIECE = 16 * GROUP, SAMPLE = 4 };
 
@@ -20,6 +23,10 @@ union group {
     uint8_t bytes[GROUP];
     uint64_t words[WORDS];
 };
+
+static_assert(GROUP == UINT8_MAX + 1, "a place is a byte, so that any byte is a place within the group");
+static_assert(sizeof(union group) == GROUP && WORDS % 8 == 0, "parts of one bit are whole words");
+static_assert(PIECE % GROUP == 0 && PIECE / SAMPLE <= INT16_MAX, "a piece is counted in 16 bits");
 
 struct choice {
     uint32_t width;
@@ -126,6 +133,7 @@ static struct choice choose(const uint8_t *piece, size_t n_bytes)
     }
     if (choice.width < RAW)
         choice.base = first_with(below, choice.width, most);
+    RN_ASSERT(most >= 0 && (unsigned)most <= n);
     return choice;
 }
 
@@ -174,6 +182,7 @@ static size_t pack_group(const uint8_t *bytes, struct choice choice, uint8_t *ou
         return pack_raw(bytes, GROUP, out, room);
     if (size > room)
         return 0;
+    RN_ASSERT(n < GROUP / 2); /* else the group had been left as it is: so the count fits its byte */
     out[0] = (uint8_t)choice.width;
     out[1] = choice.base;
     out[2] = (uint8_t)n;
@@ -199,6 +208,7 @@ size_t rn_bit_plane_pack(const uint8_t *plane, size_t n, uint8_t *out, size_t ro
         if (taken == 0)
             return 0;
         size += taken;
+        RN_ASSERT(size <= room);
     }
     return size;
 }

@@ -27,6 +27,7 @@ enum place { AT_MAGIC = 0, AT_VERSION = 1, AT_UNIT = 2, AT_ZERO = 3, AT_BLOCK_BY
 #define LEAST_SAVED 32 /* a plane that saves less than this fraction is not worth unpacking */
 
 static_assert(AT_PLANES + 4 * RN_CODEC_MAX_PLANES == RN_CODEC_HEADER_BYTES, "the header is full");
+static_assert(MAX_BLOCK_BYTES == (size_t)1 << SIZE_BITS, "the size of any plane fits below the method");
 static_assert(RN_CODEC_METHODS <= 1 << (32 - SIZE_BITS), "a method fits above the size");
 
 const char *rn_codec_name(enum rn_codec_method method)
@@ -235,6 +236,16 @@ void rn_block_codec_fini(struct rn_block_codec *codec)
     *codec = (struct rn_block_codec){.heap = NULL};
 }
 
+bool rn_block_codec_check(const struct rn_block_codec *codec)
+{
+    const enum rn_codec_method method = codec->options.method;
+
+    if (codec->heap == NULL)
+        return codec->planes == NULL && codec->packer == NULL && codec->unpacker == NULL && codec->lz4 == NULL;
+    return options_good(&codec->options) && codec->planes != NULL && codec->unpacker != NULL &&
+           (codec->packer != NULL) == (method == RN_CODEC_ZSTD) && (codec->lz4 != NULL) == (method == RN_CODEC_LZ4);
+}
+
 /* ---- Blocks ---- */
 
 size_t rn_block_codec_bound(const struct rn_block_codec *codec)
@@ -249,6 +260,7 @@ static uint32_t add_plane(struct rn_block_codec *codec, const unsigned char *pla
 
     if (codec->options.method != RN_CODEC_NONE && n > LEAST_SAVED)
         size = pack_plane(codec, plane, n, out, room);
+    RN_ASSERT(n < MAX_BLOCK_BYTES && size <= n);
     if (size > 0 && size <= room)
         return (uint32_t)size | (uint32_t)codec->options.method << SIZE_BITS;
     if (n > 0)
@@ -276,6 +288,8 @@ size_t rn_block_codec_pack(struct rn_block_codec *codec, const void *block, void
         out += word & (((uint32_t)1 << SIZE_BITS) - 1);
         plane += n;
     }
+    RN_ASSERT((size_t)(out - header) <= rn_block_codec_bound(codec));
+    RN_ASSERT((size_t)(plane - codec->planes) == codec->options.block_bytes);
     return (size_t)(out - header);
 }
 
@@ -324,6 +338,7 @@ runnel_status rn_block_codec_unpack(struct rn_block_codec *codec, const void *pa
     }
     if (n != 0)
         return RUNNEL_FORMAT;
+    RN_ASSERT((size_t)(room - codec->planes) == codec->options.block_bytes);
     merge(planes, codec->options.block_bytes, unit, block);
     return RUNNEL_OK;
 }

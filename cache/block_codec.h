@@ -61,6 +61,9 @@ size_t rn_block_codec_pack(struct rn_block_codec *codec, const void *block, void
  * in `block` then is undefined. */
 runnel_status rn_block_codec_unpack(struct rn_block_codec *codec, const void *packed, size_t n, void *block);
 
+/* True: zeroed, or it has the memory that its options ask for, and no other. */
+bool rn_block_codec_check(const struct rn_block_codec *codec);
+
 /* "none", "lz4", "zstd", "bits". */
 const char *rn_codec_name(enum rn_codec_method method);
 

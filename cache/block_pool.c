@@ -49,6 +49,7 @@ bool rn_block_pool_take(struct rn_block_pool *pool, uint32_t n, uint32_t *blocks
         return false;
     for (uint32_t i = 0; i < n; i++) {
         blocks[i] = pool->free_stack[--pool->n_free];
+        RN_CHECK(blocks[i] < pool->n_blocks);
         RN_ASSERT(pool->references[blocks[i]] == 0);
         pool->references[blocks[i]] = 1;
     }
@@ -73,8 +74,10 @@ void rn_block_pool_unref(struct rn_block_pool *pool, const uint32_t *blocks, uin
 
         RN_CHECK(block < pool->n_blocks);
         RN_CHECK(pool->references[block] > 0);
-        if (--pool->references[block] == 0)
-            pool->free_stack[pool->n_free++] = block;
+        if (--pool->references[block] > 0)
+            continue;
+        RN_CHECK(pool->n_free < pool->n_blocks);
+        pool->free_stack[pool->n_free++] = block;
     }
 }
 
@@ -95,6 +98,7 @@ enum rn_block_writable rn_block_pool_writable(struct rn_block_pool *pool, uint32
         return RN_BLOCK_NONE;
     *source = *block;
     *block = copy;
+    RN_ASSERT(*source != *block && pool->references[*source] > 1);
     return RN_BLOCK_COPY;
 }
 

@@ -26,4 +26,7 @@ struct rn_doorkeeper {
 uint32_t rn_doorkeeper_note(struct rn_doorkeeper *door, struct rn_prefix_salt salt, const int32_t *tokens,
                             uint32_t n_blocks, uint32_t block_tokens);
 
+/* True: the younger filter has as many bits as its blocks can have set. */
+bool rn_doorkeeper_check(const struct rn_doorkeeper *door);
+
 #endif

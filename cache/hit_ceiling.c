@@ -7,8 +7,11 @@
 #include "cache/hit_ceiling.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 #include <xxhash.h>
+
+#include "base/check.h"
 
 #define TOP_RANK 31u
 #define UNIT 31 /* chance is in 2^-31 */
@@ -40,6 +43,7 @@ void rn_hit_ceiling_add_hash(struct rn_hit_ceiling *ceiling, uint64_t hash)
         rank = TOP_RANK;
     if (rank <= old)
         return;
+    RN_ASSERT(index / 6 < RN_CEILING_WORDS && ceiling->chance > 0);
     ceiling->n_unique += (double)((uint64_t)RN_CEILING_REGISTERS << UNIT) / (double)ceiling->chance;
     ceiling->chance -= chance_to_rise(old) - chance_to_rise(rank);
     *word = (*word & ~(TOP_RANK << shift)) | rank << shift;
@@ -54,6 +58,20 @@ void rn_hit_ceiling_add(struct rn_hit_ceiling *ceiling, struct rn_prefix_salt sa
         hash = XXH3_64bits_withSeed(tokens + (size_t)i * block_tokens, block_tokens * sizeof *tokens, hash);
         rn_hit_ceiling_add_hash(ceiling, hash);
     }
+}
+
+bool rn_hit_ceiling_check(const struct rn_hit_ceiling *ceiling)
+{
+    uint64_t chance = 0;
+
+    for (uint32_t i = 0; i < RN_CEILING_WORDS; i++) {
+        if (ceiling->words[i] >> 30 != 0)
+            return false;
+        for (uint32_t k = 0; k < 6; k++)
+            chance += chance_to_rise(ceiling->words[i] >> 5 * k & TOP_RANK);
+    }
+    return chance == ceiling->chance && isfinite(ceiling->n_unique) && ceiling->n_unique >= 0 &&
+           (ceiling->n_seen == 0) == (ceiling->n_unique == 0);
 }
 
 double rn_hit_ceiling_rate(const struct rn_hit_ceiling *ceiling)

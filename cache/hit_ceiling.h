@@ -41,6 +41,10 @@ void rn_hit_ceiling_add(struct rn_hit_ceiling *ceiling, struct rn_prefix_salt sa
 /* One block by a 64-bit hash with evenly spread bits. */
 void rn_hit_ceiling_add_hash(struct rn_hit_ceiling *ceiling, uint64_t hash);
 
+/* True: the chance is that of the registers as they stand, and the counts are what can have come of it. Linear in the
+ * registers. */
+bool rn_hit_ceiling_check(const struct rn_hit_ceiling *ceiling);
+
 /* r, in [0, 1]; 0 before the first block. */
 double rn_hit_ceiling_rate(const struct rn_hit_ceiling *ceiling);
 

@@ -33,6 +33,7 @@ static bool has_nodes(const struct rn_prefix_tree *tree)
 
     for (int state = RN_PREFIX_ROOT; state < RN_PREFIX_STATES; state++)
         used += tree->count[state];
+    RN_ASSERT(used <= tree->options.max_nodes);
     return tree->options.max_nodes - used >= 2;
 }
 
@@ -41,6 +42,7 @@ static void list_before(struct rn_prefix_tree *tree, uint32_t node, uint32_t nex
 {
     struct rn_prefix_node *n = &tree->nodes[node], *behind = &tree->nodes[next];
 
+    RN_ASSERT(tree->last_cold == node && n->list_prev != NONE && behind->state == RN_PREFIX_COLD);
     tree->last_cold = n->list_prev;
     tree->nodes[n->list_prev].list_next = NONE;
     n->list_next = next;
@@ -83,10 +85,12 @@ bool rn_prefix_tree_adopt(struct rn_prefix_tree *tree, struct rn_prefix_salt sal
         return false;
     if (above == NONE)
         above = rn_prefix_node_root(tree, hash, salt);
+    RN_CHECK(above != NONE); /* there are nodes for both */
     hash = tree->options.hash(tree->nodes[above].hash, tokens, tree->options.block_tokens);
     if (tree->nodes[above].state == RN_PREFIX_PENDING || rn_prefix_table_child(tree, hash, above, tokens) != NONE)
         return false;
     node = rn_prefix_node_child(tree, above, hash, tokens);
+    RN_CHECK(node != NONE);
     tree->nodes[node].handle = handle;
     rn_prefix_node_change(tree, node, RN_PREFIX_COLD);
     if (tree->nodes[above].state == RN_PREFIX_COLD)

@@ -36,6 +36,7 @@ void rn_prefix_table_add(struct rn_prefix_tree *tree, uint32_t node)
     uint32_t hash_high = high(tree->nodes[node].hash);
     uint32_t at = home(tree, hash_high);
 
+    RN_ASSERT(node < tree->n_touched && at <= mask(tree));
     while (tree->slots[at].node != NONE)
         at = (at + 1) & mask(tree);
     tree->slots[at] = (struct rn_prefix_slot){hash_high, node};
@@ -159,8 +160,10 @@ static void resift(struct rn_prefix_tree *tree, uint32_t place, uint32_t node)
 static void heap_remove(struct rn_prefix_tree *tree, uint32_t node)
 {
     uint32_t place = tree->nodes[node].place;
-    uint32_t last = tree->idle[--tree->n_idle];
+    uint32_t last;
 
+    RN_CHECK(tree->n_idle > 0);
+    last = tree->idle[--tree->n_idle];
     RN_ASSERT(place <= tree->n_idle && tree->idle[place] == node);
     tree->nodes[node].place = NONE;
     if (last != node)
@@ -180,10 +183,12 @@ void rn_prefix_settle(struct rn_prefix_tree *tree, uint32_t node)
     bool idle = rn_prefix_is_idle(tree, node);
     uint32_t place = tree->nodes[node].place;
 
+    RN_ASSERT(place == NONE || (place < tree->n_idle && tree->idle[place] == node));
     if (idle && place == NONE)
         sift_up(tree, tree->n_idle++, node);
     else if (idle)
         resift(tree, place, node);
     else if (place != NONE)
         heap_remove(tree, node);
+    RN_ASSERT((tree->nodes[node].place != NONE) == idle && tree->n_idle <= tree->options.max_nodes);
 }

@@ -17,6 +17,8 @@ static void leave_family(struct rn_prefix_tree *tree, uint32_t node)
     struct rn_prefix_node *n = &tree->nodes[node];
     struct rn_prefix_node *parent = &tree->nodes[n->parent];
 
+    RN_ASSERT(parent->first_child != NONE);
+    RN_ASSERT(tree->nodes[n->next].prev == node && tree->nodes[n->prev].next == node);
     if (n->next == node) {
         parent->first_child = NONE;
     } else {
@@ -52,6 +54,7 @@ static void list_cold(struct rn_prefix_tree *tree, uint32_t node)
 {
     struct rn_prefix_node *n = &tree->nodes[node];
 
+    RN_ASSERT((tree->first_cold == NONE) == (tree->last_cold == NONE));
     n->list_next = NONE;
     n->list_prev = tree->last_cold;
     if (tree->last_cold != NONE)
@@ -109,6 +112,7 @@ void rn_prefix_node_change(struct rn_prefix_tree *tree, uint32_t node, enum rn_p
     RN_ASSERT(n->state != state && n->state >= RN_PREFIX_PENDING && state >= RN_PREFIX_PENDING);
     if (n->state == RN_PREFIX_COLD)
         unlist_cold(tree, node);
+    RN_ASSERT(tree->count[n->state] > 0);
     tree->count[n->state]--;
     tree->count[state]++;
     n->state = state;
@@ -137,8 +141,10 @@ static uint32_t take_node(struct rn_prefix_tree *tree)
         rn_prefix_node_remove(tree, tree->first_cold);
         node = tree->first_free;
     }
-    if (node != NONE)
+    if (node != NONE) {
+        RN_ASSERT(node < tree->n_touched && tree->nodes[node].state == RN_PREFIX_FREE);
         tree->first_free = tree->nodes[node].list_next;
+    }
     return node;
 }
 

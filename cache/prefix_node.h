@@ -12,6 +12,8 @@
 #ifndef RN_CACHE_PREFIX_NODE_H
 #define RN_CACHE_PREFIX_NODE_H
 
+#include <assert.h>
+
 #include "cache/prefix_tree.h"
 
 #define NONE RN_PREFIX_NO_NODE
@@ -20,6 +22,8 @@ struct rn_prefix_slot {
     uint32_t hash_high;
     uint32_t node; /* NONE: empty */
 };
+
+static_assert(sizeof(struct rn_prefix_slot) == 8, "eight to a cache line");
 
 struct rn_prefix_node {
     uint64_t hash; /* of the salt and all tokens up to its end */

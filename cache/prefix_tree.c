@@ -223,6 +223,7 @@ static void stop_waiting(struct rn_prefix_tree *tree, struct rn_prefix_path *pat
     struct rn_prefix_node *n = &tree->nodes[path->waits_for];
 
     RN_ASSERT(n->state == RN_PREFIX_PENDING && n->waiting != NULL);
+    RN_ASSERT(path->next->prev == path && path->prev->next == path);
     path->next->prev = path->prev;
     path->prev->next = path->next;
     if (n->waiting == path)
@@ -246,6 +247,8 @@ static bool take_in(struct search *search, uint32_t node)
     const struct rn_prefix_node *n = &search->tree->nodes[node];
     struct rn_prefix_match *found = search->found;
 
+    RN_ASSERT(n->state != RN_PREFIX_READY || found->n_pending + found->n_cold == 0);
+    RN_ASSERT(n->state != RN_PREFIX_PENDING || (found->n_cold == 0 && n->computing != NULL));
     if (n->state == RN_PREFIX_READY) {
         if (search->blocks != NULL)
             search->blocks[found->n_ready] = n->block;
@@ -303,6 +306,7 @@ void rn_prefix_tree_match(struct rn_prefix_tree *tree, struct rn_prefix_salt sal
         if (!follow(&search, &hash, tokens + (size_t)i * tree->options.block_tokens, step))
             break;
     }
+    RN_ASSERT(found->n_ready + found->n_pending + found->n_cold <= n_blocks);
     tree->now++;
     if (found->n_ready > 0)
         use(tree, found->ready.node);
@@ -336,6 +340,7 @@ uint32_t rn_prefix_tree_nearest(const struct rn_prefix_tree *tree, struct rn_pre
         if (node == tree->nodes[parent].first_child)
             break;
     }
+    RN_ASSERT(best == 0 || (best <= n && *block < tree->pool->n_blocks));
     return best;
 }
 
@@ -414,6 +419,7 @@ void rn_prefix_tree_enter(struct rn_prefix_tree *tree, struct rn_prefix_path *pa
         if (at == NONE)
             return;
     }
+    RN_ASSERT(tree->nodes[at].depth == path->n_ready);
     hold(tree, path, at);
     claim_rest(tree, path, tokens, n_tokens / tree->options.block_tokens);
 }
@@ -481,11 +487,13 @@ uint32_t rn_prefix_tree_publish(struct rn_prefix_tree *tree, struct rn_prefix_pa
         path->n_ready++;
     }
     RN_ASSERT(path->n_ready >= first && path->n_ready <= n_blocks);
+    RN_ASSERT(tree->nodes[at].depth == path->n_ready);
     tree->now++;
     if (path->n_ready > first) {
         use(tree, at);
         node = rn_prefix_at(tree, path->at);
         hold(tree, path, at);
+        RN_ASSERT(node != NONE && tree->nodes[node].holds > 0 && tree->nodes[node].n_warm > 0);
         tree->nodes[node].holds--; /* it has a warm child: neither idle nor useless */
     }
     return path->n_ready;
@@ -522,6 +530,7 @@ static void cool(struct rn_prefix_tree *tree, uint32_t node)
 void rn_prefix_tree_leave(struct rn_prefix_tree *tree, struct rn_prefix_path *path, struct rn_prefix_woken *woken)
 {
     RN_CHECK(path->state != RN_PATH_TOLD);
+    RN_ASSERT(path->state == RN_PATH_ENTERED || path->n_claims == 0);
     if (path->state == RN_PATH_WAITING)
         stop_waiting(tree, path);
     if (path->state == RN_PATH_ENTERED) {
@@ -585,6 +594,7 @@ uint32_t rn_prefix_tree_evict(struct rn_prefix_tree *tree, uint32_t n)
         uint32_t node = tree->idle[0];
         struct rn_prefix_node *first = &tree->nodes[node];
 
+        RN_ASSERT(rn_prefix_is_idle(tree, node) && first->place == 0);
         tree->inflation = tree->inflation < first->rank ? first->rank : tree->inflation;
         if (tree->options.evicted != NULL)
             first->handle = tree->options.evicted(tree->options.user, tree, rn_prefix_ref_to(tree, node));

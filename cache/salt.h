@@ -3,12 +3,15 @@
 #ifndef RN_CACHE_SALT_H
 #define RN_CACHE_SALT_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 struct rn_prefix_salt {
     uint64_t word[2];
 };
+
+static_assert(sizeof(struct rn_prefix_salt) == 16, "it is hashed as it lies in memory");
 
 static inline bool rn_prefix_salt_same(struct rn_prefix_salt a, struct rn_prefix_salt b)
 {
