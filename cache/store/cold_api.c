@@ -1,4 +1,5 @@
 /* runnel_cache_*: cache folders for people and programs, see runnel.h and cold_folder.h. No state: any thread. */
+#include "base/check.h"
 #include "base/sized.h"
 #include "cache/store/cold_folder.h"
 #include "cache/store/cold_store.h"
@@ -79,6 +80,7 @@ static void count_record(void *user, const struct rn_tier_record *record)
         look->salts = salts;
         look->room = room;
     }
+    RN_ASSERT(look->n_salts < look->room);
     look->salts[look->n_salts++] = record->salt.word[0];
 }
 
@@ -97,6 +99,7 @@ static uint64_t different(uint64_t *values, size_t n)
         rn_sort_in_place(values, n, sizeof *values, by_value);
     for (size_t i = 1; i < n; i++)
         found += values[i] != values[i - 1];
+    RN_ASSERT(found <= n);
     return found;
 }
 
@@ -114,6 +117,7 @@ static runnel_status look_in(struct job *job, const struct rn_cold_listing *list
     rn_cold_store_close(store);
     if (look->no_memory)
         return rn_error_set(job->error, RUNNEL_NO_MEMORY, "%s: no memory", job->folder.path);
+    RN_ASSERT(!stats.writes && look->entry.prefixes <= stats.records && stats.live_bytes <= stats.file_bytes);
     look->entry.records = stats.records;
     look->entry.file_bytes = stats.file_bytes;
     look->entry.record_bytes = stats.live_bytes;
@@ -322,6 +326,8 @@ static runnel_status wipe(struct job *job, struct held *held, uint64_t salt, str
     if (wiped)
         status = rn_cold_store_compact(held->store);
     rn_cold_store_stats(held->store, &after);
+    RN_ASSERT(after.records <= before.records && after.live_bytes <= before.live_bytes);
+    RN_ASSERT(after.segments <= before.segments);
     gone->records += before.records - after.records;
     gone->segments += before.segments - after.segments;
     gone->bytes += before.live_bytes - after.live_bytes;

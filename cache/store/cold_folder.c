@@ -6,9 +6,12 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/check.h"
 
 #define NAME_ROOM 32u
 #define FIRST 16u
+
+static_assert(16 + sizeof RN_COLD_SUFFIX <= NAME_ROOM && sizeof RN_COLD_LOCK <= NAME_ROOM, "names of ours have room");
 
 /* ---- Names ---- */
 
@@ -55,6 +58,7 @@ static void on_store(void *user, const char *name)
         folder->stores = stores;
         folder->room = room;
     }
+    RN_ASSERT(folder->n < folder->room);
     memcpy(folder->stores[folder->n++], name, RN_COLD_HEX + 1);
 }
 
@@ -63,6 +67,7 @@ static void sort_stores(struct rn_cold_folder *folder)
 {
     char store[RN_COLD_HEX + 1];
 
+    RN_ASSERT(folder->n <= folder->room);
     for (size_t i = 1; i < folder->n; i++) {
         size_t at = i;
 
@@ -84,6 +89,7 @@ static void choose(struct rn_cold_folder *folder, const char *fingerprint)
         else if (fingerprint == NULL || strncmp(folder->stores[i], fingerprint, strlen(fingerprint)) == 0)
             memmove(folder->stores[kept++], folder->stores[i], sizeof *folder->stores);
     }
+    RN_ASSERT(kept <= folder->n);
     folder->n = kept;
 }
 
@@ -120,8 +126,9 @@ const char *rn_cold_listing_path(struct rn_cold_listing *listing, const char *na
 {
     size_t n = strlen(name);
 
+    RN_CHECK(n < NAME_ROOM);
     listing->path[listing->path_bytes] = '/';
-    memcpy(listing->path + listing->path_bytes + 1, name, (n < NAME_ROOM ? n : NAME_ROOM - 1) + 1);
+    memcpy(listing->path + listing->path_bytes + 1, name, n + 1);
     return listing->path;
 }
 
@@ -191,6 +198,7 @@ runnel_status rn_cold_listing_open(struct rn_cold_listing *listing, struct rn_co
     size_t n = strlen(folder->path);
     int status;
 
+    RN_ASSERT(nth < folder->n);
     *listing = (struct rn_cold_listing){.folder = folder, .hex = folder->stores[nth]};
     listing->path = rn_alloc(folder->heap, n + 1 + RN_COLD_HEX + 1 + NAME_ROOM, 1);
     if (listing->path == NULL)
@@ -264,6 +272,7 @@ static void verify_record(struct verify *v, const unsigned char *entry, const st
         if (v->no_memory)
             return;
     }
+    RN_ASSERT(v->payload_room >= head->payload_bytes);
     if (!rn_cold_pread(scan->io, scan->fd, v->head, head_bytes, at, &status) ||
         !rn_cold_pread(scan->io, scan->fd, v->payload, head->payload_bytes, at + head_bytes, &status)) {
         damaged(v, at, head_bytes + head->payload_bytes, status == 0 ? "the file ends too early" : strerror(-status));

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "cache/store/cold_parts.h"
 
 #define OPENED 8u     /* segments of one call */
@@ -87,6 +88,7 @@ static bool open_segment(struct follow *follow, uint64_t number)
             rn_cold_unread(store, number);
         return true;
     }
+    RN_ASSERT(store->segments[slot].fd < 0 && !store->stats.writes && store->next_number > number);
     store->segments[slot] = (struct rn_cold_segment){.fd = fd, .number = number, .bytes = RN_COLD_HEADER_BYTES};
     store->stats.segments++;
     store->stats.file_bytes += RN_COLD_HEADER_BYTES;
@@ -116,6 +118,7 @@ static void tell(struct follow *follow, const struct rn_cold_head *head)
 {
     const unsigned char *tokens = follow->store->head + RN_COLD_PLACE_BYTES + RN_COLD_HEAD_BYTES;
 
+    RN_ASSERT(follow->n < follow->most && head->alive);
     follow->n++;
     if (follow->on_record == NULL)
         return;
@@ -134,6 +137,7 @@ static void take(struct follow *follow, uint32_t slot, uint64_t at, const struct
     struct rn_cold_store *store = follow->store;
     uint32_t entry = rn_cold_index_find(store, head->serial), parent;
 
+    RN_ASSERT(store->segments[slot].n > 0 && at < store->segments[slot].bytes);
     if (entry != RN_COLD_NONE && store->entries[entry].check == head->check &&
         store->entries[entry].payload_bytes == head->payload_bytes)
         rn_cold_index_move(store, entry, slot, at, store->segments[slot].n - 1);
@@ -217,6 +221,8 @@ static void let_go(struct rn_cold_store *store, uint32_t slot)
     for (uint32_t i = 0; i < store->n_touched && segment->n_live > 0; i++)
         if (store->entries[i].state == RN_COLD_KNOWN && store->entries[i].segment == slot)
             store->stats.dropped += rn_cold_index_drop(store, i);
+    RN_ASSERT(segment->n_live == 0 && segment->live_bytes == 0);
+    RN_ASSERT(store->stats.segments > 0 && store->stats.file_bytes >= segment->bytes);
     store->io->close(store->io->user, segment->fd);
     store->stats.file_bytes -= segment->bytes;
     store->stats.segments--;
@@ -249,6 +255,7 @@ static void tell_entry(struct follow *follow, uint32_t at)
     struct rn_cold_head head;
     int status;
 
+    RN_ASSERT(e->state == RN_COLD_KNOWN && segment->fd >= 0);
     if (!rn_cold_pread(store->io, segment->fd, bytes, rn_cold_head_bytes(store->id.block_tokens), e->offset, &status)) {
         if (status < 0)
             rn_cold_unread(store, segment->number);
@@ -268,6 +275,7 @@ static bool report_unreported(struct follow *follow)
 {
     struct rn_cold_store *store = follow->store;
 
+    RN_ASSERT(store->next_unreported <= store->end_unreported && store->end_unreported <= store->n_touched);
     for (; store->next_unreported < store->end_unreported; store->next_unreported++) {
         struct rn_cold_entry *e = &store->entries[store->next_unreported];
 
@@ -309,6 +317,7 @@ static bool is_replaced(struct rn_cold_store *store)
 
 static void read_news(struct follow *follow)
 {
+    RN_ASSERT(!follow->store->stats.writes && follow->store->active == RN_COLD_NONE);
     if (!read_names(follow) || is_replaced(follow->store))
         return;
     open_new(follow);
@@ -333,6 +342,7 @@ void rn_cold_store_follow(struct rn_cold_store *store, uint32_t most, rn_tier_re
     else if (follow.tokens != NULL && store->follows)
         read_news(&follow);
     rn_free(store->heap, follow.tokens);
+    RN_ASSERT(follow.n <= most && follow.n_looks <= LOOKED_AT && follow.n_opened <= OPENED);
     *more = follow.more && (follow.n > 0 || follow.n_looks == LOOKED_AT || follow.n_opened > 0);
     *no_room = store->follows &&
                (follow.full ||

@@ -1,6 +1,7 @@
 /* The bytes of the cold store's files: see cold_format.h. */
 #include "cache/store/cold_format.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include <xxhash.h>
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "cache/store/fingerprint_hash.h"
 
 static const unsigned char segment_magic[8] = {'R', 'N', 'K', 'V', 'S', 'E', 0x1a, '\n'};
@@ -44,6 +46,25 @@ enum head_place {
 
 enum trailer_place { AT_N = 8, AT_INDEX = 16, AT_OF = 24, AT_TRAILER_CHECK = 32 };
 
+#define PRINT_BYTES (int)sizeof(struct rn_fingerprint)
+
+static_assert(sizeof(struct rn_fingerprint) == 16, "as it stands in the files");
+static_assert(AT_MODEL + PRINT_BYTES == AT_KV && AT_KV + PRINT_BYTES == AT_ADAPTER, "the header's three prints");
+static_assert(AT_ADAPTER + PRINT_BYTES == AT_NUMBER && AT_NUMBER + 8 == AT_BLOCK_BYTES, "the header's numbers");
+static_assert(AT_BLOCK_BYTES + 8 == AT_BLOCK_TOKENS && AT_BLOCK_TOKENS + 4 <= AT_NAME, "the header's sizes");
+static_assert(AT_NAME + RN_TIER_NAME_BYTES <= AT_CHECK, "the name ends before the check");
+static_assert(AT_CHECK + PRINT_BYTES == RN_COLD_HEADER_BYTES, "the header is under its check");
+static_assert(AT_PAYLOAD_BYTES + 4 == AT_SERIAL && AT_SERIAL + 8 == AT_PARENT, "whose head it is");
+static_assert(AT_PARENT + 8 == AT_PARENT_CHECK && AT_PARENT_CHECK + 8 == AT_SALT, "what the head builds on");
+static_assert(AT_SALT + sizeof(struct rn_prefix_salt) == AT_DEPTH && AT_DEPTH + 4 == AT_N_TOKENS, "salt and depth");
+static_assert(AT_N_TOKENS + 4 == RN_COLD_AT_STATE && RN_COLD_AT_STATE + 1 <= AT_PAYLOAD_CHECK, "the state is one byte");
+static_assert(AT_PAYLOAD_CHECK + PRINT_BYTES == AT_HEAD_CHECK, "the payload's check is under the head's");
+static_assert(AT_HEAD_CHECK + PRINT_BYTES == RN_COLD_HEAD_BYTES, "the head is under its check");
+static_assert(AT_OF + 8 == AT_TRAILER_CHECK, "the trailer's numbers are under its check");
+static_assert(AT_TRAILER_CHECK + PRINT_BYTES == RN_COLD_TRAILER_BYTES, "the trailer ends with its check");
+static_assert(RN_COLD_HEADER_BYTES % 8 == 0 && RN_COLD_HEAD_BYTES % 8 == 0, "records begin at multiples of 8");
+static_assert(RN_COLD_HEX == 2 * PRINT_BYTES, "two digits a byte");
+
 /* ---- Names ---- */
 
 struct rn_fingerprint rn_cold_fingerprint(const struct rn_tier_id *id)
@@ -79,6 +100,7 @@ void rn_cold_hex(const struct rn_fingerprint *print, char *hex)
 
 void rn_cold_segment_name(uint64_t number, char *name)
 {
+    RN_ASSERT(number > 0 && number < RN_COLD_MOST_SEGMENTS);
     snprintf(name, 32, "%016llx" RN_COLD_SUFFIX, (unsigned long long)number);
 }
 
@@ -95,7 +117,7 @@ bool rn_cold_segment_number(const char *name, uint64_t *number)
         value = value << 4 | (uint64_t)(at - digits);
     }
     *number = value;
-    return strcmp(name + 16, RN_COLD_SUFFIX) == 0 && value > 0 && value < (uint64_t)1 << (63 - RN_COLD_NTH_BITS);
+    return strcmp(name + 16, RN_COLD_SUFFIX) == 0 && value > 0 && value < RN_COLD_MOST_SEGMENTS;
 }
 
 /* ---- Segments ---- */
@@ -104,6 +126,8 @@ void rn_cold_header_pack(const struct rn_tier_id *id, uint64_t number, unsigned 
 {
     struct rn_fingerprint check;
 
+    RN_ASSERT(id->name[RN_TIER_NAME_BYTES - 1] == '\0' && id->block_tokens <= MAX_BLOCK_TOKENS);
+    RN_ASSERT(id->block_tokens > 0 && (id->block_tokens & (id->block_tokens - 1)) == 0);
     memset(header, 0, RN_COLD_HEADER_BYTES);
     memcpy(header, segment_magic, sizeof segment_magic);
     rn_bytes_put(header + AT_VERSION, RN_COLD_VERSION, 4);
@@ -147,6 +171,7 @@ void rn_cold_trailer_pack(uint64_t seed, uint64_t number, uint64_t index, uint32
 {
     struct rn_fingerprint check;
 
+    RN_ASSERT(n < 1u << RN_COLD_NTH_BITS && index >= RN_COLD_HEADER_BYTES);
     memcpy(trailer, trailer_magic, sizeof trailer_magic);
     rn_bytes_put(trailer + AT_N, n, 8);
     rn_bytes_put(trailer + AT_INDEX, index, 8);
@@ -189,6 +214,8 @@ void rn_cold_head_pack(struct rn_cold_head *head, uint64_t seed, const int32_t *
 {
     struct rn_fingerprint check;
 
+    RN_ASSERT(head->serial > head->parent && (head->parent == 0) == (head->depth == 0));
+    RN_ASSERT(head->payload_bytes > 0 && head->payload_bytes <= RN_COLD_MAX_PAYLOAD);
     memset(bytes, 0, RN_COLD_HEAD_BYTES);
     rn_bytes_put(bytes + AT_MAGIC, HEAD_MAGIC, 4);
     rn_bytes_put(bytes + AT_PAYLOAD_BYTES, head->payload_bytes, 4);

@@ -28,6 +28,8 @@ enum {
 
 #define RN_COLD_SUFFIX ".kv"
 #define RN_COLD_LOCK "lock"
+#define RN_COLD_MOST_SEGMENTS \
+    ((uint64_t)1 << (63 - RN_COLD_NTH_BITS)) /* numbers below it: a serial has room for them */
 #define RN_COLD_MAX_PAYLOAD ((size_t)1 << 30)
 
 /* What a head says. */

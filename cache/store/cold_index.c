@@ -15,6 +15,7 @@ static void put_in_table(struct rn_cold_store *store, uint32_t entry)
 {
     uint32_t *first = &store->table[place(store, store->entries[entry].serial)];
 
+    RN_ASSERT(entry < store->n_touched && store->entries[entry].state == RN_COLD_KNOWN);
     store->entries[entry].table_next = *first;
     *first = entry;
 }
@@ -49,16 +50,19 @@ uint32_t rn_cold_index_take(struct rn_cold_store *store)
     uint32_t entry = store->first_free;
 
     if (entry != RN_COLD_NONE) {
+        RN_ASSERT(entry < store->n_touched && store->entries[entry].state == RN_COLD_FREE);
         store->first_free = store->entries[entry].next;
         return entry;
     }
     if (store->n_touched >= store->limits.max_records || (store->n_touched == store->n_entries && !grow(store)))
         return RN_COLD_NONE;
+    RN_CHECK(store->n_touched < store->n_entries);
     return store->n_touched++;
 }
 
 void rn_cold_index_give_back(struct rn_cold_store *store, uint32_t entry)
 {
+    RN_ASSERT(entry < store->n_touched && store->entries[entry].state != RN_COLD_KNOWN);
     store->entries[entry] = (struct rn_cold_entry){.state = RN_COLD_FREE, .next = store->first_free};
     store->first_free = entry;
 }
@@ -73,6 +77,8 @@ static void count(struct rn_cold_store *store, const struct rn_cold_entry *entry
     struct rn_cold_segment *segment = &store->segments[entry->segment];
     uint64_t bytes = rn_cold_entry_bytes(store, entry);
 
+    RN_ASSERT(segment->fd >= 0 && entry->nth < segment->n);
+    RN_ASSERT(sign > 0 || (segment->n_live > 0 && segment->live_bytes >= bytes && store->stats.records > 0));
     segment->n_live += (uint32_t)sign;
     segment->live_bytes += sign > 0 ? bytes : -bytes;
     store->stats.live_bytes += sign > 0 ? bytes : -bytes;
@@ -84,11 +90,16 @@ void rn_cold_index_add(struct rn_cold_store *store, uint32_t entry, uint32_t par
     struct rn_cold_entry *e = &store->entries[entry];
     uint32_t *first = parent == RN_COLD_NONE ? &store->first_root : &store->entries[parent].child;
 
+    RN_ASSERT(e->state == RN_COLD_FREE && rn_cold_index_find(store, e->serial) == RN_COLD_NONE);
+    RN_ASSERT(parent != RN_COLD_NONE || e->depth == 0);
+    RN_ASSERT(parent == RN_COLD_NONE ||
+              (store->entries[parent].state == RN_COLD_KNOWN && store->entries[parent].depth + 1 == e->depth));
     e->state = RN_COLD_KNOWN;
     e->parent = parent;
     e->child = RN_COLD_NONE;
     e->prev = RN_COLD_NONE;
     e->next = *first;
+    RN_ASSERT(e->next == RN_COLD_NONE || store->entries[e->next].prev == RN_COLD_NONE);
     if (e->next != RN_COLD_NONE)
         store->entries[e->next].prev = entry;
     *first = entry;
@@ -123,6 +134,7 @@ void rn_cold_index_move(struct rn_cold_store *store, uint32_t entry, uint32_t se
 {
     struct rn_cold_entry *e = &store->entries[entry];
 
+    RN_ASSERT(e->state == RN_COLD_KNOWN && store->segments[segment].fd >= 0);
     count(store, e, -1);
     e->segment = segment;
     e->offset = at;
@@ -137,9 +149,13 @@ static void drop_leaf(struct rn_cold_store *store, uint32_t entry)
     uint32_t *at = &store->table[place(store, e->serial)];
 
     RN_CHECK(e->state == RN_COLD_KNOWN && e->child == RN_COLD_NONE);
-    while (*at != entry)
+    while (*at != entry) {
+        RN_CHECK(*at != RN_COLD_NONE);
         at = &store->entries[*at].table_next;
+    }
     *at = e->table_next;
+    RN_ASSERT(e->prev == RN_COLD_NONE || store->entries[e->prev].next == entry);
+    RN_ASSERT(e->next == RN_COLD_NONE || store->entries[e->next].prev == entry);
     if (e->prev != RN_COLD_NONE)
         store->entries[e->prev].next = e->next;
     else if (e->parent != RN_COLD_NONE)

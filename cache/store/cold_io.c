@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* sync_file_range */
 #include "cache/store/cold_io.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -9,6 +10,8 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+static_assert(sizeof(off_t) == 8, "a segment may be larger than 2 GiB");
 
 static int result(int value)
 {

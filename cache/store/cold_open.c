@@ -120,6 +120,8 @@ static void load_segment(struct load *load, uint64_t number)
         rn_free(store->heap, scan.index);
         return;
     }
+    RN_CHECK(slot < load->segments.n && load->index[slot] == NULL);
+    RN_ASSERT(store->segments[slot].fd < 0 && store->next_number > number);
     load->index[slot] = scan.index;
     store->segments[slot] =
         (struct rn_cold_segment){.fd = fd, .number = number, .n = scan.n, .bytes = scan.end, .index = scan.index_at};
@@ -141,6 +143,7 @@ static int by_serial(const void *a, const void *b)
 
 static const unsigned char *entry_of(const struct load *load, const struct found *found)
 {
+    RN_ASSERT(found->nth < load->store->segments[found->segment].n);
     return load->index[found->segment] + found->nth * rn_cold_index_bytes(load->store->id.block_tokens);
 }
 
@@ -158,6 +161,7 @@ static bool collect(struct load *load)
             struct found *found = &load->found[n++];
             struct rn_cold_head head = {0};
 
+            RN_CHECK(n <= load->n_found);
             *found = (struct found){.segment = slot, .nth = nth};
             if (rn_cold_head_unpack(entry_of(load, found) + RN_COLD_PLACE_BYTES, store->seed, store->id.block_tokens,
                                     &head))
@@ -190,6 +194,7 @@ static void bury(struct load *load, const struct found *found, uint64_t place)
 
     if (!store->stats.writes || *state != RN_COLD_ALIVE)
         return;
+    RN_ASSERT(rn_cold_place_good(store, segment, place, 1));
     *state = RN_COLD_DEAD;
     status = rn_cold_pwrite(store, segment->fd, state, 1, place + RN_COLD_AT_STATE);
     if (status == 0 && segment->index != 0)
@@ -256,6 +261,7 @@ static bool add(struct load *load, const struct found *found, struct rn_cold_hea
                                                    .segment = found->segment,
                                                    .nth = found->nth};
     rn_cold_index_add(store, entry, parent);
+    RN_ASSERT(rn_cold_index_find(store, head->serial) == entry);
     return true;
 }
 
@@ -320,6 +326,7 @@ static runnel_status load_all(struct load *load, rn_tier_record_fn *on_record, v
     if (load->no_memory || !collect(load) || !add_all(load, on_record, user))
         return rn_error_set(error, RUNNEL_NO_MEMORY, "%s: no memory for its index", store->folder);
     seal_all(load);
+    RN_ASSERT(store->stats.records <= store->limits.max_records && store->stats.records <= load->n_found);
     return RUNNEL_OK;
 }
 
@@ -352,6 +359,7 @@ static bool limits_good(struct rn_cold_limits *limits)
         limits->max_records = 1u << 20;
     if (limits->dirty_bytes == 0)
         limits->dirty_bytes = 32 << 20;
+    RN_ASSERT(limits->segment_bytes > 0 && limits->dirty_bytes > 0);
     return limits->max_bytes / 4 >= limits->segment_bytes;
 }
 
@@ -376,6 +384,7 @@ int rn_cold_lock(struct rn_cold_store *store, int flags)
     const struct rn_cold_io *io = store->io;
     int fd = io->open(io->user, rn_cold_path(store, RN_COLD_LOCK), flags), status;
 
+    RN_ASSERT(store->lock_fd < 0 && !store->limits.read_only);
     if (fd < 0)
         return fd;
     status = io->lock(io->user, fd);
@@ -402,6 +411,7 @@ static void take_lock(struct rn_cold_store *store, const char *path)
     store->stats.writes = status == 0;
     store->follows = status != 0;
     store->waits = status == -EWOULDBLOCK;
+    RN_ASSERT(store->stats.writes == (store->lock_fd >= 0));
     if (status != 0 && status != -EWOULDBLOCK)
         rn_cold_write_failed(store, "cannot be locked", status);
 }

@@ -39,6 +39,7 @@ static void put_off(struct rn_cold_pause *pause)
     if (pause->apart > RN_COLD_MOST_APART)
         pause->apart = RN_COLD_MOST_APART;
     pause->left = pause->apart - 1;
+    RN_ASSERT(pause->apart > 0 && pause->apart <= RN_COLD_MOST_APART);
 }
 
 /* Without memory it is not looked at again before the next load. */
@@ -99,6 +100,7 @@ static void will_tell_gone(struct rn_cold_store *fresh, uint64_t serial)
 /* What of the old entries has to do with the new ones. */
 static void carry_over(const struct rn_cold_store *store, struct rn_cold_store *fresh)
 {
+    RN_ASSERT(fresh->first_gone == RN_COLD_NONE && fresh->first_free == RN_COLD_NONE);
     fresh->end_unreported = fresh->n_touched; /* they were added by serial: parents first */
     for (uint32_t i = 0; i < fresh->end_unreported; i++)
         fresh->entries[i].unreported = true;
@@ -142,6 +144,7 @@ static bool reload(struct rn_cold_store *store, bool writes)
         free_index(&fresh);
         return false;
     }
+    RN_ASSERT(fresh.active == RN_COLD_NONE && fresh.next_number >= store->next_number);
     carry_over(store, &fresh);
     free_index(store);
     *store = fresh;
@@ -158,8 +161,10 @@ static bool may_pass(int status)
 
 static void take_over(struct rn_cold_store *store)
 {
-    int status = rn_cold_lock(store, O_RDWR);
+    int status;
 
+    RN_ASSERT(store->follows && !store->stats.writes && store->lock_fd < 0);
+    status = rn_cold_lock(store, O_RDWR);
     if (status == -EWOULDBLOCK || status == -ENOENT) /* or the folder has been removed */
         return;
     if (status < 0 && !may_pass(status)) {
@@ -174,6 +179,7 @@ static void take_over(struct rn_cold_store *store)
         store->io->close(store->io->user, store->lock_fd);
         store->lock_fd = -1;
     }
+    RN_ASSERT(store->follows == (store->lock_fd < 0));
 }
 
 /* ---- Segments that could not be read ---- */

@@ -1,15 +1,20 @@
 /* See cold_scan.h. */
 #include "cache/store/cold_scan.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "cache/store/sort.h"
 
 #define FIRST_ENTRIES 64u
 #define WINDOW_BYTES 4096u /* of a search; a head's magic and its first words lie whole in it, or in the next */
 
 #define FIRST_NUMBERS 64u
+
+static_assert(RN_COLD_SEGMENT_RECORDS < 1u << RN_COLD_NTH_BITS, "a serial has room for the place in a segment");
+static_assert(WINDOW_BYTES % 8 == 0 && WINDOW_BYTES > RN_COLD_HEAD_BYTES, "a search goes on at a multiple of 8");
 
 bool rn_cold_numbers_add(struct rn_cold_numbers *of, struct rn_heap *heap, uint64_t number)
 {
@@ -22,6 +27,7 @@ bool rn_cold_numbers_add(struct rn_cold_numbers *of, struct rn_heap *heap, uint6
         of->numbers = numbers;
         of->room = room;
     }
+    RN_ASSERT(of->n < of->room);
     of->numbers[of->n++] = number;
     return true;
 }
@@ -59,6 +65,7 @@ bool rn_cold_pread(const struct rn_cold_io *io, int fd, void *bytes, size_t n, u
             *status = (int)got;
             return false;
         }
+        RN_CHECK((uint64_t)got <= n); /* more would have been written behind the bytes */
         at += got;
         n -= (size_t)got;
         offset += (uint64_t)got;
@@ -97,6 +104,7 @@ static bool read_index(struct rn_cold_scan *scan)
         scan->index = NULL;
         return false;
     }
+    RN_ASSERT(scan->index != NULL || n == 0);
     scan->n = n;
     scan->index_at = at;
     scan->end = scan->size;
@@ -108,6 +116,7 @@ static unsigned char *next_entry(struct rn_cold_scan *scan, uint32_t *room)
 {
     size_t one = rn_cold_index_bytes(scan->block_tokens);
 
+    RN_ASSERT(scan->n <= *room);
     if (scan->n == *room) {
         uint32_t more = *room == 0 ? FIRST_ENTRIES : 2 * *room;
         unsigned char *grown = rn_realloc(scan->heap, scan->index, more, one);
@@ -183,6 +192,7 @@ static uint64_t next_magic(struct rn_cold_scan *scan, uint64_t at)
 static bool find_head(struct rn_cold_scan *scan, uint64_t *at, unsigned char *entry, struct rn_cold_head *head)
 {
     for (;;) {
+        RN_ASSERT(*at % 8 == 0);
         *at = next_magic(scan, *at);
         if (*at >= scan->size || scan->broken)
             return false;
@@ -212,6 +222,7 @@ static void read_heads(struct rn_cold_scan *scan)
             scan->skipped++;
         }
         at += rn_cold_record_bytes(scan->block_tokens, head.payload_bytes);
+        RN_ASSERT(at > scan->end && at % 8 == 0);
         scan->end = at;
     }
 }
@@ -224,4 +235,6 @@ void rn_cold_scan(struct rn_cold_scan *scan)
     scan->no_memory = scan->broken = false;
     if (!read_index(scan) && !scan->no_memory && !scan->broken)
         read_heads(scan);
+    RN_ASSERT(scan->n == 0 || scan->index != NULL);
+    RN_ASSERT(scan->index_at == 0 || (scan->index_at <= scan->end && scan->end == scan->size));
 }

@@ -36,6 +36,7 @@ static uint32_t choose(const struct rn_cold_store *store)
             emptiest = i;
         }
     }
+    RN_ASSERT(oldest == RN_COLD_NONE || store->segments[oldest].index != 0);
     return emptiest != RN_COLD_NONE ? emptiest : oldest;
 }
 
@@ -62,6 +63,7 @@ static bool copy(struct rn_cold_store *store, uint32_t entry, void *payload)
 
     if (!rn_cold_fetch(store, entry, payload, &broken) || rn_cold_make_room(store, bytes) != RUNNEL_OK)
         return false;
+    RN_ASSERT(store->active != store->victim && e->segment == store->victim);
     offset = store->segments[store->active].bytes;
     if (rn_cold_write_record(store, payload, e->payload_bytes) != RUNNEL_OK)
         return false;
@@ -83,6 +85,7 @@ static uint64_t step(struct rn_cold_store *store)
     void *payload;
     int status;
 
+    RN_ASSERT(victim->fd >= 0 && victim->index != 0 && store->victim_next < victim->n);
     if (!rn_cold_pread(store->io, victim->fd, store->head, one, victim->index + store->victim_next++ * one, &status) ||
         !rn_cold_head_unpack(store->head + RN_COLD_PLACE_BYTES, store->seed, store->id.block_tokens, &head))
         return LOOK_BYTES;
@@ -108,6 +111,7 @@ static void finish(struct rn_cold_store *store)
     for (uint32_t i = 0; i < store->n_touched && store->segments[victim].n_live > 0; i++)
         if (store->entries[i].state == RN_COLD_KNOWN && store->entries[i].segment == victim)
             store->stats.dropped += rn_cold_index_drop(store, i);
+    RN_ASSERT(victim != store->active && store->segments[victim].live_bytes == 0);
     store->victim = RN_COLD_NONE;
     rn_cold_remove_segment(store, victim);
 }
@@ -117,6 +121,7 @@ static void tell_gone(struct rn_cold_store *store, void (*gone)(void *user, uint
     while (store->first_gone != RN_COLD_NONE) {
         uint32_t entry = store->first_gone;
 
+        RN_ASSERT(entry < store->n_touched && store->entries[entry].state == RN_COLD_GONE);
         store->first_gone = store->entries[entry].next;
         if (gone != NULL)
             gone(user, store->entries[entry].serial);
@@ -144,6 +149,7 @@ bool rn_cold_store_maintain(struct rn_cold_store *store, uint64_t budget_bytes,
 {
     bool more = false;
 
+    RN_ASSERT(store->victim == RN_COLD_NONE || store->segments[store->victim].fd >= 0);
     if (store->stats.writes && remove_empty(store)) {
         more = true;
     } else if (store->stats.writes && have_victim(store)) {

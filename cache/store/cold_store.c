@@ -33,6 +33,7 @@ int rn_cold_pwrite(const struct rn_cold_store *store, int fd, const void *bytes,
 
         if (put <= 0)
             return put == 0 ? -EIO : (int)put;
+        RN_ASSERT((uint64_t)put <= n);
         at += put;
         n -= (size_t)put;
         offset += (uint64_t)put;
@@ -102,6 +103,7 @@ uint32_t rn_cold_segment_slot(struct rn_cold_store *store)
     for (uint32_t i = store->n_segments; i < n; i++)
         segments[i] = (struct rn_cold_segment){.fd = -1};
     slot = store->n_segments;
+    RN_ASSERT(n > slot);
     store->n_segments = n;
     return slot;
 }
@@ -113,6 +115,8 @@ void rn_cold_remove_segment(struct rn_cold_store *store, uint32_t slot)
     int status;
 
     RN_CHECK(segment->n_live == 0);
+    RN_ASSERT(segment->fd >= 0 && slot != store->victim && segment->live_bytes == 0);
+    RN_ASSERT(store->stats.segments > 0 && store->stats.file_bytes >= segment->bytes);
     rn_cold_segment_name(segment->number, name);
     status = store->io->same(store->io->user, segment->fd, rn_cold_path(store, name));
     store->io->close(store->io->user, segment->fd);
@@ -134,6 +138,11 @@ static runnel_status new_segment(struct rn_cold_store *store)
 
     if (slot == RN_COLD_NONE)
         return RUNNEL_NO_MEMORY;
+    RN_ASSERT(store->stats.writes && store->lock_fd >= 0 && store->active == RN_COLD_NONE);
+    if (store->next_number >= RN_COLD_MOST_SEGMENTS) {
+        rn_cold_write_failed(store, "its segments have come to the last number", -EOVERFLOW);
+        return RUNNEL_IO;
+    }
     if (store->io->same(store->io->user, store->lock_fd, rn_cold_path(store, RN_COLD_LOCK)) == 0) {
         rn_cold_write_failed(store, "the folder has been removed", -ENOENT); /* perhaps another has been made */
         return RUNNEL_IO;
@@ -166,6 +175,7 @@ runnel_status rn_cold_seal(struct rn_cold_store *store, struct rn_cold_segment *
     unsigned char trailer[RN_COLD_TRAILER_BYTES];
     int status;
 
+    RN_ASSERT(segment->index == 0 && segment->bytes % 8 == 0);
     rn_cold_trailer_pack(store->seed, segment->number, segment->bytes, segment->n, trailer);
     status = rn_cold_pwrite(store, segment->fd, index, n, segment->bytes);
     if (status == 0)
@@ -188,7 +198,10 @@ runnel_status rn_cold_seal(struct rn_cold_store *store, struct rn_cold_segment *
 runnel_status rn_cold_seal_active(struct rn_cold_store *store)
 {
     struct rn_cold_segment *segment = &store->segments[store->active];
-    runnel_status status = rn_cold_seal(store, segment, store->index);
+    runnel_status status;
+
+    RN_CHECK(segment->n * rn_cold_index_bytes(store->id.block_tokens) <= store->index_room);
+    status = rn_cold_seal(store, segment, store->index);
 
     store->active = RN_COLD_NONE;
     return status;
@@ -238,6 +251,7 @@ static int bound_dirty(struct rn_cold_store *store, const struct rn_cold_segment
     const struct rn_cold_io *io = store->io;
     int status = 0;
 
+    RN_ASSERT(store->writing_from <= store->dirty_from && store->dirty_from <= segment->bytes);
     if (segment->bytes - store->dirty_from < store->limits.dirty_bytes / 2)
         return 0;
     if (store->dirty_from > store->writing_from)
@@ -256,8 +270,11 @@ runnel_status rn_cold_write_record(struct rn_cold_store *store, const void *payl
     struct rn_cold_segment *segment = &store->segments[store->active];
     size_t head_bytes = rn_cold_head_bytes(store->id.block_tokens), one = head_bytes + RN_COLD_PLACE_BYTES;
     uint64_t bytes = rn_cold_record_bytes(store->id.block_tokens, n);
-    int status = rn_cold_pwrite(store, segment->fd, payload, n, segment->bytes + head_bytes);
+    int status;
 
+    RN_CHECK((segment->n + 1) * one <= store->index_room);
+    RN_ASSERT(segment->index == 0 && segment->n < RN_COLD_SEGMENT_RECORDS);
+    status = rn_cold_pwrite(store, segment->fd, payload, n, segment->bytes + head_bytes);
     if (status == 0)
         status = rn_cold_pwrite(store, segment->fd, store->head + RN_COLD_PLACE_BYTES, head_bytes, segment->bytes);
     if (status < 0) {
@@ -307,6 +324,7 @@ static runnel_status write_planned(struct rn_cold_store *store, struct rn_cold_h
     struct rn_cold_entry *e = &store->entries[entry];
 
     head->serial = segment->number << RN_COLD_NTH_BITS | (segment->n + 1);
+    RN_ASSERT(head->serial > head->parent);
     head->payload_check = rn_cold_payload_check(store->seed, head->serial, payload, head->payload_bytes);
     rn_cold_head_pack(head, store->seed, tokens, store->id.block_tokens, store->head + RN_COLD_PLACE_BYTES);
     *e = (struct rn_cold_entry){.serial = head->serial,
@@ -352,6 +370,7 @@ static runnel_status put(struct rn_tier_store *tier, const struct rn_tier_key *k
         return status;
     }
     rn_cold_index_add(store, entry, parent_entry);
+    RN_ASSERT(store->stats.live_bytes <= store->stats.file_bytes);
     store->stats.appended++;
     *handle = head.serial;
     return RUNNEL_OK;
@@ -395,6 +414,7 @@ bool rn_cold_fetch(struct rn_cold_store *store, uint32_t entry, void *payload, b
     int fd = store->segments[e->segment].fd, status;
     const struct rn_cold_head head = {.serial = e->serial, .check = e->check, .payload_bytes = e->payload_bytes};
 
+    RN_ASSERT(e->state == RN_COLD_KNOWN && fd >= 0);
     *broken = false;
     if (!rn_cold_pread(store->io, fd, bytes, head_bytes, e->offset, &status) ||
         !rn_cold_pread(store->io, fd, payload, e->payload_bytes, e->offset + head_bytes, &status)) {
@@ -459,8 +479,10 @@ static void used(struct rn_tier_store *tier, uint64_t handle)
     struct rn_cold_store *store = store_of(tier);
     uint32_t at = rn_cold_index_find(store, handle);
 
-    for (; at != RN_COLD_NONE; at = store->entries[at].parent)
+    for (; at != RN_COLD_NONE; at = store->entries[at].parent) {
+        RN_ASSERT(store->entries[at].state == RN_COLD_KNOWN);
         store->entries[at].used = true;
+    }
 }
 
 /* ---- Forgetting ---- */
@@ -476,6 +498,8 @@ static void mark_dead(struct rn_cold_store *store, const struct rn_cold_entry *e
     if (!store->stats.writes)
         return;
     status = rn_cold_pwrite(store, segment->fd, &dead, 1, e->offset + RN_COLD_AT_STATE);
+    RN_ASSERT(e->nth < segment->n && (e->segment == store->active) == (segment->index == 0));
+    RN_CHECK(e->segment != store->active || in_index < store->index_room);
     if (e->segment == store->active)
         store->index[in_index] = dead;
     else if (status == 0)
@@ -550,6 +574,11 @@ static uint64_t file_bytes(const struct rn_tier_store *tier)
     return borrow(tier)->stats.file_bytes;
 }
 
+static bool check_store(const struct rn_tier_store *tier)
+{
+    return rn_cold_store_check(borrow(tier));
+}
+
 static void close_store(struct rn_tier_store *tier)
 {
     rn_cold_store_close(store_of(tier));
@@ -571,6 +600,7 @@ const struct rn_tier_ops rn_cold_ops = {
     .writes = writes,
     .error = error_of,
     .bytes = file_bytes,
+    .check = check_store,
     .close = close_store,
 };
 

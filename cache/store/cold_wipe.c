@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "cache/store/cold_parts.h"
 
 /* ---- Wiping ---- */
@@ -65,6 +66,8 @@ static runnel_status wipe_record(struct wipe *wipe, struct rn_cold_segment *segm
 
     if (!check_of_zeros(wipe, head, &head->payload_check))
         return RUNNEL_NO_MEMORY;
+    RN_ASSERT(wipe->payload_room >= head->payload_bytes);
+    RN_ASSERT(at + rn_cold_record_bytes(store->id.block_tokens, head->payload_bytes) <= entry_at);
     head->alive = false;
     rn_bytes_put(store->head, at, RN_COLD_PLACE_BYTES);
     rn_cold_head_pack(head, store->seed, wipe->tokens, store->id.block_tokens, store->head + RN_COLD_PLACE_BYTES);
@@ -86,6 +89,7 @@ static runnel_status wipe_segment(struct wipe *wipe, struct rn_cold_segment *seg
     size_t one = rn_cold_index_bytes(store->id.block_tokens);
     runnel_status status = RUNNEL_OK;
 
+    RN_ASSERT(segment->index != 0);
     for (uint32_t i = 0; i < segment->n && status == RUNNEL_OK; i++) {
         uint64_t entry_at = segment->index + i * one, at;
         struct rn_cold_head head;
@@ -187,6 +191,7 @@ static runnel_status copy_alive(struct compact *compact)
     struct rn_cold_store *store = compact->store;
     uint32_t n = store->segments[compact->from].n;
 
+    RN_ASSERT(compact->from != store->active && store->segments[compact->from].index != 0);
     for (uint32_t i = 0; i < n; i++) {
         struct rn_cold_head head;
         runnel_status status;
@@ -211,6 +216,8 @@ static void move_known(struct compact *compact, uint32_t to)
     struct rn_cold_store *store = compact->store;
     size_t one = rn_cold_index_bytes(store->id.block_tokens);
 
+    RN_CHECK(store->segments[to].n * one <= store->index_room);
+    RN_ASSERT(store->segments[to].index != 0 && to != compact->from);
     for (uint32_t i = 0; i < store->segments[to].n; i++) {
         const unsigned char *bytes = store->index + i * one;
         uint32_t entry = rn_cold_index_find(store, rn_cold_head_serial(bytes + RN_COLD_PLACE_BYTES));
@@ -227,6 +234,7 @@ static void remove_old(struct compact *compact)
     for (uint32_t i = 0; i < store->n_touched && store->segments[compact->from].n_live > 0; i++)
         if (store->entries[i].state == RN_COLD_KNOWN && store->entries[i].segment == compact->from)
             rn_cold_index_drop(store, i);
+    RN_ASSERT(store->segments[compact->from].n_live == 0);
     rn_cold_remove_segment(store, compact->from);
 }
 

@@ -1,6 +1,7 @@
 /* Fingerprints: see fingerprint.h. */
 #include "cache/store/fingerprint.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define XXH_STATIC_LINKING_ONLY /* the state's size */
@@ -14,6 +15,8 @@
 #define WHOLE_BYTES 4096u
 #define WINDOWS 16u
 #define WINDOW_BYTES 64u
+
+static_assert(WINDOWS * WINDOW_BYTES <= WHOLE_BYTES, "a tensor that is read by windows is longer than they are");
 
 static void add(XXH3_state_t *state, const void *bytes, size_t n)
 {

@@ -2,11 +2,14 @@
 #ifndef RN_CACHE_STORE_FINGERPRINT_HASH_H
 #define RN_CACHE_STORE_FINGERPRINT_HASH_H
 
+#include <assert.h>
 #include <string.h>
 
 #include <xxhash.h>
 
 #include "cache/store/fingerprint.h"
+
+static_assert(sizeof(XXH128_canonical_t) == sizeof(struct rn_fingerprint), "one is the other, byte for byte");
 
 static inline struct rn_fingerprint rn_fingerprint_of(XXH128_hash_t hash)
 {

@@ -74,11 +74,23 @@ void rn_redis_link_drop(struct rn_redis_link *link, const char *why)
     link->was_tried = true;
     link->next_try_us = rn_now_us(&link->clock) + link->wait_us;
     link->wait_us = 2 * link->wait_us < LONGEST_WAIT_US ? 2 * link->wait_us : LONGEST_WAIT_US;
+    RN_ASSERT(rn_redis_link_check(link));
 }
 
 bool rn_redis_link_would(const struct rn_redis_link *link)
 {
     return link->state != RN_REDIS_DOWN || rn_now_us(&link->clock) >= link->next_try_us;
+}
+
+bool rn_redis_link_check(const struct rn_redis_link *link)
+{
+    bool connected = link->state > RN_REDIS_CONNECTING, reads = link->state > RN_REDIS_HANDSHAKE;
+
+    return (link->wire.fd >= 0) == connected && (link->reader != NULL) == reads &&
+           (connected || link->wire.tls == NULL) && (link->entry != NULL) == (link->state == RN_REDIS_ENTERS) &&
+           (link->entry == NULL || (link->entry_sent <= link->entry_bytes && link->n_entered <= link->n_entries)) &&
+           link->connecting.n <= RN_REDIS_MAX_CONNECTING &&
+           (link->state == RN_REDIS_CONNECTING || link->connecting.n == 0) && link->losses <= link->connections;
 }
 
 /* ---- Bytes ---- */
@@ -88,6 +100,7 @@ static bool wait_for(struct rn_redis_link *link, enum rn_redis_io io)
 {
     struct pollfd wait = {.fd = link->wire.fd, .events = io == RN_REDIS_READ ? POLLIN : POLLOUT};
 
+    RN_ASSERT(wait.fd >= 0 && (io == RN_REDIS_READ || io == RN_REDIS_WRITE));
     for (;;) {
         uint64_t now = rn_now_us(&link->clock);
         int ready;
@@ -118,6 +131,7 @@ static bool send_all(struct rn_redis_link *link, const char *bytes, size_t n)
         }
         if (io != RN_REDIS_DONE && !wait_for(link, io))
             return false;
+        RN_CHECK(sent <= n && (io != RN_REDIS_DONE || sent > 0));
         bytes += sent;
         n -= sent;
         link->bytes_out += sent;
@@ -166,6 +180,7 @@ static enum rn_redis_io receive(struct rn_redis_link *link)
     if (io == RN_REDIS_LOST) {
         rn_redis_link_drop(link, why_lost(link));
     } else if (io == RN_REDIS_DONE) {
+        RN_CHECK(got > 0 && got <= sizeof piece);
         link->bytes_in += got;
         if (redisReaderFeed(link->reader, piece, got) == REDIS_OK)
             return io;
@@ -214,6 +229,7 @@ static enum rn_redis_io begin(struct rn_redis_link *link)
 {
     uint64_t now;
 
+    RN_ASSERT(rn_redis_link_check(link));
     link->state = RN_REDIS_CONNECTING;
     if (!rn_redis_connect_begin(&link->connecting, link->url)) {
         rn_redis_link_drop(link, link->connecting.why);
@@ -237,6 +253,7 @@ static bool add(struct rn_redis_link *link, unsigned n, const char *const *words
     char *command = NULL, *entry;
     int length;
 
+    RN_CHECK(n > 0 && n <= 3);
     for (unsigned i = 0; i < n; i++) {
         list[i] = words[i];
         bytes[i] = strlen(words[i]);
@@ -260,6 +277,7 @@ static bool write_entry(struct rn_redis_link *link)
     const struct rn_redis_url *url = link->url;
     char database[16];
 
+    RN_ASSERT(link->entry == NULL);
     link->entry_bytes = link->entry_sent = 0;
     link->n_entered = link->n_entries = 0;
     snprintf(database, sizeof database, "%u", (unsigned)url->database);
@@ -287,6 +305,7 @@ static enum rn_redis_io connecting(struct rn_redis_link *link)
 
     if (io != RN_REDIS_DONE)
         return io == RN_REDIS_LOST ? refuse(link, link->connecting.why) : io;
+    RN_ASSERT(fd >= 0 && link->wire.fd < 0 && link->wire.tls == NULL);
     rn_redis_connect_end(&link->connecting);
     rn_redis_wire_open(&link->wire, fd);
     link->state = RN_REDIS_HANDSHAKE;
@@ -304,6 +323,7 @@ static enum rn_redis_io handshake(struct rn_redis_link *link)
         return refuse(link, rn_redis_tls_why(link->wire.tls));
     if (io != RN_REDIS_DONE)
         return io;
+    RN_ASSERT(link->reader == NULL && link->wire.fd >= 0);
     link->reader = redisReaderCreate();
     if (link->reader == NULL || !write_entry(link))
         return refuse(link, "no memory for a connection");
@@ -317,6 +337,7 @@ static enum rn_redis_io send_entry(struct rn_redis_link *link)
     enum rn_redis_io io =
         rn_redis_wire_send(&link->wire, link->entry + link->entry_sent, link->entry_bytes - link->entry_sent, &sent);
 
+    RN_ASSERT(sent <= link->entry_bytes - link->entry_sent);
     link->entry_sent += sent;
     link->bytes_out += sent;
     return io == RN_REDIS_LOST ? refuse(link, link->wire.why) : io;
@@ -342,6 +363,7 @@ static enum rn_redis_io hear_entry(struct rn_redis_link *link)
 
 static enum rn_redis_io enter(struct rn_redis_link *link)
 {
+    RN_ASSERT(rn_redis_link_check(link) && link->state == RN_REDIS_ENTERS);
     if (link->entry_sent < link->entry_bytes)
         return send_entry(link);
     if (link->n_entered < link->n_entries)
@@ -424,6 +446,7 @@ bool rn_redis_link_begin(struct rn_redis_link *link)
 {
     if (link->state != RN_REDIS_UP && rn_redis_link_would(link))
         come_up(link);
+    RN_ASSERT(rn_redis_link_check(link));
     link->deadline_us = rn_now_us(&link->clock) + (uint64_t)link->command_ms * 1000;
     return link->state == RN_REDIS_UP;
 }

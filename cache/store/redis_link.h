@@ -63,6 +63,9 @@ static inline bool rn_redis_link_is_up(const struct rn_redis_link *link)
     return link->state == RN_REDIS_UP;
 }
 
+/* True: it has what its state says, and no more. Between two calls. For tests. */
+bool rn_redis_link_check(const struct rn_redis_link *link);
+
 /* True: begin would not refuse for want of time to have passed. */
 bool rn_redis_link_would(const struct rn_redis_link *link);
 

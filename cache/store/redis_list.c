@@ -3,11 +3,13 @@
  * What does not is left out, and what is known already.
  *
  * Memory until it is freed: for each record its head with the tokens, and 40 bytes. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <hiredis/hiredis.h>
 
+#include "base/check.h"
 #include "cache/store/cold_format.h"
 #include "cache/store/redis_parts.h"
 #include "cache/store/sort.h"
@@ -15,6 +17,9 @@
 #define FIRST_FOUND 256u
 #define AT_ONCE 64u /* values asked for in one go */
 #define CURSOR_BYTES 24u
+
+static_assert(CURSOR_BYTES > 20, "a cursor is a number of 64 bits");
+static_assert(2 * sizeof(uint32_t) <= RN_SORT_MOST_BYTES, "the order can be sorted");
 
 struct order {
     uint32_t depth, nth;
@@ -106,6 +111,7 @@ static bool make_room(struct rn_redis_list *list)
     heads = rn_realloc(heap, list->heads, room, list->head_bytes);
     list->heads = heads != NULL ? heads : list->heads;
     list->no_memory = chains == NULL || heads == NULL;
+    RN_ASSERT(list->order == NULL && list->n == list->room);
     if (!list->no_memory)
         list->room = room;
     return !list->no_memory;
@@ -124,6 +130,7 @@ static bool take_answers(struct rn_redis_list *list, const struct rn_fingerprint
             return false;
         if (good == 0 || list->n == store->options.max_records || !make_room(list))
             continue;
+        RN_CHECK(list->n < list->room);
         memcpy(list->heads + list->n * list->head_bytes, store->value, list->head_bytes);
         list->chains[list->n++] = chains[i];
     }
@@ -145,6 +152,7 @@ static bool take_keys(struct rn_redis_list *list, const struct redisReply *keys)
     for (size_t i = 0; i < keys->elements; i++) {
         const struct redisReply *key = keys->element[i];
 
+        RN_CHECK(n < AT_ONCE);
         if (is_wanted(list, key, &chains[n])) {
             if (!rn_redis_ask_head(list->store, key->str))
                 return false;
@@ -208,6 +216,7 @@ static int by_depth(const void *a, const void *b)
 
 bool rn_redis_list_sort(struct rn_redis_list *list)
 {
+    RN_ASSERT(list->order == NULL && list->at == 0);
     list->order = rn_alloc(list->store->heap, list->n, sizeof *list->order);
     if (list->order == NULL)
         return false;
@@ -238,12 +247,14 @@ static bool make_known(struct rn_redis_list *list, uint32_t nth, struct rn_tier_
         .salt = head.salt, .tokens = list->tokens, .depth = head.depth, .payload_bytes = head.payload_bytes};
     if (!rn_redis_parent(store, &head, list->tokens, chain, &record->parent))
         return false;
+    RN_ASSERT((record->parent == 0) == (record->depth == 0));
     record->handle = rn_redis_add(store, chain, head.salt, head.depth, head.payload_bytes);
     return record->handle != 0;
 }
 
 bool rn_redis_list_tell(struct rn_redis_list *list, uint32_t most, rn_tier_record_fn *on_record, void *user)
 {
+    RN_ASSERT(rn_redis_list_is_sorted(list) || list->n == 0);
     for (uint32_t n = 0; n < most && list->at < list->n; list->at++) {
         struct rn_tier_record record;
 
@@ -272,6 +283,15 @@ struct rn_redis_list *rn_redis_list_new(struct rn_redis_store *store)
         return list;
     rn_redis_list_free(list);
     return NULL;
+}
+
+bool rn_redis_list_check(const struct rn_redis_list *list)
+{
+    if (list == NULL)
+        return true;
+    return list->n <= list->room && list->n <= list->store->options.max_records && list->tokens != NULL &&
+           list->at <= list->n && (list->at == 0 || list->order != NULL) &&
+           memchr(list->cursor, '\0', CURSOR_BYTES) != NULL;
 }
 
 void rn_redis_list_free(struct rn_redis_list *list)

@@ -10,12 +10,14 @@
  * entry only the chain is used; what the record is stands in its head, which is fetched and checked as in a list. So
  * who can write to the stream alone can make an engine look at keys that are not there, and no more. */
 #define _DEFAULT_SOURCE /* getrandom */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
 #include <hiredis/hiredis.h>
 
+#include "base/check.h"
 #include "cache/store/cold_format.h"
 #include "cache/store/redis_parts.h"
 
@@ -23,6 +25,10 @@
 #define SCANNED 512u      /* keys that the server looks at for a step of a list */
 #define MUTE_US 60000000u /* after a refusal */
 #define TOLD_AT_ONCE 32u  /* records of one call at most */
+
+static_assert(TOLD_AT_ONCE <= LOOKED_AT, "each record that is told of has been looked at");
+static_assert(RN_REDIS_NEWS_BYTES == RN_REDIS_PREFIX_BYTES + 4, "news");
+static_assert(RN_REDIS_WRITER_BYTES == 2 * sizeof(uint64_t), "two digits a byte");
 
 struct reading {
     rn_tier_record_fn *on_record;
@@ -185,6 +191,7 @@ static bool look_at(struct rn_redis_store *store, const struct redisReply *entri
             rn_redis_link_drop(&store->link, "an answer of another kind than asked for");
             return false;
         }
+        RN_CHECK(reading->n < TOLD_AT_ONCE);
         if (is_news(store, entries->element[i], &reading->chains[reading->n]) &&
             !is_among(&reading->chains[reading->n], reading->chains, reading->n))
             reading->n++;
@@ -229,6 +236,7 @@ static void take_in(struct rn_redis_store *store, const struct rn_fingerprint *c
         return;
     rn_cold_tokens_unpack(store->value + RN_COLD_HEAD_BYTES, n, tokens);
     if (rn_redis_parent(store, head, tokens, chain, &record.parent)) {
+        RN_ASSERT((record.parent == 0) == (record.depth == 0));
         record.handle = rn_redis_add(store, chain, head->salt, head->depth, head->payload_bytes);
         reading->full |= record.handle == 0;
     }
@@ -275,6 +283,7 @@ static void end_list(struct rn_redis_store *store, bool failed)
 
 static void begin_list(struct rn_redis_store *store)
 {
+    RN_ASSERT(store->news.list == NULL);
     if (!mark(store))
         return;
     store->news.list = rn_redis_list_new(store);
@@ -306,6 +315,7 @@ void rn_redis_news_begin(struct rn_redis_store *store, rn_tier_record_fn *on_rec
     struct rn_redis_list *list;
     enum rn_redis_step step = RN_REDIS_FAILED;
 
+    RN_ASSERT(store->news.list == NULL && store->stats.records == 0);
     store->news.lost = true;
     if (!rn_redis_begin(store))
         return;
@@ -352,6 +362,7 @@ void rn_redis_news_hear(struct rn_tier_store *tier, uint32_t most, rn_tier_recor
     if (store->news.lost)
         return;
     *more = read_entries(store, &reading);
+    RN_ASSERT(reading.n <= reading.most && memchr(store->news.last, '\0', RN_REDIS_ID_BYTES) != NULL);
     fetch_heads(store, &reading);
     *no_room = reading.full || (store->stats.heard != heard && is_near_full(store));
 }

@@ -27,6 +27,12 @@ struct rn_tier_store *rn_redis_store_tier(struct rn_redis_store *store)
     return NULL;
 }
 
+bool rn_redis_store_check(const struct rn_redis_store *store)
+{
+    RN_CHECK(store == NULL);
+    return true;
+}
+
 void rn_redis_store_stats(const struct rn_redis_store *store, struct rn_redis_stats *stats)
 {
     RN_CHECK(store == NULL);

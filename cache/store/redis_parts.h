@@ -100,6 +100,9 @@ int rn_redis_take_head(struct rn_redis_store *store, unsigned char *bytes, struc
 struct rn_redis_list *rn_redis_list_new(struct rn_redis_store *store);
 void rn_redis_list_free(struct rn_redis_list *list);
 
+/* True: NULL, or within its bounds. */
+bool rn_redis_list_check(const struct rn_redis_list *list);
+
 enum rn_redis_step { RN_REDIS_GOES_ON, RN_REDIS_ALL, RN_REDIS_FAILED };
 
 /* The next keys, about `count` of those the server has, and their heads. */

@@ -5,6 +5,7 @@
  * it. */
 #include "cache/store/redis_store.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +21,10 @@
 #include "cache/store/redis_parts.h"
 
 #define FIRST_ENTRIES 256u
+
+static_assert((FIRST_ENTRIES & (FIRST_ENTRIES - 1)) == 0, "a place in the table is some bits of a chain");
+static_assert(RN_REDIS_PREFIX_BYTES == 9 + RN_COLD_HEX + 1, "runnel:1:, the fingerprint, a colon");
+static_assert(RN_REDIS_KEY_BYTES == RN_REDIS_PREFIX_BYTES + RN_COLD_HEX, "and the chain");
 
 static struct rn_redis_store *store_of(struct rn_tier_store *tier)
 {
@@ -67,6 +72,7 @@ static uint64_t half(const struct rn_fingerprint *chain)
 
 static uint64_t handle_of(const struct rn_redis_store *store, uint32_t entry)
 {
+    RN_ASSERT(entry < store->n_touched && store->entries[entry].generation > 0);
     return (uint64_t)store->entries[entry].generation << 32 | (entry + 1);
 }
 
@@ -88,6 +94,7 @@ static void put_in_table(struct rn_redis_store *store, uint32_t entry)
 {
     uint32_t *first = bucket(store, half(&store->entries[entry].chain));
 
+    RN_ASSERT(store->entries[entry].known && (*first == RN_REDIS_NONE || store->entries[*first].known));
     store->entries[entry].next = *first;
     *first = entry;
 }
@@ -96,8 +103,10 @@ static void take_from_table(struct rn_redis_store *store, uint32_t entry)
 {
     uint32_t *at = bucket(store, half(&store->entries[entry].chain));
 
-    while (*at != entry)
+    while (*at != entry) {
+        RN_CHECK(*at != RN_REDIS_NONE);
         at = &store->entries[*at].next;
+    }
     *at = store->entries[entry].next;
 }
 
@@ -130,6 +139,7 @@ static uint32_t take_entry(struct rn_redis_store *store)
     uint32_t entry = store->first_free;
 
     if (entry != RN_REDIS_NONE) {
+        RN_ASSERT(entry < store->n_touched && !store->entries[entry].known);
         store->first_free = store->entries[entry].next;
         return entry;
     }
@@ -137,6 +147,7 @@ static uint32_t take_entry(struct rn_redis_store *store)
         return RN_REDIS_NONE;
     if (store->n_touched == store->n_entries && !grow(store))
         return RN_REDIS_NONE;
+    RN_CHECK(store->n_touched < store->n_entries);
     store->entries[store->n_touched] = (struct rn_redis_entry){.generation = 0};
     return store->n_touched++;
 }
@@ -185,6 +196,7 @@ uint64_t rn_redis_add(struct rn_redis_store *store, const struct rn_fingerprint 
     uint32_t place = take_entry(store);
     struct rn_redis_entry *e;
 
+    RN_ASSERT(payload_bytes > 0 && payload_bytes <= store->options.payload_bytes);
     if (place == RN_REDIS_NONE)
         return 0;
     e = &store->entries[place];
@@ -195,6 +207,7 @@ uint64_t rn_redis_add(struct rn_redis_store *store, const struct rn_fingerprint 
                                  .known = true,
                                  .generation = e->generation + 1};
     put_in_table(store, place);
+    RN_ASSERT(store->stats.records < store->options.max_records);
     store->stats.records++;
     store->stats.known_bytes += rn_cold_head_bytes(store->id.block_tokens) + payload_bytes;
     return handle_of(store, place);
@@ -203,6 +216,7 @@ uint64_t rn_redis_add(struct rn_redis_store *store, const struct rn_fingerprint 
 /* Its place is used again when it has been told of. */
 static void lose(struct rn_redis_store *store, struct rn_redis_entry *e)
 {
+    RN_ASSERT(e->known && store->stats.records > 0 && store->stats.known_bytes >= e->payload_bytes);
     take_from_table(store, (uint32_t)(e - store->entries));
     e->known = false;
     e->next = store->first_gone;
@@ -219,6 +233,7 @@ static bool tend(struct rn_tier_store *tier)
     while (store->first_gone != RN_REDIS_NONE) {
         uint32_t entry = store->first_gone;
 
+        RN_ASSERT(entry < store->n_touched && !store->entries[entry].known);
         store->first_gone = store->entries[entry].next;
         if (tier->gone != NULL)
             tier->gone(tier->user, handle_of(store, entry));
@@ -233,6 +248,7 @@ static bool tend(struct rn_tier_store *tier)
 /* Answers that nobody has come for are taken off the line. */
 static void pass_over(struct rn_redis_store *store, uint32_t n)
 {
+    RN_ASSERT(store->n_ahead <= RN_REDIS_AHEAD && n <= store->n_ahead - store->ahead_at);
     for (uint32_t i = 0; i < n && rn_redis_link_is_up(&store->link); i++) {
         struct redisReply *reply = rn_redis_link_answer(&store->link);
 
@@ -251,6 +267,7 @@ bool rn_redis_begin(struct rn_redis_store *store)
     if (store->ahead_of != store->link.connections)
         store->ahead_at = store->n_ahead = 0;
     pass_over(store, store->n_ahead - store->ahead_at);
+    RN_ASSERT(store->n_ahead == 0 && store->ahead_at == 0);
     return rn_redis_link_is_up(&store->link);
 }
 
@@ -332,6 +349,7 @@ static struct redisReply *fetch(struct rn_redis_store *store, const struct rn_re
             break;
         pass_over(store, i - store->ahead_at);
         reply = rn_redis_link_answer(&store->link);
+        RN_ASSERT(reply == NULL || store->ahead_at == i);
         store->ahead_at++;
         if (reply == NULL || store->ahead_at == store->n_ahead)
             store->ahead_at = store->n_ahead = 0;
@@ -413,6 +431,7 @@ static size_t make_value(struct rn_redis_store *store, const struct rn_redis_ent
     }
     head.parent = head.depth;
     head.serial = head.depth + 1;
+    RN_CHECK(n <= store->options.payload_bytes); /* what store->value has room for */
     head.payload_check = rn_cold_payload_check(store->seed, head.serial, payload, n);
     rn_cold_head_pack(&head, store->seed, key->tokens, store->id.block_tokens, store->value);
     memcpy(store->value + head_bytes, payload, n);
@@ -515,6 +534,52 @@ static uint64_t known_bytes(const struct rn_tier_store *tier)
     return borrow(tier)->stats.known_bytes;
 }
 
+/* Of the list that begins there: how many, all of them not known; more than there are entries: it has no end. */
+static uint32_t length_of(const struct rn_redis_store *store, uint32_t first)
+{
+    uint32_t n = 0;
+
+    for (uint32_t at = first; at != RN_REDIS_NONE && n <= store->n_touched; at = store->entries[at].next, n++)
+        if (at >= store->n_touched || store->entries[at].known)
+            return UINT32_MAX;
+    return n;
+}
+
+static bool is_in_table(const struct rn_redis_store *store, uint32_t entry)
+{
+    uint32_t at = *bucket(store, half(&store->entries[entry].chain));
+
+    for (uint32_t n = 0; at != RN_REDIS_NONE && at != entry && n < store->n_touched; n++)
+        at = store->entries[at].next;
+    return at == entry;
+}
+
+bool rn_redis_store_check(const struct rn_redis_store *store)
+{
+    uint32_t n_known = 0, n_gone = length_of(store, store->first_gone), n_free = length_of(store, store->first_free);
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < store->n_touched; i++) {
+        const struct rn_redis_entry *e = &store->entries[i];
+
+        if (!e->known)
+            continue;
+        if (e->generation == 0 || e->payload_bytes > store->options.payload_bytes || !is_in_table(store, i))
+            return false;
+        n_known++;
+        bytes += rn_cold_head_bytes(store->id.block_tokens) + e->payload_bytes;
+    }
+    return store->n_touched <= store->n_entries && n_known == store->stats.records &&
+           bytes == store->stats.known_bytes && (uint64_t)n_known + n_gone + n_free == store->n_touched &&
+           store->ahead_at <= store->n_ahead && store->n_ahead <= RN_REDIS_AHEAD &&
+           rn_redis_list_check(store->news.list) && rn_redis_link_check(&store->link);
+}
+
+static bool check_store(const struct rn_tier_store *tier)
+{
+    return rn_redis_store_check(borrow(tier));
+}
+
 static void close_store(struct rn_tier_store *tier)
 {
     rn_redis_store_close(store_of(tier));
@@ -533,6 +598,7 @@ static const struct rn_tier_ops redis_ops = {
     .tend = tend,
     .error = error_of,
     .bytes = known_bytes,
+    .check = check_store,
     .close = close_store,
 };
 

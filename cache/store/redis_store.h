@@ -87,4 +87,8 @@ struct rn_tier_store *rn_redis_store_tier(struct rn_redis_store *store);
 
 void rn_redis_store_stats(const struct rn_redis_store *store, struct rn_redis_stats *stats);
 
+/* True when table, lists and counts agree, and the connection has what its state says. Between two calls. Linear in the
+ * records, if the table is as good as it should be. For tests. */
+bool rn_redis_store_check(const struct rn_redis_store *store);
+
 #endif

@@ -16,6 +16,8 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
+#include "base/check.h"
+
 #define READ_AHEAD_BYTES 65536 /* a few records by one recv: a block has hundreds of kilobytes */
 
 struct rn_redis_tls {
@@ -267,6 +269,7 @@ enum rn_redis_io rn_redis_tls_send(struct rn_redis_tls *tls, const char *bytes, 
     result = SSL_write(tls->session, bytes, n > INT_MAX ? INT_MAX : (int)n);
     if (result <= 0)
         return judge(tls, result, errno);
+    RN_ASSERT((size_t)result <= n);
     *sent = (size_t)result;
     return RN_REDIS_DONE;
 }
@@ -280,6 +283,7 @@ enum rn_redis_io rn_redis_tls_receive(struct rn_redis_tls *tls, char *bytes, siz
     result = SSL_read(tls->session, bytes, n > INT_MAX ? INT_MAX : (int)n);
     if (result <= 0)
         return judge(tls, result, errno);
+    RN_CHECK((size_t)result <= n);
     *got = (size_t)result;
     return RN_REDIS_DONE;
 }

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
+
 #define DEFAULT_PORT 6379u
 #define MOST_DATABASE 65535u
 
@@ -110,6 +112,7 @@ static const char *take_host(struct rn_redis_url *url, char *text)
         if (!number(colon + 1, 65535, &value) || value == 0)
             return "the port is not a number from 1 to 65535";
     }
+    RN_ASSERT(value > 0 && value <= 65535);
     url->port = (uint32_t)value;
     if (text[0] == '[') {
         if (bracket == NULL || bracket[1] != '\0')
@@ -199,6 +202,9 @@ runnel_status rn_redis_url_parse(struct rn_redis_url *url, struct rn_heap *heap,
     wrong = take_query(url, url->text);
     if (wrong == NULL)
         wrong = local ? parse_unix(url, url->text + scheme) : parse_network(url, url->text + scheme);
+    RN_ASSERT(wrong != NULL || (url->host == NULL) != (url->path == NULL));
+    RN_ASSERT(wrong != NULL || url->path != NULL || url->port > 0);
+    RN_ASSERT(wrong != NULL || url->user == NULL || url->password != NULL);
     if (wrong == NULL)
         return RUNNEL_OK;
     rn_redis_url_fini(url);

@@ -1,6 +1,7 @@
 /* See redis_wire.h. */
 #include "cache/store/redis_wire.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -10,7 +11,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/check.h"
+
 #define BETWEEN_US 50000u /* two addresses: several times the way across a continent, a fraction of connect_ms */
+
+static_assert(sizeof((struct sockaddr_un *)0)->sun_path >= 108, "an address lets paths of 107 bytes pass");
 
 /* ---- Dialing ---- */
 
@@ -40,6 +45,7 @@ bool rn_redis_connect_begin(struct rn_redis_connect *connecting, const struct rn
     if (url->path == NULL)
         return find(connecting, url->host, url->port);
     rn_redis_connect_begin_with(connecting, NULL);
+    RN_ASSERT(strlen(url->path) < sizeof connecting->local.sun_path);
     connecting->local.sun_family = AF_UNIX;
     strncpy(connecting->local.sun_path, url->path, sizeof connecting->local.sun_path - 1);
     return true;
@@ -65,6 +71,7 @@ static bool ask(struct rn_redis_connect *connecting, const struct sockaddr *addr
         return true;
     }
     if (errno == EINPROGRESS) {
+        RN_CHECK(connecting->n < RN_REDIS_MAX_CONNECTING);
         connecting->asked[connecting->n++] = (struct pollfd){.fd = one, .events = POLLOUT};
         return false;
     }
@@ -75,6 +82,7 @@ static bool ask(struct rn_redis_connect *connecting, const struct sockaddr *addr
 
 static void leave_out(struct rn_redis_connect *connecting, unsigned i)
 {
+    RN_CHECK(i < connecting->n);
     memmove(&connecting->asked[i], &connecting->asked[i + 1], (connecting->n - i - 1) * sizeof connecting->asked[0]);
     connecting->n--;
 }
@@ -110,6 +118,7 @@ static bool call_next(struct rn_redis_connect *connecting, uint64_t now_us, int 
 {
     const struct addrinfo *address = connecting->next;
 
+    RN_ASSERT(connecting->n <= connecting->n_tried && connecting->n_tried < RN_REDIS_MAX_CONNECTING);
     connecting->next = connecting->n_tried + 1 < RN_REDIS_MAX_CONNECTING ? address->ai_next : NULL;
     connecting->next_at_us = now_us + BETWEEN_US;
     return ask(connecting, address->ai_addr, address->ai_addrlen, fd);
@@ -189,6 +198,7 @@ enum rn_redis_io rn_redis_wire_send(struct rn_redis_wire *wire, const char *byte
     do
         result = send(wire->fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (result < 0 && errno == EINTR);
+    RN_ASSERT(result <= (ssize_t)n);
     if (result < 0)
         return errno == EAGAIN ? RN_REDIS_WRITE : lose(wire, strerror(errno));
     *sent = (size_t)result;

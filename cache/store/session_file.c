@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* mkostemp */
 #include "cache/store/session_file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -37,6 +38,15 @@ enum place {
 
 #define CHUNK 16384 /* what is checked and not wanted is read in such pieces; as are tokens */
 #define MAX_BLOCK_TOKENS 65536u
+#define PRINT_BYTES (int)sizeof(struct rn_fingerprint)
+
+static_assert(AT_HEADER_BYTES + 4 == AT_MODEL && AT_MODEL + PRINT_BYTES == AT_VOCAB, "the header's first words");
+static_assert(AT_VOCAB + PRINT_BYTES == AT_KV && AT_KV + PRINT_BYTES == AT_BLOCK_BYTES, "the header's prints");
+static_assert(AT_BLOCK_BYTES + 8 == AT_BLOCK_TOKENS && AT_BLOCK_TOKENS + 4 == AT_N_TOKENS, "the header's sizes");
+static_assert(AT_N_COMPUTED + 4 == AT_N_BLOCKS && AT_N_BLOCKS + 4 == AT_NOTE_BYTES, "the header's counts");
+static_assert(AT_NOTE_BYTES + 8 == AT_TEXT_CHECK && AT_TEXT_CHECK + PRINT_BYTES == AT_CHECK, "the text's check");
+static_assert(AT_CHECK + PRINT_BYTES == RN_SESSION_HEADER_BYTES, "the header is under its check");
+static_assert(RN_SESSION_CHECK_BYTES == PRINT_BYTES && CHUNK % 4 == 0, "a block is followed by its check");
 
 /* ---- Checks ---- */
 
@@ -219,6 +229,7 @@ runnel_status rn_session_reader_text(struct rn_session_reader *reader, int32_t *
     XXH3_state_t state;
     runnel_status status;
 
+    RN_ASSERT(reader->fd >= 0 && reader->next == 0);
     XXH3_128bits_reset(&state);
     status = read_tokens(reader, tokens, &state, error);
     if (status == RUNNEL_OK)
@@ -256,6 +267,11 @@ void rn_session_reader_fini(struct rn_session_reader *reader)
     if (reader->fd >= 0)
         close(reader->fd);
     reader->fd = -1;
+}
+
+bool rn_session_reader_check(const struct rn_session_reader *reader)
+{
+    return reader->fd < 0 || (head_good(&reader->head) && reader->next <= reader->head.n_blocks);
 }
 
 /* ---- Writing ---- */
@@ -379,6 +395,7 @@ runnel_status rn_session_writer_block(struct rn_session_writer *writer, const vo
     runnel_status status;
 
     RN_CHECK(writer->next < writer->n_blocks);
+    RN_ASSERT(writer->fd >= 0 && writer->temporary != NULL);
     status = write_all(writer, bytes, (size_t)writer->block_bytes, error);
     if (status == RUNNEL_OK)
         status = write_all(writer, check.bytes, sizeof check.bytes, error);
@@ -407,6 +424,7 @@ runnel_status rn_session_writer_finish(struct rn_session_writer *writer, runnel_
     runnel_status status;
 
     RN_CHECK(writer->next == writer->n_blocks);
+    RN_ASSERT(writer->fd >= 0 && writer->temporary != NULL);
     if (fsync(writer->fd) != 0)
         return write_failed(writer, "cannot be synced", error);
     if (rename(writer->temporary, writer->path) != 0)
@@ -427,4 +445,13 @@ void rn_session_writer_fini(struct rn_session_writer *writer)
     rn_free(writer->heap, writer->path);
     writer->fd = -1;
     writer->temporary = writer->path = NULL;
+}
+
+/* Once it is renamed the file has no temporary name any more, and is whole. */
+bool rn_session_writer_check(const struct rn_session_writer *writer)
+{
+    if (writer->fd < 0)
+        return writer->temporary == NULL && writer->path == NULL;
+    return writer->path != NULL && writer->next <= writer->n_blocks &&
+           (writer->temporary != NULL || writer->next == writer->n_blocks);
 }

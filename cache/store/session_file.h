@@ -57,6 +57,9 @@ runnel_status rn_session_reader_block(struct rn_session_reader *reader, void *by
 /* Harmless after a failed open. */
 void rn_session_reader_fini(struct rn_session_reader *reader);
 
+/* True: closed, or open with a head that is good, at one of its blocks. Between two calls, here and below. */
+bool rn_session_reader_check(const struct rn_session_reader *reader);
+
 struct rn_session_writer {
     int fd;
     struct rn_heap *heap;
@@ -79,5 +82,8 @@ runnel_status rn_session_writer_finish(struct rn_session_writer *writer, runnel_
 
 /* Removes what is not finished, and lets go. Harmless after a failed open. */
 void rn_session_writer_fini(struct rn_session_writer *writer);
+
+/* True: closed, or open with a name to write to, and no more blocks than it was to have. */
+bool rn_session_writer_check(const struct rn_session_writer *writer);
 
 #endif

@@ -28,7 +28,7 @@ void rn_sort_in_place(void *items, size_t n, size_t size, int (*compare)(const v
 {
     unsigned char *at = items, last[RN_SORT_MOST_BYTES];
 
-    RN_CHECK(size <= RN_SORT_MOST_BYTES);
+    RN_CHECK(size > 0 && size <= RN_SORT_MOST_BYTES);
     for (size_t i = n / 2; i-- > 0;)
         sink(at, n, size, i, compare);
     for (size_t i = n; i > 1; i--) {

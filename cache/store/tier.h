@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/check.h"
 #include "base/status.h"
 #include "cache/salt.h"
 #include "cache/store/fingerprint.h"
@@ -27,6 +28,7 @@
 enum rn_tier_kind { RN_TIER_WARM, RN_TIER_COLD, RN_TIER_SHARED, RN_TIERS };
 
 #define RN_TIER_BIT(kind) (1u << (kind))
+static_assert(RN_TIERS <= 8, "the tiers that have a block are the bits of a byte");
 
 #define RN_TIER_NAME_BYTES 64
 
@@ -87,6 +89,7 @@ struct rn_tier_ops {
     bool (*writes)(const struct rn_tier_store *tier);               /* NULL: always */
     bool (*error)(struct rn_tier_store *tier, runnel_error *error); /* NULL: there is never one */
     uint64_t (*bytes)(const struct rn_tier_store *tier);
+    bool (*check)(const struct rn_tier_store *tier);
     void (*close)(struct rn_tier_store *tier);
 };
 
@@ -113,7 +116,10 @@ static inline void rn_tier_store_watch(struct rn_tier_store *tier, rn_tier_gone_
 static inline runnel_status rn_tier_store_put(struct rn_tier_store *tier, const struct rn_tier_key *key,
                                               const void *payload, size_t n, uint64_t *handle)
 {
-    return tier->ops->put(tier, key, payload, n, handle);
+    runnel_status status = tier->ops->put(tier, key, payload, n, handle);
+
+    RN_ASSERT(status != RUNNEL_OK || (*handle != 0 && tier->ops->payload_bytes(tier, *handle) == n));
+    return status;
 }
 
 /* Bytes of a record's payload; 0: it is not known. Does not block. */
@@ -127,7 +133,11 @@ static inline size_t rn_tier_store_payload_bytes(const struct rn_tier_store *tie
 static inline runnel_status rn_tier_store_get(struct rn_tier_store *tier, uint64_t handle,
                                               const struct rn_tier_key *key, void *payload)
 {
-    return tier->ops->get(tier, handle, key, payload);
+    runnel_status status = tier->ops->get(tier, handle, key, payload);
+
+    RN_ASSERT(status == RUNNEL_OK || status == RUNNEL_IO || status == RUNNEL_NOT_FOUND);
+    RN_ASSERT(status != RUNNEL_OK || tier->ops->payload_bytes(tier, handle) > 0);
+    return status;
 }
 
 /* These n will be got, in this order: a disk may begin to read, a server is asked in one go. Does not wait for them. */
@@ -148,7 +158,10 @@ static inline void rn_tier_store_used(struct rn_tier_store *tier, uint64_t handl
  * Returns how many records went; a handle that is not known is harmless, here and below. May block like put. */
 static inline uint32_t rn_tier_store_forget(struct rn_tier_store *tier, uint64_t handle)
 {
-    return tier->ops->forget(tier, handle);
+    uint32_t n = tier->ops->forget(tier, handle);
+
+    RN_ASSERT(tier->ops->payload_bytes(tier, handle) == 0);
+    return n;
 }
 
 /* The record is not asked for any more under this handle; others may have use of it. May block like put. */
@@ -158,6 +171,7 @@ static inline void rn_tier_store_let_go(struct rn_tier_store *tier, uint64_t han
         tier->ops->let_go(tier, handle);
     else
         tier->ops->forget(tier, handle);
+    RN_ASSERT(tier->ops->payload_bytes(tier, handle) == 0);
 }
 
 /* A record that news told of was not taken. May block like put. */
@@ -182,6 +196,7 @@ static inline bool rn_tier_store_listens(const struct rn_tier_store *tier)
 static inline void rn_tier_store_news(struct rn_tier_store *tier, uint32_t most, rn_tier_record_fn *on_record,
                                       void *user, bool *more, bool *no_room)
 {
+    RN_ASSERT(most > 0);
     *more = *no_room = false;
     if (tier->ops->news != NULL)
         tier->ops->news(tier, most, on_record, user, more, no_room);
@@ -210,6 +225,12 @@ static inline bool rn_tier_store_error(struct rn_tier_store *tier, runnel_error 
 static inline uint64_t rn_tier_store_bytes(const struct rn_tier_store *tier)
 {
     return tier->ops->bytes(tier);
+}
+
+/* True when what the store knows is consistent in itself. Linear in its records, or more. For tests. */
+static inline bool rn_tier_store_check(const struct rn_tier_store *tier)
+{
+    return tier->ops->check(tier);
 }
 
 /* Lets go of the store and frees it; nothing is told. NULL is allowed. Blocks like put. */

@@ -41,11 +41,14 @@ size_t rn_warm_pages_fixed(uint32_t max_slabs)
 
 static unsigned char *page_at(const struct rn_warm_pages *pages, uint32_t page)
 {
+    RN_CHECK(page / RN_WARM_SLAB_PAGES < pages->n_slabs);
     return pages->slabs[page / RN_WARM_SLAB_PAGES] + page % RN_WARM_SLAB_PAGES * pages->page_bytes;
 }
 
 static void give(struct rn_warm_pages *pages, uint32_t page)
 {
+    RN_CHECK(page / RN_WARM_SLAB_PAGES < pages->n_slabs);
+    RN_ASSERT(pages->n_free < pages->n_slabs * RN_WARM_SLAB_PAGES);
     pages->next[page] = pages->first_free;
     pages->first_free = page;
     pages->n_free++;
@@ -62,6 +65,7 @@ bool rn_warm_pages_have(struct rn_warm_pages *pages, uint32_t n)
         pages->slabs[pages->n_slabs++] = slab;
         for (uint32_t i = RN_WARM_SLAB_PAGES; i-- > 0;)
             give(pages, first + i);
+        RN_ASSERT(pages->n_slabs <= pages->max_slabs && pages->first_free == first);
     }
     return pages->n_free >= n;
 }
@@ -91,24 +95,37 @@ uint32_t rn_warm_pages_write(struct rn_warm_pages *pages, const void *bytes, siz
 void rn_warm_pages_read(const struct rn_warm_pages *pages, uint32_t first, void *bytes, size_t n)
 {
     unsigned char *at = bytes;
+    uint32_t page = first;
 
-    for (uint32_t page = first; n > 0; page = pages->next[page]) {
+    for (; n > 0; page = pages->next[page]) {
         size_t piece = n < pages->page_bytes ? n : pages->page_bytes;
 
         memcpy(at, page_at(pages, page), piece);
         at += piece;
         n -= piece;
     }
+    RN_ASSERT(page == RN_WARM_NO_PAGE);
 }
 
 void rn_warm_pages_free(struct rn_warm_pages *pages, uint32_t first, size_t n)
 {
-    uint32_t left = rn_warm_pages_for(pages, n);
+    uint32_t left = rn_warm_pages_for(pages, n), page = first;
 
-    for (uint32_t page = first; left > 0; left--) {
+    for (; left > 0; left--) {
         uint32_t next = pages->next[page];
 
         give(pages, page);
         page = next;
     }
+    RN_ASSERT(page == RN_WARM_NO_PAGE); /* the string had as many pages as it has bytes */
+}
+
+bool rn_warm_pages_check(const struct rn_warm_pages *pages)
+{
+    uint32_t n_pages = pages->n_slabs * RN_WARM_SLAB_PAGES, n_free = 0;
+
+    for (uint32_t page = pages->first_free; page != RN_WARM_NO_PAGE; page = pages->next[page])
+        if (page >= n_pages || ++n_free > pages->n_free)
+            return false;
+    return n_free == pages->n_free && pages->n_slabs <= pages->max_slabs;
 }

@@ -49,4 +49,7 @@ uint32_t rn_warm_pages_write(struct rn_warm_pages *pages, const void *bytes, siz
 void rn_warm_pages_read(const struct rn_warm_pages *pages, uint32_t first, void *bytes, size_t n);
 void rn_warm_pages_free(struct rn_warm_pages *pages, uint32_t first, size_t n);
 
+/* True: there are as many free pages as are counted. Linear in the pages. */
+bool rn_warm_pages_check(const struct rn_warm_pages *pages);
+
 #endif

@@ -82,8 +82,10 @@ static void table_remove(struct rn_warm_store *store, uint32_t entry)
 {
     uint32_t *at = &store->table[place(store, store->entries[entry].handle)];
 
-    while (*at != entry)
+    while (*at != entry) {
+        RN_CHECK(*at != NONE);
         at = &store->entries[*at].table_next;
+    }
     *at = store->entries[entry].table_next;
 }
 
@@ -103,6 +105,7 @@ static void list_add(struct rn_warm_store *store, uint32_t entry)
     e->prev = e->next = NONE;
     if (first == NULL)
         return;
+    RN_ASSERT(*first == NONE || store->entries[*first].prev == NONE);
     e->next = *first;
     if (e->next != NONE)
         store->entries[e->next].prev = entry;
@@ -116,6 +119,8 @@ static void list_remove(struct rn_warm_store *store, uint32_t entry)
 
     if (first == NULL)
         return;
+    RN_ASSERT(e->prev == NONE ? *first == entry : store->entries[e->prev].next == entry);
+    RN_ASSERT(e->next == NONE || store->entries[e->next].prev == entry);
     if (e->prev != NONE)
         store->entries[e->prev].next = e->next;
     else
@@ -160,6 +165,8 @@ static void heap_fix(struct rn_warm_store *store, uint32_t at)
 
 static void heap_add(struct rn_warm_store *store, uint32_t entry)
 {
+    RN_CHECK(store->n_leaves < store->max_records);
+    RN_ASSERT(store->entries[entry].heap_at == NONE && store->entries[entry].child == NONE);
     store->entries[entry].heap_at = store->n_leaves;
     store->leaves[store->n_leaves++] = entry;
     heap_fix(store, store->n_leaves - 1);
@@ -169,6 +176,7 @@ static void heap_remove(struct rn_warm_store *store, uint32_t entry)
 {
     uint32_t at = store->entries[entry].heap_at;
 
+    RN_CHECK(at < store->n_leaves && store->leaves[at] == entry);
     swap(store, at, --store->n_leaves);
     store->entries[entry].heap_at = NONE;
     if (at < store->n_leaves)
@@ -199,6 +207,7 @@ static void leave(struct rn_warm_store *store, uint32_t entry)
     list_remove(store, entry);
     heap_remove(store, entry);
     rn_warm_pages_free(&store->pages, e->page, e->bytes);
+    RN_ASSERT(store->stats.records > 0 && store->stats.payload_bytes >= e->bytes);
     store->stats.records--;
     store->stats.payload_bytes -= e->bytes;
     if (e->parent != NONE) {
@@ -236,6 +245,7 @@ static bool evict(struct rn_warm_store *store)
 {
     if (store->n_leaves == 0)
         return false;
+    RN_ASSERT(store->entries[store->leaves[0]].stamp <= store->clock);
     leave(store, store->leaves[0]);
     store->stats.evicted++;
     return true;
@@ -287,10 +297,13 @@ static runnel_status make_room(struct rn_warm_store *store, size_t n, uint32_t *
         if (!evict(store))
             return store->pages.n_slabs == 0 ? RUNNEL_NO_MEMORY : RUNNEL_BUSY;
     *entry = store->first_free;
-    if (*entry == NONE)
+    if (*entry == NONE) {
+        RN_CHECK(store->n_touched < store->max_records);
         *entry = store->n_touched++;
-    else
+    } else {
+        RN_ASSERT(*entry < store->n_touched && store->entries[*entry].handle == 0);
         store->first_free = store->entries[*entry].next;
+    }
     return RUNNEL_OK;
 }
 
@@ -304,6 +317,7 @@ static void adopt(struct rn_warm_store *store, uint32_t entry)
         next = store->entries[at].next;
         if (store->entries[at].parent_handle != handle)
             continue;
+        RN_ASSERT(rn_prefix_salt_same(store->entries[at].salt, store->entries[entry].salt));
         list_remove(store, at);
         store->entries[at].parent = entry;
         list_add(store, at);
@@ -315,6 +329,7 @@ static void join(struct rn_warm_store *store, uint32_t entry)
     struct entry *e = &store->entries[entry];
     uint32_t *first = &store->table[place(store, e->handle)];
 
+    RN_ASSERT(find(store, e->handle) == NONE);
     e->table_next = *first;
     *first = entry;
     e->parent = e->parent_handle == 0 ? NONE : find(store, e->parent_handle);
@@ -324,6 +339,13 @@ static void join(struct rn_warm_store *store, uint32_t entry)
     adopt(store, entry);
     if (e->child == NONE)
         heap_add(store, entry);
+}
+
+static uint64_t memory_bytes(const struct rn_tier_store *tier)
+{
+    const struct rn_warm_store *store = borrow(tier);
+
+    return store->fixed_bytes + store->pages.n_slabs * (uint64_t)rn_warm_pages_slab(store->pages.page_bytes);
 }
 
 static runnel_status put(struct rn_tier_store *tier, const struct rn_tier_key *key, const void *payload, size_t n,
@@ -353,6 +375,8 @@ static runnel_status put(struct rn_tier_store *tier, const struct rn_tier_key *k
                                            .heap_at = NONE};
     memcpy(store->tokens + (size_t)entry * block_tokens, key->tokens, block_tokens * sizeof *key->tokens);
     join(store, entry);
+    RN_ASSERT(memory_bytes(tier) <= store->options.max_bytes);
+    RN_ASSERT(store->stats.records < store->max_records && store->n_leaves <= store->n_touched);
     store->stats.puts++;
     store->stats.records++;
     store->stats.payload_bytes += n;
@@ -399,6 +423,7 @@ static runnel_status get(struct rn_tier_store *tier, uint64_t handle, const stru
     if (e->parent_handle != key->parent || !rn_prefix_salt_same(e->salt, key->salt) ||
         memcmp(store->tokens + (size_t)entry * block_tokens, key->tokens, block_tokens * sizeof *key->tokens) != 0)
         return RUNNEL_NOT_FOUND;
+    RN_ASSERT(e->bytes > 0 && e->bytes <= store->options.payload_bytes && e->stamp <= store->clock);
     rn_warm_pages_read(&store->pages, e->page, payload, e->bytes);
     if (XXH3_64bits(payload, e->bytes) != e->check) {
         store->stats.damaged++;
@@ -488,6 +513,7 @@ static bool plan(struct rn_warm_store *store, size_t *page_bytes, uint32_t *slab
     n = (options->max_bytes - store->fixed_bytes) / slab;
     *slabs = n < UINT32_MAX / RN_WARM_SLAB_PAGES ? (uint32_t)n : UINT32_MAX / RN_WARM_SLAB_PAGES - 1;
     store->fixed_bytes += rn_warm_pages_fixed(*slabs);
+    RN_ASSERT(store->fixed_bytes + *slabs * (uint64_t)rn_warm_pages_slab(*page_bytes) <= options->max_bytes);
     return store->max_records >= LEAST_PAYLOADS &&
            *slabs * rn_warm_pages_slab(*page_bytes) / LEAST_PAYLOADS >= options->payload_bytes + *page_bytes;
 }
@@ -510,11 +536,9 @@ static runnel_status take_memory(struct rn_warm_store *store, size_t page_bytes,
     return rn_warm_pages_init(&store->pages, heap, page_bytes, slabs);
 }
 
-static uint64_t memory_bytes(const struct rn_tier_store *tier)
+static bool check_store(const struct rn_tier_store *tier)
 {
-    const struct rn_warm_store *store = borrow(tier);
-
-    return store->fixed_bytes + store->pages.n_slabs * (uint64_t)rn_warm_pages_slab(store->pages.page_bytes);
+    return rn_warm_store_check(borrow(tier));
 }
 
 static void close_store(struct rn_tier_store *tier)
@@ -530,6 +554,7 @@ static const struct rn_tier_ops warm_ops = {
     .used = used,
     .forget = forget,
     .bytes = memory_bytes,
+    .check = check_store,
     .close = close_store,
 };
 
@@ -632,5 +657,6 @@ bool rn_warm_store_check(const struct rn_warm_store *store)
         pages += rn_warm_pages_for(&store->pages, e->bytes);
     }
     return records == store->stats.records && leaves == store->n_leaves && bytes == store->stats.payload_bytes &&
-           pages + store->pages.n_free == store->pages.n_slabs * (uint64_t)RN_WARM_SLAB_PAGES;
+           pages + store->pages.n_free == store->pages.n_slabs * (uint64_t)RN_WARM_SLAB_PAGES &&
+           rn_warm_pages_check(&store->pages);
 }
