@@ -5,6 +5,7 @@
 #include "actors/tier/mover.h"
 #include "actors/telemetry/prints.h"
 #include "actors/runtime/dedicated.h"
+#include "base/check.h"
 #include "base/status.h"
 #include "cache/store/cold_store.h"
 #include "cache/store/redis_store.h"
@@ -92,10 +93,28 @@ static void on_record(void *user, const struct rn_tier_record *record)
     if (tier_directory == 0)
         return;
     at = (uint32_t)tier_directory - 1;
+    RN_CHECK(at < mover->n_places);
+    RN_ASSERT((record->parent == 0) == (record->depth == 0) && record->payload_bytes > 0);
     mover->places[at].tier_directory = tier_directory;
     mover->places[at].at[opening->kind].handle = record->handle;
     mover->places[at].at[opening->kind].parent = record->parent;
     rn_mover_find_add(&mover->find[opening->kind], record->handle, at);
+}
+
+/* A folder may have two records of one block, and others may build on either: all of them have been told of now. The
+ * newer one counts, and the older one is found no more. */
+static void drop_doubles(struct rn_mover *mover, enum rn_tier_kind kind)
+{
+    struct rn_mover_find *find = &mover->find[kind];
+
+    for (uint32_t i = 0; i < 1u << find->bits;) {
+        const struct rn_mover_slot *slot = &find->slots[i];
+
+        if (slot->handle != 0 && mover->places[slot->place].at[kind].handle != slot->handle)
+            rn_mover_find_remove(find, slot->handle); /* another may have moved up to here */
+        else
+            i++;
+    }
 }
 
 static struct rn_tier_id id_of(const struct rn_mover *mover)
@@ -136,11 +155,13 @@ static void open_cold(struct rn_mover *mover, rn_mover_adopt_fn *adopt, void *us
     runnel_error error = {0};
 
     if (rn_cold_store_open(context->heap, context->cold_io, context->options->cache_dir, &id, &limits, on_record,
-                           &opening, &store, &error) == RUNNEL_OK)
+                           &opening, &store, &error) == RUNNEL_OK) {
+        drop_doubles(mover, RN_TIER_COLD);
         rn_mover_watch(mover, RN_TIER_COLD, rn_cold_store_tier(store));
-    else
+    } else {
         rn_log(context->log, RUNNEL_LOG_WARNING, "%s: there is no cold cache tier: %s", context->metrics->name,
                error.message);
+    }
 }
 
 /* The address or a certificate is wrong: that is the caller's error. That nobody answers there is not. */

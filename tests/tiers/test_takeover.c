@@ -4,10 +4,12 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "cache/store/cold_folder.h"
 #include "tests/actors/fixture.h"
 #include "tests/cache/cold_fixture.h"
 #include "tests/sim/fake_disk.h"
@@ -16,6 +18,12 @@
 enum { PROMPT = 100, FULL = (PROMPT - 1) / RIG_BLOCK * RIG_BLOCK, ENGINES = 8, SEEDS = UNLESS_SLOW(150, 15) };
 
 #define COLD ((uint64_t)8 << 20)
+
+struct doubles {
+    struct rn_tier_record records[256];
+    int32_t tokens[256][RIG_BLOCK];
+    uint32_t n;
+};
 
 static struct rig_ask one(uint32_t chain)
 {
@@ -91,6 +99,71 @@ static void test_own_blocks(void **state)
     rig_close(&reader);
 }
 
+/* Each record of the folder once more: the same block behind the same parent, under a handle of its own. */
+static void put_again(void *user, const struct rn_tier_record *record)
+{
+    struct doubles *doubles = user;
+
+    assert_true(doubles->n < sizeof doubles->records / sizeof *doubles->records);
+    doubles->records[doubles->n] = *record;
+    memcpy(doubles->tokens[doubles->n++], record->tokens, sizeof doubles->tokens[0]);
+}
+
+static uint32_t double_all(void)
+{
+    static struct doubles doubles;
+    static unsigned char payload[1 << 20];
+    struct rn_cold_folder folder;
+    struct rn_cold_listing listing;
+    struct rn_cold_store *store;
+    struct rn_tier_store *tier;
+    runnel_error error;
+
+    doubles.n = 0;
+    assert_int_equal(rn_cold_folder_open(&folder, &cold_heap, NULL, cold_folder, NULL, &error), RUNNEL_OK);
+    assert_int_equal(rn_cold_listing_open(&listing, &folder, 0, &error), RUNNEL_OK);
+    assert_true(listing.known);
+    assert_int_equal(rn_cold_store_open(&cold_heap, NULL, cold_folder, &listing.id, &cold_roomy, put_again, &doubles,
+                                        &store, &error),
+                     RUNNEL_OK);
+    tier = rn_cold_store_tier(store);
+    for (uint32_t i = 0; i < doubles.n; i++) {
+        const struct rn_tier_record *record = &doubles.records[i];
+        struct rn_tier_key key = {record->parent, record->salt, doubles.tokens[i]};
+        uint64_t handle;
+
+        assert_true(record->payload_bytes <= sizeof payload);
+        assert_int_equal(rn_tier_store_get(tier, record->handle, &key, payload), RUNNEL_OK);
+        assert_int_equal(rn_tier_store_put(tier, &key, payload, record->payload_bytes, &handle), RUNNEL_OK);
+    }
+    assert_true(rn_tier_store_check(tier));
+    rn_cold_store_close(store);
+    rn_cold_listing_fini(&listing);
+    rn_cold_folder_fini(&folder);
+    return doubles.n;
+}
+
+/* A writer that could not keep all records of a folder in mind may have put a block there that was there before. */
+static void test_doubles(void **state)
+{
+    struct rig_plan plan = {.dir = cold_folder, .cold_bytes = COLD};
+    struct rig rig;
+
+    (void)state;
+    rig_open(&rig, &plan);
+    for (unsigned k = 0; k < 2; k++)
+        rig_ask(&rig, one(5));
+    rig_close(&rig);
+    assert_true(double_all() >= FULL / RIG_BLOCK);
+    rig_open(&rig, &plan);
+    assert_true(rn_mover_check(&rig.model->mover) && rn_tier_check(&rig.model->tier));
+    assert_int_equal(rig_ask(&rig, one(5)).cold_tokens, FULL);
+    rig_ask(&rig, one(13));
+    rig_ask(&rig, one(13));
+    assert_true(rn_mover_check(&rig.model->mover) && rn_tier_check(&rig.model->tier));
+    rig_close(&rig);
+}
+
 /* By seed, on a disk in memory: two engines on one folder, of which one dies now and then in whatever it is doing; a
  * new one comes in its place. After the last death the one that is left is the writer, and what it writes stays. */
 static void test_seeds(void **state)
@@ -155,6 +228,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_rolling, cold_set_up, cold_tear_down),
         cmocka_unit_test_setup_teardown(test_own_blocks, cold_set_up, cold_tear_down),
+        cmocka_unit_test_setup_teardown(test_doubles, cold_set_up, cold_tear_down),
         cmocka_unit_test(test_seeds),
     };
 
