@@ -3,11 +3,13 @@
 
 #include <math.h>
 
+#include "base/check.h"
 #include "train/parts.h"
 
 /* Which row of which step is the i-th key of a row of `step` at position t. */
 static inline uint32_t key_step(uint32_t step, uint32_t t, uint32_t i)
 {
+    RN_ASSERT(step <= t && i <= t);
     return i <= t - step ? 0 : i - (t - step);
 }
 
@@ -18,6 +20,7 @@ static void one_row(const struct rn_attend *at, uint32_t step, uint32_t t, uint3
     float *out = at->out[step] + here, most = -INFINITY, scale = 1.0f / sqrtf((float)dim);
     double sum = 0;
 
+    RN_ASSERT(at->heads % at->kv_heads == 0 && head < at->heads && t < at->rows);
     for (uint32_t i = 0; i <= t; i++) {
         const float *key = at->k[key_step(step, t, i)] + ((size_t)i * at->kv_heads + kv) * dim;
 

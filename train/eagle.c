@@ -81,6 +81,7 @@ size_t rn_eagle_layout(const struct rn_eagle_shape *s, struct rn_eagle_span span
         spans[i].offset = total;
         total += (size_t)spans[i].rows * spans[i].cols;
     }
+    RN_ASSERT(total > 0);
     return total;
 }
 
@@ -176,6 +177,7 @@ runnel_status rn_eagle_new(struct rn_heap *heap, const struct rn_eagle_shape *sh
 {
     struct rn_eagle_span spans[RN_EAGLE_TENSORS];
     struct rn_eagle *e;
+    size_t n_floats, n_taken;
 
     if (rn_eagle_layout(shape, spans) == 0 || max_tokens < 2 || max_tokens > 1u << 16 || unroll == 0 ||
         unroll > RN_EAGLE_MAX_UNROLL)
@@ -190,15 +192,23 @@ runnel_status rn_eagle_new(struct rn_heap *heap, const struct rn_eagle_shape *sh
     e->unroll = unroll;
     e->gemm = gemm;
     e->output = output;
-    e->memory = rn_alloc_aligned(heap, take_all(e) * sizeof(float), 64);
+    n_floats = take_all(e);
+    e->memory = rn_alloc_aligned(heap, n_floats * sizeof(float), 64);
     if (e->memory == NULL) {
         rn_free(heap, e);
         return RUNNEL_NO_MEMORY;
     }
-    take_all(e);
+    n_taken = take_all(e);
+    RN_CHECK(n_taken == n_floats);
     rn_fair_queue_fill(e->max_rows, shape->head_dim, shape->rope_base, e->turns);
     *out = e;
     return RUNNEL_OK;
+}
+
+bool rn_eagle_check(const struct rn_eagle *e)
+{
+    return shape_fits(&e->shape) && e->memory != NULL && e->scratch == e->memory && e->max_rows > 0 &&
+           e->max_rows < 1u << 16 && e->unroll > 0 && e->unroll <= RN_EAGLE_MAX_UNROLL && e->rows <= e->max_rows;
 }
 
 void rn_eagle_free(struct rn_eagle *e)
@@ -353,6 +363,7 @@ static void score_step(struct rn_eagle *e, uint32_t j, float factor, struct rn_e
     size_t width = e->shape.width, vocab = e->shape.vocab;
     const float *norm = weight(e, RN_EAGLE_OUT_NORM);
 
+    RN_ASSERT(j < e->unroll && j < e->rows);
     for (uint32_t t = j; t < e->rows; t += CHUNK) {
         size_t n = e->rows - t < CHUNK ? e->rows - t : CHUNK;
         const float *h = e->steps[j].h + t * width;
@@ -442,6 +453,7 @@ void rn_eagle_pass(struct rn_eagle *e, const float *weights, const struct rn_eag
 
     RN_CHECK(text->n >= 2 && text->n - 1 <= e->max_rows);
     e->weights = weights;
+    RN_ASSERT(rn_eagle_check(e));
     e->gradients = gradients;
     e->text = text;
     e->rows = text->n - 1;

@@ -95,6 +95,9 @@ runnel_status rn_eagle_new(struct rn_heap *heap, const struct rn_eagle_shape *sh
                            uint32_t unroll, const struct rn_gemm *gemm, const float *output, struct rn_eagle **out);
 void rn_eagle_free(struct rn_eagle *eagle);
 
+/* True: its sizes are what they can be. Between two calls. */
+bool rn_eagle_check(const struct rn_eagle *eagle);
+
 /* Runs the steps over the text and adds to *score. decay^j / rows of step j weighs a row of step j; gradients [layout]
  * are added to (scaled by `scale`, 1 / texts of a batch), NULL: only the score is wanted. n <= max_tokens. */
 void rn_eagle_pass(struct rn_eagle *eagle, const float *weights, const struct rn_eagle_text *text, float decay,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "model/gguf_write.h"
 #include "model/head.h"
 
@@ -53,6 +54,7 @@ runnel_status rn_head_save(const struct rn_trainer *t, uint32_t context_tokens, 
     struct rn_gguf_writer w;
     runnel_status status;
 
+    RN_ASSERT(rn_trainer_check(t));
     rn_gguf_writer_init(&w, t->heap);
     put_facts(&w, t, context_tokens);
     for (int i = 0; i < RN_EAGLE_TENSORS; i++) {

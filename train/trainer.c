@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/rng.h"
 
 #define B1 0.9
@@ -29,6 +30,7 @@ runnel_status rn_trainer_init(struct rn_trainer *t, struct rn_heap *heap, const 
     t->v = t->m + t->n;
     t->gradients = t->v + t->n;
     rn_eagle_start(shape, options->seed, t->weights);
+    RN_ASSERT(rn_trainer_check(t));
     return RUNNEL_OK;
 }
 
@@ -38,8 +40,23 @@ void rn_trainer_fini(struct rn_trainer *t)
     t->weights = NULL;
 }
 
+bool rn_trainer_check(const struct rn_trainer *t)
+{
+    struct rn_eagle_span spans[RN_EAGLE_TENSORS];
+    size_t n = rn_eagle_layout(&t->shape, spans);
+
+    if (n == 0 || n != t->n || !options_fit(&t->options) || t->step > t->options.steps)
+        return false;
+    for (int i = 0; i < RN_EAGLE_TENSORS; i++)
+        if (spans[i].rows != t->spans[i].rows || spans[i].cols != t->spans[i].cols ||
+            spans[i].offset != t->spans[i].offset)
+            return false;
+    return t->weights != NULL && t->m == t->weights + n && t->v == t->m + n && t->gradients == t->v + n;
+}
+
 void rn_trainer_begin(struct rn_trainer *t, struct rn_eagle_score *score)
 {
+    RN_ASSERT(rn_trainer_check(t));
     memset(t->gradients, 0, t->n * sizeof(float));
     *score = (struct rn_eagle_score){0};
 }
@@ -47,6 +64,7 @@ void rn_trainer_begin(struct rn_trainer *t, struct rn_eagle_score *score)
 void rn_trainer_add(struct rn_trainer *t, struct rn_eagle *eagle, const struct rn_eagle_text *text, uint32_t texts,
                     struct rn_eagle_score *score)
 {
+    RN_ASSERT(texts > 0);
     rn_eagle_pass(eagle, t->weights, text, t->options.decay, 1.0f / (float)texts, t->gradients, score);
 }
 
@@ -63,7 +81,10 @@ float rn_trainer_rate(const struct rn_trainer_options *o, uint32_t step)
 uint64_t rn_trainer_place(uint64_t seed, uint32_t step, uint32_t text, uint64_t places)
 {
     /* The other half of the seeds than that of the starting weights. */
-    return (uint64_t)(rn_coin(~seed, (uint64_t)step << 32 | text) * (double)places);
+    uint64_t place = (uint64_t)(rn_coin(~seed, (uint64_t)step << 32 | text) * (double)places);
+
+    RN_ASSERT(place < places);
+    return place;
 }
 
 static void update(struct rn_trainer *t, const struct rn_eagle_span *span, double rate, double shrink)
@@ -73,6 +94,8 @@ static void update(struct rn_trainer *t, const struct rn_eagle_span *span, doubl
     float *w = t->weights + span->offset, *m = t->m + span->offset, *v = t->v + span->offset;
     const float *g = t->gradients + span->offset;
 
+    RN_CHECK(span->offset + (size_t)span->rows * span->cols <= t->n);
+    RN_ASSERT(rate > 0 && shrink > 0 && shrink <= 1);
     for (size_t i = 0; i < (size_t)span->rows * span->cols; i++) {
         float gradient = (float)shrink * g[i];
 
@@ -98,6 +121,7 @@ bool rn_trainer_end(struct rn_trainer *t, const struct rn_eagle_score *score)
         t->loss[j] = score->rows[j] > 0 ? score->loss[j] / score->rows[j] : 0.0;
         t->accepted[j] = score->rows[j] > 0 ? score->hits[j] / score->rows[j] : 0.0;
     }
+    RN_ASSERT(t->step < t->options.steps);
     t->step++;
     return true;
 }

@@ -57,6 +57,9 @@ void rn_trainer_add(struct rn_trainer *trainer, struct rn_eagle *eagle, const st
                     uint32_t texts, struct rn_eagle_score *score);
 bool rn_trainer_end(struct rn_trainer *trainer, const struct rn_eagle_score *score);
 
+/* True: sizes, options and steps are what can be, and the arrays lie one behind the other. Between two calls. */
+bool rn_trainer_check(const struct rn_trainer *trainer);
+
 /* The rate of the step after `step` steps. */
 float rn_trainer_rate(const struct rn_trainer_options *options, uint32_t step);
 

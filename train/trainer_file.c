@@ -1,10 +1,12 @@
 /* The state of a training in a file: a head, then weights, m and v as they lie in memory, then a checksum. The file is
  * for the machine that wrote it: numbers in its own byte order, checked by `order`. */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/rng.h"
 #include "train/trainer.h"
 
@@ -23,7 +25,8 @@ struct head {
     struct rn_trainer_origin origin;
     double loss[RN_EAGLE_MAX_UNROLL], accepted[RN_EAGLE_MAX_UNROLL];
 };
-_Static_assert(sizeof(struct head) == 16 + 16 + 36 + 28 + 8 + 64 + 128, "a head without holes");
+static_assert(sizeof(struct head) == 16 + 16 + 36 + 28 + 8 + 64 + 128, "a head without holes");
+static_assert(sizeof(struct head) % 4 == 0 && sizeof MAGIC == 16, "it is under its checksum word by word");
 
 static struct head head_of(const struct rn_trainer *t)
 {
@@ -76,7 +79,10 @@ static runnel_status io_error(runnel_error *error, const char *path, const char 
 static bool write_all(FILE *file, const struct rn_trainer *t)
 {
     struct head head = head_of(t);
-    uint64_t sum = sum_of(&head, t->weights, 3 * t->n);
+    uint64_t sum;
+
+    RN_ASSERT(rn_trainer_check(t));
+    sum = sum_of(&head, t->weights, 3 * t->n);
 
     return fwrite(&head, sizeof head, 1, file) == 1 && fwrite(t->weights, sizeof(float), 3 * t->n, file) == 3 * t->n &&
            fwrite(&sum, sizeof sum, 1, file) == 1 && fflush(file) == 0 && fsync(fileno(file)) == 0;
@@ -152,6 +158,7 @@ static runnel_status read_all(struct rn_trainer *t, FILE *file, const char *path
     t->step = head.step;
     memcpy(t->loss, head.loss, sizeof t->loss);
     memcpy(t->accepted, head.accepted, sizeof t->accepted);
+    RN_ASSERT(rn_trainer_check(t));
     return RUNNEL_OK;
 }
 
