@@ -99,6 +99,7 @@ static void on_grow(struct rn_actor *self, struct rn_msg *msg)
     struct rn_admission *admission = &tier_of(self)->admission;
     int32_t priority;
 
+    RN_ASSERT(msg->stream.n > 0 && msg->stream.slot < admission->context->max_streams);
     rn_admission_grow(admission, msg->stream.slot, msg->stream.generation, msg->stream.n);
     rn_msg_free(self->runtime, msg);
     rn_admission_grow_all(admission, &priority);
@@ -130,6 +131,7 @@ static void on_moved(struct rn_actor *self, struct rn_msg *msg)
     struct rn_move *move = msg->move.move;
     uint32_t n_inside = tier->admission.n_inside;
 
+    RN_ASSERT(move->n <= RN_MOVE_BLOCKS && move->n_told <= RN_MOVE_TOLD && tier->directory.tiers != 0);
     rn_msg_free(self->runtime, msg);
     if (move->kind == RN_MOVE_UP)
         rn_prefix_cache_arrived(&tier->cache, move, n_inside < RN_PREFILL_LANES ? n_inside : RN_PREFILL_LANES);

@@ -31,12 +31,15 @@ void rn_admission_fini(struct rn_admission *admission)
 
 void rn_admission_end(struct rn_admission *admission, struct rn_request *request)
 {
+    RN_ASSERT(request->outcome != RN_OUTCOME_NONE);
+    RN_ASSERT(!rn_admission_is_inside(admission, request->slot, request->generation));
     rn_prefix_cache_leave(admission->cache, request); /* it may be waiting for another's blocks */
     rn_request_send(request, admission->context->detokenizer, RN_MSG_END);
 }
 
 bool rn_admission_is_inside(const struct rn_admission *admission, uint32_t slot, uint32_t generation)
 {
+    RN_ASSERT(slot < admission->context->max_streams && generation != 0);
     return admission->streams[slot].passed == generation;
 }
 
@@ -96,7 +99,20 @@ static bool check_sessions(const struct rn_admission *admission)
     return true;
 }
 
+/* What waits to be taken is of a session's copy or of an export, in the order of arrival; a copy is busy until then. */
+static bool check_snapshots(const struct rn_admission *admission)
+{
+    uint64_t order = 0;
+
+    for (const struct rn_snapshot *s = admission->snapshots; s != NULL; order = s->order, s = s->next)
+        if ((s->copy != NULL) == (s->request != NULL) || s->order <= order || s->order > admission->orders ||
+            (s->copy != NULL && (!s->copy->busy || s->copy->n_blocks > 0)))
+            return false;
+    return true;
+}
+
 bool rn_admission_check(const struct rn_admission *admission)
 {
-    return check_inside(admission) && check_waiting(admission) && check_sessions(admission);
+    return check_inside(admission) && check_waiting(admission) && check_sessions(admission) &&
+           check_snapshots(admission) && (admission->n_preempting == 0 || admission->n_inside > 0);
 }

@@ -34,6 +34,7 @@ static void rewind_session(struct rn_admission *admission, const struct rn_reque
 {
     uint32_t n = 0, n_blocks;
 
+    RN_ASSERT(!session->busy && session->n_computed <= session->n_tokens);
     while (n < session->n_tokens && n < request->n_tokens && session->tokens[n] == request->tokens[n])
         n++;
     session->n_tokens = n;
@@ -52,6 +53,8 @@ static void join_tokens(struct rn_admission *admission, const struct rn_request 
     uint32_t n_history = session != NULL ? session->n_tokens : 0;
     uint32_t skip = shared_tokens(request, session);
 
+    RN_CHECK(prompt_tokens(request, session) <= admission->context->limits->context_tokens);
+    RN_ASSERT(skip <= request->n_tokens);
     if (n_history > 0)
         memcpy(admission->tokens, session->tokens, n_history * sizeof *admission->tokens);
     if (request->n_tokens > skip)
@@ -65,6 +68,7 @@ static runnel_status lay_out_tokens(struct rn_admission *admission, struct rn_re
 {
     int32_t *tokens = rn_alloc(request->heap, limit, sizeof *tokens);
 
+    RN_CHECK(n_prompt <= limit);
     if (tokens == NULL)
         return RUNNEL_NO_MEMORY;
     memcpy(tokens, admission->tokens, n_prompt * sizeof *tokens);
@@ -106,6 +110,7 @@ static void trim_session(struct rn_admission *admission, struct rn_session *sess
 {
     uint32_t n_kept = fit->from_tree ? 0 : fit->n_kept + fit->copies;
 
+    RN_CHECK(!session->busy && n_kept <= session->n_blocks);
     if (n_kept < session->n_blocks)
         rn_tier_blocks_unref(admission->blocks, session->blocks + n_kept, session->n_blocks - n_kept);
     session->n_blocks = n_kept;
@@ -145,6 +150,7 @@ static bool lease(struct rn_admission *admission, struct rn_request *request, st
     uint32_t n_new = n_blocks - fit->n_kept;
     bool room, tables;
 
+    RN_ASSERT(fit->n_done < first && first <= limit);
     RN_CHECK(fit->n_kept <= n_blocks); /* they cover known tokens, and those are part of the prompt */
     if (fit->from_tree)
         rn_tier_blocks_ref(admission->blocks, fit->ready, fit->n_kept);
@@ -221,6 +227,7 @@ static void give_back(struct rn_admission *admission, struct rn_request *request
 /* The session's KV goes with the request until it retires. */
 static void attach_session(struct rn_request *request, struct rn_session *session)
 {
+    RN_ASSERT(!session->busy && session->n_blocks <= request->n_blocks);
     rn_free(request->heap, session->blocks);
     session->blocks = NULL;
     session->n_blocks = 0;
@@ -291,6 +298,7 @@ static bool begin(struct rn_admission *admission, struct rn_request *request, st
         rn_request_fail(request, RUNNEL_NO_MEMORY, "no memory for %u tokens", limit);
         return true;
     }
+    RN_ASSERT(!fit.copies || (fit.n_kept < request->n_blocks && fit.source != request->blocks[fit.n_kept]));
     request->n_limit = limit;
     if (fit.copies) {
         request->copy = RN_COPY_WANTED;
@@ -308,6 +316,7 @@ bool rn_admission_begin_first(struct rn_admission *admission, struct rn_request 
     uint64_t prompt;
     uint32_t limit;
 
+    RN_ASSERT(!request->resumed && request->n_blocks == 0 && (session == NULL || !session->busy));
     if (session != NULL && request->whole)
         rewind_session(admission, request, session);
     if (session != NULL && session->n_blocks > 0 && session->salt != request->cache_salt)
@@ -325,6 +334,7 @@ void rn_admission_shift(const struct rn_admission *admission, struct rn_request 
     uint32_t kept = (longest - head) / 2, first = request->n_tokens - kept;
 
     RN_CHECK(request->n_tokens == longest && request->capacity == longest && first > head);
+    RN_ASSERT(request->n_blocks == 0 && head + kept < longest);
     memmove(request->tokens + head, request->tokens + first, kept * sizeof request->tokens[0]);
     request->n_shifts++;
     request->n_dropped += first - head;
@@ -341,5 +351,6 @@ void rn_admission_shift(const struct rn_admission *admission, struct rn_request 
 
 bool rn_admission_begin_again(struct rn_admission *admission, struct rn_request *request)
 {
+    RN_ASSERT(request->resumed && request->n_blocks == 0 && request->n_tokens <= request->n_limit);
     return begin(admission, request, NULL, request->n_tokens, request->n_limit);
 }

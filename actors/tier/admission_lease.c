@@ -12,6 +12,7 @@
 
 void rn_admission_drop_blocks(struct rn_admission *admission, struct rn_session *session)
 {
+    RN_ASSERT(!session->busy);
     rn_tier_blocks_unref(admission->blocks, session->blocks, session->n_blocks);
     rn_free(admission->context->heap, session->blocks);
     session->blocks = NULL;
@@ -69,6 +70,7 @@ void rn_admission_take_blocks_back(struct rn_admission *admission, struct rn_req
 {
     uint32_t sinks = rn_kv_size_sinks(admission->context->limits);
 
+    RN_CHECK(request->n_gone == 0 || sinks + request->n_gone <= request->n_blocks);
     if (request->n_gone > 0) { /* nothing is kept of such a one */
         request->n_blocks -= request->n_gone;
         memmove(request->blocks + sinks, request->blocks + sinks + request->n_gone,
@@ -87,6 +89,8 @@ void rn_admission_go_in(struct rn_admission *admission, const struct rn_request 
 {
     struct rn_admission_stream *stream = &admission->streams[request->slot];
 
+    RN_CHECK(admission->n_inside < admission->context->max_streams);
+    RN_ASSERT(stream->passed == 0 && stream->n_wanted == 0 && !stream->preempting);
     stream->passed = request->generation;
     stream->priority = request->priority;
     stream->order = request->order;
@@ -101,6 +105,7 @@ void rn_admission_come_out(struct rn_admission *admission, const struct rn_reque
 
     if (stream->passed != request->generation)
         return;
+    RN_CHECK(admission->n_inside > 0 && admission->inside[stream->place] == request->slot);
     last = admission->inside[--admission->n_inside];
     admission->inside[stream->place] = last;
     admission->streams[last].place = stream->place;
@@ -116,6 +121,7 @@ static uint32_t lowest_inside(const struct rn_admission *admission)
 {
     uint32_t lowest = admission->inside[0];
 
+    RN_ASSERT(admission->n_inside > 0);
     for (uint32_t i = 1; i < admission->n_inside; i++) {
         const struct rn_admission_stream *p = &admission->streams[admission->inside[i]],
                                          *l = &admission->streams[lowest];
@@ -139,6 +145,7 @@ static uint32_t first_wanting(const struct rn_admission *admission)
                                                     admission->streams[first].order)))
             first = admission->inside[i];
     }
+    RN_ASSERT((first == UINT32_MAX) == (admission->n_wanting == 0));
     return first;
 }
 
@@ -148,6 +155,7 @@ static void tell_short(struct rn_admission *admission, uint32_t n_blocks, bool a
 {
     struct rn_msg *msg = rn_msg_new(admission->context->runtime, RN_MSG_SHORT);
 
+    RN_ASSERT(!admission->shortage.asked && admission->n_inside > 0);
     admission->shortage.n_blocks = n_blocks;
     admission->shortage.at_once = at_once;
     admission->shortage.asked = true;
@@ -189,6 +197,7 @@ static void preempt(struct rn_admission *admission, uint32_t slot)
     struct rn_admission_stream *stream = &admission->streams[slot];
     struct rn_msg *msg = rn_msg_new(admission->context->runtime, RN_MSG_PREEMPT);
 
+    RN_ASSERT(stream->passed != 0 && admission->n_preempting == 0);
     stream->preempting = true;
     admission->n_preempting++;
     msg->stream = (struct rn_pay_stream){slot, stream->passed, 0};
@@ -219,6 +228,8 @@ static void grant(struct rn_admission *admission, uint32_t slot)
     struct rn_admission_stream *stream = &admission->streams[slot];
     struct rn_msg *msg = rn_msg_new(admission->context->runtime, RN_MSG_GRANT);
 
+    RN_ASSERT(stream->passed != 0 && stream->n_wanted > 0 && admission->n_wanting > 0);
+    RN_CHECK(stream->n_wanted <= RN_LEASE_BLOCKS);
     msg->grant.slot = slot;
     msg->grant.generation = stream->passed;
     msg->grant.n = stream->n_wanted;

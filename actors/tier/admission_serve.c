@@ -9,6 +9,8 @@
 
 static void start(struct rn_admission *admission, struct rn_request *request)
 {
+    RN_ASSERT(request->outcome == RN_OUTCOME_NONE && request->n_done < request->n_tokens);
+    RN_ASSERT(request->n_tokens <= request->n_limit && request->n_tokens <= request->capacity);
     request->stalled = false;
     if (!request->resumed) {
         request->n_cached = request->n_scored = request->n_done;
@@ -103,6 +105,7 @@ void rn_admission_serve(struct rn_admission *admission)
         admission->blocks->woken = false;
         served = admit_some(admission, grown ? INT64_MIN : priority) && grown;
     } while (rn_admission_take_snapshots(admission) || admission->blocks->woken);
+    RN_ASSERT(!served || admission->n_wanting == 0);
     if (served)
         rn_admission_end_shortage(admission);
 }
@@ -113,6 +116,7 @@ void rn_admission_arrive(struct rn_admission *admission, struct rn_request *requ
 {
     const struct rn_admission_stream *stream = &admission->streams[request->slot];
 
+    RN_ASSERT(stream->passed == 0 && !rn_prefix_cache_waits(admission->cache, request->slot));
     request->order = ++admission->orders;
     if (stream->cancelled == request->generation)
         rn_request_end_by(request, stream->ending);
@@ -136,11 +140,13 @@ void rn_admission_take_back(struct rn_admission *admission, struct rn_request *r
 {
     const struct rn_admission_stream *stream = &admission->streams[request->slot];
 
+    RN_ASSERT(stream->passed == request->generation && request->n_tokens <= request->capacity);
     rn_prefix_cache_leave(admission->cache, request);
     if (request->stalled)
         rn_admission_brought(admission, request->n_blocks);
     rn_admission_take_blocks_back(admission, request, 0);
     rn_admission_come_out(admission, request);
+    RN_ASSERT(request->n_blocks == 0 && request->copy == RN_COPY_NONE);
     request->n_done = 0;
     request->resumed = true;
     rn_telemetry_preempted(admission->context->tier, request);
@@ -210,6 +216,7 @@ void rn_admission_retire(struct rn_admission *admission, struct rn_request *requ
         rn_admission_leave_session(admission, request, session);
     else if (request->n_blocks > 0)
         rn_admission_take_blocks_back(admission, request, 0);
+    RN_ASSERT(request->blocks == NULL || request->n_blocks == 0);
     rn_admission_come_out(admission, request);
     rn_request_unqueue(request);
 }

@@ -25,8 +25,11 @@ static void free_session(struct rn_admission *admission, struct rn_session *sess
     const struct rn_context *context = admission->context;
     struct rn_session **link = &admission->sessions;
 
-    while (*link != session)
+    RN_ASSERT(!session->busy && !session->free_wanted);
+    while (*link != session) {
+        RN_CHECK(*link != NULL);
         link = &(*link)->next;
+    }
     *link = session->next;
     rn_admission_drop_blocks(admission, session);
     rn_free(admission->context->heap, session->tokens);
@@ -66,6 +69,7 @@ static void drop_session(struct rn_admission *admission, struct rn_session *sess
 /* The session is not busy any more; frees it where that is wanted. */
 static void set_idle(struct rn_admission *admission, struct rn_session *session)
 {
+    RN_ASSERT(session->busy && session->n_computed <= session->n_tokens);
     session->busy = false;
     if (session->free_wanted) {
         session->free_wanted = false;
@@ -86,6 +90,7 @@ static void keep_in_session(struct rn_admission *admission, struct rn_request *r
         n_computed = 0;
     }
     n_blocks = rn_tier_blocks_for(admission->blocks, n_computed);
+    RN_CHECK(n_blocks <= request->n_blocks && session->busy);
     rn_tier_blocks_unref(admission->blocks, request->blocks + n_blocks, request->n_blocks - n_blocks);
     rn_free(request->heap, session->tokens);
     session->tokens = request->tokens;
@@ -107,6 +112,7 @@ void rn_admission_leave_session(struct rn_admission *admission, struct rn_reques
 
 void rn_admission_open_session(struct rn_admission *admission, struct rn_session *session)
 {
+    RN_ASSERT(session->tokens == NULL && session->n_tokens == 0 && session->n_blocks == 0 && !session->busy);
     session->next = admission->sessions;
     admission->sessions = session;
 }
@@ -169,6 +175,7 @@ static void add_snapshot(struct rn_admission *admission, struct rn_snapshot *sna
 
     while (*link != NULL)
         link = &(*link)->next;
+    RN_ASSERT((snapshot->copy != NULL) != (snapshot->request != NULL));
     snapshot->order = ++admission->orders;
     snapshot->next = NULL;
     *link = snapshot;
@@ -180,6 +187,7 @@ static runnel_status copy_state(struct rn_admission *admission, const struct rn_
 {
     struct rn_heap *heap = admission->context->heap;
 
+    RN_ASSERT(!session->busy && session->n_computed <= session->n_tokens);
     *tokens = rn_alloc(heap, session->n_tokens, sizeof **tokens);
     *blocks = rn_alloc(heap, session->n_blocks, sizeof **blocks);
     if (*tokens == NULL || *blocks == NULL) {
@@ -199,6 +207,7 @@ static runnel_status copy_state(struct rn_admission *admission, const struct rn_
 
 static void take_fork(struct rn_admission *admission, struct rn_session *copy, const struct rn_session *session)
 {
+    RN_ASSERT(copy->busy && copy->n_tokens == 0 && copy->n_blocks == 0 && copy != session);
     copy->lost = session == NULL ? RUNNEL_NOT_FOUND : session->lost;
     if (copy->lost == RUNNEL_OK)
         copy->lost = copy_state(admission, session, &copy->tokens, &copy->blocks);
@@ -221,6 +230,7 @@ static void hand_over(struct rn_admission *admission, struct rn_request *request
 
     while (*link != NULL)
         link = &(*link)->next;
+    RN_ASSERT(request->job->request == request && request->outcome == RN_OUTCOME_NONE);
     request->job->next = NULL;
     *link = request->job;
     if (admission->jobs == request->job)
@@ -362,6 +372,7 @@ static void lease_for_import(struct rn_admission *admission, struct rn_request *
     request->job->leased = true;
     request->n_blocks = n;
     request->n_cached = n_computed / per_block < n ? n_computed : n * per_block;
+    RN_ASSERT(request->n_cached <= request->n_tokens && request->n_cached <= n * per_block);
     request->admitted_us = rn_now_us(admission->context->clock);
 }
 

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "base/check.h"
+
 #define WEIGHT 0.125 /* of the newest measurement */
 
 void rn_copy_budget_init(struct rn_copy_budget *budget)
@@ -29,6 +31,7 @@ void rn_copy_budget_advance(struct rn_copy_budget *budget, uint64_t now_us, bool
 void rn_copy_budget_credit(struct rn_copy_budget *budget, uint64_t us)
 {
     add(budget, (double)us / RN_COPY_BUDGET_SAVED_PART, RN_COPY_BUDGET_MAX_SAVED_US);
+    RN_ASSERT(rn_copy_budget_check(budget));
 }
 
 bool rn_copy_budget_allows(const struct rn_copy_budget *budget, uint32_t n)
@@ -44,6 +47,7 @@ void rn_copy_budget_charge(struct rn_copy_budget *budget, uint32_t n, uint64_t u
         budget->block_us += budget->block_us == 0 ? each : WEIGHT * (each - budget->block_us);
     if (!for_nothing)
         budget->us -= (double)us;
+    RN_ASSERT(rn_copy_budget_check(budget));
 }
 
 bool rn_copy_budget_check(const struct rn_copy_budget *budget)

@@ -1,10 +1,16 @@
 /* Compute or bring up: see cost.h. */
 #include "actors/tier/cost.h"
 
+#include <assert.h>
+#include <math.h>
+
+#include "base/check.h"
 #include "cache/prefix_tree.h"
 
 #define WEIGHT 0.125f /* of the newest measurement */
 #define FORGIVE 0.9f  /* for a tier that was passed over: after 22 times it counts as ten times as fast */
+
+static_assert(RN_COST_DEPTHS == 32, "a depth for each power of two of a position");
 
 static uint32_t depth_of(uint32_t position)
 {
@@ -24,6 +30,7 @@ void rn_tier_cost_computed(struct rn_tier_cost *cost, uint32_t position, uint32_
 
 void rn_tier_cost_moved(struct rn_tier_cost *cost, unsigned kind, uint32_t n, uint64_t us)
 {
+    RN_CHECK(kind < RN_TIERS);
     if (n > 0)
         average(&cost->block_us[kind], (double)us / n);
 }
@@ -54,6 +61,7 @@ uint32_t rn_tier_cost_choose(struct rn_tier_cost *cost, const uint8_t *kinds, ui
         return n;
     saved = -(double)n_ahead * cost->block_us[kinds[0]];
     for (uint32_t i = 0; i < n; i++) {
+        RN_CHECK(kinds[i] < RN_TIERS);
         saved += token_us(cost, position + i * block_tokens) * block_tokens - cost->block_us[kinds[i]];
         if (saved > best) {
             best = saved;
@@ -62,6 +70,7 @@ uint32_t rn_tier_cost_choose(struct rn_tier_cost *cost, const uint8_t *kinds, ui
     }
     if (n_best == 0)
         cost->block_us[kinds[0]] *= FORGIVE;
+    RN_ASSERT(n_best <= n && best >= 0 && (best > 0) == (n_best > 0));
     *saved_us = (uint64_t)best;
     return n_best;
 }
@@ -76,6 +85,17 @@ uint64_t rn_tier_cost_of_computing(const struct rn_tier_cost *cost, uint32_t pos
     for (uint32_t i = 0; i < n; i++)
         us += token_us(cost, position + i * block_tokens) * block_tokens;
     return (uint64_t)us;
+}
+
+bool rn_tier_cost_check(const struct rn_tier_cost *cost)
+{
+    for (uint32_t i = 0; i < RN_COST_DEPTHS; i++)
+        if (!isfinite(cost->token_us[i]) || cost->token_us[i] < 0)
+            return false;
+    for (unsigned kind = 0; kind < RN_TIERS; kind++)
+        if (!isfinite(cost->block_us[kind]) || cost->block_us[kind] < 0)
+            return false;
+    return true;
 }
 
 uint32_t rn_tier_cost_reload(const struct rn_tier_cost *cost, uint32_t block_tokens)

@@ -7,6 +7,7 @@
 #ifndef RN_ACTORS_TIER_COST_H
 #define RN_ACTORS_TIER_COST_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "cache/store/tier.h"
@@ -37,5 +38,8 @@ uint64_t rn_tier_cost_of_computing(const struct rn_tier_cost *cost, uint32_t pos
 /* What it takes to bring a block back from the slowest tier that blocks have come from, in quarters of computing one of
  * the first: 1..RN_PREFIX_QUARTERS. Not known: as dear as computing. */
 uint32_t rn_tier_cost_reload(const struct rn_tier_cost *cost, uint32_t block_tokens);
+
+/* True: all averages are times. */
+bool rn_tier_cost_check(const struct rn_tier_cost *cost);
 
 #endif

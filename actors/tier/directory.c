@@ -1,6 +1,7 @@
 /* The directory of lower tiers, its entries and its moves: see directory.h. */
 #include "actors/tier/directory.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "actors/context.h"
@@ -9,10 +10,13 @@
 
 #define NONE RN_DIRECTORY_NONE
 
+static_assert(RN_MOVES > 3, "some moves are left for what comes up");
+
 /* ---- Numbers ---- */
 
 uint64_t rn_directory_number_of(const struct rn_directory *directory, uint32_t at)
 {
+    RN_ASSERT(at < directory->n_touched);
     return (uint64_t)directory->entries[at].generation << 32 | (at + 1);
 }
 
@@ -78,6 +82,7 @@ void rn_directory_settle(struct rn_directory *directory, uint64_t number, uint8_
 {
     struct rn_directory_entry *entry = rn_directory_entry_of(directory, number);
 
+    RN_ASSERT(has >> RN_TIERS == 0);
     if (entry == NULL || entry->writing)
         return;
     if ((entry->has & ~has & RN_TIER_BIT(RN_TIER_WARM)) != 0)
@@ -95,7 +100,7 @@ uint64_t rn_directory_evicted(void *user, const struct rn_prefix_tree *tree, str
     struct rn_directory_entry *entry;
     struct rn_prefix_view view;
 
-    rn_prefix_tree_look(tree, node, &view);
+    RN_CHECK(rn_prefix_tree_look(tree, node, &view) && view.state == RN_PREFIX_READY);
     entry = rn_directory_entry_of(directory, view.handle);
     if (entry != NULL && entry->has != 0)
         return view.handle;
@@ -172,6 +177,8 @@ void rn_directory_put_back(struct rn_directory *directory, struct rn_move *move)
 {
     RN_ASSERT(directory->n_out > 0 && (move->kind != RN_MOVE_UP || directory->n_ups > 0));
     RN_ASSERT(move->kind != RN_MOVE_DOWN || directory->down_out);
+    RN_ASSERT(move->kind == RN_MOVE_UP || move->kind == RN_MOVE_DOWN || directory->tend_out);
+    RN_ASSERT(move != directory->listener);
     directory->n_out--;
     if (move->kind == RN_MOVE_DOWN)
         directory->down_out = false;
@@ -185,16 +192,22 @@ void rn_directory_put_back(struct rn_directory *directory, struct rn_move *move)
 
 /* ---- Use ---- */
 
+static void set_unproven(struct rn_directory *directory, uint32_t block, bool unproven)
+{
+    RN_CHECK(block < directory->blocks->pool.n_blocks);
+    directory->unproven[block] = unproven;
+}
+
 void rn_directory_computing(struct rn_directory *directory, const uint32_t *blocks, uint32_t n)
 {
     for (uint32_t i = 0; i < n && directory->n > 0; i++)
-        directory->unproven[blocks[i]] = true;
+        set_unproven(directory, blocks[i], true);
 }
 
 void rn_directory_proved(struct rn_directory *directory, const uint32_t *blocks, uint32_t n)
 {
     for (uint32_t i = 0; i < n && directory->n > 0; i++)
-        directory->unproven[blocks[i]] = false;
+        set_unproven(directory, blocks[i], false);
 }
 
 void rn_directory_used(struct rn_directory *directory, struct rn_prefix_ref node)
@@ -274,6 +287,7 @@ void rn_directory_open(struct rn_directory *directory, uint8_t tiers, uint8_t wr
 {
     const uint8_t cold = RN_TIER_BIT(RN_TIER_COLD);
 
+    RN_ASSERT((writes & ~tiers) == 0 && tiers >> RN_TIERS == 0);
     rn_telemetry_cold_writes(directory->context, ((writes & cold) != 0) - ((directory->writes & cold) != 0));
     directory->tiers = tiers;
     directory->writes = writes;
@@ -283,8 +297,8 @@ static bool check_moves(const struct rn_directory *directory)
 {
     uint32_t n_free = 0;
 
-    for (const struct rn_move *move = directory->free; move != NULL; move = move->next)
-        n_free++;
+    for (const struct rn_move *move = directory->free; move != NULL && n_free < RN_MOVES; move = move->next)
+        n_free += move == directory->listener ? RN_MOVES : 1;
     return directory->n_ups + directory->down_out + directory->tend_out == directory->n_out &&
            n_free + directory->n_out == RN_MOVES - 1 && (directory->listens || !directory->stopping_listen);
 }
@@ -322,5 +336,6 @@ bool rn_directory_check(const struct rn_directory *directory)
     return directory->n_touched <= directory->n && n_free == n[RN_DIRECTORY_FREE] &&
            n_leaving == n[RN_DIRECTORY_LEAVING] && directory->n_wanted <= RN_DIRECTORY_MAX_WANTED &&
            n_asked_for == directory->n_asked_for && (directory->writes & ~directory->tiers) == 0 &&
-           rn_copy_budget_check(&directory->budget) && check_moves(directory);
+           directory->first_wanted < RN_DIRECTORY_MAX_WANTED && rn_copy_budget_check(&directory->budget) &&
+           rn_tier_cost_check(&directory->cost) && rn_doorkeeper_check(&directory->door) && check_moves(directory);
 }

@@ -44,9 +44,11 @@ static bool put_in(struct rn_directory *directory, struct rn_move *move, struct 
     struct rn_directory_entry *entry = rn_directory_entry_of(directory, number);
     struct rn_prefix_view view;
 
+    RN_CHECK(move->n < RN_MOVE_BLOCKS);
     if (entry == NULL || entry->writing || !rn_prefix_tree_look(&directory->blocks->tree, node, &view) ||
         (view.state != RN_PREFIX_READY && entry->has == 0))
         return false;
+    RN_ASSERT(view.handle == number && view.n_blocks > 0 && (to & ~directory->writes) == 0);
     item->tier_directory = number;
     item->first = view.n_blocks == 1;
     item->parent = item->first ? 0 : have_number(directory, view.parent);
@@ -69,6 +71,7 @@ static void send_down(struct rn_directory *directory, const struct rn_prefix_ref
 {
     struct rn_move *move = rn_directory_move(directory, RN_MOVE_DOWN);
 
+    RN_CHECK(move != NULL && n <= RN_MOVE_BLOCKS);
     for (uint32_t i = 0; i < n && put_in(directory, move, nodes[i], to); i++)
         continue;
     directory->down_wanted = wanted;
@@ -79,6 +82,15 @@ static void send_down(struct rn_directory *directory, const struct rn_prefix_ref
     }
     directory->n_out++;
     rn_directory_put_back(directory, move);
+}
+
+/* One more behind the n of the chain. */
+static void add_to_chain(struct rn_directory *directory, struct rn_prefix_ref node, uint32_t n)
+{
+    const struct rn_backend_limits *limits = directory->context->limits;
+
+    RN_CHECK(n <= limits->context_tokens / limits->block_tokens);
+    directory->chain[n] = node;
 }
 
 static bool is_unproven(const struct rn_directory *directory, const struct rn_prefix_view *view)
@@ -103,7 +115,7 @@ static uint32_t lacking(struct rn_directory *directory, struct rn_prefix_ref nod
         if (view.state == RN_PREFIX_PENDING || unproven)
             n_chain = 0; /* what is below it has to wait */
         else if ((rn_directory_has(directory, view.handle) & tiers) != tiers)
-            directory->chain[n_chain++] = node;
+            add_to_chain(directory, node, n_chain++);
     }
     while (n_chain > 0 && n_first < n)
         first[n_first++] = directory->chain[--n_chain];
@@ -132,6 +144,7 @@ static void pass_wanted(struct rn_directory *directory, bool waits)
 {
     struct rn_durable_prefix first = *wanted_at(directory, 0);
 
+    RN_ASSERT(directory->n_wanted > 0 && directory->n_asked_for >= first.asked_for);
     directory->first_wanted = (directory->first_wanted + 1) % RN_DIRECTORY_MAX_WANTED;
     directory->refused = 0;
     if (waits) {
@@ -204,7 +217,7 @@ static uint32_t add_prefix(struct rn_directory *directory, struct rn_prefix_ref 
     for (; rn_prefix_tree_look(&directory->blocks->tree, node, &view) && view.state != RN_PREFIX_ROOT;
          node = view.parent) {
         if (needs_copy(directory, &view) && !is_among(node, nodes, n))
-            directory->chain[n_chain++] = node;
+            add_to_chain(directory, node, n_chain++);
         ++*n_looks;
     }
     while (n_chain > 0 && n < most_lent(directory))
@@ -252,6 +265,7 @@ static void want(struct rn_directory *directory, struct rn_prefix_ref node, bool
         *last =
             (struct rn_durable_prefix){.node = node}; /* before it is the budget that decides; this one is asked for */
     }
+    RN_ASSERT(directory->n_wanted > 0 && directory->n_wanted <= RN_DIRECTORY_MAX_WANTED);
     directory->n_asked_for += asked_for && !last->asked_for;
     last->asked_for |= asked_for;
 }
@@ -265,6 +279,7 @@ void rn_directory_left(struct rn_directory *directory, const struct rn_request *
 
     if (directory->tiers == 0 || n == 0)
         return;
+    RN_ASSERT(n >= request->n_shared && n * per_block <= request->n_tokens);
     n_wanted = rn_doorkeeper_note(&directory->door, salt, request->tokens, n, per_block);
     if ((n - request->n_shared) * per_block >= LONG_TOKENS || request->pin_prefix == 1)
         n_wanted = n;
@@ -285,6 +300,7 @@ static void settle_item(struct rn_directory *directory, struct rn_move_item *ite
 {
     struct rn_directory_entry *entry = rn_directory_entry_of(directory, item->tier_directory);
 
+    RN_ASSERT(directory->blocks->n_lent >= item->idle && (entry == NULL || entry->writing));
     directory->blocks->n_lent -= item->idle;
     if (item->block != RN_MOVE_NO_BLOCK)
         rn_tier_blocks_release_lent(directory->blocks, item->block);

@@ -27,6 +27,7 @@ static void send_leaving(struct rn_directory *directory)
     while (directory->first_leaving != RN_DIRECTORY_NONE && move->n_told < RN_MOVE_TOLD) {
         struct rn_directory_entry *entry = &directory->entries[directory->first_leaving];
 
+        RN_ASSERT(entry->state == RN_DIRECTORY_LEAVING);
         move->left[move->n_told] = entry->untrusted;
         move->told[move->n_told++] = rn_directory_number_of(directory, directory->first_leaving);
         directory->first_leaving = entry->next;
@@ -100,11 +101,13 @@ bool rn_directory_flush(struct rn_directory *directory)
                directory->first_leaving == RN_DIRECTORY_NONE) {
         directory->closed = true;
     }
+    RN_ASSERT(!directory->closed || (directory->first_leaving == RN_DIRECTORY_NONE && !directory->listens));
     return directory->closed;
 }
 
 bool rn_directory_close(struct rn_directory *directory)
 {
+    RN_ASSERT(!directory->closing && directory->n_ups == 0);
     directory->closing = true;
     directory->closed = directory->tiers == 0; /* else the flush behind this batch does what is left */
     return directory->closed;
@@ -114,6 +117,7 @@ bool rn_directory_close(struct rn_directory *directory)
 
 static void settle_told(struct rn_directory *directory, const struct rn_move *move)
 {
+    RN_ASSERT(move->n_told <= RN_MOVE_TOLD);
     for (uint32_t i = 0; i < move->n_told; i++)
         rn_directory_settle(directory, move->told[i], move->left[i]);
 }
@@ -148,6 +152,7 @@ static void count(struct rn_directory *directory, const struct rn_move *move)
 
 void rn_directory_moved(struct rn_directory *directory, struct rn_move *move)
 {
+    RN_ASSERT(!directory->closed && move->n <= RN_MOVE_BLOCKS);
     if (move->kind == RN_MOVE_DOWN)
         rn_directory_settle_down(directory, move);
     settle_told(directory, move);
@@ -181,8 +186,10 @@ static void learn(struct rn_directory *directory, const struct rn_move *move, ui
 {
     uint32_t n[RN_TIERS] = {0};
 
-    for (uint32_t i = 0; i < n_good; i++)
+    for (uint32_t i = 0; i < n_good; i++) {
+        RN_CHECK(move->items[i].from < RN_TIERS);
         n[move->items[i].from]++;
+    }
     for (unsigned kind = 0; kind < RN_TIERS; kind++)
         rn_tier_cost_moved(&directory->cost, kind, n[kind], move->us[kind]);
     rn_prefix_tree_set_reload(&directory->blocks->tree,
@@ -194,6 +201,7 @@ void rn_directory_arrived(struct rn_directory *directory, const struct rn_move *
 {
     uint64_t computing_us;
 
+    RN_ASSERT(move->kind == RN_MOVE_UP && n_good <= move->n);
     learn(directory, move, n_good);
     computing_us =
         rn_tier_cost_of_computing(&directory->cost, position, n_good, directory->context->limits->block_tokens);

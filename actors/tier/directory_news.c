@@ -27,6 +27,7 @@ uint64_t rn_directory_adopt(void *user, enum rn_tier_kind kind, const struct rn_
 {
     struct rn_directory *directory = user;
     const struct rn_directory_entry *above = rn_directory_entry_of(directory, parent);
+    struct rn_directory_entry *entry;
     struct rn_prefix_ref at = {RN_PREFIX_NO_NODE, 0}, node;
     struct rn_prefix_view view;
 
@@ -37,7 +38,9 @@ uint64_t rn_directory_adopt(void *user, enum rn_tier_kind kind, const struct rn_
     if (!rn_prefix_tree_child(&directory->blocks->tree, record->salt, at, record->tokens, &node))
         return add(directory, kind, record->salt, at, record->tokens);
     rn_prefix_tree_look(&directory->blocks->tree, node, &view); /* another tier has it too */
-    rn_directory_entry_of(directory, view.handle)->has |= RN_TIER_BIT(kind);
+    entry = rn_directory_entry_of(directory, view.handle);
+    RN_CHECK(entry != NULL);
+    entry->has |= (uint8_t)RN_TIER_BIT(kind);
     return view.handle;
 }
 
@@ -82,6 +85,7 @@ static uint32_t adopt_all(struct rn_directory *directory, struct rn_move *move)
     bool full = directory->full;
     uint32_t n = 0;
 
+    RN_ASSERT(move == directory->listener && move->n <= RN_MOVE_BLOCKS);
     for (uint32_t i = 0; i < move->n; i++) {
         struct rn_move_item *item = &move->items[i];
 
@@ -111,6 +115,7 @@ static void send_listener(struct rn_directory *directory)
 {
     struct rn_msg *msg = rn_msg_new(directory->context->runtime, RN_MSG_MOVE);
 
+    RN_ASSERT(!directory->closing && !directory->closed);
     directory->listens = true;
     msg->move.move = directory->listener;
     rn_actor_send(directory->context->mover, msg);
@@ -122,6 +127,7 @@ void rn_directory_listen(struct rn_directory *directory)
 
     if (directory->tiers == 0)
         return;
+    RN_ASSERT(!directory->listens);
     move->kind = RN_MOVE_LISTEN;
     move->n = move->n_told = move->pause_us = 0;
     send_listener(directory);
@@ -129,6 +135,7 @@ void rn_directory_listen(struct rn_directory *directory)
 
 void rn_directory_on_listed(struct rn_directory *directory, struct rn_move *move)
 {
+    RN_ASSERT(directory->listens && move == directory->listener);
     if (directory->closing) {
         directory->listens = false;
         return;

@@ -44,6 +44,7 @@ void rn_mover_find_add(struct rn_mover_find *find, uint64_t handle, uint32_t pla
 {
     uint32_t i = seek(find, handle);
 
+    RN_ASSERT(handle != 0);
     RN_CHECK(find->slots[i].handle == 0 && find->n < 1u << (find->bits - 1));
     find->slots[i] = (struct rn_mover_slot){handle, place};
     find->n++;
@@ -65,6 +66,7 @@ void rn_mover_find_remove(struct rn_mover_find *find, uint64_t handle)
             hole = i;
         }
     }
+    RN_ASSERT(find->n > 0);
     find->slots[hole].handle = 0;
     find->n--;
 }
@@ -126,12 +128,14 @@ static void on_gone(void *user, uint64_t handle)
     unsigned kind = (unsigned)(tier - mover->tiers);
     uint32_t at = rn_mover_find_place(&mover->find[kind], handle);
 
+    RN_ASSERT(kind < RN_TIERS && (at == RN_MOVER_NO_PLACE || mover->places[at].at[kind].handle == handle));
     if (at != RN_MOVER_NO_PLACE)
         lose(mover, &mover->places[at], kind, true);
 }
 
 void rn_mover_watch(struct rn_mover *mover, enum rn_tier_kind kind, struct rn_tier_store *store)
 {
+    RN_ASSERT(mover->tiers[kind].store == NULL);
     mover->tiers[kind] = (struct rn_mover_tier){mover, store};
     rn_tier_store_watch(store, on_gone, &mover->tiers[kind]);
 }
@@ -159,6 +163,7 @@ struct rn_mover_place *rn_mover_take_place(struct rn_mover *mover, uint64_t tier
             forget_at(mover, place, kind, false);
         place->tier_directory = tier_directory;
     }
+    RN_ASSERT(find_place(mover, tier_directory) == place);
     return place;
 }
 
@@ -255,6 +260,7 @@ static bool carry_from(struct rn_mover *mover, struct rn_move *move, const struc
             forget_at(mover, place, kind, true);
         return false;
     }
+    RN_ASSERT(rn_mover_find_place(&mover->find[kind], handle) == place_of(item->tier_directory));
     move->bytes[kind] += n;
     move->us[kind] += rn_now_us(mover->context->clock) - begin;
     return true;
@@ -331,6 +337,7 @@ static void up(struct rn_mover *mover, struct rn_move *move)
 
 static void forget(struct rn_mover *mover, const struct rn_move *move)
 {
+    RN_ASSERT(move->n_told <= RN_MOVE_TOLD);
     for (uint32_t i = 0; i < move->n_told; i++) {
         struct rn_mover_place *place = find_place(mover, move->told[i]);
 
@@ -347,6 +354,7 @@ static void tell_lost(struct rn_mover *mover, struct rn_move *move)
     while (mover->first_lost != RN_MOVER_NO_PLACE && move->n_told < RN_MOVE_TOLD) {
         struct rn_mover_place *place = &mover->places[mover->first_lost];
 
+        RN_CHECK(mover->first_lost < mover->n_places && place->lost);
         mover->first_lost = place->next_lost;
         place->lost = false;
         move->told[move->n_told] = place->tier_directory;
@@ -376,6 +384,7 @@ static bool has_time(const struct rn_move *move)
 
 void rn_mover_answer(struct rn_mover *mover, struct rn_move *move, struct rn_msg *msg)
 {
+    RN_ASSERT(mover->at_work == NULL && move != mover->listener);
     move->more = false;
     for (unsigned kind = 0; kind < RN_TIERS; kind++) {
         struct rn_tier_store *store = mover->tiers[kind].store;
@@ -426,6 +435,7 @@ static bool begin_copies(struct rn_mover *mover, struct rn_move *move, struct rn
     mover->copying = (struct rn_host_copies){.n = n, .items = mover->copies, .on_done = on_copies_done, .user = mover};
     if (n == 0)
         return false;
+    RN_CHECK(n <= RN_MOVE_BLOCKS);
     mover->at_work = msg;
     mover->copied = rn_msg_new(mover->actor.runtime, RN_MSG_COPIED);
     mover->copy_us = rn_now_us(clock);
@@ -460,6 +470,7 @@ static void begin_move(struct rn_mover *mover, struct rn_msg *msg)
         rn_mover_listen(mover);
         return;
     }
+    RN_ASSERT(mover->at_work == NULL && move->n <= RN_MOVE_BLOCKS);
     move->spent_us = rn_spent_us(mover->context->clock);
     memset(move->us, 0, sizeof move->us);
     memset(move->bytes, 0, sizeof move->bytes);
@@ -586,5 +597,9 @@ bool rn_mover_check(const struct rn_mover *mover)
             return false;
     if (mover->n_waiting > RN_MOVES || (mover->at_work == NULL && mover->n_waiting > 0))
         return false;
-    return n_listed == n_lost && (mover->listener == NULL || mover->listener->kind == RN_MOVE_LISTEN);
+    for (unsigned kind = 0; kind < RN_TIERS; kind++)
+        if (mover->tiers[kind].store != NULL && !rn_tier_store_check(mover->tiers[kind].store))
+            return false;
+    return rn_block_codec_check(&mover->codec) && n_listed == n_lost &&
+           (mover->listener == NULL || mover->listener->kind == RN_MOVE_LISTEN);
 }

@@ -10,6 +10,7 @@
 
 #include "actors/context.h"
 #include "actors/tier/mover.h"
+#include "base/check.h"
 
 /* A look that may have left something is repeated after so many times what it took: of processor time, of time. */
 #define SPENT_PART 49u
@@ -40,7 +41,10 @@ bool rn_mover_listens(const struct rn_mover *mover)
 static void take_in(struct rn_mover *mover, const struct rn_move_item *item, uint64_t handle, uint64_t parent)
 {
     struct rn_mover_place *place = item->tier_directory != 0 ? rn_mover_take_place(mover, item->tier_directory) : NULL;
-    bool known = rn_mover_find_place(&mover->find[item->from], handle) != RN_MOVER_NO_PLACE;
+    bool known;
+
+    RN_CHECK(item->from < RN_TIERS);
+    known = rn_mover_find_place(&mover->find[item->from], handle) != RN_MOVER_NO_PLACE;
 
     if (!known && (place == NULL || place->at[item->from].handle != 0)) { /* put there by this engine meanwhile */
         rn_tier_store_decline(mover->tiers[item->from].store, handle);
@@ -54,6 +58,7 @@ static void take_in(struct rn_mover *mover, const struct rn_move_item *item, uin
 
 void rn_mover_take_listener(struct rn_mover *mover, struct rn_move *move)
 {
+    RN_ASSERT(mover->listener == NULL && move->n <= RN_MOVE_BLOCKS);
     for (uint32_t i = 0; i < move->n; i++)
         take_in(mover, &move->items[i], mover->heard[i].handle, mover->heard[i].parent);
     move->n = 0;
@@ -79,6 +84,8 @@ static void on_record(void *user, const struct rn_tier_record *record)
     struct rn_move_item *item = &move->items[move->n];
     uint32_t above = rn_mover_find_place(&mover->find[hearing->kind], record->parent);
 
+    RN_CHECK(move->n < RN_MOVE_BLOCKS);
+    RN_ASSERT(record->handle != 0 && (record->parent == 0) == (record->depth == 0));
     item->behind = record->parent == 0 ? RN_MOVE_NO_ITEM : find_item(hearing, record->parent);
     item->parent = record->parent != 0 && above != RN_MOVER_NO_PLACE ? mover->places[above].tier_directory : 0;
     item->first = record->parent == 0;
@@ -110,6 +117,7 @@ static void send_listener(struct rn_mover *mover)
 {
     struct rn_msg *msg = rn_msg_new(mover->actor.runtime, RN_MSG_MOVE);
 
+    RN_ASSERT(mover->listener->kind == RN_MOVE_LISTEN && mover->at_work == NULL);
     msg->move.move = mover->listener;
     mover->listener = NULL;
     rn_mover_answer(mover, msg->move.move, msg);

@@ -36,6 +36,7 @@ void rn_pins_keep(struct rn_pins *pins, struct rn_prefix_ref node)
         return;
     if (pins->n == RN_PINS)
         drop(pins, 0);
+    RN_CHECK(pins->n < RN_PINS);
     pins->nodes[pins->n++] = node;
 }
 

@@ -102,8 +102,8 @@ bool rn_prefix_cache_check(const struct rn_prefix_cache *cache)
     for (uint32_t slot = 0; slot < cache->context->max_streams; slot++)
         if (!check_stream(cache, &cache->streams[slot]))
             return false;
-    return rn_tier_blocks_check(&cache->blocks) && rn_pins_check(&cache->pins) &&
-           rn_promotions_check(&cache->promotions);
+    return rn_tier_blocks_check(&cache->blocks) && rn_tails_check(&cache->tails, cache->context->max_streams) &&
+           rn_pins_check(&cache->pins) && rn_promotions_check(&cache->promotions);
 }
 
 /* ---- Admission ---- */
@@ -180,6 +180,7 @@ void rn_prefix_cache_look_up(struct rn_prefix_cache *cache, const struct rn_requ
     } else if (!fit_tree(cache, request, tokens, wanted, own, fit)) {
         fit_session(cache, session, own, fit);
     }
+    RN_ASSERT(fit->pending || fit->n_done < n_prompt);
 }
 
 void rn_prefix_cache_wait(struct rn_prefix_cache *cache, const struct rn_request *request,
@@ -268,6 +269,7 @@ runnel_status rn_prefix_cache_prepare(struct rn_prefix_cache *cache, const struc
     }
     memcpy(stream->prompt, request->tokens, request->n_fill * sizeof *stream->prompt);
     memcpy(stream->blocks, request->blocks, (n_blocks + (n_tail > 0)) * sizeof *stream->blocks);
+    RN_ASSERT(n_blocks + (n_tail > 0) <= request->n_blocks && n_tail < per_block);
     stream->n_blocks = n_blocks;
     stream->n_tail = n_tail;
     return RUNNEL_OK;
@@ -293,6 +295,7 @@ void rn_prefix_cache_enter(struct rn_prefix_cache *cache, struct rn_request *req
     struct rn_prefix_woken woken = {NULL, NULL};
 
     RN_ASSERT(fit->n_kept <= request->n_blocks && fit->n_done == request->n_done);
+    RN_ASSERT(stream->path.state == RN_PATH_OUT && !stream->has_tail);
     stream->timed = false;
     stream->n_timed = request->n_done;
     stream->timed_us = rn_now_us(cache->context->clock);
@@ -338,6 +341,7 @@ void rn_prefix_cache_publish(struct rn_prefix_cache *cache, const struct rn_comp
     uint64_t now_us = rn_now_us(cache->context->clock);
 
     RN_CHECK(n_blocks <= stream->n_blocks);
+    RN_ASSERT(stream->path.state == RN_PATH_ENTERED && computed->n_positions >= stream->n_timed);
     rn_prefix_tree_publish(tree_of(cache), &stream->path, stream->prompt, stream->blocks, n_blocks, NULL, &woken);
     rn_tier_blocks_tell(&cache->blocks, &woken);
     rn_directory_timed(cache->directory, computed->n_positions, computed->n_positions - stream->n_timed,
@@ -357,6 +361,7 @@ static void change_over(struct rn_prefix_cache *cache, struct rn_request *reques
 
     rn_prefix_tree_match(tree_of(cache), salt_of(request), request->tokens, n_blocks * block_tokens(cache),
                          cache->found, &found);
+    RN_CHECK(found.n_ready <= n_blocks && n_blocks <= request->n_blocks);
     for (uint32_t i = 0; i < found.n_ready; i++) {
         if (cache->found[i] == request->blocks[i])
             continue;
@@ -386,6 +391,7 @@ static void settle_copy(struct rn_prefix_cache *cache, struct rn_request *reques
 
     if (request->copy == RN_COPY_NONE)
         return;
+    RN_CHECK(request->copy_at < request->n_blocks);
     if (request->copy == RN_COPY_WANTED) {
         spare = request->blocks[request->copy_at];
         request->blocks[request->copy_at] = request->copy_from;
@@ -433,6 +439,7 @@ void rn_prefix_cache_leave(struct rn_prefix_cache *cache, struct rn_request *req
         rn_directory_proved(cache->directory, request->blocks + request->n_shared,
                             request->n_blocks - request->n_shared);
     rn_tier_blocks_tell(&cache->blocks, &woken);
+    RN_ASSERT(stream->path.state == RN_PATH_OUT && stream->path.n_claims == 0);
     rn_promotions_let_go(stream);
     if (entered)
         change_over(cache, request, n_shared);

@@ -126,6 +126,7 @@ void rn_promotions_begin(struct rn_promotions *promotions, struct rn_cached_stre
     take_blocks(promotions, p, ready);
     stream->promotion = p;
     rn_prefix_tree_enter(&promotions->blocks->tree, &p->path, p->salt, p->tokens, n_tokens, found);
+    RN_ASSERT(p->path.n_ready == p->n_before && p->path.n_claims <= p->n);
     rn_promotions_send(promotions);
 }
 
@@ -227,6 +228,7 @@ void rn_promotions_arrived(struct rn_promotions *promotions, const struct rn_mov
 
 void rn_promotions_let_go(struct rn_cached_stream *stream)
 {
+    RN_ASSERT(stream->promotion == NULL || (stream->promotion->busy && stream->promotion->stream == stream));
     if (stream->promotion != NULL)
         stream->promotion->stream = NULL;
     stream->promotion = NULL;

@@ -87,6 +87,7 @@ static void free_ring(struct rn_session_job *job)
 
 static unsigned char *bytes_of(const struct rn_session_job *job, uint32_t block)
 {
+    RN_ASSERT(job->ring != NULL && job->n_piece > 0);
     return job->ring + block % (2 * job->n_piece) * block_bytes(job->request->context);
 }
 
@@ -115,6 +116,7 @@ static bool begin_copies(struct rn_session_job *job, uint32_t n)
     }
     if (n == 0)
         return false;
+    RN_ASSERT(job->ring != NULL && job->error.status == RUNNEL_OK);
     job->n_begun += n;
     job->copies = (struct rn_host_copies){.n = n, .items = job->items, .on_done = on_copies_done, .user = job};
     job->copied = rn_msg_new(request->context->runtime, RN_MSG_COPIED);
@@ -307,7 +309,8 @@ bool rn_session_job_check(const struct rn_session_job *job)
     uint32_t first = job->kind == RN_JOB_EXPORT ? job->n_filed : job->n_begun;
     uint32_t last = job->kind == RN_JOB_EXPORT ? job->n_begun : job->n_filed;
 
-    if (job->request == NULL || job->request->job != job)
+    if (job->request == NULL || job->request->job != job || !rn_session_reader_check(&job->reader) ||
+        !rn_session_writer_check(&job->writer))
         return false;
     if (job->ring == NULL)
         return true;

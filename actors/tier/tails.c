@@ -52,3 +52,22 @@ uint32_t rn_tails_find(const struct rn_tails *tails, struct rn_prefix_ref at, co
     RN_ASSERT(n_common <= n && n_common <= per_block);
     return n_common * WORTH >= per_block ? n_common : 0;
 }
+
+bool rn_tails_check(const struct rn_tails *tails, uint32_t n_streams)
+{
+    uint32_t per_block = tails->tree->options.block_tokens;
+
+    for (uint32_t i = 0; i < RN_TAILS; i++)
+        if (tails->slots[i] != NO_SLOT && tails->slots[i] >= n_streams)
+            return false;
+    for (uint32_t slot = 0; slot < n_streams; slot++) {
+        const struct rn_cached_stream *stream = &tails->streams[slot];
+
+        if (stream->n_tail >= per_block || (stream->n_tail > 0 && stream->prompt == NULL))
+            return false;
+        if (stream->has_tail &&
+            (stream->path.n_ready != stream->n_blocks || tails->slots[stream->tail_at.node % RN_TAILS] == NO_SLOT))
+            return false;
+    }
+    return true;
+}

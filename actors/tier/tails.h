@@ -33,4 +33,8 @@ void rn_tails_offer(struct rn_tails *tails, struct rn_cached_stream *stream, uin
 uint32_t rn_tails_find(const struct rn_tails *tails, struct rn_prefix_ref at, const int32_t *ids, uint32_t n,
                        uint32_t *block);
 
+/* True: each slot is one of the n_streams, and each tail is where it can be found or has been overwritten by another.
+ * Linear in both. */
+bool rn_tails_check(const struct rn_tails *tails, uint32_t n_streams);
+
 #endif

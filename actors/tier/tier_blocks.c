@@ -59,6 +59,7 @@ void rn_tier_blocks_take(struct rn_tier_blocks *blocks, uint32_t n, uint32_t *nu
 {
     RN_CHECK(rn_block_pool_take(&blocks->pool, n, numbers));
     count_used(blocks, n);
+    RN_ASSERT(blocks->n_used <= blocks->pool.n_blocks - blocks->pool.n_free);
 }
 
 void rn_tier_blocks_ref(struct rn_tier_blocks *blocks, const uint32_t *numbers, uint32_t n)
@@ -75,6 +76,7 @@ void rn_tier_blocks_unref(struct rn_tier_blocks *blocks, const uint32_t *numbers
 {
     int64_t n_used = 0;
 
+    RN_ASSERT(n <= blocks->pool.n_blocks - blocks->pool.n_free);
     rn_prefix_tree_unref(&blocks->tree, numbers, n);
     for (uint32_t i = 0; i < n; i++)
         n_used += is_unused(blocks, numbers[i]);
