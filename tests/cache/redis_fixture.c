@@ -210,3 +210,10 @@ void redis_pretend(struct redis_server *server, void (*act)(int fd))
     }
     close(fd);
 }
+
+void redis_close(struct rn_redis_store *store)
+{
+    if (store != NULL)
+        assert_true(rn_redis_store_check(store));
+    rn_redis_store_close(store);
+}

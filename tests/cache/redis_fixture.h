@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "cache/store/redis_tls.h"
+#include "cache/store/redis_store.h"
 
 struct redis_server {
     char folder[100], socket[140], url[160]; /* url: for stores */
@@ -27,6 +27,9 @@ void redis_start(struct redis_server *server, const char *const *options);
 void redis_stop(struct redis_server *server);  /* killed; its folder stays */
 void redis_again(struct redis_server *server); /* a new one in the same place, empty */
 void redis_remove(struct redis_server *server);
+
+/* Closes the store, which is whole, or fails the test. NULL is allowed. */
+void redis_close(struct rn_redis_store *store);
 
 /* A process that accepts and then acts on the connection, for ever, at server->socket. */
 void redis_pretend(struct redis_server *server, void (*act)(int fd));

@@ -208,9 +208,9 @@ static void test_heard(void **state)
     assert_int_equal(by_c.n, 0); /* it was all there when c was opened */
     assert_int_equal(stats_of(c).records, 28);
     assert_int_equal(stats_of(a).lists + stats_of(b).lists + stats_of(c).lists, 0);
-    rn_redis_store_close(a);
-    rn_redis_store_close(b);
-    rn_redis_store_close(c);
+    redis_close(a);
+    redis_close(b);
+    redis_close(c);
     cold_told_free(&by_a);
     cold_told_free(&by_b);
 }
@@ -226,8 +226,8 @@ static void test_a_little(void **state)
     put_chain(b, 2, 200);
     assert_in_range(hear_by(b, 3, &told), 60 / 3, 60 / 3 + 200 / 64 + 2);
     assert_told(b, &told, 0, 60);
-    rn_redis_store_close(a);
-    rn_redis_store_close(b);
+    redis_close(a);
+    redis_close(b);
     cold_told_free(&told);
 }
 
@@ -250,9 +250,9 @@ static void test_parents(void **state)
     put_chain(a, 1, 3); /* again: known to b, not any more to c */
     hear(c, &told);
     assert_told(c, &told, 6, 1);
-    rn_redis_store_close(a);
-    rn_redis_store_close(b);
-    rn_redis_store_close(c);
+    redis_close(a);
+    redis_close(b);
+    redis_close(c);
     cold_told_free(&told);
 }
 
@@ -288,9 +288,9 @@ static void test_garbage(void **state)
     assert_int_equal(stats_of(b).lists, 0);
     assert_false(rn_tier_store_error(rn_redis_store_tier(b), &error));
     redisFree(c);
-    rn_redis_store_close(a);
-    rn_redis_store_close(b);
-    rn_redis_store_close(other);
+    redis_close(a);
+    redis_close(b);
+    redis_close(other);
     cold_told_free(&told);
 }
 
@@ -323,8 +323,8 @@ static void test_damaged(void **state)
     assert_told(b, &told, 0, 8);
     freeReplyObject(keys);
     redisFree(c);
-    rn_redis_store_close(a);
-    rn_redis_store_close(b);
+    redis_close(a);
+    redis_close(b);
     cold_told_free(&told);
 }
 
@@ -354,8 +354,8 @@ static void cut_with(const char *cut)
     assert_int_equal(stats_of(b).lists, 1);
     freeReplyObject(redisCommand(c, "FLUSHALL"));
     redisFree(c);
-    rn_redis_store_close(a);
-    rn_redis_store_close(b);
+    redis_close(a);
+    redis_close(b);
     cold_told_free(&told);
 }
 
@@ -395,8 +395,8 @@ static void test_long_list(void **state)
     assert_in_range(hear(b, &told), 50, 100);
     assert_told(b, &told, 1, 20 * 20 + 10);
     redisFree(c);
-    rn_redis_store_close(a);
-    rn_redis_store_close(b);
+    redis_close(a);
+    redis_close(b);
     cold_told_free(&told);
 }
 
@@ -435,9 +435,9 @@ static void test_replaced(void **state)
     }
     assert_told(b, &told, 4, 4);
     assert_told(c, &by_c, 0, 4);
-    rn_redis_store_close(a);
-    rn_redis_store_close(b);
-    rn_redis_store_close(c);
+    redis_close(a);
+    redis_close(b);
+    redis_close(c);
     cold_told_free(&told);
     cold_told_free(&by_a);
     cold_told_free(&by_c);
@@ -470,8 +470,8 @@ static void test_away_at_first(void **state)
         usleep(10000);
     }
     assert_told(b, &told, 0, 30);
-    rn_redis_store_close(a);
-    rn_redis_store_close(b);
+    redis_close(a);
+    redis_close(b);
     cold_told_free(&told);
 }
 
@@ -513,8 +513,8 @@ static void test_no_stream(void **state)
     }
     assert_told(b, &told, 0, 1 + 3 + 1 + 2); /* all of it: the stream that it knew is gone */
     redisFree(c);
-    rn_redis_store_close(a);
-    rn_redis_store_close(b);
+    redis_close(a);
+    redis_close(b);
     cold_told_free(&told);
 }
 
@@ -537,8 +537,8 @@ static void test_denied(void **state)
     hear(b, &told);
     assert_int_equal(told.n, 0);
     redisFree(c);
-    rn_redis_store_close(a);
-    rn_redis_store_close(b);
+    redis_close(a);
+    redis_close(b);
 }
 
 /* ---- Bounds ---- */
@@ -560,7 +560,7 @@ static void test_kept(void **state)
     put_chain(a, 2, 3); /* Redis cuts 10,000 at a time */
     assert_in_range(ask(c, "XLEN %s", key), 16384, 16384 + 200);
     redisFree(c);
-    rn_redis_store_close(a);
+    redis_close(a);
 }
 
 /* A store that can keep only so many in mind says so before it is full, and goes on when some are let go. */
@@ -587,8 +587,8 @@ static void test_no_room(void **state)
     hear(b, &told);
     assert_int_equal(stats_of(b).records, 64); /* full: what comes then is passed over */
     assert_int_equal(hear(b, &told), 1);
-    rn_redis_store_close(a);
-    rn_redis_store_close(b);
+    redis_close(a);
+    redis_close(b);
     cold_told_free(&told);
 }
 

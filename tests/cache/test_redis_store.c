@@ -167,12 +167,12 @@ static void test_two_stores(void **state)
     rn_redis_store_stats(b, &stats);
     assert_true(stats.misses == 0 && stats.damaged == 0 && stats.losses == 0 && stats.connections == 1 && stats.up);
     put_chain(b, 1000, 3, 0, handles);
-    rn_redis_store_close(a);
-    rn_redis_store_close(b);
+    redis_close(a);
+    redis_close(b);
     cold_told_free(&told);
     a = open_at(server.url, &told);
     assert_int_equal(told.n, n + 3);
-    rn_redis_store_close(a);
+    redis_close(a);
     cold_told_free(&told);
 }
 
@@ -226,7 +226,7 @@ static void test_key_and_value(void **state)
     assert_memory_equal(reply->str, value, reply->len);
     freeReplyObject(reply);
     redisFree(c);
-    rn_redis_store_close(store);
+    redis_close(store);
 }
 
 static void test_get_compares(void **state)
@@ -267,7 +267,7 @@ static void test_get_compares(void **state)
                      RUNNEL_NOT_FOUND);
     assert_int_equal(read_one(store, key, handles[0], handles[1]), 1);
     assert_int_equal(put(store, (struct cold_key){1, 3, 0}, 999, &none), RUNNEL_NOT_FOUND);
-    rn_redis_store_close(store);
+    redis_close(store);
 }
 
 static void on_gone(void *user, uint64_t handle)
@@ -296,7 +296,7 @@ static void test_forget(void **state)
     assert_true(again[0] != handles[0] && again[0] != handles[2]);
     assert_int_equal(read_one(store, (struct cold_key){1, 0, 0}, 0, again[0]), 1);
     assert_int_equal(read_one(store, (struct cold_key){1, 0, 0}, 0, handles[0]), 0);
-    rn_redis_store_close(store);
+    redis_close(store);
 }
 
 static void test_ttl(void **state)
@@ -318,7 +318,7 @@ static void test_ttl(void **state)
     freeReplyObject(ttl);
     freeReplyObject(keys);
     redisFree(c);
-    rn_redis_store_close(store);
+    redis_close(store);
 }
 
 /* ---- Values that are not what they should be ---- */
@@ -334,7 +334,7 @@ static void test_garbage(void **state)
 
     (void)state;
     put_chain(store, 1, 1, 0, handles);
-    rn_redis_store_close(store);
+    redis_close(store);
     keys = redisCommand(c, "KEYS *[0-9a-f]");
     value = redisCommand(c, "GET %s", keys->element[0]->str);
     bytes = value->len;
@@ -356,7 +356,7 @@ static void test_garbage(void **state)
             missed += read_told(store, &told) == 0;
         else
             assert_int_equal(read_told(store, &told), 1);
-        rn_redis_store_close(store);
+        redis_close(store);
         cold_told_free(&told);
         if (i < bytes)
             value->str[i] ^= (char)(1 + i % 255);
@@ -396,7 +396,7 @@ static void test_damaged_value(void **state)
     assert_int_equal(read_one(store, (struct cold_key){1, 0, 0}, 0, again), 1);
     freeReplyObject(keys);
     redisFree(c);
-    rn_redis_store_close(store);
+    redis_close(store);
 }
 
 /* ---- A server that is away ---- */
@@ -427,7 +427,7 @@ static void test_killed(void **state)
     assert_int_equal(read_one(store, (struct cold_key){1, 0, 0}, 0, handles[0]), 0); /* the new one is empty */
     rn_redis_store_stats(store, &stats);
     assert_true(stats.connections >= 2 && stats.losses >= 1);
-    rn_redis_store_close(store);
+    redis_close(store);
 }
 
 /* Not again before its time: the calls in between cost nothing. */
@@ -470,7 +470,7 @@ static void test_retry(void **state)
         tried_at = fake_us;
         wait = 2 * wait < 60000000 ? 2 * wait : 60000000;
     }
-    rn_redis_store_close(store);
+    redis_close(store);
 }
 
 static void test_full(void **state)
@@ -489,7 +489,7 @@ static void test_full(void **state)
     assert_int_equal(read_one(store, (struct cold_key){1, 0, 0}, 0, handles[0]), 1); /* the connection stays */
     rn_redis_store_stats(store, &stats);
     assert_true(stats.refused == 1 && stats.losses == 0);
-    rn_redis_store_close(store);
+    redis_close(store);
 }
 
 static void test_password(void **state)
@@ -520,7 +520,7 @@ static void test_password(void **state)
     }
     store = open_at(url, NULL);
     assert_int_equal(put(store, (struct cold_key){1, 0, 0}, 0, &none), RUNNEL_OK);
-    rn_redis_store_close(store);
+    redis_close(store);
     freeReplyObject(redisCommand(c, "SELECT 3"));
     reply = redisCommand(c, "DBSIZE");
     assert_int_equal(reply->integer, 1 + NEWS);
@@ -530,7 +530,7 @@ static void test_password(void **state)
     assert_int_equal(put(store, (struct cold_key){1, 0, 0}, 0, &none), RUNNEL_IO);
     assert_true(rn_tier_store_error(rn_redis_store_tier(store), &error));
     assert_non_null(strstr(error.message, "NOAUTH"));
-    rn_redis_store_close(store);
+    redis_close(store);
 }
 
 /* ---- Servers that are none ---- */
@@ -618,7 +618,7 @@ static uint64_t ask_in_vain(void (*act)(int fd))
     }
     took = real_ms() - began;
     assert_true(rn_tier_store_error(rn_redis_store_tier(store), &error));
-    rn_redis_store_close(store);
+    redis_close(store);
     redis_remove(&server);
     return took;
 }
@@ -667,7 +667,7 @@ static void test_hangs_beside(void **state)
         usleep(5000);
         took = put_beside(store);
         least = took < least ? took : least;
-        rn_redis_store_close(store);
+        redis_close(store);
     }
     assert_in_range(least, 0, 899);
     redis_remove(&server);
@@ -707,7 +707,7 @@ static void test_far(void **state)
         usleep(100000);
     }
     assert_true(stats.connections > 0);
-    rn_redis_store_close(store);
+    redis_close(store);
     redis_remove(&server);
 }
 
