@@ -4,9 +4,11 @@
 #define RN_ACTORS_BATCH_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "actors/draft/proposal.h"
+#include "base/check.h"
 #include "model/backend.h"
 #include "model/draw.h"
 #include "runnel.h"
@@ -96,6 +98,8 @@ struct rn_batch {
     bool holds; /* the next step is held back: PROPOSALS will come */
 };
 
+static_assert(offsetof(struct rn_batch, step) == 0, "a backend gives the step back, and with it the batch");
+
 /* Of `most` rows, those that running sequences may take beside so many prompts. */
 static inline uint32_t rn_batch_share(uint32_t n_prompts, uint32_t most)
 {
@@ -105,6 +109,7 @@ static inline uint32_t rn_batch_share(uint32_t n_prompts, uint32_t most)
 /* The step's time is noted in batch->cost, if it says what rows of answers take. Once for each batch. */
 static inline void rn_batch_note_cost(const struct rn_batch *batch)
 {
+    RN_ASSERT(batch->begin_ns <= batch->end_ns && batch->n_answer_rows <= batch->step.n_rows);
     if (batch->n_answer_rows == batch->step.n_rows && batch->step.status == RUNNEL_OK && !batch->waited)
         rn_step_cost_record(batch->cost, batch->step.n_rows, (batch->end_ns - batch->begin_ns) / 1000);
 }

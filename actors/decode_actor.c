@@ -2,6 +2,7 @@
  * a batch is composed is in decode_batch.c. See decode_actor.h. */
 #include "actors/decode_actor.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "actors/context.h"
@@ -10,6 +11,9 @@
 #include "actors/host/outlet.h"
 #include "actors/telemetry/telemetry.h"
 #include "base/check.h"
+
+static_assert(offsetof(struct rn_decode, actor) == 0, "handlers get the actor");
+static_assert(RN_WINDOW >= RN_WINDOW_LOGITS && RN_WINDOW >= RN_WINDOW_JOINED, "RN_WINDOW bounds every stream's credit");
 
 static struct rn_decode *decode_of(struct rn_actor *actor)
 {
@@ -23,6 +27,7 @@ static void free_lane(struct rn_decode *decode, struct rn_request *request)
 
     if (lane == RN_LANE_NONE)
         return;
+    RN_ASSERT(!request->last_chunk);
     request->lane = RN_LANE_NONE;
     msg = rn_msg_new(decode->actor.runtime, RN_MSG_LANE_FREE);
     msg->lanes = (struct rn_pay_lanes){
@@ -36,6 +41,7 @@ static void free_lane(struct rn_decode *decode, struct rn_request *request)
 /* No step will move it to its position any more. */
 static void forget_leaf(struct rn_request *request)
 {
+    RN_ASSERT(request->in_steps == 0 && request->leaf_offset <= request->n_limit);
     request->n_done -= request->leaf_offset > 0;
     request->leaf_offset = 0;
 }
@@ -55,6 +61,7 @@ static void halt(struct rn_decode *decode, const struct rn_request *request)
 /* Sends a request that is in no list and no step back to the tier. */
 static void give_back(struct rn_decode *decode, struct rn_request *request)
 {
+    RN_ASSERT(request->preempted && request->outcome == RN_OUTCOME_NONE && request->in_steps == 0);
     request->stalled = rn_batch_is_stalled(decode, request);
     rn_decode_keep_stall(decode, request);
     decode->credits[request->slot].back = true;
@@ -63,6 +70,7 @@ static void give_back(struct rn_decode *decode, struct rn_request *request)
     forget_leaf(request);
     free_lane(decode, request);
     halt(decode, request); /* before it can come again */
+    RN_ASSERT(request->n_done <= request->n_tokens);
     rn_request_send(request, decode->context->tier, RN_MSG_PREEMPTED);
 }
 
@@ -87,6 +95,7 @@ static uint32_t find_running(const struct rn_decode *decode, uint32_t slot, uint
 /* Keeps the order of the others: the cursor's turn-taking depends on it. */
 static void remove_running(struct rn_decode *decode, uint32_t i)
 {
+    RN_ASSERT(i < decode->n_running && decode->cursor <= decode->n_running);
     memmove(&decode->running[i], &decode->running[i + 1], (decode->n_running - i - 1) * sizeof decode->running[0]);
     decode->n_running--;
     if (decode->cursor > i)
@@ -118,7 +127,7 @@ static void drop_if_done(struct rn_decode *decode, struct rn_request *request)
     if (i < decode->n_running)
         remove_running(decode, i);
     else
-        rn_request_remove(&decode->prompts, request->slot, request->generation);
+        RN_CHECK(rn_request_remove(&decode->prompts, request->slot, request->generation) == request);
     if (request->outcome != RN_OUTCOME_NONE)
         let_go(decode, request);
     else
@@ -143,9 +152,13 @@ static void on_offer(struct rn_actor *self, struct rn_msg *msg)
     struct rn_credit *credit = &decode->credits[request->slot];
 
     rn_msg_free(self->runtime, msg);
+    RN_ASSERT(request->lane != RN_LANE_NONE && request->in_steps == 0 && !request->preempted && !request->growing);
+    RN_ASSERT(request->n_done <= request->n_fill && decode->prompts.n < RN_PROMPTS);
+    RN_ASSERT(rn_outlet_is(outlet, request->generation) && rn_outlet_is_prepared(outlet));
     if (credit->generation != request->generation)
         *credit = (struct rn_credit){.generation = request->generation, .n = (int32_t)outlet->window};
     credit->back = false;
+    RN_ASSERT(!credit->away); /* the tier has heard READY */
     decode->proposals[request->slot].generation = 0;
     rn_request_push(&decode->prompts, request);
 }
@@ -191,6 +204,7 @@ static void add_credit(struct rn_decode *decode, uint32_t slot, uint32_t generat
     struct rn_credit *credit = &decode->credits[slot];
     struct rn_msg *msg;
 
+    RN_ASSERT(slot < decode->context->max_streams && n > 0);
     if (credit->generation != generation)
         return;
     if (credit->n <= 0) {
@@ -200,6 +214,7 @@ static void add_credit(struct rn_decode *decode, uint32_t slot, uint32_t generat
             rn_decode_end_stall(decode, credit, request);
     }
     credit->n += (int32_t)n;
+    RN_ASSERT(credit->n <= RN_WINDOW && (!credit->away || credit->back));
     if (!credit->away)
         return;
     credit->away = false;
@@ -227,6 +242,7 @@ static void on_grant(struct rn_actor *self, struct rn_msg *msg)
         rn_actor_send(decode->context->tier, msg);
         return;
     }
+    RN_ASSERT(request->growing && msg->grant.n > 0 && msg->grant.n <= RN_LEASE_BLOCKS);
     rn_batch_take_blocks(decode, request, msg->grant.blocks, msg->grant.n);
     request->growing = false;
     rn_msg_free(self->runtime, msg);
@@ -238,6 +254,7 @@ static void give_back_stalled(struct rn_decode *decode)
     struct rn_request *request;
 
     while ((request = rn_decode_next_stalled(decode)) != NULL) {
+        RN_ASSERT(request->in_steps == 0 && request->outcome == RN_OUTCOME_NONE && !request->preempted);
         decode->n_short -= request->n_blocks < decode->n_short ? request->n_blocks : decode->n_short;
         request->preempted = true;
         drop_if_done(decode, request);
@@ -260,6 +277,7 @@ static void on_tokens_back(struct rn_actor *self, struct rn_msg *msg)
     struct rn_decode *decode = decode_of(self);
     const struct rn_token_list *list = msg->tokens.list;
 
+    RN_ASSERT(list->n > 0 && list->n <= list->capacity && list != decode->free_lists);
     for (uint32_t i = 0; i < list->n; i++)
         if (list->items[i].joined)
             add_credit(decode, list->items[i].slot, list->items[i].generation, 1);
@@ -272,15 +290,27 @@ static void on_computed_back(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_decode *decode = decode_of(self);
 
+    RN_ASSERT(msg->computed.list->n > 0 && msg->computed.list != decode->free_computed);
     msg->computed.list->next = decode->free_computed;
     decode->free_computed = msg->computed.list;
     rn_msg_free(self->runtime, msg);
+}
+
+/* An event of the stream is to be told. */
+static void pay(struct rn_decode *decode, const struct rn_request *request)
+{
+    struct rn_credit *credit = &decode->credits[request->slot];
+
+    RN_ASSERT(credit->n > 0 && credit->generation == request->generation && !credit->back);
+    credit->n--;
 }
 
 /* A drawn token joins its sequence. */
 static void settle_token(struct rn_decode *decode, struct rn_request *request, struct rn_batch_out *out)
 {
     RN_CHECK(request->n_tokens < request->capacity);
+    RN_ASSERT(request->n_tokens < request->n_limit && request->n_done >= request->n_tokens && !out->drawn);
+    RN_ASSERT(out->pick.token >= 0 && (uint32_t)out->pick.token < decode->context->n_vocab);
     request->tokens[request->n_tokens++] = out->pick.token;
     rn_sampler_accept(request->sampler, out->pick.token);
     out->drawn = true;
@@ -289,7 +319,7 @@ static void settle_token(struct rn_decode *decode, struct rn_request *request, s
         return;
     }
     out->tells_token = true;
-    decode->credits[request->slot].n--;
+    pay(decode, request);
     if (request->n_tokens < request->n_limit)
         return;
     if (rn_request_can_shift(request))
@@ -317,7 +347,7 @@ static void settle_out(struct rn_decode *decode, struct rn_batch_out *out)
     }
     if (out->keep_logits != NULL) {
         out->tells_logits = true;
-        decode->credits[request->slot].n--;
+        pay(decode, request);
     }
     if (out->sample)
         settle_token(decode, request, out);
@@ -333,7 +363,7 @@ static void settle_chunk(struct rn_decode *decode, struct rn_batch_part *part)
         return;
     request->n_reported = n_done;
     part->tells_progress = true;
-    decode->credits[request->slot].n--;
+    pay(decode, request);
 }
 
 /* The end of a text whose embedding is wanted. */
@@ -348,7 +378,7 @@ static void settle_embedding(struct rn_decode *decode, struct rn_batch_part *par
     if (request->outcome != RN_OUTCOME_NONE)
         return;
     part->tells_embedding = true;
-    decode->credits[request->slot].n--;
+    pay(decode, request);
 }
 
 /* Blocks of the prompt that others may be waiting for, and its end, of which they may take a copy. Those of the answer
@@ -361,6 +391,7 @@ static void settle_computed(const struct rn_decode *decode, struct rn_batch_part
     if (request->outcome == RN_OUTCOME_FAILED || request->suspect || request->n_told == UINT32_MAX ||
         (part->n_done / per_block <= request->n_told / per_block && part->n_done < request->n_fill))
         return;
+    RN_ASSERT(part->n_done >= request->n_told && part->n_done <= request->n_fill);
     request->n_told = part->n_done;
     part->tells_computed = true;
 }
@@ -378,6 +409,7 @@ static void settle_drafts(struct rn_batch_part *part, const struct rn_batch_out 
     }
     request->n_drafted += part->n_drafts + part->n_branches;
     request->n_accepted += part->n_accepted;
+    RN_ASSERT(part->n_accepted <= part->n_drafts && request->n_accepted <= request->n_drafted);
 }
 
 /* The step has failed, or was stopped: its rows are not computed. After a failure nothing that the request has computed
@@ -421,6 +453,7 @@ static void settle_part(struct rn_decode *decode, const struct rn_batch *batch, 
 {
     struct rn_request *request = part->request;
 
+    RN_ASSERT(request->in_steps > 0 && rn_request_check(request));
     request->in_steps--;
     if (part->ahead && request->outcome != RN_OUTCOME_NONE) {
         throw_away(part, outs);
@@ -432,9 +465,11 @@ static void settle_part(struct rn_decode *decode, const struct rn_batch *batch, 
         settle_computation(decode, part, outs);
     settle_drafts(part, outs);
     if (part->last) {
+        RN_ASSERT(request->last_chunk && request->lane != RN_LANE_NONE);
         request->last_chunk = false;
         free_lane(decode, request);
-        rn_request_remove(&decode->prompts, request->slot, request->generation);
+        RN_CHECK(rn_request_remove(&decode->prompts, request->slot, request->generation) == request);
+        RN_CHECK(decode->n_running < decode->context->max_streams);
         decode->running[decode->n_running++] = request;
         if (request->n_fill >= request->n_limit)
             rn_request_end(request, RN_OUTCOME_DONE, RUNNEL_FINISH_LENGTH);
@@ -538,6 +573,7 @@ static void on_step_done(struct rn_step *step)
 
 static void take_list_of(struct rn_decode *decode, struct rn_batch *batch)
 {
+    RN_ASSERT(batch->list == NULL && batch->computed == NULL); /* those that it had were sent */
     batch->list = decode->free_lists;
     decode->free_lists = batch->list->next;
     batch->list->n = 0;
@@ -575,6 +611,7 @@ static void begin_steps(struct rn_decode *decode)
 
 static void take(struct rn_decode *decode, const struct rn_proposal_list *list)
 {
+    RN_ASSERT(list->n <= decode->context->limits->max_seqs);
     for (uint32_t i = 0; i < list->n; i++)
         decode->proposals[list->items[i].slot] = list->items[i];
 }
@@ -582,6 +619,7 @@ static void take(struct rn_decode *decode, const struct rn_proposal_list *list)
 /* What the verifier has sent with the batch. */
 static void take_proposals(struct rn_decode *decode, struct rn_batch *batch)
 {
+    RN_ASSERT((batch->news == NULL || decode->news == NULL) && (!batch->holds || batch->proposals.n == 0));
     take(decode, &batch->proposals);
     decode->holds = batch->holds;
     if (batch->news != NULL)
@@ -594,6 +632,7 @@ static void on_proposals(struct rn_actor *self, struct rn_msg *msg)
 {
     struct rn_decode *decode = decode_of(self);
 
+    RN_ASSERT(decode->holds && decode->ring.n_flying == 0);
     take(decode, msg->proposals.list);
     decode->holds = false;
     msg->head.kind = RN_MSG_PROPOSALS_BACK;
@@ -618,6 +657,7 @@ static void settle(struct rn_decode *decode, struct rn_batch *batch)
         settle_part(decode, batch, &batch->parts[i], outs);
         outs += batch->parts[i].n_outs;
     }
+    RN_ASSERT(outs == batch->outs + batch->step.n_outs);
 }
 
 /* The books of a batch that is settled. */
@@ -642,6 +682,7 @@ static void on_sampled(struct rn_actor *self, struct rn_msg *msg)
     struct rn_batch *batch = msg->batch.batch;
 
     rn_msg_free(self->runtime, msg);
+    RN_ASSERT(!decode->holds); /* while a step is held back none is in flight */
     rn_step_ring_take(&decode->ring, batch);
     settle(decode, batch);
     begin_steps(decode);
@@ -660,6 +701,7 @@ static void flush(struct rn_actor *self)
 /* What is due then, the flush does. */
 static void on_wake(struct rn_actor *self, struct rn_msg *msg)
 {
+    RN_ASSERT(decode_of(self)->waking);
     decode_of(self)->waking = false;
     rn_msg_free(self->runtime, msg);
 }

@@ -28,6 +28,7 @@ static void add_state(struct rn_decode *decode, const struct rn_request *request
 {
     struct rn_step *step = &decode->batch->step;
 
+    RN_ASSERT(request->slot < decode->context->limits->n_states);
     decode->ring.states[decode->batch->n_parts] = request->slot;
     if (request->n_done == 0)
         step->state_copies[step->n_state_copies++] = (struct rn_step_state_copy){RN_NO_STATE, request->slot};
@@ -38,6 +39,9 @@ static struct rn_batch_part *add_part(struct rn_decode *decode, struct rn_reques
     struct rn_batch *batch = decode->batch;
     struct rn_batch_part *part = &batch->parts[batch->n_parts];
 
+    RN_CHECK(batch->n_parts < decode->context->limits->max_seqs);
+    RN_ASSERT(request->in_steps <= decode->ring.n_flying && !request->last_chunk);
+    RN_ASSERT(request->leaf_offset == 0 || (request->in_steps == 0 && request->n_done > 0));
     *part = (struct rn_batch_part){.request = request,
                                    .prompt = prompt,
                                    .features = batch->step.n_features,
@@ -111,6 +115,7 @@ static void add_out(struct rn_decode *decode, struct rn_batch_out *out, struct r
                                ? keep_logits
                                : decode->ring.late_logits + (size_t)batch->n_late * decode->context->n_vocab;
         batch->n_late++;
+        RN_CHECK(batch->n_late <= decode->ring.most_late);
     }
     out->request = request;
     out->position = request->n_done + request->n_dropped;
@@ -151,6 +156,7 @@ static void ask_features(struct rn_decode *decode, struct rn_batch_part *part, u
 
     if (follows ? part->n_features == 0 : !wants_features(decode, part, position))
         return;
+    RN_CHECK(step->n_features < decode->context->limits->max_rows);
     decode->ring.feature_rows[step->n_features++] = step->n_rows;
     part->n_features++;
 }
@@ -172,6 +178,9 @@ static void add_row(struct rn_decode *decode, struct rn_batch_part *part, bool s
     struct rn_request *request = part->request;
     struct rn_step_row *row;
 
+    RN_CHECK(batch->step.n_rows < decode->context->limits->max_rows);
+    RN_CHECK(batch->step.n_outs < decode->context->limits->max_outs || (!sample && keep_logits == NULL));
+    RN_ASSERT(request->n_done / decode->context->limits->block_tokens < request->n_blocks);
     ask_features(decode, part, request->n_done);
     decode->ring.parents[batch->step.n_rows] = part->n_rows > 0 ? (int32_t)batch->step.n_rows - 1 : -1;
     put_token(decode, request, batch->step.n_rows);
@@ -191,6 +200,7 @@ static void add_row(struct rn_decode *decode, struct rn_batch_part *part, bool s
     }
     part->n_rows++;
     part->n_done = ++request->n_done;
+    RN_ASSERT(request->n_done <= request->n_limit && part == &batch->parts[batch->n_parts - 1]);
 }
 
 /* Where old positions become means the row that ends a chunk stores one, for which there must be room: no draft
@@ -210,6 +220,8 @@ static uint32_t draft_room(const struct rn_decode *decode, const struct rn_reque
     uint32_t chunk = chunk_room(limits, request);
     uint32_t room = limits->n_states > 0 ? 0 : request->draft_max; /* a state cannot go back */
 
+    RN_ASSERT(request->n_tokens <= request->n_blocks * limits->block_tokens && request->n_tokens < request->n_limit);
+    RN_ASSERT(credit_of(decode, request) > 0 && request->in_steps == 1); /* that which is composed */
     room = room < positions ? room : positions;
     room = room < tokens ? room : tokens;
     room = room < credit ? room : credit;
@@ -227,6 +239,8 @@ static struct rn_batch_out *add_candidate(struct rn_decode *decode, struct rn_ba
     struct rn_step_row *row = &batch->step.rows[r];
     struct rn_batch_out *out = &batch->outs[batch->step.n_outs];
 
+    RN_CHECK(r < decode->context->limits->max_rows && batch->step.n_outs < decode->context->limits->max_outs);
+    RN_ASSERT(parent < part->n_rows && batch->n_spare > 0);
     ask_features(decode, part, batch->step.rows[above].position + 1);
     decode->ring.parents[r] = (int32_t)above;
     drawn_of(decode)[r] = -1;
@@ -269,6 +283,7 @@ static void add_drafts(struct rn_decode *decode, struct rn_batch_part *part)
         part->n_branches++;
         batch->n_branches++;
     }
+    RN_ASSERT(part->n_drafts + part->n_branches <= room && part->n_outs == 1 + part->n_drafts + part->n_branches);
 }
 
 /* Not one that is only waiting for the books of its last step to be let go. */
@@ -307,6 +322,7 @@ static void go_on(const struct rn_decode *decode, struct rn_request *request)
     while (sinks + request->n_gone < first && request->n_blocks < all) {
         uint32_t *gone = &request->blocks[sinks + request->n_gone++];
 
+        RN_ASSERT(request->in_steps == 0 && *gone != RN_NO_BLOCK);
         request->blocks[request->n_blocks++] = *gone;
         *gone = RN_NO_BLOCK;
     }
@@ -335,6 +351,9 @@ static uint32_t blocks_left(const struct rn_backend_limits *limits, const struct
 void rn_batch_take_blocks(const struct rn_decode *decode, struct rn_request *request, const uint32_t *blocks,
                           uint32_t n)
 {
+    RN_CHECK(n <= rn_kv_size_round(request->n_limit, decode->context->limits->block_tokens) +
+                      rn_kv_size_means(decode->context->limits, request->n_limit) - request->n_blocks -
+                      request->n_means);
     for (uint32_t i = 0; i < n; i++)
         if (is_short_of_means(decode->context->limits, request))
             request->means[request->n_means++] = blocks[i];
@@ -350,6 +369,7 @@ static void grow(struct rn_decode *decode, struct rn_request *request)
     uint32_t ahead = per_block + (request->verified ? request->draft_max : 0);
     struct rn_msg *msg;
 
+    RN_ASSERT(request->n_done <= request->n_blocks * per_block);
     if (request->n_blocks * per_block - request->n_done < ahead)
         needed = blocks_left(limits, request);
     needed += is_short_of_means(limits, request);
@@ -446,6 +466,8 @@ static uint32_t chunk_rows(const struct rn_decode *decode, const struct rn_reque
     uint32_t places = request->n_blocks * limits->block_tokens - request->n_done;
     uint32_t n = left < rows ? left : rows;
 
+    RN_ASSERT(request->n_done <= request->n_fill && request->n_done <= request->n_blocks * limits->block_tokens);
+    RN_ASSERT(step->n_rows <= max_rows && max_rows <= limits->max_rows);
     n = n < places ? n : places;
     if (credit < 0 || outs == 0 || (request->in_steps > 0 && request->copy == RN_COPY_WANTED))
         return 0;
@@ -478,6 +500,7 @@ static void add_chunk(struct rn_decode *decode, struct rn_request *request, uint
 {
     struct rn_batch_part *part = add_part(decode, request, true);
 
+    RN_ASSERT(request->lane != RN_LANE_NONE && request->n_done + n <= request->n_fill);
     for (uint32_t i = 0; i < n; i++) {
         bool last = request->n_done + 1 == request->n_fill;
 
@@ -489,6 +512,7 @@ static void add_chunk(struct rn_decode *decode, struct rn_request *request, uint
         add_row(decode, part, last && request->n_fill < request->n_limit, next_logits(decode, request));
     }
     request->last_chunk = part->last = request->n_done == request->n_fill;
+    RN_ASSERT(part->n_rows == n && (request->lane != RN_LANE_SHORT || n <= RN_PREFILL_SHORT_ROWS));
 }
 
 /* Up to so many rows of the step. Short prompts, which have no lane, are through in one step. */
@@ -550,6 +574,8 @@ static void add_prompts(struct rn_decode *decode)
 
 void rn_batch_uncount(struct rn_request *request, struct rn_batch_part *part)
 {
+    RN_ASSERT(part->n_rows > part->n_drafts + part->n_branches &&
+              request->n_done >= part->n_rows - part->n_drafts - part->n_branches + part->moves);
     request->n_done -= part->n_rows - part->n_drafts - part->n_branches + part->moves;
     part->n_done = request->n_done;
 }
@@ -604,5 +630,7 @@ bool rn_batch_compose(struct rn_decode *decode)
     batch->step.drawn = batch->n_waiting > 0 ? drawn_of(decode) : NULL;
     batch->step.n_seqs = batch->n_parts;
     take_news(decode);
+    RN_ASSERT(batch->n_answer_rows <= batch->step.n_rows && batch->n_waiting <= batch->n_answer_rows);
+    RN_ASSERT(batch->n_drafts + batch->n_running >= batch->n_answer_rows && batch->n_branches <= batch->n_drafts);
     return batch->step.n_rows > 0;
 }

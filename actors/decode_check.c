@@ -98,5 +98,6 @@ bool rn_decode_check(const struct rn_decode *decode)
     uint32_t n_in_steps = 0;
 
     return running_are_whole(decode, &n_in_steps) && prompts_are_whole(decode, &n_in_steps) &&
-           steps_are_whole(decode, n_in_steps) && lists_are_whole(decode);
+           steps_are_whole(decode, n_in_steps) && lists_are_whole(decode) && rn_keep_time_check(&decode->keep) &&
+           rn_prompt_budget_check(&decode->pace);
 }

@@ -4,6 +4,7 @@
 
 #include "actors/context.h"
 #include "actors/decode_batch.h"
+#include "base/check.h"
 
 #define WAKE_US 10000 /* a WAKE is no later, so that one need not be called off when another stalls */
 
@@ -55,6 +56,8 @@ struct rn_request *rn_decode_next_stalled(const struct rn_decode *decode)
 
 void rn_decode_keep_stall(struct rn_decode *decode, const struct rn_request *request)
 {
+    RN_ASSERT(decode->credits[request->slot].generation == request->generation);
+    RN_ASSERT(stalled_since(request) <= rn_now_us(decode->context->clock));
     decode->credits[request->slot].stalled_us = stalled_since(request);
 }
 
@@ -63,6 +66,7 @@ void rn_decode_end_stall(struct rn_decode *decode, const struct rn_credit *credi
     uint64_t since_us = request != NULL ? stalled_since(request) : credit->stalled_us;
     uint64_t now_us = rn_now_us(decode->context->clock);
 
+    RN_ASSERT(credit->n == 0 && (request != NULL ? !credit->back : credit->back && credit->away));
     rn_keep_time_stalled(&decode->keep, now_us > since_us ? now_us - since_us : 0, places(decode));
 }
 
@@ -82,6 +86,7 @@ void rn_decode_sleep(struct rn_decode *decode)
             at_us = kept_until(decode, r);
     if (at_us == UINT64_MAX)
         return;
+    RN_ASSERT(!decode->at_once); /* what may go back at once has */
     msg = rn_msg_new(decode->actor.runtime, RN_MSG_WAKE_AT);
     msg->wake = (struct rn_pay_wake){decode->context->model, at_us < now_us + WAKE_US ? at_us : now_us + WAKE_US};
     decode->waking = true;

@@ -55,6 +55,7 @@ static struct rn_draft_stream *begin_draft_stream(struct rn_draft_actor *draft, 
     uint32_t capacity = most < limits->context_tokens ? most : limits->context_tokens;
     struct rn_draft_stream *draft_stream = draft->draft_streams;
 
+    RN_ASSERT((news->generation & 1) != 0 && find(draft, news) == NULL);
     while (draft_stream < draft->draft_streams + draft->n_draft_streams && draft_stream->generation != 0)
         draft_stream++;
     if (draft_stream == draft->draft_streams + draft->n_draft_streams)
@@ -93,6 +94,7 @@ static void turn(struct rn_draft_actor *draft, struct rn_draft_stream *draft_str
         rn_branch_adopt(draft, draft_stream);
         return;
     }
+    RN_ASSERT(x >= draft_stream->n_known); /* what is known stays */
     rn_branch_drop(draft, draft_stream);
     draft_stream->n_tokens = x;
     rn_draft_stream_forget(draft_stream, x);
@@ -101,6 +103,8 @@ static void turn(struct rn_draft_actor *draft, struct rn_draft_stream *draft_str
 /* A token that is known now at index x. */
 static void learn(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream, uint32_t x, int32_t token)
 {
+    RN_CHECK(x < draft_stream->capacity);
+    RN_ASSERT(x == draft_stream->n_known);
     if (x < draft_stream->n_tokens && draft_stream->tokens[x] != token)
         turn(draft, draft_stream, x, token);
     draft_stream->tokens[x] = token;
@@ -118,6 +122,7 @@ static void learn_features(const struct rn_draft_actor *draft, struct rn_draft_s
     uint32_t at = news->features_at - draft_stream->base, n = news->n_positions - (news->leaf_offset > 0);
     size_t stride = draft->context->row_features;
 
+    RN_ASSERT(news->leaf_offset == 0 || news->leaf_offset >= n); /* a leaf stands behind the chain */
     rn_draft_stream_learn_features(draft, draft_stream, at, n, news->features);
     if (news->leaf_offset > 0)
         rn_draft_stream_learn_features(draft, draft_stream, at + n, 1, news->features + news->leaf_offset * stride);
@@ -149,6 +154,7 @@ static void take_news(struct rn_draft_actor *draft, const struct rn_news *news)
             learn(draft, draft_stream, first + i, news->tokens[i]);
     if (news->n_positions > 0 && news->features_at >= draft_stream->base)
         learn_features(draft, draft_stream, news);
+    RN_ASSERT(draft_stream->n_known <= draft_stream->n_tokens && draft_stream->n_tokens <= draft_stream->capacity);
     draft_stream->flying = news->flying;
     draft_stream->n_flying = news->n_flying;
     draft_stream->leaves = news->leaves;
@@ -166,6 +172,7 @@ static void on_news(struct rn_actor *self, struct rn_msg *msg)
     struct rn_draft_actor *draft = draft_of(self);
     const struct rn_news_list *list = msg->news.list;
 
+    RN_ASSERT(draft->last_news == NULL && !draft->said_last && list->n <= list->capacity);
     if (list->closing) {
         draft->last_news = msg;
         return;
@@ -177,6 +184,7 @@ static void on_news(struct rn_actor *self, struct rn_msg *msg)
     for (uint32_t i = 0; i < list->n; i++)
         take_news(draft, &list->items[i]);
     if (list->serial != 0) {
+        RN_ASSERT(!has_waits(draft) && list->serial != draft->serial); /* one wait at a time */
         draft->serial = list->serial;
         draft->wait_until_us = rn_now_us(draft->context->clock) + list->max_wait_us;
     }
@@ -235,6 +243,7 @@ static void tell(struct rn_draft_actor *draft)
     for (uint32_t i = 0; i < draft->n_draft_streams && list->n < draft->drafter->limits.max_seqs; i++)
         if (draft->draft_streams[i].changed && !draft->draft_streams[i].ended)
             add_item(list, &draft->draft_streams[i]);
+    RN_ASSERT(list->n > 0 || answers);
     if (answers)
         draft->answered = draft->serial;
     for (uint32_t i = 0; i < draft->n_draft_streams && answers; i++)
@@ -258,6 +267,7 @@ static void on_drafts_back(struct rn_actor *self, struct rn_msg *msg)
 
 static void on_drafted(struct rn_actor *self, struct rn_msg *msg)
 {
+    RN_ASSERT(msg == draft_of(self)->msg);
     rn_msg_free(self->runtime, msg);
     rn_draft_end_pass(draft_of(self));
 }
@@ -274,6 +284,7 @@ static void flush(struct rn_actor *self)
     if (msg == NULL) {
         tell(draft);
     } else if (!draft->in_flight) {
+        RN_ASSERT(!has_waits(draft) || draft->failed);
         draft->last_news = NULL;
         draft->said_last = true;
         msg->head.kind = RN_MSG_NEWS_BACK;
@@ -349,12 +360,14 @@ void rn_draft_actor_fini(struct rn_draft_actor *draft)
 
     if (draft->drafter == NULL)
         return;
+    RN_ASSERT(!draft->in_flight && draft->last_news == NULL);
     for (uint32_t i = 0; draft->draft_streams != NULL && draft->pool.references != NULL && i < draft->n_draft_streams;
          i++)
         if (draft->draft_streams[i].generation != 0)
             rn_draft_free_stream(draft, &draft->draft_streams[i]);
     if (draft->pool.references != NULL)
         rn_draft_cache_fini(draft);
+    RN_ASSERT(draft->pool.n_free == draft->pool.n_blocks);
     rn_block_pool_fini(&draft->pool);
     rn_free(heap, draft->draft_streams);
     rn_free(heap, draft->draft_stream_of);

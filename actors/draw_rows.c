@@ -24,6 +24,7 @@ void rn_draw_row(struct rn_batch *batch, uint32_t i, const float *logits, struct
     struct rn_batch_out *out = &batch->outs[i];
     int32_t drafts[RN_PATH_MOST];
 
+    RN_ASSERT(i < batch->step.n_outs && (!out->follows || out->behind <= i));
     out->status = RUNNEL_OK;
     if (out->sample)
         out->status = rn_sampler_pick_behind(out->sampler, path_of(out, drafts), scratch, logits, out->position + 1,
@@ -93,6 +94,7 @@ void rn_draws_ask(struct rn_batch *batch)
         const struct rn_batch_out *out = &batch->outs[i];
         bool late = out->late_logits != NULL;
 
+        RN_ASSERT(!late || (itself && out->sample));
         batch->draws[i] =
             (struct rn_draw){.wanted = out->sample && !late, .keep_logits = late ? out->late_logits : out->keep_logits};
         if (itself && batch->draws[i].wanted)
@@ -117,6 +119,7 @@ static void draw_late(struct rn_batch *batch, uint32_t i, struct rn_sampler_scra
 {
     const float *logits = batch->step.logits + (size_t)i * batch->n_vocab;
 
+    RN_ASSERT(batch->step.logits != NULL && batch->outs[i].late_logits == NULL);
     if (batch->outs[i].keep_logits != NULL)
         memcpy(batch->outs[i].keep_logits, logits, batch->n_vocab * sizeof *logits);
     rn_draw_row(batch, i, logits, scratch);
@@ -134,6 +137,7 @@ static void take_draw(struct rn_batch *batch, uint32_t i, struct rn_sampler_scra
     if (out->late_logits != NULL) {
         rn_draw_row(batch, i, out->late_logits, scratch);
     } else if (draw->sampling != NULL) {
+        RN_CHECK(draw->n_top <= RUNNEL_MAX_TOP_LOGPROBS);
         out->pick = (struct rn_pick){.token = draw->token, .logprob = draw->logprob, .n_top = draw->n_top};
         memcpy(out->pick.top, draw->top, draw->n_top * sizeof draw->top[0]);
     }
@@ -146,6 +150,7 @@ void rn_draws_take(struct rn_batch *batch, struct rn_sampler_scratch *scratch)
     for (uint32_t i = 0; i < step->n_outs; i++) {
         struct rn_batch_out *out = &batch->outs[i];
 
+        RN_ASSERT(!out->follows || (out->behind > 0 && out->behind <= i && out->request == out[-1].request));
         out->refuted = is_refuted(out);
         if (step->status != RUNNEL_OK || out->refuted)
             out->status = step->status;

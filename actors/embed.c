@@ -3,12 +3,15 @@
 
 #include <math.h>
 
+#include "base/check.h"
+
 struct rn_embed *rn_embed_new(struct rn_heap *heap, runnel_pooling pooling, bool raw, uint32_t width, uint32_t n_out)
 {
     struct rn_embed *embed = rn_calloc(heap, 1, sizeof *embed + (size_t)width * sizeof(double));
 
     if (embed == NULL)
         return NULL;
+    RN_ASSERT(pooling != RUNNEL_POOLING_DEFAULT && n_out > 0 && n_out <= width);
     embed->heap = heap;
     embed->pooling = pooling;
     embed->raw = raw;
@@ -38,12 +41,14 @@ void rn_embed_add(struct rn_embed *embed, const float *features, uint32_t n, uin
         for (uint32_t i = 0; i < embed->width; i++)
             embed->sum[i] += features[(size_t)r * stride + i];
     embed->n += n;
+    RN_ASSERT(embed->n <= embed->next);
 }
 
 runnel_status rn_embed_finish(struct rn_embed *embed)
 {
     double squares = 0, scale = 1.0 / embed->n;
 
+    RN_ASSERT(embed->n > 0 && (embed->n == 1 || embed->pooling == RUNNEL_POOLING_MEAN));
     for (uint32_t i = 0; i < embed->width; i++)
         if (!isfinite(embed->sum[i]))
             return RUNNEL_NUMERIC;

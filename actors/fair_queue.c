@@ -16,6 +16,7 @@ void rn_fair_queue_put_back(struct rn_fair_queue *turns, struct rn_request *requ
 {
     struct rn_request *previous = next != NULL ? next->turn.previous : turns->last;
 
+    RN_ASSERT(request->next == NULL && request->turn.previous == NULL && request != turns->first);
     RN_ASSERT((previous == NULL || !goes_before(request, previous)) && (next == NULL || !goes_before(next, request)));
     request->turn.previous = previous;
     request->next = next;

@@ -1,9 +1,12 @@
 /* See keep_time.h. */
 #include "actors/keep_time.h"
 
-#define FADE 0.9       /* of what was measured, for each step with rows of prompts */
-#define MOST_STALLS 32 /* the last ones count */
-#define FIRST 3        /* the choice before any stall: an eighth of C */
+#include "base/check.h"
+
+#define FADE 0.9         /* of what was measured, for each step with rows of prompts */
+#define MOST_STALLS 32   /* the last ones count */
+#define FIRST 3          /* the choice before any stall: an eighth of C */
+#define MOST_COST 2.001f /* of a stall, in C: given up at the end of C, and computed again; and rounding */
 
 /* C. */
 static double longest_us(const struct rn_keep_time *keep, uint64_t n_places)
@@ -19,6 +22,7 @@ static float share_of(uint32_t choice)
 
 void rn_keep_time_note(struct rn_keep_time *keep, uint32_t n_prompt_rows, uint32_t n_rows, uint64_t us)
 {
+    RN_ASSERT(n_prompt_rows <= n_rows);
     if (n_prompt_rows == 0)
         return;
     keep->prompt_us = FADE * keep->prompt_us + (double)us * n_prompt_rows / n_rows;
@@ -47,4 +51,13 @@ uint64_t rn_keep_time_of(const struct rn_keep_time *keep, uint64_t n_places)
         if (keep->costs[i] < keep->costs[best])
             best = i;
     return (uint64_t)(share_of(best) * longest_us(keep, n_places));
+}
+
+bool rn_keep_time_check(const struct rn_keep_time *keep)
+{
+    for (uint32_t i = 0; i < RN_KEEP_CHOICES; i++)
+        if (!(keep->costs[i] >= 0 && keep->costs[i] <= MOST_COST) || (keep->n_stalls == 0 && keep->costs[i] > 0))
+            return false;
+    return keep->n_stalls <= MOST_STALLS && keep->prompt_us >= 0 && keep->prompt_rows >= 0 &&
+           (keep->n_stalls == 0 || keep->prompt_rows > 0);
 }

@@ -18,6 +18,7 @@
 #ifndef RN_ACTORS_KEEP_TIME_H
 #define RN_ACTORS_KEEP_TIME_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define RN_KEEP_CHOICES 8u /* C, C / 2, C / 4 ... and 0 */
@@ -36,5 +37,8 @@ void rn_keep_time_stalled(struct rn_keep_time *keep, uint64_t us, uint64_t n_pla
 
 /* K, in µs; 0 while no prompt has been measured. */
 uint64_t rn_keep_time_of(const struct rn_keep_time *keep, uint64_t n_places);
+
+/* Costs are of stalls that there were, and none is more than the worst choice's. */
+bool rn_keep_time_check(const struct rn_keep_time *keep);
 
 #endif

@@ -1,9 +1,13 @@
 /* The prefill actor: see prefill_actor.h. */
 #include "actors/prefill_actor.h"
 
+#include <stddef.h>
+
 #include "actors/context.h"
 #include "actors/lists.h"
 #include "base/check.h"
+
+static_assert(offsetof(struct rn_prefill, actor) == 0, "handlers get the actor");
 
 static struct rn_prefill *prefill_of(struct rn_actor *actor)
 {
@@ -50,6 +54,7 @@ static void offer(struct rn_prefill *prefill)
         }
         rn_fair_queue_served(&prefill->waiting, request);
         take_lane(prefill, request, lane);
+        RN_ASSERT(prefill->offered[request->slot] != request->generation && request->in_steps == 0);
         prefill->offered[request->slot] = request->generation;
         rn_request_send(request, prefill->context->verifier, RN_MSG_OFFER);
     }
@@ -89,6 +94,7 @@ static void on_end_request(struct rn_actor *self, struct rn_msg *msg)
         return;
     }
     rn_msg_free(self->runtime, msg);
+    RN_ASSERT(request->lane == RN_LANE_NONE && request->outcome == RN_OUTCOME_NONE);
     if (kind == RN_MSG_PREEMPT) {
         rn_request_send(request, prefill->context->tier, RN_MSG_PREEMPTED);
         return;

@@ -1,10 +1,15 @@
 /* The pace of steps: see prompt_budget.h. */
 #include "actors/prompt_budget.h"
 
+#include <float.h>
+
+#include "base/check.h"
+
 #define SMOOTHING 0.25f /* weight of the newest measurement */
 
 void rn_prompt_budget_init(struct rn_prompt_budget *pace, float slowdown)
 {
+    RN_ASSERT(slowdown > 1);
     *pace = (struct rn_prompt_budget){.slowdown = slowdown};
 }
 
@@ -62,4 +67,12 @@ void rn_prompt_budget_note(struct rn_prompt_budget *pace, uint32_t answer_rows, 
 
         pace->row_us = smooth(pace->row_us, row > least ? row : least);
     }
+    RN_ASSERT(rn_prompt_budget_check(pace));
+}
+
+bool rn_prompt_budget_check(const struct rn_prompt_budget *pace)
+{
+    return pace->slowdown > 1 && pace->plain_us >= 0 && pace->row_us >= 0 && pace->chunk_us >= 0 &&
+           (pace->row_us == 0 || pace->plain_us > 0) && pace->plain_us < FLT_MAX && pace->row_us < FLT_MAX &&
+           pace->chunk_us < FLT_MAX;
 }

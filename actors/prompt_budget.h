@@ -52,4 +52,7 @@ uint32_t rn_prompt_budget_chunk(const struct rn_prompt_budget *pace, bool shared
 /* A step of so many rows took us microseconds. */
 void rn_prompt_budget_note(struct rn_prompt_budget *pace, uint32_t answer_rows, uint32_t prompt_rows, uint64_t us);
 
+/* Times are numbers, and what a row takes is known only beside what a step without it takes. */
+bool rn_prompt_budget_check(const struct rn_prompt_budget *pace);
+
 #endif

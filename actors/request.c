@@ -30,6 +30,8 @@ void rn_request_free(struct rn_request *request)
 {
     if (request == NULL)
         return;
+    RN_ASSERT(request->in_steps == 0 && request->lane == RN_LANE_NONE && request->n_queued == 0);
+    RN_ASSERT(request->next == NULL && request->turn.previous == NULL); /* in no list */
     rn_free(request->heap, request->text);
     rn_chat_free(request->chat);
     rn_session_job_free(request->job);
@@ -96,6 +98,7 @@ void rn_request_send(struct rn_request *request, struct rn_actor *to, uint32_t m
 
     msg->request.request = request;
     RN_ASSERT(rn_request_check(request));
+    RN_ASSERT(request->next == NULL && request->turn.previous == NULL && request->in_steps == 0);
     rn_actor_send(to, msg);
 }
 
@@ -128,6 +131,7 @@ void rn_request_unqueue(struct rn_request *request)
 void rn_request_push(struct rn_request_queue *queue, struct rn_request *request)
 {
     RN_ASSERT((queue->n == 0) == (queue->first == NULL) && (queue->first == NULL) == (queue->last == NULL));
+    RN_ASSERT(request->next == NULL && request != queue->last);
     request->next = NULL;
     if (queue->last != NULL)
         queue->last->next = request;

@@ -7,6 +7,7 @@
 
 #include "cache/store/tier.h"
 #include "base/alloc.h"
+#include "base/check.h"
 #include "runnel.h"
 #include "sampling/proposer.h"
 #include "sampling/sampler.h"
@@ -176,6 +177,7 @@ static inline bool rn_request_is_late(const struct rn_request *request, uint64_t
 /* Tokens of its answer, those that have gone included. Of one that was admitted. */
 static inline uint64_t rn_request_answered(const struct rn_request *request)
 {
+    RN_ASSERT(request->n_tokens + request->n_dropped >= request->n_prompt);
     return request->n_tokens + request->n_dropped - request->n_prompt;
 }
 

@@ -1,11 +1,15 @@
 /* The sampler actor: see sampler_actor.h. */
 #include "actors/sampler_actor.h"
 
+#include <stddef.h>
+
 #include "actors/batch.h"
 #include "actors/context.h"
 #include "actors/draw_rows.h"
 #include "actors/embed.h"
 #include "base/check.h"
+
+static_assert(offsetof(struct rn_sampler_actor, actor) == 0, "handlers get the actor");
 
 /* Texts whose embedding is wanted: their positions of this step, and what they come to. */
 static void pool(const struct rn_sampler_actor *sampler, const struct rn_batch *batch, struct rn_batch_part *part)
@@ -15,6 +19,7 @@ static void pool(const struct rn_sampler_actor *sampler, const struct rn_batch *
 
     if (part->embed == NULL || batch->step.status != RUNNEL_OK)
         return;
+    RN_ASSERT(part->features + part->n_features <= batch->step.n_features);
     features += context->row_features - context->n_features;
     rn_embed_add(part->embed, features, part->n_features, context->row_features);
     if (part->last)

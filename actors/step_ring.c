@@ -129,6 +129,7 @@ struct rn_batch *rn_step_ring_next(struct rn_step_ring *ring)
     struct rn_batch *batch = batch_of(ring, ring->n_submitted);
 
     RN_CHECK(ring->n_flying < ring->size);
+    RN_ASSERT(batch->list == NULL && batch->computed == NULL && batch->news == NULL);
     batch->n_parts = batch->n_drafts = batch->n_branches = batch->n_late = batch->n_waiting = 0;
     batch->read_along = batch->verifies = batch->holds = false;
     batch->proposals.n = 0;
@@ -159,6 +160,7 @@ void rn_step_ring_take(struct rn_step_ring *ring, struct rn_batch *batch)
     ring->n_flying--;
     if (batch->begin_ns < ring->end_ns)
         batch->begin_ns = ring->end_ns;
+    RN_ASSERT(batch->begin_ns <= batch->end_ns && batch->end_ns >= ring->end_ns); /* steps end in their order */
     ring->end_ns = batch->end_ns;
 }
 

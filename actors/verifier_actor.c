@@ -2,6 +2,7 @@
  * is in verifier_news.c, when a step is held back in verifier_wait.c. See verifier_actor.h. */
 #include "actors/verifier_actor.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "actors/batch.h"
@@ -12,6 +13,9 @@
 
 #define LEAD 4u /* steps of a rest, the last ones, whose features are wanted: a head needs little of the past */
 
+static_assert(offsetof(struct rn_verifier, actor) == 0, "handlers get the actor");
+static_assert(RN_GUESS_MOST <= 64 && RN_DRAFT_MOST <= 32, "sets of leaves are bits of a word");
+
 static struct rn_verifier *verifier_of(struct rn_actor *actor)
 {
     return (struct rn_verifier *)actor;
@@ -21,6 +25,7 @@ static struct rn_verifier_stream *find(const struct rn_verifier *verifier, uint3
 {
     struct rn_verifier_stream *stream = &verifier->streams[slot];
 
+    RN_ASSERT(slot < verifier->context->max_streams);
     return stream->here && stream->generation == generation ? stream : NULL;
 }
 
@@ -65,6 +70,8 @@ static void take_guesses(struct rn_verifier *verifier, const struct rn_drafts *i
 {
     struct rn_verifier_stream *stream = &verifier->streams[item->slot];
 
+    RN_ASSERT(item->slot < verifier->context->max_streams && item->read_us >= 0);
+    RN_ASSERT(item->lines[0].n <= RN_GUESS_MOST && item->lines[1].n <= RN_GUESS_MOST);
     if (stream->generation != item->generation || !stream->begun)
         return;
     stream->state = item->state;
@@ -87,6 +94,7 @@ uint32_t rn_verifier_room(const struct rn_verifier *verifier, const struct rn_ve
     uint32_t chunk = chunk_room(verifier->context->limits, stream);
     uint32_t room = stream->draft_max < tokens ? stream->draft_max : tokens;
 
+    RN_ASSERT(stream->n_tokens < stream->n_limit && stream->draft_max <= RN_DRAFT_MOST);
     room = room < chunk ? room : chunk;
     return room < verifier->n_spare ? room : verifier->n_spare;
 }
@@ -107,6 +115,7 @@ static bool is_second(const struct rn_verifier *verifier, const struct rn_guesse
 
 static void put_chain(const struct rn_verifier *verifier, struct rn_proposal *p, const int32_t *tokens, uint32_t n)
 {
+    RN_CHECK(n <= RN_DRAFT_MOST);
     for (p->n = 0; p->n < n && is_token(verifier, tokens[p->n]); p->n++) {
         p->tokens[p->n] = tokens[p->n];
         p->seconds[p->n] = (struct rn_runner_up){.token = -1};
@@ -126,6 +135,7 @@ static void propose_own(const struct rn_verifier *verifier, struct rn_verifier_s
                                  verifier->n_running, room);
     if (most == 0)
         return;
+    RN_CHECK(most <= RN_DRAFT_MOST);
     n = stream->proposer->ops->propose(stream->proposer, stream->tokens, stream->n_tokens, most, drafts);
     put_chain(verifier, p, drafts, n < most ? n : most);
 }
@@ -153,6 +163,7 @@ static void propose_guesses(struct rn_verifier *verifier, struct rn_verifier_str
     shape = rn_speculation_shape(&stream->model, &verifier->cost, verifier->n_running + verifier->n_drafts,
                                  verifier->n_running, stream->model.rest > 0 ? room : n, branches ? room : n,
                                  branches ? shares : NULL);
+    RN_ASSERT(shape.n_chain <= n && shape.branches >> shape.n_chain == 0);
     rn_speculation_use_reserve(&stream->model, &verifier->reserve);
     p->by_model = shape.n_chain > 0;
     put_chain(verifier, p, guesses.tokens, shape.n_chain);
@@ -207,6 +218,7 @@ static void propose(struct rn_verifier *verifier, const struct rn_verified *veri
     if (p->n == 0)
         propose_guesses(verifier, stream, room, p);
     n = p->n + (uint32_t)__builtin_popcount(p->branches);
+    RN_ASSERT(n <= verifier->n_spare && p->branches >> p->n == 0);
     verifier->n_drafts += n;
     verifier->n_spare -= n;
     if (n == 0)
@@ -217,6 +229,7 @@ static void propose(struct rn_verifier *verifier, const struct rn_verified *veri
 static void plan_stream(struct rn_verifier *verifier, const struct rn_verified *verified,
                         struct rn_verifier_stream *stream, const struct rn_proposal *p)
 {
+    RN_ASSERT(stream->here && stream->generation == verified->generation);
     if (!stream->begun) {
         if (!verified->prompt)
             rn_verifier_begin_drafts(verifier, verified->slot);
@@ -246,6 +259,7 @@ static void choose(struct rn_verifier *verifier, struct rn_proposal_list *list)
 {
     uint32_t at = 0;
 
+    RN_ASSERT(list->n == 0 && verifier->n_drafts == 0);
     for (uint32_t i = 0; i < verifier->n_next; i++) {
         struct rn_verifier_stream *stream = rn_verifier_stream_of(verifier, &verifier->next[i]);
 
@@ -261,6 +275,7 @@ static void choose(struct rn_verifier *verifier, struct rn_proposal_list *list)
             plan_stream(verifier, &verifier->next[i], stream, proposed ? &list->items[at] : NULL);
         at += proposed;
     }
+    RN_ASSERT(at == list->n && list->n <= verifier->n_next);
     verifier->ends_us = expected_end_us(verifier);
 }
 
@@ -299,6 +314,8 @@ static struct walk walk_part(const struct rn_verifier *verifier, struct rn_verif
         walk.ended |=
             rn_request_ends_with(request, verifier->context->vocab, out->pick.token) || ++n_tokens >= request->n_limit;
     }
+    RN_ASSERT(walk.n_right <= walk.n_accepted && walk.n_accepted <= part->n_drafts);
+    RN_ASSERT(walk.n_accepted == walk.n_right + (walk.leaf_offset > 0));
     return walk;
 }
 
@@ -327,6 +344,7 @@ static void learn(struct rn_verifier_stream *stream, const struct rn_batch_part 
 /* The step's features of the part belong to the next news. */
 static void take_features(struct rn_verifier_stream *stream, const struct rn_batch_part *part, const struct walk *walk)
 {
+    RN_ASSERT(part->prompt ? part->n_features <= part->n_done : walk->n_accepted < part->n_features);
     stream->n_positions = part->prompt ? part->n_features : 1 + walk->n_accepted;
     stream->features_at = part->prompt ? part->n_done - part->n_features : part->n_done - 1;
     stream->features = part->features;
@@ -342,15 +360,19 @@ static void verify_part(struct rn_verifier *verifier, const struct rn_batch *bat
     struct walk walk = walk_part(verifier, stream, part, outs);
     bool ended = walk.ended || batch->step.status != RUNNEL_OK;
 
+    RN_ASSERT((part->prompt || verifier->n_running > 0) && (!part->last || verifier->n_prompts > 0));
+    RN_ASSERT(!request->verified || stream != NULL);
     verifier->n_running += part->last && !ended;
     verifier->n_running -= !part->prompt && ended;
     verifier->n_prompts -= part->last;
     if (stream == NULL)
         return;
     stream->n_done = part->n_done + walk.n_accepted;
+    RN_ASSERT(stream->n_done <= stream->n_tokens && stream->n_tokens <= stream->n_limit);
     learn(stream, part, outs, &walk);
     if (batch->step.status == RUNNEL_OK && reads_features(verifier) && part->n_features > 0 && stream->begun)
         take_features(stream, part, &walk);
+    RN_CHECK(verifier->n_next < verifier->context->limits->max_seqs);
     if (!ended)
         verifier->next[verifier->n_next++] =
             (struct rn_verified){request->slot, request->generation, part->prompt && !part->last};
@@ -371,6 +393,7 @@ static void verify(struct rn_verifier *verifier, struct rn_msg *msg)
     struct rn_batch *batch = msg->batch.batch;
     struct rn_batch_out *outs = batch->outs;
 
+    RN_ASSERT(batch->verifies && !verifier->holds && batch->proposals.n == 0);
     rn_batch_note_cost(batch);
     verifier->cost = *batch->cost;
     verifier->n_next = 0;
@@ -380,8 +403,10 @@ static void verify(struct rn_verifier *verifier, struct rn_msg *msg)
         verify_part(verifier, batch, &batch->parts[i], outs);
         outs += batch->parts[i].n_outs;
     }
+    RN_ASSERT(outs == batch->outs + batch->step.n_outs);
     verifier->n_prompt_rows = verifier->n_prompts > 0 ? batch->step.n_rows - batch->n_answer_rows : 0;
     if (batch->news != NULL) {
+        RN_ASSERT(verifier->full == NULL && verifier->free_lists != NULL);
         verifier->full = batch->news;
         batch->news = verifier->free_lists;
         verifier->free_lists = batch->news->next;
@@ -415,6 +440,7 @@ static void end_wait(struct rn_verifier *verifier)
 
     verifier->holds = false;
     RN_CHECK(!verifier->proposals_away);
+    RN_ASSERT(verifier->postponed == NULL); /* decode has no step in flight */
     verifier->proposals_away = true;
     verifier->proposals.n = 0;
     choose(verifier, &verifier->proposals);
@@ -428,6 +454,7 @@ static void on_drafts(struct rn_actor *self, struct rn_msg *msg)
     struct rn_verifier *verifier = verifier_of(self);
     const struct rn_drafts_list *list = msg->drafts.list;
 
+    RN_ASSERT((int32_t)(verifier->serial - list->answers) >= 0 && (int32_t)(list->answers - verifier->answered) >= 0);
     for (uint32_t i = 0; i < list->n; i++)
         take_guesses(verifier, &list->items[i]);
     verifier->pass_us = list->step_us;
@@ -441,6 +468,7 @@ static void on_drafts(struct rn_actor *self, struct rn_msg *msg)
 
 static void on_proposals_back(struct rn_actor *self, struct rn_msg *msg)
 {
+    RN_ASSERT(verifier_of(self)->proposals_away && !verifier_of(self)->holds);
     verifier_of(self)->proposals_away = false;
     rn_msg_free(self->runtime, msg);
 }
@@ -451,6 +479,7 @@ static void on_news_back(struct rn_actor *self, struct rn_msg *msg)
     struct rn_news_list *list = msg->news.list;
     struct rn_msg *postponed = verifier->postponed;
 
+    RN_ASSERT(!verifier->closed && list->closing <= verifier->closing && list != verifier->full);
     verifier->closed |= list->closing;
     list->next = verifier->free_lists;
     verifier->free_lists = list;
@@ -471,10 +500,12 @@ static void leave(struct rn_verifier *verifier, struct rn_verifier_stream *strea
     rn_verifier_end_drafts(verifier, (uint32_t)(stream - verifier->streams));
     rn_draft_share_end(&verifier->share, stream->place, stream->proposer, request);
     stream->place = 0;
+    RN_ASSERT(!stream->begun && !stream->changed);
 }
 
 static void free_stream(struct rn_verifier *verifier, struct rn_verifier_stream *stream)
 {
+    RN_ASSERT(!stream->here && stream->place == 0);
     if (stream->proposer != NULL)
         stream->proposer->ops->free(stream->proposer);
     rn_free(verifier->context->heap, stream->tokens);
@@ -530,6 +561,8 @@ static void on_offer(struct rn_actor *self, struct rn_msg *msg)
         stream->proposer->ops->restart(stream->proposer);
     request->shifted = false;
     if (request->verified) {
+        RN_CHECK(request->n_tokens <= stream->n_limit);
+        RN_ASSERT(!stream->here && !stream->begun && stream->n_limit >= request->n_limit); /* a shift may lower it */
         stream->here = true;
         stream->n_tokens = request->n_tokens;
         stream->n_fill = request->n_fill;
@@ -564,6 +597,7 @@ static void on_end(struct rn_actor *self, struct rn_msg *msg)
     struct rn_request *request = msg->request.request;
     struct rn_verifier_stream *stream = find(verifier, request->slot, request->generation);
 
+    RN_ASSERT(request->outcome != RN_OUTCOME_NONE && (stream != NULL || !request->verified));
     if (stream != NULL) {
         tell_rests(stream, request);
         leave(verifier, stream, request);
@@ -682,8 +716,36 @@ void rn_verifier_fini(struct rn_verifier *verifier)
     rn_draft_share_fini(&verifier->share);
 }
 
+/* Each is with the drafter's others or not, and has what it is to be told in order. */
+static bool stream_is_whole(const struct rn_verifier *verifier, uint32_t slot)
+{
+    const struct rn_verifier_stream *stream = &verifier->streams[slot];
+
+    if (stream->generation == 0)
+        return !stream->here && stream->tokens == NULL && stream->proposer == NULL;
+    if ((stream->begun && (stream->listed >= verifier->n_begun || verifier->begun[stream->listed] != slot)) ||
+        (stream->begun && !stream->here) || (stream->place > 0 && !stream->here))
+        return false;
+    return stream->tokens != NULL && stream->n_tokens <= stream->n_limit && stream->draft_max <= RN_DRAFT_MOST &&
+           (!stream->here || stream->n_done <= stream->n_tokens);
+}
+
+/* Of the lists of news each is free, full, or under way. */
+static bool lists_are_whole(const struct rn_verifier *verifier)
+{
+    uint32_t n = verifier->full != NULL;
+
+    for (const struct rn_news_list *l = verifier->free_lists; l != NULL && n <= RN_NEWS_LISTS; l = l->next)
+        n += l != verifier->full ? 1 : RN_NEWS_LISTS;
+    return n <= RN_NEWS_LISTS && (verifier->postponed == NULL || verifier->free_lists == NULL) &&
+           (!verifier->holds || verifier->serial != verifier->answered) && (!verifier->closed || verifier->closing);
+}
+
 bool rn_verifier_check(const struct rn_verifier *verifier)
 {
+    for (uint32_t slot = 0; slot < verifier->context->max_streams; slot++)
+        if (!stream_is_whole(verifier, slot))
+            return false;
     for (uint32_t i = 0; i < verifier->n_begun; i++) {
         const struct rn_verifier_stream *stream = &verifier->streams[verifier->begun[i]];
 
@@ -694,5 +756,5 @@ bool rn_verifier_check(const struct rn_verifier *verifier)
     for (uint32_t i = 0; i < verifier->n_endings; i++)
         if (!verifier->streams[verifier->endings[i]].ending)
             return false;
-    return true;
+    return lists_are_whole(verifier) && verifier->n_next <= verifier->context->limits->max_seqs;
 }

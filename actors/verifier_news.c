@@ -22,6 +22,7 @@ void rn_verifier_begin_drafts(struct rn_verifier *verifier, uint32_t slot)
     /* One in whose slot an end is still to be told waits for a later step to begin. */
     if (stream->begun || stream->ending || verifier->n_begun == verifier->drafter->limits.max_seqs)
         return;
+    RN_ASSERT(stream->here && stream->n_tokens > 0);
     stream->state = RN_DRAFTS_BEHIND;
     stream->begun = stream->changed = true;
     stream->told = stream->flying = stream->waits = stream->waited = false;
@@ -40,6 +41,7 @@ void rn_verifier_end_drafts(struct rn_verifier *verifier, uint32_t slot)
 
     if (!stream->begun)
         return;
+    RN_CHECK(verifier->n_begun > 0 && verifier->begun[stream->listed] == slot);
     stream->begun = stream->changed = false;
     verifier->n_begun--;
     for (uint32_t i = stream->listed; i < verifier->n_begun; i++) { /* the order of the others stays */
@@ -48,7 +50,7 @@ void rn_verifier_end_drafts(struct rn_verifier *verifier, uint32_t slot)
     }
     if (!stream->told)
         return;
-    RN_CHECK(!stream->ending);
+    RN_CHECK(!stream->ending && verifier->n_endings < verifier->context->max_streams);
     stream->ending = true;
     stream->ended = stream->generation;
     verifier->endings[verifier->n_endings++] = slot;
@@ -101,6 +103,7 @@ static bool add_ending(struct rn_verifier *verifier, struct rn_news_list *list, 
 
     if (list->n == list->capacity)
         return false;
+    RN_ASSERT(stream->ending && !stream->begun && stream->ended != 0);
     list->items[list->n++] = (struct rn_news){.slot = slot, .generation = stream->ended, .ended = true};
     stream->ending = false;
     return true;
@@ -146,10 +149,12 @@ static void add_news(struct rn_verifier *verifier, struct rn_news_list *list, ui
         news->salt = stream->salt;
         stream->free_us = READ_PROMPT * prompt_us(verifier, stream);
     }
+    RN_CHECK(list->n_tokens + n <= list->token_capacity);
     news->read_us = may_read_us(verifier, stream);
     memcpy(list->tokens + list->n_tokens, stream->tokens + stream->n_told, n * sizeof list->tokens[0]);
     list->n_tokens += n;
     stream->n_told += n;
+    RN_ASSERT(stream->n_told <= stream->n_tokens && (stream->n_told == stream->n_tokens || n > 0 || begins));
     stream->changed = news->more = stream->n_told < stream->n_tokens;
 }
 
@@ -199,6 +204,7 @@ bool rn_verifier_close_news(struct rn_verifier *verifier)
         return true;
     if (verifier->closing || list == NULL)
         return false;
+    RN_ASSERT(verifier->n_begun == 0 && !verifier->holds && verifier->postponed == NULL);
     verifier->closing = true;
     verifier->free_lists = list->next;
     list->n = list->n_tokens = list->serial = 0;

@@ -1,6 +1,7 @@
 /* The verifier: is a step held back for guesses? See verifier_actor.h. */
 #include "actors/context.h"
 #include "actors/verifier_actor.h"
+#include "base/check.h"
 
 #define TRIAL 2u              /* guesses that a stream waits for when it tries again */
 #define TRIAL_ACCEPTANCE 0.9f /* what it would have to find */
@@ -53,6 +54,7 @@ static void bound_rows(struct rn_verifier *verifier, uint32_t n, uint32_t n_rows
 {
     uint32_t reach = rn_step_cost_reach(&verifier->cost), more = reach > n_rows ? reach - n_rows : 0;
 
+    RN_ASSERT(n > 0 && n <= n_rows);
     for (uint32_t i = 0; i < n; i++) {
         struct rn_wait_stream *wait_stream = &verifier->wait_streams[i];
         uint32_t share = more / n + (i < more % n);
@@ -77,6 +79,7 @@ void rn_verifier_pay_wait(struct rn_verifier *verifier)
 
     if (!verifier->unpaid)
         return;
+    RN_ASSERT(verifier->n_waiting > 0 && verifier->n_waiting <= verifier->n_rows && verifier->passes > 0);
     read_us = (uint64_t)(verifier->drafter->row_us * (float)(RN_DRAFT_MAX_LAG * verifier->n_waiting));
     most = (uint64_t)2 * verifier->passes * verifier->pass_us + read_us; /* beyond it was held up */
     price =
@@ -120,6 +123,7 @@ static void ask(struct rn_verifier *verifier, uint32_t passes)
         stream->flying = false;
         stream->changed = stream->waits = stream->waited = true;
     }
+    RN_ASSERT(!verifier->must_tell && !verifier->unpaid); /* one wait at a time */
     verifier->serial++;
     verifier->must_tell = true;
     verifier->asked_us = rn_now_us(verifier->context->clock);
@@ -138,6 +142,7 @@ bool rn_verifier_holds(struct rn_verifier *verifier)
     n = look_at_all(verifier);
     if (n == 0)
         return false;
+    RN_ASSERT(n <= verifier->n_running && verifier->n_running <= verifier->context->max_streams);
     n_plain = verifier->n_running - n;
     wait = (struct rn_wait){.streams = verifier->wait_streams,
                             .n_streams = n,

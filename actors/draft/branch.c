@@ -37,12 +37,14 @@ void rn_branch_free(struct rn_draft_actor *draft, struct rn_draft_stream *draft_
 {
     RN_CHECK(!rn_draft_in_pass(draft_stream));
     rn_branch_drop(draft, draft_stream);
+    RN_ASSERT(draft_stream->branch.n_blocks == 0);
     rn_free(draft->context->heap, draft_stream->branch.blocks);
     draft_stream->branch.blocks = NULL;
 }
 
 uint32_t rn_branch_own(const struct rn_draft_stream *draft_stream)
 {
+    RN_ASSERT(draft_stream->branch.n_shared <= draft_stream->branch.n_blocks);
     return draft_stream->branch.n_blocks - draft_stream->branch.n_shared;
 }
 
@@ -71,6 +73,8 @@ void rn_branch_adopt(struct rn_draft_actor *draft, struct rn_draft_stream *draft
     uint32_t *blocks = draft_stream->blocks, n_blocks = draft_stream->n_blocks;
     bool in_pass = draft_stream->in_pass;
 
+    RN_CHECK(branch->at > 0 && branch->n_tokens <= draft_stream->capacity && branch->blocks != NULL);
+    RN_ASSERT(!draft_stream->in_pass || !branch->in_pass);
     for (uint32_t i = branch->at; i < branch->n_tokens; i++) {
         draft_stream->tokens[i] = branch->tokens[i - branch->at];
         draft_stream->seconds[i % RN_GUESS_MOST] = branch->seconds[i - branch->at];
@@ -107,6 +111,7 @@ static uint32_t best_place(const struct rn_draft_stream *draft_stream, float *ch
     uint32_t n = least(draft_stream->n_tokens - draft_stream->n_known, draft_stream->n_flying + 1), which;
     float shares[RN_DRAFT_MOST + 1];
 
+    RN_ASSERT(draft_stream->n_known > 0 && draft_stream->n_known <= draft_stream->n_tokens);
     n = least(n, RN_DRAFT_MOST + 1);
     for (uint32_t i = 0; i < n; i++)
         shares[i] = share_of(draft_stream, draft_stream->n_known + i);
@@ -180,6 +185,7 @@ static void begin(struct rn_draft_actor *draft, struct rn_draft_stream *draft_st
     struct rn_branch *branch = &draft_stream->branch;
 
     branch->at = best_place(draft_stream, &branch->chance);
+    RN_ASSERT(branch->at >= draft_stream->n_known && branch->at < draft_stream->n_tokens && branch->n_blocks == 0);
     branch->leaf = (draft_stream->leaves >> (branch->at - draft_stream->n_known) & 1) != 0;
     branch->n_done = branch->at;
     branch->n_tokens = branch->at + 1;
@@ -208,7 +214,10 @@ void rn_branch_compose(struct rn_draft_actor *draft, struct rn_draft_stream *dra
 
     if (branch->at == 0)
         begin(draft, draft_stream);
+    RN_CHECK(branch->n_tokens <= draft_stream->capacity); /* there is a place for its last block */
     lease(draft, branch);
+    RN_ASSERT(!rn_draft_in_pass(draft_stream) && branch->n_done + 1 == branch->n_tokens);
+    RN_CHECK(pass->n_rows < draft->drafter->limits.max_rows && pass->n_seqs < draft->drafter->limits.max_seqs);
     if (branch->n_done == branch->at && branch->at % per_block != 0)
         pass->copies[pass->n_copies++] =
             (struct rn_step_copy){draft_stream->blocks[branch->n_shared], branch->blocks[branch->n_shared]};
@@ -244,6 +253,7 @@ void rn_branch_tell(const struct rn_draft_stream *draft_stream, struct rn_guess_
     const struct rn_branch *branch = &draft_stream->branch;
 
     line->n = branch->at != 0 ? branch->n_tokens - draft_stream->n_known : 0;
+    RN_CHECK(line->n <= RN_GUESS_MOST);
     for (uint32_t i = 0; i < line->n; i++) {
         uint32_t x = draft_stream->n_known + i;
 

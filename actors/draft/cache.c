@@ -115,6 +115,7 @@ void rn_draft_cache_keep(struct rn_draft_actor *draft, const struct rn_draft_str
 
     if (draft->drafter->kind != RN_DRAFTER_TOKENS || n == 0)
         return;
+    RN_ASSERT(!rn_draft_in_pass(draft_stream) && n <= draft_stream->n_known);
     place = place_for(draft, draft_stream, n);
     if (place->n_tokens >= n && place->salt == draft_stream->salt && place->base == draft_stream->base &&
         memcmp(place->tokens, draft_stream->tokens, n * sizeof draft_stream->tokens[0]) == 0) {
@@ -199,7 +200,7 @@ static struct offer best_offer(struct rn_draft_actor *draft, const struct rn_dra
 /* Its positions begin with what is token x now, and nothing of it is computed. */
 static void begin_at(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream, uint32_t x)
 {
-    RN_ASSERT(x <= draft_stream->n_known);
+    RN_ASSERT(x <= draft_stream->n_known && !rn_draft_in_pass(draft_stream));
     rn_branch_drop(draft, draft_stream);
     rn_block_pool_unref(&draft->pool, draft_stream->blocks, draft_stream->n_blocks);
     draft_stream->n_blocks = 0;
@@ -210,6 +211,7 @@ static void begin_at(struct rn_draft_actor *draft, struct rn_draft_stream *draft
     draft_stream->n_tokens = draft_stream->n_known;
     draft_stream->changed = true;
     rn_draft_stream_reset(draft_stream);
+    RN_ASSERT(draft_stream->branch.at == 0 && draft_stream->branch.n_blocks == 0);
 }
 
 static void take_over(struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream)
@@ -239,6 +241,7 @@ static float price_us(const struct rn_draft_actor *draft, const struct rn_draft_
 void rn_draft_cache_note(const struct rn_draft_actor *draft, struct rn_draft_stream *draft_stream)
 {
     draft_stream->read_us += price_us(draft, draft_stream, draft_stream->n_past);
+    RN_ASSERT(draft_stream->read_us >= 0 && draft_stream->n_past > 0);
     draft_stream->n_past = 0;
     draft_stream->changed = true;
 }

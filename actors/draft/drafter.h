@@ -34,6 +34,7 @@
 #ifndef RN_ACTORS_DRAFT_DRAFTER_H
 #define RN_ACTORS_DRAFT_DRAFTER_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -72,6 +73,7 @@ struct rn_drafter {
 
 /* Guesses of a stream: those in the step in flight, the token behind them, and those for the next step. */
 #define RN_GUESS_MOST (2u * RUNNEL_MAX_DRAFTS + 1u)
+static_assert(RN_GUESS_MOST > RUNNEL_MAX_DRAFTS + 1u, "there are guesses behind what is in flight");
 
 /* Lists of each kind under way. */
 #define RN_NEWS_LISTS 3 /* with features: one whose step is in flight, one that is told, one that asks */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "actors/engine.h"
+#include "base/check.h"
 #include "base/status.h"
 #include "cache/store/fingerprint.h"
 #include "model/head.h"
@@ -63,6 +64,7 @@ static runnel_status choose_limits(struct runnel_model *model, const char *path,
     struct rn_device_memory memory;
     uint64_t bytes = model->options.draft_kv_bytes, n;
 
+    RN_ASSERT(block_bytes > 0 && drafter->n_layers > 0 && drafter->n_layers <= RN_DRAFT_LAYERS);
     model->parts.device->kind->memory(model->parts.device, &memory);
     if (bytes == 0)
         bytes = rn_device_kv_bytes(&memory, model->parts.plan->weight_bytes + drafter->plan->weight_bytes) / 2;
@@ -77,6 +79,7 @@ static runnel_status choose_limits(struct runnel_model *model, const char *path,
         drafter->limits.weight_order = RUNNEL_WEIGHTS_FILE;
     drafter->limits.n_blocks = n < target->n_blocks ? (uint32_t)n : target->n_blocks;
     drafter->limits.max_seqs = drafter->limits.max_outs = target->max_outs;
+    RN_ASSERT(drafter->limits.n_blocks > 0 && drafter->limits.max_seqs > 0);
     drafter->limits.max_rows = 2 * target->max_outs > ROWS ? 2 * target->max_outs : ROWS;
     return RUNNEL_OK;
 }
@@ -181,6 +184,7 @@ static uint64_t time_step(struct trial *trial, uint32_t n, uint32_t n_outs, uint
     uint32_t ticket = rn_wake_ticket(&trial->done);
     uint64_t begin_us = rn_now_us(trial->clock), us;
 
+    RN_CHECK(n > 0 && n <= MOST_ROWS && n_outs <= n);
     for (uint32_t i = 0; i < n; i++)
         trial->rows[i].out = (int32_t)(i + n_outs) - (int32_t)n < 0 ? -1 : (int32_t)(i + n_outs - n);
     trial->seq = (struct rn_step_seq){.blocks = trial->blocks, .n_blocks = (n + block_tokens - 1) / block_tokens};
@@ -197,6 +201,7 @@ static uint64_t time_step(struct trial *trial, uint32_t n, uint32_t n_outs, uint
     while (!rn_wake_wait(&trial->done, ticket, -1, 0))
         ;
     us = rn_now_us(trial->clock) - begin_us;
+    RN_ASSERT(us <= INT64_MAX); /* the clock does not go back */
     return trial->step.status != RUNNEL_OK ? 0 : us > 0 ? us : 1;
 }
 
@@ -238,6 +243,7 @@ static runnel_status measure(struct runnel_model *model, runnel_error *error)
         else if (i == 1 || (i > 1 && us < drafter->pass_us))
             drafter->pass_us = us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
     }
+    RN_ASSERT(status != RUNNEL_OK || drafter->pass_us > 0);
     if (status == RUNNEL_OK && !measure_reading(drafter, trial))
         status = rn_error_set(error, RUNNEL_DEVICE, "%s: a pass failed", model->draft_path);
     free_trial(model, trial);
@@ -329,6 +335,7 @@ static runnel_status plan_nextn(struct runnel_model *model, runnel_error *error)
         status = rn_plan_new_nextn(heap, parts->gguf, context, l, &drafter->deeper[l - 1].plan, error);
         drafter->n_layers = l + 1;
     }
+    RN_ASSERT(drafter->n_layers > 0 && drafter->n_layers <= RN_DRAFT_LAYERS);
     return status;
 }
 
@@ -354,6 +361,7 @@ runnel_status rn_drafter_load(struct runnel_model *model, const char *path, runn
 {
     runnel_status status = plan_drafter(model, path, error);
 
+    RN_ASSERT(model->parts.drafter.backend == NULL && model->parts.drafter.limits.n_blocks == 0);
     if (status == RUNNEL_OK)
         status = choose_limits(model, path, error);
     if (status == RUNNEL_OK)
@@ -383,6 +391,7 @@ runnel_status rn_drafter_plan_model(struct runnel_model *model, const char *path
     uint32_t context = model->options.context_tokens;
     runnel_status status = RUNNEL_OK;
 
+    RN_ASSERT(drafter->kind == RN_DRAFTER_NONE && drafter->gguf == NULL && parts->plan == NULL);
     drafter->kind = is_mtp(path) ? RN_DRAFTER_FEATURES : RN_DRAFTER_TOKENS;
     drafter->n_layers = 1;
     if (!rn_drafter_is_inside(path)) {

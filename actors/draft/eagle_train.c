@@ -32,6 +32,9 @@
 
 enum { STEP_ROWS = 32, BLOCK_TOKENS = 16, SAVE_STEPS = 50, LEAST_TEXT = 16, MOST_TEXT = 4096, LOWEST_PRIORITY = 19 };
 
+static_assert(LEAST_TEXT <= MOST_TEXT && LEAST_TEXT > 1, "a text has a token to guess");
+static_assert(sizeof(float) == sizeof(uint32_t), "loss and acceptance are words");
+
 struct runnel_training {
     struct runnel_engine *engine; /* NULL: it was freed, and with it all that the training had but this */
     struct rn_heap heap;          /* with the engine's allocator: what the handle is from */
@@ -106,6 +109,7 @@ static runnel_status read_options(const runnel_eagle_options *given, runnel_eagl
         return rn_error_set(error, RUNNEL_INVALID, "eagle options: rate is not above 0 and at most 1");
     if (o->resume && o->state == NULL)
         return rn_error_set(error, RUNNEL_INVALID, "eagle options: resume needs a state");
+    RN_ASSERT(o->steps > 0 && o->texts > 0 && o->unroll > 0);
     return RUNNEL_OK;
 }
 
@@ -122,6 +126,7 @@ static void choose_layers(struct runnel_training *t, uint32_t n)
     const uint32_t usual[3] = {n > 5 ? 2 : 0, n / 2, n > 5 ? n - 3 : n - 1};
     runnel_eagle_options *o = &t->options;
 
+    RN_ASSERT(n > 0 && o->n_layers <= RN_EAGLE_MAX_TAPS);
     for (int i = 0; o->n_layers == 0 && i < 3; i++)
         o->layers[i] = usual[i];
     if (o->n_layers > 0)
@@ -130,6 +135,7 @@ static void choose_layers(struct runnel_training *t, uint32_t n)
     o->n_layers = n >= 5 ? 3 : 1;
     if (n < 5)
         o->layers[0] = n - 1;
+    RN_ASSERT(o->layers[o->n_layers - 1] == n - 1 && (o->n_layers == 1 || o->layers[0] < o->layers[1]));
 }
 
 static runnel_status open_target(struct runnel_training *t)
@@ -186,6 +192,7 @@ static runnel_status prepare_target(struct runnel_training *t)
     t->backend = device->kind->new_backend(device, heap);
     if (t->blocks == NULL || t->embeddings == NULL || t->features == NULL || t->wanted == NULL || t->backend == NULL)
         return no_memory(t);
+    RN_CHECK(t->text_tokens <= n * BLOCK_TOKENS);
     for (uint32_t i = 0; i < n; i++)
         t->blocks[i] = i;
     return t->backend->ops->prepare(t->backend, t->plan, &t->limits, on_progress, t, &t->error);
@@ -202,6 +209,7 @@ static void on_pass_done(struct rn_step *pass)
 static runnel_status run_pass(struct runnel_training *t, struct rn_step_seq *seq, const int32_t *tokens, uint32_t first,
                               uint32_t n)
 {
+    RN_CHECK(n > 0 && n <= STEP_ROWS && first + n <= t->text_tokens);
     for (uint32_t i = 0; i < n; i++)
         t->rows[i] = (struct rn_step_row){.token = tokens[first + i], .position = first + i, .out = (int32_t)i};
     t->pass = (struct rn_step){.n_rows = n,
@@ -245,9 +253,11 @@ static runnel_status read_text(struct runnel_training *t, const int32_t *tokens)
     const struct rn_weight *w = t->embedding;
     runnel_status status = RUNNEL_OK;
 
+    RN_CHECK(w->cols == t->plan->embedding);
     for (uint32_t i = 0; i < t->text_tokens && status == RUNNEL_OK; i += STEP_ROWS)
         status = run_pass(t, &seq, tokens, i, t->text_tokens - i < STEP_ROWS ? t->text_tokens - i : STEP_ROWS);
     for (uint32_t i = 0; i < t->text_tokens && status == RUNNEL_OK; i++) {
+        RN_CHECK(tokens[i] >= 0 && (uint32_t)tokens[i] < w->rows);
         to_distribution(t->wanted + (size_t)i * t->plan->n_vocab, t->plan->n_vocab);
         w->type->decode((const char *)w->tensor->data + (size_t)tokens[i] * w->row_bytes,
                         t->embeddings + (size_t)i * w->cols, w->cols);
@@ -310,6 +320,7 @@ static runnel_status take_weights(struct runnel_training *t)
                             plan->architecture);
     t->embedding = &plan->weights[plan->ops[0].weight];
     w = &plan->weights[norm->weight];
+    RN_CHECK(w->cols == t->trainer.spans[RN_EAGLE_OUT_NORM].rows * t->trainer.spans[RN_EAGLE_OUT_NORM].cols);
     w->type->decode(w->tensor->data, t->trainer.weights + t->trainer.spans[RN_EAGLE_OUT_NORM].offset, w->cols);
     return decode_weight(t, &plan->weights[last->weight], &t->output) ? RUNNEL_OK : no_memory(t);
 }
@@ -379,6 +390,7 @@ static runnel_status learn_step(struct runnel_training *t)
         uint64_t place = rn_trainer_place(o->seed, t->trainer.step, i, t->n_tokens - t->text_tokens + 1);
         runnel_status status = rn_word_get(&t->cancel) != 0 ? RUNNEL_CANCELLED : read_text(t, t->tokens + place);
 
+        RN_ASSERT(place + t->text_tokens <= t->n_tokens);
         if (status != RUNNEL_OK)
             return status;
         rn_trainer_add(&t->trainer, t->eagle, &text, o->texts, &score);
@@ -404,6 +416,7 @@ static runnel_status train(struct runnel_training *t)
         status = begin_trainer(t);
     if (status != RUNNEL_OK)
         return status;
+    RN_ASSERT(t->text_tokens >= LEAST_TEXT && t->text_tokens <= t->options.text_tokens);
     tell(t);
     while (t->trainer.step < t->options.steps && status == RUNNEL_OK) {
         status = learn_step(t);
@@ -479,6 +492,7 @@ static void leave_engine(struct runnel_training *t)
 {
     struct rn_heap *heap = &t->engine->heap;
 
+    RN_ASSERT(atomic_load(&t->engine->trainings.at[t->place]) == t);
     rn_free(heap, t->model);
     rn_free(heap, t->head);
     rn_free(heap, t->state_file);
@@ -492,6 +506,7 @@ static void end(struct runnel_training *t)
 {
     rn_word_set(&t->cancel, 1);
     pthread_join(t->thread, NULL);
+    RN_ASSERT(rn_word_get(&t->state) != RUNNEL_TRAINING_RUNNING);
     leave_engine(t);
 }
 
@@ -543,6 +558,7 @@ static void free_handle(struct runnel_training *t)
 {
     struct rn_heap heap = t->heap;
 
+    RN_ASSERT(t->model == NULL && t->corpus == NULL); /* what was the engine's has gone */
     rn_free(&heap, t);
 }
 

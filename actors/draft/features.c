@@ -75,6 +75,7 @@ static void begin_anew(struct rn_draft_stream *draft_stream)
         if (l > 0)
             layer->f_first = layer->f_end = layer[-1].shift;
         layer->shift = layer->n_done = layer->f_first + 1;
+        RN_ASSERT(l == 0 || layer->shift == layer[-1].shift + 1); /* one later than the layer before */
     }
     draft_stream->n_valid = 0;
     draft_stream->own_at = 0;
@@ -93,6 +94,7 @@ static uint32_t room(const struct rn_draft_stream_layer *layer)
 /* Inputs up to `end` are there: the oldest may have been overwritten. */
 static void extend(struct rn_draft_stream_layer *layer, uint32_t end)
 {
+    RN_ASSERT(end > layer->f_first);
     layer->f_end = end;
     if (layer->f_end - layer->f_first > RN_DRAFT_STREAM_FEATURES)
         layer->f_first = layer->f_end - RN_DRAFT_STREAM_FEATURES;
@@ -107,6 +109,7 @@ void rn_draft_stream_learn_features(const struct rn_draft_actor *draft, struct r
                                  *last = &draft_stream->layers[draft->drafter->n_layers - 1];
     bool gap = layer->f_end == 0 || at > layer->f_end || at < layer->f_first;
 
+    RN_ASSERT(n > 0 && reads_features(draft));
     if (n > RN_DRAFT_STREAM_FEATURES) {
         features += (size_t)(n - RN_DRAFT_STREAM_FEATURES) * stride;
         at += n - RN_DRAFT_STREAM_FEATURES;
@@ -143,6 +146,7 @@ uint32_t rn_draft_stream_next_layer(const struct rn_draft_actor *draft, const st
 {
     uint32_t i = draft_stream->n_tokens - 1, end = draft_stream->layers[0].f_end;
 
+    RN_ASSERT(draft_stream->n_known <= draft_stream->n_tokens && draft_stream->n_tokens <= draft_stream->capacity);
     if (!reads_features(draft) || draft_stream->n_tokens == 0 || i <= end)
         return 0;
     return least(i - end, draft->drafter->n_layers - 1);
@@ -213,6 +217,7 @@ static void keep_for_next(const struct rn_draft_actor *draft, struct rn_draft_st
 
     if (from > next->f_end || end <= from)
         return;
+    RN_CHECK(end - from <= RN_DRAFT_STREAM_FEATURES);
     for (uint32_t i = from; i < end; i++)
         memcpy(place_of(draft, draft_stream, l + 1, i), features + (size_t)(i - from) * width, width * sizeof(float));
     if (end > next->f_end)
@@ -226,6 +231,7 @@ void rn_draft_stream_keep(const struct rn_draft_actor *draft, struct rn_draft_st
 
     if (!reads_features(draft))
         return;
+    RN_ASSERT(l < draft->drafter->n_layers && from < end && from >= draft_stream->layers[l].shift);
     if (l + 1 < draft->drafter->n_layers) {
         keep_for_next(draft, draft_stream, l, from, least(end, draft_stream->n_valid), features);
         return;

@@ -40,6 +40,7 @@ static void let_go(struct rn_draft_actor *draft, struct rn_draft_stream *draft_s
     rn_branch_drop(draft, draft_stream);
     rn_block_pool_unref(&draft->pool, draft_stream->blocks, draft_stream->n_blocks);
     draft_stream->n_blocks = 0;
+    RN_ASSERT(draft_stream->state == RN_DRAFTS_OFF && !rn_draft_in_pass(draft_stream));
     rn_draft_stream_reset(draft_stream);
 }
 
@@ -72,6 +73,7 @@ static bool lease(struct rn_draft_actor *draft, struct rn_draft_stream *draft_st
 {
     uint32_t per_block = draft->drafter->limits.block_tokens;
 
+    RN_CHECK(n_positions <= draft_stream->max_blocks * per_block);
     while (draft_stream->n_blocks * per_block < n_positions) {
         if (!take_block(draft, &draft_stream->blocks[draft_stream->n_blocks]))
             return false;
@@ -88,6 +90,8 @@ static void add_draft_stream(struct rn_draft_actor *draft, struct rn_draft_strea
     bool is_last = draft->layer + 1 == draft->drafter->n_layers;
     uint32_t end = layer->n_done + n, width = draft->drafter->n_features;
 
+    RN_CHECK(pass->n_rows + n <= draft->drafter->limits.max_rows && pass->n_seqs < draft->drafter->limits.max_seqs);
+    RN_ASSERT(n > 0 && end <= draft_stream->n_tokens && !rn_draft_in_pass(draft_stream));
     if (!lease(draft, draft_stream, end - layer->shift)) {
         rn_draft_switch_off(draft, draft_stream);
         return;
@@ -139,6 +143,7 @@ static void add_guesses(struct rn_draft_actor *draft)
         n = rn_draft_stream_next_rows(draft, draft_stream, l);
         if (is_full(draft, n))
             return;
+        RN_ASSERT(n > 0 && l < draft->drafter->n_layers);
         draft_stream->layers[l].n_done -= rn_draft_stream_pending(draft_stream, l) == 0;
         draft->layer = l;
         draft->cursor = (first + i + 1) % draft->n_draft_streams;
@@ -252,6 +257,7 @@ void rn_draft_begin_pass(struct rn_draft_actor *draft)
     add_branches(draft);
     if (pass->n_rows == 0)
         return;
+    RN_ASSERT(pass->n_outs <= draft->drafter->limits.max_outs && draft->layer < draft->drafter->n_layers);
     draft->in_flight = true;
     draft->msg = rn_msg_new(draft->actor.runtime, RN_MSG_DRAFTED);
     pass->on_done = on_pass_done;
@@ -309,6 +315,7 @@ static void take_guess(struct rn_draft_actor *draft, struct rn_draft_stream *dra
     }
     draft_stream->n_tokens = end + 1;
     draft_stream->changed = true;
+    RN_ASSERT(draft_stream->n_tokens - draft_stream->n_known <= RN_GUESS_MOST); /* as many runners-up are kept */
 }
 
 /* The last of a sequence's n rows says whether there are logits. */
@@ -320,6 +327,7 @@ static void settle_draft_stream(struct rn_draft_actor *draft, struct rn_draft_st
     uint32_t end = draft_stream->from + n_rows;
     bool branch = draft_stream->branch.in_pass;
 
+    RN_ASSERT(draft_stream->in_pass != branch && draft_stream->generation != 0);
     draft_stream->in_pass = draft_stream->branch.in_pass = false;
     if (draft_stream->n_past > 0)
         rn_draft_cache_note(draft, draft_stream);
@@ -363,6 +371,7 @@ void rn_draft_end_pass(struct rn_draft_actor *draft)
     const struct rn_step *pass = &draft->pass;
     const float *features = pass->features;
 
+    RN_ASSERT(draft->in_flight && pass->n_rows > 0 && pass->n_seqs > 0);
     draft->in_flight = false;
     note_time(draft, rn_telemetry_drafted(draft->context, &draft->times));
     if (pass->status != RUNNEL_OK)

@@ -4,11 +4,15 @@
 #ifndef RN_ACTORS_DRAFT_PROPOSAL_H
 #define RN_ACTORS_DRAFT_PROPOSAL_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "sampling/sampler.h"
 #include "sampling/speculate.h"
+
+static_assert(RN_DRAFT_MOST <= 32, "the branches of a chain are bits of a word");
+static_assert(RUNNEL_MAX_DRAFTS <= RN_DRAFT_MOST, "what a request may ask for fits a proposal");
 
 struct rn_proposal {
     uint32_t slot, generation; /* of the stream */

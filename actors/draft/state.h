@@ -4,6 +4,8 @@
 #ifndef RN_ACTORS_DRAFT_STATE_H
 #define RN_ACTORS_DRAFT_STATE_H
 
+#include <stddef.h>
+
 #include "actors/draft/drafter.h"
 #include "actors/runtime/runtime.h"
 #include "actors/telemetry/telemetry.h"
@@ -63,6 +65,7 @@ struct rn_draft_stream {
 
 /* See draft/features.h. */
 #define RN_DRAFT_STREAM_FEATURES 640u
+static_assert(RN_DRAFT_STREAM_FEATURES > RN_DRAFT_MAX_LAG + RN_GUESS_MOST, "one that lags and guesses loses none");
 
 /* Streams that have ended are remembered, at most; then the one that was of use longest ago goes. */
 #define RN_DRAFT_CACHES 64u
@@ -110,5 +113,6 @@ struct rn_draft_actor {
     struct rn_msg *last_news; /* with the closing list: goes back when nothing is in flight */
     bool said_last;           /* the verifier has its last word */
 };
+static_assert(offsetof(struct rn_draft_actor, actor) == 0, "handlers get the actor");
 
 #endif

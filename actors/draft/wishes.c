@@ -3,11 +3,13 @@
 
 #include "actors/context.h"
 #include "actors/draft/features.h"
+#include "base/check.h"
 
 #define FORGET_STEPS 1024u /* of the target, after which a drafter that was too slow may try again */
 
 bool rn_draft_in_pass(const struct rn_draft_stream *draft_stream)
 {
+    RN_ASSERT(!draft_stream->in_pass || !draft_stream->branch.in_pass);
     return draft_stream->in_pass || draft_stream->branch.in_pass;
 }
 
@@ -41,6 +43,7 @@ static uint32_t goal(const struct rn_draft_actor *draft, const struct rn_draft_s
 {
     uint32_t n = draft_stream->want, room = draft_stream->capacity - draft_stream->n_known;
 
+    RN_ASSERT(draft_stream->n_known <= draft_stream->capacity);
     if (n == 0 || !rn_draft_can_work(draft) || (!draft->drafter->concurrent && !draft_stream->waits))
         return 0;
     if (draft_stream->flying)
@@ -92,6 +95,7 @@ bool rn_draft_guess(struct rn_draft_actor *draft, struct rn_draft_stream *draft_
     if (rn_sampler_pick_plain(&draft_stream->sampling, draft->context->n_vocab, draft->scratch, logits,
                               draft_stream->base + i, &pick, second) != RUNNEL_OK)
         return false;
+    RN_ASSERT(pick.token >= 0 && (uint32_t)pick.token < draft->context->n_vocab);
     *token = pick.token;
     return true;
 }

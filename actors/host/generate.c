@@ -353,7 +353,7 @@ static runnel_status enter_queue(struct runnel_engine *engine, struct rn_request
 
 static void leave_queue(struct runnel_engine *engine, struct rn_request *r)
 {
-    rn_counter_add(&engine->totals.queued_tokens, -(int64_t)r->n_queued);
+    rn_request_unqueue(r);
     rn_counter_add(&engine->totals.queued_bytes, -(int64_t)r->n_bytes);
 }
 

@@ -24,6 +24,7 @@ static uint32_t parent_of(uint32_t i)
 
 static void compose(struct rn_batch *batch, const struct rn_sampler *sampler, uint64_t *rng)
 {
+    batch->step.n_outs = ROWS;
     for (uint32_t i = 0; i < ROWS; i++) {
         struct rn_batch_out *out = &batch->outs[i];
 
@@ -69,7 +70,6 @@ static void check_ways(struct rn_heap *heap, struct rn_batch *batch, float logit
 
     for (uint32_t i = 0; i < ROWS; i++)
         tokens[i] = batch->outs[i].pick.token;
-    batch->step.n_outs = ROWS;
     batch->step.logits = logits[0];
     for (uint32_t way = 0; way < 2; way++) {
         const struct rn_backend backend = {.caps = way == 0 ? &drawing : &other};
