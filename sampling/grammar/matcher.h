@@ -1,0 +1,71 @@
+/* One stream's place in a grammar.
+ *
+ *     rn_matcher_mask(m, mask)      which tokens may come next
+ *     rn_matcher_accept(m, token)   one has come
+ *     rn_matcher_rollback(m, n)     the last n have not
+ *
+ * A place is one number (stacks.h), and the last places are kept for rolling back: to copy a matcher is to copy some
+ * numbers. So a draft is walked by accepting its tokens, each branch of a tree by a copy, and both are taken back.
+ *
+ * The end of an answer is allowed exactly when the text is complete; behind it nothing is. Control tokens are never
+ * allowed but where the grammar names them. If no token at all is allowed and the text is not complete, the vocabulary
+ * cannot spell what the grammar wants: the mask is empty.
+ *
+ * Owned by who owns its masks, which outlive it. Accepting and masks allocate nothing once what they need was found out
+ * before. */
+#ifndef RN_SAMPLING_GRAMMAR_MATCHER_H
+#define RN_SAMPLING_GRAMMAR_MATCHER_H
+
+#include "sampling/grammar/masks.h"
+
+struct rn_matcher {
+    struct rn_masks *masks;
+    struct rn_matcher *previous, *next;
+    uint32_t place;     /* configuration, or RN_MATCHER_ENDED */
+    uint32_t n_past;    /* places that can be rolled back to */
+    uint32_t most_past; /* of which the ring has room */
+    uint32_t newest;    /* in the ring, of the last one */
+    uint32_t *past;     /* [most_past] */
+};
+
+#define RN_MATCHER_ENDED (UINT32_MAX - 1)
+
+/* At the beginning. rollback: as many tokens can be taken back. *out is NULL unless it succeeds. NO_MEMORY; BUSY: a
+ * limit of the masks. */
+runnel_status rn_matcher_new(struct rn_masks *masks, uint32_t rollback, struct rn_matcher **out, runnel_error *error);
+void rn_matcher_free(struct rn_matcher *matcher); /* NULL is allowed */
+
+/* Makes `to` stand where `from` does, with its past as far as it has room. Both of the same masks. */
+void rn_matcher_copy(struct rn_matcher *to, const struct rn_matcher *from);
+
+/* Back to the beginning; nothing can be rolled back. */
+runnel_status rn_matcher_reset(struct rn_matcher *matcher, runnel_error *error);
+
+/* Bit t of mask[words] for each token t that may come next; words: (tokens of the vocabulary + 63) / 64. BUSY: a limit of
+ * the masks was reached; NO_MEMORY. The matcher is as it was. */
+runnel_status rn_matcher_mask(struct rn_matcher *matcher, uint64_t *mask, runnel_error *error);
+
+/* One more token. INVALID: it is not allowed; BUSY, NO_MEMORY: as above. The matcher is as it was then. */
+runnel_status rn_matcher_accept(struct rn_matcher *matcher, int32_t token, runnel_error *error);
+
+/* Bytes that count as one token for rollback: text that was not made of tokens. */
+runnel_status rn_matcher_accept_bytes(struct rn_matcher *matcher, const char *bytes, size_t n, runnel_error *error);
+
+/* Takes the last n accepted back; false, and nothing happens: they are not kept. */
+bool rn_matcher_rollback(struct rn_matcher *matcher, uint32_t n);
+
+/* Is the text complete as it is? It may go on for all that. */
+bool rn_matcher_can_end(const struct rn_matcher *matcher);
+
+/* Has the end of the answer been accepted? */
+bool rn_matcher_has_ended(const struct rn_matcher *matcher);
+
+/* The bytes that come next whatever is chosen, as long as there is no choice: into bytes[room], *n gets how many. None
+ * where the text may end or a token is named. */
+runnel_status rn_matcher_forced(struct rn_matcher *matcher, char *bytes, size_t room, size_t *n, runnel_error *error);
+
+/* For masks.c: keeps the sets of its places while others are dropped, and takes their new numbers. */
+void rn_matcher_keep(struct rn_matcher *matcher);
+void rn_matcher_move(struct rn_matcher *matcher);
+
+#endif

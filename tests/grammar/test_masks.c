@@ -1,0 +1,489 @@
+/* Masks against a judge: random grammars with every kind of expression, random beginnings of texts, and for each token of
+ * a vocabulary whether it may come next; rollback, copies, dropping, limits, refused memory. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "sampling/grammar/matcher.h"
+#include "tests/base/refusing.h"
+#include "tests/grammar/oracle.h"
+#include "tests/grammar/words.h"
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+/* Words over the letters of the random grammars, pieces of characters, and what a JSON text has. */
+static const char *const words[] = {"a",
+                                    "b",
+                                    "c",
+                                    "ab",
+                                    "ba",
+                                    "aa",
+                                    "bb",
+                                    "abc",
+                                    "aab",
+                                    "cab",
+                                    "abcabc",
+                                    "aaaaaaaa",
+                                    "\"",
+                                    "\"a",
+                                    "a\"",
+                                    "\",",
+                                    "\":",
+                                    "\"}",
+                                    "{\"",
+                                    "[",
+                                    "]",
+                                    "[[",
+                                    "]]",
+                                    "],",
+                                    "\xc3\xa9",
+                                    "\xc3",
+                                    "a\xc3",
+                                    "\xa9",
+                                    "\xa9"
+                                    "b",
+                                    "\xe2\x82\xac",
+                                    "\xe2\x82",
+                                    "\x82\xac",
+                                    "\xac\xc3\xa9",
+                                    "\xf0\x9f\x98\x80",
+                                    "\x9f\x98",
+                                    "bc\xe2",
+                                    "\\",
+                                    "\\\\",
+                                    "\n",
+                                    "\n\n",
+                                    "a b",
+                                    "bca",
+                                    "ccc",
+                                    "cb",
+                                    "ac",
+                                    "aba",
+                                    "bab",
+                                    "b\xc3\xa9",
+                                    "1",
+                                    "12",
+                                    "0.5",
+                                    "true",
+                                    "e",
+                                    "{",
+                                    "}",
+                                    "\": ",
+                                    "aaaaaaaaaaaaaaaaaaaaaaaa"};
+#define N_TOKENS (WORD_FIRST + COUNT(words))
+#define N_WORDS ((N_TOKENS + 63) / 64)
+
+struct world {
+    struct rn_heap heap;
+    struct rn_vocab *vocab;
+    struct rn_token_trie *trie;
+};
+
+static void world_init(struct world *w)
+{
+    rn_heap_init(&w->heap, NULL);
+    w->vocab = words_vocab(&w->heap, words, COUNT(words));
+    w->trie = rn_token_trie_new(&w->heap, w->vocab);
+    assert_non_null(w->trie);
+}
+
+static void world_fini(struct world *w)
+{
+    rn_token_trie_free(w->trie);
+    rn_vocab_free(w->vocab);
+    assert_int_equal(rn_heap_blocks(&w->heap), 0);
+}
+
+/* ---- Random grammars ---- */
+
+static uint32_t upto(uint64_t *rng, uint32_t n)
+{
+    return (uint32_t)(rn_splitmix64(rng) % n);
+}
+
+static rn_expr random_set(struct rn_grammar *g, uint64_t *rng)
+{
+    static const struct rn_code_points some[] = {{'a', 'a'},   {'b', 'c'},       {'a', 'c'},    {'"', '"'},
+                                                 {0xe9, 0xe9}, {0x20ac, 0x20ac}, {0x80, 0x7ff}, {0x1f600, 0x1f600},
+                                                 {'0', '9'},   {0x800, 0xffff},  {' ', '~'}};
+    struct rn_code_points ranges[3];
+    uint32_t n = 1 + upto(rng, 3), i;
+
+    for (i = 0; i < n; i++)
+        ranges[i] = some[upto(rng, COUNT(some))];
+    return rn_grammar_set(g, ranges, n, upto(rng, 4) == 0);
+}
+
+static rn_expr random_leaf(struct rn_grammar *g, uint64_t *rng, uint32_t n_rules)
+{
+    int32_t ids[2] = {(int32_t)upto(rng, N_TOKENS), (int32_t)(WORD_THINK + upto(rng, 2))};
+    const char *word;
+
+    switch (upto(rng, 9)) {
+    case 0:
+    case 1:
+        word = words[upto(rng, COUNT(words))];
+        return rn_grammar_bytes(g, word, strlen(word));
+    case 2:
+    case 3:
+        return random_set(g, rng);
+    case 4:
+        return upto(rng, 3) == 0 ? rn_grammar_tokens(g, ids + upto(rng, 2), 1, false) : random_set(g, rng);
+    case 5:
+        return upto(rng, 4) == 0 ? rn_grammar_tokens(g, ids, upto(rng, 3), true) : rn_grammar_bytes(g, "a", 1);
+    case 6:
+        return upto(rng, 3) == 0 ? rn_grammar_empty(g) : rn_grammar_bytes(g, "b", 1);
+    default:
+        return rn_grammar_call(g, upto(rng, n_rules));
+    }
+}
+
+static rn_expr random_expression(struct rn_grammar *g, uint64_t *rng, uint32_t depth, uint32_t n_rules)
+{
+    static const uint32_t repeats[][2] = {
+        {0, 1}, {0, RN_GRAMMAR_FOREVER}, {1, RN_GRAMMAR_FOREVER}, {2, 3}, {0, 2}, {2, RN_GRAMMAR_FOREVER}, {3, 3}};
+    rn_expr items[3];
+    uint32_t kind = upto(rng, 8), n = upto(rng, 12) == 0 ? 0 : 1 + upto(rng, 3), i;
+
+    if (depth == 0 || kind < 2)
+        return random_leaf(g, rng, n_rules);
+    if (kind < 4) {
+        i = upto(rng, COUNT(repeats));
+        return rn_grammar_repeat(g, random_expression(g, rng, depth - 1, n_rules), repeats[i][0], repeats[i][1]);
+    }
+    for (i = 0; i < n; i++)
+        items[i] = random_expression(g, rng, depth - 1, n_rules);
+    return kind < 6 ? rn_grammar_sequence(g, items, n) : rn_grammar_alternatives(g, items, n);
+}
+
+static struct rn_grammar *random_grammar(struct rn_heap *heap, uint64_t seed)
+{
+    struct rn_grammar *g = rn_grammar_new(heap, NULL, NULL);
+    uint64_t rng = seed * 2 + 1;
+    uint32_t n_rules = 1 + upto(&rng, 5), i;
+
+    for (i = 0; i < n_rules; i++)
+        rn_grammar_rule(g, (char[]){(char)('A' + i)}, 1);
+    for (i = 0; i < n_rules; i++)
+        rn_grammar_define(g, i, random_expression(g, &rng, 3, n_rules));
+    assert_int_equal(rn_grammar_finish(g, 0, NULL), RUNNEL_OK);
+    return g;
+}
+
+/* ---- Masks ---- */
+
+static bool bit(const uint64_t *mask, int32_t token)
+{
+    return (mask[token / 64] >> token % 64 & 1) != 0;
+}
+
+static bool oracle_allows(struct oracle *o, const struct rn_token_trie *trie, int32_t token)
+{
+    struct rn_view bytes = rn_token_bytes(trie, token);
+    bool allowed = oracle_read(o, token, bytes.bytes, bytes.n, rn_token_is_text(trie, token));
+
+    if (allowed)
+        oracle_unread(o);
+    return allowed || (rn_token_is_end(trie, token) && oracle_complete(o));
+}
+
+/* Each token: the mask, the judge, and whether it is accepted. */
+static void check_mask(struct rn_matcher *m, struct oracle *o, const uint64_t *mask, uint64_t seed)
+{
+    const struct rn_token_trie *trie = m->masks->trie;
+    runnel_status status;
+    int32_t token;
+
+    for (token = 0; token < (int32_t)N_TOKENS; token++) {
+        bool expected = oracle_allows(o, trie, token);
+
+        if (bit(mask, token) != expected)
+            fail_msg("grammar %llu, token %d: %d, not %d", (unsigned long long)seed, token, bit(mask, token), expected);
+        if (expected || token % 8 == (int32_t)(seed % 8)) {
+            runnel_error error = {0};
+
+            status = rn_matcher_accept(m, token, &error);
+            if (status != (expected ? RUNNEL_OK : RUNNEL_INVALID))
+                fail_msg("grammar %llu, token %d: %s", (unsigned long long)seed, token, error.message);
+            if (status == RUNNEL_OK)
+                assert_true(rn_matcher_rollback(m, 1));
+        }
+    }
+    assert_int_equal(rn_matcher_can_end(m), oracle_complete(o));
+}
+
+/* What is forced is what the mask allows: of the tokens of one byte, that byte alone. */
+static void check_forced(struct rn_matcher *m, const uint64_t *mask)
+{
+    char bytes[4];
+    size_t n;
+    int32_t byte;
+
+    assert_int_equal(rn_matcher_forced(m, bytes, sizeof bytes, &n, NULL), RUNNEL_OK);
+    if (n == 0)
+        return;
+    assert_false(rn_matcher_can_end(m));
+    for (byte = 0; byte < 256; byte++)
+        assert_int_equal(bit(mask, WORD_BYTES + byte), (unsigned char)bytes[0] == byte);
+}
+
+static uint32_t n_busy; /* ways that ended at a limit */
+static uint64_t n_dropped;
+
+/* A way through the grammar by random tokens. */
+static void check_grammar(struct world *w, uint64_t seed, const struct rn_masks_limits *limits)
+{
+    struct rn_grammar *g = random_grammar(&w->heap, seed);
+    struct oracle *o = oracle_new(g);
+    struct rn_automaton *a;
+    runnel_error error = {0};
+    runnel_status status = rn_automaton_new(&w->heap, g, &a, &error);
+    uint64_t mask[N_WORDS], again[N_WORDS], rng = seed;
+    struct rn_matcher *m, *copy;
+    struct rn_masks *masks;
+    int32_t chosen = -1;
+    uint32_t step, i;
+
+    if (status != RUNNEL_OK) {
+        if (status != RUNNEL_FORMAT || oracle_possible(o))
+            fail_msg("grammar %llu: %s", (unsigned long long)seed, error.message);
+        oracle_free(o);
+        rn_grammar_free(g);
+        return;
+    }
+    assert_true(oracle_possible(o));
+    rn_automaton_check(a);
+    masks = rn_masks_new(&w->heap, a, w->trie, limits);
+    assert_int_equal(rn_matcher_new(masks, 4, &m, NULL), RUNNEL_OK);
+    assert_int_equal(rn_matcher_new(masks, 2, &copy, NULL), RUNNEL_OK);
+    for (step = 0; step < 6; step++) {
+        struct rn_view bytes;
+
+        status = rn_matcher_mask(m, mask, &error);
+        if (status == RUNNEL_BUSY && error.message[0] != '\0') {
+            n_busy++;
+            break;
+        }
+        assert_int_equal(status, RUNNEL_OK);
+        check_mask(m, o, mask, seed);
+        check_forced(m, mask);
+        if (chosen >= 0) { /* one step back and again, in a copy */
+            rn_matcher_copy(copy, m);
+            assert_true(rn_matcher_rollback(copy, 1));
+            assert_int_equal(rn_matcher_accept(copy, chosen, NULL), RUNNEL_OK);
+            assert_int_equal(rn_matcher_mask(copy, again, NULL), RUNNEL_OK);
+            assert_memory_equal(mask, again, sizeof mask);
+        }
+        for (i = 0, chosen = -1; i < 400 && chosen < 0; i++) {
+            int32_t token = (int32_t)upto(&rng, i < 200 ? N_TOKENS : WORD_FIRST);
+
+            token = i % 2 == 0 ? token : (int32_t)(WORD_FIRST + upto(&rng, COUNT(words)));
+            chosen = bit(mask, token) && !rn_token_is_end(w->trie, token) ? token : -1;
+        }
+        if (chosen < 0)
+            break;
+        bytes = rn_token_bytes(w->trie, chosen);
+        assert_int_equal(rn_matcher_accept(m, chosen, NULL), RUNNEL_OK);
+        assert_true(oracle_read(o, chosen, bytes.bytes, bytes.n, rn_token_is_text(w->trie, chosen)));
+        rn_masks_check(masks);
+        if (seed % 7 == 0)
+            assert_true(rn_masks_drop(masks));
+    }
+    rn_masks_check(masks);
+    n_dropped += masks->stacks.dropped;
+    rn_matcher_free(m);
+    rn_matcher_free(copy);
+    rn_masks_free(masks);
+    rn_automaton_free(a);
+    oracle_free(o);
+    rn_grammar_free(g);
+}
+
+static uint64_t seeds_from = 1, seeds_to = 3000;
+
+static void test_random(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_init(&w);
+    for (uint64_t seed = seeds_from; seed <= seeds_to; seed++)
+        check_grammar(&w, seed, NULL);
+    assert_true(n_busy <= (seeds_to - seeds_from) / 500);
+    world_fini(&w);
+}
+
+/* With little room: sets are dropped again and again, masks are as before. */
+static void test_drop(void **state)
+{
+    const struct rn_masks_limits limits = {.stack_bytes = 20000, .mask_bytes = 2000, .depth = 100, .steps = 5000000};
+    struct world w;
+
+    (void)state;
+    world_init(&w);
+    n_busy = 0;
+    n_dropped = 0;
+    for (uint64_t seed = 1; seed <= 600; seed++)
+        if (seed % 7 != 0)
+            check_grammar(&w, seed, &limits);
+    assert_true(n_dropped > 20 && n_busy < 20);
+    world_fini(&w);
+}
+
+/* ---- Memory ---- */
+
+/* list ::= "[" (list ("," list)*)? "]" | "a"+ <think>, with a text that is not "aa" */
+static struct rn_grammar *list_grammar(struct rn_heap *heap)
+{
+    struct rn_grammar *g = rn_grammar_new(heap, NULL, NULL);
+    uint32_t list = rn_grammar_rule(g, "list", 4);
+    rn_expr call = rn_grammar_call(g, list), a, more, items[3];
+
+    items[0] = rn_grammar_bytes(g, ",", 1);
+    items[1] = call;
+    more = rn_grammar_repeat(g, rn_grammar_sequence(g, items, 2), 0, RN_GRAMMAR_FOREVER);
+    items[0] = call;
+    items[1] = more;
+    more = rn_grammar_repeat(g, rn_grammar_sequence(g, items, 2), 0, 1);
+    items[0] = rn_grammar_bytes(g, "[", 1);
+    items[1] = more;
+    items[2] = rn_grammar_bytes(g, "]", 1);
+    more = rn_grammar_sequence(g, items, 3);
+    a = rn_grammar_repeat(g, rn_grammar_bytes(g, "a", 1), 1, RN_GRAMMAR_FOREVER);
+    items[0] = rn_grammar_without(g, a, rn_grammar_bytes(g, "aa", 2));
+    items[1] = rn_grammar_tokens(g, (const int32_t[]){WORD_THINK}, 1, false);
+    items[1] = rn_grammar_sequence(g, items, 2);
+    items[0] = more;
+    rn_grammar_define(g, list, rn_grammar_alternatives(g, items, 2));
+    assert_int_equal(rn_grammar_finish(g, list, NULL), RUNNEL_OK);
+    return g;
+}
+
+/* Everything once; the first error. */
+static runnel_status use(struct rn_heap *heap, const struct rn_grammar *g, const struct rn_vocab *vocab)
+{
+    static const char *const text[] = {"[", "a", "a", "a", NULL, ",", "["};
+    struct rn_token_trie *trie = rn_token_trie_new(heap, vocab);
+    struct rn_automaton *a = NULL;
+    struct rn_masks *masks = NULL;
+    struct rn_matcher *m = NULL;
+    uint64_t mask[N_WORDS];
+    runnel_status status = trie != NULL ? rn_automaton_new(heap, g, &a, NULL) : RUNNEL_NO_MEMORY;
+    uint32_t i;
+
+    if (status == RUNNEL_OK && (masks = rn_masks_new(heap, a, trie, NULL)) == NULL)
+        status = RUNNEL_NO_MEMORY;
+    if (status == RUNNEL_OK)
+        status = rn_matcher_new(masks, 3, &m, NULL);
+    for (i = 0; i < COUNT(text) && status == RUNNEL_OK; i++) {
+        uint32_t place = m->place;
+
+        status = rn_matcher_mask(m, mask, NULL);
+        if (status != RUNNEL_OK)
+            break;
+        assert_int_equal(bit(mask, WORD_THINK), i == 2 || i == 4); /* behind a and aaa, not behind aa */
+        status =
+            text[i] != NULL ? rn_matcher_accept_bytes(m, text[i], 1, NULL) : rn_matcher_accept(m, WORD_THINK, NULL);
+        assert_true(status == RUNNEL_OK || m->place == place);
+    }
+    rn_matcher_free(m);
+    rn_masks_free(masks);
+    rn_automaton_free(a);
+    rn_token_trie_free(trie);
+    return status;
+}
+
+static void test_memory(void **state)
+{
+    struct refusing refusing = {0};
+    struct rn_heap heap = refusing_heap(&refusing);
+    struct rn_grammar *g;
+    struct world w;
+    uint64_t n, calls;
+
+    (void)state;
+    world_init(&w);
+    g = list_grammar(&w.heap);
+    assert_int_equal(use(&heap, g, w.vocab), RUNNEL_OK);
+    calls = refusing.calls;
+    for (n = 1; n <= calls; n++) {
+        runnel_status status;
+
+        refusing.calls = 0;
+        refusing.refuse_at = n;
+        status = use(&heap, g, w.vocab);
+        assert_int_equal(refusing.live, 0);
+        assert_true(status == RUNNEL_NO_MEMORY || (status == RUNNEL_OK && n > calls / 2)); /* masks need not be kept */
+    }
+    rn_grammar_free(g);
+    world_fini(&w);
+}
+
+/* Along an answer that was seen before, nothing is allocated. */
+static void test_no_allocation(void **state)
+{
+    static const char text[] = "[[a\1,[[a\1],a\1]]]";
+    struct refusing refusing = {0};
+    struct rn_heap heap = refusing_heap(&refusing);
+    uint64_t mask[N_WORDS], calls = 0;
+    struct rn_automaton *a;
+    struct rn_masks *masks;
+    struct rn_matcher *m;
+    struct rn_grammar *g;
+    struct world w;
+    uint32_t round, i;
+
+    (void)state;
+    world_init(&w);
+    g = list_grammar(&w.heap);
+    assert_int_equal(rn_automaton_new(&heap, g, &a, NULL), RUNNEL_OK);
+    masks = rn_masks_new(&heap, a, w.trie, NULL);
+    assert_int_equal(rn_matcher_new(masks, 8, &m, NULL), RUNNEL_OK);
+    for (round = 0; round < 2; round++) {
+        calls = refusing.calls;
+        for (i = 0; text[i] != '\0'; i++) {
+            assert_int_equal(rn_matcher_mask(m, mask, NULL), RUNNEL_OK);
+            assert_int_equal(rn_matcher_accept(m, text[i] == '\1' ? WORD_THINK : WORD_BYTES + text[i], NULL),
+                             RUNNEL_OK);
+        }
+        assert_true(rn_matcher_can_end(m));
+        assert_int_equal(rn_matcher_accept(m, WORD_END, NULL), RUNNEL_OK);
+        assert_true(rn_matcher_has_ended(m));
+        assert_int_equal(rn_matcher_mask(m, mask, NULL), RUNNEL_OK);
+        for (i = 0; i < N_WORDS; i++)
+            assert_int_equal(mask[i], 0);
+        assert_int_equal(rn_matcher_accept(m, WORD_BYTES + 'a', NULL), RUNNEL_INVALID);
+        assert_true(rn_matcher_rollback(m, 1) && rn_matcher_can_end(m));
+        assert_false(rn_matcher_rollback(m, 9));
+        assert_int_equal(rn_matcher_reset(m, NULL), RUNNEL_OK);
+    }
+    assert_int_equal(refusing.calls, calls);
+    rn_matcher_free(m);
+    rn_masks_free(masks);
+    rn_automaton_free(a);
+    rn_grammar_free(g);
+    world_fini(&w);
+    assert_int_equal(refusing.live, 0);
+}
+
+/* test_grammar_masks [FROM TO]: random grammars of these seeds */
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_drop),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_no_allocation),
+    };
+
+    if (argc == 3) {
+        seeds_from = strtoull(argv[1], NULL, 10);
+        seeds_to = strtoull(argv[2], NULL, 10);
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
