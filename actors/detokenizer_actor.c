@@ -51,6 +51,7 @@ static void put_token(struct rn_detokenizer *detokenizer, struct rn_outlet *outl
     memcpy(rn_cell_top(cell), item->top, item->n_top * sizeof item->top[0]);
     rn_outlet_put_piece(outlet, cell, piece.bytes, piece.n);
     rn_word_set(&outlet->n_tokens, ++outlet->n_answer);
+    rn_outlet_count_shifts(outlet, outlet->n_answer, cell);
     if (outlet->pieces.stopped) {
         outlet->stopped_at = outlet->n_answer;
         tell_stopped(detokenizer, item);
@@ -102,6 +103,7 @@ static void put_tail(const struct rn_context *context, struct rn_outlet *outlet,
     struct rn_cell *cell = rn_outlet_reserve(outlet);
 
     cell->type = RUNNEL_EVENT_TOKEN;
+    rn_outlet_count_shifts(outlet, outlet->n_answer, cell);
     rn_outlet_put_tail(outlet, cell, finished);
     if (cell->text_bytes > 0 || cell->n_parts > 0)
         rn_host_put(context->host, outlet, cell);
@@ -133,8 +135,7 @@ static void fill_terminal(struct rn_cell *cell, struct rn_outlet *outlet, const 
     cell->usage.cold_tokens = request->n_lower[RN_TIER_COLD];
     cell->usage.shared_tokens = request->n_lower[RN_TIER_SHARED];
     cell->usage.completion_tokens = rn_request_answered(request);
-    cell->usage.shifts = request->n_shifts;
-    cell->usage.shifted_tokens = request->n_dropped;
+    rn_outlet_count_shifts(outlet, rn_request_answered(request), cell);
     cell->usage.drafted_tokens = request->n_drafted;
     cell->usage.accepted_tokens = request->n_accepted;
     cell->usage.rested_passes = request->n_rested;
@@ -186,7 +187,7 @@ static void on_end(struct rn_actor *self, struct rn_msg *msg)
         request->finish = RUNNEL_FINISH_STOP; /* also one that stood in what was held back for a longer one */
     if (request->job == NULL)
         rn_telemetry_ended(self, request);
-    RN_ASSERT(request->n_prompt <= request->n_tokens && request->n_cached <= request->n_tokens);
+    RN_ASSERT(request->n_prompt <= request->n_tokens + request->n_dropped && request->n_cached <= request->n_prompt);
     fill_terminal(&outlet->end, outlet, request);
     publish_session(context, request);
     /* The blocks are on their way back before the host can know that the stream has ended: a next turn

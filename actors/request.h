@@ -181,6 +181,12 @@ static inline uint64_t rn_request_answered(const struct rn_request *request)
     return request->n_tokens + request->n_dropped - request->n_prompt;
 }
 
+/* How many of its first tokens stay whenever its context is full. */
+static inline uint32_t rn_request_head(const struct rn_request *request)
+{
+    return request->context_keep < (int64_t)request->n_prompt ? (uint32_t)request->context_keep : request->n_prompt;
+}
+
 /* Its sequence is as long as it can be. Does its answer go on, without the oldest part? */
 static inline bool rn_request_can_shift(const struct rn_request *request)
 {

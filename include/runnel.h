@@ -556,7 +556,8 @@ typedef struct runnel_event {
     runnel_finish finish;               /* DONE */
     runnel_status status;               /* FAILED; RUNNEL_OK else */
     const char *error;                  /* FAILED: one sentence; "" else */
-    runnel_usage usage;                 /* terminal events */
+    runnel_usage usage;                 /* terminal events; of TOKEN, REASONING and TOOL_* events shifts and
+                                           shifted_tokens alone: those before the token */
     runnel_timings timings;             /* terminal events */
 } runnel_event;
 
@@ -696,7 +697,8 @@ typedef struct runnel_request {
                              tokens of the prompt and the last half of what fits behind them, reads these as a prompt,
                              and sees nothing of the rest any more. Penalties count what it keeps; coins are counted on.
                              Such an answer may never end by itself (max_tokens, deadline_ms). At most half the context;
-                             not with a session. runnel_usage.shifts says how often it was */
+                             not with a session, whose text it would cut. runnel_usage.shifts says how often it was, of each
+                             token's event, too */
 } runnel_request;
 
 /* Greedy, up to the context, no stops, seed 0. */

@@ -146,6 +146,8 @@ typedef struct runnel_metrics {
     runnel_histogram step_s;    /* submit to end */
     runnel_histogram step_rows; /* positions computed */
     runnel_histogram step_sequences;
+    /* Since the engine began. */
+    uint64_t context_shifts; /* times that an answer went on although its context was full (context_keep) */
 } runnel_metrics;
 
 /* Reads every value by itself, while others change. Returns OK or INVALID. */

@@ -114,7 +114,9 @@ static runnel_status check_keep(const runnel_model *model, const runnel_request 
         return rn_error_set(error, RUNNEL_INVALID, "context_keep = %lld is not -1 or 0..%llu, half the context",
                             (long long)request->context_keep, (unsigned long long)most);
     if (request->context_keep >= 0 && request->session.id != 0)
-        return rn_error_set(error, RUNNEL_INVALID, "context_keep would lose a part of the session");
+        return rn_error_set(error, RUNNEL_INVALID,
+                            "context_keep does not go with a session, whose text it would cut: submit the whole "
+                            "conversation without one (what is known of it is cached), or leave out its oldest turns");
     return RUNNEL_OK;
 }
 

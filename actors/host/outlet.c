@@ -153,6 +153,7 @@ runnel_status rn_outlet_open(struct rn_outlet *outlet, struct rn_heap *heap, con
                      : options->coalesce_bytes > 0 ? RN_WINDOW_JOINED
                                                    : RN_WINDOW;
     outlet->n_answer = outlet->stopped_at = outlet->consumed = 0;
+    outlet->until_full = outlet->lost = 0;
     outlet->n_published = outlet->n_released = 0;
     outlet->held = outlet->on_coalesced = outlet->dropping = false;
     outlet->shown = 0;
@@ -216,6 +217,14 @@ runnel_status rn_outlet_prepare(struct rn_outlet *outlet)
     /* Release; partner: rn_outlet_front, which may look at any time. */
     atomic_store_explicit(&outlet->ring, ring, memory_order_release);
     return ring != NULL ? RUNNEL_OK : RUNNEL_NO_MEMORY;
+}
+
+void rn_outlet_count_shifts(const struct rn_outlet *outlet, uint64_t answered, struct rn_cell *cell)
+{
+    if (outlet->lost == 0 || answered <= outlet->until_full)
+        return;
+    cell->usage.shifts = 1 + (answered - outlet->until_full - 1) / outlet->lost;
+    cell->usage.shifted_tokens = cell->usage.shifts * outlet->lost;
 }
 
 void rn_outlet_publish(struct rn_outlet *outlet)
@@ -415,6 +424,7 @@ static void add_to_joint(struct rn_outlet *outlet, const struct rn_cell *cell)
         memcpy(rn_cell_text(outlet, coalesced) + coalesced->text_bytes, rn_cell_text(outlet, cell), cell->text_bytes);
     coalesced->text_bytes += cell->text_bytes;
     coalesced->n_tokens += cell->n_tokens;
+    coalesced->usage = cell->usage; /* of its last token */
 }
 
 static enum rn_joined begin_joint(struct rn_outlet *outlet, const struct rn_cell *cell)
@@ -496,6 +506,7 @@ static void part_event(const struct rn_outlet *outlet, const struct rn_cell *cel
         .token = -1,
         .tool_call = parts[part].call,
         .error = "",
+        .usage = cell->usage,
     };
 }
 

@@ -135,6 +135,8 @@ struct rn_outlet {
     struct rn_piece_stream pieces;
     uint32_t n_answer;   /* tokens of the answer seen */
     uint32_t stopped_at; /* tokens kept when a stop string was found */
+    uint64_t until_full; /* tokens of the answer with which the context is full for the first time ... */
+    uint64_t lost;       /* ... and how many tokens go each time; 0: none ever does. Set by the tier with the ring */
 
     struct rn_cell end;   /* the terminal event ... */
     struct rn_word ended; /* = generation once it is written; its partner is in rn_outlet_front */
@@ -183,6 +185,10 @@ static inline bool rn_outlet_is(const struct rn_outlet *outlet, uint32_t generat
 /* Counts are within each other and the window, and what goes with the ring is there with it and not without. Where
  * neither producer nor consumer is at work. */
 bool rn_outlet_check(const struct rn_outlet *outlet);
+
+/* How often the context was full before the last of so many tokens of the answer, into a cell's usage. By the answer
+ * alone: decode may have run on and have dropped more. Producer. */
+void rn_outlet_count_shifts(const struct rn_outlet *outlet, uint64_t answered, struct rn_cell *cell);
 
 /* Producer: the next cell, cleared, and its parts. Never NULL: credits bound the cells. Only of a stream that is
  * prepared. */

@@ -101,6 +101,8 @@ const struct rn_count_info rn_count_infos[RN_COUNTS] = {
                                  AT(evicted_blocks), false},
     [RN_COUNT_PREEMPTIONS] = {"num_preemptions_total", NULL,
                               "Times that a request had to give its KV blocks to others.", AT(preemptions), false},
+    [RN_COUNT_SHIFTS] = {"context_shifts_total", NULL, "Times that an answer went on although its context was full.",
+                         AT(context_shifts), false},
     [RN_COUNT_WARM_HITS] = {"cache_tier_hits_total", "tier=\"warm\"",
                             "Tokens of admitted prompts that came up from a lower tier of the cache.", AT(warm_hits),
                             false},

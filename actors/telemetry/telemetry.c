@@ -96,8 +96,7 @@ void rn_telemetry_admitted(struct rn_actor *tier, struct rn_request *request)
 
 void rn_telemetry_preempted(struct rn_actor *tier, struct rn_request *request)
 {
-    if (!request->shifts)
-        rn_metrics_count(request->context->metrics, RN_COUNT_PREEMPTIONS, 1);
+    rn_metrics_count(request->context->metrics, request->shifts ? RN_COUNT_SHIFTS : RN_COUNT_PREEMPTIONS, 1);
     enter(tier, request, RN_PHASE_QUEUED, rn_now_us(request->context->clock));
 }
 

@@ -86,6 +86,12 @@ static runnel_status prepare_outlet(struct rn_admission *admission, struct rn_re
     struct rn_outlet *outlet = &admission->context->outlets[request->slot];
     runnel_status status = rn_outlet_prepare(outlet);
 
+    if (request->context_keep >= 0) {
+        uint64_t longest = rn_kv_size_longest(admission->context->limits), beyond = longest - rn_request_head(request);
+
+        outlet->until_full = longest - request->n_prompt;
+        outlet->lost = beyond - beyond / 2;
+    }
     request->logits = outlet->logits;
     if (request->embed != NULL)
         request->embed->out = outlet->embedding;
@@ -330,7 +336,7 @@ bool rn_admission_begin_first(struct rn_admission *admission, struct rn_request 
 void rn_admission_shift(const struct rn_admission *admission, struct rn_request *request)
 {
     uint32_t longest = (uint32_t)rn_kv_size_longest(admission->context->limits);
-    uint32_t head = request->context_keep < request->n_prompt ? (uint32_t)request->context_keep : request->n_prompt;
+    uint32_t head = rn_request_head(request);
     uint32_t kept = (longest - head) / 2, first = request->n_tokens - kept;
 
     RN_CHECK(request->n_tokens == longest && request->capacity == longest && first > head);

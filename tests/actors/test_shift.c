@@ -257,7 +257,9 @@ static void foretell(struct text *text, uint32_t max_tokens)
     }
 }
 
-static const int32_t prompt_tokens[12] = {7, 3, 250, 9, 14, 77, 78, 79, 80, 81, 82, 83};
+static const int32_t prompt_tokens[40] = {7,   3,   250, 9,   14,  77,  78,  79,  80,  81,  82,  83, 84, 85,
+                                          86,  87,  88,  89,  90,  91,  92,  93,  94,  95,  96,  97, 98, 99,
+                                          100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111};
 
 static runnel_stream submit(struct capture *capture, uint32_t first, uint32_t n, int64_t max_tokens, int64_t keep)
 {
@@ -270,25 +272,70 @@ static runnel_stream submit(struct capture *capture, uint32_t first, uint32_t n,
     return stream;
 }
 
-/* Three at once in room for two and a half: they take blocks from one another, and shift. */
+/* Three at once in room for two and a half: they take blocks from one another, and shift. Long prompts lose a part of
+ * themselves. */
 static void closed_form(void **state)
 {
+    static const uint32_t lengths[] = {9, 31, 37};
+
     (void)state;
-    for (uint32_t keep = 0; keep <= LONGEST / 2; keep += 5) {
+    for (uint32_t way = 0; way < 15; way++) {
+        uint32_t n = lengths[way / 5], keep = 5 * (way % 5);
         struct capture captures[3];
         struct text text;
 
         for (uint32_t i = 0; i < 3; i++)
-            submit(&captures[i], i, 9, 150 + i, keep);
+            submit(&captures[i], i, n, 150 + i, keep);
         run_out();
         for (uint32_t i = 0; i < 3; i++) {
-            begin(&text, prompt_tokens + i, 9, LONGEST, keep);
+            begin(&text, prompt_tokens + i, n, LONGEST, keep);
             foretell(&text, 150 + i);
             assert_true(text.n_shifts > 4);
             assert_is(&captures[i], &text);
         }
     }
     assert_quiet(engine, 0);
+}
+
+struct noted {
+    uint32_t n, shifts[TEXT_MOST];
+};
+
+static void note(struct capture *capture, const runnel_event *event)
+{
+    struct noted *noted = capture->hook_user;
+
+    if (event->type == RUNNEL_EVENT_TOKEN && event->token >= 0) {
+        assert_int_equal(event->usage.completion_tokens, 0); /* the rest is the end's */
+        noted->shifts[noted->n++] = (uint32_t)event->usage.shifts;
+    }
+}
+
+/* A host learns of it while the answer comes: with the token behind it. */
+static void told_with_the_token(void **state)
+{
+    struct noted noted = {0};
+    struct capture capture;
+    struct text text;
+    runnel_request request = ask_for(&capture, prompt_tokens, 9, 100, NULL);
+    runnel_stream stream;
+
+    (void)state;
+    request.context_keep = 4;
+    capture.hook = note;
+    capture.hook_user = &noted;
+    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
+    run_out();
+    assert_int_equal(noted.n, 100);
+    begin(&text, prompt_tokens, 9, LONGEST, 4);
+    for (uint32_t i = 0; i < 100; i++) {
+        uint32_t before = text.n_shifts;
+
+        push(&text, capture.tokens[i], 100);
+        assert_int_equal(noted.shifts[i], before);
+    }
+    assert_int_equal(capture.last.usage.shifts, text.n_shifts);
+    capture_clear(&capture);
 }
 
 /* Ended at any point, by the host or a stop string: what was told is the beginning of the whole answer, and the counts
@@ -372,6 +419,7 @@ int main(void)
         cmocka_unit_test(same_as_by_hand),
         cmocka_unit_test(drawn),
         cmocka_unit_test_setup_teardown(closed_form, setup, teardown),
+        cmocka_unit_test_setup_teardown(told_with_the_token, setup, teardown),
         cmocka_unit_test_setup_teardown(ended_anywhere, setup, teardown),
         cmocka_unit_test_setup_teardown(refused, setup, teardown),
     };

@@ -103,16 +103,50 @@ static bool is_stop_token(const struct judge_stops *stops, int32_t token)
     return false;
 }
 
-/* Draws until something ends the answer. */
-static void draw(const struct judge_request *request, struct oracle_chain *chain, uint32_t most,
-                 struct judge_answer *answer)
+/* What the model sees: all of it, or what is left of it. */
+struct seen {
+    int32_t tokens[JUDGE_TOKENS];
+    uint32_t n;
+};
+
+/* Between its kept head and the newer half of the rest everything goes. */
+static void shift(const struct judge_request *request, struct seen *seen, struct judge_answer *answer)
 {
+    uint32_t prompt = request->n_history + request->n_prompt;
+    uint32_t head = request->keep < (int64_t)prompt ? (uint32_t)request->keep : prompt;
+    uint32_t tail = (seen->n - head) / 2;
+
+    answer->lost = seen->n - head - tail;
+    memmove(seen->tokens + head, seen->tokens + seen->n - tail, tail * sizeof seen->tokens[0]);
+    seen->n = head + tail;
+    answer->shifts++;
+}
+
+static void read_again(const struct judge_request *request, const struct seen *seen, struct oracle_chain *chain)
+{
+    oracle_chain_init(chain, request->salt);
+    for (uint32_t i = 0; i < seen->n; i++)
+        oracle_chain_push(chain, seen->tokens[i]);
+}
+
+/* Draws until something ends the answer. */
+static void draw(const struct judge_request *request, struct seen *seen, uint32_t most, struct judge_answer *answer)
+{
+    struct oracle_chain chain;
     bool stopped = false;
 
+    read_again(request, seen, &chain);
     while (answer->n < most && !stopped) {
-        int32_t token = oracle_chain_next(chain, request->alphabet);
+        int32_t token;
 
-        oracle_chain_push(chain, token);
+        if (seen->n == request->room) {
+            shift(request, seen, answer);
+            read_again(request, seen, &chain);
+        }
+        token = oracle_chain_next(&chain, request->alphabet);
+        oracle_chain_push(&chain, token);
+        seen->tokens[seen->n++] = token;
+        answer->shifted[answer->n] = answer->shifts;
         answer->tokens[answer->n++] = token;
         if (is_stop_token(&request->stops, token)) {
             answer->finish = RUNNEL_FINISH_STOP;
@@ -128,24 +162,21 @@ static void draw(const struct judge_request *request, struct oracle_chain *chain
 void judge_answer(const struct judge_request *request, struct judge_answer *answer)
 {
     uint64_t prompt = (uint64_t)request->n_history + request->n_prompt;
-    uint64_t limit = request->room;
-    struct oracle_chain chain;
+    uint64_t most = request->max_tokens >= 0 ? (uint64_t)request->max_tokens : UINT64_MAX;
+    struct seen seen = {.n = (uint32_t)prompt};
     bool stopped;
 
-    answer->n = answer->n_shown = 0;
+    answer->n = answer->n_shown = answer->shifts = answer->lost = 0;
     answer->text_bytes = 0;
     answer->finish = RUNNEL_FINISH_LENGTH;
-    if (request->max_tokens >= 0 && prompt + (uint64_t)request->max_tokens < limit)
-        limit = prompt + (uint64_t)request->max_tokens;
-    answer->fits = prompt + (request->max_tokens != 0) <= limit;
+    answer->fits = prompt + (request->max_tokens != 0) <= request->room;
     if (!answer->fits)
         return;
-    oracle_chain_init(&chain, request->salt);
-    for (uint32_t i = 0; i < request->n_history; i++)
-        oracle_chain_push(&chain, request->history[i]);
-    for (uint32_t i = 0; i < request->n_prompt; i++)
-        oracle_chain_push(&chain, request->prompt[i]);
-    draw(request, &chain, (uint32_t)(limit - prompt), answer);
+    if (request->keep < 0 && most > request->room - prompt)
+        most = request->room - prompt;
+    memcpy(seen.tokens, request->history, request->n_history * sizeof seen.tokens[0]);
+    memcpy(seen.tokens + request->n_history, request->prompt, request->n_prompt * sizeof seen.tokens[0]);
+    draw(request, &seen, (uint32_t)most, answer);
     answer->text_bytes = judge_text(answer->tokens, answer->n_shown, &request->stops, true, answer->text, &stopped);
     if (stopped)
         answer->finish = RUNNEL_FINISH_STOP; /* what was held back at the end held a stop string */

@@ -23,14 +23,17 @@ struct judge_request {
     uint32_t n_history, n_prompt;
     int64_t max_tokens; /* -1: up to the room */
     uint32_t room;      /* longest sequence: the context, or all blocks */
+    int64_t keep;       /* -1: the answer ends there. Else it goes on behind so many tokens of the prompt */
     struct judge_stops stops;
 };
 
 struct judge_answer {
     bool fits; /* false: the prompt is too long, nothing below counts */
     int32_t tokens[JUDGE_TOKENS];
-    uint32_t n;       /* tokens of the answer, the one that ends it included */
-    uint32_t n_shown; /* those whose text counts: without a stop token */
+    uint32_t n;                             /* tokens of the answer, the one that ends it included */
+    uint32_t n_shown;                       /* those whose text counts: without a stop token */
+    uint32_t shifts, shifted[JUDGE_TOKENS]; /* how often the room was full, in all; before token i is drawn */
+    uint32_t lost;                          /* tokens that went each time */
     runnel_finish finish;
     char text[JUDGE_TEXT];
     size_t text_bytes;

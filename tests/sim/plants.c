@@ -129,6 +129,19 @@ void planted_uncount(struct rn_request *request, struct rn_batch_part *part)
         fired = true;
 }
 
+void planted_shift(const struct rn_admission *admission, struct rn_request *request)
+{
+    uint32_t head = rn_request_head(request);
+
+    rn_admission_shift(admission, request);
+    if (armed != PLANT_WRONG_SHIFT || request->n_tokens < head + 2)
+        return;
+    fired = true;
+    request->n_tokens--;
+    request->n_dropped++;
+    memmove(request->tokens + head, request->tokens + head + 1, (request->n_tokens - head) * sizeof request->tokens[0]);
+}
+
 bool planted_is_wanted(const struct rn_decode *decode)
 {
     bool wanted = rn_batch_is_wanted(decode);

@@ -1,6 +1,6 @@
 /* Bugs on purpose, each one once per run: what the simulation must catch.
  *
- * The test program compiles seven files of the library a second time with one name in each replaced (see
+ * The test program compiles eight files of the library a second time with one name in each replaced (see
  * CMakeLists.txt), so that the calls come through here; the library itself knows nothing of it.
  *
  *   lost wake     runtime.c         a send that found the mailbox empty says it did not: nobody wakes the actor
@@ -8,6 +8,7 @@
  *   stale token   sampler_actor.c   a request gets the token that was drawn before, for another row
  *   foreign block tier/mover.c      a block from a lower tier is filled with what came up before it
  *   wrong branch  draft_actor.c     a drafter's branch becomes its line though another token came: each time
+ *   wrong shift   tier/admission_serve.c  one token more than should goes when a context is full: each time
  *   wrong draw    decode_batch.c    a row that waits for a draw takes that of another row, or of a step before */
 #ifndef RN_TESTS_SIM_PLANTS_H
 #define RN_TESTS_SIM_PLANTS_H
@@ -15,6 +16,7 @@
 #include "actors/decode_batch.h"
 #include "actors/draft/branch.h"
 #include "actors/step_ring.h"
+#include "actors/tier/admission_begin.h"
 #include "cache/block_codec.h"
 #include "cache/block_pool.h"
 #include "mailbox/mailbox.h"
@@ -29,7 +31,8 @@ enum plant {
     PLANT_WRONG_BRANCH,
     PLANT_STOPPED_COUNTED,
     PLANT_STOPPED_WANTED,
-    PLANT_WRONG_DRAW
+    PLANT_WRONG_DRAW,
+    PLANT_WRONG_SHIFT
 };
 
 /* From now on `plant` strikes at the first chance after `calls` calls. */
@@ -46,5 +49,6 @@ bool planted_branch_is(const struct rn_draft_stream *draft_stream, uint32_t x, i
 runnel_status planted_unpack(struct rn_block_codec *codec, const void *packed, size_t n, void *block);
 void planted_uncount(struct rn_request *request, struct rn_batch_part *part);
 bool planted_is_wanted(const struct rn_decode *decode);
+void planted_shift(const struct rn_admission *admission, struct rn_request *request);
 
 #endif

@@ -146,6 +146,7 @@ static void plan_device(struct sim *sim)
     uint64_t state = sim->seed + 0x6472617773, bits = rn_splitmix64(&state);
 
     sim->plan.draws_itself = (bits & 1) != 0;
+    sim->plan.features |= (bits >> 32 & 1) << SIM_SHIFTS;
     sim->plan.ring = 1 + (uint32_t)(bits >> 8) % ORACLE_RING;
     sim->plan.limits.draws = sim->plan.ring > 1 || (bits & 2) != 0;
     if ((bits >> 16) % 8 == 0 && sim->plan.limits.mean_window == 0) {
@@ -158,7 +159,7 @@ static void make_plan(struct sim *sim)
 {
     struct sim_plan *plan = &sim->plan;
 
-    for (uint32_t i = 0; i < SIM_FEATURES; i++)
+    for (uint32_t i = 0; i < SIM_SHIFTS; i++)
         plan->features |= (uint64_t)sim_chance(sim, 50) << i;
     /* What ends a run early or fails requests at random leaves less to look at: in fewer seeds. */
     for (uint32_t i = SIM_FREE_MODEL; i <= SIM_NAN_FAULTS; i++)
@@ -777,6 +778,7 @@ static void report_on(const struct sim *sim, struct sim_report *report)
         .n_adopted = sim->n_adopted,
         .n_deaths = sim->n_deaths,
         .n_stopped = sim->n_stopped,
+        .n_shifts = sim->n_shifts,
     };
     memcpy(report->failure, sim->failure, sizeof report->failure);
     memcpy(report->n_outcomes, sim->n_outcomes, sizeof report->n_outcomes);

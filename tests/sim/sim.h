@@ -74,6 +74,7 @@ enum sim_feature {
     SIM_WARM,
     SIM_COLD,
     SIM_DISK_FAULTS,
+    SIM_SHIFTS, /* answers that go on when the context is full */
     SIM_FEATURES
 };
 
@@ -139,7 +140,7 @@ struct sim_stream {
 
     int32_t prompt[SIM_PROMPT_TOKENS];
     uint32_t n_prompt;
-    int64_t max_tokens;
+    int64_t max_tokens, keep; /* context_keep */
     bool as_text, want_logits, want_progress, want_logprobs;
     uint64_t cache_salt, tenant;
     int32_t priority;
@@ -151,7 +152,8 @@ struct sim_stream {
     int32_t stop_tokens[SIM_STOPS];
     uint32_t n_stops, n_stop_tokens;
 
-    int32_t tokens[SIM_EVENT_TOKENS]; /* of TOKEN events; -1: it was joined with others */
+    int32_t tokens[SIM_EVENT_TOKENS];  /* of TOKEN events; -1: it was joined with others */
+    uint32_t shifts[SIM_EVENT_TOKENS]; /* that each came with */
     uint32_t n_tokens;
     char text[JUDGE_TEXT];
     size_t text_bytes;
@@ -212,6 +214,7 @@ struct sim {
     uint64_t n_warm_tokens, n_cold_tokens;
     uint64_t n_adopted; /* blocks that another model has put into the folder */
     uint64_t n_deaths;  /* of disks under a running model */
+    uint64_t n_shifts;  /* of answers that were told */
     uint64_t n_stopped; /* steps that were in flight for nobody, and ended so */
     bool failed;
     char failure[512];
@@ -226,7 +229,7 @@ struct sim_report {
     uint64_t n_outcomes[3]; /* done, cancelled, failed */
     uint64_t n_hit_tokens, n_waits, n_evicted, n_preempted, n_expired, n_busy, n_joined, n_copies, n_moves, n_ahead,
         n_forks, n_imports, n_means, n_guesses, n_branches, n_branches_right, n_warm_tokens, n_cold_tokens, n_adopted,
-        n_deaths, n_stopped;
+        n_deaths, n_stopped, n_shifts;
 };
 
 /* Runs one seed. True: nothing was wrong. story: each message and act is written there; NULL: nowhere. */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/rng.h"
 #include "tests/sim/sim.h"
 
 /* ---- Being told ---- */
@@ -153,6 +154,19 @@ static void choose_prompt(struct sim *sim, struct sim_stream *stream)
         stream->max_tokens = sim_chance(sim, 50) ? -1 : 0;
 }
 
+/* Not by the run's random numbers: of requests that end with the context the rest stays the same. */
+static void choose_shift(struct sim *sim, struct sim_stream *stream)
+{
+    uint64_t state = sim->seed + 0x7368696674 + sim->tick * 0x10001, bits = rn_splitmix64(&state);
+
+    stream->keep = -1;
+    if (!sim_has(sim, SIM_SHIFTS) || bits % 3 != 0)
+        return;
+    stream->keep = (int64_t)(bits >> 8) % (stream->room / 2 + 1);
+    if (stream->max_tokens < 0 || (bits >> 40) % 2 == 0) /* and it has an end */
+        stream->max_tokens = (int64_t)((bits >> 44) % 400);
+}
+
 static struct sim_session *choose_session(struct sim *sim, uint32_t model)
 {
     uint32_t first = sim_pick(sim, SIM_SESSIONS);
@@ -193,6 +207,7 @@ static void fill_request(struct sim *sim, struct sim_stream *stream, char *text,
         request->n_tokens = stream->n_prompt;
     }
     request->max_tokens = stream->max_tokens;
+    request->context_keep = stream->keep;
     request->stops = stream->stop_list;
     request->n_stops = stream->n_stops;
     request->stop_tokens = stream->stop_tokens;
@@ -278,6 +293,7 @@ static void prepare_stream(struct sim *sim, struct sim_stream *stream, uint32_t 
     stream->deadline_ms = sim_has(sim, SIM_DEADLINES) && sim_chance(sim, 30) ? 1 + sim_pick(sim, 100) : 0;
     choose_prompt(sim, stream);
     choose_stops(sim, stream);
+    choose_shift(sim, stream);
 }
 
 bool sim_choose_model(struct sim *sim, uint32_t *model)
@@ -304,7 +320,7 @@ static void act_submit(struct sim *sim)
         return;
     prepare_stream(sim, stream, model);
     fill_request(sim, stream, text, &request);
-    if (sim_has(sim, SIM_SESSION) && sim_chance(sim, 80))
+    if (sim_has(sim, SIM_SESSION) && sim_chance(sim, 80) && stream->keep < 0)
         session = choose_session(sim, model);
     if (session != NULL) {
         request.session = session->id;
@@ -349,7 +365,7 @@ static void act_bad_submit(struct sim *sim)
     runnel_request_default(&request);
     request.tokens = &token;
     request.n_tokens = 1;
-    switch (sim_pick(sim, 6)) {
+    switch (sim_pick(sim, 7)) {
     case 0:
         request.tokens = &beyond;
         break;
@@ -365,6 +381,9 @@ static void act_bad_submit(struct sim *sim)
     case 4:
         request.stops = broken;
         request.n_stops = 1;
+        break;
+    case 5:
+        request.context_keep = (int64_t)rn_kv_size_longest(&sim->plan.limits) / 2 + 1;
         break;
     default:
         request.session.id = 0x12345678u + (1ull << 60); /* never made */

@@ -232,6 +232,9 @@ void sim_check_metrics(struct sim *sim)
     expect(sim, "trace_dropped", m.trace_dropped, 0);
     expect(sim, "steps of the trace", sim->n_trace_steps, sim->n_model_steps);
     expect(sim, "prompts of the trace", sim->n_trace_prompt, m.prompt_tokens);
-    expect(sim, "waits of the trace", sim->n_trace_queued, m.requests + m.preemptions);
+    expect(sim, "waits of the trace", sim->n_trace_queued, m.requests + m.preemptions + m.context_shifts);
+    if (m.context_shifts < sim->n_shifts)
+        sim_fail(sim, "metrics: %llu shifts, and answers were told %llu", (unsigned long long)m.context_shifts,
+                 (unsigned long long)sim->n_shifts);
     expect_phases(sim);
 }

@@ -133,6 +133,7 @@ static uint32_t in_common(const struct sim *sim, const struct sim_stream *stream
         .n_prompt = other->n_prompt,
         .max_tokens = other->max_tokens,
         .room = other->room,
+        .keep = other->keep,
         .stops = {other->stop_list, other->n_stops, other->stop_tokens, other->n_stop_tokens},
     };
     struct judge_answer answer;
@@ -140,10 +141,13 @@ static uint32_t in_common(const struct sim *sim, const struct sim_stream *stream
 
     while (n < stream->n_prompt && n < other->n_prompt && stream->prompt[n] == other->prompt[n])
         n++;
-    if (n < other->n_prompt || n == stream->n_prompt)
+    if (other->keep < 0 && (n < other->n_prompt || n == stream->n_prompt))
         return n;
     judge_answer(&request, &answer);
-    while (n + more < stream->n_prompt && more < answer.n && stream->prompt[n + more] == answer.tokens[more])
+    if (answer.shifts > 0)
+        return stream->n_prompt; /* what it has read again behind its head is not looked for */
+    while (n == other->n_prompt && n + more < stream->n_prompt && more < answer.n &&
+           stream->prompt[n + more] == answer.tokens[more])
         more++;
     return n + more;
 }

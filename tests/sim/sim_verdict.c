@@ -51,8 +51,10 @@ static void take_token(struct sim *sim, struct sim_stream *stream, const runnel_
     stream->text_bytes += event->text_bytes;
     stream->got_tail = event->n_tokens == 0;
     sim->n_joined += event->n_tokens > 1 ? event->n_tokens : 0;
-    for (uint32_t i = 0; i < event->n_tokens; i++)
+    for (uint32_t i = 0; i < event->n_tokens; i++) {
+        stream->shifts[stream->n_tokens] = (uint32_t)event->usage.shifts;
         stream->tokens[stream->n_tokens++] = event->token;
+    }
 }
 
 /* The one hot logit; -1: not one-hot; -2: not numbers. */
@@ -474,6 +476,22 @@ static void judge_usage(struct sim *sim, const struct sim_stream *stream, const 
                  (unsigned long long)t->first_token_us, (unsigned long long)t->end_us);
 }
 
+/* How often the context was full: by the answer alone, however far the sequence had run on. */
+static void judge_shifts(struct sim *sim, const struct sim_stream *stream, const struct judge_answer *answer)
+{
+    uint64_t n = stream->usage.completion_tokens, expected = n > 0 && n <= answer->n ? answer->shifted[n - 1] : 0;
+
+    if (n <= answer->n && (stream->usage.shifts != expected || stream->usage.shifted_tokens != expected * answer->lost))
+        sim_fail(sim, "stream %u: %llu shifts of %llu tokens in all, not %llu of %u each", index_of(sim, stream),
+                 (unsigned long long)stream->usage.shifts, (unsigned long long)stream->usage.shifted_tokens,
+                 (unsigned long long)expected, answer->lost);
+    for (uint32_t i = 0; i < stream->n_tokens && i < answer->n; i++)
+        if (stream->tokens[i] >= 0 && stream->shifts[i] != answer->shifted[i])
+            sim_fail(sim, "stream %u: token %u came with %u shifts, not %u", index_of(sim, stream), i,
+                     stream->shifts[i], answer->shifted[i]);
+    sim->n_shifts += stream->usage.shifts;
+}
+
 /* The tokens that came; those that were joined are taken to be the right ones: their text is judged. */
 static void told_tokens(const struct sim_stream *stream, const struct judge_answer *answer, int32_t *tokens)
 {
@@ -571,6 +589,7 @@ static void judge_stream(struct sim *sim, const struct sim_stream *stream, struc
         .n_prompt = stream->n_prompt,
         .max_tokens = stream->max_tokens,
         .room = stream->room,
+        .keep = stream->keep,
         .stops = {stream->stop_list, stream->n_stops, stream->stop_tokens, stream->n_stop_tokens},
     };
     struct judge_answer answer;
@@ -592,6 +611,7 @@ static void judge_stream(struct sim *sim, const struct sim_stream *stream, struc
     judge_usage(sim, stream, history);
     judge_prompt_events(sim, stream, history);
     judge_text_so_far(sim, stream, &request, &answer);
+    judge_shifts(sim, stream, &answer);
     if (stream->outcome == RUNNEL_EVENT_DONE)
         judge_done(sim, stream, &answer);
     if (stream->usage.completion_tokens > answer.n || sim->failed || stream->outcome == RUNNEL_EVENT_FAILED)

@@ -3,7 +3,7 @@
  * run does not come to its end. The control: the same program with no bug passes.
  *
  *   test_sim_plants none | lost-wake | double-free | stale-token | foreign-block | wrong-branch | stopped-counted |
- *                   stopped-wanted | wrong-draw */
+ *                   stopped-wanted | wrong-draw | wrong-shift */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +74,7 @@ static bool choose(int argc, char **argv, enum plant *plant)
 {
     static const char *const names[] = {"none",          "lost-wake",    "double-free",     "stale-token",
                                         "foreign-block", "wrong-branch", "stopped-counted", "stopped-wanted",
-                                        "wrong-draw"};
+                                        "wrong-draw",    "wrong-shift"};
 
     for (int i = 0; argc == 2 && i < (int)(sizeof names / sizeof names[0]); i++)
         if (strcmp(argv[1], names[i]) == 0) {
@@ -93,7 +93,7 @@ int main(int argc, char **argv)
     if (!choose(argc, argv, &plant)) {
         fprintf(stderr,
                 "usage: %s none | lost-wake | double-free | stale-token | foreign-block | wrong-branch | "
-                "stopped-counted | stopped-wanted | wrong-draw\n",
+                "stopped-counted | stopped-wanted | wrong-draw | wrong-shift\n",
                 argv[0]);
         return 2;
     }

@@ -119,6 +119,7 @@ static void test_seeds(void **state)
         sum.n_adopted += report.n_adopted;
         sum.n_deaths += report.n_deaths;
         sum.n_stopped += report.n_stopped;
+        sum.n_shifts += report.n_shifts;
         for (int i = 0; i < 3; i++)
             sum.n_outcomes[i] += report.n_outcomes[i];
         sum.signature ^= report.signature;
@@ -137,7 +138,8 @@ static void test_seeds(void **state)
     printf("%llu preemptions, %llu deadlines passed, %llu submits refused, %llu tokens joined\n",
            (unsigned long long)sum.n_preempted, (unsigned long long)sum.n_expired, (unsigned long long)sum.n_busy,
            (unsigned long long)sum.n_joined);
-    printf("%llu steps were stopped\n", (unsigned long long)sum.n_stopped);
+    printf("%llu steps were stopped, %llu contexts were full and their answers went on\n",
+           (unsigned long long)sum.n_stopped, (unsigned long long)sum.n_shifts);
     printf("%llu prompt tokens came from warm tiers, %llu from cold ones; %llu blocks of others adopted, %llu disks "
            "died\n",
            (unsigned long long)sum.n_warm_tokens, (unsigned long long)sum.n_cold_tokens,
@@ -150,7 +152,8 @@ static void test_seeds(void **state)
                     sum.n_preempted > 0 && sum.n_expired > 0 && sum.n_busy > 0 && sum.n_joined > 0 && sum.n_forks > 0 &&
                     sum.n_imports > 0 && sum.n_copies > 0 && sum.n_means > 0 && sum.n_ahead > 0 && sum.n_guesses > 0 &&
                     (last_seed - first_seed < 3000 || (sum.n_moves > 0 && sum.n_adopted > 0)) &&
-                    sum.n_warm_tokens > 0 && sum.n_cold_tokens > 0 && sum.n_deaths > 0 && sum.n_stopped > 0);
+                    sum.n_warm_tokens > 0 && sum.n_cold_tokens > 0 && sum.n_deaths > 0 && sum.n_stopped > 0 &&
+                    sum.n_shifts > 0);
 }
 
 /* Two seeds must not give one signature: it would say nothing. */
