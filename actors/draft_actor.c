@@ -183,6 +183,7 @@ static void on_news(struct rn_actor *self, struct rn_msg *msg)
     rn_draft_look_at_time(draft);
     for (uint32_t i = 0; i < list->n; i++)
         take_news(draft, &list->items[i]);
+    rn_draft_stop_pass(draft);
     if (list->serial != 0) {
         RN_ASSERT(!has_waits(draft) && list->serial != draft->serial); /* one wait at a time */
         draft->serial = list->serial;

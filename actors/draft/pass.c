@@ -262,11 +262,29 @@ void rn_draft_begin_pass(struct rn_draft_actor *draft)
     draft->msg = rn_msg_new(draft->actor.runtime, RN_MSG_DRAFTED);
     pass->on_done = on_pass_done;
     pass->user = draft;
+    pass->stop = &draft->stop;
+    rn_stop_clear(&draft->stop);
     if (draft->layer > 0)
         layer = draft->drafter->deeper[draft->layer - 1];
     RN_ASSERT(layer.plan == NULL || rn_step_check(pass, layer.plan, &draft->drafter->limits));
     rn_telemetry_draft_begun(draft->context, &draft->times);
     layer.backend->ops->submit_async(layer.backend, pass);
+}
+
+/* Does anybody wait for what the pass in flight computes of this stream? */
+static bool is_wanted(const struct rn_draft_stream *draft_stream)
+{
+    return !draft_stream->ended && draft_stream->state != RN_DRAFTS_OFF;
+}
+
+void rn_draft_stop_pass(struct rn_draft_actor *draft)
+{
+    if (!draft->in_flight)
+        return;
+    for (uint32_t i = 0; i < draft->pass.n_seqs; i++)
+        if (is_wanted(draft->draft_stream_of[i]))
+            return;
+    rn_stop_set(&draft->stop);
 }
 
 /* ---- What came of it ---- */
@@ -356,6 +374,14 @@ static void settle_draft_stream(struct rn_draft_actor *draft, struct rn_draft_st
     rn_draft_look_at(draft_stream);
 }
 
+/* What a stopped pass has left of its rows is rubbish. */
+static void take_back(struct rn_draft_stream *draft_stream)
+{
+    RN_CHECK(!is_wanted(draft_stream));
+    if (draft_stream->in_pass && draft_stream->n_valid > draft_stream->from)
+        draft_stream->n_valid = draft_stream->from;
+}
+
 static void fail(struct rn_draft_actor *draft)
 {
     draft->failed = true;
@@ -370,12 +396,17 @@ void rn_draft_end_pass(struct rn_draft_actor *draft)
 {
     const struct rn_step *pass = &draft->pass;
     const float *features = pass->features;
+    bool stopped = pass->status == RUNNEL_CANCELLED;
+    uint64_t us = rn_telemetry_drafted(draft->context, &draft->times);
 
     RN_ASSERT(draft->in_flight && pass->n_rows > 0 && pass->n_seqs > 0);
     draft->in_flight = false;
-    note_time(draft, rn_telemetry_drafted(draft->context, &draft->times));
-    if (pass->status != RUNNEL_OK)
+    if (!stopped)
+        note_time(draft, us);
+    if (pass->status != RUNNEL_OK && !stopped)
         fail(draft);
+    for (uint32_t i = 0; stopped && i < pass->n_seqs; i++)
+        take_back(draft->draft_stream_of[i]);
     for (uint32_t i = 0, n = 1; i < pass->n_rows; i++, n++) {
         if (i + 1 < pass->n_rows && pass->rows[i + 1].seq == pass->rows[i].seq)
             continue;

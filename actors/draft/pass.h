@@ -7,6 +7,9 @@
 /* Begins the next pass, if none is in flight and there is something to compute. */
 void rn_draft_begin_pass(struct rn_draft_actor *draft);
 
+/* Stops the pass in flight if each stream that has rows in it has ended or is off. */
+void rn_draft_stop_pass(struct rn_draft_actor *draft);
+
 /* The pass is back: guesses are drawn, draft streams that have ended let go. */
 void rn_draft_end_pass(struct rn_draft_actor *draft);
 

@@ -10,6 +10,7 @@
 #include "actors/runtime/runtime.h"
 #include "actors/telemetry/telemetry.h"
 #include "cache/block_pool.h"
+#include "model/stop.h"
 #include "sampling/sampler.h"
 
 struct rn_context;
@@ -97,6 +98,7 @@ struct rn_draft_actor {
     uint32_t *feature_rows; /* [max_rows]: of the last layer the last row of each draft stream, else all rows */
     float *inputs;          /* [max_rows, n_features] */
     struct rn_msg *msg;     /* becomes DRAFTED */
+    struct rn_stop stop;    /* of the pass: set once nobody wants what it computes */
     bool in_flight, failed;
     bool guesses;               /* the pass in flight is one of guesses alone: its time is what a guess costs */
     struct rn_pass_times times; /* of the pass */

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "actors/engine.h"
+#include "model/stop.h"
 #include "tests/actors/fixture.h"
 #include "tests/actors/metered.h"
 #include "tests/model/shared.h"
@@ -254,6 +255,68 @@ static void prompts_are_shared_by_salt(void **state)
     }
 }
 
+static bool pass_is_wanted(void)
+{
+    for (uint32_t i = 0; i < model->draft.n_draft_streams; i++)
+        if ((model->draft.draft_streams[i].in_pass || model->draft.draft_streams[i].branch.in_pass) &&
+            !model->draft.draft_streams[i].ended)
+            return true;
+    return false;
+}
+
+/* The first of n streams is cancelled while a pass of the drafter is in flight. True: it was in that pass alone, which
+ * then is to stop. Nothing of such a pass is taken by who has the same prompt. */
+static bool cancel_in_a_pass(bool beside, uint32_t at, uint32_t n)
+{
+    static struct told told[2];
+    bool stops = false;
+
+    start(beside, 400, 400, 0);
+    for (uint32_t i = 0; i < n; i++) {
+        runnel_request request = request_of(&told[i], i, 200, 150);
+
+        told_submit(&told[i], model, &request);
+    }
+    for (uint32_t i = 0; i < at || drafter->first == NULL; i++)
+        step();
+    assert_false(rn_stop_is_set(drafter->first->stop));
+    assert_false(told[0].ended);
+    assert_int_equal(runnel_stream_cancel(engine, told[0].stream), RUNNEL_OK);
+    run_actors();
+    if (target->first != NULL) /* nothing waits for the drafter */
+        oracle_complete(target, ORACLE_FAULT_NONE);
+    run_actors();
+    runnel_engine_dispatch(engine, 0);
+    run_actors();
+    assert_int_equal(told[0].last.type, RUNNEL_EVENT_CANCELLED);
+    if (drafter->first != NULL) {
+        stops = rn_stop_is_set(drafter->first->stop);
+        assert_int_equal(stops, !pass_is_wanted());
+    }
+    if (n > 1) {
+        run(told + 1, 1);
+        told_assert_text(&told[1], &alphabet, SALT, 200, 150);
+        assert_true(is_right(&told[1]));
+    }
+    while (drafter->first != NULL)
+        step();
+    assert_int_equal(drafter->n_stopped, stops);
+    run_prompt(&told[0], 0, 0);
+    stop();
+    return stops;
+}
+
+static void what_nobody_waits_for_is_stopped(void **state)
+{
+    uint32_t n_stopped[2][2] = {{0}};
+
+    (void)state;
+    for (uint32_t way = 0; way < 4; way++)
+        for (uint32_t at = 1; at < 40; at += 2)
+            n_stopped[way / 2][way % 2] += cancel_in_a_pass(way / 2 == 1, at, 1 + way % 2);
+    assert_true(n_stopped[0][0] > 5 && n_stopped[1][0] > 5 && n_stopped[1][1] < n_stopped[1][0]);
+}
+
 /* Who runs takes the blocks of those that have ended: there is room for one stream and a bit. */
 static void pasts_give_way(void **state)
 {
@@ -457,6 +520,7 @@ int main(void)
         cmocka_unit_test(turns_go_on_where_they_were),
         cmocka_unit_test(prompts_are_shared_by_salt),
         cmocka_unit_test(pasts_give_way),
+        cmocka_unit_test(what_nobody_waits_for_is_stopped),
         cmocka_unit_test(who_was_taken_back_goes_on),
         cmocka_unit_test(the_past_is_read_at_its_price),
         cmocka_unit_test(one_that_dies_in_a_branch_is_left),
