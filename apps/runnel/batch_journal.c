@@ -20,6 +20,7 @@ enum statement {
     NAME,
     NAMED,
     ANSWER,
+    SHIFT,
     KEEP,
     SET,
     GET,
@@ -39,13 +40,14 @@ static const char *const texts[N_STATEMENTS] = {
     [NAMED] = "SELECT number FROM custom WHERE id = ?1",
     [ANSWER] = "INSERT OR REPLACE INTO line (number, hash, state, good, prompt, cached, completion)"
                " VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6)",
+    [SHIFT] = "INSERT OR REPLACE INTO shift (number, shifts, shifted) VALUES (?1, ?2, ?3)",
     [KEEP] = "INSERT OR REPLACE INTO answer (number, text) VALUES (?1, ?2)",
     [SET] = "INSERT OR REPLACE INTO job (key, value) VALUES (?1, ?2)",
     [GET] = "SELECT value FROM job WHERE key = ?1",
     [VISIT] = "SELECT answer.number, text, good FROM answer JOIN line USING (number) ORDER BY answer.number",
     [WRITTEN] = "DELETE FROM answer WHERE number <= ?1",
-    [COUNT] = "SELECT sum(good IS NOT NULL), sum(good = 1), sum(good = 0), sum(prompt), sum(cached), sum(completion)"
-              " FROM line WHERE state > 0",
+    [COUNT] = "SELECT sum(good IS NOT NULL), sum(good = 1), sum(good = 0), sum(prompt), sum(cached), sum(completion),"
+              " sum(shifts), sum(shifted) FROM line LEFT JOIN shift USING (number) WHERE state > 0",
     [KNOWN] = "SELECT max(number) FROM line",
     [BEGIN] = "BEGIN IMMEDIATE",
     [COMMIT] = "COMMIT",
@@ -55,11 +57,16 @@ static const char *const texts[N_STATEMENTS] = {
 static const char schema[] =
     "BEGIN IMMEDIATE;"
     "DROP TABLE IF EXISTS job; DROP TABLE IF EXISTS line; DROP TABLE IF EXISTS answer; DROP TABLE IF EXISTS custom;"
+    "DROP TABLE IF EXISTS shift;"
     "CREATE TABLE job (key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
     "CREATE TABLE line (number INTEGER PRIMARY KEY, hash INTEGER NOT NULL, state INTEGER NOT NULL,"
     " good INTEGER, prompt INTEGER, cached INTEGER, completion INTEGER);"
     "CREATE TABLE answer (number INTEGER PRIMARY KEY, text BLOB NOT NULL);"
     "CREATE TABLE custom (id BLOB PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;";
+
+/* Beside the tables that every version knows, so that each goes on with the other's journals. */
+static const char shift_table[] = "CREATE TABLE IF NOT EXISTS shift"
+                                  " (number INTEGER PRIMARY KEY, shifts INTEGER NOT NULL, shifted INTEGER NOT NULL)";
 
 struct batch_journal {
     char *path;
@@ -312,9 +319,9 @@ bool batch_journal_create(struct batch_journal *journal, const struct batch_sett
     if (!execute(journal, schema))
         return false;
     journal->open = true;
-    if (!execute(journal, stamp) || !prepare(journal) || !set_text(journal, "format", FORMAT) ||
-        !set_number(journal, "created", (uint64_t)job->created) || !set_number(journal, "lines", 0) ||
-        !write_job(journal, job))
+    if (!execute(journal, stamp) || !execute(journal, shift_table) || !prepare(journal) ||
+        !set_text(journal, "format", FORMAT) || !set_number(journal, "created", (uint64_t)job->created) ||
+        !set_number(journal, "lines", 0) || !write_job(journal, job))
         return false;
     for (size_t i = 0; i < n; i++)
         if (!set_text(journal, settings[i].name, settings[i].value))
@@ -327,7 +334,7 @@ bool batch_journal_load(struct batch_journal *journal, const struct batch_settin
 {
     char format[8];
 
-    if (!prepare(journal) || !get_text(journal, "format", format, sizeof format))
+    if (!execute(journal, shift_table) || !prepare(journal) || !get_text(journal, "format", format, sizeof format))
         return false;
     if (strcmp(format, FORMAT) != 0) {
         app_error("%s was made by another version of runnel", journal->path);
@@ -398,7 +405,10 @@ bool batch_journal_answer(struct batch_journal *journal, const struct batch_answ
     bind(journal, ANSWER, 6, answer->completion_tokens);
     bind(journal, KEEP, 1, answer->number);
     sqlite3_bind_blob64(journal->statements[KEEP], 2, answer->n > 0 ? answer->text : "", answer->n, SQLITE_STATIC);
-    return begin(journal) && act(journal, ANSWER) && act(journal, KEEP);
+    bind(journal, SHIFT, 1, answer->number);
+    bind(journal, SHIFT, 2, answer->shifts);
+    bind(journal, SHIFT, 3, answer->shifted_tokens);
+    return begin(journal) && act(journal, ANSWER) && (answer->shifts == 0 || act(journal, SHIFT)) && act(journal, KEEP);
 }
 
 bool batch_journal_end(struct batch_journal *journal, uint64_t lines)
@@ -434,9 +444,9 @@ bool batch_journal_count(struct batch_journal *journal, struct batch_counts *cou
 
     *counts = (struct batch_counts){0};
     if (row)
-        *counts =
-            (struct batch_counts){column(journal, COUNT, 0), column(journal, COUNT, 1), column(journal, COUNT, 2),
-                                  column(journal, COUNT, 3), column(journal, COUNT, 4), column(journal, COUNT, 5)};
+        *counts = (struct batch_counts){column(journal, COUNT, 0), column(journal, COUNT, 1), column(journal, COUNT, 2),
+                                        column(journal, COUNT, 3), column(journal, COUNT, 4), column(journal, COUNT, 5),
+                                        column(journal, COUNT, 6), column(journal, COUNT, 7)};
     sqlite3_reset(journal->statements[COUNT]);
     return good;
 }

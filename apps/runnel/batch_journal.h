@@ -4,6 +4,7 @@
  *
  *     job(key, value)      settings that must not change between runs, and how far the output is
  *     line(number, hash, state, good, prompt, cached, completion)
+ *     shift(number, shifts, shifted)   lines whose context was full; a journal of an older version gets the table
  *     answer(number, text) what is not in the output yet
  *     custom(id, number)   which line had a custom_id first
  *
@@ -52,7 +53,7 @@ struct batch_job {
 };
 
 struct batch_counts {
-    uint64_t lines, good, bad, prompt_tokens, cached_tokens, completion_tokens;
+    uint64_t lines, good, bad, prompt_tokens, cached_tokens, completion_tokens, shifts, shifted_tokens;
 };
 
 struct batch_answer {
@@ -60,7 +61,7 @@ struct batch_answer {
     const char *text; /* a line of the output with its newline; n 0: the line has none */
     size_t n;
     bool good;
-    uint64_t prompt_tokens, cached_tokens, completion_tokens;
+    uint64_t prompt_tokens, cached_tokens, completion_tokens, shifts, shifted_tokens;
 };
 
 /* Opens the journal at `path`, or an empty file for one. *fresh: there is no job in it that would go on, and

@@ -275,5 +275,7 @@ void batch_line_write(FILE *to, struct batch_line *line, const char *model, int6
         answer->prompt_tokens += is_first ? line->choices[i].usage.prompt_tokens : 0;
         answer->cached_tokens += is_first ? line->choices[i].usage.cached_tokens : 0;
         answer->completion_tokens += line->choices[i].usage.completion_tokens;
+        answer->shifts += line->choices[i].usage.shifts;
+        answer->shifted_tokens += line->choices[i].usage.shifted_tokens;
     }
 }

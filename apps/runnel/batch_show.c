@@ -64,6 +64,10 @@ void batch_summary(const struct batch *batch, const struct batch_counts *counts)
     fprintf(stderr, "\ntokens: %llu of prompts (%llu cached), %llu of answers\n",
             (unsigned long long)counts->prompt_tokens, (unsigned long long)counts->cached_tokens,
             (unsigned long long)counts->completion_tokens);
+    if (counts->shifts > 0)
+        fprintf(stderr, "context: full %llu time%s, %llu token%s of the texts went\n",
+                (unsigned long long)counts->shifts, app_plural(counts->shifts),
+                (unsigned long long)counts->shifted_tokens, app_plural(counts->shifted_tokens));
     fprintf(stderr, "time: %.1f s, %.1f lines/s, %.1f tokens/s\n", seconds, (double)batch->done_lines / seconds,
             (double)batch->tokens / seconds);
 }
@@ -96,10 +100,11 @@ static void put_summary(FILE *to, const struct batch *batch, const struct batch_
             (unsigned long long)counts->lines, (unsigned long long)counts->good, (unsigned long long)counts->bad);
     fprintf(to,
             ",\"usage\":{\"input_tokens\":%llu,\"input_tokens_details\":{\"cached_tokens\":%llu},"
-            "\"output_tokens\":%llu,\"total_tokens\":%llu}",
+            "\"output_tokens\":%llu,\"total_tokens\":%llu,\"shifts\":%llu,\"shifted_tokens\":%llu}",
             (unsigned long long)counts->prompt_tokens, (unsigned long long)counts->cached_tokens,
             (unsigned long long)counts->completion_tokens,
-            (unsigned long long)(counts->prompt_tokens + counts->completion_tokens));
+            (unsigned long long)(counts->prompt_tokens + counts->completion_tokens), (unsigned long long)counts->shifts,
+            (unsigned long long)counts->shifted_tokens);
     fprintf(to, ",\"run\":{\"lines\":%llu,\"seconds\":%.3f,\"lines_per_s\":%.3f,\"tokens_per_s\":%.3f}}\n",
             (unsigned long long)batch->done_lines, seconds, (double)batch->done_lines / seconds,
             (double)batch->tokens / seconds);

@@ -415,6 +415,20 @@ static void put_text(FILE *to, struct openai_choice *choice)
     fputs("]}", to);
 }
 
+/* Not OpenAI's: of a request that lets its answers go on when the context is full, how often it was. */
+static void put_shifts(FILE *to, const struct openai_request *request, const struct openai_choice *choices, size_t n)
+{
+    unsigned long long shifts = 0, tokens = 0;
+
+    if (request->context_keep < 0)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        shifts += choices[i].usage.shifts;
+        tokens += choices[i].usage.shifted_tokens;
+    }
+    fprintf(to, ",\"shifts\":%llu,\"shifted_tokens\":%llu", shifts, tokens);
+}
+
 /* A prompt counts once, however many answers it gets. */
 static void put_usage(FILE *to, const struct openai_request *request, const struct openai_choice *choices, size_t n)
 {
@@ -424,8 +438,10 @@ static void put_usage(FILE *to, const struct openai_request *request, const stru
         prompt += i % (size_t)request->n == 0 ? choices[i].usage.prompt_tokens : 0;
         completion += choices[i].usage.completion_tokens;
     }
-    fprintf(to, "\"usage\":{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu}", prompt,
+    fprintf(to, "\"usage\":{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu", prompt,
             completion, prompt + completion);
+    put_shifts(to, request, choices, n);
+    fputc('}', to);
 }
 
 /* The bytes of the floats, little endian, three to four characters (RFC 4648). */
@@ -517,15 +533,17 @@ static void put_setting(FILE *to, const char *name, float value)
     fprintf(to, ",\"%s\":%.6g", name, value < 1e-6f ? 0.0 : (double)value);
 }
 
-static void put_response_usage(FILE *to, struct openai_choice *choice)
+static void put_response_usage(FILE *to, const struct openai_request *request, struct openai_choice *choice)
 {
     unsigned long long in = choice->usage.prompt_tokens, out = choice->usage.completion_tokens;
 
     fprintf(to,
             ",\"usage\":{\"input_tokens\":%llu,\"input_tokens_details\":{\"cached_tokens\":0,\"cache_write_tokens\":0},"
             "\"output_tokens\":%llu,"
-            "\"output_tokens_details\":{\"reasoning_tokens\":%llu},\"total_tokens\":%llu}",
+            "\"output_tokens_details\":{\"reasoning_tokens\":%llu},\"total_tokens\":%llu",
             in, out, (unsigned long long)reasoning_tokens(choice), in + out);
+    put_shifts(to, request, choice, 1);
+    fputc('}', to);
 }
 
 static void write_response(FILE *to, const struct openai_request *request, struct openai_choice *choice,
@@ -556,7 +574,7 @@ static void write_response(FILE *to, const struct openai_request *request, struc
     fputs(
         ",\"text\":{\"format\":{\"type\":\"text\"}},\"tool_choice\":\"auto\",\"tools\":[],\"truncation\":\"disabled\"",
         to);
-    put_response_usage(to, choice);
+    put_response_usage(to, request, choice);
     fputc('}', to);
 }
 

@@ -373,6 +373,51 @@ class Summary(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn(b"none/s: No such file", result.stderr)
 
+    def test_shifts(self):
+        """What answers that went on have lost stands in each line and in the sum: as often as the context was full."""
+        keep, ctx, n, prompt = 3, 64, 200, "Once upon a time there was an owl"
+        job = Job([line("a", TEXT, {"prompt": prompt, "max_tokens": n, "temperature": 0, "context_keep": keep, "n": 2,
+                                   "logit_bias": {str(end): -100 for end in (2045, 2046, 2047)}}),
+                   line("b", TEXT, {"prompt": prompt, "max_tokens": 4, "context_keep": keep}),
+                   line("c", TEXT, {"prompt": prompt, "max_tokens": 4}),
+                   line("bad", TEXT, {"prompt": prompt, "context_keep": ctx}),
+                   line("d", "/v1/responses", {"input": prompt, "max_output_tokens": n, "context_keep": keep})])
+        job.options = ["--ctx", str(ctx)]
+        result = job.run("--summary", job.path / "s")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        *_, bad, _ = answers = job.answers()
+        self.assertIn("half the context", json.dumps(bad["response"]["body"]))
+        a, b, c, d = [answer["response"]["body"]["usage"] for answer in answers if answer is not bad]
+
+        def lost(tokens):
+            """Tokens that a text of so many has lost behind its head, when the last one was drawn."""
+            seen = shifts = gone = 0
+            for _ in range(tokens):
+                if seen == ctx:
+                    seen = keep + (ctx - keep) // 2
+                    shifts, gone = shifts + 1, gone + ctx - seen
+                seen += 1
+            return shifts, gone
+
+        want = lost(a["prompt_tokens"] + n)
+        self.assertGreater(want[0], 3)
+        self.assertEqual((a["shifts"], a["shifted_tokens"]), (2 * want[0], 2 * want[1]))
+        self.assertEqual((b["shifts"], b["shifted_tokens"]), (0, 0))
+        self.assertNotIn("shifts", c)
+        self.assertEqual((d["shifts"], d["shifted_tokens"]), lost(d["input_tokens"] + d["output_tokens"]))
+        both = [2 * w + d[k] for w, k in zip(want, ("shifts", "shifted_tokens"))]
+        told = json.loads((job.path / "s").read_text())["usage"]
+        self.assertEqual([told["shifts"], told["shifted_tokens"]], both)
+        self.assertIn(f"context: full {both[0]} times, {both[1]} tokens of the texts went".encode(), result.stderr)
+        # a journal from before there was such a thing
+        with sqlite3.connect(job.journal) as journal:
+            journal.execute("DROP TABLE shift")
+        journal.close()
+        self.assertEqual(job.run("--resume", "--summary", job.path / "s").returncode, 0)
+        told = json.loads((job.path / "s").read_text())
+        self.assertEqual((told["request_counts"]["completed"], told["usage"]["shifts"]), (4, 0))
+        self.assertEqual(told["request_counts"]["failed"], 1)
+
     def test_cancelled(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "summary.json"
