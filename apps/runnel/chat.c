@@ -87,6 +87,8 @@ static int converse(struct chat *chat)
     }
     if (chat_on_terminal(chat))
         fputc('\n', stderr);
+    if (chat->unfinished)
+        failed = APP_FAILURE;
     return chat_on_terminal(chat) ? APP_OK : failed;
 }
 

@@ -96,6 +96,7 @@ struct chat {
     uint64_t used;    /* tokens of the conversation after the last answer */
     char *pending;    /* owned; texts of /read for the next message, or NULL */
     size_t n_pending; /* bytes of it */
+    bool unfinished;  /* the input has ended inside a message */
     struct chat_input *input;
 };
 
@@ -114,8 +115,8 @@ bool chat_on_terminal(const struct chat *chat);
 /* The next line without its newline, valid until the next call; NULL at the end. A paste may have brought several. */
 const char *chat_read_line(struct chat *chat, const char *prompt, size_t *n);
 
-/* The next turn likewise: on a terminal several lines where it is a paste, where a line ends with a backslash, and from
- * three quotes to three quotes. *command: it is one line that begins with a slash. */
+/* The next turn likewise: several lines where it is a paste, where a line ends with a backslash, and from three quotes to
+ * three quotes; NULL with a message where the input ends in between. *command: it is one line that begins with a slash. */
 const char *chat_read_turn(struct chat *chat, size_t *n, bool *command);
 
 /* Puts a line into the history. */
@@ -124,6 +125,10 @@ void chat_remember(struct chat *chat, const char *line);
 /* The file of the lines of earlier runs, NUL-terminated into path[capacity]: $XDG_STATE_HOME/runnel/chat_history, or
  * below ~/.local/state. False: there is none, for HOME is not set. Makes its directories. */
 bool chat_history_path(char *path, size_t capacity);
+
+/* Leaves the last `most` lines in the file, which is replaced as a whole; several programs at once lose nothing. What is
+ * no such file is left alone. */
+void chat_history_trim(const char *path, size_t most);
 
 /* Appends a line to that file (mode 0600, one write). Failures are told once, by the return value. */
 bool chat_history_append(const char *path, const char *line);
@@ -148,6 +153,10 @@ size_t chat_tokens(const struct chat *chat, const struct chat_talk *talk, bool a
 
 /* A line that begins with a slash. Returns false to leave; *code is set where it failed. */
 bool chat_command(struct chat *chat, const char *line, size_t n, int *code);
+
+/* With --context-keep: forgets the oldest turns until half of the context is free, but for the last turn. False: there is
+ * nothing to forget, or it is not wanted. */
+bool chat_make_room(struct chat *chat);
 
 /* Each gets what follows its name, or NULL; an exit code. */
 int chat_set(struct chat *chat, const char *operand);

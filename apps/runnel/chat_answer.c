@@ -234,13 +234,19 @@ size_t chat_tokens(const struct chat *chat, const struct chat_talk *talk, bool a
     return status == RUNNEL_OK ? n : answer ? 0 : (size_t)chat->used; /* some templates want a last message to answer */
 }
 
-/* The next answer needs room for a token at least. */
-static bool fits(struct chat *chat)
+/* The next answer needs room for a token at least. *before: a place among the messages, where it is when some in front
+ * of it have gone. */
+static bool fits(struct chat *chat, size_t *before)
 {
     size_t tokens = chat_tokens(chat, &chat->talk, true), room = chat->app.info.context_tokens - 1;
+    size_t messages = chat->talk.n;
     uint32_t trained = chat->app.info.trained_tokens;
     char longer[64] = "";
 
+    if (tokens > room && chat_make_room(chat)) {
+        *before -= messages - chat->talk.n;
+        tokens = chat_tokens(chat, &chat->talk, true);
+    }
     if (tokens <= room)
         return true;
     if (trained > chat->app.info.context_tokens)
@@ -255,11 +261,32 @@ static bool fits(struct chat *chat)
 /* An answer that ended because there was no more room. */
 static void explain_cut(const struct chat *chat, const struct app_outcome *outcome)
 {
-    if (outcome->finish != RUNNEL_FINISH_LENGTH || chat->used < chat->app.info.context_tokens || chat->options.quiet)
+    if (chat->options.quiet)
+        return;
+    if (outcome->usage.shifts > 0 && !chat_on_terminal(chat)) /* there the figures say so */
+        app_error("the context was full %llu time%s: the answer went on without %llu older token%s",
+                  (unsigned long long)outcome->usage.shifts, app_plural(outcome->usage.shifts),
+                  (unsigned long long)outcome->usage.shifted_tokens, app_plural(outcome->usage.shifted_tokens));
+    if (outcome->finish != RUNNEL_FINISH_LENGTH || chat->used < chat->app.info.context_tokens ||
+        chat->options.context_keep >= 0)
         return;
     app_error("the context of %u tokens is full: the answer is cut off. /drop forgets the oldest turns, /clear all of "
               "them, and --ctx N gives a longer context; /regen then answers once more",
               chat->app.info.context_tokens);
+}
+
+/* What an answer keeps of the prompt when it goes on behind a full context: the system message at least, where that leaves
+ * half of it free. */
+static int64_t kept_tokens(const struct chat *chat)
+{
+    struct chat_talk head = chat->talk;
+    int64_t keep = chat->options.context_keep, most = chat->app.info.context_tokens / 2;
+    int64_t system = 0;
+
+    head.n = chat->talk.n > 0 && chat->talk.list[0].role == CHAT_SYSTEM;
+    if (keep >= 0 && keep < most && head.n > 0 && chat_tokens(chat, &head, true) > 0)
+        system = (int64_t)chat_tokens(chat, &head, false);
+    return keep >= system ? keep : system < most ? system : most;
 }
 
 /* Submits the conversation as it is, with our own stop beside the user's. */
@@ -283,7 +310,10 @@ static int submit(struct chat *chat, struct app_outcome *outcome)
     app_request(options, &request);
     request.chat = &c;
     request.raw_answer = options->raw;
-    request.session = chat->session;
+    if (request.context_keep < 0)
+        request.session = chat->session;
+    else /* what is known of the conversation is cached; a session cannot lose a part of its text */
+        request.context_keep = kept_tokens(chat);
     request.sampling.seed += chat->again;
     request.stops = stops;
     request.n_stops = options->n_stops + chat->plain;
@@ -317,7 +347,7 @@ static int answer_from(struct chat *chat, size_t before)
     while (again) {
         struct app_outcome outcome = {0};
 
-        if (!fits(chat))
+        if (!fits(chat, &before))
             return APP_FAILURE;
         code = submit(chat, &outcome);
         if (outcome.type == 0 || outcome.type == RUNNEL_EVENT_FAILED) {

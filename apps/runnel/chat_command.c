@@ -76,6 +76,28 @@ static size_t turns_for_half(const struct chat *chat, size_t turns)
     return drop;
 }
 
+/* Forgets the n oldest turns; 0: as many as free half of the context. */
+static void forget(struct chat *chat, size_t n, const char *why)
+{
+    size_t turns = chat_talk_turns(&chat->talk);
+
+    if (n == 0)
+        n = turns_for_half(chat, turns);
+    chat_talk_remove(&chat->talk, chat_talk_turn(&chat->talk, 0), chat_talk_turn(&chat->talk, n));
+    chat->used = 0;
+    if (!chat->options.quiet)
+        fprintf(stderr, "%sforgot %zu of %zu turns; %zu of %u tokens are used\n", why, n, turns,
+                chat_tokens(chat, &chat->talk, false), chat->app.info.context_tokens);
+}
+
+bool chat_make_room(struct chat *chat)
+{
+    if (chat->options.context_keep < 0 || chat_talk_turns(&chat->talk) < 2)
+        return false;
+    forget(chat, 0, "the context is full: ");
+    return true;
+}
+
 static int drop(struct chat *chat, const char *operand)
 {
     size_t turns = chat_talk_turns(&chat->talk), n = 0;
@@ -93,13 +115,7 @@ static int drop(struct chat *chat, const char *operand)
                   app_plural(turns));
         return APP_FAILURE;
     }
-    if (n == 0)
-        n = turns_for_half(chat, turns);
-    chat_talk_remove(&chat->talk, chat_talk_turn(&chat->talk, 0), chat_talk_turn(&chat->talk, n));
-    chat->used = 0;
-    if (!chat->options.quiet)
-        fprintf(stderr, "forgot %zu of %zu turns; %zu of %u tokens are used\n", n, turns,
-                chat_tokens(chat, &chat->talk, false), chat->app.info.context_tokens);
+    forget(chat, n, "");
     return APP_OK;
 }
 

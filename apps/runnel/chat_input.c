@@ -15,7 +15,7 @@
 #define QUOTES "\"\"\""
 
 enum {
-    LINES = 1000,        /* that are remembered */
+    LINES = 1000,        /* that are remembered, in a run and in the file */
     MOST_PASTE = 1 << 22 /* characters of a paste; what is longer is for /read */
 };
 
@@ -106,6 +106,8 @@ static void history_open(struct chat_input *input, const struct app_options *opt
     history(input->history, &event, H_SETSIZE, LINES);
     if (options->no_history || !chat_history_path(input->history_path, sizeof input->history_path))
         input->history_path[0] = '\0';
+    if (input->history_path[0] != '\0')
+        chat_history_trim(input->history_path, LINES);
     if (input->history_path[0] == '\0' || access(input->history_path, F_OK) != 0)
         return;
     if (history(input->history, &event, H_LOAD, input->history_path) < 0) {
@@ -242,25 +244,25 @@ static bool ends_with_quotes(const char *line, size_t n)
     return n >= 3 && memcmp(line + n - 3, QUOTES, 3) == 0;
 }
 
-/* Lines up to one that ends with three quotes; the first is behind those that opened. False at the end of the input. */
+/* Lines up to one that ends with three quotes; the first is behind those that opened, and may be empty. False at the end
+ * of the input. */
 static bool read_quoted(struct chat *chat, const char *line, size_t n)
 {
     FILE *to = chat->input->turn.to;
-    bool first = true;
+    bool opens = true, begun = false, ends = false;
 
-    for (;; line = chat_read_line(chat, ". ", &n)) {
-        if (line == NULL)
-            return false;
-        if (ends_with_quotes(line, n)) {
-            n -= 3;
-            if (n > 0)
-                fprintf(to, "%s%.*s", ftell(to) > 0 ? "\n" : "", (int)n, line);
-            return true;
+    for (; line != NULL && !ends; line = ends ? line : chat_read_line(chat, ". ", &n)) {
+        ends = ends_with_quotes(line, n);
+        n -= ends ? 3 : 0;
+        if (n > 0 || !(opens || ends)) {
+            if (begun)
+                fputc('\n', to);
+            fwrite(line, 1, n, to);
+            begun = true;
         }
-        if (!first || n > 0) /* what opens may stand alone */
-            fprintf(to, "%s%.*s", ftell(to) > 0 ? "\n" : "", (int)n, line);
-        first = false;
+        opens = false;
     }
+    return ends;
 }
 
 /* Lines while they end with a backslash. */
@@ -273,7 +275,9 @@ static bool read_continued(struct chat *chat, const char *line, size_t n)
         if (line == NULL)
             return false;
         more = n > 0 && line[n - 1] == '\\';
-        fprintf(to, "%.*s%s", (int)(n - more), line, more ? "\n" : "");
+        fwrite(line, 1, n - more, to);
+        if (more)
+            fputc('\n', to);
         line = more ? chat_read_line(chat, ". ", &n) : NULL;
     } while (more);
     return true;
@@ -286,7 +290,7 @@ const char *chat_read_turn(struct chat *chat, size_t *n, bool *command)
     bool quoted = line != NULL && begins_with_quotes(line, *n), good;
 
     *command = line != NULL && *n > 0 && line[0] == '/' && memchr(line, '\n', *n) == NULL;
-    if (input->editor == NULL || line == NULL || (!quoted && (*n == 0 || line[*n - 1] != '\\')))
+    if (line == NULL || (!quoted && (*n == 0 || line[*n - 1] != '\\')))
         return line;
     *command = false;
     chat_buffer_close(&input->turn);
@@ -295,5 +299,10 @@ const char *chat_read_turn(struct chat *chat, size_t *n, bool *command)
     good = quoted ? read_quoted(chat, line + 3, *n - 3) : read_continued(chat, line, *n);
     fflush(input->turn.to);
     *n = input->turn.n;
-    return good ? input->turn.bytes : NULL;
+    if (good || app_hung_up())
+        return good ? input->turn.bytes : NULL;
+    app_error("the input ends inside a message that %s: it is not sent",
+              quoted ? "three quotes began" : "a backslash continues");
+    chat->unfinished = true;
+    return NULL;
 }

@@ -20,8 +20,10 @@ PATIENCE = 900  # seconds until a program counts as hanging; slow machines and s
 program = None  # set by main from the command line
 
 
-def run(*args, stdin=b"", timeout=PATIENCE):
-    return subprocess.run([program, *map(str, args)], input=stdin, capture_output=True, timeout=timeout)
+def run(*args, stdin=b"", timeout=PATIENCE, merged=False):
+    """merged: what goes to standard error stands in stdout, too, in the order in which it came."""
+    return subprocess.run([program, *map(str, args)], input=stdin, timeout=timeout, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT if merged else subprocess.PIPE)
 
 
 def set_columns(terminal, columns):

@@ -148,6 +148,74 @@ class Commands(Folder):
         self.assertEqual(said[0], ("user", short))
         self.assertEqual(result.stdout.decode().splitlines(), [answer_to("Hello"), answer_to(short)])
 
+    def test_a_dialogue_goes_on(self):
+        keep = ["--context-keep", "0", "--ctx", "100", "--system", "S."]
+        turns = [f"And again, number {i}." for i in range(9)]
+        said, result = self.said(*turns, options=keep)
+        answers, err = result.stdout.decode().splitlines(), result.stderr.decode()
+        forgotten = [(int(n), int(of)) for n, of in re.findall(r"the context is full: forgot (\d+) of (\d+) turns", err)]
+        self.assertGreater(len(forgotten), 1, err)
+        self.assertEqual(len(answers), 9)
+        # the last turns alone are left, and each answer is the one to what was left then
+        left = 9 - sum(n for n, _ in forgotten)
+        self.assertEqual(said[0], ("system", "S."))
+        self.assertEqual(said[1:], [m for turn, answer in list(zip(turns, answers))[-left:]
+                                    for m in (("user", turn), ("assistant", answer))])
+        self.assertEqual(answers[-1], answer_to(*[text for _, text in said[1:-1]], system="S."))
+        # what was saved goes on: without its KV
+        again = chat(*GREEDY, *keep, lines=[f"/load {self.kept}", "/regen"])
+        self.assertEqual(again.stdout.decode().splitlines(), [answers[-1]], again.stderr)
+        # nothing is forgotten where nothing else would help
+        err = chat(*GREEDY, *keep, lines=["And again. " * 40]).stderr.decode()
+        self.assertIn("Nothing is lost", err)
+        self.assertIn("is not -1 or 0..50, half the context",
+                      chat(*GREEDY, "--ctx", "100", "--context-keep", "51", lines=["Hello"]).stderr.decode())
+
+    def test_an_answer_goes_on(self):
+        """As run's from the same prompt, which keeps as much: the system message."""
+        options = ["--temperature", "0", "-n", "300", "--ctx", "100", "--ignore-eos", "--context-keep"]
+        result = chat("--raw", *options, "0", "--system", "Be kind.", lines=["Tell me a story"])
+        head = "<|im_start|>system\nBe kind.<|im_end|>\n"
+        kept = len(run("tokenize", MODEL, "--special", "--bos", "--ids", "-p", head).stdout.split())
+        want = run("run", MODEL, "--special", *options, str(kept), "-p",
+                   head + "<|im_start|>user\nTell me a story<|im_end|>\n<|im_start|>assistant\n")
+        self.assertEqual(result.stdout.decode(), want.stdout.decode() + "\n")
+        full, gone = re.search(r"the context was full (\d+) times: .* without (\d+) older", result.stderr.decode()).groups()
+        self.assertIn(f"context: full {full} times, {gone} tokens", want.stderr.decode())
+        self.assertGreater(int(full), 2)
+
+    def test_an_answer_that_is_cut(self):
+        options = ["--temperature", "0", "--ctx", "64", "--ignore-eos"]
+        result = chat("--raw", *options, lines=["Tell me a story", "/tokens"])
+        err = result.stderr.decode()
+        self.assertIn("the context of 64 tokens is full: the answer is cut off", err)
+        for offer in ("/drop", "/clear", "--ctx N", "/regen"):
+            self.assertIn(offer, err)
+        prompt = "<|im_start|>user\nTell me a story<|im_end|>\n<|im_start|>assistant\n"
+        want = run("run", MODEL, "--special", "-q", *options, "-p", prompt).stdout.decode()
+        self.assertEqual(result.stdout.decode(), want + "\n")
+        quiet = chat(*options, "-q", lines=["Tell me a story"])
+        self.assertNotIn("cut off", quiet.stderr.decode())
+        self.assertNotIn("cut off", chat(*options, "-n", "5", lines=["Tell me a story"]).stderr.decode())
+
+    def test_roles_that_a_template_lacks(self):
+        told = "{% for m in messages %}{{ m.content }}\n{% endfor %}"
+        mute = "{% for m in messages %}{% if m.role != 'system' %}{{ m.content }}\n{% endif %}{% endfor %}"
+        tools = self.path("tools.json", json.dumps([{"type": "function", "function": {
+            "name": "look_up", "description": "d", "parameters": {"type": "object", "properties": {}}}}]).encode())
+        for name, text, warns in (("told", told, False), ("mute", mute, True)):
+            options = ["--template", self.path(name, text.encode()), "--system", "Be kind."]
+            err = chat(*GREEDY, *options, lines=["Hello"]).stderr.decode()
+            self.assertEqual("leaves out what a system message says" in err, warns, err)
+            err = chat(*GREEDY, *options[:2], lines=["/system Be kind.", "Hello"]).stderr.decode()
+            self.assertEqual("leaves out what a system message says" in err, warns, err)
+            self.assertNotIn("leaves out", chat(*GREEDY, *options, "-q", lines=["Hello"]).stderr.decode())
+            self.assertIn("leaves out the tools", chat(*GREEDY, *options[:2], "--tools", tools,
+                                                       lines=["Hello"]).stderr.decode())
+        knows = self.path("knows", (told + "{% for t in tools %}{{ t.function.name }}{% endfor %}").encode())
+        self.assertNotIn("leaves out", chat(*GREEDY, "--template", knows, "--tools", tools, "--system", "S.",
+                                            lines=["Hello"]).stderr.decode())
+
     def test_a_session_tells_what_it_holds(self):
         self.said("Hello", "What is 2+2?")
         err = chat(*GREEDY, "--session", self.kept, lines=[]).stderr.decode()
@@ -156,6 +224,33 @@ class Commands(Folder):
     def test_unknown(self):
         self.assertIn("did you mean /regen", self.complaint("/regne"))
         self.assertIn("takes nothing behind it", self.complaint("/clear all"))
+
+
+class SeveralLines(Folder):
+    """Piped input is read as if it were typed."""
+
+    def said(self, text, *options):
+        result = run("chat", MODEL, *GREEDY, "--session", self.kept, *options, stdin=text)
+        said = [content for role, content in messages(self.kept) if role == "user"] if result.stdout else []
+        return result, said
+
+    def test_quotes_and_backslashes(self):
+        for text, want in ((b'"""one\n/two\nthree"""\nfour\n', ["one\n/two\nthree", "four"]),
+                           (b'"""\n\none\n"""\n', ["\none"]),
+                           (b'"""one"""\ntwo\n', ["one", "two"]),
+                           (b'one\\\n two\\\nthree\n', ["one\n two\nthree"]),
+                           (b'one\r\ntwo', ["one", "two"]),
+                           (b'a\0b\\\nc\0d\n', ["a\0b\nc\0d"])):
+            result, said = self.said(text)
+            self.assertEqual((result.returncode, said), (0, want), result.stderr)
+            os.unlink(self.kept)
+
+    def test_an_end_inside_is_told(self):
+        for text, word in ((b'Hello\n"""one\ntwo\n', b"three quotes"), (b'Hello\none\\\n', b"a backslash")):
+            result, said = self.said(text)
+            self.assertEqual((result.returncode, said), (1, ["Hello"]))
+            self.assertIn(b"the input ends inside a message that " + word, result.stderr)
+            os.unlink(self.kept)
 
 
 class Sampling(Folder):
@@ -260,6 +355,29 @@ class OnTerminal(Folder):
         self.leave(terminal)
         self.assertEqual(messages(self.kept)[0], ("user", "Hello there"))
         self.assertIn(answer_to("Hello there").encode().split(b"\n")[0], want)
+
+    def test_history_is_bounded(self):
+        env = {**os.environ, "XDG_STATE_HOME": self.folder}
+        os.mkdir(os.path.join(self.folder, "runnel"))
+        path = pathlib.Path(self.folder, "runnel/chat_history")
+        lines = [b"line\\040%d\n" % i for i in range(2500)]
+        path.write_bytes(b"_HiStOrY_V2_\n" + b"".join(lines))
+        os.chmod(path, 0o644)
+        other = self.open(env=env)
+        inode = path.stat().st_ino
+        self.assertEqual(path.read_bytes(), b"_HiStOrY_V2_\n" + b"".join(lines[-1000:]))
+        self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o600)
+        terminal = self.open("--session", self.kept, env=env)
+        self.assertEqual(path.stat().st_ino, inode)  # nothing to do: it is left as it is
+        self.ask(other, b"from the other\r")
+        self.ask(terminal, b"\x1b[A\r")  # what is left is what the arrows find
+        self.leave(terminal)
+        self.leave(other)
+        self.assertEqual(messages(self.kept)[0], ("user", "line 2499"))
+        self.assertEqual(path.read_bytes().count(b"\n"), 1003)
+        last = path.read_bytes().splitlines()[-2:]
+        self.assertTrue(last[0].startswith(b"from\\040the\\040other") and last[1].startswith(b"line\\0402499"), last)
+        self.assertEqual(sorted(os.listdir(path.parent)), ["chat_history"])
 
     def test_no_history(self):
         for options, env in ((["--no-history"], {**os.environ, "XDG_STATE_HOME": self.folder}),
