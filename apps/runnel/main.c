@@ -27,8 +27,8 @@ static const struct app_command commands[] = {
     {"chat", APP_CHAT, 1, 1, "MODEL [--system TEXT]", "talk with a model",
      "Reads lines, streams answers. Ctrl-C stops the answer (or drops the line that is being typed) and not\n"
      "the program, Ctrl-D or /exit leaves, /clear begins anew, /help lists this. Where standard input is\n"
-     "no terminal, each of its lines is a turn. Turns follow the model's chat template, or are plain\n"
-     "User:/Assistant: where it has none; what you type never becomes a control token.\n\n"
+     "no terminal, each of its lines is a turn, as if it were typed. Turns follow the model's chat template,\n"
+     "or are plain User:/Assistant: where it has none; what you type never becomes a control token.\n\n"
      "Answers are drawn as the model's file recommends, else at temperature 0.7 with top-p 0.95 and min-p\n"
      "0.05; --temperature 0 takes the likeliest token always. A paste is one message. docs/CHAT.md tells more.\n\n"
      "With --tools the model may call them: a call is shown, and the next line is its result. What it\n"
@@ -36,7 +36,11 @@ static const struct app_command commands[] = {
      "those of run, and types reasoning, tool_call, tool_id, tool_arguments and tool_end.\n\n"
      "With --session the conversation and what the model has computed of it are kept in a file and read again\n"
      "the next time; nothing is computed twice. /save FILE and /load FILE do so in between, /fork sets a copy\n"
-     "aside, /back returns to it. A file that is damaged or of another model is refused, and left alone.\n",
+     "aside, /back returns to it. A file that is damaged or of another model is refused, and left alone.\n"
+     "\n"
+     "A message that does not fit in the context is kept and not sent: /drop, /clear or --ctx make room. With\n"
+     "--context-keep 0 the dialogue goes on by itself: the oldest turns are forgotten, but for the system\n"
+     "message, and an answer goes on behind a full context, without its oldest part.\n",
      "  runnel chat model.gguf --tools tools.json --variables '{\"enable_thinking\": false}'\n"
      "  runnel chat model.gguf --system \"Answer in one sentence.\" --temperature 0.7\n"
      "  runnel chat model.gguf --session talk.session\n"
@@ -187,6 +191,27 @@ static void command_help(const struct app_command *command)
     app_options_help(stdout, command->bit);
 }
 
+/* What is no command, for whoever comes from another program of this kind. */
+static void complain_command(const char *name, const char *near)
+{
+    size_t n = strlen(name);
+
+    if (name[0] == '-' && app_option_hint(name))
+        return;
+    if (name[0] == '-')
+        app_error("'%.80s' comes behind a command: runnel run %.80s ..., runnel chat %.80s ...; see runnel --help",
+                  name, name, name);
+    else if (n > 5 && strcmp(name + n - 5, ".gguf") == 0)
+        app_error("'%.80s' is a file: a command comes first, as in runnel run %.80s or runnel chat %.80s", name, name,
+                  name);
+    else if (strcmp(name, "serve") == 0 || strcmp(name, "server") == 0)
+        app_error("there is no server in this program; runnel batch answers files of requests");
+    else if (near != NULL)
+        app_error("'%.80s' is not a command; did you mean %s?", name, near);
+    else
+        app_error("'%.80s' is not a command; see runnel --help", name);
+}
+
 static const struct app_command *find_command(const char *name)
 {
     const char *names[N_COMMANDS];
@@ -198,10 +223,7 @@ static const struct app_command *find_command(const char *name)
         names[i] = commands[i].name;
     }
     near = app_nearest(name, names, N_COMMANDS);
-    if (near != NULL)
-        app_error("'%.80s' is not a command; did you mean %s?", name, near);
-    else
-        app_error("'%.80s' is not a command; see runnel --help", name);
+    complain_command(name, near);
     return NULL;
 }
 

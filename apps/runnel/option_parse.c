@@ -42,8 +42,7 @@ bool app_options_has(const char *name, unsigned commands)
     return false;
 }
 
-/* What other programs of this kind call it, and what it is here. False: not known. */
-static bool hint(const char *word)
+bool app_option_hint(const char *word)
 {
     static const char *const known[][2] = {
         {"-hf", "nothing is downloaded: give the path of a GGUF file"},
@@ -84,7 +83,7 @@ static void complain_unknown(const char *command_name, unsigned command, const c
     size_t count = 0;
 
     snprintf(copy, sizeof copy, "%.*s", (int)(n < sizeof copy ? n : sizeof copy - 1), word);
-    if (hint(copy))
+    if (app_option_hint(copy))
         return;
     for (size_t i = 0; i < app_n_options; i++)
         if (app_option_table[i].name != NULL && (app_option_table[i].commands & command) != 0)

@@ -153,4 +153,7 @@ runnel_weight_order app_weight_order(const char *name);
  * front apart; a beginning counts as near), or NULL if none is near enough to have been meant. */
 const char *app_nearest(const char *word, const char *const *words, size_t n);
 
+/* A message where other programs of this kind know the word as an option: what it is here. False: it is not known. */
+bool app_option_hint(const char *word);
+
 #endif

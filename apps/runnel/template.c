@@ -7,7 +7,8 @@
 /* Text that the library writes in two calls: one measures. */
 typedef runnel_status (*render_fn)(void *user, char *text, size_t capacity, size_t *n, runnel_error *error);
 
-static int print_rendered(render_fn render, void *user)
+/* path: where the template is from. */
+static int print_rendered(const char *path, render_fn render, void *user)
 {
     runnel_error error = {0};
     char *text = NULL;
@@ -29,7 +30,11 @@ static int print_rendered(render_fn render, void *user)
         app_error("--context: %s", error.message + 11);
         return APP_USAGE;
     }
-    return error.status == RUNNEL_OK ? app_output_code() : app_fail(&error);
+    if (error.status == RUNNEL_FORMAT)
+        app_error("%s: %s", path, error.message);
+    else if (error.status != RUNNEL_OK)
+        return app_fail(&error);
+    return error.status == RUNNEL_OK ? app_output_code() : APP_FAILURE;
 }
 
 struct by_file {
@@ -71,7 +76,7 @@ static int with_model(const struct app_options *options, const struct app_text *
         m.chat.variables = context->bytes;
         m.chat.template_name = options->template_name;
         m.chat.now_s = options->now_s;
-        code = print_rendered(render_model, &m);
+        code = print_rendered(options->operands[0], render_model, &m);
     }
     app_close(&app);
     return code;
@@ -142,7 +147,7 @@ int app_template(const struct app_options *options)
     if (options->n_operands > 0)
         code = with_model(options, &f.context);
     else if (app_read_file(options->file, &f.source))
-        code = print_rendered(render_file, &f);
+        code = print_rendered(options->file, render_file, &f);
     free(f.source.bytes);
     free(f.context.bytes);
     return code;

@@ -32,6 +32,12 @@ REFUSED = [  # arguments, words that standard error must contain
     (["run", "-m", MODEL, "a", "b"], "one word too many"),
     (["run", "-m"], "needs a value"),
     (["run", "-hf", "some/repository"], "nothing is downloaded"),
+    (["-hf", "some/repository"], "nothing is downloaded"),
+    (["-ngl", "99", "-m", MODEL], "leave it out"),
+    (["-m", MODEL, "-p", "text"], "comes behind a command: runnel run -m"),
+    ([MODEL, "text"], "a command comes first, as in runnel run"),
+    (["serve", MODEL], "no server in this program; runnel batch"),
+    (["rnu", MODEL], "did you mean run?"),
     (["run", MODEL, "-ngl", "99"], "leave it out"),
     (["run", MODEL, "--n-predict", "5"], "--max-tokens"),
     (["run", MODEL, "-cnv"], "the command chat"),
@@ -205,6 +211,12 @@ class Arguments(unittest.TestCase):
             file.write(b"[]")
             file.flush()
             self.one_line(run("template", MODEL, "--context", file.name), 2, "--context: not a JSON object")
+        with tempfile.NamedTemporaryFile() as file, tempfile.NamedTemporaryFile() as context:
+            file.write(b"text {# that has no end")
+            context.write(b"{}")
+            file.flush(), context.flush()
+            self.one_line(run("template", "--file", file.name, "--context", context.name), 1,
+                          f"{file.name}: line 1, column 6: missing end of comment tag")
 
     def test_doctor(self):
         fields = lambda result: dict(line.split(None, 1) for line in result.stdout.decode().splitlines() if line)

@@ -149,6 +149,21 @@ class Locale(unittest.TestCase):
             self.assertEqual(b"\x1b[4" in terminal.seen, coloured)
 
 
+class Bars(unittest.TestCase):
+    def test_a_training_fits(self):
+        """Each redraw fits in its line, so that the next one is drawn over it."""
+        for columns in 80, 40:
+            with tempfile.TemporaryDirectory() as folder:
+                corpus = os.path.join(folder, "corpus")
+                pathlib.Path(corpus).write_text("Once upon a time there was a fox. " * 80)
+                terminal = Terminal("eagle-train", MODEL, corpus, "-o", os.path.join(folder, "head"), "--steps", "2",
+                                    "--text-tokens", "16", "--unroll", "1", columns=columns)
+                self.assertEqual(terminal.end(), 0, terminal.seen)
+            shown = [row.replace(b"\x1b[K", b"") for row in terminal.seen.split(b"\r") if b"\n" not in row]
+            self.assertTrue(any(row.startswith(b"training") and b"100 %" in row for row in shown), terminal.seen)
+            self.assertLess(max(map(len, shown)), columns, shown)
+
+
 class HangUp(unittest.TestCase):
     """The terminal goes: what was said is kept."""
 
