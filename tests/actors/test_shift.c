@@ -394,6 +394,7 @@ static void refused(void **state)
     struct capture capture;
     runnel_request request = ask_for(&capture, prompt_tokens, 9, 5, NULL);
     runnel_stream stream;
+    runnel_error error;
     struct text text;
 
     (void)state;
@@ -404,7 +405,9 @@ static void refused(void **state)
     assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_INVALID);
     request.context_keep = 0;
     assert_int_equal(runnel_session_new(model, &request.session), RUNNEL_OK);
-    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_INVALID);
+    assert_int_equal(runnel_generate(model, &request, &stream, &error), RUNNEL_INVALID);
+    assert_non_null(strstr(error.message, "does not go with a session"));
+    assert_non_null(strstr(error.message, "leave out its oldest turns"));
     assert_int_equal(runnel_session_free(model, request.session), RUNNEL_OK);
     submit(&capture, 0, 9, -1, -1); /* off, as ever: the context is full */
     run_out();
