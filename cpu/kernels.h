@@ -45,8 +45,15 @@ enum rn_input {
     RN_INPUT_KINDS
 };
 
-/* Bytes that a kernel asks for ahead in each row that is a stream: measured, see docs/SPEED-LOG.md. */
-enum { RN_MAX_INPUTS = 24, RN_PACK_FROM = 17, RN_MAX_TILE = 32, RN_STREAM_AHEAD = 512, RN_TILE_ROWS = 16 };
+/* Bytes that a kernel asks for ahead in each row that is a stream, and in tiles: measured, see docs/SPEED-LOG.md. */
+enum {
+    RN_MAX_INPUTS = 24,
+    RN_PACK_FROM = 17,
+    RN_MAX_TILE = 32,
+    RN_STREAM_AHEAD = 512,
+    RN_TILE_ROWS = 16,
+    RN_TILE_AHEAD = 1024
+};
 
 /* A panel of several tiles has at most so many bytes: a part of the second-level cache, which the inputs need, too. */
 enum { RN_PANEL_BYTES = 512 << 10 };

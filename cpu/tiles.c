@@ -6,15 +6,12 @@
 #include "base/check.h"
 #include "model/quant_types.h"
 
-enum { WORD = 4, HALF = 2 };
+enum { WORD = 4 };
 
-/* Where the half float of a block stands that does not fill a word; -1: there is none. */
-static int half_at(const struct rn_type *type)
+/* Where the words of a block begin: behind the scale that does not fill one. In blocks of 256 that stands at the end. */
+static uint32_t words_at(const struct rn_type *type)
 {
-    if (type->bytes % WORD == 0)
-        return -1;
-    RN_CHECK(type->bytes % WORD == HALF);
-    return type->elements == 256 ? (int)type->bytes - HALF : 0;
+    return type->elements == 256 ? 0 : type->bytes % WORD;
 }
 
 /* Where byte x of a block goes to. */
@@ -34,15 +31,15 @@ void rn_tiles_lay(uint32_t type_id, uint32_t cols, uint32_t n_rows, const uint8_
 {
     const struct rn_type *type = rn_type(type_id);
     size_t row_bytes = rn_type_bytes(type, cols), at;
-    uint32_t bytes = type->bytes, row, x;
-    int half = half_at(type);
+    uint32_t bytes = type->bytes, words = words_at(type), scale = bytes % WORD, row, x;
+    uint32_t scale_at = words > 0 ? 0 : bytes - scale;
 
     RN_CHECK(n_rows % RN_TILE_ROWS == 0);
     for (row = 0; row < n_rows; row += RN_TILE_ROWS, rows += RN_TILE_ROWS * row_bytes)
         for (at = 0; at < row_bytes; at += bytes, to += RN_TILE_ROWS * bytes) {
-            if (half >= 0)
-                lay_unit(rows + at + half, row_bytes, HALF, to + RN_TILE_ROWS * place(type_id, (uint32_t)half));
-            for (x = half == 0 ? HALF : 0; x + WORD <= bytes; x += WORD)
+            if (scale > 0)
+                lay_unit(rows + at + scale_at, row_bytes, scale, to + RN_TILE_ROWS * place(type_id, scale_at));
+            for (x = words; x + WORD <= bytes; x += WORD)
                 lay_unit(rows + at + x, row_bytes, WORD, to + RN_TILE_ROWS * place(type_id, x));
         }
 }

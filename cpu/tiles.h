@@ -1,7 +1,7 @@
 /* Weights in the order in which products of a few inputs read them: tiles.
  *
  * RN_TILE_ROWS rows lie together, block by block; a block is taken apart into words of 4 bytes, and those of all rows
- * stand side by side. What does not fill a word, the half float at one end of a block, stands likewise. So a worker
+ * stand side by side. What does not fill a word, the scale at one end of a block, stands likewise. So a worker
  * that has a few rows reads one linear stream, and a vector of words is one load.
  *
  *     rows    r0: d w0 w1 w2 w3 | d w0 ...       tile   d of r0 r1 ... r15   w0 of r0 r1 ... r15   w1 of ... | d of ...

@@ -73,17 +73,6 @@ struct nibbles {
     int narrow;           /* see fold: 8 products of 127 and the largest byte in a dword */
 };
 
-/* See blocks_columns.inc for the scale of MXFP4. k: the number of the block among four. */
-INLINE VF power_of_two(const uint16_t *of_rows, uint32_t k)
-{
-    VI v = _mm512_cvtepu16_epi32(_mm256_load_si256((const __m256i *)of_rows)), e, tiny;
-
-    e = k % 2 == 0 ? _mm512_and_si512(v, _mm512_set1_epi32(255)) : _mm512_srli_epi32(v, 8);
-    tiny = _mm512_maskz_sllv_epi32(_mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2)), _mm512_set1_epi32(0x00200000), e);
-    e = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
-    return _mm512_castsi512_ps(_mm512_max_epi32(e, tiny));
-}
-
 INLINE VI nibble_sums(struct rows w, size_t at, const struct rn_line *y, struct nibbles f)
 {
     const VI y0 = quarter4(y->q), y1 = quarter4(y->q + 16);
@@ -125,7 +114,7 @@ INLINE VF nibble_blocks(VF acc, struct rows w, const struct rn_line *y, uint32_t
                 : f.too_large == 128 ? _mm512_set1_epi32(y->start)
                                      : start(y->start, f.too_large == 8 ? 4 : 3);
         acc = add_product(acc, _mm512_add_epi32(sum, begin), y,
-                          kind == MXFP4 ? power_of_two(scales[k], k) : halves(scales[k]));
+                          kind == MXFP4 ? power_of_two(one_byte(scales[k], k)) : halves(scales[k]));
         if (kind == Q4_1)
             acc = _mm512_fmadd_ps(_mm512_set1_ps(y->d_sum), halves(minima[k]), acc);
     }
@@ -384,33 +373,18 @@ INLINE VF iq4_xs_half(VF acc, struct rows w, const struct rn_line *y, size_t at,
     return acc;
 }
 
-/* Six bits less 32, four of them in nibbles, two in a word: see model/quant_iq.c. */
-INLINE void iq4_xs_scales(struct rows w, VF *scales)
-{
-    VI v[4], code;
-    uint32_t i;
-    VF d;
-
-    columns(w, 0, v);
-    d = low_halves(v[0]);
-    UNROLL
-    for (i = 0; i < 8; i++) {
-        code = _mm512_and_si512(_mm512_srli_epi32(v[0], 12 + 2 * i), _mm512_set1_epi32(0x30));
-        code = _mm512_or_si512(code, _mm512_and_si512(_mm512_srli_epi32(v[1], 4 * i), _mm512_set1_epi32(15)));
-        scales[i] = _mm512_mul_ps(d, _mm512_sub_ps(_mm512_cvtepi32_ps(code), _mm512_set1_ps(32)));
-    }
-}
-
 static void direct_iq4_xs(const struct rn_matmul *m)
 {
     const struct rn_line *y = m->inputs[0];
     struct rows w = rows_of(m);
     VF acc = _mm512_setzero_ps(), scales[8];
+    VI head[4];
     uint32_t b;
 
     for (b = 0; b < m->cols / 256; b++, y += 8, w.p += 136) {
         ahead(w, 2);
-        iq4_xs_scales(w, scales);
+        columns(w, 0, head);
+        iq4_xs_scales(head, scales);
         acc = iq4_xs_half(acc, w, y, 8, scales);
         acc = iq4_xs_half(acc, w, y + 4, 72, scales + 4);
     }

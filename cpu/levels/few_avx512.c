@@ -9,7 +9,7 @@
 #include "model/quant_types.h"
 
 /* Asks for lines of the rows [first, first + n), some way on. */
-INLINE void ahead_of(struct rows w, uint32_t first, uint32_t n, uint32_t lines)
+INLINE void ahead_of_rows(struct rows w, uint32_t first, uint32_t n, uint32_t lines)
 {
     uint32_t r, i;
 
@@ -18,6 +18,12 @@ INLINE void ahead_of(struct rows w, uint32_t first, uint32_t n, uint32_t lines)
         UNROLL
     for (i = 0; i < lines; i++)
         _mm_prefetch((const char *)row(w, r) + RN_STREAM_AHEAD + 64 * i, _MM_HINT_T1);
+}
+
+/* So many lines begin in the bytes, or one less. */
+INLINE void ahead_of(struct rows w, uint32_t part, uint32_t parts, uint32_t bytes)
+{
+    ahead_of_rows(w, ROWS * part / parts, ROWS / parts, (bytes + 63) / 64);
 }
 
 INLINE struct rows step_on(struct rows w, size_t bytes)
@@ -36,49 +42,58 @@ INLINE VF last_half(struct rows w, size_t at)
 
 #define Q6_K_AT(x) (x)
 #define PLAIN_BYTES(n) false
+#define FEW_NAME(name) rn_few_##name##_avx512
+#define FEW_LEAST 2
 
 #include "cpu/levels/few_avx512.inc"
 
 /* ---- Blocks of 32 ---- */
 
-/* `count` blocks of 18 bytes, a constant to the compiler, the first of them block b of the row. */
+/* `count` blocks of 17 or 18 bytes, constants to the compiler, the first of them block b of the row: 16 bytes of nibbles
+ * behind a power of two or a half float. */
 INLINE void nibble_blocks(VF *acc, struct rows w, const struct rn_matmul *m, uint32_t n, size_t b, uint32_t count,
-                          const int8_t *levels)
+                          uint32_t bytes, const int8_t *levels)
 {
-    static const uint16_t at[4] = {0, 9, 18, 27};
+    const uint16_t at[4] = {0, (uint16_t)(bytes / 2), (uint16_t)bytes, (uint16_t)(3 * bytes / 2)};
     _Alignas(64) uint16_t scales[4][ROWS];
     uint32_t k;
 
-    words(w, at, count == 4 ? UINT64_MAX : ((__mmask64)1 << (count * 18)) - 1, scales);
+    words(w, at, count == 4 ? UINT64_MAX : ((__mmask64)1 << (count * bytes)) - 1, scales);
     UNROLL
     for (k = 0; k < count; k++) {
-        ahead_of(w, 4 * k, 4, 1);
-        nibble_block(acc, w, 2 + 18 * k, (struct lines){m, n, b + k}, levels, halves(scales[k]));
+        ahead_of_rows(w, 4 * k, 4, 1);
+        nibble_block(acc, w, (k + 1) * bytes - 16, (struct lines){m, n, b + k}, levels,
+                     bytes == 17 ? power_of_two(one_byte(scales[k], k)) : halves(scales[k]));
     }
 }
 
-INLINE void few_nibbles(const struct rn_matmul *m, uint32_t n, const int8_t *levels)
+INLINE void few_nibbles(const struct rn_matmul *m, uint32_t n, uint32_t bytes, const int8_t *levels)
 {
     struct rows w = rows_of(m);
     size_t b, n_blocks = m->cols / 32;
     VF acc[RN_FEW_AVX512];
 
     few_zero(acc, n);
-    for (b = 0; b + 4 <= n_blocks; b += 4, w.p += 72)
-        nibble_blocks(acc, w, m, n, b, 4, levels);
-    for (; b < n_blocks; b++, w.p += 18)
-        nibble_blocks(acc, w, m, n, b, 1, levels);
+    for (b = 0; b + 4 <= n_blocks; b += 4, w.p += 4 * bytes)
+        nibble_blocks(acc, w, m, n, b, 4, bytes, levels);
+    for (; b < n_blocks; b++, w.p += bytes)
+        nibble_blocks(acc, w, m, n, b, 1, bytes, levels);
     few_store(m, acc, n);
 }
 
 INLINE void few_q4_0(const struct rn_matmul *m, uint32_t n)
 {
-    few_nibbles(m, n, NULL);
+    few_nibbles(m, n, 18, NULL);
 }
 
 INLINE void few_iq4_nl(const struct rn_matmul *m, uint32_t n)
 {
-    few_nibbles(m, n, rn_levels_iq4);
+    few_nibbles(m, n, 18, rn_levels_iq4);
+}
+
+INLINE void few_mxfp4(const struct rn_matmul *m, uint32_t n)
+{
+    few_nibbles(m, n, 17, rn_levels_fp4);
 }
 
 INLINE void few_q8_0(const struct rn_matmul *m, uint32_t n)
@@ -92,9 +107,9 @@ INLINE void few_q8_0(const struct rn_matmul *m, uint32_t n)
     few_zero(acc, n);
     for (b = 0; b + 2 <= n_blocks; b += 2, w.p += 68) {
         words(w, at, UINT64_MAX, scales);
-        ahead_of(w, 0, 8, 1);
+        ahead_of_rows(w, 0, 8, 1);
         q8_0_block(acc, w, 2, (struct lines){m, n, b}, halves(scales[0]));
-        ahead_of(w, 8, 8, 1);
+        ahead_of_rows(w, 8, 8, 1);
         q8_0_block(acc, w, 36, (struct lines){m, n, b + 1}, halves(scales[1]));
     }
     if (b < n_blocks) {
@@ -104,33 +119,4 @@ INLINE void few_q8_0(const struct rn_matmul *m, uint32_t n)
     few_store(m, acc, n);
 }
 
-/* ---- The formats ---- */
-
-/* So many inputs are a constant to the compiler. */
-#define EXPORT_FEW(name)                                   \
-    void rn_few_##name##_avx512(const struct rn_matmul *m) \
-    {                                                      \
-        switch (m->n) {                                    \
-        case 2:                                            \
-            few_##name(m, 2);                              \
-            return;                                        \
-        case 3:                                            \
-            few_##name(m, 3);                              \
-            return;                                        \
-        case 4:                                            \
-            few_##name(m, 4);                              \
-            return;                                        \
-        case 5:                                            \
-            few_##name(m, 5);                              \
-            return;                                        \
-        case 6:                                            \
-            few_##name(m, 6);                              \
-            return;                                        \
-        case 7:                                            \
-            few_##name(m, 7);                              \
-            return;                                        \
-        default:                                           \
-            few_##name(m, RN_FEW_AVX512);                  \
-        }                                                  \
-    }
 RN_FEW_OF_AVX512(EXPORT_FEW)

@@ -1,5 +1,6 @@
 /* Products of one to a few inputs with sixteen rows in a tile (cpu/tiles.h) on AVX-512: see few_avx512.inc. Columns are
- * loads, and what comes next is left to the processor: a worker reads one linear stream.
+ * loads. A worker reads one linear stream; what comes next is asked for between the products, because one that several
+ * inputs meet moves on too slowly for the processor to look ahead far enough by itself.
  *
  * Threads: any; nothing here has state. */
 #include "cpu/levels/vectors_avx512.h"
@@ -36,35 +37,61 @@ INLINE VF half(struct rows w, size_t at)
     return _mm512_cvtph_ps(load32(w.p + RN_TILE_ROWS * at));
 }
 
+INLINE VI first_byte(struct rows w)
+{
+    return _mm512_cvtepu8_epi32(load16(w.p));
+}
+
+/* One of `parts` of the lines of a block, some way on. */
+INLINE void ahead_of(struct rows w, uint32_t part, uint32_t parts, uint32_t bytes)
+{
+    const uint32_t lines = (RN_TILE_ROWS * bytes + 63) / 64;
+    uint32_t i;
+
+    UNROLL
+    for (i = lines * part / parts; i < lines * (part + 1) / parts; i++)
+        _mm_prefetch((const char *)w.p + RN_TILE_AHEAD + 64 * i, _MM_HINT_T0);
+}
+
 #define last_half half
-#define ahead_of(w, first, n, lines) ((void)0)
 #define Q6_K_AT(x) rn_tile_q6_k_at(x)
 #define PLAIN_BYTES(n) ((n) == 1)
+#define FEW_NAME(name) rn_few_tiles_##name##_avx512
+#define FEW_LEAST 1
 
 #include "cpu/levels/few_avx512.inc"
 
 /* ---- Blocks of 32 ---- */
 
-INLINE void few_nibbles(const struct rn_matmul *m, uint32_t n, const int8_t *levels)
+/* Blocks of 17 or 18 bytes: 16 bytes of nibbles behind a power of two or a half float. */
+INLINE void few_nibbles(const struct rn_matmul *m, uint32_t n, uint32_t bytes, const int8_t *levels)
 {
     struct rows w = rows_of(m);
     VF acc[RN_FEW_AVX512];
     size_t b;
 
     few_zero(acc, n);
-    for (b = 0; b < m->cols / 32; b++, w = step_on(w, 18))
-        nibble_block(acc, w, 2, (struct lines){m, n, b}, levels, half(w, 0));
+    for (b = 0; b < m->cols / 32; b++, w = step_on(w, bytes)) {
+        ahead_of(w, 0, 1, bytes);
+        nibble_block(acc, w, bytes - 16, (struct lines){m, n, b}, levels,
+                     bytes == 17 ? power_of_two(first_byte(w)) : half(w, 0));
+    }
     few_store(m, acc, n);
 }
 
 INLINE void few_q4_0(const struct rn_matmul *m, uint32_t n)
 {
-    few_nibbles(m, n, NULL);
+    few_nibbles(m, n, 18, NULL);
 }
 
 INLINE void few_iq4_nl(const struct rn_matmul *m, uint32_t n)
 {
-    few_nibbles(m, n, rn_levels_iq4);
+    few_nibbles(m, n, 18, rn_levels_iq4);
+}
+
+INLINE void few_mxfp4(const struct rn_matmul *m, uint32_t n)
+{
+    few_nibbles(m, n, 17, rn_levels_fp4);
 }
 
 INLINE void few_q8_0(const struct rn_matmul *m, uint32_t n)
@@ -74,41 +101,11 @@ INLINE void few_q8_0(const struct rn_matmul *m, uint32_t n)
     size_t b;
 
     few_zero(acc, n);
-    for (b = 0; b < m->cols / 32; b++, w = step_on(w, 34))
+    for (b = 0; b < m->cols / 32; b++, w = step_on(w, 34)) {
+        ahead_of(w, 0, 1, 34);
         q8_0_block(acc, w, 2, (struct lines){m, n, b}, half(w, 0));
+    }
     few_store(m, acc, n);
 }
 
-/* ---- The formats ---- */
-
-/* So many inputs are a constant to the compiler. */
-#define EXPORT_FEW(name)                                         \
-    void rn_few_tiles_##name##_avx512(const struct rn_matmul *m) \
-    {                                                            \
-        switch (m->n) {                                          \
-        case 1:                                                  \
-            few_##name(m, 1);                                    \
-            return;                                              \
-        case 2:                                                  \
-            few_##name(m, 2);                                    \
-            return;                                              \
-        case 3:                                                  \
-            few_##name(m, 3);                                    \
-            return;                                              \
-        case 4:                                                  \
-            few_##name(m, 4);                                    \
-            return;                                              \
-        case 5:                                                  \
-            few_##name(m, 5);                                    \
-            return;                                              \
-        case 6:                                                  \
-            few_##name(m, 6);                                    \
-            return;                                              \
-        case 7:                                                  \
-            few_##name(m, 7);                                    \
-            return;                                              \
-        default:                                                 \
-            few_##name(m, RN_FEW_AVX512);                        \
-        }                                                        \
-    }
 RN_FEW_OF_AVX512(EXPORT_FEW)

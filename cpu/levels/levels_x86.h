@@ -41,7 +41,7 @@ RN_GRID_AVX512(RN_DECLARE)
 
 /* The same of 2 <= m->n <= RN_FEW_AVX512 inputs: few_avx512.c. */
 enum { RN_FEW_AVX512 = 8 };
-#define RN_FEW_OF_AVX512(X) X(q4_0) X(q8_0) X(iq4_nl) X(q4_k) X(q5_k) X(q6_k)
+#define RN_FEW_OF_AVX512(X) X(q4_0) X(q8_0) X(iq4_nl) X(mxfp4) X(q4_k) X(q5_k) X(q6_k) X(iq4_xs)
 #define RN_DECLARE(name) void rn_few_##name##_avx512(const struct rn_matmul *m);
 RN_FEW_OF_AVX512(RN_DECLARE)
 #undef RN_DECLARE

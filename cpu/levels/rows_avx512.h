@@ -100,4 +100,12 @@ INLINE VF halves(const uint16_t *of_rows)
     return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)of_rows));
 }
 
+/* The low bytes for an even k, the high ones for an odd one. */
+INLINE VI one_byte(const uint16_t *of_rows, uint32_t k)
+{
+    VI v = _mm512_cvtepu16_epi32(_mm256_load_si256((const __m256i *)of_rows));
+
+    return k % 2 == 0 ? _mm512_and_si512(v, _mm512_set1_epi32(255)) : _mm512_srli_epi32(v, 8);
+}
+
 #endif

@@ -12,6 +12,11 @@ INLINE VF load_halves(const uint8_t *p)
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
 }
 
+INLINE VI load_bytes(const uint8_t *p)
+{
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+}
+
 #define ONE_FEW(name) ONE_COLUMNS(name)
 #define MOST_FEW 1
 

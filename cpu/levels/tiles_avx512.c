@@ -12,6 +12,11 @@ INLINE VF load_halves(const uint8_t *p)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
 
+INLINE VI load_bytes(const uint8_t *p)
+{
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+}
+
 #define ONE_FEW(name) (m->rows == RN_TILE_ROWS ? rn_few_tiles_##name##_avx512(m) : direct(m, &format_##name))
 #define MOST_FEW RN_FEW_AVX512
 

@@ -96,6 +96,32 @@ INLINE VI levels_of(const int8_t *levels, int plus)
     return _mm512_add_epi8(quarter4(levels), bytes(plus));
 }
 
+/* The scale of MXFP4: see blocks_columns.inc. */
+INLINE VF power_of_two(VI e)
+{
+    VI tiny =
+        _mm512_maskz_sllv_epi32(_mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2)), _mm512_set1_epi32(0x00200000), e);
+
+    e = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
+    return _mm512_castsi512_ps(_mm512_max_epi32(e, tiny));
+}
+
+/* Of the first words of the rows' blocks. Six bits less 32, four of them in nibbles, two in a word: see
+ * model/quant_iq.c. */
+INLINE void iq4_xs_scales(const VI *v, VF *scales)
+{
+    VF d = low_halves(v[0]);
+    uint32_t i;
+    VI code;
+
+    UNROLL
+    for (i = 0; i < 8; i++) {
+        code = _mm512_and_si512(_mm512_srli_epi32(v[0], 12 + 2 * i), _mm512_set1_epi32(0x30));
+        code = _mm512_or_si512(code, _mm512_and_si512(_mm512_srli_epi32(v[1], 4 * i), _mm512_set1_epi32(15)));
+        scales[i] = _mm512_mul_ps(d, _mm512_sub_ps(_mm512_cvtepi32_ps(code), _mm512_set1_ps(32)));
+    }
+}
+
 /* Of the first 16 bytes of the rows' blocks: see scales_k4 in blocks_columns.inc. */
 INLINE void k4_scales(const VI *v, VF *scales, VF *minima)
 {

@@ -31,8 +31,9 @@ struct format {
 };
 
 static const struct format formats[] = {
-    {RN_Q4_0, 0, -1},  {RN_Q4_1, 0, 2},    {RN_Q5_0, 0, -1}, {RN_Q5_1, 0, 2}, {RN_Q8_0, 0, -1},   {RN_IQ4_NL, 0, -1},
-    {RN_Q2_K, 80, 82}, {RN_Q3_K, 108, -1}, {RN_Q4_K, 0, 2},  {RN_Q5_K, 0, 2}, {RN_Q6_K, 208, -1},
+    {RN_Q4_0, 0, -1},   {RN_Q4_1, 0, 2},    {RN_Q5_0, 0, -1},   {RN_Q5_1, 0, 2}, {RN_Q8_0, 0, -1},
+    {RN_IQ4_NL, 0, -1}, {RN_Q2_K, 80, 82},  {RN_Q3_K, 108, -1}, {RN_Q4_K, 0, 2}, {RN_Q5_K, 0, 2},
+    {RN_Q6_K, 208, -1}, {RN_MXFP4, -1, -1}, {RN_IQ4_XS, 0, -1},
 };
 enum { N_FORMATS = sizeof formats / sizeof *formats };
 
@@ -47,7 +48,10 @@ static void random_blocks(const struct format *f, uint8_t *data, size_t bytes, u
         data[i] = (uint8_t)rn_splitmix64(seed);
     for (i = 0; i < bytes; i += type->bytes) {
         half = rn_f32_to_f16(type->elements == 256 ? 0.0002f : 0.005f);
-        memcpy(data + i + f->scale_at, &half, 2);
+        if (f->type == RN_MXFP4)
+            data[i] = 119; /* 2^-9 by half of a level */
+        if (f->scale_at >= 0)
+            memcpy(data + i + f->scale_at, &half, 2);
         if (f->least_at >= 0)
             memcpy(data + i + f->least_at, &half, 2);
     }
@@ -199,7 +203,8 @@ static void test_formats(void **state)
         {0xa583e68d4b99a843, 0xdc3308efbe4a3205}, {0x98617d44f28549a8, 0xe668fa5d295e31e7},
         {0x6198f985e6357e25, 0xc5d0a027fda6f577}, {0x640216e546b5914e, 0x3a3a131676ca1bbe},
         {0x28bc4181cd2fa219, 0x4049b81d990805ed}, {0xfdcbbf5ef3170b58, 0x606da26e33117228},
-        {0x871c85198a6286ae, 0x28b485101beee5a2},
+        {0x871c85198a6286ae, 0x28b485101beee5a2}, {0x273dccb66dc7ca25, 0x7681e3ac3deb019b},
+        {0x42f8983e2703e449, 0xb7d1fe5a948384f8},
     };
     struct model file = open_model(&heap, "models/runnel-tiny-F16.gguf", CONTEXT);
     uint8_t *data = rn_alloc(&heap, DATA_BYTES, 1);

@@ -403,7 +403,7 @@ static void test_tiles(void **state)
         }
     }
     if (rn_level_avx2() != NULL)
-        assert_true(n >= 12);
+        assert_true(n >= 14);
     give_buffers(&b);
 }
 
