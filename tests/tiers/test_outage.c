@@ -42,9 +42,10 @@ static uint64_t bytes_put(struct rig *rig)
 static bool comes_back(struct rig *rig)
 {
     const struct timespec pause = {0, 200000000};
-    time_t begin = time(NULL);
+    struct timespec begin, now;
 
-    while (time(NULL) - begin < PATIENCE_S) {
+    for (clock_gettime(CLOCK_MONOTONIC, &begin), now = begin; now.tv_sec - begin.tv_sec < PATIENCE_S;
+         clock_gettime(CLOCK_MONOTONIC, &now)) {
         crowd_out(rig);
         if (ask(rig, 0) == FULL)
             return true;
