@@ -103,7 +103,8 @@ struct runnel_model {
     /* The load: written by runnel_model_load, then by the loader's thread alone until `state` is set. */
     char *path;
     char *device;
-    char *draft_path; /* NULL: none */
+    char *draft_path;  /* NULL: none */
+    char *weights_dir; /* likewise */
     char *cache_dir, *cache_shared, *cache_shared_ca, *cache_shared_cert, *cache_shared_key;
     runnel_model_options options;
     runnel_error error; /* of a failed load */

@@ -7,6 +7,7 @@
 #include "actors/engine.h"
 #include "actors/host/host.h"
 #include "actors/lists.h"
+#include "actors/weights_place.h"
 #include "base/check.h"
 #include "base/sized.h"
 #include "base/status.h"
@@ -190,6 +191,24 @@ static runnel_status open_file(struct runnel_model *model, runnel_error *error)
     return status;
 }
 
+static runnel_status prepare_backend(struct runnel_model *model, runnel_error *error)
+{
+    struct rn_model_parts *parts = &model->parts;
+    struct rn_backend_limits limits = parts->limits;
+    struct rn_heap *heap = &model->engine->heap;
+    struct rn_weights_place place = {.path = NULL};
+    runnel_status status = RUNNEL_OK;
+
+    if (model->weights_dir != NULL) {
+        status = rn_weights_place_init(&place, heap, model->weights_dir, parts->gguf, &model->engine->log, error);
+        limits.weights_place = &place;
+    }
+    if (status == RUNNEL_OK)
+        status = parts->backend->ops->prepare(parts->backend, parts->plan, &limits, on_progress, model, error);
+    rn_weights_place_fini(&place, heap);
+    return status;
+}
+
 static runnel_status load_parts(struct runnel_model *model, runnel_error *error)
 {
     struct rn_model_parts *parts = &model->parts;
@@ -212,7 +231,7 @@ static runnel_status load_parts(struct runnel_model *model, runnel_error *error)
     parts->backend = parts->device->kind->new_backend(parts->device, &model->engine->heap);
     if (parts->backend == NULL)
         return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the backend of %s", model->path);
-    status = parts->backend->ops->prepare(parts->backend, parts->plan, &parts->limits, on_progress, model, error);
+    status = prepare_backend(model, error);
     return status == RUNNEL_OK && (model->draft_path != NULL || model->options.draft_measure_ms > 0)
                ? rn_drafter_measure_model(model, error)
                : status;
@@ -460,17 +479,19 @@ static bool keep_text(struct runnel_engine *engine, const char *text, char **kep
     return text == NULL || *kept != NULL;
 }
 
-/* What of the options the mover opens later. */
+/* What of the options the load and the mover open later. */
 static bool keep_cache(struct runnel_model *model, const runnel_model_options *options)
 {
     struct runnel_engine *engine = model->engine;
 
-    if (!keep_text(engine, options->cache_dir, &model->cache_dir) ||
+    if (!keep_text(engine, options->weights_dir, &model->weights_dir) ||
+        !keep_text(engine, options->cache_dir, &model->cache_dir) ||
         !keep_text(engine, options->cache_shared, &model->cache_shared) ||
         !keep_text(engine, options->cache_shared_ca, &model->cache_shared_ca) ||
         !keep_text(engine, options->cache_shared_cert, &model->cache_shared_cert) ||
         !keep_text(engine, options->cache_shared_key, &model->cache_shared_key))
         return false;
+    model->options.weights_dir = model->weights_dir;
     model->options.cache_dir = model->cache_dir;
     model->options.cache_shared = model->cache_shared;
     model->options.cache_shared_ca = model->cache_shared_ca;
@@ -653,6 +674,11 @@ static uint64_t tiled_bytes(const struct rn_backend *backend)
     return backend == NULL || backend->ops->tiled_bytes == NULL ? 0 : backend->ops->tiled_bytes(backend);
 }
 
+static uint64_t mapped_bytes(const struct rn_backend *backend)
+{
+    return backend == NULL || backend->ops->mapped_bytes == NULL ? 0 : backend->ops->mapped_bytes(backend);
+}
+
 static void collect_info(const struct runnel_model *model, runnel_model_info *info)
 {
     const struct rn_model_parts *parts = &model->parts;
@@ -671,6 +697,7 @@ static void collect_info(const struct runnel_model *model, runnel_model_info *in
         now.parameters = parts->plan->parameters;
         now.weight_bytes = parts->plan->weight_bytes;
         now.tiled_bytes = tiled_bytes(parts->backend);
+        now.mapped_bytes = mapped_bytes(parts->backend);
         now.kv_bytes_per_token = rn_plan_kv_bytes(parts->plan, parts->limits.kv_type);
         now.chunk_mean = parts->limits.mean_window;
         now.kv_bytes_longest = now.kv_bytes_per_token * parts->limits.block_tokens *

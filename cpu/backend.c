@@ -382,6 +382,7 @@ static runnel_status prepare(struct rn_backend *backend, const struct rn_plan *p
     rn_fast_describe(fast);
     if (rn_fast_load_weights(fast, progress, user) != RUNNEL_OK)
         return rn_error_set(error, RUNNEL_CANCELLED, "loading was cancelled");
+    fast->limits.weights_place = NULL; /* the caller's */
     return RUNNEL_OK;
 }
 
@@ -404,7 +405,7 @@ static void free_backend(struct rn_backend *backend)
 
     if (fast->plan != NULL) {
         free_table(fast, (void **)fast->slots, fast->plan->n_slots);
-        free_table(fast, (void **)fast->tiles, fast->plan->n_weights);
+        rn_fast_free_tiles(fast);
         free_table(fast, (void **)fast->vectors, fast->plan->n_weights);
         free_table(fast, (void **)fast->angles, fast->plan->n_ropes);
         for (i = 0; fast->layers != NULL && i < fast->plan->n_kv_layers; i++) {
@@ -453,6 +454,7 @@ struct rn_backend *rn_cpu_backend_new_level(struct rn_heap *heap, struct rn_team
         .layout = rn_fast_layout,
         .state_bytes = rn_fast_state_bytes,
         .tiled_bytes = rn_fast_tiled_bytes,
+        .mapped_bytes = rn_fast_mapped_bytes,
         .copy_async = rn_fast_copy_async,
         .host_alloc = rn_fast_host_alloc,
         .host_free = rn_fast_host_free,

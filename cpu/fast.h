@@ -6,6 +6,7 @@
 
 #include "cpu/program.h"
 #include "cpu/team.h"
+#include "cpu/tile_file.h"
 
 /* Keys and values of one cache layer: [block][kv head][dim][position in block] and
  * [block][kv head][position in block][dim]; `dim` counts the bytes of a row where the format is grouped
@@ -54,20 +55,21 @@ struct rn_fast {
     uint32_t block_shift;
 
     struct rn_program program;
-    float **slots;                 /* [n_slots][max_rows or max_outs][width]; NULL for the logits: the step's */
-    void *inputs[RN_INPUT_KINDS];  /* quantised rows */
-    float *own_logits;             /* [max_outs][n_vocab]: of steps that have no place for them; NULL: limits.draws is
+    float **slots;                  /* [n_slots][max_rows or max_outs][width]; NULL for the logits: the step's */
+    void *inputs[RN_INPUT_KINDS];   /* quantised rows */
+    float *own_logits;              /* [max_outs][n_vocab]: of steps that have no place for them; NULL: limits.draws is
                                         false */
-    float *logits;                 /* of the current step: its own place or that */
-    struct rn_drawn *drawn;        /* [max_outs]: what the last step has drawn ... */
-    uint32_t n_drawn;              /* ... and for how many rows. Of whoever holds the job */
-    _Atomic uint32_t next_draw;    /* of the current step: the next wanted row to draw for */
-    uint8_t **tiles;               /* [n_weights]: of a matrix in tiles; NULL: it is read where it lies */
-    uint8_t orders[RN_FAST_TYPES]; /* of each type, enum rn_fast_order */
-    float **vectors;               /* [n_weights]: norm weights and biases as floats, NULL for matrices */
-    struct rn_fast_layer *layers;  /* [n_kv_layers] */
-    char layout[32];               /* how a block's bytes are arranged, and who computed them */
-    uint8_t *states;               /* [n_states][state_stride]: recurrent states; NULL: the plan has none */
+    float *logits;                  /* of the current step: its own place or that */
+    struct rn_drawn *drawn;         /* [max_outs]: what the last step has drawn ... */
+    uint32_t n_drawn;               /* ... and for how many rows. Of whoever holds the job */
+    _Atomic uint32_t next_draw;     /* of the current step: the next wanted row to draw for */
+    uint8_t **tiles;                /* [n_weights]: of a matrix in tiles; NULL: it is read where it lies */
+    struct rn_tile_file *tile_file; /* where some of them are mapped; NULL: all are memory of the backend's own */
+    uint8_t orders[RN_FAST_TYPES];  /* of each type, enum rn_fast_order */
+    float **vectors;                /* [n_weights]: norm weights and biases as floats, NULL for matrices */
+    struct rn_fast_layer *layers;   /* [n_kv_layers] */
+    char layout[32];                /* how a block's bytes are arranged, and who computed them */
+    uint8_t *states;                /* [n_states][state_stride]: recurrent states; NULL: the plan has none */
     size_t state_stride;
     float **angles;                  /* [n_ropes][max_rows][dims]: cosines, then sines of a row's position */
     struct rn_fast_scratch *scratch; /* [threads] */
@@ -100,12 +102,21 @@ struct rn_fast {
 /* Brings all weights of the plan into memory on the team, so that no step waits for the disk. Sleeps meanwhile; progress
  * is called on the calling thread. CANCELLED when it says so. */
 runnel_status rn_fast_load_weights(struct rn_fast *fast, rn_progress_fn progress, void *user);
+void rn_fast_free_tiles(struct rn_fast *fast);
 
 /* team_order.c: while weights are loaded, in their order. take_tiles: memory for the tiles of weight i, which from now on are
  * what products read; NULL: it stays as it lies. Which it is: as limits.weight_order says, or as a trial of the
  * weight's format does, which sleeps for some milliseconds while the team works. */
 uint8_t *rn_fast_take_tiles(struct rn_fast *fast, uint32_t i);
+
+/* Tiles of weight i in the tile file, which products read from now on; NULL: there are none, or none are wanted. */
+const uint8_t *rn_fast_map_tiles(struct rn_fast *fast, uint32_t i);
+
+/* Products read weight i as it lies in the model's file again. */
+void rn_fast_forget_tiles(struct rn_fast *fast, uint32_t i);
+
 uint64_t rn_fast_tiled_bytes(const struct rn_backend *backend);
+uint64_t rn_fast_mapped_bytes(const struct rn_backend *backend);
 
 /* Memory in huge pages where the kernel has them, aligned to a line at least; NULL on refusal. */
 void *rn_fast_take_huge(struct rn_heap *heap, size_t bytes);

@@ -194,8 +194,8 @@ static enum rn_fast_order measure(struct rn_fast *fast, uint32_t i)
 
 /* ---- Tiles ---- */
 
-/* Products with the weight read tiles from now on. */
-static void use_tiles(struct rn_fast *fast, uint32_t i, const struct rn_kernel *kernel)
+/* Products with the weight read rows or tiles from now on, for which `kernel` is. */
+static void use_kernel(struct rn_fast *fast, uint32_t i, const struct rn_kernel *kernel)
 {
     struct rn_instruction *in;
     uint32_t k;
@@ -225,16 +225,48 @@ uint8_t *rn_fast_take_tiles(struct rn_fast *fast, uint32_t i)
     if (*order == RN_FAST_TILES)
         fast->tiles[i] = rn_fast_take_huge(fast->heap, w->tensor->bytes);
     if (fast->tiles[i] != NULL)
-        use_tiles(fast, i, kernel);
+        use_kernel(fast, i, kernel);
     return fast->tiles[i];
+}
+
+const uint8_t *rn_fast_map_tiles(struct rn_fast *fast, uint32_t i)
+{
+    const uint8_t *tiles = rn_tile_file_weight(fast->tile_file, i);
+    const struct rn_kernel *kernel = tiled_kernel(fast, i);
+
+    if (tiles == NULL || kernel == NULL || fast->limits.weight_order == RUNNEL_WEIGHTS_FILE)
+        return NULL;
+    fast->orders[fast->plan->weights[i].type_id] = RN_FAST_TILES;
+    fast->tiles[i] = (uint8_t *)tiles; /* nobody writes into tiles that are laid */
+    use_kernel(fast, i, kernel);
+    return tiles;
+}
+
+void rn_fast_forget_tiles(struct rn_fast *fast, uint32_t i)
+{
+    const struct rn_kernel *kernel = fast->level->kernel(fast->plan->weights[i].type_id);
+
+    RN_CHECK(kernel != NULL);
+    fast->tiles[i] = NULL;
+    use_kernel(fast, i, kernel);
+}
+
+static uint64_t bytes_in_tiles(const struct rn_fast *fast, bool mapped_only)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < fast->plan->n_weights; i++)
+        if (fast->tiles[i] != NULL && (!mapped_only || fast->tiles[i] == rn_tile_file_weight(fast->tile_file, i)))
+            bytes += fast->plan->weights[i].tensor->bytes;
+    return bytes;
 }
 
 uint64_t rn_fast_tiled_bytes(const struct rn_backend *backend)
 {
-    const struct rn_fast *fast = (const struct rn_fast *)backend;
-    uint64_t bytes = 0;
+    return bytes_in_tiles((const struct rn_fast *)backend, false);
+}
 
-    for (uint32_t i = 0; i < fast->plan->n_weights; i++)
-        bytes += fast->tiles[i] == NULL ? 0 : fast->plan->weights[i].tensor->bytes;
-    return bytes;
+uint64_t rn_fast_mapped_bytes(const struct rn_backend *backend)
+{
+    return bytes_in_tiles((const struct rn_fast *)backend, true);
 }

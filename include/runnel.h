@@ -315,6 +315,12 @@ typedef struct runnel_model_options {
     const char *cache_shared_key;  /* a PEM file with its key, without a passphrase; NULL: it is in cache_shared_cert */
     runnel_weight_order weight_order;
     uint32_t reserved_weights;
+    const char
+        *weights_dir; /* a folder for files with weights in the order of RUNNEL_WEIGHTS_TILES; it is created if its
+                                parent exists. The first load that lays weights out so writes one (it needs the room
+                                of the model's file), later ones map it: it costs them no time, and processes share the
+                                memory. A file that is damaged, of another version or older than the model's is not used
+                                and written anew; a folder that cannot be written to is told in the log. NULL: none */
 } runnel_model_options;
 
 RUNNEL_API void runnel_model_options_init(runnel_model_options *options, size_t struct_size);
@@ -360,6 +366,7 @@ typedef struct runnel_model_info {
     uint64_t draft_parameters; /* of the drafter; 0: there is none */
     uint64_t draft_kv_bytes;   /* reserved for the drafter's KV blocks */
     uint64_t tiled_bytes;      /* of weight_bytes, those in the order of RUNNEL_WEIGHTS_TILES */
+    uint64_t mapped_bytes;     /* of tiled_bytes, those that are mapped from a file of weights_dir */
 } runnel_model_info;
 
 /* Returns OK; INVALID; STATE: the model is not loaded; CLOSED. */

@@ -24,6 +24,15 @@
 
 struct rn_stop;
 
+/* A file beside the model's, in which a device may keep the weights in its own order, and what it must have been made of.
+ * Borrowed while a backend prepares. */
+struct rn_weights_place {
+    const char *path;
+    unsigned char print[16]; /* fingerprint of the model */
+    uint64_t model_bytes, modified_ns;
+    const struct rn_log *log; /* where it says what became of it */
+};
+
 struct rn_backend_limits {
     uint32_t max_rows;       /* rows of one step */
     uint32_t max_seqs;       /* sequences of one step */
@@ -37,7 +46,8 @@ struct rn_backend_limits {
                              steps have no trees */
     bool draws;           /* steps draw: the device has room for their logits, and rn_step.logits may be NULL */
     uint32_t n_states;    /* slots for recurrent states of plans that have one (rn_plan.state_bytes); 0: none */
-    runnel_weight_order weight_order; /* of a device that computes in the host's memory */
+    runnel_weight_order weight_order;             /* of a device that computes in the host's memory */
+    const struct rn_weights_place *weights_place; /* of such a device; NULL: none */
 };
 
 /* Rows of one sequence stand together, at ascending consecutive positions; or, with rn_step.parents, as a tree of
@@ -193,6 +203,9 @@ struct rn_backend_ops {
 
     /* Of the plan's weights, the bytes that were brought into another order than the file's, once prepared. NULL: none. */
     uint64_t (*tiled_bytes)(const struct rn_backend *backend);
+
+    /* Of those, the bytes that are mapped from the weights' place. NULL: none. */
+    uint64_t (*mapped_bytes)(const struct rn_backend *backend);
 
     /* Copies the blocks of a list, in any order, each to or from memory of its own. Any thread, several lists at a
      * time, also while steps run, as long as no step writes into a block (to the host), or knows it (from it). The

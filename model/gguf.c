@@ -160,6 +160,16 @@ uint64_t rn_gguf_file_bytes(const struct rn_gguf *gguf)
     return bytes;
 }
 
+uint64_t rn_gguf_modified_ns(const struct rn_gguf *gguf)
+{
+    uint64_t latest = gguf->modified_ns;
+
+    for (uint64_t i = 0; i < gguf->n_others; i++)
+        if (gguf->others[i]->modified_ns > latest)
+            latest = gguf->others[i]->modified_ns;
+    return latest;
+}
+
 uint64_t rn_gguf_n_entries(const struct rn_gguf *gguf)
 {
     return gguf->n_entries;

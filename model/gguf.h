@@ -79,6 +79,9 @@ uint32_t rn_gguf_alignment(const struct rn_gguf *gguf);
 uint32_t rn_gguf_parts(const struct rn_gguf *gguf);
 uint64_t rn_gguf_file_bytes(const struct rn_gguf *gguf); /* of all parts */
 
+/* When a part was last changed, in nanoseconds since 1970: the latest; 0 of bytes in memory. */
+uint64_t rn_gguf_modified_ns(const struct rn_gguf *gguf);
+
 /* Gives the memory of the whole pages in bytes[0..n) back to the system, where they are of the file's map: who reads them
  * again reads the file. Any thread. */
 void rn_gguf_release(const struct rn_gguf *gguf, const void *bytes, size_t n);

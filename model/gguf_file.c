@@ -141,6 +141,7 @@ static runnel_status load(struct rn_gguf *gguf, int fd, const struct stat *info,
     gguf->map = map;
     gguf->data = map;
     gguf->file_bytes = (uint64_t)info->st_size;
+    gguf->modified_ns = (uint64_t)info->st_mtim.tv_sec * 1000000000u + (uint64_t)info->st_mtim.tv_nsec;
     status = read_header(gguf, fd, error);
     if (status == RUNNEL_OK)
         status = trim_header(gguf, error);

@@ -63,6 +63,7 @@ struct rn_gguf {
     char *header_copy; /* = header where it is owned, else NULL */
     const char *data;  /* the whole file: the map, or the bytes given to rn_gguf_parse */
     uint64_t file_bytes;
+    uint64_t modified_ns;
     void *map;             /* NULL or [file_bytes] */
     uint64_t need;         /* after BUSY from rn_gguf_parse_header: bytes it must have at least */
     uint64_t header_bytes; /* up to the end of the last tensor's record */

@@ -49,7 +49,7 @@ BEGIN {
     home["mma.h"] = "gpu/"
     home["jemalloc/"] = "base/alloc.c"
     home["utf8proc.h"] = "text/"
-    home["xxhash.h"] = "cache/ apps/"
+    home["xxhash.h"] = "cache/ cpu/tile_file.c apps/"
     home["zstd.h"] = "cache/"
     home["lz4.h"] = "cache/"
     wires = "cache/store/ apps/ examples/"

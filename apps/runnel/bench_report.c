@@ -194,6 +194,7 @@ static void put_row(const struct app_options *options, const struct bench_model 
     put_count(&row, "file_bytes", model->cost.file_bytes);
     put_count(&row, "weight_bytes", model->info.weight_bytes);
     put_count(&row, "tiled_bytes", model->info.tiled_bytes);
+    put_count(&row, "mapped_bytes", model->info.mapped_bytes);
     put_count(&row, "kv_bytes", model->info.kv_bytes);
     put_machine(&row, model);
 }
@@ -204,6 +205,7 @@ static void print_head(const struct bench_model *model)
 {
     const runnel_machine *m = &model->machine;
     double mib = 1.0 / (1 << 20);
+    char order[64];
 
     app_escaped(stdout, model->name, strlen(model->name), 0);
     fputs(": ", stdout);
@@ -211,9 +213,8 @@ static void print_head(const struct bench_model *model)
     printf(", mostly %s, loaded in %.2f s; memory at most %.0f MiB (file %.0f, keys and values %.0f)\n",
            model->cost.format, model->load_s, (double)model->peak_rss_bytes * mib, (double)model->cost.file_bytes * mib,
            (double)model->info.kv_bytes * mib);
-    if (model->info.tiled_bytes > 0)
-        printf("%.0f %% of the weights lie in tiles\n",
-               100 * (double)model->info.tiled_bytes / (double)model->info.weight_bytes);
+    app_weights_text(&model->info, order, sizeof order);
+    printf("weights lie %s\n", order);
     if (model->measured)
         printf("%s, %s, %u threads: reads %.1f GB/s (median %.1f), computes %.0f Gop/s in 8 bits, %.0f in floats\n",
                m->cpu, m->level, (unsigned)m->compute_threads, m->read_bytes_per_s * 1e-9,

@@ -136,6 +136,9 @@ struct app {
 int app_open(struct app *app, const struct app_options *options, bool vocab_only);
 void app_close(struct app *app);
 
+/* In which order the weights lie, in some words. */
+void app_weights_text(const runnel_model_info *info, char *text, size_t n);
+
 /* What --log-level says of the library's lines, which go to standard error. `options` is borrowed by the engine. */
 void app_log_options(const struct app_options *options, runnel_engine_options *engine_options);
 
@@ -210,6 +213,7 @@ void app_file_memory(const struct runnel_file *file, const struct app_options *o
 int app_run(const struct app_options *options);
 int app_chat(const struct app_options *options);
 int app_doctor(const struct app_options *options);
+int app_repack(const struct app_options *options);
 int app_info(const struct app_options *options);
 int app_tokens(const struct app_options *options);
 int app_logits(const struct app_options *options);

@@ -115,6 +115,7 @@ static void look_at_memory(struct doctor *doctor, const struct app_memory *memor
 static int try_model(struct doctor *doctor)
 {
     struct app app = {0};
+    char order[64];
     runnel_chat chat;
     size_t n = 0;
     int code = app_open(&app, doctor->options, false);
@@ -122,7 +123,9 @@ static int try_model(struct doctor *doctor)
     if (code == APP_OK) {
         runnel_chat_default(&chat);
         chat.messages_json = "[]";
+        app_weights_text(&app.info, order, sizeof order);
         line("loads", "yes");
+        line("order", "weights lie %s", order);
         line("chat template", runnel_apply_template(app.model, &chat, NULL, 0, &n, NULL) == RUNNEL_NOT_FOUND
                                   ? "none: chat has plain User:/Assistant: turns"
                                   : "yes");

@@ -100,6 +100,17 @@ static void warn_context(const struct app *app)
                   app->info.context_tokens, app->info.trained_tokens);
 }
 
+void app_weights_text(const runnel_model_info *info, char *text, size_t n)
+{
+    double percent = 100 * (double)info->tiled_bytes / (double)(info->weight_bytes > 0 ? info->weight_bytes : 1);
+
+    if (info->tiled_bytes == 0)
+        snprintf(text, n, "as in the file");
+    else
+        snprintf(text, n, "%.0f %% in tiles%s", percent,
+                 info->mapped_bytes == info->tiled_bytes ? ", mapped from --weights-dir" : "");
+}
+
 /* The library's threads are born with all signals blocked: the line editor's handlers are for this thread alone. */
 static void signals_block(sigset_t *before)
 {
@@ -124,6 +135,7 @@ static int load_with(struct app *app, bool vocab_only, const char *cache_shared)
     model_options.chunk_mean = (uint32_t)options->chunk_mean;
     model_options.batch_tokens = (uint32_t)options->batch;
     model_options.weight_order = app_weight_order(options->weights);
+    model_options.weights_dir = options->weights_dir;
     model_options.device = options->device;
     model_options.vocab_only = vocab_only;
     model_options.draft_path = app_draft_path(options);

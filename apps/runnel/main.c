@@ -48,11 +48,18 @@ static const struct app_command commands[] = {
      app_chat},
     {"doctor", APP_DOCTOR, 0, 1, "[MODEL]", "what this machine will do, and what it lacks",
      "Measures the machine, about a second: the instruction set, how fast memory is read. With a model: what it\n"
-     "needs of memory at this context, how fast it could be at most, whether it loads. Tells what is missing; the\n"
-     "exit code is 1 then.\n",
+     "needs of memory at this context, how fast it could be at most, whether it loads, and in which order its\n"
+     "weights lie then. Tells what is missing; the exit code is 1 then.\n",
      "  runnel doctor\n"
      "  runnel doctor model.gguf --ctx 32768 --kv-type q8\n",
      app_doctor},
+    {"repack", APP_REPACK, 1, 1, "MODEL --weights-dir DIR", "weights in the order of reading, kept in a file",
+     "Lays the weights out as the CPU reads them and keeps them in a file of DIR. Commands with the same\n"
+     "--weights-dir map it, so that starting costs them nothing, and processes share the memory. A run with\n"
+     "--weights-dir writes the file itself where it is missing and that order turns out faster.\n",
+     "  runnel repack model.gguf --weights-dir ~/.cache/runnel\n"
+     "  runnel run model.gguf -p Hello --weights-dir ~/.cache/runnel\n",
+     app_repack},
     {"info", APP_INFO, 1, 1, "MODEL", "what a file holds and what memory it needs",
      "Reads the head of a GGUF file; nothing is loaded. Arrays are shown by their first elements.\n",
      "  runnel info model.gguf --ctx 4096 --kv-type f16\n"
@@ -152,6 +159,7 @@ static const struct app_command commands[] = {
      "  load_s, peak_rss_bytes                 until the model is ready; the program's memory at most\n"
      "  file_bytes, weight_bytes, kv_bytes     the file, its tensors, the key-value cache set aside\n"
      "  tiled_bytes                            of the tensors what lies in memory in the order of reading, --weights\n"
+     "  mapped_bytes                           of that what is mapped from a file of --weights-dir\n"
      "  read_bytes_per_s, integer_ops_per_s, float_ops_per_s, level, cpu   the machine, see runnel_engine_measure\n",
      "  runnel bench model.gguf\n"
      "  runnel bench a.gguf b.gguf -p 128,512 -n 64 --streams 1,16 --csv\n"

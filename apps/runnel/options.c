@@ -8,7 +8,7 @@
 #define ALL (~0u)
 #define LOADING                                                                                               \
     (APP_RUN | APP_CHAT | APP_TOKENIZE | APP_LOGITS | APP_PERPLEXITY | APP_BENCH | APP_TEMPLATE | APP_BATCH | \
-     APP_EMBED | APP_CACHE)
+     APP_EMBED | APP_CACHE | APP_REPACK)
 #define COMPUTING (APP_RUN | APP_CHAT | APP_LOGITS | APP_PERPLEXITY | APP_BATCH | APP_EMBED | APP_CACHE)
 #define CACHING (APP_RUN | APP_CHAT | APP_BATCH | APP_EMBED | APP_CACHE)
 #define SETTING (COMPUTING | APP_BENCH)
@@ -206,10 +206,12 @@ const struct app_option app_option_table[] = {
      "compute each prompt whole, also where an earlier one begins alike"},
     {"--batch", 0, "N", OPTION_INTEGER, AT(batch), 8, 8192, false, NULL, SETTING,
      "positions in one forward pass, 8 to 8192; default 256"},
-    {"--threads", 't', "N", OPTION_INTEGER, AT(threads), 1, 256, false, NULL, SETTING | APP_EAGLE | APP_DOCTOR,
-     "threads that compute; default: one per physical core"},
-    {"--weights", 0, "ORDER", OPTION_CHOICE, AT(weights), 0, 0, false, "auto|file|tiles", SETTING,
+    {"--threads", 't', "N", OPTION_INTEGER, AT(threads), 1, 256, false, NULL,
+     SETTING | APP_EAGLE | APP_DOCTOR | APP_REPACK, "threads that compute; default: one per physical core"},
+    {"--weights", 0, "ORDER", OPTION_CHOICE, AT(weights), 0, 0, false, "auto|file|tiles", SETTING | APP_DOCTOR,
      "how weights lie in memory: as in the file, in tiles, or the faster one"},
+    {"--weights-dir", 0, "DIR", OPTION_STRING, AT(weights_dir), 0, 0, false, NULL, SETTING | APP_DOCTOR | APP_REPACK,
+     "keep weights in tiles in files there, which later runs map and share"},
     {"--device", 0, "NAME", OPTION_CHOICE, AT(device), 0, 0, false, "cpu|reference", SETTING,
      "cpu (default), or reference: plain C in double precision"},
     {"--reference", 0, NULL, OPTION_REFERENCE, 0, 0, 0, false, NULL, SETTING, "the same as --device reference"},

@@ -26,7 +26,8 @@ enum {
     APP_EAGLE = 512,
     APP_EMBED = 1024,
     APP_CACHE = 2048,
-    APP_DOCTOR = 4096
+    APP_DOCTOR = 4096,
+    APP_REPACK = 8192
 };
 
 #define APP_MAX_BIASES 1024
@@ -119,7 +120,7 @@ struct app_options {
     const char *kv_type, *weights, *device;
     bool no_prefix_cache;
     uint64_t cache_warm, cache_cold;
-    const char *cache_dir, *cache_shared, *cache_shared_ca, *cache_shared_cert, *cache_shared_key;
+    const char *weights_dir, *cache_dir, *cache_shared, *cache_shared_ca, *cache_shared_cert, *cache_shared_key;
     const char *metrics_file, *trace_file;
     const char *log_level; /* NULL: warnings, unless --quiet */
 };

@@ -170,7 +170,7 @@ class Arguments(unittest.TestCase):
             self.assertLessEqual(max(map(len, mine.stdout.decode().splitlines())), 110)
 
     def test_help_begins_with_examples(self):
-        for command in "run chat doctor info tokenize logits embed perplexity template batch eagle-train cache bench".split():
+        for command in "run chat doctor info tokenize logits embed perplexity template batch eagle-train cache bench repack".split():
             lines = run(command, "--help").stdout.decode().splitlines()
             self.assertRegex(lines[2], r"^  (runnel|echo|printf) ", command)
             examples = [line for line in lines if line.startswith(f"  runnel {command} ")]
@@ -227,7 +227,9 @@ class Arguments(unittest.TestCase):
             self.assertIn(name, fields(model))
         self.assertIn("context of 512 in f16", model.stdout.decode())
         self.assertEqual(fields(model)["loads"], "yes")
+        self.assertRegex(fields(model)["order"], r"^weights lie (as in the file|\d+ % in tiles)$")
         self.assertEqual(fields(model)["verdict"], "all is well")
+        self.assertEqual(fields(run("doctor", MODEL, "--weights", "file"))["order"], "weights lie as in the file")
         lacking = run("doctor", MODEL, "--ctx", "4294967295")
         self.assertEqual(lacking.returncode, 1)
         self.assertIn("memory: ", fields(lacking)["missing"])

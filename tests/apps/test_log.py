@@ -13,7 +13,7 @@ import common
 from batch_job import story
 from common import MODEL, run
 
-COMMANDS = ("run chat doctor info tokenize logits embed perplexity template batch eagle-train cache bench").split()
+COMMANDS = ("run chat doctor info tokenize logits embed perplexity template batch eagle-train cache bench repack").split()
 
 
 class Levels(unittest.TestCase):

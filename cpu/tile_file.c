@@ -1,0 +1,413 @@
+/* Weights in tiles in a file: see tile_file.h. */
+#include "cpu/tile_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_STATIC_LINKING_ONLY /* for a state that is no allocation */
+#include <xxhash.h>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "cpu/kernels.h"
+
+/* Places in the header, and the bytes of an entry of the directory: part 4, type 4, place in the part 8, bytes 8, place
+ * here 8. */
+enum {
+    AT_VERSION = 8,
+    AT_TILE_ROWS = 12,
+    AT_PRINT = 16,
+    AT_MODEL_BYTES = 32,
+    AT_MODIFIED = 40,
+    AT_ENTRIES = 48,
+    AT_CHECKS = 56,
+    AT_FILE_BYTES = 64,
+    AT_CHECK = 72, /* XXH3-64 of header, directory and checks, this place being 0 */
+    HEADER = 80,
+    ENTRY = 32,
+    PAGE = 4096,
+    VERSION = 1
+};
+
+static const char magic[8] = {'r', 'u', 'n', 'n', 'e', 'l', 'w', 't'};
+
+struct rn_tile_file {
+    struct rn_heap *heap;
+    const uint8_t *map;
+    size_t bytes;
+    const struct rn_plan *plan;
+    uint64_t *places; /* [n_weights]: where the weight stands; 0: it is not in the file */
+    uint64_t *checks; /* [n_weights]: where its first check stands */
+};
+
+/* ---- Layout ---- */
+
+static uint64_t pieces_of(uint64_t bytes)
+{
+    return (bytes + RN_TILE_FILE_PIECE - 1) / RN_TILE_FILE_PIECE;
+}
+
+static uint64_t whole_pages(uint64_t bytes)
+{
+    return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+static uint64_t check_of(const void *bytes, uint64_t n, uint64_t place)
+{
+    return XXH3_64bits_withSeed(bytes, (size_t)n, place);
+}
+
+/* The header's, the directory's and the checks' own, of `n` bytes at `head`. */
+static uint64_t head_check(const uint8_t *head, uint64_t n)
+{
+    static const uint8_t none[8];
+    XXH3_state_t state;
+
+    XXH3_64bits_reset(&state);
+    XXH3_64bits_update(&state, head, AT_CHECK);
+    XXH3_64bits_update(&state, none, sizeof none);
+    XXH3_64bits_update(&state, head + HEADER, (size_t)n - HEADER);
+    return XXH3_64bits_digest(&state);
+}
+
+/* ---- Opening ---- */
+
+/* Whether an entry is one of weight w. */
+static bool is_of(const uint8_t *entry, const struct rn_weight *w)
+{
+    return rn_bytes_get(entry, 4) == w->tensor->part && rn_bytes_get(entry + 4, 4) == w->type_id &&
+           rn_bytes_get(entry + 8, 8) == w->tensor->offset && rn_bytes_get(entry + 16, 8) == w->tensor->bytes;
+}
+
+/* What is wrong with the header; NULL: nothing. */
+static const char *header_fault(const uint8_t *head, uint64_t bytes, const struct rn_weights_place *place,
+                                uint32_t n_weights)
+{
+    uint64_t entries, checks;
+
+    if (bytes < HEADER || memcmp(head, magic, sizeof magic) != 0)
+        return "it is no file of weights in tiles";
+    if (rn_bytes_get(head + AT_VERSION, 4) != VERSION || rn_bytes_get(head + AT_TILE_ROWS, 4) != RN_TILE_ROWS)
+        return "it is of another version";
+    entries = rn_bytes_get(head + AT_ENTRIES, 8);
+    checks = rn_bytes_get(head + AT_CHECKS, 8);
+    if (rn_bytes_get(head + AT_FILE_BYTES, 8) != bytes || entries > n_weights || checks > bytes / 8 ||
+        HEADER + entries * ENTRY + checks * 8 > bytes)
+        return "it is not as long as it was";
+    if (rn_bytes_get(head + AT_CHECK, 8) != head_check(head, HEADER + entries * ENTRY + checks * 8))
+        return "its directory is damaged";
+    if (memcmp(head + AT_PRINT, place->print, sizeof place->print) != 0 ||
+        rn_bytes_get(head + AT_MODEL_BYTES, 8) != place->model_bytes ||
+        rn_bytes_get(head + AT_MODIFIED, 8) != place->modified_ns)
+        return "it was made of another model, or before the model's file was changed";
+    return NULL;
+}
+
+/* Fills places and checks of the weights that the directory has. False: it does not add up. */
+static bool read_directory(struct rn_tile_file *file)
+{
+    const uint8_t *head = file->map, *entry = head + HEADER;
+    uint64_t entries = rn_bytes_get(head + AT_ENTRIES, 8), checks = rn_bytes_get(head + AT_CHECKS, 8), k;
+    uint64_t check_at = HEADER + entries * ENTRY, first = whole_pages(check_at + checks * 8), place, bytes;
+    uint32_t i;
+
+    for (k = 0; k < entries; k++, entry += ENTRY) {
+        bytes = rn_bytes_get(entry + 16, 8);
+        place = rn_bytes_get(entry + 24, 8);
+        if (bytes == 0 || bytes > file->bytes || place < first || place % PAGE != 0 || place > file->bytes - bytes ||
+            pieces_of(bytes) > checks)
+            return false;
+        for (i = 0; i < file->plan->n_weights; i++)
+            if (is_of(entry, &file->plan->weights[i])) {
+                file->places[i] = place;
+                file->checks[i] = check_at;
+            }
+        check_at += pieces_of(bytes) * 8;
+        checks -= pieces_of(bytes);
+    }
+    return checks == 0;
+}
+
+/* NULL: errno is ENOENT where there is no file. */
+static const uint8_t *map_file(const char *path, size_t *bytes)
+{
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    void *map = MAP_FAILED;
+    struct stat info;
+
+    if (fd < 0)
+        return NULL;
+    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0) {
+        *bytes = (size_t)info.st_size;
+        map = mmap(NULL, *bytes, PROT_READ, MAP_SHARED, fd, 0);
+    }
+    close(fd);
+    errno = EINVAL;
+    if (map == MAP_FAILED)
+        return NULL;
+    (void)madvise(map, *bytes, MADV_HUGEPAGE); /* advice only */
+    return map;
+}
+
+struct rn_tile_file *rn_tile_file_open(struct rn_heap *heap, const struct rn_weights_place *place,
+                                       const struct rn_plan *plan, runnel_error *why)
+{
+    struct rn_tile_file *file = rn_calloc(heap, 1, sizeof *file);
+    const char *fault;
+
+    if (file == NULL)
+        return NULL;
+    *file = (struct rn_tile_file){.heap = heap, .plan = plan};
+    file->places = rn_calloc(heap, plan->n_weights, sizeof *file->places);
+    file->checks = rn_calloc(heap, plan->n_weights, sizeof *file->checks);
+    if (file->places == NULL || file->checks == NULL) {
+        rn_error_set(why, RUNNEL_NO_MEMORY, "no memory for its directory");
+        goto fail;
+    }
+    file->map = map_file(place->path, &file->bytes);
+    if (file->map == NULL) {
+        if (errno != ENOENT)
+            rn_error_set(why, RUNNEL_IO, "it cannot be read");
+        goto fail;
+    }
+    fault = header_fault(file->map, file->bytes, place, plan->n_weights);
+    if (fault == NULL && !read_directory(file))
+        fault = "its directory does not add up";
+    if (fault == NULL)
+        return file;
+    rn_error_set(why, RUNNEL_FORMAT, "%s", fault);
+fail:
+    rn_tile_file_free(file);
+    return NULL;
+}
+
+void rn_tile_file_free(struct rn_tile_file *file)
+{
+    if (file == NULL)
+        return;
+    if (file->map != NULL)
+        munmap((void *)file->map, file->bytes);
+    rn_free(file->heap, file->places);
+    rn_free(file->heap, file->checks);
+    rn_free(file->heap, file);
+}
+
+const uint8_t *rn_tile_file_weight(const struct rn_tile_file *file, uint32_t i)
+{
+    return file == NULL || file->places[i] == 0 ? NULL : file->map + file->places[i];
+}
+
+bool rn_tile_file_good(const struct rn_tile_file *file, uint32_t i, size_t piece)
+{
+    uint64_t bytes = file->plan->weights[i].tensor->bytes, at = (uint64_t)piece * RN_TILE_FILE_PIECE, place;
+
+    RN_CHECK(file->places[i] != 0 && at < bytes);
+    place = file->places[i] + at;
+    bytes = bytes - at < RN_TILE_FILE_PIECE ? bytes - at : RN_TILE_FILE_PIECE;
+    return check_of(file->map + place, bytes, place) == rn_bytes_get(file->map + file->checks[i] + piece * 8, 8);
+}
+
+/* ---- Writing ---- */
+
+struct writer {
+    struct rn_heap *heap;
+    const struct rn_weights_place *place;
+    const struct rn_plan *plan;
+    uint8_t *const *tiles;
+    char *temporary; /* the name under which it is written */
+    int fd;
+    uint8_t *head; /* [head_bytes]: header, directory, checks */
+    uint64_t head_bytes, n_checks, bytes;
+    uint32_t n;
+};
+
+static runnel_status failed(const struct writer *w, const char *what, runnel_error *error)
+{
+    int number = errno;
+    char reason[64];
+
+    if (strerror_r(number, reason, sizeof reason) != 0)
+        snprintf(reason, sizeof reason, "error %d", number);
+    return rn_error_set(error, RUNNEL_IO, "%s: %s: %s", w->place->path, what, reason);
+}
+
+/* Whether weight i is written: of one tensor that several weights have, the first. */
+static bool is_written(const struct writer *w, uint32_t i)
+{
+    uint32_t k;
+
+    for (k = 0; k < i; k++)
+        if (w->tiles[k] != NULL && w->plan->weights[k].tensor == w->plan->weights[i].tensor)
+            return false;
+    return w->tiles[i] != NULL;
+}
+
+/* Header and directory; the checks are filled in as the weights are written. */
+static bool make_head(struct writer *w)
+{
+    uint64_t check_bytes, place;
+    const struct rn_tensor *t;
+    uint8_t *entry;
+    uint32_t i;
+
+    for (i = 0; i < w->plan->n_weights; i++)
+        if (is_written(w, i)) {
+            w->n++;
+            w->n_checks += pieces_of(w->plan->weights[i].tensor->bytes);
+        }
+    check_bytes = w->n_checks * 8;
+    w->head_bytes = HEADER + (uint64_t)w->n * ENTRY + check_bytes;
+    w->head = rn_calloc(w->heap, w->head_bytes, 1);
+    if (w->head == NULL)
+        return false;
+    place = whole_pages(w->head_bytes);
+    for (i = 0, entry = w->head + HEADER; i < w->plan->n_weights; i++) {
+        t = w->plan->weights[i].tensor;
+        if (!is_written(w, i))
+            continue;
+        rn_bytes_put(entry, t->part, 4);
+        rn_bytes_put(entry + 4, w->plan->weights[i].type_id, 4);
+        rn_bytes_put(entry + 8, t->offset, 8);
+        rn_bytes_put(entry + 16, t->bytes, 8);
+        rn_bytes_put(entry + 24, place, 8);
+        w->bytes = place + t->bytes;
+        place = whole_pages(w->bytes);
+        entry += ENTRY;
+    }
+    memcpy(w->head, magic, sizeof magic);
+    rn_bytes_put(w->head + AT_VERSION, VERSION, 4);
+    rn_bytes_put(w->head + AT_TILE_ROWS, RN_TILE_ROWS, 4);
+    memcpy(w->head + AT_PRINT, w->place->print, sizeof w->place->print);
+    rn_bytes_put(w->head + AT_MODEL_BYTES, w->place->model_bytes, 8);
+    rn_bytes_put(w->head + AT_MODIFIED, w->place->modified_ns, 8);
+    rn_bytes_put(w->head + AT_ENTRIES, w->n, 8);
+    rn_bytes_put(w->head + AT_CHECKS, w->n_checks, 8);
+    rn_bytes_put(w->head + AT_FILE_BYTES, w->bytes, 8);
+    return true;
+}
+
+/* The file under its temporary name, empty, with this process its only writer. BUSY: another is writing it. */
+static runnel_status open_temporary(struct writer *w, runnel_error *error)
+{
+    struct stat mine, named;
+
+    w->fd = open(w->temporary, O_RDWR | O_CREAT | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK | O_CLOEXEC, 0644);
+    if (w->fd < 0)
+        return failed(w, "it cannot be written", error);
+    if (flock(w->fd, LOCK_EX | LOCK_NB) != 0)
+        return errno == EWOULDBLOCK ? RUNNEL_BUSY : failed(w, "it cannot be locked", error);
+    /* Another one may have renamed it since it was opened. */
+    if (fstat(w->fd, &mine) != 0 || stat(w->temporary, &named) != 0 || mine.st_ino != named.st_ino ||
+        mine.st_dev != named.st_dev)
+        return RUNNEL_BUSY;
+    if (!S_ISREG(mine.st_mode))
+        return rn_error_set(error, RUNNEL_IO, "%s: it is no regular file", w->temporary);
+    return ftruncate(w->fd, 0) != 0 ? failed(w, "it cannot be emptied", error) : RUNNEL_OK;
+}
+
+static runnel_status write_at(const struct writer *w, const uint8_t *bytes, uint64_t n, uint64_t at,
+                              runnel_error *error)
+{
+    ssize_t written;
+
+    while (n > 0) {
+        written = pwrite(w->fd, bytes, n < RN_TILE_FILE_PIECE ? (size_t)n : RN_TILE_FILE_PIECE, (off_t)at);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return failed(w, "it cannot be written", error);
+        bytes += written;
+        n -= (uint64_t)written;
+        at += (uint64_t)written;
+    }
+    return RUNNEL_OK;
+}
+
+static runnel_status write_weights(struct writer *w, runnel_error *error)
+{
+    uint8_t *entry = w->head + HEADER, *check = entry + (size_t)w->n * ENTRY;
+    runnel_status status = RUNNEL_OK;
+    uint64_t bytes, place, at, n;
+    uint32_t i;
+
+    for (i = 0; i < w->plan->n_weights && status == RUNNEL_OK; i++) {
+        if (!is_written(w, i))
+            continue;
+        bytes = w->plan->weights[i].tensor->bytes;
+        place = rn_bytes_get(entry + 24, 8);
+        for (at = 0; at < bytes && status == RUNNEL_OK; at += n, check += 8) {
+            n = bytes - at < RN_TILE_FILE_PIECE ? bytes - at : RN_TILE_FILE_PIECE;
+            rn_bytes_put(check, check_of(w->tiles[i] + at, n, place + at), 8);
+            status = write_at(w, w->tiles[i] + at, n, place + at, error);
+        }
+        entry += ENTRY;
+    }
+    return status;
+}
+
+/* A new name is safe once its directory is. */
+static runnel_status sync_directory(const struct writer *w, runnel_error *error)
+{
+    char *slash = strrchr(w->temporary, '/');
+    int fd;
+    bool good;
+
+    if (slash != NULL)
+        slash[slash == w->temporary] = '\0'; /* "/name" lies in "/" */
+    fd = open(slash != NULL ? w->temporary : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    good = fd >= 0 && fsync(fd) == 0;
+    if (fd >= 0)
+        close(fd);
+    return good ? RUNNEL_OK : failed(w, "its directory cannot be synced", error);
+}
+
+static runnel_status write_file(struct writer *w, runnel_error *error)
+{
+    runnel_status status = open_temporary(w, error);
+
+    if (status != RUNNEL_OK)
+        return status;
+    status = write_weights(w, error);
+    if (status == RUNNEL_OK) {
+        rn_bytes_put(w->head + AT_CHECK, head_check(w->head, w->head_bytes), 8);
+        status = write_at(w, w->head, w->head_bytes, 0, error);
+    }
+    if (status == RUNNEL_OK && fsync(w->fd) != 0)
+        status = failed(w, "it cannot be synced", error);
+    if (status == RUNNEL_OK && rename(w->temporary, w->place->path) != 0)
+        status = failed(w, "it cannot be renamed", error);
+    if (status != RUNNEL_OK) {
+        (void)unlink(w->temporary); /* under the lock: it is this writer's */
+        return status;
+    }
+    return sync_directory(w, error);
+}
+
+runnel_status rn_tile_file_write(struct rn_heap *heap, const struct rn_weights_place *place, const struct rn_plan *plan,
+                                 uint8_t *const *tiles, runnel_error *error)
+{
+    static const char suffix[] = ".new";
+    struct writer w = {.heap = heap, .place = place, .plan = plan, .tiles = tiles, .fd = -1};
+    size_t n = strlen(place->path);
+    runnel_status status;
+
+    w.temporary = rn_alloc(heap, n + sizeof suffix, 1);
+    if (w.temporary != NULL && make_head(&w)) {
+        memcpy(w.temporary, place->path, n);
+        memcpy(w.temporary + n, suffix, sizeof suffix);
+        status = write_file(&w, error);
+    } else {
+        status = rn_error_set(error, RUNNEL_NO_MEMORY, "%s: no memory for its directory", place->path);
+    }
+    if (w.fd >= 0)
+        close(w.fd);
+    rn_free(heap, w.head);
+    rn_free(heap, w.temporary);
+    return status;
+}
