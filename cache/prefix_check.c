@@ -199,6 +199,15 @@ static bool check_cold(const struct rn_prefix_tree *tree)
     return length == tree->count[RN_PREFIX_COLD] && tree->last_cold == last;
 }
 
+uint32_t rn_prefix_tree_count_pins(const struct rn_prefix_tree *tree)
+{
+    uint32_t n_pins = 0;
+
+    for (uint32_t i = 0; i < tree->n_touched; i++)
+        n_pins += tree->nodes[i].state != RN_PREFIX_FREE ? tree->nodes[i].pins : 0;
+    return n_pins;
+}
+
 bool rn_prefix_tree_check(const struct rn_prefix_tree *tree)
 {
     return check_counts(tree) && check_nodes(tree) && check_table(tree) && check_heap(tree) && check_cold(tree);

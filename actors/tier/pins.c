@@ -55,10 +55,14 @@ void rn_pins_let_go(struct rn_pins *pins, struct rn_prefix_ref node)
 bool rn_pins_check(const struct rn_pins *pins)
 {
     struct rn_prefix_view view;
+    uint32_t n_here = 0;
 
-    for (uint32_t i = 0; i < pins->n; i++)
-        if (find(pins, pins->nodes[i]) != i ||
-            (rn_prefix_tree_look(pins->tree, pins->nodes[i], &view) && view.pins == 0))
+    for (uint32_t i = 0; i < pins->n; i++) {
+        bool here = rn_prefix_tree_look(pins->tree, pins->nodes[i], &view);
+
+        if (find(pins, pins->nodes[i]) != i || (here && view.pins == 0))
             return false;
-    return pins->n <= RN_PINS;
+        n_here += here;
+    }
+    return pins->n <= RN_PINS && n_here == rn_prefix_tree_count_pins(pins->tree);
 }

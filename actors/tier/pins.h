@@ -21,7 +21,7 @@ void rn_pins_let_go(struct rn_pins *pins, struct rn_prefix_ref node);
 /* Lets go of the oldest; false: there is none. */
 bool rn_pins_drop(struct rn_pins *pins);
 
-/* False: one is kept twice, or is not pinned in the tree. */
+/* False: one is kept twice, or is not pinned in the tree; or the tree has a pin of nobody's. Linear in nodes. */
 bool rn_pins_check(const struct rn_pins *pins);
 
 #endif

@@ -141,7 +141,8 @@ static void take(struct follow *follow, uint32_t slot, uint64_t at, const struct
     if (entry != RN_COLD_NONE && store->entries[entry].check == head->check &&
         store->entries[entry].payload_bytes == head->payload_bytes)
         rn_cold_index_move(store, entry, slot, at, store->segments[slot].n - 1);
-    if (entry != RN_COLD_NONE || !head->alive || !rn_cold_find_parent(store, head, &parent))
+    if (entry != RN_COLD_NONE || !head->alive || !rn_cold_serial_good(&store->segments[slot], head->serial) ||
+        !rn_cold_find_parent(store, head, &parent))
         return;
     entry = rn_cold_index_take(store);
     follow->full |= entry == RN_COLD_NONE;

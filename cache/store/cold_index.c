@@ -92,6 +92,7 @@ void rn_cold_index_add(struct rn_cold_store *store, uint32_t entry, uint32_t par
 
     RN_ASSERT(e->state == RN_COLD_FREE && rn_cold_index_find(store, e->serial) == RN_COLD_NONE);
     RN_ASSERT(parent != RN_COLD_NONE || e->depth == 0);
+    RN_ASSERT(rn_cold_serial_good(&store->segments[e->segment], e->serial));
     RN_ASSERT(parent == RN_COLD_NONE ||
               (store->entries[parent].state == RN_COLD_KNOWN && store->entries[parent].depth + 1 == e->depth));
     e->state = RN_COLD_KNOWN;

@@ -236,6 +236,7 @@ static bool add(struct load *load, const struct found *found, struct rn_cold_hea
     uint32_t parent, entry;
 
     if (!rn_cold_head_unpack(bytes + RN_COLD_PLACE_BYTES, store->seed, store->id.block_tokens, head) ||
+        !rn_cold_serial_good(&store->segments[found->segment], head->serial) ||
         !rn_cold_place_good(store, &store->segments[found->segment], place, head->payload_bytes)) {
         store->stats.damaged++;
         return false;

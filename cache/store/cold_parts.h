@@ -40,6 +40,12 @@ struct rn_cold_segment {
     bool wiped; /* wipe_salt has taken something out of it */
 };
 
+/* A serial is given by the segment that a record is written to first; copies keep it, and lie in later ones. */
+static inline bool rn_cold_serial_good(const struct rn_cold_segment *segment, uint64_t serial)
+{
+    return serial >> RN_COLD_NTH_BITS <= segment->number && (serial & ((1u << RN_COLD_NTH_BITS) - 1)) != 0;
+}
+
 /* Something that is tried again: after one call, two, four, up to RN_COLD_MOST_APART. All 0: at once. */
 struct rn_cold_pause {
     uint32_t left, apart; /* calls that pass before the next try; between the last two */

@@ -73,7 +73,7 @@ bool rn_warm_pages_have(struct rn_warm_pages *pages, uint32_t n)
 uint32_t rn_warm_pages_write(struct rn_warm_pages *pages, const void *bytes, size_t n)
 {
     const unsigned char *at = bytes;
-    uint32_t first = pages->first_free, page = first;
+    uint32_t first = pages->first_free, page = first, n_left = pages->n_free - rn_warm_pages_for(pages, n);
 
     RN_CHECK(n > 0 && pages->n_free >= rn_warm_pages_for(pages, n));
     for (;;) {
@@ -88,6 +88,7 @@ uint32_t rn_warm_pages_write(struct rn_warm_pages *pages, const void *bytes, siz
             break;
         page = pages->next[page];
     }
+    RN_ASSERT(pages->n_free == n_left);
     pages->next[page] = RN_WARM_NO_PAGE;
     return first;
 }

@@ -341,31 +341,6 @@ static void test_foreign_files(void **state)
     }
 }
 
-/* A file with the last number that a name can have: what would be written behind it could not be found again. */
-static void test_last_number(void **state)
-{
-    uint8_t bytes[4096];
-    char path[300], other[400];
-    struct cold_told told = {.n = 0};
-    struct rn_cold_store *store;
-    size_t n = small_segment(true, path, sizeof path, bytes, sizeof bytes);
-    uint64_t handle;
-    runnel_error error;
-
-    (void)state;
-    snprintf(other, sizeof other, "%.*s/000007ffffffffff.kv", (int)(strrchr(path, '/') - path), path);
-    write_whole(other, bytes, n);
-    store = open_with(NULL, &cold_roomy, &told);
-    assert_int_equal(cold_read_all(store, &told), 3);
-    assert_int_equal(cold_append(store, (struct cold_key){9, 0, 0}, 0, &handle), RUNNEL_IO);
-    assert_int_equal(cold_append(store, (struct cold_key){9, 0, 0}, 0, &handle), RUNNEL_STATE);
-    assert_true(rn_tier_store_error(rn_cold_store_tier(store), &error));
-    assert_non_null(strstr(error.message, "number"));
-    assert_true(rn_cold_store_check(store));
-    rn_cold_store_close(store);
-    cold_told_free(&told);
-}
-
 /* ---- Faults ---- */
 
 /* All calls there are: an old store opened, read, written, forgotten in, kept small, closed. */
@@ -769,7 +744,6 @@ int main(void)
         TEST(test_flips_without_index),
         TEST(test_cuts),
         TEST(test_foreign_files),
-        TEST(test_last_number),
         TEST(test_every_call_fails),
         TEST(test_every_call_and_all_later_fail),
         TEST(test_every_call_is_short),

@@ -476,6 +476,29 @@ static void test_foreign_segments(void **state)
     }
 }
 
+/* A number of the directory that was given back is nobody's, whoever has its place next. */
+static void test_numbers(void **state)
+{
+    const struct rn_prefix_ref nobody = {RN_PREFIX_NO_NODE, 0};
+    struct rig_plan plan = {.warm_bytes = WARM};
+    uint64_t numbers[8] = {0};
+    struct rig rig;
+
+    (void)state;
+    rig_open(&rig, &plan);
+    for (unsigned i = 0; i < 8; i++) {
+        struct rn_directory *directory = &rig.model->tier.directory;
+
+        numbers[i] = rn_directory_take_number(directory, nobody);
+        assert_true(numbers[i] != 0 && (uint32_t)numbers[i] == (uint32_t)numbers[0]);
+        for (unsigned k = 0; k < i; k++)
+            assert_true(numbers[k] != numbers[i] && rn_directory_entry_of(directory, numbers[k]) == NULL);
+        rn_directory_free_entry(directory, rn_directory_entry_of(directory, numbers[i]));
+        assert_null(rn_directory_entry_of(directory, numbers[i]));
+    }
+    rig_close(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -485,6 +508,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_salts, cold_set_up, cold_tear_down),
         cmocka_unit_test_setup_teardown(test_two_engines, cold_set_up, cold_tear_down),
         cmocka_unit_test_setup_teardown(test_pin, cold_set_up, cold_tear_down),
+        cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_storm),
         cmocka_unit_test(test_each_call_fails),
         cmocka_unit_test(test_lying_disk),
