@@ -244,6 +244,10 @@ void sim_sign(struct sim *sim, uint64_t what);
 void sim_tell(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* sim_plan.c: draws all that the seed decides before the run; tells the story of it. */
+void sim_make_plan(struct sim *sim);
+void sim_tell_plan(struct sim *sim);
+
 /* sim.c: makes a model in place `index`; false: memory was refused. */
 bool sim_new_model(struct sim *sim, uint32_t index);
 void sim_free_model(struct sim *sim, uint32_t index);
