@@ -200,10 +200,6 @@ static void drawn(void **state)
 
 #define LONGEST 40
 
-static runnel_engine *engine;
-static runnel_model *model;
-static struct oracle *oracle;
-
 static int setup(void **state)
 {
     const struct manual_plan plan = {
@@ -217,31 +213,8 @@ static int setup(void **state)
     };
 
     (void)state;
-    manual_open(&plan, &engine, &model, &oracle);
+    manual_begin(&plan);
     return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    manual_close(engine, oracle);
-    return 0;
-}
-
-static void settle(void)
-{
-    manual_settle(engine);
-    assert_true(rn_decode_check(&model->decode) && rn_prefill_check(&model->prefill));
-    manual_check(model, oracle);
-}
-
-static void run_out(void)
-{
-    settle();
-    while (oracle->first != NULL) {
-        oracle_complete(oracle, ORACLE_FAULT_NONE);
-        settle();
-    }
 }
 
 /* The answer that follows from what is seen. */
@@ -250,10 +223,10 @@ static void foretell(struct text *text, uint32_t max_tokens)
     while (text->n_told < max_tokens) {
         struct oracle_chain chain;
 
-        oracle_chain_init(&chain, oracle->salt);
+        oracle_chain_init(&chain, manual.oracle->salt);
         for (uint32_t i = 0; i < text->n_seen; i++)
             oracle_chain_push(&chain, text->seen[i]);
-        push(text, oracle_chain_next(&chain, &oracle->alphabet), max_tokens);
+        push(text, oracle_chain_next(&chain, &manual.oracle->alphabet), max_tokens);
     }
 }
 
@@ -267,8 +240,8 @@ static runnel_stream submit(struct capture *capture, uint32_t first, uint32_t n,
     runnel_stream stream;
 
     request.context_keep = keep;
-    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
-    settle();
+    assert_int_equal(runnel_generate(manual.model, &request, &stream, NULL), RUNNEL_OK);
+    manual_settle_whole();
     return stream;
 }
 
@@ -286,7 +259,7 @@ static void closed_form(void **state)
 
         for (uint32_t i = 0; i < 3; i++)
             submit(&captures[i], i, n, 150 + i, keep);
-        run_out();
+        manual_run_out();
         for (uint32_t i = 0; i < 3; i++) {
             begin(&text, prompt_tokens + i, n, LONGEST, keep);
             foretell(&text, 150 + i);
@@ -294,7 +267,7 @@ static void closed_form(void **state)
             assert_is(&captures[i], &text);
         }
     }
-    assert_quiet(engine, 0);
+    assert_quiet(manual.engine, 0);
 }
 
 struct noted {
@@ -324,8 +297,8 @@ static void told_with_the_token(void **state)
     request.context_keep = 4;
     capture.hook = note;
     capture.hook_user = &noted;
-    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
-    run_out();
+    assert_int_equal(runnel_generate(manual.model, &request, &stream, NULL), RUNNEL_OK);
+    manual_run_out();
     assert_int_equal(noted.n, 100);
     begin(&text, prompt_tokens, 9, LONGEST, 4);
     for (uint32_t i = 0; i < 100; i++) {
@@ -351,12 +324,12 @@ static void ended_anywhere(void **state)
         struct capture capture;
         runnel_stream stream = submit(&capture, 0, 9, 120, 3);
 
-        for (uint32_t i = 0; i < at && oracle->first != NULL; i++) {
-            oracle_complete(oracle, ORACLE_FAULT_NONE);
-            settle();
+        for (uint32_t i = 0; i < at && manual.oracle->first != NULL; i++) {
+            oracle_complete(manual.oracle, ORACLE_FAULT_NONE);
+            manual_settle_whole();
         }
-        assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
-        run_out();
+        assert_int_equal(runnel_stream_cancel(manual.engine, stream), RUNNEL_OK);
+        manual_run_out();
         assert_int_equal(capture.n_terminal, 1);
         assert_int_equal(capture.last.type, RUNNEL_EVENT_CANCELLED);
         assert_int_equal(capture.last.usage.completion_tokens, capture.n_tokens);
@@ -378,15 +351,15 @@ static void ended_anywhere(void **state)
         request.context_keep = 3;
         request.stops = stops;
         request.n_stops = 1;
-        assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
-        run_out();
+        assert_int_equal(runnel_generate(manual.model, &request, &stream, NULL), RUNNEL_OK);
+        manual_run_out();
         assert_int_equal(capture.last.type, RUNNEL_EVENT_DONE);
         assert_int_equal(capture.last.finish, RUNNEL_FINISH_STOP);
         assert_int_equal(capture.last.usage.completion_tokens, end + 7);
         assert_int_equal(capture.text_bytes, end);
         capture_clear(&capture);
     }
-    assert_quiet(engine, 0);
+    assert_quiet(manual.engine, 0);
 }
 
 static void refused(void **state)
@@ -400,17 +373,17 @@ static void refused(void **state)
     (void)state;
     assert_int_equal(request.context_keep, -1);
     request.context_keep = LONGEST / 2 + 1;
-    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_INVALID);
+    assert_int_equal(runnel_generate(manual.model, &request, &stream, NULL), RUNNEL_INVALID);
     request.context_keep = -2;
-    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_INVALID);
+    assert_int_equal(runnel_generate(manual.model, &request, &stream, NULL), RUNNEL_INVALID);
     request.context_keep = 0;
-    assert_int_equal(runnel_session_new(model, &request.session), RUNNEL_OK);
-    assert_int_equal(runnel_generate(model, &request, &stream, &error), RUNNEL_INVALID);
+    assert_int_equal(runnel_session_new(manual.model, &request.session), RUNNEL_OK);
+    assert_int_equal(runnel_generate(manual.model, &request, &stream, &error), RUNNEL_INVALID);
     assert_non_null(strstr(error.message, "does not go with a session"));
     assert_non_null(strstr(error.message, "leave out its oldest turns"));
-    assert_int_equal(runnel_session_free(model, request.session), RUNNEL_OK);
+    assert_int_equal(runnel_session_free(manual.model, request.session), RUNNEL_OK);
     submit(&capture, 0, 9, -1, -1); /* off, as ever: the context is full */
-    run_out();
+    manual_run_out();
     begin(&text, prompt_tokens, 9, LONGEST, 0);
     foretell(&text, LONGEST - 9);
     assert_is(&capture, &text);
@@ -421,10 +394,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_as_by_hand),
         cmocka_unit_test(drawn),
-        cmocka_unit_test_setup_teardown(closed_form, setup, teardown),
-        cmocka_unit_test_setup_teardown(told_with_the_token, setup, teardown),
-        cmocka_unit_test_setup_teardown(ended_anywhere, setup, teardown),
-        cmocka_unit_test_setup_teardown(refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(closed_form, setup, manual_end),
+        cmocka_unit_test_setup_teardown(told_with_the_token, setup, manual_end),
+        cmocka_unit_test_setup_teardown(ended_anywhere, setup, manual_end),
+        cmocka_unit_test_setup_teardown(refused, setup, manual_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

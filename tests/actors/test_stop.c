@@ -17,9 +17,6 @@
 #define ROWS 64
 
 static uint64_t now_us;
-static runnel_engine *engine;
-static runnel_model *model;
-static struct oracle *oracle;
 
 static uint64_t test_now(void *user)
 {
@@ -42,7 +39,7 @@ static void open_engine(uint32_t max_rows)
     };
 
     now_us = 1;
-    manual_open(&plan, &engine, &model, &oracle);
+    manual_begin(&plan);
 }
 
 static int setup(void **state)
@@ -59,38 +56,17 @@ static int setup_wide(void **state)
     return 0;
 }
 
-static int teardown(void **state)
-{
-    (void)state;
-    manual_close(engine, oracle);
-    return 0;
-}
-
-/* All that can be done without another step; what is free then holds rubbish. */
-static void settle(void)
-{
-    manual_settle(engine);
-    assert_true(rn_decode_check(&model->decode) && rn_prefill_check(&model->prefill));
-    manual_check(model, oracle);
-}
-
 static void step(void)
 {
-    assert_non_null(oracle->first);
-    oracle_complete(oracle, ORACLE_FAULT_NONE);
-    settle();
-}
-
-static void run_out(void)
-{
-    while (oracle->first != NULL)
-        step();
+    assert_non_null(manual.oracle->first);
+    oracle_complete(manual.oracle, ORACLE_FAULT_NONE);
+    manual_settle_whole();
 }
 
 static bool is_stopped(void)
 {
-    assert_non_null(oracle->first);
-    return rn_stop_is_set(oracle->first->stop);
+    assert_non_null(manual.oracle->first);
+    return rn_stop_is_set(manual.oracle->first->stop);
 }
 
 /* A prompt of n tokens, told apart by `first`. */
@@ -124,8 +100,8 @@ static runnel_stream ask(struct capture *capture, int32_t first, uint32_t n, int
     request.tokens = prompt_of(first, n);
     request.n_tokens = n;
     request.ignore_eos = 1;
-    assert_int_equal(runnel_generate(model, &request, &stream, NULL), RUNNEL_OK);
-    settle();
+    assert_int_equal(runnel_generate(manual.model, &request, &stream, NULL), RUNNEL_OK);
+    manual_settle_whole();
     return stream;
 }
 
@@ -133,7 +109,7 @@ static runnel_stream ask(struct capture *capture, int32_t first, uint32_t n, int
 static void assert_follows(const struct capture *capture, struct oracle_chain *chain)
 {
     for (size_t i = 0; i < capture->n_tokens; i++) {
-        assert_int_equal(capture->tokens[i], oracle_chain_next(chain, &oracle->alphabet));
+        assert_int_equal(capture->tokens[i], oracle_chain_next(chain, &manual.oracle->alphabet));
         oracle_chain_push(chain, capture->tokens[i]);
     }
 }
@@ -160,7 +136,7 @@ static void assert_done(struct capture *capture, int32_t first, uint32_t n, uint
 
     assert_ended(capture, RUNNEL_EVENT_DONE);
     assert_int_equal(capture->last.usage.cached_tokens, n_cached);
-    oracle_chain_init(&chain, oracle->salt);
+    oracle_chain_init(&chain, manual.oracle->salt);
     push(&chain, first, n);
     assert_follows(capture, &chain);
     capture_clear(capture);
@@ -175,29 +151,29 @@ static void prompt_alone(void **state)
     (void)state;
     for (uint32_t deaf = 0; deaf <= 100; deaf += 100) {
         int32_t first = 1 + (int32_t)deaf;
-        uint64_t n_before = oracle->n_stopped;
+        uint64_t n_before = manual.oracle->n_stopped;
         struct capture capture;
         runnel_stream stream;
 
-        oracle->deaf_percent = deaf;
+        manual.oracle->deaf_percent = deaf;
         stream = ask(&capture, first, 60, 5, NULL);
         step();
         assert_false(is_stopped());
-        assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
-        settle();
+        assert_int_equal(runnel_stream_cancel(manual.engine, stream), RUNNEL_OK);
+        manual_settle_whole();
         assert_int_equal(capture.n_terminal, 0); /* the step reads its blocks */
         assert_true(is_stopped());
         step();
         assert_ended(&capture, RUNNEL_EVENT_CANCELLED);
-        assert_int_equal(oracle->n_stopped - n_before, deaf == 0);
+        assert_int_equal(manual.oracle->n_stopped - n_before, deaf == 0);
         capture_clear(&capture);
-        assert_null(oracle->first);
+        assert_null(manual.oracle->first);
         ask(&capture, first, 60, 5, NULL);
         assert_false(is_stopped());
-        run_out();
+        manual_run_out();
         assert_done(&capture, first, 60, deaf == 0 ? 16 : 32);
     }
-    assert_quiet(engine, 0);
+    assert_quiet(manual.engine, 0);
 }
 
 /* The session goes on behind a turn that was stopped: in its prompt, and in its answer. */
@@ -209,29 +185,29 @@ static void turns(void **state)
     runnel_stream stream;
 
     (void)state;
-    assert_int_equal(runnel_session_new(model, &like.session), RUNNEL_OK);
-    oracle_chain_init(&chain, oracle->salt);
+    assert_int_equal(runnel_session_new(manual.model, &like.session), RUNNEL_OK);
+    oracle_chain_init(&chain, manual.oracle->salt);
     ask(&capture, 3, 21, 4, &like);
-    run_out();
+    manual_run_out();
     push(&chain, 3, 21);
     assert_follows(&capture, &chain);
     capture_clear(&capture);
     for (uint32_t n_steps = 1; n_steps < 7; n_steps++) { /* a prompt of 37 in three steps, then its answer */
-        uint64_t n_before = oracle->n_stopped;
+        uint64_t n_before = manual.oracle->n_stopped;
 
         stream = ask(&capture, 5 + (int32_t)n_steps, 37, 20, &like);
         for (uint32_t i = 0; i < n_steps; i++)
             step();
-        assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
-        settle();
-        run_out();
+        assert_int_equal(runnel_stream_cancel(manual.engine, stream), RUNNEL_OK);
+        manual_settle_whole();
+        manual_run_out();
         assert_ended(&capture, RUNNEL_EVENT_CANCELLED);
-        assert_int_equal(oracle->n_stopped - n_before, 1);
+        assert_int_equal(manual.oracle->n_stopped - n_before, 1);
         push(&chain, 5 + (int32_t)n_steps, 37);
         assert_follows(&capture, &chain);
         capture_clear(&capture);
         ask(&capture, 9, 3, 4, &like);
-        run_out();
+        manual_run_out();
         assert_ended(&capture, RUNNEL_EVENT_DONE);
         push(&chain, 9, 3);
         assert_follows(&capture, &chain);
@@ -253,39 +229,39 @@ static void neighbours(void **state)
     for (int i = 0; i < 6; i++)
         step();
     assert_true(a.n_tokens > 0 && b.n_tokens > 0 && c.n_tokens > 0);
-    assert_int_equal(runnel_stream_cancel(engine, streams[0]), RUNNEL_OK);
-    settle();
+    assert_int_equal(runnel_stream_cancel(manual.engine, streams[0]), RUNNEL_OK);
+    manual_settle_whole();
     assert_false(is_stopped());
     now_us += 6000;
-    rn_runtime_look_at_clock(&engine->runtime);
-    settle();
+    rn_runtime_look_at_clock(&manual.engine->runtime);
+    manual_settle_whole();
     assert_false(is_stopped());
     step();
     assert_ended(&a, RUNNEL_EVENT_CANCELLED);
     assert_ended(&c, RUNNEL_EVENT_FAILED);
     assert_int_equal(c.last.status, RUNNEL_TIMEOUT);
-    assert_int_equal(oracle->n_stopped, 0);
-    run_out();
-    assert_int_equal(oracle->n_stopped, 0);
+    assert_int_equal(manual.oracle->n_stopped, 0);
+    manual_run_out();
+    assert_int_equal(manual.oracle->n_stopped, 0);
     assert_done(&b, 2, 6, 0);
     capture_clear(&a);
     capture_clear(&c);
     streams[0] = ask(&a, 4, 40, 30, NULL);
     ask(&c, 5, 40, 30, &late);
     step();
-    assert_int_equal(runnel_stream_cancel(engine, streams[0]), RUNNEL_OK);
+    assert_int_equal(runnel_stream_cancel(manual.engine, streams[0]), RUNNEL_OK);
     now_us += 6000;
-    rn_runtime_look_at_clock(&engine->runtime);
-    settle();
+    rn_runtime_look_at_clock(&manual.engine->runtime);
+    manual_settle_whole();
     assert_true(is_stopped());
-    run_out();
-    assert_int_equal(oracle->n_stopped, 1);
+    manual_run_out();
+    assert_int_equal(manual.oracle->n_stopped, 1);
     assert_ended(&a, RUNNEL_EVENT_CANCELLED);
     assert_ended(&c, RUNNEL_EVENT_FAILED);
     assert_int_equal(c.last.status, RUNNEL_TIMEOUT);
     capture_clear(&a);
     capture_clear(&c);
-    assert_quiet(engine, 0);
+    assert_quiet(manual.engine, 0);
 }
 
 /* An answer that a stop string has ended is done, and the step that was in flight for its next token is stopped. */
@@ -299,16 +275,16 @@ static void stop_string(void **state)
 
     (void)state;
     ask(&plain, 1, 6, 30, NULL);
-    run_out();
+    manual_run_out();
     memcpy(text, plain.text + at, 2);
     at = (size_t)(strstr(plain.text, text) - plain.text);
     ask(&cut, 1, 6, 30, &like);
-    run_out();
+    manual_run_out();
     assert_ended(&cut, RUNNEL_EVENT_DONE);
     assert_int_equal(cut.last.finish, RUNNEL_FINISH_STOP);
     assert_int_equal(cut.text_bytes, at);
     assert_memory_equal(cut.text, plain.text, at);
-    assert_int_equal(oracle->n_stopped, 1);
+    assert_int_equal(manual.oracle->n_stopped, 1);
     capture_clear(&plain);
     capture_clear(&cut);
 }
@@ -322,12 +298,12 @@ static void model_freed(void **state)
     for (int i = 0; i < 3; i++)
         ask(&captures[i], 1 + i, 60, 5, NULL);
     step();
-    runnel_model_free(model);
-    manual_settle(engine);
+    runnel_model_free(manual.model);
+    manual_settle(manual.engine);
     assert_true(is_stopped());
-    oracle_complete(oracle, ORACLE_FAULT_NONE);
-    manual_settle(engine);
-    assert_true(oracle->freed);
+    oracle_complete(manual.oracle, ORACLE_FAULT_NONE);
+    manual_settle(manual.engine);
+    assert_true(manual.oracle->freed);
     for (int i = 0; i < 3; i++) {
         assert_ended(&captures[i], RUNNEL_EVENT_CANCELLED);
         capture_clear(&captures[i]);
@@ -343,14 +319,14 @@ static void failed_besides(void **state)
     (void)state;
     stream = ask(&capture, 1, 60, 5, NULL);
     step();
-    assert_int_equal(runnel_stream_cancel(engine, stream), RUNNEL_OK);
-    settle();
-    oracle_complete(oracle, ORACLE_FAULT_DEVICE);
-    settle();
+    assert_int_equal(runnel_stream_cancel(manual.engine, stream), RUNNEL_OK);
+    manual_settle_whole();
+    oracle_complete(manual.oracle, ORACLE_FAULT_DEVICE);
+    manual_settle_whole();
     assert_ended(&capture, RUNNEL_EVENT_CANCELLED);
     capture_clear(&capture);
     ask(&capture, 1, 60, 5, NULL);
-    run_out();
+    manual_run_out();
     assert_done(&capture, 1, 60, 0);
 }
 
@@ -359,7 +335,7 @@ static void failed_besides(void **state)
 /* Ends the step in flight when each of its rows has taken 10 ms. Returns how many there were. */
 static uint32_t slow_step(void)
 {
-    uint32_t n_rows = oracle->first->n_rows;
+    uint32_t n_rows = manual.oracle->first->n_rows;
 
     now_us += 10000 * (uint64_t)n_rows;
     step();
@@ -385,7 +361,7 @@ static void bounded(void **state)
         ask(&captures[i], 3 + (int32_t)i, 15, 1, NULL);
     assert_int_equal(slow_step(), RN_PROMPT_BUDGET_CHUNK);
     assert_true(slow_step() >= 60); /* all four, or nearly */
-    run_out();
+    manual_run_out();
     for (uint32_t i = 0; i < 2; i++)
         assert_done(&captures[i], 1 + (int32_t)i, 300, 0);
     for (uint32_t i = 2; i < 6; i++)
@@ -394,22 +370,22 @@ static void bounded(void **state)
         ask(&captures[i], 20 + (int32_t)i, 200, 1, &background);
     for (uint32_t i = 0; i < 5; i++)
         assert_int_equal(slow_step(), ROWS);
-    run_out();
+    manual_run_out();
     for (uint32_t i = 0; i < 2; i++)
         assert_done(&captures[i], 20 + (int32_t)i, 200, 0);
-    assert_quiet(engine, 0);
+    assert_quiet(manual.engine, 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(prompt_alone, setup, teardown),
-        cmocka_unit_test_setup_teardown(turns, setup, teardown),
-        cmocka_unit_test_setup_teardown(neighbours, setup, teardown),
-        cmocka_unit_test_setup_teardown(stop_string, setup, teardown),
-        cmocka_unit_test_setup_teardown(model_freed, setup, teardown),
-        cmocka_unit_test_setup_teardown(failed_besides, setup, teardown),
-        cmocka_unit_test_setup_teardown(bounded, setup_wide, teardown),
+        cmocka_unit_test_setup_teardown(prompt_alone, setup, manual_end),
+        cmocka_unit_test_setup_teardown(turns, setup, manual_end),
+        cmocka_unit_test_setup_teardown(neighbours, setup, manual_end),
+        cmocka_unit_test_setup_teardown(stop_string, setup, manual_end),
+        cmocka_unit_test_setup_teardown(model_freed, setup, manual_end),
+        cmocka_unit_test_setup_teardown(failed_besides, setup, manual_end),
+        cmocka_unit_test_setup_teardown(bounded, setup_wide, manual_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,9 +101,26 @@ void manual_check(runnel_model *model, struct oracle *oracle)
 {
     const struct rn_block_pool *pool = &model->tier.cache.blocks.pool;
 
-    assert_true(rn_tier_check(&model->tier));
+    assert_true(rn_tier_check(&model->tier) && rn_mover_check(&model->mover));
+    assert_true(rn_hit_ceiling_check(&model->tier.cache.ceiling));
     for (uint32_t i = 0; i < pool->n_free; i++)
         oracle_poison_block(oracle, pool->free_stack[i]);
+}
+
+void manual_settle_whole(void)
+{
+    manual_settle(manual.engine);
+    assert_true(rn_decode_check(&manual.model->decode) && rn_prefill_check(&manual.model->prefill));
+    manual_check(manual.model, manual.oracle);
+}
+
+void manual_run_out(void)
+{
+    manual_settle_whole();
+    while (manual.oracle->first != NULL) {
+        oracle_complete(manual.oracle, ORACLE_FAULT_NONE);
+        manual_settle_whole();
+    }
 }
 
 void manual_complete_at_once(void *user, struct oracle *oracle)

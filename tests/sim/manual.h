@@ -49,8 +49,12 @@ void manual_run(runnel_engine *engine);
 /* All that can be done without another step, the host's callbacks included. */
 void manual_settle(runnel_engine *engine);
 
-/* Prefix tree and block pool are in order; what is free of the pool holds rubbish from now on. */
+/* The tier and its mover are whole; what is free of the pool holds rubbish from now on. */
 void manual_check(runnel_model *model, struct oracle *oracle);
+
+/* Of `manual`: as manual_settle; decode and prefill are whole, and manual_check. Steps end until there is none. */
+void manual_settle_whole(void);
+void manual_run_out(void);
 
 /* For `submitted`: the step is done before its submit returns. */
 void manual_complete_at_once(void *user, struct oracle *oracle);

@@ -132,6 +132,8 @@ void rig_settle(struct rig *rig)
         if (time(NULL) - start > PATIENCE_S)
             fail_msg("it does not come to rest");
     }
+    if (!rig->plan.threads)
+        assert_true(rn_tier_check(&rig->model->tier) && rn_mover_check(&rig->model->mover));
 }
 
 static void on_event(void *user, const runnel_event *event)
