@@ -37,22 +37,19 @@
  *  - Structs that a callback gets belong to the library and may be longer than this header says; assigning one copies
  *    the part that this header knows.
  *
- * runnel_observe.h, included at the end, has metrics and lists of streams. Separate headers are runnel_files.h (files
- * without streams), runnel_fields.h (tables of the request's fields) and runnel_uv.h. */
+ * runnel_status.h, included first, has statuses and errors; runnel_observe.h, included at the end, metrics and lists of
+ * streams. Separate headers are runnel_files.h (files without streams), runnel_fields.h (tables of the request's fields)
+ * and runnel_uv.h. */
 #ifndef RUNNEL_H
 #define RUNNEL_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "runnel_status.h"
+
 #ifdef __cplusplus
 extern "C" {
-#endif
-
-#if defined(__GNUC__)
-#define RUNNEL_API __attribute__((visibility("default")))
-#else
-#define RUNNEL_API
 #endif
 
 #define RUNNEL_VERSION_MAJOR 0
@@ -61,44 +58,6 @@ extern "C" {
 
 /* "0.1.0" of the library in use, which may be newer than this header. */
 RUNNEL_API const char *runnel_version(void);
-
-/* ---- Status and errors ------------------------------------------------------------------- */
-
-/* name, value, sentence */
-#define RUNNEL_STATUS_MAP(X)                                                      \
-    X(OK, 0, "success")                                                           \
-    X(INVALID, -1, "an argument is invalid")                                      \
-    X(NO_MEMORY, -2, "the allocator refused memory")                              \
-    X(BUSY, -3, "a limit is reached; try again later")                            \
-    X(NOT_FOUND, -4, "there is no such thing")                                    \
-    X(IO, -5, "a file could not be read or written")                              \
-    X(FORMAT, -6, "a file is malformed")                                          \
-    X(UNSUPPORTED, -7, "the file asks for something this build does not support") \
-    X(CONTEXT, -8, "the prompt does not fit the context")                         \
-    X(CANCELLED, -9, "cancelled by the host")                                     \
-    X(TIMEOUT, -10, "the time given has passed")                                  \
-    X(CLOSED, -11, "the engine or model is being closed")                         \
-    X(NUMERIC, -12, "the model produced logits that are not numbers")             \
-    X(DEVICE, -13, "the compute device failed")                                   \
-    X(STATE, -14, "not allowed in this state")
-
-#define RUNNEL_STATUS_ENUM(name, value, sentence) RUNNEL_##name = value,
-typedef enum runnel_status { RUNNEL_STATUS_MAP(RUNNEL_STATUS_ENUM) RUNNEL_STATUS_MAX_ = 0x7fffffff } runnel_status;
-#undef RUNNEL_STATUS_ENUM
-
-RUNNEL_API const char *runnel_status_name(runnel_status status); /* "NO_MEMORY"; "UNKNOWN" */
-RUNNEL_API const char *runnel_status_text(runnel_status status); /* "the allocator refused memory" */
-
-#define RUNNEL_ERROR_BYTES 256
-
-/* What failed. A function that fails writes the status and one sentence that names the file, tensor, key or parameter
- * at fault; a function that succeeds clears it. */
-typedef struct runnel_error {
-    runnel_status status;
-    uint32_t retry_ms; /* BUSY: estimated time until a retry may succeed; else 0 */
-    char message[RUNNEL_ERROR_BYTES];
-    uint64_t reserved[7];
-} runnel_error;
 
 /* ---- Handles ----------------------------------------------------------------------------- */
 
