@@ -107,7 +107,7 @@ bool rn_directory_flush(struct rn_directory *directory)
 
 bool rn_directory_close(struct rn_directory *directory)
 {
-    RN_ASSERT(!directory->closing && directory->n_ups == 0);
+    RN_ASSERT(!directory->closing);
     directory->closing = true;
     directory->closed = directory->tiers == 0; /* else the flush behind this batch does what is left */
     return directory->closed;

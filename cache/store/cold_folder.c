@@ -67,7 +67,6 @@ static void sort_stores(struct rn_cold_folder *folder)
 {
     char store[RN_COLD_HEX + 1];
 
-    RN_ASSERT(folder->n <= folder->room);
     for (size_t i = 1; i < folder->n; i++) {
         size_t at = i;
 
@@ -89,7 +88,6 @@ static void choose(struct rn_cold_folder *folder, const char *fingerprint)
         else if (fingerprint == NULL || strncmp(folder->stores[i], fingerprint, strlen(fingerprint)) == 0)
             memmove(folder->stores[kept++], folder->stores[i], sizeof *folder->stores);
     }
-    RN_ASSERT(kept <= folder->n);
     folder->n = kept;
 }
 

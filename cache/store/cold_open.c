@@ -360,7 +360,6 @@ static bool limits_good(struct rn_cold_limits *limits)
         limits->max_records = 1u << 20;
     if (limits->dirty_bytes == 0)
         limits->dirty_bytes = 32 << 20;
-    RN_ASSERT(limits->segment_bytes > 0 && limits->dirty_bytes > 0);
     return limits->max_bytes / 4 >= limits->segment_bytes;
 }
 

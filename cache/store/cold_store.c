@@ -103,7 +103,6 @@ uint32_t rn_cold_segment_slot(struct rn_cold_store *store)
     for (uint32_t i = store->n_segments; i < n; i++)
         segments[i] = (struct rn_cold_segment){.fd = -1};
     slot = store->n_segments;
-    RN_ASSERT(n > slot);
     store->n_segments = n;
     return slot;
 }

@@ -269,7 +269,6 @@ enum rn_redis_io rn_redis_tls_send(struct rn_redis_tls *tls, const char *bytes, 
     result = SSL_write(tls->session, bytes, n > INT_MAX ? INT_MAX : (int)n);
     if (result <= 0)
         return judge(tls, result, errno);
-    RN_ASSERT((size_t)result <= n);
     *sent = (size_t)result;
     return RN_REDIS_DONE;
 }

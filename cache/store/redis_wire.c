@@ -198,7 +198,6 @@ enum rn_redis_io rn_redis_wire_send(struct rn_redis_wire *wire, const char *byte
     do
         result = send(wire->fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (result < 0 && errno == EINTR);
-    RN_ASSERT(result <= (ssize_t)n);
     if (result < 0)
         return errno == EAGAIN ? RN_REDIS_WRITE : lose(wire, strerror(errno));
     *sent = (size_t)result;
