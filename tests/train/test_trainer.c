@@ -72,7 +72,7 @@ static void learn(struct rn_trainer *trainer, uint32_t steps)
             make_text(&material, rn_trainer_place(trainer->options.seed, trainer->step, k, 1u << 20));
             rn_trainer_add(trainer, eagle, &material.text, TEXTS, &score);
         }
-        assert_true(rn_trainer_end(trainer, &score));
+        assert_true(rn_trainer_end(trainer, &score) && rn_trainer_check(trainer));
     }
     rn_eagle_free(eagle);
 }
@@ -123,7 +123,7 @@ static void test_adamw(void **state)
         rn_trainer_begin(&trainer, &score);
         trainer.gradients[span->offset] = 3.0f;
         trainer.gradients[span->offset + 1] = -4.0f - (float)i;
-        assert_true(rn_trainer_end(&trainer, &score));
+        assert_true(rn_trainer_end(&trainer, &score) && rn_trainer_check(&trainer));
         m = 0.9 * m + 0.1 * gradient;
         v = 0.95 * v + 0.05 * gradient * gradient;
         w -= rate[i] * (m / (1 - pow(0.9, i + 1)) / (sqrt(v / (1 - pow(0.95, i + 1))) + 1e-8) + 0.01 * w);
@@ -133,6 +133,7 @@ static void test_adamw(void **state)
     rn_trainer_begin(&trainer, &score);
     trainer.gradients[5] = NAN;
     assert_false(rn_trainer_end(&trainer, &score));
+    assert_true(rn_trainer_check(&trainer));
     assert_int_equal(trainer.step, 2);
     rn_trainer_fini(&trainer);
 }
