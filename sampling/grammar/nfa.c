@@ -122,33 +122,55 @@ static bool make_bytes(struct rn_compile *c, const struct rn_grammar_node *node,
     return !rn_compile_failed(c) && add_bytes(c, from, bytes[i], bytes[i], to);
 }
 
-/* tails[i]: from there i bytes 80..BF lead to the end; RN_NO_STATE: not yet made. */
-static bool make_run(struct rn_compile *c, const struct rn_utf8_run *run, uint32_t from, uint32_t tails[4])
+/* A set while it is made: runs come in order, and share the states of the bytes with which they begin. */
+struct set_maker {
+    uint32_t from;
+    uint32_t tails[4]; /* tails[i]: from there i bytes 80..BF lead to the end; RN_NO_STATE: not yet made */
+    struct rn_utf8_run last;
+    uint32_t path[4]; /* path[i]: behind i bytes of the last run */
+    uint32_t n_path;
+};
+
+/* So many bytes at the end are any of 80..BF, made once for all runs. */
+static uint32_t make_tail(struct rn_compile *c, struct set_maker *m, const struct rn_utf8_run *run)
 {
     uint32_t full = 0, i;
 
     while (full + 1 < run->n && run->low[run->n - 1 - full] == 0x80 && run->high[run->n - 1 - full] == 0xbf)
         full++;
-    for (i = 1; i <= full; i++) {
-        if (tails[i] != RN_NO_STATE)
+    for (i = 1; i <= full && !rn_compile_failed(c); i++) {
+        if (m->tails[i] != RN_NO_STATE)
             continue;
-        tails[i] = rn_nfa_state(c);
-        if (rn_compile_failed(c) || !add_bytes(c, tails[i], 0x80, 0xbf, tails[i - 1]))
-            return false;
+        m->tails[i] = rn_nfa_state(c);
+        if (!rn_compile_failed(c))
+            add_bytes(c, m->tails[i], 0x80, 0xbf, m->tails[i - 1]);
     }
-    for (i = 0; i + full < run->n; i++) {
-        uint32_t next = i + full + 1 == run->n ? tails[full] : rn_nfa_state(c);
+    return full;
+}
 
-        if (rn_compile_failed(c) || !add_bytes(c, from, run->low[i], run->high[i], next))
+static bool make_run(struct rn_compile *c, struct set_maker *m, const struct rn_utf8_run *run)
+{
+    uint32_t full = make_tail(c, m, run), own = run->n - full, i = 0;
+
+    m->path[0] = m->from;
+    while (i + 1 < own && i + 1 < m->n_path && m->last.low[i] == run->low[i] && m->last.high[i] == run->high[i])
+        i++;
+    for (; i < own && !rn_compile_failed(c); i++) {
+        uint32_t next = i + 1 == own ? m->tails[full] : rn_nfa_state(c);
+
+        if (rn_compile_failed(c) || !add_bytes(c, m->path[i], run->low[i], run->high[i], next))
             return false;
-        from = next;
+        if (i + 1 < own)
+            m->path[i + 1] = next;
     }
-    return true;
+    m->last = *run;
+    m->n_path = own;
+    return !rn_compile_failed(c);
 }
 
 static bool make_set(struct rn_compile *c, const struct rn_grammar_node *node, uint32_t from, uint32_t to)
 {
-    uint32_t tails[4] = {to, RN_NO_STATE, RN_NO_STATE, RN_NO_STATE};
+    struct set_maker m = {.from = from, .tails = {to, RN_NO_STATE, RN_NO_STATE, RN_NO_STATE}};
     uint32_t i;
 
     for (i = 0; i < node->b; i++) {
@@ -157,7 +179,7 @@ static bool make_set(struct rn_compile *c, const struct rn_grammar_node *node, u
 
         while (range.first <= range.last) {
             rn_utf8_run_take(&range, &run);
-            if (!make_run(c, &run, from, tails))
+            if (!make_run(c, &m, &run))
                 return false;
         }
     }
