@@ -15,7 +15,7 @@ const struct rn_grammar_limits rn_grammar_limits_default = {.source_bytes = 2 <<
                                                             .depth = 256,
                                                             .states = 1 << 18,
                                                             .bytes = 64 << 20,
-                                                            .steps = 30000000};
+                                                            .steps = 10000000};
 
 struct rn_grammar *rn_grammar_new(struct rn_heap *heap, const struct rn_grammar_limits *limits,
                                   const struct rn_vocab *vocab)

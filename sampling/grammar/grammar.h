@@ -60,10 +60,10 @@ struct rn_grammar_limits {
     uint32_t depth;      /* of expressions in expressions; rules do not count */
     uint32_t states;     /* of the automaton, in each form that it has while it is made */
     size_t bytes;        /* of the grammar's bytes and sets, and of the automaton, each */
-    uint64_t steps;      /* of making the automaton; a million take some 10 ms */
+    uint64_t steps;      /* of making the automaton; a million take some 30 ms */
 };
 
-/* 2 MiB of source, 50,000 rules, 2^20 nodes, depth 256, 2^18 states, 64 MiB, 3 × 10^7 steps. */
+/* 2 MiB of source, 50,000 rules, 2^20 nodes, depth 256, 2^18 states, 64 MiB, 10^7 steps. */
 extern const struct rn_grammar_limits rn_grammar_limits_default;
 
 /* Code points from `first` to `last`. */
