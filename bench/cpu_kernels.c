@@ -62,6 +62,7 @@ static void tile(const struct work *w, const uint8_t *matrix, uint32_t row, uint
     struct rn_matmul m = {.row_bytes = rn_type_bytes(w->type, COLS),
                           .rows = height_of(w),
                           .step = step,
+                          .ahead = RN_TILE_AHEAD,
                           .cols = COLS,
                           .type = w->type,
                           .panel = panel};

@@ -228,6 +228,7 @@ struct product {
     const struct rn_weight *weight;
     const uint8_t *matrix;
     bool tiled;
+    uint32_t ahead;     /* see rn_matmul */
     const float *bias;  /* [rows] or NULL */
     const char *inputs; /* entry e reads inputs + e / share * input_bytes, and writes out + e * out_width */
     size_t input_bytes;
@@ -244,6 +245,7 @@ static void tile(const struct rn_fast_context *c, const struct product *p, uint3
                           .row_bytes = p->weight->row_bytes,
                           .rows = rows,
                           .step = step,
+                          .ahead = p->ahead,
                           .cols = p->weight->cols,
                           .type = p->weight->type,
                           .panel = c->scratch->panel};
@@ -341,6 +343,7 @@ static struct product product_of(const struct rn_fast_context *c, const struct r
                             .weight = weight,
                             .matrix = tiles != NULL ? tiles : weight->tensor->data,
                             .tiled = tiles != NULL,
+                            .ahead = tiles != NULL ? c->fast->aheads[weight->type_id] : 0,
                             .bias = vector(c, op->bias),
                             .inputs = in->input == RN_INPUT_F32 ? (const char *)rn_fast_row(c, op->a, 0)
                                                                 : c->fast->inputs[in->input],
@@ -413,13 +416,14 @@ static void multiply_shares(const struct rn_fast_context *c, const struct produc
 }
 
 void rn_fast_try(struct rn_fast *fast, uint32_t worker, uint32_t n_workers, const struct rn_kernel *kernel,
-                 const struct rn_weight *weight, const uint8_t *matrix, uint32_t n_rows, const void *input, uint32_t n,
-                 float *out)
+                 const struct rn_weight *weight, const uint8_t *matrix, uint32_t n_rows, uint32_t ahead,
+                 const void *input, uint32_t n, float *out)
 {
     const struct rn_fast_context c = {fast, NULL, &fast->scratch[worker], worker, n_workers};
     const struct product p = {.kernel = kernel,
                               .weight = weight,
                               .matrix = matrix,
+                              .ahead = ahead,
                               .inputs = input,
                               .input_bytes = rn_input_bytes(kernel->input, weight->cols),
                               .out = out,

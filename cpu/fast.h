@@ -66,6 +66,7 @@ struct rn_fast {
     uint8_t **tiles;                /* [n_weights]: of a matrix in tiles; NULL: it is read where it lies */
     struct rn_tile_file *tile_file; /* where some of them are mapped; NULL: all are memory of the backend's own */
     uint8_t orders[RN_FAST_TYPES];  /* of each type, enum rn_fast_order */
+    uint16_t aheads[RN_FAST_TYPES]; /* rn_matmul.ahead for its tiles */
     float **vectors;                /* [n_weights]: norm weights and biases as floats, NULL for matrices */
     struct rn_fast_layer *layers;   /* [n_kv_layers] */
     char layout[32];                /* how a block's bytes are arranged, and who computed them */
@@ -121,11 +122,11 @@ uint64_t rn_fast_mapped_bytes(const struct rn_backend *backend);
 /* Memory in huge pages where the kernel has them, aligned to a line at least; NULL on refusal. */
 void *rn_fast_take_huge(struct rn_heap *heap, size_t bytes);
 
-/* One worker's share of the products of one input, n times, with the first rows of a weight, which are at `matrix`; out
- * [n, n_rows]. For trials. */
+/* One worker's share of the products of one input, n times, with the first rows of a weight, which are at `matrix`; ahead:
+ * see rn_matmul; out [n, n_rows]. For trials. */
 void rn_fast_try(struct rn_fast *fast, uint32_t worker, uint32_t n_workers, const struct rn_kernel *kernel,
-                 const struct rn_weight *weight, const uint8_t *matrix, uint32_t n_rows, const void *input, uint32_t n,
-                 float *out);
+                 const struct rn_weight *weight, const uint8_t *matrix, uint32_t n_rows, uint32_t ahead,
+                 const void *input, uint32_t n, float *out);
 
 /* Makes `step` the current one: the rows of the wanted logits, its groups, no piece taken. Before the team
  * runs it. */

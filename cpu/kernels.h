@@ -45,7 +45,8 @@ enum rn_input {
     RN_INPUT_KINDS
 };
 
-/* Bytes that a kernel asks for ahead in each row that is a stream, and in tiles: measured, see docs/SPEED-LOG.md. */
+/* Bytes that a kernel asks for ahead in each row that is a stream, and in tiles where a trial does not say otherwise:
+ * measured, see docs/SPEED-LOG.md. */
 enum {
     RN_MAX_INPUTS = 24,
     RN_PACK_FROM = 17,
@@ -66,6 +67,7 @@ struct rn_matmul {
     size_t row_bytes;       /* from one row to the next */
     uint32_t rows;          /* 1..kernel tile; of packed products 1..rn_kernel_panel */
     uint32_t step;          /* 1, but for direct products */
+    uint32_t ahead; /* of tiles and few inputs: how far ahead of what is read lines are asked for; 0: they are not */
     uint32_t cols;
     const struct rn_type *type; /* for the kernel of all other formats */
     void *panel;                /* [panel_bytes(cols)] of each tile, aligned to 64 */

@@ -1,6 +1,7 @@
 /* In which order weights lie in memory: as in the file, or in tiles (tiles.h). Which is faster depends on the machine, on
  * how it fetches ahead and on its kernels, so it is tried: while the first weight of a format is loaded, a sample of the
- * format's weights is laid into tiles and multiplied in both orders in turn. The bits are the same either way (law 5).
+ * format's weights is laid into tiles and multiplied as it lies and in tiles, those with and without requests for what comes
+ * next, in turn. The bits are the same either way (law 5).
  *
  *     sample     rows of the weights of a format, in the file       [........|.....|...]   at most SAMPLE bytes
  *                the same rows in tiles, in memory of the trial's   [........|.....|...]
@@ -27,6 +28,15 @@ enum { FEW = 4 };
  * memory. */
 enum { GAIN_PERCENT = 98, MEMORY_PERCENT = 60 };
 
+/* What is tried. */
+struct candidate {
+    bool tiled;
+    uint16_t ahead; /* rn_matmul.ahead */
+};
+
+static const struct candidate candidates[] = {{false, 0}, {true, 0}, {true, RN_TILE_AHEAD}};
+enum { CANDIDATES = sizeof candidates / sizeof *candidates };
+
 struct item {
     const struct rn_weight *weight;
     uint32_t rows;
@@ -38,7 +48,7 @@ struct trial {
     struct rn_fast *fast;
     enum { LAY, MULTIPLY } what;
     const struct rn_kernel *kernel;
-    bool tiled;
+    const struct candidate *candidate;
     uint32_t n_inputs;
     struct item items[MOST_ITEMS];
     uint32_t n;
@@ -76,7 +86,8 @@ static void run(struct rn_job *job, uint32_t worker, uint32_t n_workers)
         item = &t->items[i];
         if (t->what == MULTIPLY)
             rn_fast_try(t->fast, worker, n_workers, t->kernel, item->weight,
-                        t->tiled ? item->tiles : item->weight->tensor->data, item->rows, t->input, t->n_inputs, t->out);
+                        t->candidate->tiled ? item->tiles : item->weight->tensor->data, item->rows, t->candidate->ahead,
+                        t->input, t->n_inputs, t->out);
         else if (i % n_workers == worker)
             rn_tiles_lay(item->weight->type_id, item->weight->cols, item->rows, item->weight->tensor->data,
                          item->tiles);
@@ -145,51 +156,56 @@ static uint8_t *take_memory(struct trial *t)
     return NULL;
 }
 
-/* Whether tiles are faster: the best of a few rounds in turn. */
-static bool are_faster(struct trial *t, const struct rn_kernel *rows, const struct rn_kernel *tiles)
+/* The candidate with the best of a few rounds, in turn; the file's order unless another is clearly faster. */
+static const struct candidate *fastest(struct trial *t, const struct rn_kernel *rows, const struct rn_kernel *tiles)
 {
-    uint64_t best[2] = {UINT64_MAX, UINT64_MAX}, took;
-    int i;
+    uint64_t best[CANDIDATES] = {0}, took;
+    const struct candidate *first = candidates;
+    int i, k;
 
     t->what = LAY;
     time_us(t);
     t->what = MULTIPLY;
-    for (i = 0; i < 2 * ROUNDS; i++) {
-        t->tiled = i % 2 == 1;
-        t->kernel = t->tiled ? tiles : rows;
-        t->n_inputs = 1;
-        took = time_us(t);
-        t->n_inputs = FEW;
-        took += time_us(t);
-        best[i % 2] = took < best[i % 2] ? took : best[i % 2];
-    }
-    return best[1] * 100 < best[0] * GAIN_PERCENT;
+    for (i = 0; i < ROUNDS; i++)
+        for (k = 0; k < CANDIDATES; k++) {
+            t->candidate = &candidates[k];
+            t->kernel = candidates[k].tiled ? tiles : rows;
+            t->n_inputs = 1;
+            took = time_us(t);
+            t->n_inputs = FEW;
+            took += time_us(t);
+            best[k] = i == 0 || took < best[k] ? took : best[k];
+        }
+    for (k = 1; k < CANDIDATES; k++)
+        if (best[k] * 100 < best[0] * GAIN_PERCENT && (first == candidates || best[k] < best[first - candidates]))
+            first = &candidates[k];
+    return first;
 }
 
-/* The order for the type of weight i, which has a kernel for tiles. */
-static enum rn_fast_order measure(struct rn_fast *fast, uint32_t i)
+/* What is best for the type of weight i, which has a kernel for tiles. */
+static const struct candidate *measure(struct rn_fast *fast, uint32_t i)
 {
     const struct rn_weight *w = &fast->plan->weights[i];
     struct trial t = {.job = {run, done, NULL}, .fast = fast, .kernel = tiled_kernel(fast, i)};
     const struct rn_kernel *rows = fast->level->kernel(w->type_id);
-    enum rn_fast_order order = RN_FAST_ROWS;
+    const struct candidate *best = candidates;
     uint8_t *tiles = NULL;
 
     RN_CHECK(rows != NULL && t.kernel != NULL && rows->input == t.kernel->input);
     choose_sample(&t, i);
     if (t.bytes < LEAST_SAMPLE || fast->plan->weight_bytes > rn_cpu_memory_bytes() / 100 * MEMORY_PERCENT)
-        return order;
+        return best;
     sem_init(&t.done, 0, 0);
     tiles = take_memory(&t);
-    if (tiles != NULL && are_faster(&t, rows, t.kernel))
-        order = RN_FAST_TILES;
+    if (tiles != NULL)
+        best = fastest(&t, rows, t.kernel);
     sem_destroy(&t.done);
     if (tiles != NULL) /* an allocator may keep what it gets back resident */
         (void)madvise(tiles, t.bytes / PAGE * PAGE, MADV_DONTNEED);
     rn_free(fast->heap, tiles);
     rn_free(fast->heap, t.input);
     rn_free(fast->heap, t.out);
-    return order;
+    return best;
 }
 
 /* ---- Tiles ---- */
@@ -209,20 +225,28 @@ static void use_kernel(struct rn_fast *fast, uint32_t i, const struct rn_kernel 
     }
 }
 
+static void decide(struct rn_fast *fast, uint32_t i)
+{
+    static const struct candidate in_tiles = {true, RN_TILE_AHEAD};
+    uint32_t type_id = fast->plan->weights[i].type_id;
+    const struct candidate *best = fast->limits.weight_order == RUNNEL_WEIGHTS_FILE    ? candidates
+                                   : fast->limits.weight_order == RUNNEL_WEIGHTS_TILES ? &in_tiles
+                                                                                       : measure(fast, i);
+
+    fast->orders[type_id] = best->tiled ? RN_FAST_TILES : RN_FAST_ROWS;
+    fast->aheads[type_id] = best->ahead;
+}
+
 uint8_t *rn_fast_take_tiles(struct rn_fast *fast, uint32_t i)
 {
     const struct rn_weight *w = &fast->plan->weights[i];
     const struct rn_kernel *kernel = tiled_kernel(fast, i);
-    uint8_t *order;
 
     if (kernel == NULL)
         return NULL;
-    order = &fast->orders[w->type_id];
-    if (*order == RN_FAST_UNDECIDED)
-        *order = fast->limits.weight_order == RUNNEL_WEIGHTS_FILE    ? RN_FAST_ROWS
-                 : fast->limits.weight_order == RUNNEL_WEIGHTS_TILES ? RN_FAST_TILES
-                                                                     : measure(fast, i);
-    if (*order == RN_FAST_TILES)
+    if (fast->orders[w->type_id] == RN_FAST_UNDECIDED)
+        decide(fast, i);
+    if (fast->orders[w->type_id] == RN_FAST_TILES)
         fast->tiles[i] = rn_fast_take_huge(fast->heap, w->tensor->bytes);
     if (fast->tiles[i] != NULL)
         use_kernel(fast, i, kernel);
@@ -237,6 +261,7 @@ const uint8_t *rn_fast_map_tiles(struct rn_fast *fast, uint32_t i)
     if (tiles == NULL || kernel == NULL || fast->limits.weight_order == RUNNEL_WEIGHTS_FILE)
         return NULL;
     fast->orders[fast->plan->weights[i].type_id] = RN_FAST_TILES;
+    fast->aheads[fast->plan->weights[i].type_id] = rn_tile_file_ahead(fast->tile_file, i);
     fast->tiles[i] = (uint8_t *)tiles; /* nobody writes into tiles that are laid */
     use_kernel(fast, i, kernel);
     return tiles;

@@ -17,8 +17,8 @@
 #include "base/check.h"
 #include "cpu/kernels.h"
 
-/* Places in the header, and the bytes of an entry of the directory: part 4, type 4, place in the part 8, bytes 8, place
- * here 8. */
+/* Places in the header, and the bytes of an entry of the directory: part 4, type 2, how far ahead 2, place in the part 8,
+ * bytes 8, place here 8. */
 enum {
     AT_VERSION = 8,
     AT_TILE_ROWS = 12,
@@ -44,6 +44,7 @@ struct rn_tile_file {
     const struct rn_plan *plan;
     uint64_t *places; /* [n_weights]: where the weight stands; 0: it is not in the file */
     uint64_t *checks; /* [n_weights]: where its first check stands */
+    uint16_t *aheads; /* [n_weights] */
 };
 
 /* ---- Layout ---- */
@@ -81,7 +82,7 @@ static uint64_t head_check(const uint8_t *head, uint64_t n)
 /* Whether an entry is one of weight w. */
 static bool is_of(const uint8_t *entry, const struct rn_weight *w)
 {
-    return rn_bytes_get(entry, 4) == w->tensor->part && rn_bytes_get(entry + 4, 4) == w->type_id &&
+    return rn_bytes_get(entry, 4) == w->tensor->part && rn_bytes_get(entry + 4, 2) == w->type_id &&
            rn_bytes_get(entry + 8, 8) == w->tensor->offset && rn_bytes_get(entry + 16, 8) == w->tensor->bytes;
 }
 
@@ -109,7 +110,7 @@ static const char *header_fault(const uint8_t *head, uint64_t bytes, const struc
     return NULL;
 }
 
-/* Fills places and checks of the weights that the directory has. False: it does not add up. */
+/* Fills places, checks and aheads of the weights that the directory has. False: it does not add up. */
 static bool read_directory(struct rn_tile_file *file)
 {
     const uint8_t *head = file->map, *entry = head + HEADER;
@@ -127,6 +128,7 @@ static bool read_directory(struct rn_tile_file *file)
             if (is_of(entry, &file->plan->weights[i])) {
                 file->places[i] = place;
                 file->checks[i] = check_at;
+                file->aheads[i] = (uint16_t)rn_bytes_get(entry + 6, 2);
             }
         check_at += pieces_of(bytes) * 8;
         checks -= pieces_of(bytes);
@@ -166,7 +168,8 @@ struct rn_tile_file *rn_tile_file_open(struct rn_heap *heap, const struct rn_wei
     *file = (struct rn_tile_file){.heap = heap, .plan = plan};
     file->places = rn_calloc(heap, plan->n_weights, sizeof *file->places);
     file->checks = rn_calloc(heap, plan->n_weights, sizeof *file->checks);
-    if (file->places == NULL || file->checks == NULL) {
+    file->aheads = rn_calloc(heap, plan->n_weights, sizeof *file->aheads);
+    if (file->places == NULL || file->checks == NULL || file->aheads == NULL) {
         rn_error_set(why, RUNNEL_NO_MEMORY, "no memory for its directory");
         goto fail;
     }
@@ -195,12 +198,18 @@ void rn_tile_file_free(struct rn_tile_file *file)
         munmap((void *)file->map, file->bytes);
     rn_free(file->heap, file->places);
     rn_free(file->heap, file->checks);
+    rn_free(file->heap, file->aheads);
     rn_free(file->heap, file);
 }
 
 const uint8_t *rn_tile_file_weight(const struct rn_tile_file *file, uint32_t i)
 {
     return file == NULL || file->places[i] == 0 ? NULL : file->map + file->places[i];
+}
+
+uint16_t rn_tile_file_ahead(const struct rn_tile_file *file, uint32_t i)
+{
+    return file->aheads[i];
 }
 
 bool rn_tile_file_good(const struct rn_tile_file *file, uint32_t i, size_t piece)
@@ -220,7 +229,8 @@ struct writer {
     const struct rn_weights_place *place;
     const struct rn_plan *plan;
     uint8_t *const *tiles;
-    char *temporary; /* the name under which it is written */
+    const uint16_t *aheads; /* by type */
+    char *temporary;        /* the name under which it is written */
     int fd;
     uint8_t *head; /* [head_bytes]: header, directory, checks */
     uint64_t head_bytes, n_checks, bytes;
@@ -272,7 +282,8 @@ static bool make_head(struct writer *w)
         if (!is_written(w, i))
             continue;
         rn_bytes_put(entry, t->part, 4);
-        rn_bytes_put(entry + 4, w->plan->weights[i].type_id, 4);
+        rn_bytes_put(entry + 4, w->plan->weights[i].type_id, 2);
+        rn_bytes_put(entry + 6, w->aheads[w->plan->weights[i].type_id], 2);
         rn_bytes_put(entry + 8, t->offset, 8);
         rn_bytes_put(entry + 16, t->bytes, 8);
         rn_bytes_put(entry + 24, place, 8);
@@ -390,10 +401,10 @@ static runnel_status write_file(struct writer *w, runnel_error *error)
 }
 
 runnel_status rn_tile_file_write(struct rn_heap *heap, const struct rn_weights_place *place, const struct rn_plan *plan,
-                                 uint8_t *const *tiles, runnel_error *error)
+                                 uint8_t *const *tiles, const uint16_t *aheads, runnel_error *error)
 {
     static const char suffix[] = ".new";
-    struct writer w = {.heap = heap, .place = place, .plan = plan, .tiles = tiles, .fd = -1};
+    struct writer w = {.heap = heap, .place = place, .plan = plan, .tiles = tiles, .aheads = aheads, .fd = -1};
     size_t n = strlen(place->path);
     runnel_status status;
 

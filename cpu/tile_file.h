@@ -2,7 +2,8 @@
  * ones, whose processes share the memory.
  *
  *     header      magic, version, what it was made of, sizes, check        numbers have their low byte first
- *     directory   for each weight: part, type, place in its part, bytes, place here
+ *     directory   for each weight: part, type, how far ahead its tiles are asked for (rn_matmul.ahead), place in its part,
+ *                 bytes, place here
  *     checks      XXH3-64 of each piece of RN_TILE_FILE_PIECE bytes of each weight, in order, seeded with its place
  *     weights     each at a whole page
  *
@@ -31,12 +32,15 @@ void rn_tile_file_free(struct rn_tile_file *file);
 /* Tiles of weight i, [bytes of its tensor], mapped read-only; NULL: the file has none. file NULL is allowed. */
 const uint8_t *rn_tile_file_weight(const struct rn_tile_file *file, uint32_t i);
 
+/* How far ahead they are asked for, as who wrote them has found best. */
+uint16_t rn_tile_file_ahead(const struct rn_tile_file *file, uint32_t i);
+
 /* Whether piece number `piece` of weight i is as it was written. */
 bool rn_tile_file_good(const struct rn_tile_file *file, uint32_t i, size_t piece);
 
-/* Writes tiles[i] of each weight that has some (NULL: none) in place of what is there. BUSY: another process is writing it;
+/* Writes tiles[i] of each weight that has some (NULL: none) in place of what is there; aheads: by type. BUSY: another process is writing it;
  * IO with a sentence. Blocks on the disk. */
 runnel_status rn_tile_file_write(struct rn_heap *heap, const struct rn_weights_place *place, const struct rn_plan *plan,
-                                 uint8_t *const *tiles, runnel_error *error);
+                                 uint8_t *const *tiles, const uint16_t *aheads, runnel_error *error);
 
 #endif

@@ -190,6 +190,7 @@ static void test_kept(void **state)
     (void)state;
     assert_memory_equal(file.bytes, "runnelwt", 8);
     assert_int_equal(rn_bytes_get(file.bytes + 64, 8), file.n);
+    assert_int_equal(rn_bytes_get(file.bytes + HEADER + 6, 2), RN_TILE_AHEAD);
     assert_int_equal(stat(path, &before), 0);
     second = load();
     assert_true(second.mapped > 0 && second.mapped == second.tiled && second.warnings == 0);
