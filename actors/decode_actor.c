@@ -214,7 +214,7 @@ static void add_credit(struct rn_decode *decode, uint32_t slot, uint32_t generat
             rn_decode_end_stall(decode, credit, request);
     }
     credit->n += (int32_t)n;
-    RN_ASSERT(credit->n <= RN_WINDOW && (!credit->away || credit->back));
+    RN_ASSERT(credit->n <= RN_WINDOW + 1 && (!credit->away || credit->back)); /* the tail cost none, and comes back */
     if (!credit->away)
         return;
     credit->away = false;
