@@ -6,15 +6,16 @@
 #define DRAFT_SMOOTHING 0.0833f /* of the newest draft: the last dozen or so count */
 #define FIRST_ACCEPTANCE 0.6f   /* taken for granted, with the weight of three drafts */
 #define FIRST_SEEN 3u
-#define FIRST_BUDGET 0.6f /* tokens */
-#define GRANT 0.010f      /* or so many for each token that is to come ... */
-#define GRANT_MOST 1.5f   /* ... up to this: an answer may end long before its limit */
-#define INCOME 0.003f     /* for each step */
-#define MOST_BUDGET 4.0f  /* no past luck pays for more */
-#define CREDIT 0.004f     /* for each token that is to come ... */
-#define CREDIT_MOST 0.6f  /* ... up to this */
-#define ENOUGH 0.4f       /* for a trial of a few drafts */
-#define RESERVE_MAX 2.0f  /* no past luck pays for many */
+#define FIRST_BUDGET 0.6f  /* tokens ... */
+#define FIRST_SHARE 0.016f /* ... and of an answer that is to be short so many for each of its tokens */
+#define GRANT 0.010f       /* or so many for each token that is to come ... */
+#define GRANT_MOST 1.5f    /* ... up to this: an answer may end long before its limit */
+#define INCOME 0.003f      /* for each step */
+#define MOST_BUDGET 4.0f   /* no past luck pays for more */
+#define CREDIT 0.004f      /* for each token that is to come ... */
+#define CREDIT_MOST 0.6f   /* ... up to this */
+#define ENOUGH 0.4f        /* for a trial of a few drafts */
+#define RESERVE_MAX 2.0f   /* no past luck pays for many */
 #define FIRST_PAUSE 16u
 #define MOST_PAUSE 256u
 #define TRIAL 3u            /* drafts of a trial */
@@ -44,10 +45,11 @@ void rn_speculation_init(struct rn_speculation *speculation)
 
 void rn_speculation_grant(struct rn_speculation *speculation, uint64_t n_tokens)
 {
-    float budget = GRANT * (float)n_tokens, credit = CREDIT * (float)n_tokens;
+    float budget = GRANT * (float)n_tokens, credit = CREDIT * (float)n_tokens, least = FIRST_SHARE * (float)n_tokens;
 
+    least = least < FIRST_BUDGET ? least : FIRST_BUDGET;
     budget = budget < GRANT_MOST ? budget : GRANT_MOST;
-    speculation->budget = budget > FIRST_BUDGET ? budget : FIRST_BUDGET;
+    speculation->budget = budget > least ? budget : least;
     speculation->credit = credit < CREDIT_MOST ? credit : CREDIT_MOST;
 }
 

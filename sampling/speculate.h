@@ -23,9 +23,9 @@
  *
  * What is measured may be wrong, and drafts are dear before it is. So a sequence keeps a budget, in tokens of its own:
  * drafts cost their price, t (c(r + k) - c(r)) / c(r), and each that was right gives one token back. The budget begins
- * with a token or so, grows by little with each step, and drafts beyond it are not made; nor
- * steps that are much larger than all that were measured. What all its drafts have cost in vain is therefore bounded by
- * what it began with and that growth, whoever proposes.
+ * with a token or so (with less where the answer is at most some 40 tokens long), grows by little with each step, and
+ * drafts beyond it are not made; nor steps that are much larger than all that were measured. What all its drafts have
+ * cost in vain is therefore bounded by what it began with and that growth, whoever proposes.
  *
  * Measured times are noisy, and who chooses by them prefers those whose error makes drafts look cheap. So a price has a
  * margin: the stream's share of what the rise c(r + k) - c(r) is in doubt by (step_cost.h), little once it has been
