@@ -23,6 +23,8 @@ static void token(const runnel_event *event, bool logprobs)
         }
         fputc(']', stdout);
     }
+    if (event->usage.shifts > 0)
+        printf(",\"shifts\":%llu", (unsigned long long)event->usage.shifts);
     fputs("}\n", stdout);
 }
 

@@ -19,7 +19,8 @@ static const struct app_command commands[] = {
      "Ctrl-C stops: what has come is printed, the exit code is 130. A second one ends at once.\n\n"
      "With --json each line is an object: {\"type\":\"token\",\"id\":..,\"text\":..}, {\"type\":\"progress\",\n"
      "\"done\":..,\"total\":..}, and at the end one of type done (\"finish\" is stop or length), cancelled or\n"
-     "failed, with usage in tokens and timings in microseconds.\n",
+     "failed, with usage in tokens and timings in microseconds. Behind a full context (--context-keep) a token\n"
+     "has \"shifts\", how often it was full by then.\n",
      "  runnel run model.gguf \"Once upon a time\" -n 100\n"
      "  runnel run model.gguf -f letter.txt --temperature 0.8 --top-p 0.95 --seed 7\n"
      "  echo -n \"1, 2, 3,\" | runnel run model.gguf -f - --stop 10 --json\n",

@@ -141,6 +141,23 @@ class Results(unittest.TestCase):
         self.assertEqual(len(tokens), 30)
         self.assertLessEqual(last["timings"]["first_token_us"], last["timings"]["end_us"])
 
+    def test_behind_a_full_context(self):
+        """Each token says how often the context was full by then; the end says it in words, too."""
+        keep, ctx, n = 5, 64, 150
+        args = ["run", MODEL, "-p", "Once upon a time", "-n", n, "--ignore-eos", "--ctx", ctx, "--context-keep", keep]
+        *tokens, done = [json.loads(row) for row in run(*args, "--json").stdout.decode().splitlines()]
+        seen, shifts, gone = done["usage"]["prompt_tokens"], 0, 0
+        for token in (t for t in tokens if t["type"] == "token" and t["id"] >= 0):
+            if seen == ctx:
+                seen = keep + (ctx - keep) // 2
+                shifts, gone = shifts + 1, gone + ctx - seen
+            seen += 1
+            self.assertEqual(token.get("shifts", 0), shifts)
+        self.assertGreater(shifts, 2)
+        self.assertEqual((done["usage"]["shifts"], done["usage"]["shifted_tokens"]), (shifts, gone))
+        self.assertEqual(done["usage"]["completion_tokens"], n)
+        self.assertIn(f"context: full {shifts} times, {gone} tokens of the text went", run(*args).stderr.decode())
+
     def test_logits(self):
         for model, name in ((STORIES, "stories260K"), (TINY, "runnel-tiny-F16"),
                             (SHARED / "models/runnel-tiny-draft-F16.gguf", "runnel-tiny-draft-F16")):
