@@ -120,7 +120,8 @@ class Commands(Folder):
             self.assertIn(word, self.complaint(f"/read {self.path(name, data)}"))
         self.assertIn("No such file", self.complaint(f"/read {self.folder}/none"))
         self.assertIn("not a regular file", self.complaint(f"/read {self.folder}"))
-        self.assertIn("needs a file", self.complaint("/read"))
+        for command in "/read", "/save", "/load":
+            self.assertIn(f"{command} needs a file", self.complaint(command))
 
     def test_drop(self):
         said, result = self.said("One", "Two", "Three", "/drop 1", options=["--system", "S."])
