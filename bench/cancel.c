@@ -2,6 +2,7 @@
  * that a stream may be in, and how long runnel_engine_free takes in the middle of prompts.
  *
  *   bench_cancel MODEL.gguf [--trials N] [--threads N] [--prompt TOKENS] [--state NAME[,NAME...]] [--csv]
+ *                [--draft DRAFTER [--draft-threads N]]
  *
  *   queued     12 prompts at once: one that waits for its turn
  *   prefill    a prompt alone
@@ -12,6 +13,7 @@
  *   answer     an answer beside a prompt
  *   paused     a paused answer; and `paused-prefill`, a paused prompt
  *   free       runnel_engine_free with four prompts and an answer
+ *   answering  runnel_engine_free with an answer alone, behind a long prompt
  *
  * Each trial waits for a random time first. The model's arithmetic runs on real threads: the figures are the machine's.
  * One host thread, which waits for events as a server does. */
@@ -28,10 +30,10 @@
 #define TRIALS_MOST 1000
 
 static struct {
-    const char *path, *states;
-    uint32_t trials, threads, prompt;
+    const char *path, *states, *draft;
+    uint32_t trials, threads, prompt, draft_threads;
     bool csv;
-} arguments = {NULL, NULL, 40, 0, 1024, false};
+} arguments = {NULL, NULL, NULL, 40, 0, 1024, 0, false};
 
 static runnel_engine *engine;
 static runnel_model *model;
@@ -90,6 +92,8 @@ static void open_model(void)
     runnel_model_options_default(&options);
     options.context_tokens = arguments.prompt + 512;
     options.no_prefix_cache = 1;
+    options.draft_path = arguments.draft;
+    options.draft_threads = arguments.draft_threads;
     if (runnel_model_load(engine, arguments.path, &options, &model, &error) != RUNNEL_OK ||
         runnel_model_wait(model, -1, &error) != RUNNEL_OK || runnel_model_get_info(model, &info) != RUNNEL_OK)
         die(arguments.path, error.message);
@@ -111,6 +115,7 @@ static void submit(struct user *user, uint32_t n_prompt)
     request.max_tokens = 400;
     request.ignore_eos = 1;
     request.want_progress = 1;
+    request.draft = arguments.draft != NULL ? RUNNEL_DRAFT_MODEL : RUNNEL_DRAFT_NONE;
     request.on_event = on_event;
     request.user = user;
     if (runnel_generate(model, &request, &user->stream, &error) != RUNNEL_OK)
@@ -262,6 +267,20 @@ static double in_free(void)
     return begin;
 }
 
+static double free_while_answering(void)
+{
+    double begin;
+
+    submit(&users[0], arguments.prompt);
+    await_tokens(&users[0], 1);
+    run_for(300.0 * rand() / RAND_MAX);
+    begin = now_ms();
+    runnel_engine_free(engine);
+    begin = now_ms() - begin;
+    open_model();
+    return begin;
+}
+
 static const struct state {
     const char *name, *what;
     double (*run)(void);
@@ -277,6 +296,7 @@ static const struct state {
     {"paused", "a paused answer", in_pause, 1},
     {"paused-prefill", "a paused prompt", in_paused_prefill, 1},
     {"free", "runnel_engine_free, 4 prompts", in_free, 4},
+    {"answering", "runnel_engine_free, an answer", free_while_answering, 4},
 };
 
 static int ascending(const void *a, const void *b)
@@ -299,7 +319,7 @@ static void measure(const struct state *state)
     for (uint32_t i = 0; i < n; i++) {
         memset(users, 0, sizeof users);
         ms[i] = state->run();
-        end_all(users, state->run == in_free ? 0 : STREAMS);
+        end_all(users, state->run == in_free || state->run == free_while_answering ? 0 : STREAMS);
     }
     qsort(ms, n, sizeof ms[0], ascending);
     printf(arguments.csv ? "%s,%s,%u,%.1f,%.1f,%.1f\n"
@@ -346,6 +366,10 @@ static bool parse(int argc, char **argv)
             arguments.threads = (uint32_t)atoi(argv[++i]);
         else if (strcmp(argv[i], "--prompt") == 0)
             arguments.prompt = (uint32_t)atoi(argv[++i]);
+        else if (strcmp(argv[i], "--draft") == 0)
+            arguments.draft = argv[++i];
+        else if (strcmp(argv[i], "--draft-threads") == 0)
+            arguments.draft_threads = (uint32_t)atoi(argv[++i]);
         else if (strcmp(argv[i], "--state") == 0)
             arguments.states = argv[++i];
         else
@@ -359,7 +383,7 @@ int main(int argc, char **argv)
 {
     if (!parse(argc, argv)) {
         fprintf(stderr, "bench_cancel MODEL.gguf [--trials N] [--threads N] [--prompt TOKENS] [--state NAME,...] "
-                        "[--csv]\n");
+                        "[--csv] [--draft DRAFTER [--draft-threads N]]\n");
         return 2;
     }
     srand(1);
