@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The examples of docs/CHAT.md are what the program says, and each command of /help has one.
+"""The examples of docs/CHAT.md are what the program says, and each command of /help has one. Each token of their answers
+is likelier than any other by a factor of 20: arithmetic of another processor does not change them.
 
     test_chat_page.py RUNNEL             compares
     test_chat_page.py RUNNEL --update    writes the page anew
@@ -100,7 +101,7 @@ if __name__ == "__main__":
     common.program = os.path.abspath(sys.argv[1])
     os.chdir(folder.name)
     os.symlink(common.MODEL, "model.gguf")
-    pathlib.Path("facts.txt").write_text("The owl found a red whistle.\n")
+    pathlib.Path("facts.txt").write_text("The owl has 2 hens.\n")
     if "--update" in sys.argv:
         PAGE.write_text(BLOCK.sub(lambda block: render(*block.groups()), PAGE.read_text()))
         sys.exit(0)
