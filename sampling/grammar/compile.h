@@ -32,9 +32,10 @@ struct rn_nfa_rule {
 
 struct rn_rule_shape {
     uint32_t weight; /* about how many states it makes */
-    uint32_t uses;   /* calls of it that are written, 2 and more: many */
+    uint32_t uses;   /* copies of calls of it, in all rules; at least: some are counted once */
     uint32_t height; /* of the recursion that makes it */
     bool recursive, in_place, calls_own_tail;
+    bool loops; /* its texts may be of any length */
 };
 
 /* An edge of a deterministic state. */

@@ -7,6 +7,7 @@
 #include "sampling/grammar/matcher.h"
 
 #define EXITS_MOST 32768u /* of a state; with more, its rule is left nearly anywhere, and a walk of all is as quick */
+#define LOOP_LEAST 24u    /* nodes below a node for which it pays to find loops out */
 #define VISITED_MOST 40u  /* configurations that plain text leads to, before it is given up to look for all of them */
 
 const struct rn_masks_limits rn_masks_limits_default = {
@@ -47,6 +48,46 @@ static void add_exit(struct rn_masks *m, uint32_t node)
     m->exits[m->n_exits++] = node;
 }
 
+/* Kinds of bytes that lead from the set to itself, each of them. */
+static uint8_t loops_of(struct rn_masks *m, uint32_t set)
+{
+    uint8_t loops = RN_STACKS_LOOPS_KNOWN | (RN_BYTE_FAR - 1);
+    uint32_t byte;
+
+    if (m->stacks.sets[set].loops != 0)
+        return m->stacks.sets[set].loops;
+    for (byte = 0; byte < 0x80; byte++) {
+        uint8_t kind = (uint8_t)rn_byte_kind((uint8_t)byte);
+
+        if ((loops & kind) != 0 && rn_stacks_read(&m->stacks, set, (uint8_t)byte) != set)
+            loops &= (uint8_t)~kind;
+    }
+    if (m->stacks.trouble == RN_STACKS_FINE)
+        m->stacks.sets[set].loops = loops;
+    return loops;
+}
+
+/* Are all tokens below this node allowed, since no byte there leaves the set? Asked only where there are many. */
+static bool is_loop(struct rn_masks *m, const struct rn_trie_place *place, uint32_t below, uint32_t set)
+{
+    return place->end - below >= LOOP_LEAST && (place->kinds & ~loops_of(m, set)) == 0;
+}
+
+/* The configuration behind one byte. */
+static inline uint32_t step_by(struct rn_stacks *s, struct rn_masks_step *from, uint8_t byte)
+{
+    uint32_t class = s->a->class_of[byte], next;
+
+    if (from->row != RN_STACKS_UNKNOWN) {
+        next = s->rows[(size_t)from->row * s->a->n_classes + class];
+        if (next != RN_STACKS_UNKNOWN)
+            return next;
+    }
+    next = rn_stacks_read_class(s, from->set, class);
+    from->row = s->sets[from->set].row;
+    return next;
+}
+
 /* Nodes [node, end), whose parent was reached with configuration `set`: sets the bits of the tokens that can be read.
  * exits: keeps the nodes behind which the bottom is reached and that have children. */
 static void walk(struct rn_masks *m, uint32_t node, uint32_t end, uint32_t set, bool exits, uint64_t *mask)
@@ -57,24 +98,28 @@ static void walk(struct rn_masks *m, uint32_t node, uint32_t end, uint32_t set, 
 
     if (node >= end)
         return;
-    m->path[nodes[node].depth - 1] = set;
+    m->path[nodes[node].depth - 1] = (struct rn_masks_step){set, s->sets[set].row};
     while (node < end) {
         const struct rn_trie_place *place = &nodes[node];
-        uint32_t next = rn_stacks_read(s, m->path[place->depth - 1], place->label), i;
+        uint32_t next = step_by(s, &m->path[place->depth - 1], place->label), below = node + 1, i, last;
+        bool loop;
 
         visited++;
-        if (next == RN_STACKS_DEAD) {
-            node = place->end;
+        node = place->end;
+        if (next == RN_STACKS_DEAD)
             continue;
-        }
-        m->path[place->depth] = next;
-        for (i = place[0].first; i < place[1].first; i++)
+        loop = is_loop(m, place, below, next);
+        last = loop ? nodes[place->end].first : nodes[below].first;
+        for (i = place->first; i < last; i++)
             set_bit(mask, m->trie->ids[i]);
-        node++;
-        if (exits && s->sets[next].bottom && place->end > node)
-            add_exit(m, node - 1);
+        if (loop || below == place->end)
+            continue;
+        if (exits && s->sets[next].bottom)
+            add_exit(m, below - 1);
         if (s->sets[next].n == 0)
-            node = place->end;
+            continue;
+        m->path[place->depth] = (struct rn_masks_step){next, s->sets[next].row};
+        node = below;
     }
     m->visited += visited;
     if (s->steps < visited)

@@ -33,6 +33,10 @@ extern const struct rn_masks_limits rn_masks_limits_default;
 
 struct rn_matcher;
 
+struct rn_masks_step {
+    uint32_t set, row; /* row: of the set; RN_STACKS_UNKNOWN: none yet */
+};
+
 struct rn_masks {
     struct rn_heap *heap;
     const struct rn_automaton *automaton;
@@ -45,9 +49,9 @@ struct rn_masks {
     size_t bytes;                  /* of states and kept */
     uint64_t *kept[RN_MASKS_KEPT]; /* [words] */
     uint32_t kept_of[RN_MASKS_KEPT];
-    uint64_t *work;  /* [words] */
-    uint32_t *path;  /* [longest + 1] configurations along a token */
-    uint32_t *exits; /* while a state is looked at */
+    uint64_t *work;             /* [words] */
+    struct rn_masks_step *path; /* [longest + 1] configurations along a token */
+    uint32_t *exits;            /* while a state is looked at */
     uint32_t n_exits, room_exits;
     uint8_t plain[256]; /* [n_plain] classes of plain ASCII */
     uint32_t n_plain;

@@ -8,6 +8,8 @@
 
 #define WEIGHT_MOST 0x10000000u
 #define SMALL_WEIGHT 24u     /* a rule that small costs less than a call of it: white space, digits, signs */
+#define SHORT_WEIGHT 200u    /* one without loops is left within a token or two: in place, what follows is known */
+#define COPIES_WEIGHT 20000u /* of all its copies together */
 #define SINGLE_WEIGHT 50000u /* one that is called once, in one place */
 #define HEIGHT_MOST 600u     /* recursion in nfa.c: 600 frames take some 100 KiB */
 
@@ -89,6 +91,16 @@ bool rn_compile_components(struct rn_compile *c, uint32_t n, const uint32_t *fir
 /* How a node was visited while a rule's calls are listed. */
 enum { MANY = 1, ONCE = 2, TAIL = 4 };
 
+static uint32_t times(uint64_t a, uint64_t b)
+{
+    return a * b > WEIGHT_MOST ? WEIGHT_MOST : (uint32_t)(a * b);
+}
+
+static uint32_t plus(uint64_t a, uint64_t b)
+{
+    return a + b > WEIGHT_MOST ? WEIGHT_MOST : (uint32_t)(a + b);
+}
+
 struct lister {
     struct rn_compile *c;
     struct rn_numbers calls;
@@ -96,15 +108,16 @@ struct lister {
     uint32_t rule;
 };
 
-/* The operand of a repetition stands in its place once when it is not copied. */
-static bool is_copied(const struct rn_grammar_node *node)
+/* How often the operand of a repetition is made. */
+static uint32_t copies_of(const struct rn_grammar_node *node)
 {
-    if (node->c == RN_GRAMMAR_FOREVER)
-        return node->b > 1;
-    return node->c > 1;
+    if (node->c != RN_GRAMMAR_FOREVER)
+        return node->c;
+    return node->b > 1 ? node->b : 1;
 }
 
-static void list_calls(struct lister *l, rn_expr e, uint32_t how)
+/* copies: how often the node is made for one of the rule. */
+static void list_calls(struct lister *l, rn_expr e, uint32_t how, uint32_t copies)
 {
     const struct rn_grammar *g = l->c->grammar;
     const struct rn_grammar_node *node = &g->nodes[e];
@@ -124,26 +137,25 @@ static void list_calls(struct lister *l, rn_expr e, uint32_t how)
         if (node->a == l->rule && (how & TAIL)) {
             l->c->shapes[l->rule].calls_own_tail = true;
         } else {
-            l->c->shapes[node->a].uses += how & MANY ? 2 : 1;
+            l->c->shapes[node->a].uses = plus(l->c->shapes[node->a].uses, how & MANY ? plus(copies, 1) : copies);
             rn_numbers_add(l->c, &l->calls, node->a);
         }
         break;
     case RN_GRAMMAR_SEQUENCE:
         for (i = 0; i < node->b; i++)
-            list_calls(l, g->operands[node->a + i], i + 1 < node->b ? how & ~(uint32_t)TAIL : how);
+            list_calls(l, g->operands[node->a + i], i + 1 < node->b ? how & ~(uint32_t)TAIL : how, copies);
         break;
     case RN_GRAMMAR_ALTERNATIVES:
         for (i = 0; i < node->b; i++)
-            list_calls(l, g->operands[node->a + i], how);
+            list_calls(l, g->operands[node->a + i], how, copies);
         break;
     case RN_GRAMMAR_REPEAT:
-        how |= is_copied(node) ? MANY : 0;
-        list_calls(l, node->a, node->c == 1 ? how : how & ~(uint32_t)TAIL);
+        list_calls(l, node->a, node->c == 1 ? how : how & ~(uint32_t)TAIL, times(copies, copies_of(node)));
         break;
     case RN_GRAMMAR_BOTH:
     case RN_GRAMMAR_WITHOUT:
-        list_calls(l, node->a, how & ~(uint32_t)TAIL);
-        list_calls(l, node->b, how & ~(uint32_t)TAIL);
+        list_calls(l, node->a, how & ~(uint32_t)TAIL, copies);
+        list_calls(l, node->b, how & ~(uint32_t)TAIL, copies);
         break;
     default:
         break;
@@ -152,24 +164,16 @@ static void list_calls(struct lister *l, rn_expr e, uint32_t how)
 
 /* ---- Weights ---- */
 
-static uint32_t times(uint64_t a, uint64_t b)
-{
-    return a * b > WEIGHT_MOST ? WEIGHT_MOST : (uint32_t)(a * b);
-}
-
-static uint32_t plus(uint64_t a, uint64_t b)
-{
-    return a + b > WEIGHT_MOST ? WEIGHT_MOST : (uint32_t)(a + b);
-}
-
 struct measure {
     uint32_t weight, height;
+    bool loops; /* its texts may be of any length */
 };
 
 static void join(struct measure *sum, struct measure part)
 {
     sum->weight = plus(sum->weight, part.weight);
     sum->height = part.height > sum->height ? part.height : sum->height;
+    sum->loops = sum->loops || part.loops;
 }
 
 /* known[nodes]: weight 0 is not yet known. Rules in place are known before those that call them. */
@@ -177,7 +181,7 @@ static struct measure measure_of(struct rn_compile *c, struct measure *known, rn
 {
     const struct rn_grammar *g = c->grammar;
     const struct rn_grammar_node *node = &g->nodes[e];
-    struct measure sum = {1, 0};
+    struct measure sum = {1, 0, false};
     uint32_t i;
 
     if (known[e].weight > 0 || !rn_compile_step(c, 1))
@@ -191,7 +195,10 @@ static struct measure measure_of(struct rn_compile *c, struct measure *known, rn
         break;
     case RN_GRAMMAR_CALL:
         if (c->shapes[node->a].in_place)
-            join(&sum, (struct measure){c->shapes[node->a].weight, c->shapes[node->a].height});
+            join(&sum,
+                 (struct measure){c->shapes[node->a].weight, c->shapes[node->a].height, c->shapes[node->a].loops});
+        else
+            sum.loops = true;
         break;
     case RN_GRAMMAR_SEQUENCE:
     case RN_GRAMMAR_ALTERNATIVES:
@@ -200,7 +207,8 @@ static struct measure measure_of(struct rn_compile *c, struct measure *known, rn
         break;
     case RN_GRAMMAR_REPEAT:
         sum = measure_of(c, known, node->a);
-        sum.weight = times(sum.weight, node->c != RN_GRAMMAR_FOREVER ? node->c : node->b > 1 ? node->b : 1);
+        sum.weight = times(sum.weight, copies_of(node));
+        sum.loops = sum.loops || node->c == RN_GRAMMAR_FOREVER;
         break;
     case RN_GRAMMAR_BOTH:
     case RN_GRAMMAR_WITHOUT:
@@ -216,6 +224,14 @@ static struct measure measure_of(struct rn_compile *c, struct measure *known, rn
     return sum;
 }
 
+static bool is_better_in_place(const struct rn_rule_shape *shape)
+{
+    if (shape->uses < 2)
+        return shape->weight <= SINGLE_WEIGHT;
+    return shape->weight <= (shape->loops ? SMALL_WEIGHT : SHORT_WEIGHT) &&
+           times(shape->weight, shape->uses) <= COPIES_WEIGHT;
+}
+
 /* Sets in_place, weight and height of the rules in the order of their components: callees first. order[i] is a rule. */
 static void judge(struct rn_compile *c, const uint32_t *order, struct measure *known)
 {
@@ -227,8 +243,8 @@ static void judge(struct rn_compile *c, const uint32_t *order, struct measure *k
 
         shape->weight = measure.weight;
         shape->height = measure.height + 1;
-        shape->in_place = !shape->recursive && shape->height <= HEIGHT_MOST &&
-                          (shape->weight <= SMALL_WEIGHT || (shape->uses < 2 && shape->weight <= SINGLE_WEIGHT));
+        shape->loops = measure.loops || shape->calls_own_tail;
+        shape->in_place = !shape->recursive && shape->height <= HEIGHT_MOST && is_better_in_place(shape);
     }
 }
 
@@ -272,7 +288,7 @@ bool rn_compile_shapes(struct rn_compile *c)
         rn_compile_fail_memory(c);
     for (l.rule = 0; l.rule < g->n_rules && !rn_compile_failed(c); l.rule++) {
         first[l.rule] = l.calls.n;
-        list_calls(&l, g->rules[l.rule].body, ONCE | TAIL);
+        list_calls(&l, g->rules[l.rule].body, ONCE | TAIL, 1);
     }
     if (!rn_compile_failed(c)) {
         uint32_t *component = first + g->n_rules + 1, *order = component + g->n_rules;

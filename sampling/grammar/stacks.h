@@ -47,8 +47,10 @@ struct rn_stack_set {
     uint32_t closed; /* RN_STACKS_UNKNOWN: not yet closed */
     uint32_t row;    /* RN_STACKS_UNKNOWN: none yet */
     bool bottom;
+    uint8_t loops; /* masks.c's: kinds of bytes that lead back to the set itself, and RN_STACKS_LOOPS_KNOWN */
 };
 
+#define RN_STACKS_LOOPS_KNOWN 0x80u
 #define RN_STACKS_JOINS 2048u
 
 struct rn_stack_join {

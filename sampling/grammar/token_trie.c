@@ -92,6 +92,21 @@ static void sort(struct sorter *s, uint32_t n)
     }
 }
 
+enum rn_byte_kind rn_byte_kind(uint8_t byte)
+{
+    if (byte >= 'a' && byte <= 'z')
+        return RN_BYTE_LOWER;
+    if (byte >= 'A' && byte <= 'Z')
+        return RN_BYTE_UPPER;
+    if (byte >= '0' && byte <= '9')
+        return RN_BYTE_DIGIT;
+    if (byte >= 0x80)
+        return RN_BYTE_FAR;
+    if (byte == ' ')
+        return RN_BYTE_SPACE;
+    return byte < ' ' || byte == '"' || byte == '\\' || byte == 0x7f ? RN_BYTE_SPECIAL : RN_BYTE_MARK;
+}
+
 /* ---- Nodes ---- */
 
 static uint32_t shared_bytes(struct rn_view a, struct rn_view b)
@@ -117,11 +132,16 @@ static uint64_t count_nodes(const struct rn_token_trie *trie, const struct item 
     return nodes;
 }
 
-/* The nodes path[from..to) have no more children. */
+/* The nodes path[from..to) have no more children; the deepest first, so that what is below them is known. */
 static void close_nodes(struct rn_token_trie *trie, const uint32_t *path, uint32_t from, uint32_t to)
 {
-    for (; from < to; from++)
-        trie->nodes[path[from]].end = trie->n_nodes;
+    while (to-- > from) {
+        struct rn_trie_place *place = &trie->nodes[path[to]];
+
+        place->end = trie->n_nodes;
+        if (to > 0)
+            trie->nodes[path[to - 1]].kinds |= place->kinds | (uint8_t)rn_byte_kind(place->label);
+    }
 }
 
 /* path[longest + 1]: nodes of the text at hand. */

@@ -23,10 +23,26 @@
 
 #define RN_TOKEN_PARTS 5u
 
+/* Kinds of bytes, a bit for each: where a state is not left by any byte of the kinds below a node, the whole subtree is
+ * allowed. */
+enum rn_byte_kind {
+    RN_BYTE_LOWER = 1,
+    RN_BYTE_UPPER = 2,
+    RN_BYTE_DIGIT = 4,
+    RN_BYTE_SPACE = 8,
+    RN_BYTE_MARK = 16,    /* other printable ASCII, but for the quote and the backslash */
+    RN_BYTE_SPECIAL = 32, /* these, and control characters */
+    RN_BYTE_FAR = 64      /* not ASCII */
+};
+#define RN_BYTE_KINDS 7u
+
+enum rn_byte_kind rn_byte_kind(uint8_t byte);
+
 struct rn_trie_place {
     uint32_t end, first;
     uint16_t depth; /* bytes up to here, from 1 */
     uint8_t label;
+    uint8_t kinds; /* of the labels below it */
 };
 
 struct rn_token_part {

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "sampling/grammar/front.h"
 #include "sampling/grammar/matcher.h"
 #include "tests/base/refusing.h"
 #include "tests/grammar/oracle.h"
@@ -318,6 +319,122 @@ static void test_random(void **state)
     world_fini(&w);
 }
 
+/* ---- A larger vocabulary ---- */
+
+#define LARGER 1500u
+#define LARGER_WORDS ((WORD_FIRST + LARGER + 63) / 64)
+
+/* All words of up to five letters a to c, and longer ones of plain characters: subtrees that are allowed as a whole. */
+static struct rn_vocab *larger_vocab(struct rn_heap *heap)
+{
+    static const char *const pieces[] = {"a", "b", "c", "1", " ", "-", "A", "z", "\xc3\xa9", "\xe2\x82\xac"};
+    static char texts[LARGER][80];
+    const char *list[LARGER];
+    uint32_t n = 0, length, code, i;
+    uint64_t rng = 11;
+
+    for (length = 1; length <= 5; length++) {
+        for (code = 0; code < (uint32_t[]){1, 3, 9, 27, 81, 243}[length]; code++, n++) {
+            uint32_t rest = code;
+
+            for (i = 0; i < length; i++, rest /= 3)
+                texts[n][i] = (char)('a' + rest % 3);
+            texts[n][length] = '\0';
+        }
+    }
+    for (; n < LARGER; n++) {
+        length = 1 + upto(&rng, n % 10 == 0 ? 20 : 7);
+        for (i = 0, texts[n][0] = '\0'; i < length; i++)
+            strcat(texts[n], pieces[upto(&rng, n % 3 == 0 ? 4 : n % 3 == 1 ? 8 : COUNT(pieces))]);
+    }
+    for (i = 0; i < LARGER; i++)
+        list[i] = texts[i];
+    return words_vocab(heap, list, LARGER);
+}
+
+/* The mask of each place on random ways against accepting each token, which knows no trie. */
+static void check_larger(struct world *w, struct rn_grammar *g, uint64_t seed, uint64_t *n_allowed)
+{
+    uint64_t mask[LARGER_WORDS], rng = seed;
+    struct rn_automaton *a;
+    struct rn_masks *masks;
+    struct rn_matcher *m;
+    uint32_t step;
+    int32_t token;
+
+    if (rn_automaton_new(&w->heap, g, &a, NULL) != RUNNEL_OK)
+        return;
+    masks = rn_masks_new(&w->heap, a, w->trie, NULL);
+    assert_int_equal(rn_matcher_new(masks, 1, &m, NULL), RUNNEL_OK);
+    for (step = 0; step < 4; step++) {
+        int32_t chosen = -1;
+        uint32_t seen = 0;
+
+        if (rn_matcher_mask(m, mask, NULL) != RUNNEL_OK)
+            break;
+        for (token = 0; token < (int32_t)w->trie->n_vocab; token++) {
+            bool accepted = rn_matcher_accept(m, token, NULL) == RUNNEL_OK;
+
+            if (accepted)
+                assert_true(rn_matcher_rollback(m, 1));
+            if (bit(mask, token) != accepted)
+                fail_msg("grammar %llu, token %d: %d, not %d", (unsigned long long)seed, token, !accepted, accepted);
+            *n_allowed += accepted;
+            if (accepted && token != WORD_END && upto(&rng, ++seen) == 0)
+                chosen = token;
+        }
+        if (chosen < 0)
+            break;
+        assert_int_equal(rn_matcher_accept(m, chosen, NULL), RUNNEL_OK);
+    }
+    rn_matcher_free(m);
+    rn_masks_free(masks);
+    rn_automaton_free(a);
+}
+
+static void test_larger(void **state)
+{
+    static const char *const texts[] = {
+        "root ::= [a-c]*",
+        "root ::= [a-z]* \"1\"?",
+        "root ::= [a-z0-9]* \" \" [a-zA-Z]*",
+        "root ::= [a-z0-9 ]+ \"-\" [^z]*",
+        "root ::= .{0,30} \"z\"",
+        "root ::= [^\"\\\\]{3,9} [a-c]",
+        "root ::= word \" \" word | \"1\" word \"-\"\nword ::= [a-c]+ [1é€]* [a-z]+ (\"A\" [a-c ]* \"A\"){0,3} [^a]* "
+        "[ab]+ [c]* "
+        "[^b]* [a] [b]*",
+        "root ::= text \"-\" text \"é\" text\ntext ::= [^-é]* \"aa\" [^-é]* \"bb\" [^-]{0,4} [a-c]* ([1-9] [a-c]* [ "
+        "]){0,2} \"c\"*",
+    };
+    uint64_t n_allowed = 0, seed;
+    struct world w;
+    size_t i;
+
+    (void)state;
+    rn_heap_init(&w.heap, NULL);
+    w.vocab = larger_vocab(&w.heap);
+    w.trie = rn_token_trie_new(&w.heap, w.vocab);
+    for (i = 0; i < COUNT(texts) * 4; i++) {
+        const char *text = texts[i % COUNT(texts)];
+        runnel_error error = {0};
+        struct rn_grammar *g;
+
+        if (rn_front_read(&w.heap, RN_FRONT_GBNF, text, strlen(text), w.vocab, NULL, &g, &error) != RUNNEL_OK)
+            fail_msg("%s: %s", text, error.message);
+        check_larger(&w, g, i, &n_allowed);
+        rn_grammar_free(g);
+    }
+    assert_true(n_allowed > 10000);
+    for (seed = 1; seed <= 400; seed++) {
+        struct rn_grammar *g = random_grammar(&w.heap, seed);
+
+        check_larger(&w, g, seed, &n_allowed);
+        rn_grammar_free(g);
+    }
+    world_fini(&w);
+}
+
 /* With little room: sets are dropped again and again, masks are as before. */
 static void test_drop(void **state)
 {
@@ -475,10 +592,8 @@ static void test_no_allocation(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_drop),
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_no_allocation),
+        cmocka_unit_test(test_random), cmocka_unit_test(test_larger),        cmocka_unit_test(test_drop),
+        cmocka_unit_test(test_memory), cmocka_unit_test(test_no_allocation),
     };
 
     if (argc == 3) {
