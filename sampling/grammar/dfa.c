@@ -246,8 +246,10 @@ static bool sort_edges(struct rn_compile *c, uint32_t starts[257])
     memset(starts, 0, 257 * sizeof *starts);
     for (i = 0; i < s->n_edges; i++)
         starts[s->edges[i].low + 1]++;
-    for (i = 0; i < 257; i++)
-        sum += starts[i], starts[i] = sum;
+    for (i = 0; i < 257; i++) {
+        sum += starts[i];
+        starts[i] = sum;
+    }
     if (s->n_edges < 2)
         return true;
     sorted = rn_alloc(c->heap, s->n_edges, sizeof *sorted);

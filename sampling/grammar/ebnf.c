@@ -304,6 +304,12 @@ static rn_expr read_counts(struct rn_reader *r, rn_expr e, const char *between, 
     return rn_grammar_repeat(r->g, e, least, most);
 }
 
+static bool take_tilde(struct rn_reader *r)
+{
+    skip_space(r, false);
+    return rn_reader_take(r, "~");
+}
+
 static rn_expr read_repeats(struct rn_reader *r, rn_expr e)
 {
     for (;;) {
@@ -316,7 +322,7 @@ static rn_expr read_repeats(struct rn_reader *r, rn_expr e)
             e = rn_grammar_repeat(r->g, e, 0, 1);
         else if (rn_reader_take(r, "{"))
             e = read_counts(r, e, ",", "}");
-        else if (skip_space(r, false), rn_reader_take(r, "~"))
+        else if (take_tilde(r))
             e = read_counts(r, e, "..", "");
         else
             return e;

@@ -53,8 +53,10 @@ static bool reduce_init(struct reduce *r, struct rn_compile *c)
                 r->call_first[c->edges[edge].value + 1]++;
         }
     }
-    for (i = 0; i <= n_rules; i++)
-        sum += r->call_first[i], r->call_first[i] = sum;
+    for (i = 0; i <= n_rules; i++) {
+        sum += r->call_first[i];
+        r->call_first[i] = sum;
+    }
     for (state = 0; state < c->n_states; state++)
         for (edge = c->first[state]; edge != 0; edge = c->edges[edge].next)
             if (c->edges[edge].kind == RN_NFA_CALL)
@@ -341,8 +343,10 @@ static bool drop_endless(struct rn_compile *c)
         for (state = 0; state < c->n_states; state++)
             for (edge = c->first[state]; edge != 0; edge = c->edges[edge].next)
                 first[c->edges[edge].target + 1]++;
-        for (state = 0; state <= c->n_states; state++)
-            sum += first[state], first[state] = sum;
+        for (state = 0; state <= c->n_states; state++) {
+            sum += first[state];
+            first[state] = sum;
+        }
         for (state = 0; state < c->n_states; state++)
             for (edge = c->first[state]; edge != 0; edge = c->edges[edge].next)
                 back[first[c->edges[edge].target]++] = edge;

@@ -189,11 +189,9 @@ static void expect(struct rn_grammar *g, uint32_t root, runnel_status status, co
 
 static void test_errors(void **state)
 {
-    struct rn_grammar_limits limits = rn_grammar_limits_default;
     struct rn_heap heap;
     struct rn_grammar *g;
     rn_expr e;
-    int i;
 
     (void)state;
     rn_heap_init(&heap, NULL);
@@ -232,6 +230,19 @@ static void test_errors(void **state)
     rn_grammar_repeat(g, rn_grammar_empty(g), 3, 2);
     expect(g, 0, RUNNEL_FORMAT, "a repetition of at least 3 times and at most 2");
 
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
+static void test_limits(void **state)
+{
+    struct rn_grammar_limits limits = rn_grammar_limits_default;
+    struct rn_heap heap;
+    struct rn_grammar *g;
+    rn_expr e;
+    int i;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
     limits.depth = 10;
     limits.nodes = 40;
     limits.rules = 3;
@@ -274,7 +285,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sets),   cmocka_unit_test(test_all),    cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_errors), cmocka_unit_test(test_quotes),
+        cmocka_unit_test(test_errors), cmocka_unit_test(test_limits), cmocka_unit_test(test_quotes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -236,36 +236,50 @@ static void check_forced(struct rn_matcher *m, const uint64_t *mask)
 static uint32_t n_busy; /* ways that ended at a limit */
 static uint64_t n_dropped;
 
-/* A way through the grammar by random tokens. */
-static void check_grammar(struct world *w, uint64_t seed, const struct rn_masks_limits *limits)
+/* One step back and again, in a copy: the mask is the same. */
+static void check_copy(struct rn_matcher *copy, const struct rn_matcher *m, int32_t chosen, const uint64_t *mask)
 {
-    struct rn_grammar *g = random_grammar(&w->heap, seed);
-    struct oracle *o = oracle_new(g);
-    struct rn_automaton *a;
-    runnel_error error = {0};
-    runnel_status status = rn_automaton_new(&w->heap, g, &a, &error);
-    uint64_t mask[N_WORDS], again[N_WORDS], rng = seed;
-    struct rn_matcher *m, *copy;
-    struct rn_masks *masks;
-    int32_t chosen = -1;
-    uint32_t step, i;
+    uint64_t again[N_WORDS];
 
-    if (status != RUNNEL_OK) {
-        if (status != RUNNEL_FORMAT || oracle_possible(o))
-            fail_msg("grammar %llu: %s", (unsigned long long)seed, error.message);
-        oracle_free(o);
-        rn_grammar_free(g);
+    if (chosen < 0)
         return;
+    rn_matcher_copy(copy, m);
+    assert_true(rn_matcher_rollback(copy, 1));
+    assert_int_equal(rn_matcher_accept(copy, chosen, NULL), RUNNEL_OK);
+    assert_int_equal(rn_matcher_mask(copy, again, NULL), RUNNEL_OK);
+    assert_memory_equal(mask, again, sizeof again);
+}
+
+/* A token that is allowed, words and bytes in turn; -1: none was found. */
+static int32_t choose(const struct rn_token_trie *trie, const uint64_t *mask, uint64_t *rng)
+{
+    uint32_t i;
+
+    for (i = 0; i < 400; i++) {
+        int32_t token = (int32_t)upto(rng, i < 200 ? N_TOKENS : WORD_FIRST);
+
+        token = i % 2 == 0 ? token : (int32_t)(WORD_FIRST + upto(rng, COUNT(words)));
+        if (bit(mask, token) && !rn_token_is_end(trie, token))
+            return token;
     }
-    assert_true(oracle_possible(o));
-    rn_automaton_check(a);
-    masks = rn_masks_new(&w->heap, a, w->trie, limits);
+    return -1;
+}
+
+/* A way through the grammar by random tokens. drops: sets are dropped at each step. */
+static void check_way(struct rn_masks *masks, struct oracle *o, uint64_t seed, bool drops)
+{
+    uint64_t mask[N_WORDS], rng = seed;
+    struct rn_matcher *m, *copy;
+    int32_t chosen = -1;
+    uint32_t step;
+
     assert_int_equal(rn_matcher_new(masks, 4, &m, NULL), RUNNEL_OK);
     assert_int_equal(rn_matcher_new(masks, 2, &copy, NULL), RUNNEL_OK);
     for (step = 0; step < 6; step++) {
+        runnel_error error = {0};
+        runnel_status status = rn_matcher_mask(m, mask, &error);
         struct rn_view bytes;
 
-        status = rn_matcher_mask(m, mask, &error);
         if (status == RUNNEL_BUSY && error.message[0] != '\0') {
             n_busy++;
             break;
@@ -273,34 +287,42 @@ static void check_grammar(struct world *w, uint64_t seed, const struct rn_masks_
         assert_int_equal(status, RUNNEL_OK);
         check_mask(m, o, mask, seed);
         check_forced(m, mask);
-        if (chosen >= 0) { /* one step back and again, in a copy */
-            rn_matcher_copy(copy, m);
-            assert_true(rn_matcher_rollback(copy, 1));
-            assert_int_equal(rn_matcher_accept(copy, chosen, NULL), RUNNEL_OK);
-            assert_int_equal(rn_matcher_mask(copy, again, NULL), RUNNEL_OK);
-            assert_memory_equal(mask, again, sizeof mask);
-        }
-        for (i = 0, chosen = -1; i < 400 && chosen < 0; i++) {
-            int32_t token = (int32_t)upto(&rng, i < 200 ? N_TOKENS : WORD_FIRST);
-
-            token = i % 2 == 0 ? token : (int32_t)(WORD_FIRST + upto(&rng, COUNT(words)));
-            chosen = bit(mask, token) && !rn_token_is_end(w->trie, token) ? token : -1;
-        }
+        check_copy(copy, m, chosen, mask);
+        chosen = choose(masks->trie, mask, &rng);
         if (chosen < 0)
             break;
-        bytes = rn_token_bytes(w->trie, chosen);
+        bytes = rn_token_bytes(masks->trie, chosen);
         assert_int_equal(rn_matcher_accept(m, chosen, NULL), RUNNEL_OK);
-        assert_true(oracle_read(o, chosen, bytes.bytes, bytes.n, rn_token_is_text(w->trie, chosen)));
+        assert_true(oracle_read(o, chosen, bytes.bytes, bytes.n, rn_token_is_text(masks->trie, chosen)));
         rn_masks_check(masks);
-        if (seed % 7 == 0)
+        if (drops)
             assert_true(rn_masks_drop(masks));
     }
-    rn_masks_check(masks);
-    n_dropped += masks->stacks.dropped;
     rn_matcher_free(m);
     rn_matcher_free(copy);
-    rn_masks_free(masks);
-    rn_automaton_free(a);
+}
+
+static void check_grammar(struct world *w, uint64_t seed, const struct rn_masks_limits *limits)
+{
+    struct rn_grammar *g = random_grammar(&w->heap, seed);
+    struct oracle *o = oracle_new(g);
+    struct rn_automaton *a;
+    runnel_error error = {0};
+    runnel_status status = rn_automaton_new(&w->heap, g, &a, &error);
+    struct rn_masks *masks;
+
+    if ((status == RUNNEL_OK) != oracle_possible(o) || (status != RUNNEL_OK && status != RUNNEL_FORMAT))
+        fail_msg("grammar %llu: %s", (unsigned long long)seed, error.message);
+    if (status == RUNNEL_OK) {
+        rn_automaton_check(a);
+        masks = rn_masks_new(&w->heap, a, w->trie, limits);
+        assert_non_null(masks);
+        check_way(masks, o, seed, seed % 7 == 0);
+        rn_masks_check(masks);
+        n_dropped += masks->stacks.dropped;
+        rn_masks_free(masks);
+        rn_automaton_free(a);
+    }
     oracle_free(o);
     rn_grammar_free(g);
 }
