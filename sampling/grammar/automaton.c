@@ -338,6 +338,8 @@ static void compile_fini(struct rn_compile *c)
     rn_free(c->heap, c->shapes);
     rn_free(c->heap, c->rules);
     rn_numbers_fini(&c->waiting, c->heap);
+    rn_free(c->heap, c->copy_edges);
+    rn_numbers_fini(&c->copy_final, c->heap);
     rn_free(c->heap, c->first);
     rn_free(c->heap, c->edges);
     rn_free(c->heap, c->dfa);

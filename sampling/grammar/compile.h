@@ -30,12 +30,26 @@ struct rn_nfa_rule {
     bool nullable;       /* it also matches the empty text; from reduce.c on the states no longer do */
 };
 
+/* A regular rule that is put in place often, made deterministic once: its states count from 0, where it begins. */
+struct rn_rule_copy {
+    uint32_t edge, n_edges;  /* copy_edges */
+    uint32_t final, n_final; /* copy_final: numbers of states */
+    uint32_t n_states;       /* 0: there is none */
+};
+
+struct rn_copy_edge {
+    uint32_t from, to;
+    uint8_t low, high;
+};
+
 struct rn_rule_shape {
     uint32_t weight; /* about how many states it makes */
     uint32_t uses;   /* copies of calls of it, in all rules; at least: some are counted once */
     uint32_t height; /* of the recursion that makes it */
     bool recursive, in_place, calls_own_tail;
-    bool loops; /* its texts may be of any length */
+    bool loops;   /* its texts may be of any length */
+    bool regular; /* no tokens in it, and no calls but of rules in place */
+    struct rn_rule_copy copy;
 };
 
 /* An edge of a deterministic state. */
@@ -69,6 +83,10 @@ struct rn_compile {
     struct rn_rule_shape *shapes; /* [rules] */
     struct rn_nfa_rule *rules;    /* [rules] */
     struct rn_numbers waiting;    /* rules that are called and not yet made */
+
+    struct rn_copy_edge *copy_edges;
+    uint32_t n_copy_edges, room_copy_edges;
+    struct rn_numbers copy_final;
 
     uint32_t *first; /* [n_states] edge; 0: none */
     struct rn_nfa_edge *edges;
@@ -119,6 +137,9 @@ bool rn_compile_components(struct rn_compile *c, uint32_t n, const uint32_t *fir
 uint32_t rn_nfa_state(struct rn_compile *c);
 bool rn_nfa_edge(struct rn_compile *c, uint32_t from, struct rn_nfa_edge edge);
 bool rn_nfa_empty(struct rn_compile *c, uint32_t from, uint32_t to);
+
+/* Makes the rule's deterministic form, for copies of it. What it needed meanwhile is given up again. */
+bool rn_compile_copy(struct rn_compile *c, uint32_t rule);
 
 /* Makes the states of the root and of all rules that are called from it. */
 bool rn_compile_nfa(struct rn_compile *c);

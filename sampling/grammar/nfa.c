@@ -186,11 +186,74 @@ static bool make_set(struct rn_compile *c, const struct rn_grammar_node *node, u
     return true;
 }
 
+/* The rule's body between two states. */
+static bool make_body(struct rn_compile *c, uint32_t rule, uint32_t from, uint32_t to, bool regular)
+{
+    struct place place = {rule, from, true, regular};
+
+    if (c->shapes[rule].calls_own_tail) {
+        place.start = rn_nfa_state(c);
+        if (rn_compile_failed(c) || !rn_nfa_empty(c, from, place.start))
+            return false;
+    }
+    return make(c, c->grammar->rules[rule].body, place.start, to, place);
+}
+
+/* The deterministic form of a rule, which was made before. */
+static bool make_copy(struct rn_compile *c, const struct rn_rule_copy *copy, uint32_t from, uint32_t to)
+{
+    uint32_t base = c->n_states, i;
+
+    for (i = 0; i < copy->n_states && !rn_compile_failed(c); i++)
+        rn_nfa_state(c);
+    for (i = 0; i < copy->n_edges && !rn_compile_failed(c); i++) {
+        struct rn_copy_edge edge = c->copy_edges[copy->edge + i];
+
+        add_bytes(c, base + edge.from, edge.low, edge.high, base + edge.to);
+    }
+    for (i = 0; i < copy->n_final && !rn_compile_failed(c); i++)
+        rn_nfa_empty(c, base + c->copy_final.items[copy->final + i], to);
+    return !rn_compile_failed(c) && rn_nfa_empty(c, from, base);
+}
+
+static bool keep_copy(struct rn_compile *c, struct rn_rule_copy *copy, uint32_t base)
+{
+    uint32_t i, k;
+
+    *copy = (struct rn_rule_copy){.edge = c->n_copy_edges, .final = c->copy_final.n, .n_states = c->n_dfa - base};
+    for (i = base; i < c->n_dfa; i++) {
+        if (c->dfa[i].final && !rn_numbers_add(c, &c->copy_final, i - base))
+            return false;
+        for (k = 0; k < c->dfa[i].n_edges; k++) {
+            struct rn_dfa_edge edge = c->dfa_edges[c->dfa[i].edge + k];
+
+            if (!rn_compile_grow(c, (void **)&c->copy_edges, c->n_copy_edges, &c->room_copy_edges,
+                                 sizeof *c->copy_edges))
+                return false;
+            c->copy_edges[c->n_copy_edges++] = (struct rn_copy_edge){i - base, edge.target - base, edge.low, edge.high};
+        }
+    }
+    copy->n_edges = c->n_copy_edges - copy->edge;
+    copy->n_final = c->copy_final.n - copy->final;
+    return true;
+}
+
+bool rn_compile_copy(struct rn_compile *c, uint32_t rule)
+{
+    uint32_t n_states = c->n_states, n_edges = c->n_edges, start = rn_nfa_state(c), end = rn_nfa_state(c), base;
+    bool made = !rn_compile_failed(c) && make_body(c, rule, start, end, false) &&
+                rn_compile_dfa(c, start, end, &base) && keep_copy(c, &c->shapes[rule].copy, base);
+
+    c->n_states = n_states;
+    c->n_edges = n_edges;
+    c->n_dfa = c->n_dfa_edges = c->n_calls = c->n_tokens = 0;
+    return made;
+}
+
 /* A rule's body between two states, or on the list of those that are to be made, and an edge that calls it. */
 static bool make_call(struct rn_compile *c, uint32_t rule, uint32_t from, uint32_t to, struct place place)
 {
     const struct rn_rule_shape *shape = &c->shapes[rule];
-    struct place inner = {rule, from, true, place.regular};
 
     if (rule == place.rule && place.tail)
         return rn_nfa_empty(c, from, place.start);
@@ -200,15 +263,10 @@ static bool make_call(struct rn_compile *c, uint32_t rule, uint32_t from, uint32
             "the rule \"%s\" stands where texts are compared, and reaches itself or too many others",
             rn_grammar_quote(c->grammar->bytes + c->grammar->rules[rule].name, c->grammar->rules[rule].name_bytes)
                 .text);
-    if (shape->in_place || place.regular) {
-        if (shape->calls_own_tail) {
-            inner.start = rn_nfa_state(c);
-            if (rn_compile_failed(c) || !rn_nfa_empty(c, from, inner.start))
-                return false;
-            from = inner.start;
-        }
-        return make(c, c->grammar->rules[rule].body, from, to, inner);
-    }
+    if (shape->copy.n_states > 0 && (shape->in_place || place.regular))
+        return make_copy(c, &shape->copy, from, to);
+    if (shape->in_place || place.regular)
+        return make_body(c, rule, from, to, place.regular);
     if (c->rules[rule].start == RN_NO_STATE) {
         c->rules[rule].start = rn_nfa_state(c);
         c->rules[rule].end = rn_nfa_state(c);

@@ -166,7 +166,8 @@ static void list_calls(struct lister *l, rn_expr e, uint32_t how, uint32_t copie
 
 struct measure {
     uint32_t weight, height;
-    bool loops; /* its texts may be of any length */
+    bool loops;     /* its texts may be of any length */
+    bool irregular; /* tokens, or calls of rules that are not in place */
 };
 
 static void join(struct measure *sum, struct measure part)
@@ -174,6 +175,7 @@ static void join(struct measure *sum, struct measure part)
     sum->weight = plus(sum->weight, part.weight);
     sum->height = part.height > sum->height ? part.height : sum->height;
     sum->loops = sum->loops || part.loops;
+    sum->irregular = sum->irregular || part.irregular;
 }
 
 /* known[nodes]: weight 0 is not yet known. Rules in place are known before those that call them. */
@@ -181,7 +183,7 @@ static struct measure measure_of(struct rn_compile *c, struct measure *known, rn
 {
     const struct rn_grammar *g = c->grammar;
     const struct rn_grammar_node *node = &g->nodes[e];
-    struct measure sum = {1, 0, false};
+    struct measure sum = {1, 0, false, false};
     uint32_t i;
 
     if (known[e].weight > 0 || !rn_compile_step(c, 1))
@@ -194,11 +196,17 @@ static struct measure measure_of(struct rn_compile *c, struct measure *known, rn
         sum.weight = g->ranges[node->a + node->b - 1].last < 0x80 ? 1 : plus(3, times(node->b, 3));
         break;
     case RN_GRAMMAR_CALL:
-        if (c->shapes[node->a].in_place)
-            join(&sum,
-                 (struct measure){c->shapes[node->a].weight, c->shapes[node->a].height, c->shapes[node->a].loops});
-        else
-            sum.loops = true;
+        if (c->shapes[node->a].in_place) {
+            const struct rn_rule_shape *shape = &c->shapes[node->a];
+
+            join(&sum, (struct measure){shape->weight, shape->height, shape->loops, !shape->regular});
+        } else {
+            sum.loops = sum.irregular = true;
+        }
+        break;
+    case RN_GRAMMAR_TOKENS:
+    case RN_GRAMMAR_TOKENS_BUT:
+        sum.irregular = true;
         break;
     case RN_GRAMMAR_SEQUENCE:
     case RN_GRAMMAR_ALTERNATIVES:
@@ -237,13 +245,19 @@ static void judge(struct rn_compile *c, const uint32_t *order, struct measure *k
 {
     uint32_t i;
 
-    for (i = 0; i < c->grammar->n_rules; i++) {
+    for (i = 0; i < c->grammar->n_rules && !rn_compile_failed(c); i++) {
         struct rn_rule_shape *shape = &c->shapes[order[i]];
         struct measure measure = measure_of(c, known, c->grammar->rules[order[i]].body);
 
         shape->weight = measure.weight;
         shape->height = measure.height + 1;
         shape->loops = measure.loops || shape->calls_own_tail;
+        shape->regular = !measure.irregular && !shape->recursive && shape->height <= HEIGHT_MOST;
+        if (shape->regular && !shape->loops && shape->uses > 1 && shape->weight > SMALL_WEIGHT &&
+            shape->weight <= SINGLE_WEIGHT && !rn_compile_copy(c, order[i]))
+            return;
+        if (shape->copy.n_states > 0)
+            shape->weight = shape->copy.n_states;
         shape->in_place = !shape->recursive && shape->height <= HEIGHT_MOST && is_better_in_place(shape);
     }
 }

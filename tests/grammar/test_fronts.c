@@ -119,6 +119,16 @@ static const struct example examples[] = {
      {"x", "(x)1", "(x)2", "((((x)1)2)2)1"},
      {"(", "((((x)1)2)2)"},
      {"y", "(x)3", "()"}},
+    {"a rule that is copied",
+     RN_FRONT_GBNF,
+     "root ::= \"'\" char{2,4} \"'\" char* \"=\" tail{0,2}\n"
+     "char ::= [^'\\\\=] | \"\\\\\" ([nrt] | \"u\" hex hex | \"name\" | \"number\" | \"newline\") | \"==\"\n"
+     "hex ::= [0-9a-f]\n"
+     "tail ::= char \"!\" | char \"?\" char | \"long ago, in a far away land\"",
+     {"'ab'=", "'\\u0f\\number'x==y=a!b?c", "'==a\xc3\xa9'=long ago, in a far away landlong ago, in a far away land",
+      "'l\\n'=l!"},
+     {"'", "'a", "'ab'==", "'ab'=a", "'ab'=long ago", "'ab'\\new"},
+     {"''", "'abcde", "'ab'=a!b!c", "'a\\ux", "'ab'=ab"}},
     {"calculator",
      RN_FRONT_EBNF,
      "?start: sum\n"
