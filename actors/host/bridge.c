@@ -47,6 +47,7 @@ bool rn_host_put(struct rn_host *host, struct rn_outlet *outlet, const struct rn
 {
     enum rn_joined joined = rn_outlet_join(outlet, cell);
 
+    RN_ASSERT(joined == RN_JOINED_NOT || outlet->coalesce_bytes > 0);
     if (joined == RN_JOINED_NOT)
         rn_outlet_publish(outlet);
     wake_reader(host, outlet, rn_word_get(&outlet->pull) != 0);
@@ -58,6 +59,7 @@ void rn_host_publish_end(struct rn_host *host, struct rn_outlet *outlet)
     bool pull = rn_word_get(&outlet->pull) != 0; /* read before the end is out: after it the slot may be reused */
 
     RN_ASSERT(rn_event_is_terminal(outlet->end.type));
+    RN_ASSERT(rn_word_get(&outlet->ended) != rn_word_get(&outlet->generation)); /* once */
     rn_word_set(&outlet->ended, rn_word_get(&outlet->generation));
     wake_reader(host, outlet, pull);
 }
@@ -86,6 +88,41 @@ void rn_host_wake_consumer(struct rn_host *host, struct rn_outlet *outlet)
 {
     rn_wake_notify(&outlet->wake);
     rn_host_raise(host, &outlet->edge, &outlet->ready);
+}
+
+/* What the host holds is at the front of open streams, one event of each. */
+static bool taken_are_whole(const struct rn_host *host)
+{
+    if (host->n_taken > RUNNEL_MAX_TAKE)
+        return false;
+    for (uint32_t i = 0; i < host->n_taken; i++) {
+        uint32_t slot = host->taken_slots[i];
+
+        if (slot >= host->slots.capacity || !host->outlets[slot].held ||
+            host->taken[i].stream.id != rn_stream_id(slot, rn_word_get(&host->outlets[slot].generation)).id)
+            return false;
+        for (uint32_t k = 0; k < i; k++)
+            if (host->taken_slots[k] == slot)
+                return false;
+    }
+    return true;
+}
+
+bool rn_host_check(const struct rn_host *host)
+{
+    uint32_t n_open = 0, n_held = 0;
+
+    for (uint32_t slot = 0; slot < host->slots.capacity; slot++) {
+        const struct rn_outlet *outlet = &host->outlets[slot];
+        bool is_open = (rn_word_get(&outlet->generation) & 1) != 0;
+
+        if (outlet->slot != slot || outlet->ready.kind != RN_HOST_STREAM ||
+            (!is_open && (rn_outlet_is_prepared(outlet) || rn_word_get(&outlet->pulling) != 0)))
+            return false;
+        n_open += is_open;
+        n_held += is_open && outlet->held && rn_word_get(&outlet->pull) == 0;
+    }
+    return n_open == rn_pool_taken(&host->slots) && n_held == host->n_taken && taken_are_whole(host);
 }
 
 bool rn_host_cancel(struct rn_host *host, struct rn_outlet *outlet, uint32_t generation)

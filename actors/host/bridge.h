@@ -61,6 +61,10 @@ bool rn_host_claim(struct rn_word *word, uint32_t generation);
 /* Any thread: who polls the descriptor wakes. */
 void rn_host_signal(struct rn_host *host);
 
+/* Every open stream has a slot that was taken, and every event that the host holds a stream. Where no thread of the
+ * host is inside. */
+bool rn_host_check(const struct rn_host *host);
+
 /* The router's last word: everything has ended. */
 void rn_host_closed(struct rn_host *host);
 

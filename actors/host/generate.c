@@ -8,6 +8,7 @@
 #include "actors/host/host.h"
 #include "actors/host/session.h"
 #include "actors/telemetry/telemetry.h"
+#include "base/check.h"
 #include "base/sized.h"
 #include "base/status.h"
 #include "model/kv_size.h"
@@ -243,6 +244,7 @@ static runnel_status make_proposer(const runnel_model *model, const runnel_reque
     r->draft_model = (request->draft & RUNNEL_DRAFT_MODEL) != 0;
     r->draft_share = request->draft_share != 0;
     r->draft_chain = request->draft_chain != 0;
+    RN_ASSERT(r->draft_max > 0 && r->draft_max <= RN_DRAFT_MOST);
     if ((request->draft & RUNNEL_DRAFT_NGRAM) == 0)
         return RUNNEL_OK;
     r->proposer = model->parts.new_proposer != NULL ? model->parts.new_proposer(model->parts.proposer_user, r->heap)
@@ -308,6 +310,7 @@ static runnel_status build(runnel_model *model, const runnel_request *request, s
         rn_request_free(r);
         return rn_error_set(error, status, "no memory for a request");
     }
+    RN_ASSERT((r->tokens != NULL) + (r->text != NULL) + (r->chat != NULL) == 1 && r->n_tokens == r->capacity);
     *out = r;
     return RUNNEL_OK;
 }
@@ -342,6 +345,7 @@ static runnel_status enter_queue(struct runnel_engine *engine, struct rn_request
 {
     uint64_t tokens = queued_tokens(r), bytes = request_bytes(r);
 
+    RN_ASSERT(r->n_queued == 0 && r->n_bytes == 0 && bytes >= sizeof *r);
     if (!rn_counter_reserve(&engine->totals.queued_tokens, (int64_t)tokens, engine->max_queued_tokens))
         return refuse(engine, error, "prompts of %llu tokens may wait, and do", engine->max_queued_tokens);
     if (!rn_counter_reserve(&engine->totals.queued_bytes, (int64_t)bytes, engine->max_queued_bytes)) {
@@ -357,6 +361,7 @@ static void leave_queue(struct runnel_engine *engine, struct rn_request *r)
 {
     rn_request_unqueue(r);
     rn_counter_add(&engine->totals.queued_bytes, -(int64_t)r->n_bytes);
+    RN_ASSERT(rn_counter_get(&engine->totals.queued_bytes) >= 0);
 }
 
 /* Behind a prompt that is only BOS the first piece begins a text, as it does for detokenizing. */
@@ -407,6 +412,7 @@ static runnel_status open_outlet(runnel_model *model, const runnel_request *requ
         return RUNNEL_NO_MEMORY;
     }
     r->slot = rn_pool_index(&host->slots, cell);
+    RN_CHECK(r->slot < model->engine->max_streams);
     outlet = &host->outlets[r->slot];
     if (rn_outlet_open(outlet, &model->engine->heap, &options, &r->generation) != RUNNEL_OK) {
         rn_answer_free(options.answer);
@@ -437,6 +443,7 @@ static runnel_status submit(runnel_model *model, const runnel_request *request, 
         rn_telemetry_refused(&model->context, status);
         return status;
     }
+    RN_ASSERT(rn_request_check(r) && r->outcome == RN_OUTCOME_NONE && r->n_done == 0 && r->n_blocks == 0);
     r->submitted_us = rn_now_us(&engine->clock);
     rn_telemetry_submitted(r);
     rn_counter_add(&engine->totals.streams, 1);
@@ -513,6 +520,7 @@ static runnel_status new_embed(const runnel_model *model, const runnel_embed_req
                             from_file);
     if (pooling == RUNNEL_POOLING_DEFAULT)
         pooling = from_file == 0 ? RUNNEL_POOLING_MEAN : (runnel_pooling)from_file;
+    RN_ASSERT(pooling > RUNNEL_POOLING_DEFAULT && pooling <= RUNNEL_POOLING_LAST && r->embed == NULL);
     r->embed =
         rn_embed_new(r->heap, pooling, request->raw != 0, width, request->dimensions > 0 ? request->dimensions : width);
     return r->embed != NULL ? RUNNEL_OK : rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for an embedding");

@@ -14,6 +14,9 @@
 #include "base/sized.h"
 #include "base/thread.h"
 
+static_assert(sizeof(pthread_t) == sizeof(unsigned long), "bridge.h keeps pthread_t without its header");
+static_assert(RN_WINDOW / 2 > 0 && RN_JOIN_FROM < RN_WINDOW_JOINED / 2, "decode has credit while tokens are joined");
+
 static void clear_fd(struct rn_host *host)
 {
     uint64_t count;
@@ -28,6 +31,7 @@ static void send_credit(struct runnel_engine *engine, struct rn_outlet *outlet, 
 {
     struct rn_msg *msg = rn_msg_new(&engine->runtime, RN_MSG_CREDIT);
 
+    RN_ASSERT(outlet->consumed > 0 && outlet->consumed <= outlet->window);
     msg->stream = (struct rn_pay_stream){outlet->slot, generation, outlet->consumed};
     outlet->consumed = 0;
     rn_actor_send(&engine->router.actor, msg);
@@ -45,6 +49,7 @@ static void release_cell(struct runnel_engine *engine, struct rn_outlet *outlet,
 /* The terminal event was delivered: the slot is free. */
 static void close_stream(struct runnel_engine *engine, struct rn_outlet *outlet)
 {
+    RN_ASSERT(rn_counter_get(&engine->totals.streams) > 0);
     rn_outlet_close(outlet);
     rn_word_set(&outlet->pulling, 0); /* before another stream has the slot */
     rn_counter_add(&engine->totals.streams, -1);
@@ -65,6 +70,7 @@ static bool is_cancelled(const struct rn_outlet *outlet, uint32_t generation)
 static void step_cell(struct runnel_engine *engine, struct rn_outlet *outlet, uint32_t generation,
                       const struct rn_cell *cell)
 {
+    RN_ASSERT(outlet->shown < rn_cell_events(outlet, cell) || outlet->shown == 0);
     if (++outlet->shown >= rn_cell_events(outlet, cell))
         release_cell(engine, outlet, generation);
 }
@@ -104,6 +110,7 @@ static size_t deliver_stream(struct runnel_engine *engine, struct rn_outlet *out
     uint32_t generation;
     size_t n = 0;
 
+    RN_ASSERT(outlet == &engine->host.outlets[outlet->slot] && max > 0);
     rn_edge_lower(&outlet->edge);
     if (!has_callback_stream(outlet, &generation))
         return 0;
@@ -136,6 +143,7 @@ static size_t deliver_load(struct runnel_model *model)
     state = rn_word_get(&model->state);
     bits = rn_word_get(&model->fraction);
     memcpy(&event.fraction, &bits, sizeof bits);
+    RN_ASSERT(state <= RN_MODEL_CANCELLED && event.fraction >= 0 && event.fraction <= 1);
     if (model->load_reported) {
         rn_model_load_reported(model);
         return 0;
@@ -210,6 +218,7 @@ static void give_back_taken(struct runnel_engine *engine)
         struct rn_outlet *outlet = &host->outlets[host->taken_slots[i]];
         uint32_t generation = rn_word_get(&outlet->generation);
 
+        RN_ASSERT(outlet->held && host->taken[i].stream.id == rn_stream_id(outlet->slot, generation).id);
         outlet->held = false;
         if (rn_event_is_terminal(host->taken[i].type))
             close_stream(engine, outlet);
@@ -250,6 +259,7 @@ static void take_stream(struct runnel_engine *engine, struct rn_outlet *outlet)
     cell = next_taken(engine, outlet, generation);
     if (cell == NULL)
         return;
+    RN_CHECK(host->n_taken < RUNNEL_MAX_TAKE);
     rn_cell_event(outlet, cell, outlet->shown, &host->taken[host->n_taken]);
     host->taken_slots[host->n_taken++] = outlet->slot;
     outlet->held = true;
@@ -302,6 +312,7 @@ size_t runnel_engine_take(runnel_engine *engine, const runnel_event **events, si
             deliver_load(model_of(node));
     }
     n_taken = host->n_taken;
+    RN_ASSERT(n_taken <= n);
     if (n_taken == n)
         rn_host_signal(host);
     raise_taken(engine);
@@ -479,6 +490,7 @@ static runnel_status pull(struct runnel_engine *engine, struct rn_outlet *outlet
 {
     const struct rn_cell *cell;
 
+    RN_ASSERT(rn_word_get(&outlet->pulling) == 1 && rn_word_get(&outlet->pull) == 1);
     if (outlet->held) {
         outlet->held = false;
         step_cell(engine, outlet, generation, rn_outlet_front(outlet, generation));
@@ -669,6 +681,7 @@ void rn_host_fini(struct runnel_engine *engine)
     for (uint32_t i = 0; i < engine->max_streams; i++)
         if ((rn_word_get(&host->outlets[i].generation) & 1) != 0)
             close_stream(engine, &host->outlets[i]);
+    RN_ASSERT(rn_pool_taken(&host->slots) == 0 && rn_counter_get(&engine->totals.streams) == 0);
     rn_pool_fini(&host->slots);
     rn_free(&engine->heap, host->outlets);
     close(host->closing_fd);

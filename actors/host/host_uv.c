@@ -2,10 +2,12 @@
  * loop's thread. See runnel_uv.h. */
 #include "runnel_uv.h"
 
+#include <stddef.h>
 #include <uv.h>
 
 #include "actors/engine.h"
 #include "actors/host/host.h"
+#include "base/check.h"
 
 /* Events per turn of the loop: callbacks are short; the host's other handles get their turn in between. */
 #define EVENTS_PER_TURN 64
@@ -15,6 +17,8 @@ struct rn_uv {
     struct runnel_engine *engine;
     struct rn_heap heap; /* its own: the close callback may come after the engine is gone */
 };
+
+static_assert(offsetof(struct rn_uv, poll) == 0, "libuv gives the handle back");
 
 /* The handle counts as alive for the loop exactly while something will come. */
 static void keep_alive_if_busy(struct rn_uv *uv)
@@ -32,6 +36,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     struct rn_uv *uv = (struct rn_uv *)poll;
     bool free_wanted;
 
+    RN_ASSERT(rn_holder_is(&uv->engine->host.uv_thread, (uint64_t)uv_thread_self()));
     (void)status;
     (void)events;
     rn_host_dispatch(uv->engine, EVENTS_PER_TURN, &free_wanted);
@@ -64,6 +69,7 @@ runnel_status runnel_uv_attach(runnel_engine *engine, struct uv_loop_s *loop)
     if (engine->host.delivery != RUNNEL_DELIVER_HOST ||
         !rn_holder_take(&engine->host.uv_thread, (uint64_t)uv_thread_self()))
         return RUNNEL_STATE;
+    RN_ASSERT(engine->host.uv == NULL);
     rn_heap_init(&heap, &engine->heap.hook);
     uv = rn_calloc(&heap, 1, sizeof *uv);
     if (uv == NULL)
@@ -95,6 +101,7 @@ runnel_status runnel_uv_detach(runnel_engine *engine)
     if (!rn_holder_is(&engine->host.uv_thread, (uint64_t)uv_thread_self()))
         return RUNNEL_STATE;
     uv = engine->host.uv;
+    RN_ASSERT(uv->engine == engine && uv_is_active((uv_handle_t *)&uv->poll));
     engine->host.uv = NULL;
     rn_holder_give(&engine->host.uv_thread);
     uv_poll_stop(&uv->poll);

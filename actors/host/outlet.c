@@ -23,6 +23,7 @@ static runnel_status copy_stops(struct rn_outlet *outlet, const struct rn_outlet
     size_t bytes = 0;
     char *at;
 
+    RN_CHECK(options->n_stops <= RUNNEL_MAX_STOPS);
     for (size_t i = 0; i < options->n_stops; i++)
         bytes += strlen(options->stops[i]) + 1;
     outlet->memory = rn_alloc(outlet->heap, bytes, 1);
@@ -34,6 +35,7 @@ static runnel_status copy_stops(struct rn_outlet *outlet, const struct rn_outlet
         stops[i] = memcpy(at, options->stops[i], sizes[i] + 1);
         at += sizes[i] + 1;
     }
+    RN_CHECK(at == outlet->memory + bytes);
     rn_piece_stream_init(&outlet->pieces, stops, sizes, (uint32_t)options->n_stops, options->strip_first_space);
     return RUNNEL_OK;
 }
@@ -96,6 +98,8 @@ bool rn_label_valid(const char *label)
     return n < RUNNEL_LABEL_BYTES && (n == 0 || rn_utf8_valid(label, n));
 }
 
+static_assert(RUNNEL_LABEL_BYTES % sizeof(uint32_t) == 0, "a label is kept in words");
+
 /* Before the generation is set, which publishes it. */
 static void introduce(struct rn_outlet *outlet, const struct rn_outlet_options *options)
 {
@@ -141,6 +145,7 @@ runnel_status rn_outlet_open(struct rn_outlet *outlet, struct rn_heap *heap, con
     runnel_status status;
 
     RN_ASSERT((rn_word_get(&outlet->generation) & 1) == 0 && options->n_top <= RUNNEL_MAX_TOP_LOGPROBS);
+    RN_ASSERT(ring_of(outlet) == NULL && (options->coalesce_bytes == 0 || options->n_top == 0));
     outlet->heap = heap;
     outlet->on_event = options->on_event;
     outlet->user = options->user;
@@ -173,6 +178,7 @@ runnel_status rn_outlet_open(struct rn_outlet *outlet, struct rn_heap *heap, con
     introduce(outlet, options);
     rn_word_set(&outlet->pull, options->on_event == NULL && !options->taken);
     *generation = rn_word_get(&outlet->generation) + 1;
+    RN_ASSERT((*generation & 1) != 0 && rn_word_get(&outlet->ended) != *generation);
     rn_word_set(&outlet->generation, *generation);
     return RUNNEL_OK;
 }
@@ -210,6 +216,7 @@ runnel_status rn_outlet_prepare(struct rn_outlet *outlet)
     struct rn_ring *ring = rn_ring_new(outlet->heap, outlet->window + 1, bytes); /* and the tail */
 
     RN_ASSERT((rn_word_get(&outlet->generation) & 1) != 0 && !rn_outlet_is_prepared(outlet));
+    RN_ASSERT(outlet->window > 0 && outlet->window <= RN_WINDOW && outlet->n_published == 0);
     if (ring != NULL && !take_beside(outlet)) {
         rn_ring_free(ring);
         ring = NULL;
@@ -229,6 +236,7 @@ void rn_outlet_count_shifts(const struct rn_outlet *outlet, uint64_t answered, s
 
 void rn_outlet_publish(struct rn_outlet *outlet)
 {
+    RN_ASSERT(rn_word_get(&outlet->ended) != rn_word_get(&outlet->generation)); /* nothing comes behind the end */
     outlet->n_published++;
     rn_ring_publish_spsc(ring_of(outlet));
 }
@@ -277,7 +285,9 @@ const struct rn_cell *rn_outlet_front(struct rn_outlet *outlet, uint32_t generat
 
 void rn_outlet_release(struct rn_outlet *outlet)
 {
+    RN_ASSERT(outlet->shown == 0 && !outlet->held);
     if (outlet->on_coalesced) {
+        RN_ASSERT(rn_word_get(&outlet->coalesced_state) == joint_word(0, RN_COALESCED_TAKEN));
         outlet->on_coalesced = false;
         rn_word_set(&outlet->coalesced_state,
                     RN_COALESCED_NONE); /* release; partner: rn_outlet_join, which begins a new one */
@@ -354,10 +364,12 @@ static void put_parts(struct rn_outlet *outlet, struct rn_cell *cell, size_t n)
 {
     size_t bytes = 0;
 
+    RN_CHECK(n <= outlet->raw_capacity);
     cell->n_parts +=
         (uint32_t)rn_answer_feed(outlet->answer, outlet->raw, n, rn_cell_parts(outlet, cell) + cell->n_parts,
                                  rn_cell_text(outlet, cell) + cell->text_bytes, &bytes);
     cell->text_bytes += (uint32_t)bytes;
+    RN_CHECK(cell->n_parts <= outlet->parts_capacity && cell->text_bytes <= outlet->text_capacity);
 }
 
 void rn_outlet_put_piece(struct rn_outlet *outlet, struct rn_cell *cell, const char *piece, size_t n)
@@ -366,6 +378,7 @@ void rn_outlet_put_piece(struct rn_outlet *outlet, struct rn_cell *cell, const c
         cell->text_bytes = (uint32_t)rn_piece_stream_feed(&outlet->pieces, piece, n, rn_cell_text(outlet, cell));
     else
         put_parts(outlet, cell, rn_piece_stream_feed(&outlet->pieces, piece, n, outlet->raw));
+    RN_CHECK(cell->text_bytes <= outlet->text_capacity);
 }
 
 void rn_outlet_put_tail(struct rn_outlet *outlet, struct rn_cell *cell, bool finished)
@@ -374,12 +387,14 @@ void rn_outlet_put_tail(struct rn_outlet *outlet, struct rn_cell *cell, bool fin
 
     if (outlet->answer == NULL) {
         cell->text_bytes = (uint32_t)rn_piece_stream_end(&outlet->pieces, rn_cell_text(outlet, cell));
+        RN_CHECK(cell->text_bytes <= outlet->text_capacity);
         return;
     }
     put_parts(outlet, cell, rn_piece_stream_end(&outlet->pieces, outlet->raw));
     cell->n_parts += (uint32_t)rn_answer_end(outlet->answer, finished, rn_cell_parts(outlet, cell) + cell->n_parts,
                                              rn_cell_text(outlet, cell) + cell->text_bytes, &bytes);
     cell->text_bytes += (uint32_t)bytes;
+    RN_CHECK(cell->n_parts <= outlet->parts_capacity && cell->text_bytes <= outlet->text_capacity);
 }
 
 /* ---- Joining ---- */
@@ -405,6 +420,7 @@ static bool fits_joint(const struct rn_outlet *outlet, const struct rn_cell *cel
 {
     const struct rn_cell *coalesced = outlet->coalesced;
 
+    RN_ASSERT(coalesced->text_bytes <= outlet->coalesce_bytes && coalesced->n_tokens > 0);
     return cell->text_bytes <= outlet->coalesce_bytes - coalesced->text_bytes &&
            coalesced->n_parts + cell->n_parts - parts_meet(outlet, cell) <= outlet->parts_capacity;
 }
@@ -425,6 +441,7 @@ static void add_to_joint(struct rn_outlet *outlet, const struct rn_cell *cell)
     coalesced->text_bytes += cell->text_bytes;
     coalesced->n_tokens += cell->n_tokens;
     coalesced->usage = cell->usage; /* of its last token */
+    RN_CHECK(coalesced->text_bytes <= outlet->coalesce_bytes && coalesced->n_parts <= outlet->parts_capacity);
 }
 
 static enum rn_joined begin_joint(struct rn_outlet *outlet, const struct rn_cell *cell)
@@ -446,6 +463,7 @@ enum rn_joined rn_outlet_join(struct rn_outlet *outlet, const struct rn_cell *ce
              busy = joint_word(outlet->n_published, RN_COALESCED_BUSY);
     bool fits;
 
+    RN_ASSERT(cell->type == RUNNEL_EVENT_TOKEN && cell->text_bytes <= outlet->text_capacity);
     if (outlet->coalesced == NULL)
         return RN_JOINED_NOT;
     if (rn_word_get(&outlet->coalesced_state) == RN_COALESCED_NONE) /* acquire; partner: rn_outlet_release */
@@ -495,8 +513,10 @@ static void part_event(const struct rn_outlet *outlet, const struct rn_cell *cel
     const struct rn_part *parts = rn_cell_parts(outlet, cell);
     const char *text = rn_cell_text(outlet, cell);
 
+    RN_CHECK(part < cell->n_parts);
     for (uint32_t i = 0; i < part; i++)
         text += parts[i].bytes;
+    RN_ASSERT(text + parts[part].bytes <= rn_cell_text(outlet, cell) + cell->text_bytes);
     *event = (runnel_event){
         .type = types[parts[part].kind],
         .stream = rn_stream_id(outlet->slot, rn_word_get(&outlet->generation)),
@@ -521,6 +541,7 @@ void rn_cell_event(const struct rn_outlet *outlet, const struct rn_cell *cell, u
     bool leads = leads_with_content(outlet, cell), own = has_own_event(outlet, cell);
     uint32_t type = type_of(outlet, cell);
 
+    RN_ASSERT(index < rn_cell_events(outlet, cell));
     if (!own || index > 0) {
         part_event(outlet, cell, index - own + leads, event);
         event->n_tokens = index == 0 ? cell->n_tokens : 0;

@@ -79,6 +79,7 @@ static int write_micro(char *text, size_t capacity, uint64_t value)
     int n = snprintf(text, capacity, "%llu.%06llu", (unsigned long long)(value / 1000000),
                      (unsigned long long)(value % 1000000));
 
+    RN_CHECK(n >= 8 && (size_t)n < capacity); /* a digit, the point, six more */
     while (text[n - 1] == '0' && text[n - 2] != '.')
         text[--n] = '\0';
     return n;
@@ -183,6 +184,7 @@ runnel_status runnel_engine_prometheus(runnel_engine *engine, char *text, size_t
     put_usage(&w, engine);
     put_histograms(&w, engine);
     put_engine(&w, engine);
+    RN_ASSERT(w.n > 0);
     *bytes = w.n;
     return RUNNEL_OK;
 }

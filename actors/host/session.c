@@ -6,6 +6,7 @@
 
 #include "actors/engine.h"
 #include "actors/host/host.h"
+#include "base/check.h"
 #include "base/sized.h"
 #include "base/status.h"
 #include "runnel_files.h"
@@ -52,6 +53,7 @@ static runnel_status open_place(runnel_model *model, runnel_session *session)
     s = &engine->sessions[slot];
     atomic_store_explicit(&s->model, model, memory_order_relaxed);
     generation = rn_word_get(&s->generation) + 1;
+    RN_CHECK(slot < engine->max_sessions && (generation & 1) != 0); /* the place was free */
     rn_word_set(&s->generation, generation);
     rn_counter_add(&engine->totals.sessions, 1);
     *session = id_of(slot, generation);
@@ -63,6 +65,8 @@ static void close_place(struct runnel_engine *engine, runnel_session session)
 {
     uint32_t slot = (uint32_t)session.id;
 
+    RN_ASSERT(rn_word_get(&engine->sessions[slot].generation) == (uint32_t)(session.id >> 32));
+    RN_ASSERT(rn_counter_get(&engine->totals.sessions) > 0);
     rn_word_set(&engine->sessions[slot].generation, (uint32_t)(session.id >> 32) + 1);
     rn_counter_add(&engine->totals.sessions, -1);
     rn_pool_give(&engine->session_slots, rn_pool_cell(&engine->session_slots, slot));
@@ -223,12 +227,14 @@ static void submit(struct rn_request *r, runnel_session session, runnel_stream *
     struct runnel_engine *engine = r->context->engine;
     struct rn_msg *msg;
 
+    RN_ASSERT(r->job != NULL && r->job->request == r && (session.id >> 32 & 1) != 0);
     r->session = (uint32_t)session.id;
     r->session_generation = (uint32_t)(session.id >> 32);
     r->submitted_us = rn_now_us(&engine->clock);
     rn_counter_add(&engine->totals.streams, 1);
     *stream = rn_stream_id(r->slot, r->generation);
     msg = rn_msg_new(&engine->runtime, RN_MSG_SUBMIT);
+    RN_ASSERT(rn_request_check(r) && r->n_queued == 0 && r->n_bytes == 0);
     msg->request.request = r;
     rn_actor_send(&engine->router.actor, msg);
     rn_uv_keep_alive(engine);

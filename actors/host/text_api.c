@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "actors/engine.h"
+#include "base/check.h"
 #include "base/status.h"
 
 runnel_status runnel_tokenize(runnel_model *model, const char *text, size_t text_bytes, uint32_t flags, int32_t *tokens,
@@ -19,6 +20,7 @@ runnel_status runnel_tokenize(runnel_model *model, const char *text, size_t text
         return status;
     status = rn_tokenize(model->parts.vocab, &model->engine->heap, text_bytes > 0 ? text : "", text_bytes, flags, &all,
                          count, NULL);
+    RN_ASSERT(status == RUNNEL_OK || *count == 0);
     if (status == RUNNEL_OK && capacity > 0)
         memcpy(tokens, all, (*count < capacity ? *count : capacity) * sizeof *tokens);
     rn_free(&model->engine->heap, all);

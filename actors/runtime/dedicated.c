@@ -5,9 +5,12 @@
 #include <pthread.h>
 #include <stdio.h>
 
+#include "base/check.h"
 #include "base/thread.h"
 
 #define DEDICATED_THREAD UINT32_MAX /* its number for the trace: none of the schedulers' */
+
+static_assert(sizeof(pthread_t) == sizeof(unsigned long), "dedicated.h keeps pthread_t without its header");
 
 static void *dedicated_main(void *arg)
 {
@@ -33,6 +36,7 @@ struct rn_dedicated *rn_dedicated_new(struct rn_heap *heap, struct rn_actor *act
 {
     struct rn_dedicated *dedicated = rn_alloc_aligned(heap, sizeof *dedicated, 64);
 
+    RN_ASSERT(actor->dedicated == NULL && actor->gone_msg == NULL);
     if (dedicated == NULL)
         return NULL;
     *dedicated = (struct rn_dedicated){.actor = actor, .heap = heap, .idle = idle};
@@ -52,7 +56,16 @@ void rn_dedicated_free(struct rn_dedicated *dedicated)
     rn_word_set(&dedicated->stopping, 1);
     rn_wake_notify(&dedicated->wake);
     pthread_join((pthread_t)dedicated->thread, NULL);
+    RN_ASSERT(rn_dedicated_check(dedicated));
     rn_free(dedicated->heap, dedicated);
+}
+
+bool rn_dedicated_check(const struct rn_dedicated *dedicated)
+{
+    /* Relaxed: the thread that lowers it has been joined. */
+    uint32_t due = atomic_load_explicit(&((struct rn_dedicated *)(uintptr_t)dedicated)->due.up, memory_order_relaxed);
+
+    return due == 0 && dedicated->actor->dedicated == dedicated && rn_word_get(&dedicated->stopping) == 1;
 }
 
 void rn_dedicated_wake(struct rn_dedicated *dedicated)

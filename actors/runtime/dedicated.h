@@ -28,6 +28,9 @@ struct rn_dedicated *rn_dedicated_new(struct rn_heap *heap, struct rn_actor *act
 /* Ends the thread; the actor must be gone, or never have been sent anything. NULL is allowed. */
 void rn_dedicated_free(struct rn_dedicated *dedicated);
 
+/* Once the thread has ended: it was the actor's, and nothing was sent that has not been handled. */
+bool rn_dedicated_check(const struct rn_dedicated *dedicated);
+
 /* The actor is to run. Any thread. */
 void rn_dedicated_wake(struct rn_dedicated *dedicated);
 

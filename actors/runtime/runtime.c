@@ -110,6 +110,7 @@ static void run_actor(struct rn_actor *actor, uint32_t batch, uint32_t thread)
 
 void rn_runtime_run(struct rn_actor *actor, uint32_t thread)
 {
+    RN_ASSERT(actor->dedicated != NULL && thread >= actor->runtime->n_threads);
     run_actor(actor, RN_ACTOR_BATCH, thread);
 }
 
@@ -117,6 +118,7 @@ void rn_runtime_run(struct rn_actor *actor, uint32_t thread)
 
 void rn_runtime_alarm(struct rn_runtime *runtime, struct rn_actor *actor, uint64_t at_us)
 {
+    RN_ASSERT(runtime->alarm.actor == NULL || runtime->alarm.actor == actor);
     runtime->alarm.actor = actor;
     /* Release; partner: the exchange in send_tick, behind which the actor is looked at. */
     atomic_store_explicit(&runtime->alarm.at_us, at_us, memory_order_release);
@@ -223,6 +225,7 @@ fail:
 void rn_actor_init(struct rn_actor *actor, struct rn_runtime *runtime, const struct rn_actor_class *class,
                    int32_t credits)
 {
+    RN_ASSERT(credits > 0 && (uint32_t)credits <= runtime->messages.capacity);
     rn_mailbox_init(&actor->mailbox, credits);
     actor->class = class;
     actor->runtime = runtime;
@@ -238,6 +241,7 @@ struct rn_msg *rn_msg_try(struct rn_runtime *runtime, enum rn_message_kind kind)
 {
     struct rn_msg *msg = rn_pool_take(&runtime->messages);
 
+    RN_ASSERT(kind < RN_MSG_KINDS);
     if (msg != NULL)
         msg->head.kind = kind;
     return msg;
@@ -253,6 +257,8 @@ struct rn_msg *rn_msg_new(struct rn_runtime *runtime, enum rn_message_kind kind)
 
 void rn_msg_free(struct rn_runtime *runtime, struct rn_msg *msg)
 {
+    RN_ASSERT(msg->head.kind < RN_MSG_KINDS); /* it is not free yet ... */
+    msg->head.kind = RN_MSG_KINDS;            /* ... and who sends it from now on is found out */
     rn_pool_give(&runtime->messages, msg);
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/thread.h"
 
 /* 20 ms of a thread that does nothing but the shortest of batches, a microsecond each, fit nearly. */
@@ -73,8 +74,11 @@ static void *tracer_main(void *arg)
 void rn_tracer_put(struct rn_tracer *tracer, uint32_t thread, const runnel_trace_event *event,
                    const struct rn_trace_kinds *kinds)
 {
-    struct cell *cell = rn_ring_reserve_spsc(tracer->rings[thread]);
+    struct cell *cell;
 
+    RN_CHECK(thread < tracer->n_rings);
+    RN_ASSERT(event->begin_ns <= event->end_ns && event->name != NULL);
+    cell = rn_ring_reserve_spsc(tracer->rings[thread]);
     if (cell == NULL) {
         rn_counter_add(&tracer->dropped, 1);
         return;
@@ -129,6 +133,15 @@ struct rn_tracer *rn_tracer_new(struct rn_heap *heap, const struct rn_clock *clo
         return NULL;
     }
     return tracer;
+}
+
+bool rn_tracer_check(const struct rn_tracer *tracer)
+{
+    for (uint32_t i = 0; i < tracer->n_rings; i++)
+        if (rn_ring_count(tracer->rings[i]) > RING_CELLS)
+            return false;
+    return tracer->n_rings > 0 && tracer->on_trace != NULL && rn_counter_get(&tracer->dropped) >= 0 &&
+           (tracer->has_thread || rn_word_get(&tracer->stopping) == 0);
 }
 
 void rn_tracer_free(struct rn_tracer *tracer)

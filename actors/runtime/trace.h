@@ -53,4 +53,7 @@ void rn_tracer_drain(struct rn_tracer *tracer);
 void rn_tracer_put(struct rn_tracer *tracer, uint32_t thread, const runnel_trace_event *event,
                    const struct rn_trace_kinds *kinds);
 
+/* Every producer has a ring, which holds no more than it can. Any thread; exact where none writes. */
+bool rn_tracer_check(const struct rn_tracer *tracer);
+
 #endif

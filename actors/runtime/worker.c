@@ -6,6 +6,8 @@
 #include "base/check.h"
 #include "base/thread.h"
 
+static_assert(sizeof(pthread_t) == sizeof(unsigned long), "worker.h keeps pthread_t without its header");
+
 static void *worker_main(void *arg)
 {
     struct rn_worker *worker = arg;
@@ -14,18 +16,20 @@ static void *worker_main(void *arg)
         uint32_t ticket = rn_wake_ticket(&worker->wake);
         struct rn_work *work = rn_queue_pop_mpmc(worker->queue);
 
-        if (work != NULL)
+        if (work != NULL) {
+            rn_counter_add(&worker->n_waiting, -1);
             work->run(work);
-        else if (rn_word_get(&worker->stopping) != 0)
+        } else if (rn_word_get(&worker->stopping) != 0) {
             return NULL;
-        else
+        } else {
             rn_wake_wait(&worker->wake, ticket, -1, 0);
+        }
     }
 }
 
 runnel_status rn_worker_init(struct rn_worker *worker, struct rn_heap *heap, uint32_t capacity, bool manual)
 {
-    *worker = (struct rn_worker){.manual = manual};
+    *worker = (struct rn_worker){.manual = manual, .capacity = capacity};
     if (manual)
         return RUNNEL_OK;
     rn_wake_init(&worker->wake);
@@ -46,7 +50,15 @@ void rn_worker_fini(struct rn_worker *worker)
     rn_word_set(&worker->stopping, 1);
     rn_wake_notify(&worker->wake);
     pthread_join((pthread_t)worker->thread, NULL);
+    RN_ASSERT(rn_worker_check(worker) && rn_counter_get(&worker->n_waiting) == 0); /* all that was posted has run */
     rn_queue_free(worker->queue);
+}
+
+bool rn_worker_check(const struct rn_worker *worker)
+{
+    int64_t n = rn_counter_get(&worker->n_waiting);
+
+    return worker->manual ? worker->queue == NULL && n == 0 : n >= 0 && n <= (int64_t)worker->capacity;
 }
 
 void rn_worker_post(struct rn_worker *worker, struct rn_work *work)
@@ -55,6 +67,8 @@ void rn_worker_post(struct rn_worker *worker, struct rn_work *work)
         work->run(work);
         return;
     }
+    RN_ASSERT(rn_word_get(&worker->stopping) == 0);
+    rn_counter_add(&worker->n_waiting, 1); /* before another thread takes it */
     RN_CHECK(rn_queue_push_mpmc(worker->queue, work));
     rn_wake_notify(&worker->wake);
 }

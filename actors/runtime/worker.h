@@ -20,6 +20,8 @@ struct rn_worker {
     struct rn_word stopping;
     unsigned long thread; /* pthread_t */
     bool manual;          /* no thread: jobs run inside post */
+    uint32_t capacity;
+    struct rn_counter n_waiting; /* jobs that were posted and have not begun */
 };
 
 /* At most `capacity` jobs wait at once. */
@@ -30,5 +32,8 @@ void rn_worker_fini(struct rn_worker *worker);
 
 /* Any thread. The work stays the poster's memory, untouched until it has run. */
 void rn_worker_post(struct rn_worker *worker, struct rn_work *work);
+
+/* No more jobs wait than may, in manual mode none. Where no thread posts. */
+bool rn_worker_check(const struct rn_worker *worker);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "text/vocab.h"
 
 /* ---- Tables ---- */
@@ -50,6 +51,9 @@ static const struct rn_edges sequences_edges = {13, false, {1, 2, 4, 8, 16, 32, 
     PLACE(count, name, field, 10) PLACE(count, name, field, 11) PLACE(count, name, field, 12)            \
     PLACE(count, name, field, 13) PLACE(count, name, field, 14) PLACE(count, name, field, 15)
 /* clang-format on */
+
+static_assert(RUNNEL_MAX_DRAFTS == 16, "LATER_PLACES names those behind the first");
+static_assert(RUNNEL_MAX_DRAFTS <= RUNNEL_METRIC_PLACES, "every place of a guess is shown");
 
 const struct rn_count_info rn_count_infos[RN_COUNTS] = {
     [RN_COUNT_TOKENS] = {"generation_tokens_total", NULL, "Tokens generated.", AT(tokens), false},
@@ -174,6 +178,72 @@ const struct rn_timing_info rn_timing_infos[RN_TIMINGS] = {
                                      AT(request_tokens)},
 };
 
+/* ---- Check ---- */
+
+static int64_t count_of(const struct rn_metrics *metrics, uint32_t which)
+{
+    return rn_counter_get(&metrics->counts[which]);
+}
+
+static int64_t n_timed(const struct rn_metrics *metrics, enum rn_timing which)
+{
+    int64_t n = 0;
+
+    for (uint32_t i = 0; i <= rn_timing_infos[which].edges->n; i++)
+        n += rn_counter_get(&metrics->timings[which].counts[i]);
+    return n;
+}
+
+/* A part is no more than its whole. */
+static bool parts_are_whole(const struct rn_metrics *metrics)
+{
+    static const struct {
+        uint32_t part, whole;
+    } pairs[] = {
+        {RN_COUNT_PREFIX_HITS, RN_COUNT_PREFIX_QUERIES}, {RN_COUNT_ACCEPTED, RN_COUNT_DRAFTED},
+        {RN_COUNT_BRANCHED, RN_COUNT_DRAFTED},           {RN_COUNT_BRANCHED_RIGHT, RN_COUNT_BRANCHED},
+        {RN_COUNT_BRANCHED_RIGHT, RN_COUNT_ACCEPTED},    {RN_COUNT_DRAFTS, RN_COUNT_DRAFTED},
+        {RN_COUNT_DRAFT_BESIDE_US, RN_COUNT_DRAFT_US},   {RN_COUNT_DRAFT_BRANCHES_RIGHT, RN_COUNT_DRAFT_BRANCHES},
+        {RN_COUNT_CACHE_UNPAID, RN_COUNT_CACHE_DROPPED}, {RN_COUNT_BLOCKS_USED, RN_COUNT_BLOCKS_TOTAL},
+    };
+
+    for (uint32_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
+        if (count_of(metrics, pairs[i].part) > count_of(metrics, pairs[i].whole))
+            return false;
+    for (uint32_t i = 0; i < RUNNEL_MAX_DRAFTS; i++)
+        if (count_of(metrics, RN_COUNT_ACCEPTED_AT + i) > count_of(metrics, RN_COUNT_DRAFTED_AT + i) ||
+            (i > 0 && count_of(metrics, RN_COUNT_DRAFTED_AT + i) > count_of(metrics, RN_COUNT_DRAFTED_AT + i - 1)))
+            return false;
+    return true;
+}
+
+bool rn_metrics_check(const struct rn_metrics *metrics)
+{
+    int64_t n_done = count_of(metrics, RN_COUNT_STOPPED) + count_of(metrics, RN_COUNT_LENGTH);
+    int64_t n_ended = n_done + count_of(metrics, RN_COUNT_CANCELLED) + count_of(metrics, RN_COUNT_FAILED);
+
+    for (uint32_t which = 0; which < RN_COUNTS; which++)
+        if (count_of(metrics, which) < 0)
+            return false;
+    return parts_are_whole(metrics) &&
+           count_of(metrics, RN_COUNT_REQUESTS) ==
+               n_ended + count_of(metrics, RN_COUNT_RUNNING) + count_of(metrics, RN_COUNT_WAITING) &&
+           n_timed(metrics, RN_TIMING_STEP) == count_of(metrics, RN_COUNT_STEPS) &&
+           n_timed(metrics, RN_TIMING_FIRST_TOKEN) + n_timed(metrics, RN_TIMING_INTER_TOKEN) ==
+               count_of(metrics, RN_COUNT_TOKENS) &&
+           n_timed(metrics, RN_TIMING_E2E) == n_done &&
+           n_timed(metrics, RN_TIMING_QUEUE) <= count_of(metrics, RN_COUNT_REQUESTS);
+}
+
+bool rn_totals_check(const struct rn_totals *totals)
+{
+    return rn_counter_get(&totals->streams) >= 0 && rn_counter_get(&totals->sessions) >= 0 &&
+           rn_counter_get(&totals->loads) >= 0 && rn_counter_get(&totals->models) >= 0 &&
+           rn_counter_get(&totals->queued_tokens) >= 0 && rn_counter_get(&totals->queued_bytes) >= 0 &&
+           rn_counter_get(&totals->known_blocks) >= 0 &&
+           rn_counter_get(&totals->known_blocks) <= rn_counter_get(&totals->asked_blocks);
+}
+
 /* ---- The list ---- */
 
 /* The name of a file: no folder, no ".gguf"; bytes that are not UTF-8 become question marks. */
@@ -235,11 +305,19 @@ struct rn_metrics *rn_metrics_of(struct rn_metrics_list *list, struct rn_heap *h
     return metrics;
 }
 
+/* No request is under way, and no model. */
+static bool is_quiet(const struct rn_metrics *metrics)
+{
+    return count_of(metrics, RN_COUNT_RUNNING) == 0 && count_of(metrics, RN_COUNT_WAITING) == 0 &&
+           count_of(metrics, RN_COUNT_BLOCKS_USED) == 0 && count_of(metrics, RN_COUNT_BLOCKS_TOTAL) == 0;
+}
+
 void rn_metrics_fini(struct rn_metrics_list *list, struct rn_heap *heap)
 {
     struct rn_metrics *metrics = atomic_load_explicit(&list->first, memory_order_acquire), *next;
 
     for (; metrics != NULL; metrics = next) {
+        RN_ASSERT(rn_metrics_check(metrics) && is_quiet(metrics));
         next = metrics->next;
         free_one(heap, metrics);
     }
@@ -286,9 +364,12 @@ static void set_edges(runnel_metrics *out)
         const struct rn_edges *edges = rn_timing_infos[which].edges;
         runnel_histogram *histogram = histogram_at(out, which);
 
+        RN_CHECK(edges->n <= RUNNEL_HISTOGRAM_EDGES);
         histogram->n_edges = edges->n;
-        for (uint32_t i = 0; i < edges->n; i++)
+        for (uint32_t i = 0; i < edges->n; i++) {
+            RN_ASSERT(i == 0 || edges->at[i - 1] < edges->at[i]);
             histogram->edges[i] = shown(edges, edges->at[i]);
+        }
     }
 }
 

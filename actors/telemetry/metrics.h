@@ -16,6 +16,7 @@
 #include <stdbool.h>
 
 #include "base/alloc.h"
+#include "base/check.h"
 #include "mailbox/flag.h"
 #include "runnel.h"
 
@@ -154,6 +155,7 @@ struct rn_totals {
 /* Any thread. About ten nanoseconds where no other core has written to the line. */
 static inline void rn_metrics_count(struct rn_metrics *metrics, enum rn_count which, int64_t n)
 {
+    RN_ASSERT((uint32_t)which < RN_COUNTS && (n >= 0 || rn_count_infos[which].gauge)); /* a counter only grows */
     rn_counter_add(&metrics->counts[which], n);
 }
 
@@ -163,6 +165,7 @@ static inline void rn_metrics_time(struct rn_metrics *metrics, enum rn_timing wh
     struct rn_histogram *histogram = &metrics->timings[which];
     uint32_t bucket = 0;
 
+    RN_ASSERT(value <= INT64_MAX); /* no time that ends before it begins */
     while (bucket < edges->n && value > edges->at[bucket])
         bucket++;
     rn_counter_add(&histogram->counts[bucket], 1);
@@ -179,6 +182,11 @@ static inline uint64_t rn_metrics_value(const struct rn_metrics *metrics, enum r
 
 /* Of all models there have been: what rn_metrics_value is of each, added up. Any thread. */
 uint64_t rn_metrics_sum(const struct rn_metrics_list *list, enum rn_count which);
+
+/* Nothing is below zero, parts are no more than their wholes, and each request is in one phase or has ended once; what
+ * is counted of the engine likewise. Where no thread writes. */
+bool rn_metrics_check(const struct rn_metrics *metrics);
+bool rn_totals_check(const struct rn_totals *totals);
 
 /* Adds all models' metrics to what is there, and sets the edges. Any thread. */
 void rn_metrics_collect(const struct rn_metrics_list *list, runnel_metrics *out);

@@ -7,6 +7,16 @@
 #include "actors/host/outlet.h"
 #include "actors/request.h"
 #include "actors/runtime/trace.h"
+#include "base/check.h"
+
+/* The counters of lower tiers stand in the order of enum rn_tier_kind. */
+#define IN_ORDER(name)                                                                                 \
+    ((int)RN_COUNT_COLD_##name - (int)RN_COUNT_WARM_##name == (int)RN_TIER_COLD - (int)RN_TIER_WARM && \
+     (int)RN_COUNT_SHARED_##name - (int)RN_COUNT_WARM_##name == (int)RN_TIER_SHARED - (int)RN_TIER_WARM)
+static_assert(RN_TIER_WARM == 0 && RN_TIERS == 3, "there are counters for three");
+static_assert(IN_ORDER(HITS), "hits are counted by kind");
+static_assert(IN_ORDER(IN) && IN_ORDER(OUT), "packed bytes are counted by kind");
+static_assert(IN_ORDER(BYTES), "what a tier takes is counted by kind");
 
 /* ---- Phases ---- */
 
@@ -53,6 +63,8 @@ static void enter(const struct rn_actor *actor, struct rn_request *request, enum
     int waiting = (phase == RN_PHASE_QUEUED) - (request->phase == RN_PHASE_QUEUED);
     int running = is_running(phase) - is_running(request->phase);
 
+    RN_ASSERT(phase != request->phase && now_us >= request->phase_us);
+    RN_ASSERT(phase != RN_PHASE_DECODE || request->phase == RN_PHASE_PREFILL);
     if (request->phase != RN_PHASE_NONE && actor->runtime->tracer != NULL)
         trace_phase(actor, request, now_us);
     if (waiting != 0)
@@ -82,6 +94,7 @@ void rn_telemetry_admitted(struct rn_actor *tier, struct rn_request *request)
 {
     struct rn_metrics *metrics = request->context->metrics;
 
+    RN_ASSERT(request->phase == RN_PHASE_QUEUED && request->n_cached <= request->n_prompt);
     if (request->resumed) {
         enter(tier, request, RN_PHASE_PREFILL, rn_now_us(request->context->clock));
         return;
@@ -96,6 +109,7 @@ void rn_telemetry_admitted(struct rn_actor *tier, struct rn_request *request)
 
 void rn_telemetry_preempted(struct rn_actor *tier, struct rn_request *request)
 {
+    RN_ASSERT(is_running(request->phase) && request->admitted_us >= request->submitted_us);
     rn_metrics_count(request->context->metrics, request->shifts ? RN_COUNT_SHIFTS : RN_COUNT_PREEMPTIONS, 1);
     enter(tier, request, RN_PHASE_QUEUED, rn_now_us(request->context->clock));
 }
@@ -157,6 +171,7 @@ void rn_telemetry_token(const struct rn_actor *decode, struct rn_request *reques
 {
     struct rn_metrics *metrics = request->context->metrics;
 
+    RN_ASSERT(is_running(request->phase) && request->first_token_us <= now_us);
     rn_metrics_count(metrics, RN_COUNT_TOKENS, 1);
     if (request->first_token_us == 0) {
         request->first_token_us = now_us;
@@ -174,6 +189,7 @@ static void time_request(struct rn_metrics *metrics, const struct rn_request *re
 {
     uint64_t n = rn_request_answered(request);
 
+    RN_ASSERT(request->admitted_us <= request->end_us && request->last_token_us <= request->end_us);
     rn_metrics_time(metrics, RN_TIMING_E2E, request->end_us - request->submitted_us);
     rn_metrics_time(metrics, RN_TIMING_PROMPT_TOKENS, request->n_prompt);
     rn_metrics_time(metrics, RN_TIMING_COMPUTED_TOKENS, request->n_prompt - request->n_cached);
@@ -213,6 +229,7 @@ void rn_telemetry_ended(struct rn_actor *detokenizer, struct rn_request *request
                           : request->finish == RUNNEL_FINISH_LENGTH ? RN_COUNT_LENGTH
                                                                     : RN_COUNT_STOPPED;
 
+    RN_ASSERT(request->outcome != RN_OUTCOME_NONE && request->phase != RN_PHASE_NONE); /* once */
     rn_metrics_count(metrics, which, 1);
     if (done)
         time_request(metrics, request);
@@ -235,6 +252,7 @@ void rn_telemetry_step_begun(const struct rn_context *context, struct rn_batch *
 void rn_telemetry_step_done(struct rn_batch *batch, const struct rn_context *context)
 {
     batch->end_ns = rn_now_ns(context->clock);
+    RN_ASSERT(batch->end_ns >= batch->begin_ns && rn_counter_get(&context->times->verify_begin_ns) >= 0);
     rn_counter_add(&context->times->verify_begin_ns, -(int64_t)batch->begin_ns);
     rn_counter_add(&context->times->verify_ns, (int64_t)(batch->end_ns - batch->begin_ns));
 }
@@ -254,12 +272,14 @@ void rn_telemetry_draft_begun(const struct rn_context *context, struct rn_pass_t
     pass->begin_ns = rn_now_ns(context->clock);
     pass->begin_verified_ns = verified_ns(context, pass->begin_ns);
     pass->waited = rn_counter_get(&context->times->verify_begin_ns) > 0;
+    RN_ASSERT(rn_counter_get(&context->times->passes_in_flight) == 0);
     rn_counter_add(&context->times->passes_in_flight, 1);
 }
 
 void rn_telemetry_draft_done(const struct rn_context *context, struct rn_pass_times *pass)
 {
     pass->end_ns = rn_now_ns(context->clock);
+    RN_ASSERT(pass->end_ns >= pass->begin_ns && rn_counter_get(&context->times->passes_in_flight) == 1);
     rn_counter_add(&context->times->passes_in_flight, -1);
     pass->end_verified_ns = verified_ns(context, pass->end_ns);
 }
@@ -274,6 +294,7 @@ uint64_t rn_telemetry_drafted(const struct rn_context *context, const struct rn_
         took_ns -= beside_ns;
         beside_ns = 0;
     }
+    RN_ASSERT(took_ns >= 0 && beside_ns <= took_ns);
     rn_metrics_count(context->metrics, RN_COUNT_DRAFT_PASSES, 1);
     rn_metrics_count(context->metrics, RN_COUNT_DRAFT_US, took_ns / 1000);
     rn_metrics_count(context->metrics, RN_COUNT_DRAFT_BESIDE_US, beside_ns / 1000);
@@ -343,12 +364,14 @@ static void count_drafts(struct rn_metrics *metrics, const struct rn_batch *batc
     for (uint32_t i = 0; i < batch->n_parts; i++) {
         const struct rn_batch_part *part = &batch->parts[i];
 
+        RN_CHECK(part->n_drafts <= RUNNEL_MAX_DRAFTS && part->n_accepted <= part->n_drafts);
         drafted[part->n_drafts]++;
         accepted[part->n_accepted]++;
         n_accepted += part->n_accepted;
         n += part->n_drafts > 0;
         n_right += part->leaf_offset;
     }
+    RN_ASSERT(n_right <= n_accepted && n_accepted <= batch->n_drafts && n <= batch->n_drafts);
     rn_metrics_count(metrics, RN_COUNT_DRAFTED, batch->n_drafts);
     rn_metrics_count(metrics, RN_COUNT_ACCEPTED, n_accepted);
     rn_metrics_count(metrics, RN_COUNT_BRANCHED, batch->n_branches);
@@ -365,6 +388,7 @@ uint64_t rn_telemetry_step(const struct rn_actor *decode, const struct rn_contex
     uint64_t now_us = rn_now_us(context->clock);
     uint32_t n_prompt = prompt_rows(batch);
 
+    RN_ASSERT(n_prompt <= batch->step.n_rows && batch->step.n_seqs == batch->n_parts);
     rn_metrics_count(metrics, RN_COUNT_STEPS, 1);
     rn_metrics_count(metrics, RN_COUNT_PROMPT_TOKENS, n_prompt);
     count_drafts(metrics, batch);

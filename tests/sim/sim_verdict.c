@@ -248,6 +248,17 @@ void sim_check_actors(struct sim *sim)
         sim_fail(sim, "the state of the router is not whole");
     if (!rn_runtime_check(&sim->engine->runtime))
         sim_fail(sim, "the list of actors that can run is not whole");
+    if (!rn_host_check(&sim->engine->host))
+        sim_fail(sim, "the bridge to the host is not whole");
+    if (!rn_worker_check(&sim->engine->worker))
+        sim_fail(sim, "the worker is not whole");
+    if (sim->engine->tracer != NULL && !rn_tracer_check(sim->engine->tracer))
+        sim_fail(sim, "the tracer is not whole");
+    if (!rn_totals_check(&sim->engine->totals))
+        sim_fail(sim, "the engine's totals are not whole");
+    for (const struct rn_metrics *m = rn_metrics_first(&sim->engine->metrics); m != NULL; m = m->next)
+        if (!rn_metrics_check(m))
+            sim_fail(sim, "the metrics of %s do not agree", m->name);
     for (uint32_t i = 0; i < SIM_MODELS && wrong == NULL; i++) {
         const char *broken;
 
