@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/check.h"
 #include "base/sized.h"
 #include "base/status.h"
 #include "text/answer/format.h"
@@ -34,6 +35,7 @@ static void put(struct text *text, const char *bytes, size_t n)
         text->bytes = more;
         text->room = room;
     }
+    RN_CHECK(n <= text->room - text->n);
     memcpy(text->bytes + text->n, bytes, n);
     text->n += n;
 }
@@ -69,6 +71,7 @@ static void put_members(struct text *text, const char *object)
 {
     const char *begin = strchr(object, '{') + 1, *end = strrchr(object, '}');
 
+    RN_CHECK(end != NULL); /* it was parsed */
     begin += strspn(begin, " \t\r\n");
     if (begin >= end)
         return;
@@ -223,6 +226,7 @@ static runnel_status fill(struct rn_chat *chat, const struct rn_chat_templates *
         if (chat->tools == NULL)
             return rn_error_set(error, RUNNEL_NO_MEMORY, "no memory for the chat");
     }
+    RN_ASSERT(status != RUNNEL_OK || (chat->tmpl != NULL && chat->context != NULL));
     chat->now_s = given->now_s != 0 ? given->now_s : (int64_t)time(NULL);
     return status;
 }
@@ -292,6 +296,7 @@ runnel_status rn_chat_render(const struct rn_chat *chat, const struct rn_vocab *
     bool takes_parts = chat->takes_parts;
     runnel_status status = RUNNEL_OK;
 
+    RN_ASSERT(chat->own == NULL || chat->own == chat->tmpl);
     if (chat->has_parts && chat->own != NULL)
         status = rn_template_probe_parts(chat->own, heap, &takes_parts);
     if (status != RUNNEL_OK)
@@ -319,5 +324,6 @@ runnel_status rn_chat_tokenize(const struct rn_rendered *rendered, const struct 
     with_bos[0] = bos;
     *tokens = with_bos;
     ++*count;
+    RN_ASSERT(*count == 1 || with_bos[1] != bos);
     return RUNNEL_OK;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/sized.h"
 #include "base/status.h"
 #include "text/answer/format.h"
@@ -50,6 +51,7 @@ runnel_status rn_chat_templates_init(struct rn_chat_templates *templates, struct
         if (rn_template_key(rn_gguf_entry(gguf, i), &name, &source) &&
             rn_chat_template_init(&templates->list[templates->n++], heap, name, source) != RUNNEL_OK)
             return RUNNEL_NO_MEMORY;
+    RN_ASSERT(templates->n == n);
     return RUNNEL_OK;
 }
 
@@ -87,6 +89,7 @@ runnel_status rn_chat_template_tell(const struct rn_chat_template *tmpl, runnel_
     const struct rn_template_traits *traits = &tmpl->traits;
     runnel_template_info now = {0};
 
+    RN_ASSERT(tmpl->parsed != NULL || tmpl->error.status != RUNNEL_OK);
     snprintf(now.name, sizeof now.name, "%s", tmpl->name);
     now.format = rn_answer_format_name(tmpl->format);
     now.bytes = tmpl->bytes;

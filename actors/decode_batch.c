@@ -283,6 +283,7 @@ static void add_drafts(struct rn_decode *decode, struct rn_batch_part *part)
         part->n_branches++;
         batch->n_branches++;
     }
+    RN_ASSERT(part->request->n_tokens + part->n_drafts < part->request->n_limit); /* and the token behind them */
     RN_ASSERT(part->n_drafts + part->n_branches <= room && part->n_outs == 1 + part->n_drafts + part->n_branches);
 }
 
@@ -351,9 +352,9 @@ static uint32_t blocks_left(const struct rn_backend_limits *limits, const struct
 void rn_batch_take_blocks(const struct rn_decode *decode, struct rn_request *request, const uint32_t *blocks,
                           uint32_t n)
 {
-    RN_CHECK(n <= rn_kv_size_round(request->n_limit, decode->context->limits->block_tokens) +
-                      rn_kv_size_means(decode->context->limits, request->n_limit) - request->n_blocks -
-                      request->n_means);
+    RN_CHECK(request->n_blocks + request->n_means + n <=
+             rn_kv_size_round(request->n_limit, decode->context->limits->block_tokens) +
+                 rn_kv_size_means(decode->context->limits, request->n_limit));
     for (uint32_t i = 0; i < n; i++)
         if (is_short_of_means(decode->context->limits, request))
             request->means[request->n_means++] = blocks[i];

@@ -1,6 +1,7 @@
 /* The detokenizer actor: see detokenizer_actor.h. */
 #include "actors/detokenizer_actor.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "actors/context.h"
@@ -10,6 +11,8 @@
 #include "actors/request.h"
 #include "actors/tier/session_slot.h"
 #include "base/check.h"
+
+static_assert(offsetof(struct rn_detokenizer, actor) == 0, "handlers get the actor");
 
 static struct rn_detokenizer *detokenizer_of(struct rn_actor *actor)
 {

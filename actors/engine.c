@@ -98,11 +98,14 @@ static runnel_status init_sessions(struct runnel_engine *engine)
 
 static void fini_sessions(struct runnel_engine *engine)
 {
+    RN_ASSERT(rn_pool_taken(&engine->session_slots) == 0 && rn_counter_get(&engine->totals.sessions) == 0);
     rn_pool_fini(&engine->session_slots);
     rn_free(&engine->heap, engine->sessions);
 }
 
 /* ---- Devices ---- */
+
+static_assert(RN_MODEL_READY != 0 && RN_MODEL_LOADING == 0, "a model begins as one that is being loaded");
 
 /* All that this build knows; the first is where nobody names one. */
 static const struct rn_device_kind *const kinds[] = {&rn_cpu_kind, &rn_cpu_reference_kind};
@@ -165,6 +168,7 @@ struct rn_device *rn_engine_device(struct runnel_engine *engine, const char *dev
         open->index = options.index;
         open->device = kind->open(&engine->heap, &options);
     }
+    RN_ASSERT(open->device == NULL || (open->device->kind == kind && open->index == options.index));
     return open->device;
 }
 
@@ -231,6 +235,8 @@ static runnel_status start(struct runnel_engine *engine, const runnel_engine_opt
     uint32_t threads = options->scheduler_threads == 0 ? DEFAULT_SCHEDULER_THREADS : options->scheduler_threads;
     const struct rn_bounds bounds = bounds_of(engine, RN_MAX_MODELS);
 
+    RN_ASSERT(engine->max_streams > 0 && engine->max_streams <= MAX_STREAMS && threads <= MAX_THREADS);
+    RN_ASSERT(engine->max_sessions > 0 && engine->max_sessions <= MAX_STREAMS);
     if (init_sessions(engine) != RUNNEL_OK)
         return RUNNEL_NO_MEMORY;
     if (options->on_trace != NULL && !start_tracer(engine, options, manual ? 0 : threads))
@@ -370,6 +376,7 @@ static void drain(struct runnel_engine *engine)
         if (rn_host_dispatch(engine, 0, &free_wanted) == 0)
             sched_yield(); /* a dispatch on another thread is at its end */
     } while (!closed);
+    RN_ASSERT(engine->router.closing && engine->router.models == NULL && engine->router.n_held == 0);
 }
 
 /* Also those whose end waits behind a pause: nobody will resume them. */
@@ -381,6 +388,18 @@ static void cancel_all(struct runnel_engine *engine)
         if ((generation & 1) != 0)
             runnel_stream_cancel(engine, rn_stream_id(slot, generation));
     }
+}
+
+/* All that was counted has gone, and every message was handled. (Where actors run by hand, the last events may have
+ * brought credit to the router that nobody looks at any more.) */
+static bool is_empty(const struct runnel_engine *engine)
+{
+    const struct rn_totals *totals = &engine->totals;
+
+    return rn_counter_get(&totals->streams) == 0 && rn_counter_get(&totals->models) == 0 &&
+           rn_counter_get(&totals->loads) == 0 && rn_counter_get(&totals->queued_tokens) == 0 &&
+           rn_counter_get(&totals->queued_bytes) == 0 && rn_totals_check(totals) &&
+           (rn_pool_taken(&engine->runtime.messages) == 0 || rn_runtime_runnable(&engine->runtime) > 0);
 }
 
 void runnel_engine_free(runnel_engine *engine)
@@ -413,6 +432,7 @@ void runnel_engine_free(runnel_engine *engine)
     close_devices(engine);
     rn_host_fini(engine);
     rn_router_fini(&engine->router);
+    RN_ASSERT(is_empty(engine));
     rn_runtime_fini(&engine->runtime);
     fini_sessions(engine);
     rn_metrics_fini(&engine->metrics, &engine->heap);
@@ -426,6 +446,8 @@ void rn_model_drop(struct runnel_model *model)
 {
     struct runnel_engine *engine = model->engine;
 
+    RN_ASSERT(model->parts.backend == NULL && model->parts.plan == NULL && model->parts.gguf == NULL);
+    RN_ASSERT(rn_counter_get(&engine->totals.models) > 0);
     rn_free(&engine->heap, model->path);
     rn_free(&engine->heap, model->device);
     rn_free(&engine->heap, model->draft_path);
@@ -441,6 +463,7 @@ void rn_model_drop(struct runnel_model *model)
 
 void rn_model_unref(struct runnel_model *model)
 {
+    RN_ASSERT(rn_word_get(&model->references) > 0);
     if (atomic_fetch_sub(&model->references.value, 1) ==
         1) /* acq_rel by default: the last one sees all others' writes */
         rn_model_drop(model);
@@ -448,6 +471,7 @@ void rn_model_unref(struct runnel_model *model)
 
 void rn_model_load_reported(struct runnel_model *model)
 {
+    RN_ASSERT(rn_word_get(&model->state) != RN_MODEL_LOADING && rn_counter_get(&model->engine->totals.loads) > 0);
     rn_counter_add(&model->engine->totals.loads, -1);
     rn_model_unref(model);
 }

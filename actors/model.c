@@ -21,6 +21,9 @@
 #define MIN_COLD_BYTES (4 << 20)   /* four of the smallest segments */
 #define DEFAULT_CONTEXTS 8         /* full contexts that the default KV memory holds */
 
+static_assert(MAX_MEAN_WINDOW % RN_CHUNK == 0, "a window is rounded up to chunks, not beyond its bound");
+static_assert(MIN_BATCH >= RN_WINDOW_LOGITS, "a step has a row for each row that is wanted");
+
 void runnel_model_options_init(runnel_model_options *options, size_t struct_size)
 {
     const runnel_model_options own = {0};
@@ -93,6 +96,7 @@ static runnel_status choose_blocks(const struct runnel_model *model, struct rn_b
     struct rn_device_memory memory;
     uint64_t blocks;
 
+    RN_ASSERT(block_bytes > 0 && context_blocks > 0);
     if (model->options.kv_bytes != 0) {
         blocks = model->options.kv_bytes / block_bytes;
         if (blocks == 0)
@@ -105,6 +109,7 @@ static runnel_status choose_blocks(const struct runnel_model *model, struct rn_b
             rn_device_blocks(&memory, model->parts.plan->weight_bytes, block_bytes, context_blocks, DEFAULT_CONTEXTS);
     }
     limits->n_blocks = (uint32_t)(blocks < (1u << 31) ? blocks : 1u << 31);
+    RN_ASSERT(limits->n_blocks > 0);
     return RUNNEL_OK;
 }
 
@@ -132,6 +137,7 @@ static runnel_status choose_limits(struct runnel_model *model, runnel_error *err
         .draws = rn_device_can(caps, RN_CAN_DRAW),
         .n_states = states ? model->engine->max_streams : 0, /* one for each slot of a stream */
     };
+    RN_ASSERT(limits->max_outs <= limits->max_rows && limits->max_outs < limits->max_seqs);
     return choose_blocks(model, limits, error);
 }
 
@@ -146,6 +152,7 @@ static runnel_status check_features(struct runnel_model *model, runnel_error *er
                             model->draft_path, model->path);
     if (!rn_device_can(parts->device->caps, RN_CAN_FEATURES))
         parts->n_features = parts->row_features = 0;
+    RN_ASSERT(parts->n_features <= parts->row_features && parts->drafter.n_features <= parts->row_features);
     return RUNNEL_OK;
 }
 
@@ -158,6 +165,7 @@ static bool on_progress(void *user, float fraction)
     float whole = OPENED + (1.0f - OPENED) * fraction;
     uint32_t bits;
 
+    RN_ASSERT(fraction >= 0 && fraction <= 1 && rn_word_get(&model->state) == RN_MODEL_LOADING);
     memcpy(&bits, &whole, sizeof bits);
     rn_word_set(&model->fraction, bits);
     if (model->options.on_load != NULL)
@@ -216,6 +224,7 @@ static runnel_status load_parts(struct runnel_model *model, runnel_error *error)
 
     if (status != RUNNEL_OK || model->options.vocab_only)
         return status;
+    RN_ASSERT(parts->plan != NULL && parts->n_vocab > 0 && parts->backend == NULL);
     if (!on_progress(model, 0.0f))
         return RUNNEL_CANCELLED;
     parts->device = rn_engine_device(model->engine, model->device);
@@ -297,6 +306,8 @@ static void name_actors(struct runnel_model *model)
                                                 &model->detokenizer.actor, &model->mover.actor, &model->verifier.actor};
 
     for (uint32_t i = 0; i < RN_MODEL_ACTORS; i++)
+        RN_CHECK(actors[i]->runtime == model->context.runtime); /* every one was initialised */
+    for (uint32_t i = 0; i < RN_MODEL_ACTORS; i++)
         actors[i]->model = model->context.metrics->name;
 }
 
@@ -306,6 +317,8 @@ runnel_status rn_model_start(struct runnel_model *model, runnel_error *error)
     struct rn_metrics *metrics;
     runnel_status status = RUNNEL_OK;
 
+    RN_ASSERT(model->parts.backend != NULL && model->parts.limits.n_blocks > 0 && model->parts.n_vocab > 0);
+    RN_ASSERT(model->parts.limits.max_seqs > 0 && model->parts.limits.max_outs > 0);
     metrics = rn_metrics_of(&model->engine->metrics, &model->engine->heap, model->path);
     if (metrics == NULL)
         goto fail;
@@ -393,6 +406,8 @@ static void publish(struct runnel_model *model, runnel_status status)
 {
     bool tells_host = model->options.on_load != NULL;
 
+    RN_ASSERT(rn_word_get(&model->state) == RN_MODEL_LOADING); /* a load ends once */
+    RN_ASSERT(status == RUNNEL_OK || model->parts.gguf == NULL);
     log_outcome(model, status);
     rn_word_set(&model->state, status == RUNNEL_OK          ? RN_MODEL_READY
                                : status == RUNNEL_CANCELLED ? RN_MODEL_CANCELLED
@@ -430,6 +445,7 @@ static void run_free(struct rn_work *work)
 {
     struct runnel_model *model = model_of_work(work);
 
+    RN_ASSERT(model->routed.closed && model->routed.n_streams == 0 && model->routed.n_held == 0);
     if (rn_word_get(&model->state) == RN_MODEL_READY) {
         if (model->parts.backend != NULL)
             stop_actors(model);
@@ -463,6 +479,7 @@ static void free_routed(struct rn_routed *routed)
 {
     struct runnel_model *model = (struct runnel_model *)routed;
 
+    RN_ASSERT(routed->n_gone == (routed_acts(routed) ? RN_MODEL_ACTORS : 0) && routed->load_ended);
     model->work.run = run_free;
     rn_worker_post(&model->engine->worker, &model->work);
 }
@@ -589,6 +606,7 @@ runnel_status rn_model_new_of_parts(struct runnel_engine *engine, const struct r
         free_parts(&none);
         return status;
     }
+    RN_ASSERT(parts->backend != NULL && parts->limits.block_tokens > 0);
     model->options.on_load = NULL;
     model->parts = *parts;
     status = rn_model_start(model, error);
@@ -684,6 +702,7 @@ static void collect_info(const struct runnel_model *model, runnel_model_info *in
     const struct rn_model_parts *parts = &model->parts;
     runnel_model_info now = {0};
 
+    RN_ASSERT(parts->vocab != NULL && (parts->plan == NULL || parts->plan->n_vocab == parts->n_vocab));
     now.vocab_tokens = rn_vocab_count(parts->vocab);
     now.bos = rn_vocab_bos(parts->vocab);
     now.eos = rn_vocab_eos(parts->vocab);

@@ -1,10 +1,14 @@
 /* The router: see router_actor.h. */
 #include "actors/router_actor.h"
 
+#include <stddef.h>
+
 #include "actors/context.h"
 #include "actors/host/bridge.h"
 #include "actors/request.h"
 #include "base/check.h"
+
+static_assert(offsetof(struct rn_router, actor) == 0, "handlers get the actor");
 
 static struct rn_router *router_of(struct rn_actor *actor)
 {

@@ -1,12 +1,16 @@
 /* The tier actor: see tier_actor.h. What a message does stands with the objects; here is what they are told of it. */
 #include "actors/tier_actor.h"
 
+#include <stddef.h>
+
 #include "actors/context.h"
 #include "actors/lists.h"
 #include "actors/tier/session_job.h"
 #include "actors/tier/session_slot.h"
 #include "actors/request.h"
 #include "base/check.h"
+
+static_assert(offsetof(struct rn_tier, actor) == 0, "handlers get the actor");
 
 static struct rn_tier *tier_of(struct rn_actor *actor)
 {

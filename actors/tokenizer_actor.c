@@ -1,12 +1,15 @@
 /* The tokenizer actor: see tokenizer_actor.h. */
 #include "actors/tokenizer_actor.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "actors/chat.h"
 #include "actors/context.h"
 #include "actors/request.h"
 #include "base/check.h"
+
+static_assert(offsetof(struct rn_tokenizer, actor) == 0, "handlers get the actor");
 
 static void encode(struct rn_tokenizer *tokenizer, struct rn_request *request)
 {
