@@ -410,6 +410,7 @@ static void settle_drafts(struct rn_batch_part *part, const struct rn_batch_out 
     request->n_drafted += part->n_drafts + part->n_branches;
     request->n_accepted += part->n_accepted;
     RN_ASSERT(part->n_accepted <= part->n_drafts && request->n_accepted <= request->n_drafted);
+    RN_ASSERT(request->n_done == part->n_done + part->n_accepted || request->outcome == RN_OUTCOME_FAILED);
 }
 
 /* The step has failed, or was stopped: its rows are not computed. After a failure nothing that the request has computed
@@ -417,6 +418,7 @@ static void settle_drafts(struct rn_batch_part *part, const struct rn_batch_out 
 static void settle_failed(struct rn_request *request, struct rn_batch_part *part, runnel_status status)
 {
     rn_batch_uncount(request, part); /* also of one that was cancelled meanwhile: its session must not keep them */
+    RN_ASSERT(status != RUNNEL_CANCELLED || request->outcome != RN_OUTCOME_NONE); /* who waits for a step stops none */
     request->suspect |= status != RUNNEL_CANCELLED;
     rn_request_fail(request, status, "%s", runnel_status_text(status)); /* one that was stopped has its outcome */
 }

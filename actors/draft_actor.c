@@ -385,12 +385,44 @@ void rn_draft_actor_fini(struct rn_draft_actor *draft)
     *draft = (struct rn_draft_actor){0};
 }
 
+/* Rows begin where they may, and what of the features is there has room. */
+static bool layers_are_whole(const struct rn_draft_actor *draft, const struct rn_draft_stream *draft_stream)
+{
+    for (uint32_t l = 0; l < draft->drafter->n_layers; l++) {
+        const struct rn_draft_stream_layer *layer = &draft_stream->layers[l];
+
+        if (layer->n_done < layer->shift || layer->f_end < layer->f_first ||
+            layer->f_end - layer->f_first > RN_DRAFT_STREAM_FEATURES)
+            return false;
+    }
+    return true;
+}
+
+/* Of the lists each is free or under way; nobody is in a pass when none is in flight. */
+static bool pass_is_whole(const struct rn_draft_actor *draft)
+{
+    uint32_t n = 0;
+
+    for (const struct rn_drafts_list *l = draft->free_lists; l != NULL && n <= RN_DRAFTS_LISTS; l = l->next)
+        n++;
+    for (uint32_t i = 0; i < draft->n_draft_streams; i++) {
+        const struct rn_draft_stream *draft_stream = &draft->draft_streams[i];
+
+        if ((rn_draft_in_pass(draft_stream) && !draft->in_flight) ||
+            (draft_stream->ended && !rn_draft_in_pass(draft_stream)) || !layers_are_whole(draft, draft_stream))
+            return false;
+    }
+    return n <= RN_DRAFTS_LISTS && draft->cursor < draft->n_draft_streams;
+}
+
 bool rn_draft_actor_check(const struct rn_draft_actor *draft)
 {
     uint64_t n_blocks = 0, n_references = 0;
 
     if (draft->drafter == NULL)
         return true;
+    if (!pass_is_whole(draft))
+        return false;
     for (uint32_t i = 0; i < RN_DRAFT_CACHES; i++)
         n_blocks += draft->pasts[i].n_blocks;
     for (uint32_t b = 0; b < draft->pool.n_blocks; b++)

@@ -154,7 +154,7 @@ static void add_news(struct rn_verifier *verifier, struct rn_news_list *list, ui
     memcpy(list->tokens + list->n_tokens, stream->tokens + stream->n_told, n * sizeof list->tokens[0]);
     list->n_tokens += n;
     stream->n_told += n;
-    RN_ASSERT(stream->n_told <= stream->n_tokens && (stream->n_told == stream->n_tokens || n > 0 || begins));
+    RN_ASSERT(stream->n_told == news->first + news->n_tokens && stream->n_told <= stream->n_tokens);
     stream->changed = news->more = stream->n_told < stream->n_tokens;
 }
 
