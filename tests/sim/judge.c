@@ -174,7 +174,8 @@ void judge_answer(const struct judge_request *request, struct judge_answer *answ
         return;
     if (request->keep < 0 && most > request->room - prompt)
         most = request->room - prompt;
-    memcpy(seen.tokens, request->history, request->n_history * sizeof seen.tokens[0]);
+    if (request->n_history > 0)
+        memcpy(seen.tokens, request->history, request->n_history * sizeof seen.tokens[0]);
     memcpy(seen.tokens + request->n_history, request->prompt, request->n_prompt * sizeof seen.tokens[0]);
     draw(request, &seen, (uint32_t)most, answer);
     answer->text_bytes = judge_text(answer->tokens, answer->n_shown, &request->stops, true, answer->text, &stopped);
