@@ -158,12 +158,14 @@ static void fill(uint8_t *weights, uint32_t type_id)
         ones = 0x3f8000003f800000u;
     else if (type_id == RN_BF16)
         ones = 0x3f803f803f803f80u;
+    else if (type_id == RN_MXFP4) { /* a scale is a byte, which stands elsewhere in a tile: any byte is one */
+        mask = 0x0303030303030303u;
+        ones = 0x7c7c7c7c7c7c7c7cu;
+    }
     for (i = 0; i < weights_bytes; i += 8) {
         x = (rn_splitmix64(&seed) & mask) | ones;
         memcpy(weights + i, &x, 8);
     }
-    for (i = 0; type_id == RN_MXFP4 && i + block <= weights_bytes; i += block)
-        weights[i] = (uint8_t)(124 + i % 4);
     for (i = 0; type_id == RN_NVFP4 && i + block <= weights_bytes; i += block)
         memset(weights + i, 0x34, 4);
 }

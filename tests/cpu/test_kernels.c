@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "cpu/kernels.h"
+#include "cpu/levels/drop.h"
 
 static const char *const level_names[] = {"c", "avx2", "avx512", "neon"};
 
@@ -214,11 +215,29 @@ static void test_stream(void **state)
     }
 }
 
+/* What is dropped from the caches is in memory as it was, also where it has just been written, and what may only be read. */
+static void test_drop(void **state)
+{
+    enum { ROOM = 70000 };
+    static const uint8_t constant[200] = {1, 2, 3};
+    uint8_t bytes[ROOM];
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < ROOM; i++)
+        bytes[i] = (uint8_t)(i * 7);
+    assert_int_equal(rn_drop(bytes + 5, ROOM - 5), rn_drop(constant, sizeof constant));
+    (void)rn_drop(bytes, 0);
+    for (i = 0; i < ROOM; i++)
+        assert_int_equal(bytes[i], (uint8_t)(i * 7));
+    assert_true(constant[1] == 2 && constant[199] == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_elementwise), cmocka_unit_test(test_nan_spreads), cmocka_unit_test(test_norms),
-        cmocka_unit_test(test_rope),        cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_rope),        cmocka_unit_test(test_stream),      cmocka_unit_test(test_drop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
