@@ -67,7 +67,7 @@ struct rn_matmul {
     size_t row_bytes;       /* from one row to the next */
     uint32_t rows;          /* 1..kernel tile; of packed products 1..rn_kernel_panel */
     uint32_t step;          /* 1, but for direct products */
-    uint32_t ahead; /* of tiles: how far ahead of what is read lines are asked for; 0: they are not */
+    uint32_t ahead;         /* of tiles: how far ahead of what is read lines are asked for; 0: they are not */
     uint32_t cols;
     const struct rn_type *type; /* for the kernel of all other formats */
     void *panel;                /* [panel_bytes(cols)] of each tile, aligned to 64 */
