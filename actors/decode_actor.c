@@ -312,7 +312,7 @@ static void settle_token(struct rn_decode *decode, struct rn_request *request, s
     RN_ASSERT(request->n_tokens < request->n_limit && request->n_done >= request->n_tokens && !out->drawn);
     RN_ASSERT(out->pick.token >= 0 && (uint32_t)out->pick.token < decode->context->n_vocab);
     request->tokens[request->n_tokens++] = out->pick.token;
-    rn_sampler_accept(request->sampler, out->pick.token);
+    rn_sampler_take(request->sampler, &out->pick);
     out->drawn = true;
     if (rn_request_ends_with(request, decode->context->vocab, out->pick.token)) {
         rn_request_end(request, RN_OUTCOME_DONE, RUNNEL_FINISH_STOP);

@@ -2,6 +2,10 @@
 #include "sampling/sampler.h"
 
 #include <math.h>
+#include <string.h>
+
+#include "base/sized.h"
+#include "runnel_fields.h"
 
 /* A finite number in [low, high], or in (low, high] when `above`. */
 static bool in_range(float value, double low, double high, bool above)
@@ -26,6 +30,71 @@ static runnel_status check_biases(const runnel_sampling *params, uint32_t n_voca
     return RUNNEL_OK;
 }
 
+/* ---- runnel_samplers ---- */
+
+#define DEFAULT(type, member, sampler, value, least, most, option, json, help) .member = (type)(value),
+
+void runnel_samplers_init(runnel_samplers *samplers, size_t struct_size)
+{
+    static const char *const breakers[] = {"\n", ":", "\"", "*"};
+    const runnel_samplers own = {.dry_breakers = breakers,
+                                 .n_dry_breakers = sizeof breakers / sizeof breakers[0],
+                                 RUNNEL_SAMPLERS_NUMBERS(DEFAULT)};
+
+    rn_sized_write(samplers, struct_size, &own, sizeof own);
+}
+
+void(runnel_samplers_default)(runnel_samplers *samplers)
+{
+    runnel_samplers_init(samplers, RN_FIRST_SIZE(runnel_samplers, reserved));
+}
+
+static runnel_status check_breakers(const runnel_samplers *samplers, runnel_error *error)
+{
+    if (samplers->n_dry_breakers > RUNNEL_MAX_BREAKERS)
+        return rn_error_set(error, RUNNEL_INVALID, "sampling.samplers.n_dry_breakers is %zu; at most %d",
+                            samplers->n_dry_breakers, RUNNEL_MAX_BREAKERS);
+    if (samplers->n_dry_breakers > 0 && samplers->dry_breakers == NULL)
+        return rn_error_set(error, RUNNEL_INVALID, "sampling.samplers.dry_breakers is NULL but n_dry_breakers is %zu",
+                            samplers->n_dry_breakers);
+    for (size_t i = 0; i < samplers->n_dry_breakers; i++) {
+        const char *text = samplers->dry_breakers[i];
+        size_t n = text == NULL ? 0 : strnlen(text, RUNNEL_MAX_BREAKER_BYTES + 1);
+
+        if (n == 0 || n > RUNNEL_MAX_BREAKER_BYTES)
+            return rn_error_set(error, RUNNEL_INVALID, "sampling.samplers.dry_breakers[%zu]: not 1..%d bytes", i,
+                                RUNNEL_MAX_BREAKER_BYTES);
+    }
+    return RUNNEL_OK;
+}
+
+#define CHECK(type, member, sampler, value, least, most, option, json, help)                                    \
+    if (!((double)samplers.member >= (double)(type)(least) && (double)samplers.member <= (double)(type)(most))) \
+        return rn_error_set(error, RUNNEL_INVALID, "sampling.samplers.%s is %g; allowed: [%g, %g]", #member,    \
+                            (double)samplers.member, (double)(least), (double)(most));
+
+static runnel_status check_samplers(const runnel_samplers *given, runnel_error *error)
+{
+    struct rn_chain_order order;
+    runnel_samplers samplers;
+    runnel_status status;
+
+    runnel_samplers_default(&samplers);
+    if (given == NULL)
+        return RUNNEL_OK;
+    if (!rn_sized_read(&samplers, sizeof samplers, given))
+        return rn_error_set(error, RUNNEL_INVALID,
+                            "sampling.samplers: struct_size is not of this library; use runnel_samplers_default");
+    if (!rn_all_zero(samplers.reserved, sizeof samplers.reserved))
+        return rn_error_set(error, RUNNEL_INVALID, "sampling.samplers: reserved is not zero");
+    RUNNEL_SAMPLERS_NUMBERS(CHECK)
+    if (samplers.mirostat != 0 && samplers.adaptive_target >= 0)
+        return rn_error_set(error, RUNNEL_INVALID,
+                            "sampling.samplers: mirostat and adaptive_p both draw the token; switch one of them on");
+    status = check_breakers(&samplers, error);
+    return status != RUNNEL_OK ? status : rn_chain_order_read(samplers.order, &order, error);
+}
+
 runnel_status rn_sampling_check(const runnel_sampling *params, uint32_t n_vocab, runnel_error *error)
 {
     const struct {
@@ -47,5 +116,7 @@ runnel_status rn_sampling_check(const runnel_sampling *params, uint32_t n_vocab,
         if (!fields[i].good)
             return rn_error_set(error, RUNNEL_INVALID, "sampling.%s is %g; allowed: %s", fields[i].name,
                                 (double)fields[i].value, fields[i].range);
-    return check_biases(params, n_vocab, error);
+    if (check_biases(params, n_vocab, error) != RUNNEL_OK)
+        return RUNNEL_INVALID;
+    return check_samplers(params->samplers, error);
 }

@@ -1,8 +1,11 @@
 /* From logits to a token: a pure function of the logits, the parameters, the tokens so far and the noise of (seed,
  * position).
  *
- *   logits → NaN/Inf check → logprobs (if asked) → bias → penalties → temperature 0: argmax
+ *   logits → NaN/Inf check → logprobs (if asked) → bias → penalties, dry → temperature 0: argmax
  *                                                  → / temperature → top-k → top-p → min-p → + noise: argmax
+ *
+ * That is the chain that is drawn without a list of candidates. One with other samplers, or in another order, goes on
+ * with a list where it leaves this one (chain.h).
  *
  * Ties are broken towards the lower token id everywhere, so that no result depends on how a
  * selection algorithm walks the vocabulary. What a draw computes is defined to the bit (exact.h, noise.h): the same
@@ -19,6 +22,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "sampling/chain.h"
 
 /* Checks every field against the ranges in runnel.h (NaN fails; bias tokens in [0, n_vocab), biases not
  * NaN and not +inf). INVALID names the field. */
@@ -26,27 +30,48 @@ runnel_status rn_sampling_check(const runnel_sampling *params, uint32_t n_vocab,
 
 /* The state of one sequence: its parameters and the token counts that penalties need. Single owner. */
 struct rn_sampler;
+struct rn_pick;
+struct rn_vocab;
 
 /* Copies params (which passed rn_sampling_check). max_tokens: longest sequence that will be accepted
- * (bounds the count table; only taken from the heap when a penalty is on). NULL on refusal. */
+ * (bounds the count table; only taken from the heap when a penalty or dry is on). NULL on refusal. */
 struct rn_sampler *rn_sampler_new(struct rn_heap *heap, const runnel_sampling *params, uint32_t n_vocab,
                                   uint32_t max_tokens);
 void rn_sampler_free(struct rn_sampler *sampler);
+
+/* Before the first token: where dry finds the texts of tokens. Borrowed until the sampler is freed. */
+void rn_sampler_use_vocab(struct rn_sampler *sampler, const struct rn_vocab *vocab);
+
+/* Before the first token, once: tokens[n_tokens] (copied, in [0, n_vocab)) are not drawn before the answer has `until`
+ * tokens, and the first n_never of them never. False on refusal. */
+bool rn_sampler_keep_from_ending(struct rn_sampler *sampler, const int32_t *tokens, uint32_t n_never, uint32_t n_tokens,
+                                 uint64_t until);
 
 /* Tells the state of the next token of the sequence, prompt and answer alike; token in [0, n_vocab)
  * (RN_CHECK). Constant time; allocates nothing. */
 void rn_sampler_accept(struct rn_sampler *sampler, int32_t token);
 
-/* Forgets all tokens, and is told of these. */
+/* The tokens that follow are the answer's. */
+void rn_sampler_begin_answer(struct rn_sampler *sampler);
+
+/* The same with a token that was drawn from this state: with what mirostat and adaptive_p remember of the draw. */
+void rn_sampler_take(struct rn_sampler *sampler, const struct rn_pick *pick);
+
+/* Forgets what tokens there were, and is told of these, the last of which are the answer's. The length of the answer
+ * so far and what mirostat and adaptive_p remember stay. */
 void rn_sampler_restart(struct rn_sampler *sampler, const int32_t *tokens, uint32_t n_tokens);
 
 /* Its parameters, with biases; borrowed. */
 const runnel_sampling *rn_sampler_params(const struct rn_sampler *sampler);
 
-/* True when a penalty is on: what is drawn depends on the tokens before, by more than the logits do. */
+/* True when more is on than temperature, top-k, top-p, min-p in this order: what is drawn depends on the tokens before, by
+ * more than the logits do, or needs a chain. */
 bool rn_sampler_reads_past(const struct rn_sampler *sampler);
 
-/* Its parameters without biases and penalties, which need a state: how one draws who only guesses what it will. */
+/* False: a sampler remembers what was drawn, so a draw needs the one before it and there are no paths. */
+bool rn_sampler_can_draft(const struct rn_sampler *sampler);
+
+/* Its parameters without biases, penalties and the further samplers: how one draws who only guesses what it will. */
 runnel_sampling rn_sampler_plain(const struct rn_sampler *sampler);
 
 /* Working memory for one pick, shared by all sequences of one owner. NULL on refusal. */
@@ -63,6 +88,7 @@ struct rn_pick {
     float logprob; /* of `token`, if want_logprobs */
     uint32_t n_top;
     runnel_logprob top[RUNNEL_MAX_TOP_LOGPROBS]; /* best first */
+    struct rn_chain_state state;                 /* with this token; of a stateful sampler */
 };
 
 /* Draws the token for `position` (its index in the sequence) from logits[n_vocab], which stay as
@@ -75,7 +101,7 @@ runnel_status rn_sampler_pick(const struct rn_sampler *sampler, struct rn_sample
 #define RN_PATH_MOST RUNNEL_MAX_DRAFTS
 
 /* The same behind a path: drafts of which the state has not been told, at most RN_PATH_MOST, each in [0, n_vocab)
- * (RN_CHECK). To the bit what is drawn once the state has been told of them. Writes only scratch and pick: picks of one
+ * (RN_CHECK); none where rn_sampler_can_draft is false. To the bit what is drawn once the state has been told of them. Writes only scratch and pick: picks of one
  * sequence may be made in any order and by several threads, each with a scratch of its own. */
 struct rn_path {
     const int32_t *tokens;

@@ -22,10 +22,15 @@
 #define SIZE(type, name) +sizeof(type)
 #define SAME(type, name) &&_Generic(((runnel_request *)0)->name, type : 1, default : 0)
 #define SAME_SAMPLING(type, name) &&_Generic(((runnel_sampling *)0)->name, type : 1, default : 0)
+#define SAME_SAMPLERS(type, name) &&_Generic(((runnel_samplers *)0)->name, type : 1, default : 0)
 #define SAME_CHAT(type, name) &&_Generic(((runnel_chat *)0)->name, type : 1, default : 0)
 static_assert(RUNNEL_SAMPLING_FIELDS(SIZE) + sizeof((runnel_sampling *)0)->reserved == sizeof(runnel_sampling) &&
                   1 RUNNEL_SAMPLING_FIELDS(SAME_SAMPLING),
               "RUNNEL_SAMPLING_FIELDS lacks a member");
+static_assert(sizeof(size_t) RUNNEL_SAMPLERS_FIELDS(SIZE) + sizeof((runnel_samplers *)0)->reserved ==
+                      sizeof(runnel_samplers) &&
+                  1 RUNNEL_SAMPLERS_FIELDS(SAME_SAMPLERS),
+              "RUNNEL_SAMPLERS_FIELDS lacks a member");
 static_assert(sizeof(size_t) + sizeof(runnel_sampling) RUNNEL_REQUEST_FIELDS(SIZE) +
                           sizeof((runnel_request *)0)->reserved ==
                       sizeof(runnel_request) &&
@@ -157,6 +162,8 @@ static runnel_status check_request(runnel_model *model, const runnel_request *re
         return status;
     if (!rn_label_valid(request->label))
         return rn_error_set(error, RUNNEL_INVALID, RN_LABEL_RULE);
+    if (request->ignore_eos > 2)
+        return rn_error_set(error, RUNNEL_INVALID, "ignore_eos %d is not 0, 1 or 2", request->ignore_eos);
     if (request->pin_prefix > 2)
         return rn_error_set(error, RUNNEL_INVALID, "pin_prefix %d is not 0, 1 or 2", request->pin_prefix);
     if ((unsigned)request->cache_wait > RUNNEL_CACHE_DEADLINE)
@@ -238,7 +245,7 @@ static runnel_status make_proposer(const runnel_model *model, const runnel_reque
 {
     uint32_t most = model->parts.limits.context_tokens;
 
-    if (request->draft == RUNNEL_DRAFT_NONE)
+    if (request->draft == RUNNEL_DRAFT_NONE || !rn_sampler_can_draft(r->sampler))
         return RUNNEL_OK;
     r->draft_max = request->draft_max > 0 ? request->draft_max : RN_DRAFT_DEFAULT;
     r->draft_model = (request->draft & RUNNEL_DRAFT_MODEL) != 0;
@@ -250,6 +257,39 @@ static runnel_status make_proposer(const runnel_model *model, const runnel_reque
     r->proposer = model->parts.new_proposer != NULL ? model->parts.new_proposer(model->parts.proposer_user, r->heap)
                                                     : rn_ngram_new(r->heap, most);
     return r->proposer != NULL ? RUNNEL_OK : RUNNEL_NO_MEMORY;
+}
+
+/* Tells the sampler what ends an answer, and may not come yet: the model's tokens, and behind them the request's. */
+static bool keep_from_ending(const runnel_model *model, const runnel_request *request, struct rn_request *r)
+{
+    const runnel_samplers *samplers = rn_sampler_params(r->sampler)->samplers;
+    uint32_t n_vocab = model->parts.n_vocab, n = 0, n_never;
+    bool never = request->ignore_eos == 2, good;
+    int32_t *ends;
+
+    if (!never && samplers->min_tokens == 0)
+        return true;
+    ends = rn_alloc(r->heap, n_vocab + request->n_stop_tokens, sizeof *ends);
+    if (ends == NULL)
+        return false;
+    for (uint32_t i = 0; (never || request->ignore_eos == 0) && i < n_vocab; i++)
+        if (rn_vocab_is_end(model->parts.vocab, (int32_t)i))
+            ends[n++] = (int32_t)i;
+    n_never = never ? n : 0;
+    for (size_t i = 0; i < request->n_stop_tokens; i++)
+        ends[n++] = request->stop_tokens[i];
+    good = rn_sampler_keep_from_ending(r->sampler, ends, n_never, n, samplers->min_tokens);
+    rn_free(r->heap, ends);
+    return good;
+}
+
+static bool make_sampler(const runnel_model *model, const runnel_request *request, struct rn_request *r)
+{
+    r->sampler = rn_sampler_new(r->heap, &request->sampling, model->parts.n_vocab, model->parts.limits.context_tokens);
+    if (r->sampler == NULL)
+        return false;
+    rn_sampler_use_vocab(r->sampler, model->parts.vocab);
+    return keep_from_ending(model, request, r);
 }
 
 static runnel_status copy_parameters(runnel_model *model, const runnel_request *request, struct rn_request *r)
@@ -279,8 +319,7 @@ static runnel_status copy_parameters(runnel_model *model, const runnel_request *
             return RUNNEL_NO_MEMORY;
         memcpy(r->stop_tokens, request->stop_tokens, request->n_stop_tokens * sizeof *r->stop_tokens);
     }
-    r->sampler = rn_sampler_new(r->heap, &request->sampling, model->parts.n_vocab, model->parts.limits.context_tokens);
-    return r->sampler != NULL ? make_proposer(model, request, r) : RUNNEL_NO_MEMORY;
+    return make_sampler(model, request, r) ? make_proposer(model, request, r) : RUNNEL_NO_MEMORY;
 }
 
 static runnel_status build(runnel_model *model, const runnel_request *request, struct rn_request **out,

@@ -18,6 +18,7 @@ static void start(struct rn_admission *admission, struct rn_request *request)
         request->admitted_us = rn_now_us(admission->context->clock);
         for (uint32_t i = 0; i < request->n_prompt; i++)
             rn_sampler_accept(request->sampler, request->tokens[i]);
+        rn_sampler_begin_answer(request->sampler);
         rn_request_unqueue(request);
         rn_fair_queue_served(&admission->waiting, request);
     }

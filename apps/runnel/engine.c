@@ -272,12 +272,29 @@ int app_tokenize(struct app *app, const char *text, size_t n, uint32_t flags, st
     return error.status == RUNNEL_OK ? APP_OK : app_fail(&error);
 }
 
+#define COPY_NUMBER(type, member, sampler, value, least, most, option, json, help) \
+    samplers->member = (type)options->samplers.member;
+
+static const runnel_samplers *samplers_of(const struct app_options *options)
+{
+    runnel_samplers *samplers = options->request_samplers;
+
+    runnel_samplers_default(samplers);
+    RUNNEL_SAMPLERS_NUMBERS(COPY_NUMBER)
+    samplers->order = options->sampler_order;
+    if (options->n_breakers > 0 || options->no_breakers) {
+        samplers->dry_breakers = options->breakers;
+        samplers->n_dry_breakers = options->n_breakers;
+    }
+    return samplers;
+}
+
 void app_request(const struct app_options *options, runnel_request *request)
 {
     runnel_request_default(request);
     request->max_tokens = options->max_tokens;
     request->context_keep = options->context_keep;
-    request->ignore_eos = options->ignore_eos;
+    request->ignore_eos = options->forbid_eos ? 2 : options->ignore_eos;
     request->parse_special = options->special;
     request->want_logprobs = options->logprobs >= 0;
     request->n_top = options->logprobs > 0 ? (uint32_t)options->logprobs : 0;
@@ -289,6 +306,7 @@ void app_request(const struct app_options *options, runnel_request *request)
     request->sampling.frequency_penalty = (float)options->frequency_penalty;
     request->sampling.presence_penalty = (float)options->presence_penalty;
     request->sampling.penalty_tokens = (uint32_t)options->penalty_tokens;
+    request->sampling.samplers = samplers_of(options);
     request->sampling.seed = options->seed;
     request->sampling.biases = options->biases;
     request->sampling.n_biases = options->n_biases;

@@ -23,6 +23,28 @@
     X(sampling, seed, "--seed", "7", "seed", "7")                                                                     \
     X(sampling, biases, "--logit-bias", "5=1", "logit_bias", "{\"5\": 1}")                                            \
     X(sampling, n_biases, "--logit-bias", "5=1", "logit_bias", "{\"5\": 1}")                                          \
+    X(sampling, samplers, "--mirostat", "1", "mirostat", "1")                                                         \
+    X(samplers, order, "--sampler-order", "top_k", "samplers", "[\"top_k\"]")                                         \
+    X(samplers, dry_breakers, "--dry-sequence-breaker", "x", "dry_sequence_breakers", "[\"x\"]")                      \
+    X(samplers, n_dry_breakers, "--dry-sequence-breaker", "x", "dry_sequence_breakers", "[\"x\"]")                    \
+    X(samplers, min_tokens, "--min-tokens", "7", "min_tokens", "7")                                                   \
+    X(samplers, penalty_scope, "--penalty-scope", "1", "penalty_scope", "1")                                          \
+    X(samplers, dry_multiplier, "--dry-multiplier", "0.5", "dry_multiplier", "0.5")                                   \
+    X(samplers, dry_base, "--dry-base", "2", "dry_base", "2")                                                         \
+    X(samplers, dry_allowed_length, "--dry-allowed-length", "3", "dry_allowed_length", "3")                           \
+    X(samplers, dry_tokens, "--dry-penalty-last-n", "7", "dry_penalty_last_n", "7")                                   \
+    X(samplers, top_n_sigma, "--top-n-sigma", "1", "top_n_sigma", "1")                                                \
+    X(samplers, typical_p, "--typical", "0.5", "typical_p", "0.5")                                                    \
+    X(samplers, xtc_probability, "--xtc-probability", "0.5", "xtc_probability", "0.5")                                \
+    X(samplers, xtc_threshold, "--xtc-threshold", "0.2", "xtc_threshold", "0.2")                                      \
+    X(samplers, temperature_range, "--dynatemp-range", "0.5", "dynatemp_range", "0.5")                                \
+    X(samplers, temperature_exponent, "--dynatemp-exp", "2", "dynatemp_exponent", "2")                                \
+    X(samplers, mirostat, "--mirostat", "2", "mirostat", "2")                                                         \
+    X(samplers, mirostat_tau, "--mirostat-ent", "3", "mirostat_tau", "3")                                             \
+    X(samplers, mirostat_eta, "--mirostat-lr", "0.2", "mirostat_eta", "0.2")                                          \
+    X(samplers, adaptive_target, "--adaptive-target", "0.5", "adaptive_target", "0.5")                                \
+    X(samplers, adaptive_decay, "--adaptive-decay", "0.5", "adaptive_decay", "0.5")                                   \
+    X(samplers, logprobs_after, "--logprobs-after", "1", "post_sampling_probs", "true")                               \
     X(request, prompt, "--prompt", NULL, "prompt", "\"two\"")                                                         \
     X(request, prompt_bytes, "--prompt", NULL, "prompt", "\"two\"")                                                   \
     X(request, tokens, "--tokens", NULL, "prompt", "[1, 2]")                                                          \
@@ -48,7 +70,7 @@
     X(request, cache_wait, NULL, "nobody else waits", NULL, "nobody else waits")                                      \
     X(request, cache_wait_ms, NULL, "nobody else waits", NULL, "nobody else waits")                                   \
     X(request, parse_special, "--special", "", NULL, "texts of others write no control tokens")                       \
-    X(request, ignore_eos, "--ignore-eos", "", NULL, "not in OpenAI's form")                                          \
+    X(request, ignore_eos, "--ignore-eos", "", "ignore_eos", "true")                                                  \
     X(request, want_logprobs, "--logprobs", "0", "logprobs", "0")                                                     \
     X(request, want_progress, NULL, "always", NULL, "an answer has no progress")                                      \
     X(request, want_logits, NULL, "the command logits", NULL, "not in OpenAI's form")                                 \

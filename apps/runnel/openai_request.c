@@ -621,6 +621,15 @@ static bool read_fields(struct reader *reader, const json_t *body)
     {
         const struct field *field = find_field(name, reader->r->endpoint);
 
+        int sampler =
+            field != NULL || (reader->r->endpoint & (OPENAI_CHAT | OPENAI_COMPLETIONS | OPENAI_RESPONSES)) == 0
+                ? 0
+                : openai_read_sampler(reader->r, name, value, reader->error);
+
+        if (sampler < 0)
+            return false;
+        if (sampler > 0)
+            continue;
         if (field == NULL)
             return openai_refuse(reader->error, "unknown_parameter", name, "unknown parameter '%.80s'", name);
         if (!json_is_null(value) && !read_field(reader, field, value))
@@ -711,6 +720,7 @@ bool openai_request_read(struct openai_request *request, enum openai_endpoint en
                                        .max_tokens = (endpoint & TALK) != 0 ? -1 : 16,
                                        .context_keep = -1,
                                        .sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1}};
+    runnel_samplers_default(&request->samplers);
     if (!openai_expect(error, "body", body, JSON_OBJECT))
         return false;
     if (read_fields(&reader, body) && finish(&reader))
@@ -728,6 +738,7 @@ void openai_request_fini(struct openai_request *request)
     for (size_t i = 0; i < request->n_stops; i++)
         free(request->stops[i]);
     free((void *)(uintptr_t)request->sampling.biases);
+    openai_fini_samplers(request);
     free(request->prompts);
     free(request->messages);
     free(request->tools);
@@ -758,6 +769,8 @@ void openai_request_choice(const struct openai_request *request, size_t index, u
 
     runnel_request_default(out);
     out->sampling = request->sampling;
+    out->sampling.samplers = &request->samplers;
+    out->ignore_eos = (uint8_t)request->ignore_eos;
     out->sampling.seed = request->has_seed ? request->sampling.seed : seed;
     if (answer > 0)
         out->sampling.seed = mix(mix(out->sampling.seed + UINT64_C(0x9e3779b97f4a7c15)) + answer);

@@ -12,7 +12,8 @@
  * supported is an openai_error that names it. What only the model can judge (ids beyond its vocabulary, a prompt
  * that is too long) is left to runnel_generate; openai_error_of tells it in the same form.
  *
- * Besides OpenAI's fields: top_k, min_p, repetition_penalty, penalty_tokens, and chat_template_kwargs (further
+ * Besides OpenAI's fields: top_k, min_p, repetition_penalty, penalty_tokens, the further samplers by the names of
+ * llama.cpp's server (openai_samplers.c), and chat_template_kwargs (further
  * variables of the template). A null is the same as a field that is missing. The body is not needed after reading: all
  * is copied. */
 #ifndef RUNNEL_APP_OPENAI_REQUEST_H
@@ -53,6 +54,10 @@ struct openai_request {
     bool one_call; /* at most one tool call in an answer */
     bool has_seed;
     runnel_sampling sampling;
+    runnel_samplers samplers;
+    char *breakers[RUNNEL_MAX_BREAKERS]; /* samplers' */
+    char *sampler_order;
+    int64_t ignore_eos;
     int64_t max_tokens;   /* -1: until the context is full */
     int64_t context_keep; /* -1: it ends then */
     int64_t top_logprobs;
@@ -101,6 +106,11 @@ json_t *openai_messages(const json_t *messages, struct openai_error *error);
 /* Likewise of a body of responses: the instructions (NULL: none) as a message of the system, and the input, which is a
  * text of the user's or a list of messages. */
 json_t *openai_input(const json_t *input, const json_t *instructions, struct openai_error *error);
+
+/* A field of a further sampler, into *request. 0: it is not one; -1: *error says what is wrong. */
+int openai_read_sampler(struct openai_request *request, const char *name, const json_t *value,
+                        struct openai_error *error);
+void openai_fini_samplers(struct openai_request *request);
 
 /* True for an array of tools of type function, each with a name. */
 bool openai_tools_check(const json_t *tools, struct openai_error *error);

@@ -15,6 +15,7 @@ enum app_option_kind {
     OPTION_REAL,       /* double in [min, max], or in (min, max] if `open` */
     OPTION_REFERENCE,  /* sets device */
     OPTION_STOPS,      /* appends to stops */
+    OPTION_BREAKER,    /* appends to breakers; "none": there are none */
     OPTION_STOP_TOKEN, /* appends to stop_tokens */
     OPTION_TOKENS,     /* ids parted by commas */
     OPTION_LIST,       /* struct app_list: numbers in [min, max] parted by commas */

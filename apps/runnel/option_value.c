@@ -148,6 +148,21 @@ static bool read_stop(const char *text, struct app_options *options)
     return true;
 }
 
+static bool read_breaker(const char *text, struct app_options *options)
+{
+    size_t n = strlen(text);
+
+    if (strcmp(text, "none") == 0) {
+        options->n_breakers = 0;
+        options->no_breakers = true;
+        return true;
+    }
+    if (n == 0 || n > RUNNEL_MAX_BREAKER_BYTES || options->n_breakers == RUNNEL_MAX_BREAKERS)
+        return false;
+    options->breakers[options->n_breakers++] = text;
+    return true;
+}
+
 static bool read_stop_token(const char *text, struct app_options *options)
 {
     int64_t id = 0;
@@ -193,6 +208,8 @@ bool app_option_store(const struct app_option *o, const char *text, struct app_o
         return true;
     case OPTION_STOPS:
         return read_stop(text, options);
+    case OPTION_BREAKER:
+        return read_breaker(text, options);
     case OPTION_STOP_TOKEN:
         return read_stop_token(text, options);
     case OPTION_TOKENS:
@@ -229,6 +246,10 @@ void app_option_complain(const struct app_option *o, const char *name, const cha
         break;
     case OPTION_STOPS:
         snprintf(range, sizeof range, "1 to %d bytes, at most %d times", RUNNEL_MAX_STOP_BYTES, RUNNEL_MAX_STOPS);
+        break;
+    case OPTION_BREAKER:
+        snprintf(range, sizeof range, "none, or 1 to %d bytes, at most %d times", RUNNEL_MAX_BREAKER_BYTES,
+                 RUNNEL_MAX_BREAKERS);
         break;
     case OPTION_TOKENS:
         snprintf(range, sizeof range, "token ids parted by commas");

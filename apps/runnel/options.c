@@ -21,6 +21,13 @@
         NULL, 0, NULL, OPTION_FLAG, 0, 0, 0, false, NULL, ALL, title \
     }
 
+#define KIND_float OPTION_REAL
+#define KIND_uint32_t OPTION_INTEGER
+#define VALUE_float "X"
+#define VALUE_uint32_t "N"
+#define SAMPLER(type, member, sampler, value, least, most, option, json, help) \
+    {option, 0, VALUE_##type, KIND_##type, AT(samplers.member), least, most, false, NULL, SAMPLING, help},
+
 const struct app_option app_option_table[] = {
     GROUP("the text and the answer"),
     {"--prompt", 'p', "TEXT", OPTION_STRING, AT(prompt), 0, 0, false, NULL, APP_RUN | APP_TOKENIZE | APP_LOGITS,
@@ -99,6 +106,11 @@ const struct app_option app_option_table[] = {
      "penalties count the last N tokens of prompt and answer; 0: all (default)"},
     {"--logit-bias", 0, "ID=X", OPTION_BIAS, 0, 0, 0, false, NULL, SAMPLING,
      "add X to a token's logit, -inf forbids it; repeatable"},
+    RUNNEL_SAMPLERS_NUMBERS(SAMPLER){"--dry-sequence-breaker", 0, "TEXT", OPTION_BREAKER, 0, 0, 0, false, NULL,
+                                     SAMPLING,
+                                     "repetitions end there; repeatable; none: nowhere; default: newline : \" *"},
+    {"--sampler-order", 0, "A,B,...", OPTION_STRING, AT(sampler_order), 0, 0, false, NULL, SAMPLING,
+     "the samplers that act, in this order; default: all, see docs/SAMPLING.md"},
     {"--seed", 0, "N", OPTION_UNSIGNED, AT(seed), 0, 0, false, NULL, SAMPLING | APP_EAGLE,
      "the same seed and options give the same text; default 0"},
     {"--stop", 0, "TEXT", OPTION_STOPS, 0, 0, 0, false, NULL, SAMPLING, "the answer ends before this text; repeatable"},
@@ -106,6 +118,8 @@ const struct app_option app_option_table[] = {
      "the answer ends with this token; repeatable"},
     {"--ignore-eos", 0, NULL, OPTION_FLAG, AT(ignore_eos), 0, 0, false, NULL, SAMPLING,
      "the model's own end-of-text tokens do not end the answer"},
+    {"--forbid-eos", 0, NULL, OPTION_FLAG, AT(forbid_eos), 0, 0, false, NULL, SAMPLING,
+     "the model's own end-of-text tokens are not drawn"},
     {"--context-keep", 0, "N", OPTION_INTEGER, AT(context_keep), 0, INT32_MAX, false, NULL, SAMPLING,
      "a full context keeps N prompt tokens and its newest half; else it ends"},
     {"--deadline", 0, "SECONDS", OPTION_REAL, AT(deadline_s), 0, 4000000, false, NULL, SAMPLING,
@@ -235,12 +249,15 @@ const struct app_option app_option_table[] = {
 const size_t app_n_options = sizeof app_option_table / sizeof app_option_table[0];
 static_assert(sizeof app_option_table / sizeof app_option_table[0] <= APP_MAX_OPTIONS, "room for a pointer to each");
 
+#define DEFAULT(type, member, sampler, value, least, most, option, json, help) .member = value,
+
 void app_options_default(struct app_options *options)
 {
     *options = (struct app_options){.max_tokens = -1,
                                     .context_keep = -1,
                                     .top_p = 1,
                                     .repetition_penalty = 1,
+                                    .samplers = {RUNNEL_SAMPLERS_NUMBERS(DEFAULT)},
                                     .logprobs = -1,
                                     .prompts = {{512}, 1},
                                     .answers = {{64}, 1},
@@ -253,6 +270,7 @@ void app_options_default(struct app_options *options)
                                     .draft = "none",
                                     .batch_streams = 32,
                                     .max_line_bytes = 16 << 20};
+    options->request_samplers = &options->own_samplers;
 }
 
 void app_options_fini(struct app_options *options)

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "runnel.h"
+#include "runnel_fields.h"
 
 enum {
     APP_RUN = 1,
@@ -48,6 +48,11 @@ struct app_number {
     bool given;
 };
 
+/* The numbers of runnel_samplers as options have them. */
+#define APP_SAMPLER_float double
+#define APP_SAMPLER_uint32_t int64_t
+#define APP_SAMPLER(type, member, sampler, value, least, most, option, json, help) APP_SAMPLER_##type member;
+
 struct app_options {
     const char *operands[APP_MAX_OPERANDS]; /* MODEL, then FILE where the command has one; bench: MODELs; batch:
                                                MODEL, IN, OUT; embed: MODEL, texts; cache: what to do, DIR */
@@ -70,6 +75,14 @@ struct app_options {
     int64_t top_k;
     double repetition_penalty, frequency_penalty, presence_penalty;
     int64_t penalty_tokens; /* 0: all */
+    struct {
+        RUNNEL_SAMPLERS_NUMBERS(APP_SAMPLER)
+    } samplers;
+    const char *sampler_order; /* NULL: the library's */
+    const char *breakers[RUNNEL_MAX_BREAKERS];
+    size_t n_breakers;
+    bool no_breakers;
+    runnel_samplers own_samplers, *request_samplers; /* app_request fills them, and the request points to them */
     uint64_t seed;
     runnel_logit_bias biases[APP_MAX_BIASES];
     size_t n_biases;
@@ -77,7 +90,7 @@ struct app_options {
     size_t n_stops;
     int32_t stop_tokens[APP_MAX_STOP_TOKENS];
     size_t n_stop_tokens;
-    bool ignore_eos;
+    bool ignore_eos, forbid_eos;
     int64_t logprobs;  /* -1: none */
     double deadline_s; /* 0: none */
     const char *label; /* NULL: none */

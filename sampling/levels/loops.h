@@ -11,6 +11,9 @@
 /* What is lighter than e^-RN_LIGHT counts as nothing: a vocabulary of 2^18 such tokens is 2^-65 of the best one. */
 #define RN_LIGHT 58.0
 
+/* Whole weights are multiples of 2^-RN_WEIGHT_BITS: 2^21 of the greatest have a sum below 2^63. */
+#define RN_WEIGHT_BITS 42
+
 struct rn_loops {
     const char *name; /* "c", "avx2", "avx512" */
 
@@ -24,6 +27,12 @@ struct rn_loops {
     /* out[j] = exp((logits[j] - best) × inverse), 0 where that is below e^-RN_LIGHT. logits not above best; -inf is
      * allowed. */
     void (*weights)(const float logits[RN_BLOCK], float best, double inverse, double out[RN_BLOCK]);
+
+    /* out[j] = exp(x[j] - best) in whole multiples of 2^-RN_WEIGHT_BITS, to the nearest; x finite, not above best. */
+    void (*whole_weights)(const double x[RN_BLOCK], double best, uint64_t out[RN_BLOCK]);
+
+    /* out[j] = the noise's word of tokens[j]. */
+    void (*noise_of)(uint64_t seed, uint64_t position, const int32_t tokens[RN_BLOCK], uint32_t out[RN_BLOCK]);
 };
 
 /* The order of the numbers as signed integers: -NaN, -inf, ..., -0, +0, ..., +inf, +NaN. Its own inverse. */

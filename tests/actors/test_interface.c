@@ -317,6 +317,7 @@ static void parameter_sizes(void **state)
     EVERY_SIZE(engine_options, runnel_engine_options_init);
     EVERY_SIZE(model_options, runnel_model_options_init);
     EVERY_SIZE(chat, runnel_chat_init);
+    EVERY_SIZE(samplers, runnel_samplers_init);
     EVERY_SIZE(request, runnel_request_init);
     EVERY_SIZE(embed_request, runnel_embed_request_init);
     EVERY_SIZE(cache_purge_options, runnel_cache_purge_options_init);
@@ -417,7 +418,7 @@ static void reserved(void **state)
     request.reserved[0] = 1;
     TOLD(runnel_generate(model, &request, &stream, &error));
     request.reserved[0] = 0;
-    request.sampling.reserved[8] = 1;
+    request.sampling.reserved[7] = 1;
     TOLD(runnel_generate(model, &request, &stream, &error));
     assert_non_null(strstr(error.message, "reserved"));
 }

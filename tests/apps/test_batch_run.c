@@ -38,6 +38,11 @@ void runnel_request_init(runnel_request *request, size_t struct_size)
     *request = (runnel_request){.struct_size = struct_size};
 }
 
+void runnel_samplers_init(runnel_samplers *samplers, size_t struct_size)
+{
+    *samplers = (runnel_samplers){.struct_size = struct_size};
+}
+
 void runnel_chat_init(runnel_chat *chat, size_t struct_size)
 {
     *chat = (runnel_chat){.struct_size = struct_size};

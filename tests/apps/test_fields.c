@@ -27,9 +27,11 @@ struct row {
 struct whole {
     runnel_request request;
     runnel_chat chat;
+    runnel_samplers samplers; /* what the request points to */
 };
 
 #define AT_sampling(member) offsetof(struct whole, request.sampling.member)
+#define AT_samplers(member) offsetof(struct whole, samplers.member)
 #define AT_request(member) offsetof(struct whole, request.member)
 #define AT_chat(member) offsetof(struct whole, chat.member)
 #define BYTES(of, member) sizeof(((runnel_##of *)0)->member)
@@ -61,9 +63,11 @@ static void every_member_has_a_row(void **state)
 
     (void)state;
 #define SAMPLING(type, member) n++, n_missing += count("sampling", #member) != 1;
+#define SAMPLERS(type, member) n++, n_missing += count("samplers", #member) != 1;
 #define REQUEST(type, member) n++, n_missing += count("request", #member) != 1;
 #define CHAT(type, member) n++, n_missing += count("chat", #member) != 1;
     RUNNEL_SAMPLING_FIELDS(SAMPLING)
+    RUNNEL_SAMPLERS_FIELDS(SAMPLERS)
     RUNNEL_REQUEST_FIELDS(REQUEST)
     RUNNEL_CHAT_FIELDS(CHAT)
     assert_int_equal(n_missing, 0);
@@ -98,6 +102,7 @@ static void by_options(const char *option, const char *value, struct whole *whol
     if (!app_options_parse(&options, "run", APP_RUN, 1, 1, option == NULL ? 1 : value[0] == '\0' ? 2 : 3, argv))
         fail_msg("%s %s: not parsed", option, value);
     app_request(&options, &whole->request);
+    whole->samplers = *whole->request.sampling.samplers;
 }
 
 static void options_arrive(void **state)
@@ -144,6 +149,7 @@ static bool by_body(enum openai_endpoint endpoint, const char *name, const char 
     if (good) {
         runnel_chat_default(&whole->chat);
         openai_request_choice(request, 0, 0, &whole->request, &whole->chat);
+        whole->samplers = *whole->request.sampling.samplers;
     }
     json_decref(body);
     return good;

@@ -180,10 +180,34 @@ static struct sim_session *choose_session(struct sim *sim, uint32_t model)
     return NULL;
 }
 
-static void choose_sampling(struct sim *sim, runnel_sampling *sampling)
+/* Further samplers, which change nothing where one token is certain: but each keeps its state, needs its history or
+ * its coin, and is drawn from a list. */
+static void choose_samplers(struct sim *sim, runnel_samplers *samplers)
+{
+    static const char *const orders[] = {NULL, "top_k,min_p,temperature,penalties,dry", "xtc;typ_p;temp;mirostat"};
+
+    runnel_samplers_default(samplers);
+    samplers->order = orders[sim_pick(sim, 3)];
+    samplers->penalty_scope = sim_pick(sim, 2);
+    samplers->dry_multiplier = sim_chance(sim, 40) ? 0.5f : 0.0f;
+    samplers->dry_base = 1;
+    samplers->dry_allowed_length = 1 + sim_pick(sim, 3);
+    samplers->dry_tokens = sim_pick(sim, 3) * 7;
+    samplers->top_n_sigma = sim_chance(sim, 20) ? 1.0f : 0.0f;
+    samplers->typical_p = sim_chance(sim, 20) ? 0.8f : 1.0f;
+    samplers->xtc_probability = sim_chance(sim, 30) ? 0.5f : 0.0f;
+    samplers->temperature_range = sim_chance(sim, 20) ? 0.2f : 0.0f;
+    samplers->mirostat = sim_chance(sim, 30) ? 1 + sim_pick(sim, 2) : 0;
+}
+
+static void choose_sampling(struct sim *sim, runnel_sampling *sampling, runnel_samplers *samplers)
 {
     if (!sim_has(sim, SIM_SAMPLED))
         return;
+    if (sim_chance(sim, 40)) {
+        choose_samplers(sim, samplers);
+        sampling->samplers = samplers;
+    }
     sampling->temperature = (float)sim_pick(sim, 20) * 0.1f;
     sampling->top_k = sim_pick(sim, 3) * 20;
     sampling->top_p = sim_chance(sim, 50) ? 0.9f : 1.0f;
@@ -194,7 +218,8 @@ static void choose_sampling(struct sim *sim, runnel_sampling *sampling)
     sampling->seed = sim_pick(sim, 1000);
 }
 
-static void fill_request(struct sim *sim, struct sim_stream *stream, char *text, runnel_request *request)
+static void fill_request(struct sim *sim, struct sim_stream *stream, char *text, runnel_request *request,
+                         runnel_samplers *samplers)
 {
     runnel_request_default(request);
     if (stream->as_text) {
@@ -230,7 +255,7 @@ static void fill_request(struct sim *sim, struct sim_stream *stream, char *text,
             request->draft = sim_chance(sim, 70) ? RUNNEL_DRAFT_MODEL : RUNNEL_DRAFT_NGRAM | RUNNEL_DRAFT_MODEL;
         request->draft_max = sim_pick(sim, RUNNEL_MAX_DRAFTS + 1);
     }
-    choose_sampling(sim, &request->sampling);
+    choose_sampling(sim, &request->sampling, samplers);
     request->on_event = stream->pull ? NULL : sim_on_event;
     request->user = stream;
 }
@@ -311,6 +336,7 @@ static void act_submit(struct sim *sim)
     struct sim_session *session = NULL;
     char text[SIM_PROMPT_TOKENS];
     runnel_request request;
+    runnel_samplers samplers;
     runnel_error error;
     runnel_status status;
     runnel_engine_stats stats = {.struct_size = sizeof stats};
@@ -319,7 +345,7 @@ static void act_submit(struct sim *sim)
     if (sim->n_streams == SIM_STREAMS || sim->n_streams == sim->plan.n_requests || !sim_choose_model(sim, &model))
         return;
     prepare_stream(sim, stream, model);
-    fill_request(sim, stream, text, &request);
+    fill_request(sim, stream, text, &request, &samplers);
     if (sim_has(sim, SIM_SESSION) && sim_chance(sim, 80) && stream->keep < 0)
         session = choose_session(sim, model);
     if (session != NULL) {

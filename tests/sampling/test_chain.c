@@ -1,0 +1,918 @@
+/* Chains against the judge in chain_reference.c: random chains with their memory over several tokens, each sampler's
+ * distribution by chi-square, repetitions and orders by hand, paths of drafts, SIMD levels, and what is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "chain_reference.h"
+#include "reference.h"
+#include "runnel_fields.h"
+#include "sampling/levels/loops.h"
+#include "sampling/sampler.h"
+#include "sampling/select.h"
+#include "tests/base/refusing.h"
+#include "text/vocab.h"
+
+static struct chain_reference judge;
+static float logits[CHAIN_VOCAB];
+
+static double uniform(uint64_t *rng)
+{
+    return (double)(rn_splitmix64(rng) >> 11) * 0x1p-53;
+}
+
+static void fill(uint32_t n, double spread, uint64_t *rng)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        double u = uniform(rng), v = uniform(rng);
+
+        logits[i] = (float)(sqrt(-2 * log(1 - u)) * cos(6.283185307179586 * v) * spread);
+    }
+}
+
+/* ---- Random chains ---- */
+
+#define NAME(name, needs, text) #name,
+static const char *const names[] = {RUNNEL_SAMPLER_NAMES(NAME)};
+#define N_NAMES (sizeof names / sizeof names[0])
+
+/* Some of the names in a random order; the last two are not drawn by it. */
+static void random_order(char *order, uint64_t *rng)
+{
+    uint32_t left[N_NAMES - 2], n = N_NAMES - 2;
+
+    order[0] = '\0';
+    for (uint32_t i = 0; i < n; i++)
+        left[i] = i;
+    while (n > 0) {
+        uint32_t i = (uint32_t)(rn_splitmix64(rng) % n);
+
+        if (rn_splitmix64(rng) % 8 != 0) {
+            strcat(order, order[0] != '\0' ? "," : "");
+            strcat(order, names[left[i]]);
+        }
+        left[i] = left[--n];
+    }
+}
+
+/* Each sampler is on now and then. */
+static void random_samplers(runnel_sampling *p, runnel_samplers *s, uint64_t *rng)
+{
+    uint64_t r = rn_splitmix64(rng);
+
+    *p = reference_plain();
+    runnel_samplers_default(s);
+    s->n_dry_breakers = 0;
+    p->samplers = s;
+    p->seed = rn_splitmix64(rng);
+    p->temperature = r % 5 == 0 ? 0 : (float)(0.3 + 1.5 * uniform(rng));
+    p->top_k = r & 1 << 4 ? (uint32_t)(1 + 60 * uniform(rng)) : 0;
+    p->top_p = r & 1 << 5 ? (float)(0.3 + 0.69 * uniform(rng)) : 1;
+    p->min_p = r & 1 << 6 ? (float)(0.2 * uniform(rng)) : 0;
+    p->repetition_penalty = r & 1 << 7 ? (float)(0.7 + uniform(rng)) : 1;
+    p->frequency_penalty = r & 1 << 8 ? (float)(uniform(rng) - 0.3) : 0;
+    p->penalty_tokens = r & 1 << 9 ? (uint32_t)(1 + 30 * uniform(rng)) : 0;
+    s->dry_multiplier = r & 1 << 10 ? (float)uniform(rng) * 2 : 0;
+    s->dry_tokens = r & 1 << 11 ? (uint32_t)(1 + 40 * uniform(rng)) : 0;
+    s->dry_allowed_length = 1 + r % 3;
+    s->top_n_sigma = r & 1 << 12 ? (float)(0.3 + 2 * uniform(rng)) : 0;
+    s->typical_p = r & 1 << 13 ? (float)(0.2 + 0.79 * uniform(rng)) : 1;
+    s->xtc_probability = r & 1 << 14 ? 0.5f : 0;
+    s->xtc_threshold = (float)(0.15 * uniform(rng));
+    s->temperature_range = r & 1 << 15 ? (float)uniform(rng) : 0;
+    s->temperature_exponent = (float)(2 * uniform(rng));
+    s->mirostat = (r >> 16) % 3 * (r >> 18 & 1);
+    s->mirostat_tau = (float)(0.5 + 4 * uniform(rng));
+    s->adaptive_target = s->mirostat == 0 && r & 1 << 19 ? (float)uniform(rng) : -1;
+    s->adaptive_decay = (float)(0.99 * uniform(rng));
+}
+
+static void assert_logprobs(const struct rn_pick *pick)
+{
+    for (uint32_t i = 0; i < judge.n; i++)
+        for (uint32_t t = 0; judge.token[i] == pick->token && t < 1; t++)
+            assert_true(fabsl((long double)pick->logprob - logl(judge.p[i])) < 1e-5L * (1 + fabsl(logl(judge.p[i]))));
+    for (uint32_t t = 0; t < pick->n_top; t++) {
+        uint32_t at = 0;
+
+        while (judge.token[at] != pick->top[t].token)
+            assert_true(++at < judge.n);
+        assert_true(judge.p[at] == 0 || fabsl((long double)pick->top[t].logprob - logl(judge.p[at])) <
+                                            1e-5L * (1 + fabsl(logl(judge.p[at]))));
+        assert_true(t == 0 || pick->top[t - 1].logprob >= pick->top[t].logprob);
+    }
+    assert_int_equal(pick->n_top, judge.n < 4 ? judge.n : 4);
+}
+
+/* A text of 40 tokens. Returns how many draws could be judged: after one that is too close to call the two may go on
+ * differently, so there the judge goes the sampler's way, and stops where a filter was too close. */
+static uint32_t random_text(uint32_t n, uint64_t seed, struct rn_sampler_scratch *scratch, struct rn_heap *heap)
+{
+    char order[256], whole[300];
+    int32_t history[80];
+    uint32_t n_history = 0, n_judged = 0;
+    uint64_t rng = seed;
+    runnel_sampling p;
+    runnel_samplers s;
+    struct rn_sampler *sampler;
+    bool after = seed % 2 == 0;
+
+    random_samplers(&p, &s, &rng);
+    random_order(order, &rng);
+    s.order = order;
+    s.logprobs_after = after;
+    snprintf(whole, sizeof whole, "%s,%s", order, s.mirostat > 0 ? "mirostat" : "adaptive_p");
+    assert_int_equal(rn_sampling_check(&p, n, NULL), RUNNEL_OK);
+    sampler = rn_sampler_new(heap, &p, n, 80);
+    assert_non_null(sampler);
+    judge.begun = 0;
+    for (; n_history < 40; n_history++) {
+        history[n_history] = (int32_t)(rn_splitmix64(&rng) % (n < 6 ? n : 6));
+        rn_sampler_accept(sampler, history[n_history]);
+    }
+    rn_sampler_begin_answer(sampler);
+    while (n_history < 80) {
+        struct rn_pick pick;
+        long double margin;
+        int32_t right;
+
+        fill(n, 0.5 + 3 * uniform(&rng), &rng);
+        chain_reference_run(&judge, whole, &p, logits, n, history, n_history, n_history);
+        right = chain_reference_draw(&judge, p.seed, n_history, &margin);
+        assert_int_equal(rn_sampler_pick(sampler, scratch, logits, n_history, true, 4, &pick), RUNNEL_OK);
+        if (judge.doubt < 1e-5L || margin < 1e-6L)
+            break;
+        assert_int_equal(pick.token, right);
+        if (after)
+            assert_logprobs(&pick);
+        n_judged++;
+        chain_reference_take(&judge, &p, right);
+        rn_sampler_take(sampler, &pick);
+        history[n_history++] = pick.token;
+    }
+    rn_sampler_free(sampler);
+    return n_judged;
+}
+
+static void random_chains_against_the_judge(void **state)
+{
+    static const uint32_t sizes[] = {1, 2, 7, 130, 900};
+    struct rn_heap heap;
+    uint32_t n_judged = 0;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    for (uint32_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct rn_sampler_scratch *scratch = rn_sampler_scratch_new(&heap, sizes[i]);
+
+        assert_non_null(scratch);
+        for (uint64_t seed = 0; seed < (sizes[i] > 500 ? 60 : 400); seed++)
+            n_judged += random_text(sizes[i], seed * 10 + i, scratch, &heap);
+        rn_sampler_scratch_free(scratch);
+    }
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+    if (n_judged < 20000)
+        fail_msg("%u draws were judged", n_judged);
+}
+
+/* ---- Distributions ---- */
+
+#define DRAWS 70000
+#define SMALL 40
+
+/* Pearson's chi-square over its quantile at 1e-6 (Wilson-Hilferty, z = 4.753): above 1 is a rejection. */
+static double rejection(const uint32_t *seen, const long double *p, uint32_t n)
+{
+    double sum = 0, rest = 0, rest_seen = 0, k = -1;
+
+    for (uint32_t i = 0; i < n; i++) {
+        double expected = (double)p[i] * DRAWS;
+
+        if (expected < 5) {
+            rest += expected;
+            rest_seen += seen[i];
+            continue;
+        }
+        sum += (seen[i] - expected) * (seen[i] - expected) / expected;
+        k++;
+    }
+    if (rest >= 5) {
+        sum += (rest_seen - rest) * (rest_seen - rest) / rest;
+        k++;
+    }
+    if (k < 1)
+        return sum > 1 ? 2 : 0;
+    return sum / (k * pow(1 - 2 / (9 * k) + 4.753 * sqrt(2 / (9 * k)), 3));
+}
+
+/* The judge's probabilities of many positions, added up, against as many draws; xtc's coin is among what is drawn. The
+ * past stays the same. */
+static double judge_draws(const char *order, const runnel_sampling *p, const runnel_sampling *told)
+{
+    static const int32_t past[] = {3, 5, 7, 3, 5, 7, 3, 5};
+    static uint32_t seen[SMALL];
+    static long double expected[SMALL];
+    struct rn_heap heap;
+    struct rn_sampler *sampler;
+    struct rn_sampler_scratch *scratch;
+
+    rn_heap_init(&heap, NULL);
+    sampler = rn_sampler_new(&heap, told, SMALL, 16);
+    scratch = rn_sampler_scratch_new(&heap, SMALL);
+    memset(seen, 0, sizeof seen);
+    memset(expected, 0, sizeof expected);
+    for (uint32_t i = 0; i < 8; i++)
+        rn_sampler_accept(sampler, past[i]);
+    for (uint64_t position = 0; position < DRAWS; position++) {
+        struct rn_pick pick;
+
+        judge.begun = 0;
+        if (position == 0 || p->samplers->xtc_probability > 0)
+            chain_reference_run(&judge, order, p, logits, SMALL, past, 8, position);
+        for (uint32_t i = 0; i < judge.n; i++)
+            expected[judge.token[i]] += judge.p[i] / DRAWS;
+        assert_int_equal(rn_sampler_pick(sampler, scratch, logits, position, false, 0, &pick), RUNNEL_OK);
+        seen[pick.token]++;
+    }
+    rn_sampler_scratch_free(scratch);
+    rn_sampler_free(sampler);
+    return rejection(seen, expected, SMALL);
+}
+
+static const struct {
+    const char *order;
+    runnel_sampling p;
+    runnel_samplers s;
+} chains[] = {
+    {"penalties", {.frequency_penalty = 0.4f, .presence_penalty = 0.3f}, {.mirostat = 0}},
+    {"dry", {.top_k = 0}, {.dry_multiplier = 0.2f}},
+    {"top_n_sigma", {.top_k = 0}, {.top_n_sigma = 1.5f}},
+    {"typical_p", {.top_k = 0}, {.typical_p = 0.7f}},
+    {"xtc", {.top_k = 0}, {.xtc_probability = 0.5f, .xtc_threshold = 0.04f}},
+    {"temperature", {.temperature = 0.8f}, {.temperature_range = 0.5f, .temperature_exponent = 1.5f}},
+    {"mirostat", {.top_k = 0}, {.mirostat = 1, .mirostat_tau = 2, .mirostat_eta = 0.1f}},
+    {"mirostat", {.top_k = 0}, {.mirostat = 2, .mirostat_tau = 2.2f, .mirostat_eta = 0.1f}},
+    {"adaptive_p", {.top_k = 0}, {.adaptive_target = 0.1f, .adaptive_decay = 0.9f}},
+    {"top_k,top_p,min_p,temperature",
+     {.top_k = 20, .top_p = 0.95f, .min_p = 0.05f, .temperature = 0.8f},
+     {.mirostat = 0}},
+    {"temperature,top_k,top_p,min_p",
+     {.top_k = 20, .top_p = 0.95f, .min_p = 0.05f, .temperature = 0.8f},
+     {.mirostat = 0}},
+    {"penalties,dry,top_n_sigma,top_k,typical_p,top_p,min_p,xtc,temperature",
+     {.top_k = 30, .top_p = 0.97f, .min_p = 0.02f, .temperature = 1.2f, .repetition_penalty = 1.1f},
+     {.dry_multiplier = 0.3f, .top_n_sigma = 3, .typical_p = 0.95f, .xtc_probability = 0.3f, .xtc_threshold = 0.1f}},
+    {"min_p,adaptive_p", {.min_p = 0.05f}, {.adaptive_target = 0.2f, .adaptive_decay = 0.5f}},
+    {"temperature,mirostat", {.temperature = 1.3f}, {.mirostat = 2, .mirostat_tau = 3}},
+};
+#define N_CHAINS (sizeof chains / sizeof chains[0])
+
+/* What is 0 above is off. */
+static void take_chain(uint32_t i, runnel_sampling *p, runnel_samplers *s)
+{
+    runnel_samplers plain;
+
+    runnel_samplers_default(&plain);
+    *s = chains[i].s;
+    s->struct_size = sizeof *s;
+    s->order = chains[i].order;
+    s->dry_base = plain.dry_base;
+    s->dry_allowed_length = plain.dry_allowed_length;
+    s->typical_p = s->typical_p > 0 ? s->typical_p : 1;
+    s->adaptive_target = s->adaptive_target > 0 ? s->adaptive_target : -1;
+    *p = chains[i].p;
+    p->temperature = p->temperature > 0 ? p->temperature : 1;
+    p->top_p = p->top_p > 0 ? p->top_p : 1;
+    p->repetition_penalty = p->repetition_penalty > 0 ? p->repetition_penalty : 1;
+    p->seed = 9;
+    p->samplers = s;
+}
+
+static void draws_have_their_probabilities(void **state)
+{
+    uint64_t rng = 4;
+
+    (void)state;
+    fill(SMALL, 1.3, &rng);
+    for (uint32_t i = 0; i < N_CHAINS; i++) {
+        runnel_samplers s;
+        runnel_sampling p;
+        double off;
+
+        take_chain(i, &p, &s);
+        assert_int_equal(rn_sampling_check(&p, SMALL, NULL), RUNNEL_OK);
+        off = judge_draws(chains[i].order, &p, &p);
+        if (off >= 1)
+            fail_msg("%s: %g times the threshold", chains[i].order, off);
+    }
+}
+
+/* The statistic sees a chain that is slightly another. */
+static void wrong_chains_are_rejected(void **state)
+{
+    uint64_t rng = 4;
+    int32_t best = 0;
+
+    (void)state;
+    fill(SMALL, 1.3, &rng);
+    for (uint32_t i = 1; i < SMALL; i++)
+        best = logits[i] > logits[best] ? (int32_t)i : best;
+    for (uint32_t i = 0; i < N_CHAINS; i++) {
+        runnel_samplers s;
+        runnel_sampling p, other;
+
+        take_chain(i, &p, &s);
+        other = p;
+        other.biases = &(runnel_logit_bias){best, 0.2f};
+        other.n_biases = 1;
+        if (judge_draws(chains[i].order, &p, &other) < 1)
+            fail_msg("%s: a bias is not seen", chains[i].order);
+    }
+}
+
+/* ---- By hand ---- */
+
+static int32_t greedy_with(const runnel_samplers *s, const runnel_sampling *p, const int32_t *past, uint32_t n_past,
+                           uint32_t n)
+{
+    struct rn_heap heap;
+    struct rn_sampler *sampler;
+    struct rn_sampler_scratch *scratch;
+    runnel_sampling params = *p;
+    struct rn_pick pick;
+
+    params.samplers = s;
+    assert_int_equal(rn_sampling_check(&params, n, NULL), RUNNEL_OK);
+    rn_heap_init(&heap, NULL);
+    sampler = rn_sampler_new(&heap, &params, n, 64);
+    scratch = rn_sampler_scratch_new(&heap, n);
+    for (uint32_t i = 0; i < n_past; i++)
+        rn_sampler_accept(sampler, past[i]);
+    assert_int_equal(rn_sampler_pick(sampler, scratch, logits, n_past, false, 0, &pick), RUNNEL_OK);
+    rn_sampler_scratch_free(scratch);
+    rn_sampler_free(sampler);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+    return pick.token;
+}
+
+/* Logits 4, 3, 0 ...: token 0 is drawn unless it falls by more than 1. */
+static void repetitions_by_hand(void **state)
+{
+    static const struct {
+        int32_t past[12];
+        uint32_t n;
+        float multiplier;
+        uint32_t allowed, window;
+        int32_t right;
+    } cases[] = {
+        {{5, 6, 0, 7, 5, 6}, 6, 1.1f, 2, 0, 1},        /* "5 6" again: 1.1 × 1.75^0 */
+        {{5, 6, 0, 7, 5, 6}, 6, 0.9f, 2, 0, 0},        /* 0.9 is not enough */
+        {{5, 6, 0, 7, 5, 6}, 6, 9, 3, 0, 0},           /* shorter than what is allowed */
+        {{4, 5, 6, 0, 7, 4, 5, 6}, 8, 0.6f, 2, 0, 1},  /* one longer: 0.6 × 1.75 = 1.05 */
+        {{4, 5, 6, 0, 7, 4, 5, 6}, 8, 0.55f, 2, 0, 0}, /* 0.96 */
+        {{4, 5, 6, 0, 7, 4, 5, 6}, 8, 9, 2, 6, 1},     /* the window begins behind "4 5": "6" alone ... */
+        {{4, 5, 6, 0, 7, 4, 5, 6}, 8, 9, 1, 6, 1},     /* ... is a repetition of one */
+        {{4, 5, 6, 0, 7, 4, 5, 6}, 8, 9, 1, 4, 0},     /* and behind "6": none */
+        {{0, 0, 0, 0}, 4, 0.6f, 2, 0, 1},              /* it overlaps itself: 3 tokens, 0.6 × 1.75 */
+        {{0, 0, 0}, 3, 1.1f, 2, 0, 1},                 /* 2 tokens */
+        {{0, 0}, 2, 9, 2, 0, 0},                       /* 1 */
+        {{6, 0, 5, 6, 0, 3, 5, 6}, 8, 0.9f, 1, 0, 1},  /* the longest of the two counts, once: 0.9 × 1.75 */
+        {{6, 0, 5, 6, 0, 3, 5, 6}, 8, 0.56f, 1, 0, 0}, /* 0.98 */
+        {{0}, 1, 9, 1, 0, 0},
+        {{0}, 0, 9, 1, 0, 0},
+    };
+    runnel_sampling p = reference_plain();
+    runnel_samplers s;
+
+    (void)state;
+    p.temperature = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int32_t right = cases[i].right;
+
+        memcpy(logits, (const float[]){4, 3, 0, 0, 0, 0, 0, 0}, 8 * sizeof(float));
+        runnel_samplers_default(&s);
+        s.dry_multiplier = cases[i].multiplier;
+        s.dry_allowed_length = cases[i].allowed;
+        s.dry_tokens = cases[i].window;
+        if (i == 5) /* "6" is shorter than two */
+            right = 0;
+        assert_int_equal(greedy_with(&s, &p, cases[i].past, cases[i].n, 8), right);
+    }
+}
+
+/* A breaker ends what can be repeated: with bytes as tokens, "a:b" has none behind ":". */
+static void breakers_by_hand(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *breaker;
+        char right; /* 'x' is the likeliest, 'y' comes next */
+    } cases[] = {
+        {"abx-ab", "-", 'y'},                                 /* "ab" twice, and the breaker is not in it */
+        {"a-bx a-b", "-", 'x'},                               /* "b" alone is left of "-b" */
+        {"a-bx a-b", "?", 'y'},    {"a-=bx a-=b", "-=", 'x'}, /* a breaker of two tokens */
+        {"a-=bx a-=b", "=-", 'y'}, {"a-=bx a-=b", "-=b", 'x'}, {"bx b", "b", 'x'}, /* it ends with one */
+    };
+    runnel_sampling p = reference_plain();
+
+    (void)state;
+    p.temperature = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct rn_heap heap;
+        struct rn_vocab *vocab;
+        struct rn_sampler *sampler;
+        struct rn_sampler_scratch *scratch;
+        struct rn_pick pick;
+        runnel_samplers s;
+
+        rn_heap_init(&heap, NULL);
+        vocab = rn_vocab_new_bytes(&heap);
+        memset(logits, 0, 256 * sizeof logits[0]);
+        logits['x'] = 4;
+        logits['y'] = 3;
+        runnel_samplers_default(&s);
+        s.dry_multiplier = 2;
+        s.dry_breakers = &cases[i].breaker;
+        s.n_dry_breakers = 1;
+        p.samplers = &s;
+        sampler = rn_sampler_new(&heap, &p, 256, 64);
+        rn_sampler_use_vocab(sampler, vocab);
+        scratch = rn_sampler_scratch_new(&heap, 256);
+        for (const char *c = cases[i].text; *c != '\0'; c++)
+            rn_sampler_accept(sampler, (unsigned char)*c);
+        assert_int_equal(rn_sampler_pick(sampler, scratch, logits, 0, false, 0, &pick), RUNNEL_OK);
+        assert_int_equal(pick.token, cases[i].right);
+        rn_sampler_scratch_free(scratch);
+        rn_sampler_free(sampler);
+        rn_vocab_free(vocab);
+        assert_int_equal(rn_heap_blocks(&heap), 0);
+    }
+}
+
+/* Which of the first 32 tokens 500 draws reach. */
+static uint32_t reached(const runnel_samplers *s, const runnel_sampling *p, uint32_t n)
+{
+    struct rn_heap heap;
+    struct rn_sampler *sampler;
+    struct rn_sampler_scratch *scratch;
+    runnel_sampling params = *p;
+    uint32_t set = 0;
+
+    params.samplers = s;
+    rn_heap_init(&heap, NULL);
+    sampler = rn_sampler_new(&heap, &params, n, 8);
+    scratch = rn_sampler_scratch_new(&heap, n);
+    for (uint64_t position = 0; position < 500; position++) {
+        struct rn_pick pick;
+
+        assert_int_equal(rn_sampler_pick(sampler, scratch, logits, position, false, 0, &pick), RUNNEL_OK);
+        set |= 1u << pick.token;
+    }
+    rn_sampler_scratch_free(scratch);
+    rn_sampler_free(sampler);
+    return set;
+}
+
+/* The same samplers in another order keep others. */
+static void the_order_matters(void **state)
+{
+    const float values[] = {2, 1.5f, 1, 0.5f, 0, -3};
+    static const struct {
+        const char *order;
+        uint32_t set;
+    } cases[] = {
+        /* at temperature 4 the six are 0.24 0.21 0.19 0.17 0.15 0.07, at 1 they are 0.43 0.26 0.16 0.10 0.06 0.00 */
+        {"temperature,top_p", 0x1f},
+        {"top_p,temperature", 0x07},
+        /* xtc drops the best two of the three above 0.15; behind top-k 2 both are above it */
+        {"xtc,top_k", 0x0c},
+        {"top_k,xtc", 0x02},
+        {"min_p,top_p", 0x03},
+        {"top_p", 0x07},
+        {"", 0x3f},
+    };
+    runnel_sampling p = reference_plain();
+    runnel_samplers s;
+
+    (void)state;
+    memcpy(logits, values, sizeof values);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        runnel_samplers_default(&s);
+        s.order = cases[i].order;
+        s.xtc_probability = strstr(cases[i].order, "xtc") != NULL;
+        s.xtc_threshold = 0.15f;
+        p.temperature = strstr(cases[i].order, "temp") != NULL ? 4 : 1;
+        p.top_p = 0.8f;
+        p.top_k = 2;
+        p.min_p = 0.5f;
+        assert_int_equal(reached(&s, &p, 6), cases[i].set);
+    }
+    runnel_samplers_default(&s); /* not named, but on: mirostat and adaptive_p are last */
+    s.order = "";
+    s.mirostat = 2;
+    s.mirostat_tau = 0.9f;
+    assert_int_equal(reached(&s, &p, 6), 0x01); /* 0.43 is 1.2 bits, below 1.8; 0.26 is 1.93 */
+    s.mirostat_tau = 1;
+    assert_int_equal(reached(&s, &p, 6), 0x03);
+}
+
+/* The answer alone is counted, also when the text is told anew. */
+static void penalties_of_the_answer(void **state)
+{
+    runnel_sampling p = reference_plain();
+    runnel_samplers s;
+
+    (void)state;
+    p.temperature = 0;
+    p.presence_penalty = 2;
+    p.samplers = &s;
+    for (int scope = 0; scope < 2; scope++)
+        for (int again = 0; again < 2; again++) {
+            struct rn_heap heap;
+            struct rn_sampler *sampler;
+            struct rn_sampler_scratch *scratch;
+            struct rn_pick pick;
+
+            memcpy(logits, (const float[]){4, 3.5f, 3, 2.5f}, 4 * sizeof(float));
+            runnel_samplers_default(&s);
+            s.penalty_scope = (uint32_t)scope;
+            rn_heap_init(&heap, NULL);
+            sampler = rn_sampler_new(&heap, &p, 4, 16);
+            scratch = rn_sampler_scratch_new(&heap, 4);
+            rn_sampler_accept(sampler, 1);
+            rn_sampler_begin_answer(sampler);
+            rn_sampler_accept(sampler, 0);
+            if (again)
+                rn_sampler_restart(sampler, (const int32_t[]){1, 0}, 2);
+            assert_int_equal(rn_sampler_pick(sampler, scratch, logits, 2, false, 0, &pick), RUNNEL_OK);
+            assert_int_equal(pick.token, scope == 1 ? 1 : 2);
+            rn_sampler_scratch_free(scratch);
+            rn_sampler_free(sampler);
+        }
+}
+
+/* Ends are barred until the answer has its tokens, drafts counted; some for ever. */
+static void answers_of_a_length(void **state)
+{
+    runnel_sampling p = reference_plain();
+    struct rn_heap heap;
+    struct rn_sampler *sampler;
+    struct rn_sampler_scratch *scratch;
+    struct rn_pick pick;
+
+    (void)state;
+    p.temperature = 0;
+    memcpy(logits, (const float[]){4, 3, 2, 1}, 4 * sizeof(float));
+    rn_heap_init(&heap, NULL);
+    sampler = rn_sampler_new(&heap, &p, 4, 16);
+    scratch = rn_sampler_scratch_new(&heap, 4);
+    assert_true(rn_sampler_keep_from_ending(sampler, (const int32_t[]){0, 1}, 1, 2, 2));
+    assert_true(rn_sampler_reads_past(sampler));
+    for (uint32_t i = 0; i < 5; i++)
+        rn_sampler_accept(sampler, 3);
+    rn_sampler_begin_answer(sampler);
+    for (uint32_t i = 0; i < 4; i++) {
+        const int32_t path[] = {3, 3};
+
+        assert_int_equal(rn_sampler_pick(sampler, scratch, logits, i, false, 0, &pick), RUNNEL_OK);
+        assert_int_equal(pick.token, i < 2 ? 2 : 1);
+        assert_int_equal(
+            rn_sampler_pick_behind(sampler, (struct rn_path){path, 2}, scratch, logits, i + 2, false, 0, &pick),
+            RUNNEL_OK);
+        assert_int_equal(pick.token, 1);
+        rn_sampler_accept(sampler, 3);
+    }
+    rn_sampler_scratch_free(scratch);
+    rn_sampler_free(sampler);
+}
+
+/* ---- Paths, levels, selection ---- */
+
+static void a_path_is_as_good_as_the_past(void **state)
+{
+    struct rn_heap heap;
+    struct rn_sampler_scratch *scratch;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    scratch = rn_sampler_scratch_new(&heap, 300);
+    for (uint64_t seed = 0; seed < 150; seed++) {
+        uint64_t rng = seed;
+        runnel_sampling p;
+        runnel_samplers s;
+        struct rn_sampler *before, *told;
+        struct rn_pick right[RN_PATH_MOST + 1], pick;
+        int32_t path[RN_PATH_MOST];
+
+        random_samplers(&p, &s, &rng);
+        s.mirostat = 0;
+        s.adaptive_target = -1;
+        s.logprobs_after = seed % 2;
+        fill(300, 2, &rng);
+        before = rn_sampler_new(&heap, &p, 300, 64);
+        told = rn_sampler_new(&heap, &p, 300, 64);
+        for (uint32_t i = 0; i < seed % 48; i++) {
+            int32_t token = (int32_t)(rn_splitmix64(&rng) % 4);
+
+            rn_sampler_accept(before, token);
+            rn_sampler_accept(told, token);
+        }
+        for (uint32_t i = 0; i <= RN_PATH_MOST; i++) {
+            assert_int_equal(rn_sampler_pick(told, scratch, logits, i, true, 3, &right[i]), RUNNEL_OK);
+            if (i < RN_PATH_MOST)
+                rn_sampler_accept(told, path[i] = (int32_t)(rn_splitmix64(&rng) % 4));
+        }
+        for (uint32_t i = RN_PATH_MOST + 1; i-- > 0;) {
+            struct rn_path in_front = {path, i};
+
+            assert_int_equal(rn_sampler_pick_behind(before, in_front, scratch, logits, i, true, 3, &pick), RUNNEL_OK);
+            assert_int_equal(pick.token, right[i].token);
+            assert_memory_equal(&pick.logprob, &right[i].logprob, sizeof pick.logprob);
+        }
+        rn_sampler_free(before);
+        rn_sampler_free(told);
+    }
+    rn_sampler_scratch_free(scratch);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
+static void levels_are_equal(void **state)
+{
+    static const char *const levels[] = {"c", "avx2", "avx512"};
+    struct rn_heap heap;
+    struct rn_sampler_scratch *scratch;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    scratch = rn_sampler_scratch_new(&heap, CHAIN_VOCAB);
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        uint64_t rng = seed;
+        runnel_sampling p;
+        runnel_samplers s;
+        struct rn_sampler *sampler;
+        struct rn_pick right, pick;
+        uint32_t n = seed % 3 == 0 ? CHAIN_VOCAB : 333;
+
+        random_samplers(&p, &s, &rng);
+        s.logprobs_after = seed % 2;
+        fill(n, 0.01 + 2 * uniform(&rng), &rng);
+        sampler = rn_sampler_new(&heap, &p, n, 16);
+        for (uint32_t level = 0; level < 3; level++) {
+            if (rn_loops_named(levels[level]) == NULL)
+                continue;
+            rn_sampler_scratch_use(scratch, rn_loops_named(levels[level]));
+            assert_int_equal(rn_sampler_pick(sampler, scratch, logits, seed, true, 5, &pick), RUNNEL_OK);
+            if (level == 0)
+                right = pick;
+            assert_int_equal(pick.token, right.token);
+            assert_memory_equal(&pick.logprob, &right.logprob, sizeof pick.logprob);
+            if (!rn_sampler_can_draft(sampler))
+                assert_memory_equal(&pick.state, &right.state, sizeof pick.state);
+        }
+        rn_sampler_free(sampler);
+    }
+    rn_sampler_scratch_free(scratch);
+}
+
+static int descending(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return x > y ? -1 : x < y;
+}
+
+static void selection_is_that_of_a_sort(void **state)
+{
+    static uint64_t keys[5000], sorted[5000], weights[5000], given[5000];
+    uint64_t rng = 8;
+
+    (void)state;
+    for (uint32_t round = 0; round < 600; round++) {
+        uint32_t n = 1 + (uint32_t)(rn_splitmix64(&rng) % (round % 2 ? 5000 : 9)), kept = 0, equal = 0;
+        uint64_t all = 0, enough, sum = 0, spread = round % 5 == 0 ? 3 : round % 5 == 1 ? UINT64_MAX : 1u << 20;
+        bool weigh = round % 3 != 0;
+        struct rn_cut_at cut;
+
+        for (uint32_t i = 0; i < n; i++) {
+            keys[i] = sorted[i] = rn_splitmix64(&rng) % spread + (round % 7 == 0 ? UINT64_MAX - spread : 0);
+            weights[i] = given[i] = weigh ? rn_splitmix64(&rng) % 100 : 1;
+            all += weights[i];
+        }
+        if (all == 0)
+            continue;
+        enough = 1 + rn_splitmix64(&rng) % all;
+        memcpy(sorted, keys, n * sizeof keys[0]);
+        qsort(sorted, n, sizeof sorted[0], descending);
+        { /* from the best down, equal ones in their order */
+            uint32_t at = 0;
+
+            while (sum < enough) {
+                uint64_t key = sorted[at];
+
+                equal = 0;
+                for (uint32_t i = 0; i < n && sum < enough; i++)
+                    if (keys[i] == key) {
+                        sum += given[i];
+                        equal++;
+                    }
+                kept = at;
+                while (at < n && sorted[at] == key)
+                    at++;
+            }
+        }
+        {
+            uint64_t right = sorted[kept];
+
+            cut = rn_select(keys, weigh ? weights : NULL, n, enough);
+            assert_true(cut.key == right);
+            assert_int_equal(cut.n_equal, equal);
+        }
+    }
+    assert_true(rn_key_of(-0.0) == rn_key_of(0.0) && rn_key_of(-1) < rn_key_of(-0.5) &&
+                rn_key_of(-1e-300) < rn_key_of(0) && rn_key_of(0) < rn_key_of(1e-300) && rn_key_of(2) < rn_key_of(3));
+}
+
+/* ---- What is refused ---- */
+
+static void refused(const runnel_sampling *p, const char *what)
+{
+    runnel_error error = {0};
+
+    assert_int_equal(rn_sampling_check(p, 10, &error), RUNNEL_INVALID);
+    if (strstr(error.message, what) == NULL)
+        fail_msg("'%s' does not name %s", error.message, what);
+}
+
+static void hostile_values(void **state)
+{
+    static const struct {
+        const char *order, *what;
+    } orders[] = {
+        {"top_k,top_k", "top_k stands twice"},
+        {"temp,temperature", "temperature stands twice"},
+        {"top_q", "no sampler 'top_q'"},
+        {"top_k,", "ends with a comma"},
+        {",", "no sampler ''"},
+        {"mirostat,top_k", "top_k cannot follow"},
+        {"adaptive_p;temp", "cannot follow"},
+        {"a_name_that_is_far_too_long_for_a_sampler_of_any_kind", "no sampler 'a_name"},
+        {"top_k top_p", "no sampler"},
+    };
+    const char *long_text = "12345678901234567890123456789012345678901234567890123456789012345", *empty = "",
+               *null = NULL;
+    runnel_sampling p = reference_plain();
+    runnel_samplers s;
+
+    (void)state;
+    p.samplers = &s;
+#define BAD(value, member)       \
+    runnel_samplers_default(&s); \
+    s.member = value;            \
+    refused(&p, "sampling.samplers." #member);
+#define BAD_float(member, least, most) \
+    BAD(NAN, member)                   \
+    BAD(INFINITY, member)              \
+    BAD(-INFINITY, member) BAD((float)(least)-0.5f, member) BAD((float)(most)*1.01f + 0.01f, member)
+#define BAD_uint32_t(member, least, most)                         \
+    if ((most) < 4294967295.0) {                                  \
+        BAD(UINT32_MAX, member) BAD((uint32_t)(most) + 1, member) \
+    }
+#define BAD_MEMBER(type, member, sampler, value, least, most, option, json, help) BAD_##type(member, least, most)
+    RUNNEL_SAMPLERS_NUMBERS(BAD_MEMBER)
+    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+        runnel_samplers_default(&s);
+        s.order = orders[i].order;
+        refused(&p, orders[i].what);
+    }
+    runnel_samplers_default(&s);
+    s.mirostat = 1;
+    s.adaptive_target = 0.5f;
+    refused(&p, "mirostat and adaptive_p");
+    for (int i = 0; i < 3; i++) {
+        runnel_samplers_default(&s);
+        s.dry_breakers = i == 0 ? &long_text : i == 1 ? &empty : &null;
+        s.n_dry_breakers = 1;
+        refused(&p, "dry_breakers[0]");
+    }
+    runnel_samplers_default(&s);
+    s.dry_breakers = NULL;
+    refused(&p, "dry_breakers is NULL");
+    s.n_dry_breakers = RUNNEL_MAX_BREAKERS + 1;
+    refused(&p, "at most 32");
+    runnel_samplers_default(&s);
+    s.struct_size = 7;
+    refused(&p, "struct_size");
+    runnel_samplers_default(&s);
+    s.reserved[1] = 1;
+    refused(&p, "reserved");
+    runnel_samplers_default(&s);
+    s.order = "temp;top-k;typ_p;top_n_sigma;penalties;dry;xtc;min-p;top_p;adaptive-p";
+    assert_int_equal(rn_sampling_check(&p, 10, NULL), RUNNEL_OK);
+    s.dry_tokens = s.min_tokens = UINT32_MAX;
+    s.dry_multiplier = 1;
+    assert_int_equal(rn_sampling_check(&p, 10, NULL), RUNNEL_OK);
+}
+
+/* Parameters at their ends, and logits at theirs: a token, or NUMERIC, and never anything else. */
+static void extremes(void **state)
+{
+    struct rn_heap heap;
+    struct rn_sampler_scratch *scratch;
+    uint64_t rng = 3;
+
+    (void)state;
+    rn_heap_init(&heap, NULL);
+    scratch = rn_sampler_scratch_new(&heap, 200);
+    for (uint32_t round = 0; round < 3000; round++) {
+        static const float most[] = {3e38f, 1e-40f, 1, 1e20f};
+        runnel_sampling p;
+        runnel_samplers s;
+        struct rn_sampler *sampler;
+        struct rn_pick pick;
+
+        random_samplers(&p, &s, &rng);
+        if (round % 2)
+            p.temperature = round % 4 == 1 ? 1e-45f : 1e38f;
+#define END(type, member, sampler, value, least, most, option, json, help) \
+    if (rn_splitmix64(&rng) % 4 == 0)                                      \
+        s.member = (type)(rn_splitmix64(&rng) % 2 ? (most) : (least));
+        RUNNEL_SAMPLERS_NUMBERS(END)
+        if (s.mirostat > 0)
+            s.adaptive_target = -1;
+        fill(200, 1, &rng);
+        for (uint32_t i = 0; i < 200; i++)
+            logits[i] = rn_splitmix64(&rng) % 5 == 0 ? -INFINITY : fmaxf(fminf(logits[i], 1), -1) * most[round % 4];
+        logits[7] = 0;
+        assert_int_equal(rn_sampling_check(&p, 200, NULL), RUNNEL_OK);
+        sampler = rn_sampler_new(&heap, &p, 200, 32);
+        for (uint32_t i = 0; i < 30; i++) {
+            rn_sampler_accept(sampler, (int32_t)(rn_splitmix64(&rng) % 3));
+            if (i == 20)
+                rn_sampler_begin_answer(sampler);
+        }
+        for (uint32_t i = 0; i < 2; i++) {
+            assert_int_equal(rn_sampler_pick(sampler, scratch, logits, i, true, 3, &pick), RUNNEL_OK);
+            assert_in_range(pick.token, 0, 199);
+            assert_true(logits[pick.token] > -INFINITY && !isnan(pick.logprob));
+            rn_sampler_take(sampler, &pick);
+        }
+        rn_sampler_free(sampler);
+    }
+    rn_sampler_scratch_free(scratch);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
+static void refused_memory(void **state)
+{
+    struct refusing refusing = {0};
+    struct rn_heap heap = refusing_heap(&refusing);
+    runnel_sampling p = reference_plain();
+    runnel_samplers s;
+    bool good = false;
+
+    (void)state;
+    runnel_samplers_default(&s);
+    s.dry_multiplier = 1;
+    p.samplers = &s;
+    p.presence_penalty = 1;
+    p.penalty_tokens = 4;
+    for (uint64_t allowed = 0; !good; allowed++) {
+        struct rn_sampler *sampler;
+
+        refusing_allow(&refusing, allowed);
+        sampler = rn_sampler_new(&heap, &p, 100, 50);
+        good = sampler != NULL && rn_sampler_keep_from_ending(sampler, (const int32_t[]){1}, 0, 1, 5);
+        assert_true(allowed < 20);
+        rn_sampler_free(sampler);
+        assert_int_equal(rn_heap_blocks(&heap), 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_chains_against_the_judge),
+        cmocka_unit_test(draws_have_their_probabilities),
+        cmocka_unit_test(wrong_chains_are_rejected),
+        cmocka_unit_test(repetitions_by_hand),
+        cmocka_unit_test(breakers_by_hand),
+        cmocka_unit_test(the_order_matters),
+        cmocka_unit_test(penalties_of_the_answer),
+        cmocka_unit_test(answers_of_a_length),
+        cmocka_unit_test(a_path_is_as_good_as_the_past),
+        cmocka_unit_test(levels_are_equal),
+        cmocka_unit_test(selection_is_that_of_a_sort),
+        cmocka_unit_test(hostile_values),
+        cmocka_unit_test(extremes),
+        cmocka_unit_test(refused_memory),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
