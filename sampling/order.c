@@ -8,6 +8,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "sampling/levels/loops.h"
+#include "sampling/select.h"
+
 #define BANDS 3
 
 /* Measured on a vocabulary of 152 thousand: where selecting costs as much as gathering a band, and where
@@ -111,17 +114,45 @@ static void gather_band(struct rn_order *order)
         make_heap(order->keys, n);
 }
 
+static uint32_t n_blocks_of(const struct rn_order *order)
+{
+    return (order->n_vocab + RN_BLOCK - 1) / RN_BLOCK;
+}
+
+/* A logit below it is not among the best `most`. */
+static float least_of_blocks(const struct rn_order *order)
+{
+    uint32_t n = n_blocks_of(order);
+    float least = order->best;
+    uint64_t key;
+
+    if (order->maxima == NULL || n < order->most)
+        return -FLT_MAX;
+    for (uint32_t b = 0; b < n; b++)
+        order->keys[b] = rn_key_of((double)order->maxima[b]);
+    key = rn_select(order->keys, NULL, n, order->most).key;
+    for (uint32_t b = 0; b < n; b++)
+        if (order->maxima[b] < least && rn_key_of((double)order->maxima[b]) >= key)
+            least = order->maxima[b];
+    return least < -FLT_MAX ? -FLT_MAX : least;
+}
+
 /* The best `most` tokens in one scan. While it runs, keys is a heap of complements: at its top stands the
  * worst of the best so far. */
 static void gather_few(struct rn_order *order)
 {
     uint64_t *keys = order->keys;
-    float worst = -FLT_MAX; /* a logit below it cannot enter */
+    float worst = least_of_blocks(order); /* a logit below it cannot enter */
     uint32_t n = 0;
 
     for (uint32_t id = 0; id < order->n_vocab; id++) {
         float logit = order->logits[id];
         uint64_t key;
+
+        if (order->maxima != NULL && id % RN_BLOCK == 0 && order->maxima[id / RN_BLOCK] < worst) {
+            id += RN_BLOCK - 1;
+            continue;
+        }
 
         if (!(logit >= worst))
             continue;
@@ -147,10 +178,11 @@ static void gather_few(struct rn_order *order)
     order->sorted = false;
 }
 
-void rn_order_begin(struct rn_order *order, const float *logits, uint32_t n_vocab, float best, double temperature,
-                    uint32_t most, uint64_t *keys)
+void rn_order_begin(struct rn_order *order, const float *logits, const float *maxima, uint32_t n_vocab, float best,
+                    double temperature, uint32_t most, uint64_t *keys)
 {
     *order = (struct rn_order){.logits = logits,
+                               .maxima = maxima,
                                .keys = keys,
                                .spare = keys + n_vocab,
                                .n_vocab = n_vocab,

@@ -169,8 +169,8 @@ static void put_logprobs(struct rn_sampler_scratch *scratch, const float *logits
     int32_t token;
 
     pick->logprob = (float)((double)logits[pick->token] - (double)best - norm);
-    rn_order_begin(&order, logits, n_vocab, best, 1, n_top < RUNNEL_MAX_TOP_LOGPROBS ? n_top : RUNNEL_MAX_TOP_LOGPROBS,
-                   scratch->keys);
+    rn_order_begin(&order, logits, scratch->raw_maxima, n_vocab, best, 1,
+                   n_top < RUNNEL_MAX_TOP_LOGPROBS ? n_top : RUNNEL_MAX_TOP_LOGPROBS, scratch->keys);
     while (rn_order_next(&order, &token))
         pick->top[pick->n_top++] = (runnel_logprob){token, (float)((double)logits[token] - (double)best - norm)};
 }
@@ -339,7 +339,7 @@ static uint32_t filter(const runnel_sampling *p, uint32_t n_vocab, struct rn_sam
     *cut = (struct cut){-INFINITY, INT32_MAX, p->min_p > 0 ? rn_exact_log((double)p->min_p) : -INFINITY};
     if (!top_k && !top_p)
         return n_vocab;
-    rn_order_begin(&order, logits, n_vocab, best, temperature, top_k ? p->top_k : n_vocab, kept->keys);
+    rn_order_begin(&order, logits, maxima, n_vocab, best, temperature, top_k ? p->top_k : n_vocab, kept->keys);
     if (top_k) {
         n = keep(&order, kept, inverse, INFINITY, -INFINITY);
         n = trim(kept->weights, n, top_p ? share * sum_of(kept->weights, n) : INFINITY);

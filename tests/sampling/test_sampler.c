@@ -179,6 +179,7 @@ static void random_against_judge(void **state)
 static void order_is_that_of_a_full_sort(void **state)
 {
     static uint64_t keys[2 * REFERENCE_VOCAB];
+    static float maxima[REFERENCE_VOCAB / RN_BLOCK + 1];
     runnel_sampling p = reference_plain();
     uint64_t rng = 7;
 
@@ -194,7 +195,13 @@ static void order_is_that_of_a_full_sort(void **state)
         for (int few = 0; few < 4; few++) {
             uint32_t most = few == 0 ? n : few == 1 ? n / 64 : (uint32_t)few, right = most < judge.n ? most : judge.n;
 
-            rn_order_begin(&order, logits, n, logits[judge.token[0]], temperatures[round % 3], most, keys);
+            for (uint32_t b = 0; b < (n + RN_BLOCK - 1) / RN_BLOCK; b++) {
+                maxima[b] = -INFINITY;
+                for (uint32_t i = b * RN_BLOCK; i < n && i < (b + 1) * RN_BLOCK; i++)
+                    maxima[b] = logits[i] > maxima[b] ? logits[i] : maxima[b];
+            }
+            rn_order_begin(&order, logits, round % 2 ? maxima : NULL, n, logits[judge.token[0]],
+                           temperatures[round % 3], most, keys);
             for (uint32_t i = 0; i < right; i++) {
                 assert_true(rn_order_next(&order, &token));
                 assert_int_equal(token, judge.token[i]);
@@ -217,7 +224,7 @@ static void bands_do_not_overlap(void **state)
     for (int round = 0; round < 3; round++) {
         const int32_t right[] = {2, 1, 4, 5, 0, 3};
 
-        rn_order_begin(&order, logits, 6, 0, round == 0 ? 1 : round == 1 ? 3 : 0.25, 6, keys);
+        rn_order_begin(&order, logits, NULL, 6, 0, round == 0 ? 1 : round == 1 ? 3 : 0.25, 6, keys);
         for (int i = 0; i < 6; i++) {
             assert_true(rn_order_next(&order, &token));
             assert_int_equal(token, right[i]);
