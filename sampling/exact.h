@@ -42,6 +42,33 @@ static inline double rn_exact_log(double x)
     return (double)e * RN_LN2_HIGH + sum;
 }
 
+/* e to the z as a whole number of 2^-42, to some 2 parts in a million: z at most 0, -inf too. In floats, since top-p weighs
+ * a whole vocabulary; where it cuts, so much does not count. The power of 2 is z / ln 2 to the nearest, what is left
+ * goes into the series of 2^r up to r⁶. */
+static inline uint64_t rn_quick_weight(float z)
+{
+    const float shift = 0x1.8p23f; /* what is added to it is rounded to an integer, which is in the low bits */
+    float x = (z > -30 ? z : -30) * 0x1.715476p0f, n = x + shift, r, sum, power;
+    double whole;
+    uint64_t result;
+    uint32_t bits;
+
+    memcpy(&bits, &n, sizeof bits);
+    r = x - (n - shift);
+    sum = 0x1.430912p-13f;
+    sum = sum * r + 0x1.5d87fep-10f;
+    sum = sum * r + 0x1.3b2ab6p-7f;
+    sum = sum * r + 0x1.c6b08ep-5f;
+    sum = sum * r + 0x1.ebfbep-3f;
+    sum = sum * r + 0x1.62e43p-1f;
+    sum = sum * r + 1;
+    bits = (bits + 127) << 23;
+    memcpy(&power, &bits, sizeof power);
+    whole = (double)(sum * power) + 0x1p10; /* its last bit is 2^-42 */
+    memcpy(&result, &whole, sizeof result);
+    return result & (((uint64_t)1 << 52) - 1);
+}
+
 /* e to the x, x in [-708, 708]: there the result is a normal number. */
 static inline double rn_exact_exp(double x)
 {

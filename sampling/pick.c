@@ -4,7 +4,8 @@
  * and i1, i2, ... the tokens in descending order of a, ties in ascending order of id.
  *
  *   top-k   keeps i1 .. ik
- *   top-p   keeps the shortest i1 .. im whose weights sum to top_p × the sum of what top-k kept
+ *   top-p   keeps the shortest i1 .. im whose weights sum to top_p × the sum of what top-k kept; without a top-k the
+ *           weights are rn_quick_weight, whose sums depend on no order
  *   min-p   keeps those with z >= log(min_p); z(i1) is 0
  *   coin    the one whose z + G is the greatest; of equal ones the lowest id (noise.h)
  *
@@ -12,8 +13,8 @@
  * walks the vocabulary in blocks, and a block whose greatest z is too far below the best score so far is passed over,
  * since G is bounded. In the others the words of the noise say which few tokens need their noise.
  *
- * The order is found lazily (order.h), so that top-k and top-p cost a few scans of the vocabulary and log2 of it for
- * each token that is looked at. */
+ * The best k are found lazily (order.h), and where top-p ends by a histogram (select.h), so that both cost a few scans of
+ * the vocabulary. */
 #include "sampling/sampler.h"
 
 #include <float.h>
@@ -27,6 +28,7 @@
 #include "sampling/noise.h"
 #include "sampling/order.h"
 #include "sampling/sampler_state.h"
+#include "sampling/select.h"
 
 static uint32_t n_blocks_of(uint32_t n_vocab)
 {
@@ -192,23 +194,15 @@ static void put_next_best(struct rn_runner_up *second, const float *logits, uint
     second->share = next < 0 ? 0 : (float)(exp((double)logits[next] - (double)best) / (1 + sum));
 }
 
-/* Takes tokens off the order until it ends, or their weights sum to `enough`, or the next has a z below
- * `least`. Returns how many were kept. */
-static uint32_t keep(struct rn_order *order, struct rn_sampler_scratch *kept, double inverse, double enough,
-                     double least)
+/* Takes all tokens off the order. Returns how many. */
+static uint32_t keep(struct rn_order *order, struct rn_sampler_scratch *kept, double inverse)
 {
-    double sum = 0;
     uint32_t n = 0;
     int32_t token;
 
-    while (sum < enough && rn_order_next(order, &token)) {
-        double z = scaled(order->logits[token], order->best, inverse);
-
-        if (z < least)
-            break;
+    while (rn_order_next(order, &token)) {
         kept->tokens[n] = token;
-        kept->weights[n] = weight(z);
-        sum += kept->weights[n++];
+        kept->weights[n++] = weight(scaled(order->logits[token], order->best, inverse));
     }
     return n;
 }
@@ -304,15 +298,23 @@ static void run(struct race *race, const float *maxima, uint32_t n_vocab, int32_
     }
 }
 
-/* Below so many kept tokens their noise is made one by one; as many cost about what a few blocks cost. */
-#define FEW 32u
-
-static void run_few(struct race *race, const int32_t *tokens, uint32_t n)
+/* Those of the list that the cut leaves. */
+static void run_list(struct race *race, const int32_t *tokens, uint32_t n)
 {
+    uint32_t words[RN_BLOCK];
+    int32_t block[RN_BLOCK];
+
     race->first = race->second = -1;
     race->first_score = race->second_score = -INFINITY;
-    for (uint32_t i = 0; i < n; i++)
-        enter(race, tokens[i], rn_noise_word(race->seed, race->position, (uint32_t)tokens[i]));
+    for (uint32_t from = 0; from < n; from += RN_BLOCK) {
+        uint32_t m = n - from < RN_BLOCK ? n - from : RN_BLOCK;
+
+        for (uint32_t i = 0; i < RN_BLOCK; i++)
+            block[i] = tokens[from + (i < m ? i : 0)];
+        race->loops->noise_of(race->seed, race->position, block, words);
+        for (uint32_t i = 0; i < m; i++)
+            enter(race, block[i], words[i]);
+    }
 }
 
 /* Somebody with slightly other logits most likely picks the token of the next best score, the likelier the smaller the
@@ -326,8 +328,93 @@ static void put_second(struct rn_runner_up *second, const struct race *race)
         second->share = (float)(1 / (1 + exp(GAP * (race->first_score - race->second_score))));
 }
 
-/* What is left of temperature, top-k, top-p and min-p, of those that p has. Returns how many of the best, which stand in
- * `kept`; n_vocab where min-p alone has a say. */
+/* ---- top-p ---- */
+
+/* A token's key: the greater one is the better token, ties included. */
+static uint64_t key_of(float logit, uint32_t id)
+{
+    float no_minus_zero = logit + 0.0f;
+    int32_t bits;
+
+    memcpy(&bits, &no_minus_zero, sizeof bits);
+    return (uint64_t)((uint32_t)rn_folded(bits) ^ 0x80000000u) << 32 | (uint32_t)~id;
+}
+
+static float logit_of(uint64_t key)
+{
+    int32_t bits = rn_folded((int32_t)((uint32_t)(key >> 32) ^ 0x80000000u));
+    float logit;
+
+    memcpy(&logit, &bits, sizeof logit);
+    return logit;
+}
+
+static uint64_t quick_total(const struct rn_loops *loops, const float *logits, uint32_t n, const float *maxima,
+                            float best, float inverse)
+{
+    float room[RN_BLOCK];
+    uint64_t total = 0;
+
+    for (uint32_t b = 0; b < n_blocks_of(n); b++)
+        if ((maxima[b] - best) * inverse > -30) /* below it weights are 0 */
+            total += loops->quick_sum(block_of(logits, n, b, -INFINITY, room), best, inverse);
+    return total;
+}
+
+/* Tokens with logits of at least `least`: ids, keys and weights into `kept`. Returns how many; *sum: of their weights. */
+static uint32_t gather_best(struct rn_sampler_scratch *kept, const float *logits, uint32_t n_vocab, const float *maxima,
+                            float best, float inverse, float least, uint64_t *sum)
+{
+    uint64_t *keys = kept->keys, *weights = kept->keys + kept->n_vocab;
+    float room[RN_BLOCK];
+    uint32_t n = 0;
+
+    *sum = 0;
+    for (uint32_t b = 0; b < n_blocks_of(n_vocab); b++) {
+        uint64_t mask[RN_BLOCK / 64];
+
+        if (maxima[b] < least)
+            continue;
+        kept->loops->at_least(block_of(logits, n_vocab, b, -INFINITY, room), least, mask);
+        for (uint32_t word = 0; word < RN_BLOCK / 64; word++)
+            for (; mask[word] != 0; mask[word] &= mask[word] - 1) {
+                uint32_t id = b * RN_BLOCK + word * 64 + (uint32_t)__builtin_ctzll(mask[word]);
+
+                kept->tokens[n] = (int32_t)id;
+                keys[n] = key_of(logits[id], id);
+                weights[n] = rn_quick_weight((logits[id] - best) * inverse);
+                *sum += weights[n++];
+            }
+    }
+    return n;
+}
+
+/* Cuts where the weights reach the share of all. Looks at the best tokens first, and at more of them as long as they are
+ * not enough: so far below the best, in temperatures. Returns how many tokens were looked at; they stand in `kept`. */
+static uint32_t cut_top_p(const runnel_sampling *p, uint32_t n_vocab, struct rn_sampler_scratch *kept,
+                          const float *logits, const float *maxima, float best, struct cut *cut)
+{
+    static const double depths[] = {4, 8, 16, INFINITY};
+    double temperature = (double)p->temperature;
+    float inverse = (float)fmin(1 / temperature, FLT_MAX);
+    uint64_t total = quick_total(kept->loops, logits, n_vocab, maxima, best, inverse), sum = 0, key;
+    double share = ceil((double)total * (double)p->top_p);
+    uint64_t enough = share < 1 ? 1 : share >= (double)total ? total : (uint64_t)share;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; sum < enough; i++) {
+        double least = (double)best - depths[i] * temperature;
+
+        n = gather_best(kept, logits, n_vocab, maxima, best, inverse, least < -FLT_MAX ? -FLT_MAX : (float)least, &sum);
+    }
+    key = rn_select(kept->keys, kept->keys + kept->n_vocab, n, enough).key;
+    cut->logit = logit_of(key);
+    cut->token = (int32_t) ~(uint32_t)key;
+    return n;
+}
+
+/* What is left of temperature, top-k, top-p and min-p, of those that p has. Returns the length of a list of tokens in
+ * `kept` that has all of these, or n_vocab. */
 static uint32_t filter(const runnel_sampling *p, uint32_t n_vocab, struct rn_sampler_scratch *kept, const float *logits,
                        const float *maxima, float best, struct cut *cut)
 {
@@ -337,20 +424,18 @@ static uint32_t filter(const runnel_sampling *p, uint32_t n_vocab, struct rn_sam
     uint32_t n;
 
     *cut = (struct cut){-INFINITY, INT32_MAX, p->min_p > 0 ? rn_exact_log((double)p->min_p) : -INFINITY};
-    if (!top_k && !top_p)
-        return n_vocab;
-    rn_order_begin(&order, logits, maxima, n_vocab, best, temperature, top_k ? p->top_k : n_vocab, kept->keys);
-    if (top_k) {
-        n = keep(&order, kept, inverse, INFINITY, -INFINITY);
-        n = trim(kept->weights, n, top_p ? share * sum_of(kept->weights, n) : INFINITY);
-    } else {
-        n = keep(&order, kept, inverse, share * total_weight(kept->loops, logits, n_vocab, maxima, best, inverse),
-                 cut->least);
-    }
+    if (!top_k)
+        return top_p ? cut_top_p(p, n_vocab, kept, logits, maxima, best, cut) : n_vocab;
+    rn_order_begin(&order, logits, maxima, n_vocab, best, temperature, p->top_k, kept->keys);
+    n = keep(&order, kept, inverse);
+    n = trim(kept->weights, n, top_p ? share * sum_of(kept->weights, n) : INFINITY);
     cut->token = kept->tokens[n - 1];
     cut->logit = logits[cut->token];
     return n;
 }
+
+/* A list of one in so many tokens costs about as much noise as the blocks of the vocabulary. */
+#define LIST_SHARE 4u
 
 static int32_t draw(const struct rn_sampler *s, struct rn_sampler_scratch *kept, const float *logits,
                     const float *maxima, float best, uint32_t block, uint64_t position)
@@ -364,8 +449,8 @@ static int32_t draw(const struct rn_sampler *s, struct rn_sampler_scratch *kept,
                         .position = position};
     uint32_t n = filter(p, s->n_vocab, kept, logits, maxima, best, &race.cut);
 
-    if (n < s->n_vocab && n < FEW)
-        run_few(&race, kept->tokens, n);
+    if (n < s->n_vocab / LIST_SHARE)
+        run_list(&race, kept->tokens, n);
     else
         run(&race, maxima, s->n_vocab, argmax(logits, best, block), kept->second != NULL);
     if (kept->second != NULL)

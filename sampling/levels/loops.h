@@ -31,6 +31,12 @@ struct rn_loops {
     /* out[j] = exp(x[j] - best) in whole multiples of 2^-RN_WEIGHT_BITS, to the nearest; x finite, not above best. */
     void (*whole_weights)(const double x[RN_BLOCK], double best, uint64_t out[RN_BLOCK]);
 
+    /* The sum of rn_quick_weight((logits[j] - best) × inverse). */
+    uint64_t (*quick_sum)(const float logits[RN_BLOCK], float best, float inverse);
+
+    /* Bit j % 64 of mask[j / 64]: logits[j] is at least `least`. */
+    void (*at_least)(const float logits[RN_BLOCK], float least, uint64_t mask[RN_BLOCK / 64]);
+
     /* out[j] = the noise's word of tokens[j]. */
     void (*noise_of)(uint64_t seed, uint64_t position, const int32_t tokens[RN_BLOCK], uint32_t out[RN_BLOCK]);
 };
