@@ -99,7 +99,7 @@ struct rn_compiled *rn_grammar_cache_find(struct rn_grammar_cache *cache, uint32
     struct rn_compiled *e = cache->chains[hash % CHAINS];
 
     for (; e != NULL; e = e->next) {
-        if (e->hash != hash || e->kind != kind || e->text_bytes != n || memcmp(e->text, text, n) != 0 ||
+        if (e->hash != hash || e->kind != kind || e->text_bytes != n || (n > 0 && memcmp(e->text, text, n) != 0) ||
             memcmp(e->trie->fingerprint, trie->fingerprint, sizeof trie->fingerprint) != 0)
             continue;
         e->users++;

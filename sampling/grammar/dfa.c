@@ -173,7 +173,7 @@ static uint32_t state_of_set(struct rn_compile *c, uint32_t base, uint32_t end)
         const struct key *key = &s->keys[s->slots[at] - 1];
 
         if (key->hash == (uint32_t)hash && key->n == s->set.n &&
-            memcmp(s->members.items + key->at, s->set.items, s->set.n * sizeof(uint32_t)) == 0)
+            (key->n == 0 || memcmp(s->members.items + key->at, s->set.items, key->n * sizeof(uint32_t)) == 0))
             return base + s->slots[at] - 1;
     }
     if (c->n_dfa >= c->grammar->limits.states) {

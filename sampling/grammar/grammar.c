@@ -262,9 +262,10 @@ rn_expr rn_grammar_tokens(struct rn_grammar *g, const int32_t *ids, size_t n, bo
     }
     if (!grow(g, (void **)&g->ids, at, &g->room_ids, n, sizeof *g->ids))
         return RN_GRAMMAR_NONE;
-    if (n > 0)
+    if (n > 0) {
         memcpy(g->ids + at, ids, n * sizeof *ids);
-    n = order_ids(g->ids + at, (uint32_t)n);
+        n = order_ids(g->ids + at, (uint32_t)n);
+    }
     g->n_ids += (uint32_t)n;
     return add_node(g, but ? RN_GRAMMAR_TOKENS_BUT : RN_GRAMMAR_TOKENS, at, (uint32_t)n, 0, 0);
 }
@@ -437,9 +438,11 @@ bool rn_grammar_is_defined(const struct rn_grammar *g, uint32_t rule)
     return rule < g->n_rules && g->rules[rule].body != RN_GRAMMAR_NONE;
 }
 
-static struct rn_quote name_of(const struct rn_grammar *g, uint32_t rule)
+struct rn_quote rn_grammar_rule_name(const struct rn_grammar *g, uint32_t rule)
 {
-    return rn_grammar_quote(g->bytes + g->rules[rule].name, g->rules[rule].name_bytes);
+    const struct rn_grammar_rule *r = &g->rules[rule];
+
+    return rn_grammar_quote(r->name_bytes == 0 ? "" : g->bytes + r->name, r->name_bytes);
 }
 
 void rn_grammar_define(struct rn_grammar *g, uint32_t rule, rn_expr body)
@@ -448,7 +451,7 @@ void rn_grammar_define(struct rn_grammar *g, uint32_t rule, rn_expr body)
         return;
     RN_ASSERT(rule < g->n_rules && body != RN_GRAMMAR_NONE && body < g->n_nodes);
     if (g->rules[rule].body != RN_GRAMMAR_NONE)
-        rn_grammar_fail(g, RUNNEL_FORMAT, "the rule \"%s\" is defined twice", name_of(g, rule).text);
+        rn_grammar_fail(g, RUNNEL_FORMAT, "the rule \"%s\" is defined twice", rn_grammar_rule_name(g, rule).text);
     else
         g->rules[rule].body = body;
 }
@@ -461,7 +464,7 @@ runnel_status rn_grammar_finish(struct rn_grammar *g, uint32_t root, runnel_erro
         if (g->rules[i].body != RN_GRAMMAR_NONE)
             continue;
         g->at = g->rules[i].at;
-        rn_grammar_fail(g, RUNNEL_FORMAT, "the rule \"%s\" is not defined", name_of(g, i).text);
+        rn_grammar_fail(g, RUNNEL_FORMAT, "the rule \"%s\" is not defined", rn_grammar_rule_name(g, i).text);
     }
     if (root >= g->n_rules)
         rn_grammar_fail(g, RUNNEL_FORMAT, "the grammar has no rules");

@@ -147,6 +147,8 @@ struct rn_quote {
 };
 struct rn_quote rn_grammar_quote(const char *text, size_t n);
 
+struct rn_quote rn_grammar_rule_name(const struct rn_grammar *grammar, uint32_t rule);
+
 rn_expr rn_grammar_empty(struct rn_grammar *grammar);
 
 /* bytes[n] are copied; any bytes. */

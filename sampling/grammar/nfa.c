@@ -258,11 +258,9 @@ static bool make_call(struct rn_compile *c, uint32_t rule, uint32_t from, uint32
     if (rule == place.rule && place.tail)
         return rn_nfa_empty(c, from, place.start);
     if (place.regular && (shape->recursive || shape->height > 600))
-        return rn_compile_fail(
-            c, RUNNEL_UNSUPPORTED,
-            "the rule \"%s\" stands where texts are compared, and reaches itself or too many others",
-            rn_grammar_quote(c->grammar->bytes + c->grammar->rules[rule].name, c->grammar->rules[rule].name_bytes)
-                .text);
+        return rn_compile_fail(c, RUNNEL_UNSUPPORTED,
+                               "the rule \"%s\" stands where texts are compared, and reaches itself or too many others",
+                               rn_grammar_rule_name(c->grammar, rule).text);
     if (shape->copy.n_states > 0 && (shape->in_place || place.regular))
         return make_copy(c, &shape->copy, from, to);
     if (shape->in_place || place.regular)

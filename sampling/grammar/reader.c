@@ -94,9 +94,10 @@ void rn_reader_push(struct rn_reader *r, rn_expr e)
 
 rn_expr rn_reader_sequence(struct rn_reader *r, uint32_t from)
 {
-    rn_expr e =
-        rn_grammar_failed(r->g) ? RN_GRAMMAR_NONE : rn_grammar_sequence(r->g, r->parts + from, r->n_parts - from);
+    rn_expr e = RN_GRAMMAR_NONE;
 
+    if (!rn_grammar_failed(r->g))
+        e = r->n_parts == from ? rn_grammar_empty(r->g) : rn_grammar_sequence(r->g, r->parts + from, r->n_parts - from);
     r->n_parts = from;
     return e;
 }

@@ -272,11 +272,13 @@ static bool remove_left_recursion(struct rn_compile *c)
 {
     uint32_t n = c->waiting.n, i;
     uint32_t *room = rn_calloc(c->heap, (size_t)2 * n + 1 + c->grammar->n_rules, sizeof *room);
-    uint32_t *first = room, *component = room + n + 1, *position = room + 2 * (size_t)n + 1;
+    uint32_t *first = room, *component, *position;
     struct rn_numbers calls = {0};
 
     if (room == NULL)
         return rn_compile_fail_memory(c);
+    component = first + n + 1;
+    position = component + n;
     for (i = 0; i < n; i++)
         position[c->waiting.items[i]] = i;
     if (first_calls(c, position, first, &calls) && rn_compile_components(c, n, first, calls.items, component))

@@ -464,7 +464,9 @@ bool rn_stacks_init(struct rn_stacks *s, struct rn_heap *heap, const struct rn_a
     for (i = 0; i < a->n_states; i++)
         s->closing[i] = (struct closing){RN_STACKS_UNKNOWN, false};
     s->bytes = s->n_slots * sizeof *s->slots;
-    if (set_of_scratch(s, 0, false) != RN_STACKS_DEAD || in_trouble(s) ||
+    if (!grow(s, (void **)&s->scratch, 0, &s->room_scratch, 1, sizeof *s->scratch) ||
+        !grow(s, (void **)&s->entries, 0, &s->room_entries, 1, sizeof *s->entries) ||
+        set_of_scratch(s, 0, false) != RN_STACKS_DEAD || in_trouble(s) ||
         set_of_scratch(s, 0, true) != RN_STACKS_BOTTOM) {
         rn_stacks_fini(s);
         return false;

@@ -182,7 +182,7 @@ static bool build(struct rn_token_trie *trie)
 {
     struct item *room = rn_alloc(trie->heap, trie->n_ids, 2 * sizeof *room);
     uint32_t *path = rn_alloc(trie->heap, (size_t)trie->longest + 1, sizeof *path);
-    struct sorter s = {trie, room, room + trie->n_ids};
+    struct sorter s = {trie, room, room != NULL ? room + trie->n_ids : NULL};
     uint32_t characters, i, n = 0;
     uint64_t nodes = 0;
     int32_t id;
