@@ -1,0 +1,339 @@
+/* The inside of the JSON Schema front end (schema.h): what its files share.
+ *
+ * All memory is the arena's; errors are raised in it (text/value.h) and caught in schema.c. Lists are linked, never
+ * changed once made, and shared between the cases that begin alike; the newest item is first. */
+#ifndef RN_SAMPLING_GRAMMAR_SCHEMA_PARTS_H
+#define RN_SAMPLING_GRAMMAR_SCHEMA_PARTS_H
+
+#include "sampling/grammar/schema.h"
+#include "text/value.h"
+
+/* ---- Schemas of the document ---- */
+
+struct rn_schema_resource { /* a schema with $id, or the whole document */
+    const struct rn_schema_resource *next;
+    const struct rn_str *uri; /* without a fragment */
+    struct rn_value root;
+};
+
+struct rn_schema_anchor {
+    const struct rn_schema_anchor *next;
+    const struct rn_schema_resource *resource;
+    const struct rn_str *name;
+    struct rn_value value;
+    bool dynamic;
+};
+
+struct rn_schema {
+    const struct rn_dict *dict; /* NULL: true or false */
+    bool truth;
+    uint32_t id;                    /* its place in schemas; of a boolean 0 or 1 */
+    const struct rn_schema *parent; /* and the way from it, for the pointer: */
+    const char *keyword;            /* NULL: none */
+    const struct rn_str *name;      /* NULL: none */
+    int64_t index;                  /* -1: none */
+    const struct rn_schema_resource *resource;
+    uint8_t color; /* of the search for circles */
+};
+
+/* A schema that holds, 2 × id, or does not, 2 × id + 1. */
+typedef uint32_t rn_literal;
+
+struct rn_literals {
+    const rn_literal *items; /* [n] ascending */
+    uint32_t n;
+};
+
+struct rn_schema_goal {
+    struct rn_literals literals;
+    uint32_t rule;
+};
+
+struct rn_schema_maker {
+    struct rn_grammar *g;
+    struct rn_arena *arena;
+    struct rn_schema_options options;
+    struct rn_value root;
+    struct rn_schema **schemas; /* [n_schemas]: 0 is false, 1 is true */
+    uint32_t n_schemas, room_schemas;
+    uint32_t *by_dict; /* [n_by_dict] schema id, 0: free */
+    uint32_t n_by_dict;
+    const struct rn_schema_resource *resources;
+    const struct rn_schema_anchor *anchors;
+    bool recursive_anchor; /* there is one */
+    struct rn_schema_goal *goals;
+    uint32_t n_goals, room_goals;
+    uint32_t *by_literals; /* [n_by_literals] 1 + goal */
+    uint32_t n_by_literals;
+    uint32_t string_rule, char_rule, number_rule, integer_rule; /* UINT32_MAX: not yet */
+    const struct rn_schema *one_of;                             /* its branches are being told apart */
+    struct rn_text_cache *texts;                                /* patterns and formats that were made */
+    uint32_t likely; /* where in an enum the value that is looked for stands, if it is of that enum */
+};
+
+/* ---- Constraints ---- */
+
+enum rn_kinds { /* of values; integers and numbers with a fraction apart */
+                RN_KIND_NULL = 1,
+                RN_KIND_FALSE = 2,
+                RN_KIND_TRUE = 4,
+                RN_KIND_INTEGER = 8,
+                RN_KIND_FRACTION = 16,
+                RN_KIND_STRING = 32,
+                RN_KIND_ARRAY = 64,
+                RN_KIND_OBJECT = 128,
+                RN_KIND_NUMBER = 24,
+                RN_KINDS_ALL = 255
+};
+
+/* A number as it is written without an exponent. No zeros in front of the digits or behind the fraction. */
+struct rn_decimal {
+    bool negative;
+    uint32_t n_int, n_frac;
+    const uint8_t *digits; /* [n_int + n_frac] 0..9 */
+};
+
+struct rn_interval {
+    const struct rn_interval *next;
+    const struct rn_decimal *low, *high; /* NULL: no bound */
+    bool low_open, high_open;
+};
+
+struct rn_multiple { /* a multiple of unit / 10^places, or no multiple */
+    const struct rn_multiple *next;
+    uint32_t unit, places;
+    bool negated;
+};
+
+struct rn_text_rule { /* a pattern or format that strings match, or do not; or a string that they are not */
+    const struct rn_text_rule *next;
+    const struct rn_schema *schema;
+    const struct rn_str *text;
+    enum { RN_TEXT_PATTERN, RN_TEXT_FORMAT, RN_TEXT_IS } kind;
+    bool negated;
+};
+
+struct rn_name_list {
+    const struct rn_name_list *next;
+    const struct rn_str *name;
+    rn_literal literal; /* of the value, where the list says so */
+};
+
+struct rn_clause { /* properties, patternProperties, additionalProperties; or prefixItems, items: of one schema */
+    const struct rn_clause *next;
+    const struct rn_schema *schema;
+};
+
+struct rn_contains { /* at least `least`, at most `most` of the items from..to, the last one not counted, match */
+    const struct rn_contains *next;
+    const struct rn_schema *schema; /* that says so */
+    rn_literal literal;
+    uint32_t from, to, least, most;
+};
+
+/* A conjunction of plain constraints. Those on a kind of values that is not allowed mean nothing. */
+struct rn_case {
+    uint32_t kinds;
+    bool has_values;
+    const struct rn_list *values; /* only these, where has_values */
+    const struct rn_interval *intervals;
+    const struct rn_multiple *multiples;
+    uint32_t min_length, max_length; /* RN_GRAMMAR_FOREVER: no bound */
+    const struct rn_text_rule *texts;
+    const struct rn_clause *arrays;
+    const struct rn_contains *contains;
+    uint32_t min_items, max_items;
+    const struct rn_schema *unique;
+    const struct rn_clause *objects;
+    const struct rn_name_list *required, *lacking, *extra; /* extra: a literal for the value of a name */
+    const struct rn_name_list *names;                      /* literals for all names; no name */
+    uint32_t min_properties, max_properties;
+    const struct rn_schema *min_properties_of;
+    const struct rn_literal_list *seen; /* literals that are in it */
+};
+
+struct rn_literal_list {
+    const struct rn_literal_list *next;
+    rn_literal literal;
+};
+
+struct rn_case_list {
+    struct rn_case_list *next;
+    struct rn_case the;
+};
+
+/* A step of a conjunction that is still to be taken. */
+enum rn_atom_kind {
+    RN_ATOM_NEVER,
+    RN_ATOM_LITERAL,
+    RN_ATOM_CHOICE,
+    RN_ATOM_KINDS,
+    RN_ATOM_VALUES,
+    RN_ATOM_NOT_VALUES,
+    RN_ATOM_BOUND,
+    RN_ATOM_MULTIPLE,
+    RN_ATOM_LENGTH,
+    RN_ATOM_TEXT,
+    RN_ATOM_ARRAY,
+    RN_ATOM_ITEMS,
+    RN_ATOM_CONTAINS,
+    RN_ATOM_UNIQUE,
+    RN_ATOM_OBJECT,
+    RN_ATOM_REQUIRED,
+    RN_ATOM_LACKS,
+    RN_ATOM_EXTRA,
+    RN_ATOM_NAMES,
+    RN_ATOM_PROPERTIES
+};
+
+struct rn_branch {
+    const struct rn_branch *next;
+    const struct rn_atom *atoms;
+};
+
+struct rn_atom {
+    const struct rn_atom *next;
+    const struct rn_schema *schema; /* where it comes from */
+    enum rn_atom_kind kind;
+    union {
+        rn_literal literal;
+        const struct rn_branch *branches;
+        uint32_t kinds;
+        const struct rn_list *values;
+        struct rn_interval bound;
+        struct rn_multiple multiple;
+        struct {
+            uint32_t least, most;
+        } count;
+        struct rn_text_rule text;
+        struct rn_contains contains;
+        struct rn_name_list name;
+    };
+};
+
+/* ---- schema_read.c ---- */
+
+/* Finds all schemas in m->root, their names and places; refuses circles of schemas without progress among those that
+ * can be reached. */
+const struct rn_schema *rn_schema_read(struct rn_schema_maker *m);
+void rn_schema_check_circles(struct rn_schema_maker *m, const struct rn_schema *root);
+
+/* The schema that a value of the document is; raises where it is none. `of`, `keyword`: who asks. */
+const struct rn_schema *rn_schema_of(struct rn_schema_maker *m, struct rn_value value, const struct rn_schema *of,
+                                     const char *keyword);
+
+/* What $ref, $dynamicRef or $recursiveRef of a schema means. */
+const struct rn_schema *rn_schema_target(struct rn_schema_maker *m, const struct rn_schema *schema, const char *keyword,
+                                         struct rn_value value);
+
+/* Where a schema stands: "#/properties/a". */
+const char *rn_schema_pointer(struct rn_schema_maker *m, const struct rn_schema *schema);
+
+/* Raises UNSUPPORTED, unless it is allowed that the keyword is not enforced. */
+void rn_schema_refuse(struct rn_schema_maker *m, const struct rn_schema *schema, const char *keyword, const char *why);
+
+/* Raises FORMAT: the keyword must be `what`. */
+_Noreturn void rn_schema_malformed(struct rn_schema_maker *m, const struct rn_schema *schema, const char *keyword,
+                                   const char *what);
+
+/* ---- schema.c ---- */
+
+static inline rn_literal rn_literal_of(const struct rn_schema *schema, bool negated)
+{
+    return 2 * schema->id + negated;
+}
+
+struct rn_literals rn_literals_of(struct rn_schema_maker *m, const struct rn_literal_list *list);
+const struct rn_literal_list *rn_literals_add(struct rn_schema_maker *m, const struct rn_literal_list *list,
+                                              rn_literal literal);
+
+/* The value of a goal; of the empty set any value. */
+rn_expr rn_schema_goal(struct rn_schema_maker *m, const struct rn_literal_list *literals);
+
+/* Is it a set with false in it? Proves little, and costs nothing. */
+bool rn_literals_false(const struct rn_literal_list *list);
+
+/* ---- schema_keywords.c, schema_solve.c ---- */
+
+/* What one keyword says, or says negated, as atoms that all hold. NULL: nothing. */
+const struct rn_atom *rn_schema_atoms(struct rn_schema_maker *m, const struct rn_schema *schema, const char *keyword,
+                                      struct rn_value value, bool negated);
+
+/* unevaluatedProperties and unevaluatedItems mean what additionalProperties and additionalItems would. */
+bool rn_schema_unevaluated_plain(const struct rn_schema *schema);
+
+const struct rn_atom *rn_atom_add(struct rn_schema_maker *m, const struct rn_atom *next, struct rn_atom atom);
+const struct rn_branch *rn_branch_add(struct rn_schema_maker *m, const struct rn_branch *next,
+                                      const struct rn_atom *atoms);
+
+/* The cases of a set of literals: a value is in one of them if and only if all literals hold. */
+struct rn_case_list *rn_schema_solve(struct rn_schema_maker *m, struct rn_literals literals);
+
+/* No value satisfies all literals. False: not proved. */
+bool rn_schema_empty(struct rn_schema_maker *m, struct rn_literals literals, uint32_t depth);
+
+/* ---- schema_values.c ---- */
+
+bool rn_schema_equal(struct rn_value a, struct rn_value b);
+uint32_t rn_schema_kind(struct rn_value value);
+
+/* Is the value allowed by the schema? */
+bool rn_schema_holds(struct rn_schema_maker *m, const struct rn_schema *schema, struct rn_value value);
+bool rn_schema_all_hold(struct rn_schema_maker *m, struct rn_literals literals, struct rn_value value);
+
+/* One value, as it is spelled. */
+rn_expr rn_schema_value(struct rn_schema_maker *m, struct rn_value value);
+
+/* ---- schema_strings.c ---- */
+
+rn_expr rn_schema_any_string(struct rn_schema_maker *m); /* with its quotes, all spellings */
+rn_expr rn_schema_string(struct rn_schema_maker *m, const struct rn_case *the);
+rn_expr rn_schema_content(struct rn_schema_maker *m, const struct rn_case *the,
+                          struct rn_literals literals);                                        /* no quotes */
+rn_expr rn_schema_spelled(struct rn_schema_maker *m, const char *text, size_t n, bool quoted); /* one string */
+rn_expr rn_schema_plain(struct rn_schema_maker *m, uint32_t least,
+                        uint32_t most); /* characters in their one spelling */
+
+/* The texts of a pattern or a format; RN_GRAMMAR_NONE: it is not enforced. Made once. */
+rn_expr rn_schema_text_rule(struct rn_schema_maker *m, const struct rn_text_rule *rule);
+bool rn_schema_text_holds(struct rn_schema_maker *m, const struct rn_text_rule *rule, const struct rn_str *text);
+
+/* The regular expression of a format; NULL: none is known. *ignored: it says nothing about the text. */
+const char *rn_schema_format(const struct rn_str *name, bool *ignored);
+
+/* ---- schema_numbers.c ---- */
+
+const struct rn_decimal *rn_schema_decimal(struct rn_arena *arena, struct rn_value value);
+int rn_decimal_compare(const struct rn_decimal *a, const struct rn_decimal *b);
+bool rn_decimal_is_multiple(const struct rn_decimal *a, uint32_t unit, uint32_t places);
+const char *rn_decimal_text(struct rn_arena *arena, const struct rn_decimal *a, size_t *n);
+rn_expr rn_schema_number(struct rn_schema_maker *m, const struct rn_case *the);
+rn_expr rn_schema_any_number(struct rn_schema_maker *m);
+
+/* ---- schema_arrays.c, schema_objects.c ---- */
+
+rn_expr rn_schema_array(struct rn_schema_maker *m, const struct rn_case *the);
+rn_expr rn_schema_object(struct rn_schema_maker *m, const struct rn_case *the);
+
+/* What holds of item i; of the value of a property. */
+const struct rn_literal_list *rn_schema_item(struct rn_schema_maker *m, const struct rn_case *the, uint32_t i);
+const struct rn_literal_list *rn_schema_property(struct rn_schema_maker *m, const struct rn_case *the,
+                                                 const struct rn_str *name);
+
+/* May this be a property's name, by propertyNames and what is lacking? */
+bool rn_schema_name_allowed(struct rn_schema_maker *m, const struct rn_case *the, const struct rn_str *name);
+bool rn_name_list_has(const struct rn_name_list *list, const struct rn_str *name);
+bool rn_str_same(const struct rn_str *a, const struct rn_str *b);
+
+/* White space where it is free; else nothing. */
+rn_expr rn_schema_white(struct rn_schema_maker *m);
+rn_expr rn_schema_literal_text(struct rn_schema_maker *m, const char *text); /* NUL-terminated */
+rn_expr rn_schema_optional(struct rn_schema_maker *m, rn_expr item);
+
+/* A new rule; raises the grammar's error. */
+uint32_t rn_schema_rule(struct rn_schema_maker *m);
+
+/* Raises where the grammar has an error. */
+void rn_schema_look(struct rn_schema_maker *m);
+
+#endif

@@ -1,0 +1,394 @@
+/* JSON Schema as grammars, beside the official suite: texts that one schema allows or not, the bounds of numbers against
+ * a loop over all of a range, sentences for what is refused, hostile schemas, and that refused memory leaves nothing. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "tests/base/refusing.h"
+#include "tests/grammar/schema_judge.h"
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+static const struct rn_schema_options compact, white = {.free_white = true}, closed = {.closed = true},
+                                               loose = {.allow_unenforced = true}, any_of = {.one_of_as_any_of = true},
+                                               any_order = {.any_order = true};
+
+/* ---- Texts ---- */
+
+static const struct {
+    const struct rn_schema_options *options;
+    const char *schema, *text;
+    bool accepted;
+} texts[] = {
+    {&compact, "true", "{\"a\":[1,null,\"\\ud83d\\ude00\\u0041\"],\"b\":1e5}", true},
+    {&compact, "true", "\"\\ud83d\"", false},
+    {&compact, "true", "\"\\ude00\"", false},
+    {&compact, "true", "{ }", false},
+    {&white, "true", " 1", false},
+    {&white, "true", "{ \"a\" :\n[ 1 , 2 ]\t, \"b\" : {  } }", true},
+    {&white, "{\"const\":{\"a\":[1]}}", "{ \"a\" : [ 1 ] }", true},
+    {&compact, "{\"type\":\"string\",\"maxLength\":2}", "\"\\n\\\"\"", true},
+    {&compact, "{\"type\":\"string\",\"maxLength\":2}", "\"\xf0\x9f\x98\x80\xf0\x9f\x98\x80\"", true},
+    {&compact, "{\"type\":\"string\",\"maxLength\":2}", "\"\\u0041\"", false},
+    {&compact, "{\"type\":\"string\",\"maxLength\":2}", "\"\\u0001\\u001f\"", true},
+    {&compact, "{\"type\":\"string\",\"maxLength\":2}", "\"abc\"", false},
+    {&compact, "{\"type\":\"string\",\"pattern\":\"^[^a]\\\"$\"}", "\"\\\\\\\"\"", true},
+    {&compact, "{\"type\":\"string\",\"pattern\":\"b\",\"minLength\":3}", "\"ab\"", false},
+    {&compact, "{\"type\":\"string\",\"pattern\":\"b\",\"minLength\":3}", "\"abc\"", true},
+    {&compact, "{\"enum\":[\"a\\n\\u0001\xc3\xa9\",1.50,1e2]}", "\"a\\n\\u0001\xc3\xa9\"", true},
+    {&compact, "{\"enum\":[\"a\",1.50,1e2]}", "1.5", true},
+    {&compact, "{\"enum\":[\"a\",1.50,1e2]}", "100", true},
+    {&compact, "{\"properties\":{\"a\":{},\"b\":{}}}", "{\"a\":1,\"b\":2,\"c\":3}", true},
+    {&compact, "{\"properties\":{\"a\":{},\"b\":{}}}", "{\"b\":2,\"a\":1}", false},
+    {&compact, "{\"properties\":{\"a\":{},\"b\":{}}}", "{\"a\":2,\"a\":1}", false},
+    {&compact, "{\"properties\":{\"a\":{}}}", "{\"a\":2,\"\\u0061\":1}", false},
+    {&any_order, "{\"properties\":{\"a\":{},\"b\":{}},\"required\":[\"a\"]}", "{\"b\":2,\"c\":0,\"a\":1}", true},
+    {&any_order, "{\"properties\":{\"a\":{},\"b\":{}},\"required\":[\"a\"]}", "{\"b\":2}", false},
+    {&any_order, "{\"properties\":{\"a\":{},\"b\":{}},\"required\":[\"a\"]}", "{\"b\":2,\"a\":1,\"b\":2}", false},
+    {&closed, "{\"properties\":{\"a\":{}}}", "{\"a\":1,\"b\":2}", false},
+    {&closed, "{\"properties\":{\"a\":{}},\"additionalProperties\":true}", "{\"a\":1,\"b\":2}", true},
+    {&loose, "{\"type\":\"array\",\"uniqueItems\":true}", "[1,1]", true},
+    {&loose, "{\"type\":\"string\",\"pattern\":\"(?=a)\"}", "\"b\"", true},
+    {&any_of, "{\"oneOf\":[{\"minimum\":1},{\"maximum\":2}]}", "1", true},
+    {&compact, "{\"oneOf\":[{\"minimum\":1},{\"maximum\":2}],\"type\":\"integer\"}", "1", false},
+    {&compact, "{\"oneOf\":[{\"minimum\":1},{\"maximum\":2}],\"type\":\"integer\"}", "3", true},
+    {&compact, "{\"type\":\"object\",\"maxProperties\":2}", "{\"a\":1,\"b\":2}", true},
+    {&compact, "{\"type\":\"object\",\"maxProperties\":2}", "{\"a\":1,\"b\":2,\"c\":3}", false},
+    {&compact, "{\"type\":\"array\",\"items\":{\"enum\":[1,2]},\"uniqueItems\":true}", "[2,1]", true},
+    {&compact, "{\"type\":\"array\",\"items\":{\"enum\":[1,2]},\"uniqueItems\":true}", "[2,2]", false},
+    {&compact, "{\"$ref\":\"#/$defs/t\",\"$defs\":{\"t\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/t\"}}}}",
+     "[[],[[]]]", true},
+    {&compact, "{\"$ref\":\"#/$defs/t\",\"$defs\":{\"t\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/t\"}}}}",
+     "[1]", false},
+};
+
+static struct rn_heap heap;
+
+static void test_texts(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        const char *schema = texts[i].schema, *text = texts[i].text;
+        runnel_error error = {0};
+        struct judge judge;
+
+        if (judge_init(&judge, &heap, schema, strlen(schema), texts[i].options, &error) != RUNNEL_OK)
+            fail_msg("%s: %s", schema, error.message);
+        if (judge_accepts(&judge, text, strlen(text)) != texts[i].accepted ||
+            judge_accepts_slowly(&judge, text, strlen(text)) != texts[i].accepted)
+            fail_msg("%s: %s: expected %d", schema, text, texts[i].accepted);
+        judge_fini(&judge);
+    }
+}
+
+/* Any JSON, and any object. */
+static void test_any_json(void **state)
+{
+    (void)state;
+    for (int object = 0; object < 2; object++) {
+        struct judge judge = {.heap = &heap, .grammar = rn_grammar_new(&heap, NULL, NULL)};
+        uint32_t root = rn_grammar_rule(judge.grammar, "root", 4);
+
+        rn_grammar_define(judge.grammar, root, rn_grammar_any_json(judge.grammar, object != 0, true));
+        assert_int_equal(rn_grammar_finish(judge.grammar, root, NULL), RUNNEL_OK);
+        assert_int_equal(rn_automaton_new(&heap, judge.grammar, &judge.automaton, NULL), RUNNEL_OK);
+        judge.has_stacks = rn_stacks_init(&judge.stacks, &heap, judge.automaton, (size_t)1 << 24, 1000);
+        assert_true(judge_accepts(&judge, "{\"a\": [1, -2.5e3, {}]}", 22));
+        assert_int_equal(judge_accepts(&judge, "[true]", 6), !object);
+        assert_false(judge_accepts(&judge, "{\"a\": 01}", 9));
+        judge_fini(&judge);
+    }
+}
+
+/* ---- Numbers ---- */
+
+/* All hundredths from -30 to 30, written with up to three digits behind the point. */
+static void check_range(uint64_t *rng)
+{
+    int low = (int)(rn_splitmix64(rng) % 5000) - 2500, high = low + (int)(rn_splitmix64(rng) % 2000);
+    int unit = (int)(rn_splitmix64(rng) % 60) * (rn_splitmix64(rng) % 2 == 0), value;
+    bool low_open = rn_splitmix64(rng) % 2 == 0, high_open = rn_splitmix64(rng) % 2 == 0;
+    bool integer = rn_splitmix64(rng) % 3 == 0, has_low = rn_splitmix64(rng) % 4 != 0,
+         has_high = rn_splitmix64(rng) % 4 != 0;
+    char schema[300], part[80], text[40];
+    runnel_error error = {0};
+    struct judge judge;
+
+    snprintf(schema, sizeof schema, "{\"type\":\"%s\"", integer ? "integer" : "number");
+    if (has_low)
+        snprintf(part, sizeof part, ",\"%s\":%.2f", low_open ? "exclusiveMinimum" : "minimum", low / 100.0),
+            strcat(schema, part);
+    if (has_high)
+        snprintf(part, sizeof part, ",\"%s\":%.2f", high_open ? "exclusiveMaximum" : "maximum", high / 100.0),
+            strcat(schema, part);
+    if (unit > 0)
+        snprintf(part, sizeof part, ",\"multipleOf\":%.2f", unit / 100.0), strcat(schema, part);
+    strcat(schema, "}");
+    if (judge_init(&judge, &heap, schema, strlen(schema), NULL, &error) != RUNNEL_OK)
+        fail_msg("%s: %s", schema, error.message);
+    for (value = -3000; value <= 3000; value++) {
+        bool expected = (!has_low || (low_open ? value > low : value >= low)) &&
+                        (!has_high || (high_open ? value < high : value <= high)) && (unit == 0 || value % unit == 0);
+        int digits = value % 100 == 0 ? 0 : value % 10 == 0 ? 1 : 2;
+
+        snprintf(text, sizeof text, "%.*f", digits, value / 100.0);
+        expected = expected && (!integer || digits == 0);
+        if (judge_accepts(&judge, text, strlen(text)) != expected)
+            fail_msg("%s: %s: expected %d", schema, text, expected);
+        snprintf(text, sizeof text, "%.3f", value / 100.0); /* zeros behind it are the same number */
+        if (value > 0 && unit == 0 && judge_accepts(&judge, text, strlen(text)) != (expected && !integer))
+            fail_msg("%s: %s: expected %d", schema, text, expected);
+    }
+    judge_fini(&judge);
+}
+
+static void test_numbers(void **state)
+{
+    uint64_t rng = 5;
+
+    (void)state;
+    for (int i = 0; i < 150; i++)
+        check_range(&rng);
+}
+
+/* Integers of many digits: the ends of ranges and what lies beside them. */
+static void test_long_integers(void **state)
+{
+    uint64_t rng = 11;
+
+    (void)state;
+    for (int i = 0; i < 200; i++) {
+        int64_t a = (int64_t)rn_splitmix64(&rng) >> (rn_splitmix64(&rng) % 62);
+        int64_t b = (int64_t)rn_splitmix64(&rng) >> (rn_splitmix64(&rng) % 62);
+        int64_t low = a < b ? a : b, high = a < b ? b : a;
+        char schema[200], text[40];
+        runnel_error error = {0};
+        struct judge judge;
+
+        snprintf(schema, sizeof schema, "{\"type\":\"integer\",\"minimum\":%lld,\"maximum\":%lld}", (long long)low,
+                 (long long)high);
+        assert_int_equal(judge_init(&judge, &heap, schema, strlen(schema), NULL, &error), RUNNEL_OK);
+        for (int k = 0; k < 60; k++) {
+            int64_t value = k < 5 ? low - 2 + k : k < 10 ? high - 7 + k : (int64_t)rn_splitmix64(&rng) >> (k % 62);
+
+            if ((k < 5 && low < INT64_MIN + 2) || (k >= 5 && k < 10 && high > INT64_MAX - 2))
+                continue;
+            snprintf(text, sizeof text, "%lld", (long long)value);
+            if (judge_accepts(&judge, text, strlen(text)) != (low <= value && value <= high))
+                fail_msg("%s: %s", schema, text);
+        }
+        judge_fini(&judge);
+    }
+}
+
+/* ---- Refusals ---- */
+
+static const struct {
+    const char *schema;
+    runnel_status status;
+    const char *sentence;
+} refused[] = {
+    {"{", RUNNEL_FORMAT, "the schema: JSON line 1"},
+    {"7", RUNNEL_FORMAT, "must be a schema"},
+    {"{\"properties\":{\"a\":7}}", RUNNEL_FORMAT, "\"#\": \"properties\" must be a schema"},
+    {"{\"type\":\"text\"}", RUNNEL_FORMAT, "\"type\" must be a type of JSON"},
+    {"{\"properties\":{\"a/b\":{\"minLength\":-1}}}", RUNNEL_FORMAT, "\"#/properties/a~1b\": \"minLength\""},
+    {"{\"items\":{\"pattern\":\"(?=a)b\"}}", RUNNEL_UNSUPPORTED, "\"pattern\" at \"#/items\" cannot be enforced"},
+    {"{\"type\":\"array\",\"uniqueItems\":true}", RUNNEL_UNSUPPORTED, "\"uniqueItems\" at \"#\" cannot be enforced"},
+    {"{\"format\":\"color\"}", RUNNEL_UNSUPPORTED, "\"format\" at \"#\" cannot be enforced"},
+    {"{\"$ref\":\"http://x.test/y\"}", RUNNEL_UNSUPPORTED,
+     "\"$ref\" at \"#\" cannot be enforced: it refers to another"},
+    {"{\"$ref\":\"#/$defs/a\"}", RUNNEL_FORMAT, "there is no schema at this reference: \"#/$defs/a\""},
+    {"{\"$ref\":\"#\"}", RUNNEL_FORMAT, "refers to itself without reading anything"},
+    {"{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#/$defs/a\"}],\"$defs\":{\"a\":{\"not\":{\"$ref\":\"#\"}}}}",
+     RUNNEL_FORMAT, "refers to itself without reading anything"},
+    {"{\"not\":{\"propertyNames\":{\"maxLength\":2}}}", RUNNEL_UNSUPPORTED, "\"propertyNames\" at \"#/not\""},
+    {"{\"oneOf\":[{\"propertyNames\":{\"maxLength\":2}},{\"type\":\"object\"}]}", RUNNEL_UNSUPPORTED,
+     "its branches are not provably apart"},
+    {"{\"minProperties\":3}", RUNNEL_UNSUPPORTED, "\"minProperties\" at \"#\" cannot be enforced"},
+    {"{\"type\":\"string\",\"maxLength\":1000000000}", RUNNEL_UNSUPPORTED,
+     "1000000000 cannot be enforced: at most 4096"},
+    {"{\"type\":\"array\",\"minItems\":1000000}", RUNNEL_UNSUPPORTED, "\"minItems\" of 1000000 cannot be enforced"},
+};
+
+static void test_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(refused); i++) {
+        runnel_error error = {0};
+        struct judge judge;
+        runnel_status status = judge_init(&judge, &heap, refused[i].schema, strlen(refused[i].schema), NULL, &error);
+
+        if (status != refused[i].status || strstr(error.message, refused[i].sentence) == NULL)
+            fail_msg("%s: %d, %s", refused[i].schema, status, error.message);
+        judge_fini(&judge);
+    }
+}
+
+/* ---- Hostile schemas ---- */
+
+struct text {
+    char bytes[1 << 20];
+    size_t n;
+};
+
+__attribute__((format(printf, 2, 3))) static void put(struct text *t, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    t->n += (size_t)vsnprintf(t->bytes + t->n, sizeof t->bytes - t->n, format, args);
+    va_end(args);
+    assert_true(t->n < sizeof t->bytes);
+}
+
+/* n schemas, each of two of the next in a keyword. */
+static void put_doubling(struct text *t, const char *keyword, uint32_t n)
+{
+    put(t, "{\"$ref\":\"#/$defs/0\",\"$defs\":{");
+    for (uint32_t i = 0; i < n; i++)
+        put(t,
+            "\"%u\":{\"%s\":[{\"required\":[\"a%u\"],\"$ref\":\"#/$defs/%u\"},{\"required\":[\"b%u\"],\"$ref\":\"#/"
+            "$defs/%u\"}]},",
+            i, keyword, i, i + 1, i, i + 1);
+    put(t, "\"%u\":{\"type\":\"object\"}}}", n);
+}
+
+static void put_hostile(struct text *t, int which)
+{
+    uint32_t i;
+
+    t->n = 0;
+    switch (which) {
+    case 0:
+        put_doubling(t, "anyOf", 40);
+        break;
+    case 1:
+        put_doubling(t, "oneOf", 30);
+        break;
+    case 2: /* every case of one with every case of the others */
+        put(t, "{\"allOf\":[");
+        for (i = 0; i < 30; i++)
+            put(t, "%s{\"anyOf\":[{\"required\":[\"a%u\"]},{\"required\":[\"b%u\"]}]}", i > 0 ? "," : "", i, i);
+        put(t, "]}");
+        break;
+    case 3:
+        for (i = 0; i < 5000; i++)
+            put(t, "{\"items\":");
+        break;
+    case 4: /* a long way of references */
+        put(t, "{\"$ref\":\"#/$defs/0\",\"$defs\":{");
+        for (i = 0; i < 5000; i++)
+            put(t, "\"%u\":{\"$ref\":\"#/$defs/%u\"},", i, i + 1);
+        put(t, "\"5000\":{\"type\":\"null\"}}}");
+        break;
+    case 5: /* three schemas at once, in all ways: not more than it seems */
+        put(t, "{\"$defs\":{");
+        for (i = 0; i < 20; i++)
+            put(t, "\"%u\":{\"items\":{\"$ref\":\"#/$defs/%u\"},\"prefixItems\":[{\"$ref\":\"#/$defs/%u\"}]},", i,
+                (i + 1) % 20, (i * 7 + 3) % 20);
+        put(t, "\"x\":{}},\"allOf\":[{\"$ref\":\"#/$defs/0\"},{\"$ref\":\"#/$defs/1\"},{\"$ref\":\"#/$defs/5\"}]}");
+        break;
+    case 6:
+        put(t, "{\"allOf\":[");
+        for (i = 0; i < 300; i++)
+            put(t, "%s{\"not\":{\"const\":%u.5}},{\"pattern\":\"a{%u}\"}", i > 0 ? "," : "", i, i);
+        put(t, "]}");
+        break;
+    default:
+        put(t, "{\"type\":\"object\",\"properties\":{");
+        for (i = 0; i < 30; i++)
+            put(t,
+                "%s\"p%u\":{\"type\":\"array\",\"minItems\":4000,\"items\":{\"type\":\"string\",\"maxLength\":4000}}",
+                i > 0 ? "," : "", i);
+        put(t, "}}");
+    }
+}
+
+/* Each but one is refused with a sentence, by steps that are counted and memory that is bounded. */
+static void test_hostile(void **state)
+{
+    struct text *t = malloc(sizeof *t);
+
+    (void)state;
+    for (int which = 0; which < 8; which++) {
+        runnel_error error = {0};
+        struct judge judge;
+        runnel_status status;
+
+        put_hostile(t, which);
+        status = judge_init(&judge, &heap, t->bytes, t->n, NULL, &error);
+        if ((status == RUNNEL_OK) != (which == 5) || status == RUNNEL_NO_MEMORY)
+            fail_msg("%d: status %d, %s", which, status, error.message);
+        judge_fini(&judge);
+    }
+    free(t);
+    assert_int_equal(rn_heap_blocks(&heap), 0);
+}
+
+/* A huge enum is no more than large. */
+static void test_huge_enum(void **state)
+{
+    struct text *t = calloc(1, sizeof *t);
+    runnel_error error = {0};
+    struct judge judge;
+
+    (void)state;
+    put(t, "{\"type\":\"string\",\"enum\":[");
+    for (uint32_t i = 0; i < 10000; i++)
+        put(t, "%s\"value %u\"", i > 0 ? "," : "", i * 7919);
+    put(t, "]}");
+    if (judge_init(&judge, &heap, t->bytes, t->n, NULL, &error) != RUNNEL_OK)
+        fail_msg("%s", error.message);
+    assert_true(judge_accepts(&judge, "\"value 7919\"", 12));
+    assert_false(judge_accepts(&judge, "\"value 7918\"", 12));
+    judge_fini(&judge);
+    free(t);
+}
+
+/* ---- Memory ---- */
+
+static const char large[] =
+    "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":3,\"multipleOf\":7},"
+    "\"b\":{\"type\":\"string\",\"format\":\"date\",\"pattern\":\"1\"},\"c\":{\"type\":\"array\",\"contains\":{"
+    "\"const\":1},"
+    "\"items\":{\"$ref\":\"#\"}}},\"patternProperties\":{\"^x\":{\"enum\":[1,\"a\"]}},\"required\":[\"b\"],"
+    "\"oneOf\":[{\"required\":[\"a\"]},{\"required\":[\"c\"]}],\"maxProperties\":4}";
+
+static void test_refused_memory(void **state)
+{
+    struct refusing refusing = {0};
+    struct rn_heap own = refusing_heap(&refusing);
+    runnel_status status = RUNNEL_NO_MEMORY;
+
+    (void)state;
+    for (uint64_t n = 0; status != RUNNEL_OK; n++) {
+        runnel_error error = {0};
+        struct judge judge;
+
+        refusing_allow(&refusing, n);
+        status = judge_init(&judge, &own, large, sizeof large - 1, NULL, &error);
+        if (status != RUNNEL_OK && status != RUNNEL_NO_MEMORY)
+            fail_msg("%llu: %d, %s", (unsigned long long)n, status, error.message);
+        judge_fini(&judge);
+        assert_int_equal(refusing.live, 0);
+        n += n > 200 ? n / 16 : 0;
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_texts),         cmocka_unit_test(test_any_json),       cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_long_integers), cmocka_unit_test(test_refused),        cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_huge_enum),     cmocka_unit_test(test_refused_memory),
+    };
+
+    rn_heap_init(&heap, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
