@@ -329,6 +329,23 @@ static void bad_parameters_are_refused(void **state)
     stop();
 }
 
+/* Each further sampler in turn, with what it needs of the past. */
+static void choose_samplers(runnel_samplers *samplers, uint32_t i)
+{
+    static const char *const orders[] = {NULL, "top_n_sigma,temperature,penalties,dry", "dry;min_p;temp;xtc"};
+
+    runnel_samplers_default(samplers);
+    samplers->order = orders[i % 3];
+    samplers->dry_multiplier = i % 4 == 0 ? 0.8f : 0;
+    samplers->penalty_scope = i % 2;
+    samplers->min_tokens = 20;
+    samplers->xtc_probability = 0.5f;
+    samplers->typical_p = i % 4 == 1 ? 0.9f : 1;
+    samplers->top_n_sigma = i % 4 == 2 ? 1 : 0;
+    samplers->temperature_range = i % 4 == 3 ? 0.3f : 0;
+    samplers->mirostat = i % 8 == 7 ? 2 : 0;
+}
+
 /* Real threads, real arithmetic, real n-grams: each request with drafts and without, greedy and sampled. */
 static void bundled_model_says_the_same(void **state)
 {
@@ -339,11 +356,14 @@ static void bundled_model_says_the_same(void **state)
     uint64_t drafted = 0;
 
     (void)state;
-    for (uint32_t i = 0; i < 12; i++) {
+    for (uint32_t i = 0; i < 24; i++) {
         struct capture plain = {0}, fast = {0};
         runnel_request request = make_request(prompts[i % 3], 60, &plain);
+        runnel_samplers samplers;
 
-        request.sampling.temperature = i < 6 ? 0 : 0.8f;
+        choose_samplers(&samplers, i);
+        request.sampling.samplers = i < 12 ? NULL : &samplers;
+        request.sampling.temperature = i < 6 || i == 15 ? 0 : 0.8f;
         request.sampling.seed = i;
         request.sampling.repetition_penalty = i % 2 == 0 ? 1 : 1.2f;
         run_request(threads, bundled, &request);
