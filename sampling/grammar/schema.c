@@ -112,7 +112,7 @@ static uint32_t goal_place(const struct rn_schema_maker *m, struct rn_literals l
         const struct rn_schema_goal *goal = &m->goals[m->by_literals[at] - 1];
 
         if (goal->literals.n == literals.n &&
-            memcmp(goal->literals.items, literals.items, literals.n * sizeof *literals.items) == 0)
+            (literals.n == 0 || memcmp(goal->literals.items, literals.items, literals.n * sizeof *literals.items) == 0))
             break;
     }
     return at;

@@ -4,6 +4,7 @@
     schema_random.py DRIVER [SCHEMAS [SEED]]
 
 DRIVER: schema_driver.c, built. Without python3-jsonschema it ends with 77: skipped."""
+import decimal
 import json
 import random
 import subprocess
@@ -16,6 +17,20 @@ except ImportError:
 
 NAMES = ["a", "b", "kind", "x1", "x2", "\u00e9"]
 PATTERNS = ["^a", "b$", "^[a-c]+$", "^x[0-9]$", "a|b", "\\d{2}", "[^\"a]"]
+
+
+decimal.getcontext().prec = 1000
+
+
+def exact(text):
+    """A number as it is written: a double would round it."""
+    try:
+        number = decimal.Decimal(text)
+    except decimal.InvalidOperation:  # an exponent of many digits
+        return float(text)
+    if abs(number.adjusted()) > 900:
+        return float(text)
+    return int(number) if number == number.to_integral_value() else number
 
 
 def some_value(rng, depth=1):
@@ -131,7 +146,7 @@ def main():
                 refused += 1
                 continue
             texts += 1
-            problem = next(validator.iter_errors(json.loads(text)), None)
+            problem = next(validator.iter_errors(json.loads(text, parse_float=exact)), None)
             if problem is not None:
                 wrong += 1
                 print(f"{json.dumps(schema)}\n  {text}\n  {problem.message}")
