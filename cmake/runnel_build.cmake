@@ -115,7 +115,7 @@ function(rn_install)
     install(TARGETS runnel_shared runnel_archive EXPORT runnel-targets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT development)
-    install(FILES ${RN_ROOT}/include/runnel.h ${RN_ROOT}/include/runnel_status.h
+    install(FILES ${RN_ROOT}/include/runnel.h ${RN_ROOT}/include/runnel_status.h ${RN_ROOT}/include/runnel_sampling.h
         ${RN_ROOT}/include/runnel_observe.h ${RN_ROOT}/include/runnel_files.h
         ${RN_ROOT}/include/runnel_fields.h ${RN_ROOT}/include/runnel_uv.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)

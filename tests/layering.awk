@@ -162,7 +162,7 @@ function quoted(path, first, here)
         report("\"" path "\": an include does not climb; name it from the root")
         return
     }
-    if (path ~ /^runnel(_files|_uv|_status|_observe|_fields)?[.]h$/)
+    if (path ~ /^runnel(_files|_uv|_status|_sampling|_observe|_fields)?[.]h$/)
         return
     first = path
     sub(/\/.*/, "", first)
@@ -286,7 +286,7 @@ function angled(path, prefix, found)
             report("<" path ">: include/ has only <stddef.h>, <stdint.h> and <stdbool.h>")
         return
     }
-    if (path in plain || path ~ /^runnel(_files|_uv|_status|_observe|_fields)?[.]h$/)
+    if (path in plain || path ~ /^runnel(_files|_uv|_status|_sampling|_observe|_fields)?[.]h$/)
         return
     found = ""
     for (prefix in home)
