@@ -31,7 +31,7 @@ edited() {
 }
 
 edited "a member in the middle" runnel.h 's/^    size_t prompt_bytes;/    size_t prompt_bytes, extra;/' refused
-edited "a member of a nested struct" runnel.h 's/^} runnel_sampling;/    uint64_t more;\n&/' refused
+edited "a member of a nested struct" runnel_sampling.h 's/^} runnel_sampling;/    uint64_t more;\n&/' refused
 edited "a longer error" runnel_status.h 's/^} runnel_error;/    uint64_t more;\n&/' refused
 edited "another type of the same size" runnel.h 's/    int32_t priority; /    uint32_t priority; /' refused
 edited "a function that is gone" runnel.h '/^RUNNEL_API const char \*runnel_event_name/d' refused
