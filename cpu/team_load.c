@@ -62,7 +62,7 @@ static uint32_t read_pages(const char *bytes, size_t n)
 }
 
 /* Bytes [at, at + n) of the job's. */
-static uint32_t load_piece(const struct loading *l, size_t at, size_t n)
+static uint32_t load_piece(struct loading *l, size_t at, size_t n)
 {
     const struct rn_weight *w = l->weight;
 
