@@ -204,7 +204,7 @@ bool rn_verifier_close_news(struct rn_verifier *verifier)
         return true;
     if (verifier->closing || list == NULL)
         return false;
-    RN_ASSERT(verifier->n_begun == 0 && !verifier->holds && verifier->postponed == NULL);
+    RN_ASSERT(verifier->n_begun == 0 && verifier->postponed == NULL); /* a wait may go on: its streams have ended */
     verifier->closing = true;
     verifier->free_lists = list->next;
     list->n = list->n_tokens = list->serial = 0;

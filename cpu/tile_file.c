@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define XXH_STATIC_LINKING_ONLY /* for a state that is no allocation */
+#define XXH_INLINE_ALL /* the header alone: the library is not there for each processor that this room is built for */
 #include <xxhash.h>
 
 #include "base/bytes.h"

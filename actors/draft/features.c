@@ -231,7 +231,7 @@ void rn_draft_stream_keep(const struct rn_draft_actor *draft, struct rn_draft_st
 
     if (!reads_features(draft))
         return;
-    RN_ASSERT(l < draft->drafter->n_layers && from < end && from >= draft_stream->layers[l].shift);
+    RN_ASSERT(l < draft->drafter->n_layers && from < end);
     if (l + 1 < draft->drafter->n_layers) {
         keep_for_next(draft, draft_stream, l, from, least(end, draft_stream->n_valid), features);
         return;

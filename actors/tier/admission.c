@@ -90,6 +90,7 @@ static bool check_sessions(const struct rn_admission *admission)
 {
     for (const struct rn_session *s = admission->sessions; s != NULL; s = s->next) {
         if (s->n_computed > s->n_tokens || (s->n_blocks > 0 && s->blocks == NULL) ||
+            (!s->busy && rn_tier_blocks_for(admission->blocks, s->n_computed) > s->n_blocks) ||
             (rn_word_get(&s->generation) & 1) == 0)
             return false;
         for (uint32_t i = 0; i < s->n_blocks; i++)

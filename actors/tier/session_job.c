@@ -139,18 +139,21 @@ static struct rn_session_head head_of(const struct rn_session_job *job)
     const struct rn_request *request = job->request;
     const struct rn_context *context = request->context;
     const struct rn_session_fingerprints *prints = rn_session_fingerprints_of(context);
-    bool blocks = rn_backend_has_blocks(context->backend);
+    bool has_blocks = rn_backend_has_blocks(context->backend);
+    uint32_t n_computed = has_blocks ? request->n_cached : 0, per_block = context->limits->block_tokens;
+    uint32_t n_blocks = (uint32_t)(((uint64_t)n_computed + per_block - 1) / per_block);
 
+    RN_CHECK(n_blocks <= request->n_blocks); /* a turn that did not begin may have left one more, to be written into */
     return (struct rn_session_head){
         .model = prints->model,
         .vocab = prints->vocab,
         .kv = prints->kv,
-        .block_tokens = context->limits->block_tokens,
+        .block_tokens = per_block,
         .block_bytes = block_bytes(context),
         .note_bytes = job->note_bytes,
         .n_tokens = request->n_tokens,
-        .n_computed = blocks ? request->n_cached : 0,
-        .n_blocks = blocks ? request->n_blocks : 0,
+        .n_computed = n_computed,
+        .n_blocks = n_blocks,
     };
 }
 
