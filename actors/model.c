@@ -250,11 +250,11 @@ static void free_parts(struct runnel_model *model)
 {
     struct rn_model_parts *parts = &model->parts;
 
-    rn_drafter_fini(&parts->drafter);
     if (parts->backend != NULL)
         parts->backend->ops->free(parts->backend);
     if (parts->plan != NULL)
         rn_plan_free(parts->plan);
+    rn_drafter_fini(&parts->drafter); /* the model's plan may have weights of a head's file */
     rn_chat_templates_fini(&parts->templates);
     rn_vocab_free(parts->vocab);
     if (parts->gguf != NULL)
