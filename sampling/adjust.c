@@ -123,9 +123,12 @@ static void apply(enum rn_sampler_kind kind, const struct rn_sampler *s, struct 
         repel(s, path, scratch, values);
 }
 
-/* How many of the ends may not come now. */
+/* How many of the ends may not come now. Where there are none, how long the answer is may be changing meanwhile: several
+ * steps may be in flight then. */
 static uint32_t n_barred(const struct rn_sampler *s, struct rn_path path)
 {
+    if (s->n_ends == 0)
+        return 0;
     return s->n_answered + path.n >= s->ends_from ? s->n_never : s->n_ends;
 }
 

@@ -273,15 +273,16 @@ static void want(struct rn_directory *directory, struct rn_prefix_ref node, bool
 void rn_directory_left(struct rn_directory *directory, const struct rn_request *request, struct rn_prefix_ref last,
                        uint32_t n)
 {
-    uint32_t per_block = directory->context->limits->block_tokens, n_wanted;
+    uint32_t per_block = directory->context->limits->block_tokens, n_wanted, n_new;
     struct rn_prefix_salt salt = {{request->cache_salt, 0}};
     struct rn_prefix_view view;
 
     if (directory->tiers == 0 || n == 0)
         return;
-    RN_ASSERT(n >= request->n_shared && n * per_block <= request->n_tokens);
+    RN_CHECK((uint64_t)n * per_block <= request->capacity); /* behind a stop string fewer tokens count than are here */
+    n_new = n > request->n_shared ? n - request->n_shared : 0; /* a session's blocks need not be in the tree */
     n_wanted = rn_doorkeeper_note(&directory->door, salt, request->tokens, n, per_block);
-    if ((n - request->n_shared) * per_block >= LONG_TOKENS || request->pin_prefix == 1)
+    if (n_new * per_block >= LONG_TOKENS || request->pin_prefix == 1)
         n_wanted = n;
     while (n_wanted > 0 && rn_prefix_tree_look(&directory->blocks->tree, last, &view) && view.n_blocks > n_wanted)
         last = view.parent;

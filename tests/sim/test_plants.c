@@ -114,7 +114,8 @@ int main(int argc, char **argv)
         return tally.fired >= 10 && tally.said >= 3 ? 0 : 1;
     /* A stale token that is stopped, cancelled or dropped before the host sees it harms nobody and is not seen; nor is
      * a foreign block that nobody's turn comes to use, nor a wrong branch whose request ends at once. */
-    return tally.fired >= 10 && tally.missed * (plant >= PLANT_FOREIGN_BLOCK ? 2 : 6) <= tally.fired && tally.said > 0
+    return tally.fired >= 10 && tally.missed * (plant >= PLANT_FOREIGN_BLOCK ? 2 : 6) <= tally.fired &&
+                   tally.said + tally.stopped > 0
                ? 0
                : 1;
 }
