@@ -73,7 +73,7 @@ void *rn_arena_take(struct rn_arena *arena, size_t count, size_t size)
     if (!rn_mul_size(count, size, &bytes) || bytes > arena->limit - arena->used || bytes > SIZE_MAX / 4)
         rn_raise(arena, RUNNEL_INVALID, "more than %zu bytes of values", arena->limit);
     bytes = (bytes + 7) & ~(size_t)7;
-    if (bytes > (size_t)(arena->end - arena->at))
+    if (arena->at == NULL || bytes > (size_t)(arena->end - arena->at))
         add_block(arena, bytes);
     taken = arena->at;
     arena->at += bytes;
